@@ -1,0 +1,30 @@
+//! A cell: one point of an experiment's matrix.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The coordinates of a cell. A cell is run n times.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// The topology's name, such as `2:1`.
+    pub topology: String,
+    /// The kernel as the experiment names it, such as `debian-cloud`.
+    pub kernel: String,
+    /// Boot parameters added to the subject's command line; often empty.
+    pub boot_params: String,
+    /// The guest scheduler: `stock`, `hold:K` or a command's name.
+    pub scheduler: String,
+    /// The workload's name.
+    pub workload: String,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.workload, self.topology, self.scheduler, self.kernel)?;
+        if !self.boot_params.is_empty() {
+            write!(f, " [{}]", self.boot_params)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Claims: every figure that the project states, as data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One entry of `results/claims.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its name, such as `lab.loss.rename.2:1`.
+    pub id: String,
+    /// What it says, in one sentence.
+    pub what: String,
+    /// The figure; `None` where it is unbounded (the baseline did not finish).
+    pub value: Option<f64>,
+    /// Lower end of its interval.
+    pub lo: Option<f64>,
+    /// Upper end of its interval.
+    pub hi: Option<f64>,
+    /// Runs it rests on.
+    pub n: u64,
+    /// Its unit; `x` for a ratio.
+    pub unit: String,
+    /// What it should be, such as `>= 0.95`; empty for a plain observation.
+    #[serde(default)]
+    pub target: String,
+    /// Whether the figure meets its target; true where there is none.
+    pub holds: bool,
+    /// Why it does not hold.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Where it comes from: lab or sim, accelerator, kernel.
+    pub label: String,
+    /// The experiment's file.
+    pub experiment: String,
+    /// What re-measures it from a fresh clone.
+    pub command: String,
+    /// When it was measured, YYYY-MM-DD.
+    pub date: String,
+    /// The commit that measured it.
+    pub commit: String,
+}
+
+/// A target such as `>= 0.95` or `<= 8`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// At least.
+    AtLeast(f64),
+    /// At most.
+    AtMost(f64),
+}
+
+impl Target {
+    /// Whether a value meets the target.
+    pub fn met_by(self, value: f64) -> bool {
+        match self {
+            Target::AtLeast(bound) => value >= bound,
+            Target::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |number: &str| {
+            number.trim().parse::<f64>().map_err(|e| format!("target `{text}`: {e}"))
+        };
+        match text.trim() {
+            t if t.starts_with(">=") => Ok(Target::AtLeast(parse(&t[2..])?)),
+            t if t.starts_with("<=") => Ok(Target::AtMost(parse(&t[2..])?)),
+            _ => Err(format!("target `{text}`: write `>= NUMBER` or `<= NUMBER`")),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::AtLeast(bound) => write!(f, ">= {bound}"),
+            Target::AtMost(bound) => write!(f, "<= {bound}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_parse_print_and_judge() {
+        let target: Target = ">= 0.95".parse().unwrap();
+        assert!(target.met_by(0.95) && !target.met_by(0.94));
+        assert_eq!(target.to_string(), ">= 0.95");
+        let target: Target = "<=8".parse().unwrap();
+        assert!(target.met_by(8.0) && !target.met_by(8.1));
+        assert!("= 3".parse::<Target>().is_err());
+        assert!(">= x".parse::<Target>().is_err());
+    }
+}

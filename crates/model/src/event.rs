@@ -1,0 +1,132 @@
+//! The event stream: what vCPUs did, when.
+
+use serde::{Deserialize, Serialize};
+
+/// What a vCPU does, as its host sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VcpuState {
+    /// Runs on a pCPU.
+    On,
+    /// Wants to run and is not on a pCPU.
+    Off,
+    /// Halted: does not want to run.
+    Idle,
+}
+
+/// A change of state: from `t_ns` on, the vCPU is in `state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuEvent {
+    /// Time of the change, nanoseconds in the recording's time base.
+    pub t_ns: u64,
+    /// The vCPU's index in its VM.
+    pub vcpu: u16,
+    /// The state entered.
+    pub state: VcpuState,
+}
+
+/// The on/off/idle history of one VM's vCPUs over a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The VM's name.
+    pub vm: String,
+    /// How many vCPUs it has.
+    pub vcpus: u16,
+    /// Start of the window, nanoseconds of the guest's CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// End of the window.
+    pub end_ns: u64,
+    /// Bound on the error of the conversion from host time to guest time.
+    pub alignment_error_ns: u64,
+    /// Events the host's ring buffer lost within the window; 0 when complete.
+    pub lost: u64,
+    /// Changes of state in time order; each vCPU's first one is at `start_ns`.
+    pub events: Vec<VcpuEvent>,
+}
+
+/// One stretch of a vCPU in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    /// The vCPU.
+    pub vcpu: u16,
+    /// Its state throughout.
+    pub state: VcpuState,
+    /// Start, in the recording's time base.
+    pub start_ns: u64,
+    /// End, exclusive.
+    pub end_ns: u64,
+}
+
+impl Interval {
+    /// Length in nanoseconds.
+    pub fn len_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+impl Recording {
+    /// The stretches of each vCPU, in order of vCPU, then time. Neighbouring
+    /// events with one state become one interval; empty ones are left out.
+    pub fn intervals(&self) -> Vec<Interval> {
+        (0..self.vcpus).flat_map(|vcpu| self.intervals_of(vcpu)).collect()
+    }
+
+    fn intervals_of(&self, vcpu: u16) -> Vec<Interval> {
+        let mut out: Vec<Interval> = Vec::new();
+        let mut open: Option<VcpuEvent> = None;
+        for event in self.events.iter().filter(|e| e.vcpu == vcpu) {
+            match open {
+                Some(current) if current.state == event.state => continue,
+                Some(current) => push_interval(&mut out, current, event.t_ns),
+                None => {}
+            }
+            open = Some(*event);
+        }
+        if let Some(current) = open {
+            push_interval(&mut out, current, self.end_ns);
+        }
+        out
+    }
+}
+
+fn push_interval(out: &mut Vec<Interval>, from: VcpuEvent, end_ns: u64) {
+    if end_ns > from.t_ns {
+        out.push(Interval { vcpu: from.vcpu, state: from.state, start_ns: from.t_ns, end_ns });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_merge_repeats_and_close_at_the_window_end() {
+        let event = |t_ns, vcpu, state| VcpuEvent { t_ns, vcpu, state };
+        let recording = Recording {
+            vm: "subject".into(),
+            vcpus: 2,
+            start_ns: 0,
+            end_ns: 100,
+            alignment_error_ns: 0,
+            lost: 0,
+            events: vec![
+                event(0, 0, VcpuState::On),
+                event(0, 1, VcpuState::Idle),
+                event(40, 0, VcpuState::On),
+                event(50, 0, VcpuState::Off),
+                event(70, 0, VcpuState::On),
+            ],
+        };
+        let lengths: Vec<_> =
+            recording.intervals().iter().map(|i| (i.vcpu, i.state, i.len_ns())).collect();
+        assert_eq!(
+            lengths,
+            [
+                (0, VcpuState::On, 50),
+                (0, VcpuState::Off, 20),
+                (0, VcpuState::On, 30),
+                (1, VcpuState::Idle, 100)
+            ]
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a figure comes from. Every result carries its label, so that a figure
+//! from software emulation or simulation can never pass for a hardware one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What produced a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Real virtual machines.
+    Lab,
+    /// The simulator.
+    Sim,
+}
+
+/// How a virtual machine's instructions were executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accel {
+    /// Hardware virtualization.
+    Kvm,
+    /// QEMU's software emulation, one host thread per vCPU.
+    Tcg,
+}
+
+impl Accel {
+    /// QEMU's name of the accelerator.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Accel::Kvm => "kvm",
+            Accel::Tcg => "tcg",
+        }
+    }
+}
+
+impl fmt::Display for Accel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The provenance of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// Lab or simulator.
+    pub source: Source,
+    /// Accelerator of the outermost virtual machine; `None` in the simulator.
+    pub accel: Option<Accel>,
+    /// True when the subject ran under a real KVM inside an emulated host.
+    pub nested: bool,
+    /// The subject's kernel release (`uname -r`).
+    pub kernel: String,
+    /// The host: CPU model and kernel release.
+    pub host: String,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source {
+            Source::Sim => f.write_str("sim")?,
+            Source::Lab => f.write_str("lab")?,
+        }
+        match (self.accel, self.nested) {
+            (Some(accel), true) => write!(f, "/kvm nested in {accel}")?,
+            (Some(accel), false) => write!(f, "/{accel}")?,
+            (None, _) => {}
+        }
+        write!(f, ", kernel {}", self.kernel)
+    }
+}

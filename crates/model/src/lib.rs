@@ -1,0 +1,22 @@
+//! The vocabulary of unspin. Everything else speaks it: the lab and the
+//! simulator produce these records, the report reads them. No I/O here.
+//!
+//! Conventions: times are `u64` nanoseconds named `*_ns`; wall-clock figures
+//! that a person reads are `f64` seconds named `*_s`; the serialised form of
+//! each struct is the file format, so each field says what it holds.
+
+pub mod cell;
+pub mod claim;
+pub mod event;
+pub mod label;
+pub mod metric;
+pub mod run;
+pub mod summary;
+
+pub use cell::Cell;
+pub use claim::{Claim, Target};
+pub use event::{Recording, VcpuEvent, VcpuState};
+pub use label::{Accel, Label, Source};
+pub use metric::{Better, Metric};
+pub use run::{FailureKind, NeighbourResult, Outcome, RunRecord, TruthSummary};
+pub use summary::Summary;
