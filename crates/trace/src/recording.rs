@@ -1,0 +1,103 @@
+//! The recording file: gzip over lines of text.
+//!
+//! ```text
+//! {"format":1,"vm":"subject","vcpus":2,"start_ns":100,"end_ns":900,"alignment_error_ns":7,"lost":0,"events":3}
+//! 0 0 on
+//! 0 1 idle
+//! 250 0 off
+//! ```
+//!
+//! A header line opens each recording and says how many event lines follow.
+//! An event line holds the nanoseconds since the event before (the first one:
+//! since `start_ns`), the vCPU and the state entered, with one space between.
+//! A file may hold any number of recordings, one after the other.
+//!
+//! Limits, so that a damaged or hostile file cannot exhaust memory:
+//! [`MAX_RECORDINGS`], [`MAX_EVENTS`] and [`MAX_LINE_BYTES`]. At 16 bytes an
+//! event, a reader holds at most about 270 MB. The writer keeps to the same limits.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use unspin_model::{Recording, VcpuState};
+
+use crate::TraceError;
+
+mod reader;
+mod writer;
+
+pub use reader::read_from;
+pub use writer::write_to;
+
+/// Most recordings a file may hold.
+pub const MAX_RECORDINGS: usize = 4096;
+/// Most events a file may hold, all recordings together.
+pub const MAX_EVENTS: usize = 1 << 24;
+/// Longest line in bytes, its newline included.
+pub const MAX_LINE_BYTES: usize = 4096;
+
+/// Version of the format, written into every header.
+const FORMAT: u32 = 1;
+
+/// A recording's first line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: u32,
+    vm: String,
+    vcpus: u16,
+    start_ns: u64,
+    end_ns: u64,
+    alignment_error_ns: u64,
+    lost: u64,
+    /// Number of event lines that follow.
+    events: usize,
+}
+
+impl Header {
+    fn of(recording: &Recording) -> Header {
+        Header {
+            format: FORMAT,
+            vm: recording.vm.clone(),
+            vcpus: recording.vcpus,
+            start_ns: recording.start_ns,
+            end_ns: recording.end_ns,
+            alignment_error_ns: recording.alignment_error_ns,
+            lost: recording.lost,
+            events: recording.events.len(),
+        }
+    }
+}
+
+fn state_name(state: VcpuState) -> &'static str {
+    match state {
+        VcpuState::On => "on",
+        VcpuState::Off => "off",
+        VcpuState::Idle => "idle",
+    }
+}
+
+/// Writes recordings to a new file at `path`, replacing what was there.
+///
+/// # Errors
+/// [`TraceError::Open`] and [`TraceError::Write`] for the file,
+/// [`TraceError::Invalid`] for a recording that breaks the format's rules:
+/// events out of time order or outside of the window, an unknown vCPU, a limit.
+pub fn write(path: &Path, recordings: &[Recording]) -> Result<(), TraceError> {
+    let file = File::create(path)
+        .map_err(|source| TraceError::Open { path: path.to_path_buf(), source })?;
+    write_to(BufWriter::new(file), recordings)
+}
+
+/// Reads all recordings of the file at `path`.
+///
+/// # Errors
+/// [`TraceError::Open`] for the file; [`TraceError::Read`] and
+/// [`TraceError::Line`] with the line's number where it is cut off or damaged.
+pub fn read(path: &Path) -> Result<Vec<Recording>, TraceError> {
+    let file =
+        File::open(path).map_err(|source| TraceError::Open { path: path.to_path_buf(), source })?;
+    read_from(BufReader::new(file), &path.display().to_string())
+}

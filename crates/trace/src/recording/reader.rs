@@ -1,0 +1,141 @@
+//! Bytes to recordings.
+
+use std::io::{BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use unspin_model::{Recording, VcpuEvent, VcpuState};
+
+use super::{FORMAT, Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS};
+use crate::TraceError;
+
+/// Reads all recordings from `input`; `name` stands in error messages.
+///
+/// # Errors
+/// [`TraceError::Read`] where the data ends early or is damaged,
+/// [`TraceError::Line`] where a line does not say what it should.
+pub fn read_from(input: impl BufRead, name: &str) -> Result<Vec<Recording>, TraceError> {
+    let mut lines = Lines {
+        // Not GzDecoder: that one stops silently at whatever follows the first member.
+        input: BufReader::new(MultiGzDecoder::new(input)),
+        name,
+        line: 0,
+        text: Vec::new(),
+    };
+    let mut recordings = Vec::new();
+    let mut room = MAX_EVENTS;
+    while let Some(recording) = read_one(&mut lines, &mut room)? {
+        recordings.push(recording);
+        if recordings.len() > MAX_RECORDINGS {
+            return Err(lines.bad(format!("more than {MAX_RECORDINGS} recordings")));
+        }
+    }
+    Ok(recordings)
+}
+
+/// Reads one recording; `room` is how many more events the file may hold.
+fn read_one<R: BufRead>(
+    lines: &mut Lines<'_, R>,
+    room: &mut usize,
+) -> Result<Option<Recording>, TraceError> {
+    let Some(text) = lines.next()? else { return Ok(None) };
+    let header = parse_header(text).map_err(|what| lines.bad(what))?;
+    if header.events > *room {
+        return Err(lines.bad(format!("the file has more than {MAX_EVENTS} events")));
+    }
+    *room -= header.events;
+    // The count is only a claim until the lines are there: no allocation from it.
+    let mut events = Vec::new();
+    let mut before_ns = header.start_ns;
+    for read in 0..header.events {
+        let Some(text) = lines.next()? else {
+            let what = format!("the file ends after {read} of {} events", header.events);
+            return Err(lines.bad(what));
+        };
+        let event = parse_event(text, before_ns, &header).map_err(|what| lines.bad(what))?;
+        before_ns = event.t_ns;
+        events.push(event);
+    }
+    Ok(Some(Recording {
+        vm: header.vm,
+        vcpus: header.vcpus,
+        start_ns: header.start_ns,
+        end_ns: header.end_ns,
+        alignment_error_ns: header.alignment_error_ns,
+        lost: header.lost,
+        events,
+    }))
+}
+
+fn parse_header(text: &str) -> Result<Header, String> {
+    let header: Header = serde_json::from_str(text)
+        .map_err(|e| format!("a recording's header was expected here: {e}"))?;
+    if header.format != FORMAT {
+        return Err(format!("format {} is not known; this version reads {FORMAT}", header.format));
+    }
+    if header.end_ns < header.start_ns {
+        return Err("the window ends before it starts".into());
+    }
+    Ok(header)
+}
+
+fn parse_event(text: &str, before_ns: u64, header: &Header) -> Result<VcpuEvent, String> {
+    let mut columns = text.split(' ');
+    let (Some(delta), Some(vcpu), Some(state), None) =
+        (columns.next(), columns.next(), columns.next(), columns.next())
+    else {
+        return Err("an event was expected here: nanoseconds, vCPU, state".into());
+    };
+    let delta_ns: u64 = delta.parse().map_err(|e| format!("nanoseconds `{delta}`: {e}"))?;
+    let t_ns = before_ns
+        .checked_add(delta_ns)
+        .filter(|t_ns| *t_ns <= header.end_ns)
+        .ok_or("the event lies after the window's end")?;
+    let vcpu: u16 = vcpu.parse().map_err(|e| format!("vCPU `{vcpu}`: {e}"))?;
+    if vcpu >= header.vcpus {
+        return Err(format!("vCPU {vcpu} of only {}", header.vcpus));
+    }
+    Ok(VcpuEvent { t_ns, vcpu, state: parse_state(state)? })
+}
+
+fn parse_state(name: &str) -> Result<VcpuState, String> {
+    match name {
+        "on" => Ok(VcpuState::On),
+        "off" => Ok(VcpuState::Off),
+        "idle" => Ok(VcpuState::Idle),
+        _ => Err(format!("state `{name}` is not one of on, off, idle")),
+    }
+}
+
+/// Lines of bounded length, counted.
+struct Lines<'a, R> {
+    input: R,
+    name: &'a str,
+    line: u64,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<'_, R> {
+    /// The next line without its newline; `None` at the end of the data.
+    fn next(&mut self) -> Result<Option<&str>, TraceError> {
+        self.line += 1;
+        self.text.clear();
+        let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64);
+        if let Err(source) = bounded.read_until(b'\n', &mut self.text) {
+            return Err(TraceError::Read { name: self.name.into(), line: self.line, source });
+        }
+        if self.text.is_empty() {
+            return Ok(None);
+        }
+        if self.text.pop() != Some(b'\n') {
+            return Err(self.bad(format!("no end of line within {MAX_LINE_BYTES} bytes")));
+        }
+        match std::str::from_utf8(&self.text) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(self.bad("not UTF-8 text".into())),
+        }
+    }
+
+    fn bad(&self, what: String) -> TraceError {
+        TraceError::Line { name: self.name.into(), line: self.line, what }
+    }
+}
