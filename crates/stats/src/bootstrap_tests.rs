@@ -1,0 +1,90 @@
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+use super::*;
+
+const V: [f64; 10] = [9.1, 10.2, 9.8, 10.5, 11.0, 9.6, 10.1, 9.9, 10.4, 10.0];
+const W: [f64; 10] = [14.8, 15.6, 15.1, 14.2, 15.9, 15.0, 16.1, 14.9, 15.3, 15.2];
+
+fn runs(speeds: &[f64]) -> Vec<Run> {
+    speeds.iter().zip(0..).map(|(&speed, block)| Run { block, speed }).collect()
+}
+
+fn close(found: Interval, value: f64, lo: f64, hi: f64) {
+    let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+    assert!(near(found.value, value) && near(found.lo, lo) && near(found.hi, hi), "{found:?}");
+}
+
+#[test]
+fn matches_scipy() {
+    // scipy.stats.bootstrap(method='percentile', n_resamples=200000), SciPy 1.17.1.
+    let bootstrap = Bootstrap::seeded(1);
+    close(bootstrap.median(&V).unwrap(), 10.05, 9.75, 10.4);
+    close(bootstrap.ratio(&W, &V).unwrap(), 1.5075, 1.4493, 1.575);
+    close(bootstrap.blocked_ratio(&runs(&W), &runs(&V)).unwrap(), 1.5075, 1.4559, 1.5473);
+}
+
+#[test]
+fn blocks_cancel_what_they_have_in_common() {
+    // The second half of the blocks ran on a host twice as fast.
+    let host: Vec<f64> = (0..10).map(|i| if i < 5 { 1.0 } else { 2.0 }).collect();
+    let subject: Vec<f64> = host.iter().map(|h| 1.5 * h).collect();
+    let bootstrap = Bootstrap::seeded(1);
+    let paired = bootstrap.blocked_ratio(&runs(&subject), &runs(&host)).unwrap();
+    close(paired, 1.5, 1.5, 1.5);
+    let free = bootstrap.ratio(&subject, &host).unwrap();
+    assert!(free.lo < 1.0 && free.hi > 2.0, "{free:?}");
+}
+
+#[test]
+fn missing_blocks_and_disjoint_blocks_still_give_a_ratio() {
+    let (subject, baseline) = (runs(&W), runs(&V));
+    let found = Bootstrap::seeded(1).blocked_ratio(&subject[..8], &baseline[3..]).unwrap();
+    assert!(found.lo > 1.4 && found.hi < 1.6, "{found:?}");
+    let found = Bootstrap::seeded(1).blocked_ratio(&subject[..1], &baseline[9..]).unwrap();
+    close(found, 1.48, 1.48, 1.48);
+}
+
+#[test]
+fn unfinished_runs() {
+    let bootstrap = Bootstrap::seeded(1);
+    let some = [0.0, 0.0, 0.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    assert_eq!(bootstrap.ratio(&V, &[0.0, 0.0, 3.0, 3.0]), None);
+    assert_eq!(bootstrap.median(&[0.0; 4]).unwrap(), Interval { value: 0.0, lo: 0.0, hi: 0.0 });
+    let found = bootstrap.median(&some).unwrap();
+    assert!(found.value == 4.5 && found.lo == 0.0, "{found:?}");
+    let found = bootstrap.ratio(&V, &some).unwrap();
+    assert_eq!(found.hi, f64::INFINITY);
+    assert_eq!(bootstrap.ratio(&[], &V), None);
+}
+
+/// How often the intervals of 400 samples of `n` lognormal values hold the truth.
+fn coverage(n: usize, interval: impl Fn(&[f64], &[f64], u64) -> Interval, truth: f64) -> f64 {
+    let mut rng = Pcg64::seed_from_u64(7);
+    let mut sample = || -> Vec<f64> { (0..n).map(|_| lognormal(&mut rng, 0.2)).collect() };
+    let held = (0..400)
+        .filter(|&seed| {
+            let found = interval(&sample(), &sample(), seed);
+            found.lo <= truth && truth <= found.hi
+        })
+        .count();
+    held as f64 / 400.0
+}
+
+/// exp(sigma * z), z by the method of Box and Muller.
+fn lognormal(rng: &mut Pcg64, sigma: f64) -> f64 {
+    let (u, v): (f64, f64) = (rng.random(), rng.random());
+    (sigma * (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()).exp()
+}
+
+#[test]
+fn intervals_of_ten_runs_cover_the_truth_about_as_often_as_they_say() {
+    let few = |seed| Bootstrap { resamples: 499, ..Bootstrap::seeded(seed) };
+    let median = coverage(10, |a, _, seed| few(seed).median(a).unwrap(), 1.0);
+    assert!((0.89..=0.98).contains(&median), "median: {median}");
+    let ratio = coverage(10, |a, b, seed| few(seed).ratio(a, b).unwrap(), 1.0);
+    assert!((0.91..=0.99).contains(&ratio), "ratio: {ratio}");
+    let blocked = |a: &[f64], b: &[f64], seed| few(seed).blocked_ratio(&runs(a), &runs(b)).unwrap();
+    let blocked = coverage(10, blocked, 1.0);
+    assert!((0.91..=0.99).contains(&blocked), "blocked ratio: {blocked}");
+}
