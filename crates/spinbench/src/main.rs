@@ -1,1 +1,35 @@
-fn main() {}
+//! `spinbench`: what a lock gives its threads when vCPUs are overcommitted.
+//!
+//! Threads take one lock, work inside it, work outside it, and count. Printed are
+//! operations per second, each thread's share and how long taking the lock lasted.
+
+mod args;
+mod bench;
+mod locks;
+mod report;
+mod signals;
+mod work;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    // Before any thread starts, so that all of them inherit the mask.
+    signals::block();
+    let plan = args.plan();
+    let limit = (!args.until_stopped).then(|| Duration::from_secs_f64(args.seconds));
+    let mut interrupted = false;
+    let measured = bench::run(args.lock, &plan, || interrupted = signals::wait(limit));
+    let report = report::Report::new(&args, &plan, &measured, interrupted);
+    print!("{}", if args.json { report.json() } else { report.text() });
+    match report.lost_updates {
+        0 => ExitCode::SUCCESS,
+        lost => {
+            eprintln!("spinbench: {} lost {lost} updates: it does not exclude", report.lock);
+            ExitCode::FAILURE
+        }
+    }
+}

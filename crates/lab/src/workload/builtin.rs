@@ -1,0 +1,63 @@
+//! The shipped workloads, compiled in.
+
+use std::path::Path;
+
+use super::Workload;
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        /// Name and text of each file in `workloads/`, sorted by name.
+        const SHIPPED: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../workloads/", $name, ".toml")))),*
+        ];
+    };
+}
+
+shipped![
+    "cyclictest",
+    "dbench",
+    "fio",
+    "greedy",
+    "hackbench-pipe-processes",
+    "hackbench-pipe-threads",
+    "hackbench-socket-processes",
+    "hackbench-socket-threads",
+    "idle",
+    "iperf3",
+    "pbzip2",
+    "spinbench-mcs",
+    "spinbench-pthread-mutex",
+    "spinbench-pthread-spin",
+    "spinbench-tas",
+    "spinbench-ticket",
+    "stress-ng-dentry",
+    "stress-ng-flock",
+    "stress-ng-futex",
+    "stress-ng-lockofd",
+    "stress-ng-madvise",
+    "stress-ng-mmapfork",
+    "stress-ng-mutex",
+    "stress-ng-rename",
+    "stress-ng-switch",
+    "stress-ng-tlb-shootdown",
+    "sysbench-cpu",
+    "sysbench-mutex",
+    "sysbench-threads",
+    "vips",
+];
+
+/// The shipped workload of that name, or `None` if there is none.
+pub fn builtin(name: &str) -> Option<Workload> {
+    let (name, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
+    let file = format!("workloads/{name}.toml");
+    Some(Workload::parse(Path::new(&file), text).expect("a test reads every shipped workload"))
+}
+
+/// The names of the shipped workloads, sorted.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    SHIPPED.iter().map(|(name, _)| *name)
+}
+
+#[cfg(test)]
+#[path = "builtin_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! How a workload's result is read from its output.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// What a workload measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// The metric's value, in the metric's unit.
+    pub value: f64,
+    /// Further figures by name; the name ends in the unit.
+    pub co_metrics: BTreeMap<String, f64>,
+    /// Co-metrics that were not in the output.
+    pub missing: Vec<String>,
+}
+
+/// Why a result could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The regex does not match.
+    #[error("no match of the regex `{regex}` in the output, which ends: {tail}")]
+    NoMatch {
+        /// The regex.
+        regex: String,
+        /// The output's last lines.
+        tail: String,
+    },
+    /// There is no JSON in the output.
+    #[error("no JSON object in the output ({reason}), which ends: {tail}")]
+    NotJson {
+        /// The parser's reason.
+        reason: String,
+        /// The output's last lines.
+        tail: String,
+    },
+    /// The JSON has nothing at the pointer.
+    #[error("the JSON output has no number at `{pointer}`")]
+    NoPointer {
+        /// The JSON pointer.
+        pointer: String,
+    },
+    /// What was found is not a finite number.
+    #[error("`{text}` is not a number (found by `{by}`)")]
+    NotANumber {
+        /// The text that was found.
+        text: String,
+        /// The regex or pointer that found it.
+        by: String,
+    },
+}
+
+/// Where the number is.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// In the first group that took part in the first match.
+    Regex(Regex),
+    /// At a JSON pointer (RFC 6901) in the first JSON object of the output.
+    Json(String),
+    /// It is the time that the command ran, in seconds.
+    Elapsed,
+}
+
+/// Reads one number.
+#[derive(Debug, Clone)]
+pub(super) struct Reader {
+    /// Where it is.
+    pub place: Place,
+    /// What it is multiplied by, to bring it to the metric's unit.
+    pub scale: f64,
+}
+
+impl Reader {
+    pub(super) fn read(&self, stdout: &str, elapsed_s: f64) -> Result<f64, ReadError> {
+        let value = match &self.place {
+            Place::Regex(regex) => by_regex(regex, stdout)?,
+            Place::Json(pointer) => by_pointer(pointer, stdout)?,
+            Place::Elapsed => elapsed_s,
+        };
+        Ok(value * self.scale)
+    }
+}
+
+fn by_regex(regex: &Regex, stdout: &str) -> Result<f64, ReadError> {
+    let text = regex
+        .captures(stdout)
+        .and_then(|captures| captures.iter().skip(1).flatten().next())
+        .ok_or_else(|| ReadError::NoMatch { regex: regex.to_string(), tail: tail(stdout) })?
+        .as_str();
+    number(text, regex.as_str())
+}
+
+fn by_pointer(pointer: &str, stdout: &str) -> Result<f64, ReadError> {
+    let json =
+        first_object(stdout).map_err(|reason| ReadError::NotJson { reason, tail: tail(stdout) })?;
+    match json.pointer(pointer) {
+        Some(Value::Number(n)) => number(&n.to_string(), pointer),
+        Some(Value::String(text)) => number(text, pointer),
+        _ => Err(ReadError::NoPointer { pointer: pointer.into() }),
+    }
+}
+
+/// The first JSON object that starts a line. Programs print warnings before it,
+/// and scripts something after it.
+fn first_object(stdout: &str) -> Result<Value, String> {
+    let start = if stdout.starts_with('{') { Some(0) } else { stdout.find("\n{").map(|at| at + 1) };
+    let start = start.ok_or("no line starts with `{`")?;
+    match serde_json::Deserializer::from_str(&stdout[start..]).into_iter().next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("empty".into()),
+    }
+}
+
+fn number(text: &str, by: &str) -> Result<f64, ReadError> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(ReadError::NotANumber { text: text.into(), by: by.into() }),
+    }
+}
+
+fn tail(stdout: &str) -> String {
+    let lines: Vec<&str> = stdout.lines().filter(|line| !line.trim().is_empty()).collect();
+    match lines.len() {
+        0 => "(it is empty)".into(),
+        n => lines[n.saturating_sub(3)..].join(" | "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regex(pattern: &str) -> Reader {
+        Reader { place: Place::Regex(Regex::new(pattern).unwrap()), scale: 1.0 }
+    }
+
+    fn json(pointer: &str) -> Reader {
+        Reader { place: Place::Json(pointer.into()), scale: 1.0 }
+    }
+
+    #[test]
+    fn the_first_group_that_took_part_counts() {
+        let reader = regex(r"old: (\S+)|new: (\S+)");
+        assert_eq!(reader.read("old: 1.5", 0.0).unwrap(), 1.5);
+        assert_eq!(reader.read("x\nnew: 2e3\n", 0.0).unwrap(), 2000.0);
+    }
+
+    #[test]
+    fn missing_and_malformed_numbers_say_what_was_there() {
+        let reader = regex(r"Time: (\S+)");
+        let message = reader.read("a\nout of memory\n", 0.0).unwrap_err().to_string();
+        assert!(message.contains("a | out of memory"), "{message}");
+        assert!(reader.read("", 0.0).unwrap_err().to_string().contains("empty"));
+        for text in ["Time: nan", "Time: inf", "Time: soon"] {
+            assert!(matches!(reader.read(text, 0.0), Err(ReadError::NotANumber { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_found_between_other_lines() {
+        let output = "warning: {not json}\n{\"a\": {\"b\": [1, 2.5]}, \"s\": \"7\"}\nbye\n";
+        assert_eq!(json("/a/b/1").read(output, 0.0).unwrap(), 2.5);
+        assert_eq!(json("/s").read(output, 0.0).unwrap(), 7.0);
+        assert!(matches!(json("/a/c").read(output, 0.0), Err(ReadError::NoPointer { .. })));
+        assert!(matches!(json("/a").read("{\"a\":", 0.0), Err(ReadError::NotJson { .. })));
+        assert!(matches!(json("/a").read("none", 0.0), Err(ReadError::NotJson { .. })));
+    }
+
+    #[test]
+    fn elapsed_is_scaled_too() {
+        assert_eq!(Reader { place: Place::Elapsed, scale: 1e3 }.read("", 1.5).unwrap(), 1500.0);
+    }
+}

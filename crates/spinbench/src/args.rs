@@ -1,0 +1,59 @@
+//! The command line.
+
+use clap::Parser;
+
+use crate::bench::Plan;
+use crate::locks::Kind;
+use crate::work;
+
+/// Measures a lock: throughput, fairness and the time it takes to get it.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Args {
+    /// The lock; `none` takes no lock and only burns CPU
+    #[arg(long, value_enum)]
+    pub lock: Kind,
+    /// Number of threads
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: u32,
+    /// Seconds to run
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Work inside the lock, nanoseconds of an undisturbed CPU
+    #[arg(long, default_value_t = 500, value_name = "NS")]
+    pub cs: u64,
+    /// Work outside the lock, nanoseconds of an undisturbed CPU
+    #[arg(long, default_value_t = 500, value_name = "NS")]
+    pub outside: u64,
+    /// Time one in so many acquisitions, at random
+    #[arg(long, default_value_t = 16, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub sample: u32,
+    /// Run until SIGINT or SIGTERM instead of for --seconds
+    #[arg(long)]
+    pub until_stopped: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Args {
+    /// What to run. Calibrates the work loop: some milliseconds of one CPU.
+    pub fn plan(&self) -> Plan {
+        let loop_ns = work::calibrate();
+        Plan {
+            threads: self.threads as usize,
+            loop_ns,
+            cs_loops: work::loops(self.cs, loop_ns),
+            outside_loops: work::loops(self.outside, loop_ns),
+            sample_every: self.sample,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
+        _ => Err("give seconds above 0 and at most 86400".into()),
+    }
+}

@@ -1,0 +1,230 @@
+//! The run: threads, the loop that is measured, and what comes out of it.
+
+use std::cell::UnsafeCell;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::locks::{
+    Kind, Mcs, NoLock, Padded, PthreadMutex, PthreadSpin, RawLock, Tas, Ticket, Ttas,
+};
+use crate::work;
+
+/// Longest wait that the histogram tells apart: an hour, in nanoseconds.
+const WAIT_MAX_NS: u64 = 3_600_000_000_000;
+
+/// Significant digits of the histogram: values are within 1 %.
+const WAIT_DIGITS: u8 = 2;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Number of threads.
+    pub threads: usize,
+    /// Length of one loop of work, nanoseconds.
+    pub loop_ns: f64,
+    /// Loops inside the lock.
+    pub cs_loops: u64,
+    /// Loops outside the lock.
+    pub outside_loops: u64,
+    /// One in so many acquisitions is timed.
+    pub sample_every: u32,
+}
+
+/// What came out of a run.
+#[derive(Debug)]
+pub struct Measured {
+    /// From the start of all threads to the stop flag.
+    pub elapsed: Duration,
+    /// Operations of each thread.
+    pub per_thread: Vec<u64>,
+    /// Threads that waited for the lock when the run ended and gave up.
+    pub gave_up: u32,
+    /// Operations missing from the counter that the lock guards: 0 if it excludes.
+    pub lost_updates: u64,
+    /// How long the timed acquisitions lasted, nanoseconds.
+    pub waits: Histogram<u64>,
+}
+
+/// Runs the plan until `until` returns.
+pub fn run(kind: Kind, plan: &Plan, until: impl FnOnce()) -> Measured {
+    match kind {
+        Kind::Ticket => run_lock::<Ticket>(plan, until),
+        Kind::Tas => run_lock::<Tas>(plan, until),
+        Kind::Ttas => run_lock::<Ttas>(plan, until),
+        Kind::Mcs => run_lock::<Mcs>(plan, until),
+        Kind::PthreadSpin => run_lock::<PthreadSpin>(plan, until),
+        Kind::PthreadMutex => run_lock::<PthreadMutex>(plan, until),
+        Kind::None => run_lock::<NoLock>(plan, until),
+    }
+}
+
+/// The lock and what it guards. Each on cache lines of its own.
+struct Shared<L> {
+    lock: Padded<L>,
+    /// Counts operations, without atomics: lost updates show a lock that does not exclude.
+    counter: Padded<UnsafeCell<u64>>,
+    stop: Padded<AtomicBool>,
+}
+
+// SAFETY: `counter` is written only by the thread that holds `lock`, and read after all threads
+// have ended. The other fields are Sync themselves.
+unsafe impl<L: Sync> Sync for Shared<L> {}
+
+fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> Measured {
+    let shared = Shared {
+        lock: Padded(L::default()),
+        counter: Padded(UnsafeCell::new(0)),
+        stop: Padded(AtomicBool::new(false)),
+    };
+    // Nodes outlive all threads: others write to a node even after its thread gave up.
+    let nodes: Vec<L::Node> = (0..plan.threads).map(|_| L::Node::default()).collect();
+    let (ready, go) = (Barrier::new(plan.threads + 1), Barrier::new(plan.threads + 1));
+    let mut elapsed = Duration::ZERO;
+    let threads: Vec<Thread> = std::thread::scope(|scope| {
+        let start_thread = |(index, node)| {
+            let (shared, ready, go) = (&shared, &ready, &go);
+            scope.spawn(move || {
+                let mut thread = Thread::new(index, plan.sample_every);
+                ready.wait();
+                go.wait();
+                thread.run(shared, node, plan);
+                thread
+            })
+        };
+        let handles: Vec<_> = nodes.iter().enumerate().map(start_thread).collect();
+        ready.wait();
+        // Before the second barrier: no thread may work before the clock runs.
+        let start = Instant::now();
+        go.wait();
+        until();
+        shared.stop.0.store(true, Ordering::Relaxed);
+        elapsed = start.elapsed();
+        handles.into_iter().map(|handle| handle.join().expect("threads do not panic")).collect()
+    });
+    summarise::<L>(&threads, elapsed, shared.counter.0.into_inner())
+}
+
+fn summarise<L: RawLock>(threads: &[Thread], elapsed: Duration, counter: u64) -> Measured {
+    let per_thread: Vec<u64> = threads.iter().map(|thread| thread.operations).collect();
+    let mut waits = new_histogram();
+    for thread in threads {
+        waits.add(&thread.waits).expect("all histograms have the same bounds");
+    }
+    let counted = if L::EXCLUDES { counter } else { per_thread.iter().sum() };
+    Measured {
+        elapsed,
+        gave_up: threads.iter().filter(|thread| thread.gave_up).count() as u32,
+        lost_updates: per_thread.iter().sum::<u64>().abs_diff(counted),
+        per_thread,
+        waits,
+    }
+}
+
+fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, WAIT_MAX_NS, WAIT_DIGITS).expect("constant, valid bounds")
+}
+
+/// One thread's counters.
+struct Thread {
+    operations: u64,
+    gave_up: bool,
+    waits: Histogram<u64>,
+    sampler: Sampler,
+}
+
+impl Thread {
+    fn new(index: usize, sample_every: u32) -> Self {
+        let sampler = Sampler::new(index as u64, sample_every);
+        Self { operations: 0, gave_up: false, waits: new_histogram(), sampler }
+    }
+
+    fn run<L: RawLock>(&mut self, shared: &Shared<L>, node: &L::Node, plan: &Plan) {
+        while !shared.stop.0.load(Ordering::Relaxed) {
+            if !self.take(shared, node) {
+                self.gave_up = true;
+                return;
+            }
+            work::run(plan.cs_loops);
+            if L::EXCLUDES {
+                // SAFETY: this thread holds the lock, which guards the counter.
+                unsafe { *shared.counter.0.get() += 1 };
+            }
+            // SAFETY: held, taken with this node.
+            unsafe { shared.lock.0.unlock(node) };
+            self.operations += 1;
+            work::run(plan.outside_loops);
+        }
+    }
+
+    #[inline]
+    fn take<L: RawLock>(&mut self, shared: &Shared<L>, node: &L::Node) -> bool {
+        let (lock, stop) = (&shared.lock.0, &shared.stop.0);
+        if !L::EXCLUDES || !self.sampler.is_due() {
+            // SAFETY: not held here; the node is this thread's own and outlives all threads.
+            return unsafe { lock.lock(node, stop) };
+        }
+        let start = Instant::now();
+        // SAFETY: as above.
+        let taken = unsafe { lock.lock(node, stop) };
+        if taken {
+            self.waits.saturating_record(start.elapsed().as_nanos() as u64);
+        }
+        taken
+    }
+}
+
+/// Picks one in n acquisitions, at random distances, so that it cannot fall into
+/// step with a pattern of the lock. Between picks it costs one subtraction.
+///
+/// Two clock reads take some 50 ns; one in 16 adds 3 ns to an operation.
+struct Sampler {
+    left: u64,
+    /// Distances are uniform in 1..=2n-1, n on average.
+    distance_max: u64,
+    random: u64,
+}
+
+impl Sampler {
+    fn new(seed: u64, every: u32) -> Self {
+        let random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut sampler = Self { left: 0, distance_max: 2 * u64::from(every) - 1, random };
+        sampler.left = sampler.distance();
+        sampler
+    }
+
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.left = self.distance();
+        true
+    }
+
+    /// Xorshift: G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003.
+    fn distance(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        1 + self.random % self.distance_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sampler_picks_one_in_n() {
+        for every in [1, 16, 100] {
+            let mut sampler = Sampler::new(3, every);
+            let picked = (0..100_000).filter(|_| sampler.is_due()).count() as f64;
+            let expected = 100_000.0 / f64::from(every);
+            assert!((picked / expected - 1.0).abs() < 0.1, "1 in {every}: {picked}");
+        }
+    }
+}
