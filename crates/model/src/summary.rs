@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Cell, FailureKind, Label, Metric};
 
@@ -13,8 +13,15 @@ pub struct Estimate {
     pub value: f64,
     /// Lower end of the interval.
     pub lo: f64,
-    /// Upper end of the interval.
+    /// Upper end of the interval; infinite where resamples did not finish, and
+    /// `null` in JSON then.
+    #[serde(deserialize_with = "null_is_infinite")]
     pub hi: f64,
+}
+
+/// JSON has no infinity: it is written as `null`.
+fn null_is_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
 /// The machine and the versions behind an experiment.
@@ -215,4 +222,18 @@ pub struct TruthErrorAt {
     pub max_us: f64,
     /// Share of them off by more than 5 % and more than 100 us.
     pub beyond: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unbounded_interval_survives_json() {
+        let unbounded = Estimate { value: 2.0, lo: 1.0, hi: f64::INFINITY };
+        let text = serde_json::to_string(&unbounded).unwrap();
+        assert_eq!(text, r#"{"value":2.0,"lo":1.0,"hi":null}"#);
+        assert_eq!(serde_json::from_str::<Estimate>(&text).unwrap(), unbounded);
+        assert!(serde_json::from_str::<Estimate>(r#"{"value":2.0,"lo":null,"hi":3}"#).is_err());
+    }
 }

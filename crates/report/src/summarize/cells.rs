@@ -1,0 +1,146 @@
+//! The runs of each cell, and what they say on their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use unspin_model::summary::{CellSummary, Estimate};
+use unspin_model::{Cell, NeighbourResult, RunRecord};
+use unspin_stats::{Bootstrap, Run, median_speed};
+
+use super::estimate::{median_of, of_values};
+
+/// The runs of one cell.
+#[derive(Debug, Clone, Default)]
+pub struct CellRuns<'a> {
+    /// Those with an observation, in order of their blocks.
+    pub observed: Vec<&'a RunRecord>,
+    /// Those that failed for good.
+    pub failed: Vec<&'a RunRecord>,
+}
+
+/// Every cell with its runs.
+pub struct Cells<'a>(BTreeMap<&'a Cell, CellRuns<'a>>);
+
+impl<'a> Cells<'a> {
+    /// Groups the last attempts by cell.
+    pub fn of(last: &[&'a RunRecord]) -> Self {
+        let mut cells: BTreeMap<&Cell, CellRuns> = BTreeMap::new();
+        for &record in last {
+            let runs = cells.entry(&record.cell).or_default();
+            match record.observation() {
+                Some(_) => runs.observed.push(record),
+                None => runs.failed.push(record),
+            }
+        }
+        for runs in cells.values_mut() {
+            runs.observed.sort_by_key(|record| (record.block, record.run));
+        }
+        Cells(cells)
+    }
+
+    /// The cells in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a Cell, &CellRuns<'a>)> {
+        self.0.iter().map(|(cell, runs)| (*cell, runs))
+    }
+
+    /// The runs of a cell, where it has any.
+    pub fn get(&self, cell: &Cell) -> Option<&CellRuns<'a>> {
+        self.0.get(cell)
+    }
+}
+
+impl CellRuns<'_> {
+    /// The speed of each observed run, 0 for those that did not finish.
+    pub fn speeds(&self) -> Vec<Run> {
+        let speed = |record: &&RunRecord| {
+            let speed = record.metric.speed(record.observation()?);
+            Some(Run { block: record.block, speed })
+        };
+        self.observed.iter().filter_map(speed).collect()
+    }
+
+    fn unfinished(&self) -> usize {
+        self.observed.iter().filter(|record| record.observation() == Some(None)).count()
+    }
+
+    /// The median with its interval; `None` where half or more did not finish.
+    fn median(&self, seed: u64) -> Option<Estimate> {
+        if 2 * self.unfinished() >= self.observed.len() {
+            return None;
+        }
+        let speeds: Vec<f64> = self.speeds().iter().map(|run| run.speed).collect();
+        let metric = &self.observed.first()?.metric;
+        of_values(metric, Bootstrap::seeded(seed).median(&speeds)?)
+    }
+
+    /// Each neighbour's figure by VM name: the median of what `figure` reads.
+    fn of_neighbours(
+        &self,
+        figure: impl Fn(&NeighbourResult) -> Option<f64>,
+    ) -> BTreeMap<String, Vec<f64>> {
+        let mut by_vm: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for neighbour in self.observed.iter().flat_map(|record| &record.neighbours) {
+            if let Some(figure) = figure(neighbour) {
+                by_vm.entry(neighbour.vm.clone()).or_default().push(figure);
+            }
+        }
+        by_vm
+    }
+
+    /// Each neighbour's median speed by VM name; values that could not be read
+    /// are left out.
+    pub fn neighbour_speeds(&self) -> BTreeMap<String, f64> {
+        let speeds = self.of_neighbours(|n| n.value.map(|value| n.metric.speed(Some(value))));
+        speeds.into_iter().filter_map(|(vm, all)| Some((vm, median_speed(&all)?))).collect()
+    }
+
+    fn neighbour_values(&self) -> BTreeMap<String, f64> {
+        let values = self.of_neighbours(|neighbour| neighbour.value);
+        values.into_iter().filter_map(|(vm, all)| Some((vm, median_of(all.into_iter())?))).collect()
+    }
+}
+
+/// The summary of a cell's runs; `None` where there are none.
+pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSummary> {
+    Some(CellSummary {
+        cell: cell.clone(),
+        metric: runs.observed.iter().chain(&runs.failed).next()?.metric.clone(),
+        n: runs.observed.len() as u32,
+        unfinished: runs.unfinished() as u32,
+        failed: runs.failed.len() as u32,
+        median: runs.median(seed),
+        values: runs.observed.iter().filter_map(|r| Some((r.block, r.observation()?))).collect(),
+        co_metrics: co_metrics(&runs.observed),
+        off_share: median_of(runs.observed.iter().filter_map(|record| off_share(record))),
+        kvm_per_s: kvm_per_s(&runs.observed),
+        neighbours: runs.neighbour_values(),
+        // A run record holds the subject's on-time and not its neighbours'.
+        fairness: None,
+    })
+}
+
+fn co_metrics(records: &[&RunRecord]) -> BTreeMap<String, f64> {
+    let names: BTreeSet<&String> = records.iter().flat_map(|r| r.co_metrics.keys()).collect();
+    let median =
+        |name: &String| median_of(records.iter().filter_map(|r| r.co_metrics.get(name)).copied());
+    names.into_iter().filter_map(|name| Some((name.clone(), median(name)?))).collect()
+}
+
+/// The share of the vCPUs' wanted time that they were off.
+fn off_share(record: &RunRecord) -> Option<f64> {
+    let truth = record.truth.as_ref()?;
+    let wanted_s = truth.on_s + truth.off_s;
+    (wanted_s > 0.0).then(|| truth.off_s / wanted_s)
+}
+
+/// Medians of counts per second over the runs whose KVM could be asked. A counter
+/// that one of them lacks did not count there: KVM lists an exit reason from its
+/// first exit on.
+fn kvm_per_s(records: &[&RunRecord]) -> BTreeMap<String, f64> {
+    let asked: Vec<_> = records.iter().filter(|r| !r.kvm.is_empty() && r.elapsed_s > 0.0).collect();
+    let names: BTreeSet<&String> = asked.iter().flat_map(|r| r.kvm.keys()).collect();
+    let per_s = |r: &RunRecord, name| r.kvm.get(name).copied().unwrap_or(0) as f64 / r.elapsed_s;
+    names
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), median_of(asked.iter().map(|r| per_s(r, name)))?)))
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! What the runs say about the experiment itself: failures, carry-over between
+//! runs of one boot, and what the lab costs.
+
+use std::collections::BTreeMap;
+
+use unspin_model::summary::{CarryOver, Estimate};
+use unspin_model::{FailureKind, Outcome, RunRecord};
+use unspin_stats::spearman_test;
+
+use super::cells::{CellRuns, Cells};
+use super::estimate::{median_of, of_figures};
+
+/// Failed attempts by reason, whether they were retried or not.
+pub fn failures(attempts: &[RunRecord]) -> BTreeMap<FailureKind, u64> {
+    let mut failures = BTreeMap::new();
+    for record in attempts {
+        if let Outcome::Failed { kind, .. } = record.outcome {
+            *failures.entry(kind).or_default() += 1;
+        }
+    }
+    failures
+}
+
+/// Per workload: whether later runs of a boot are faster or slower. Left out
+/// where there is nothing to correlate, such as one run a boot.
+pub fn carry_over(cells: &Cells, seed: u64) -> Vec<CarryOver> {
+    let mut pairs: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for (cell, runs) in cells.iter() {
+        pairs.entry(&cell.workload).or_default().extend(positions(runs));
+    }
+    pairs
+        .into_iter()
+        .filter_map(|(workload, pairs)| {
+            let found = spearman_test(&pairs, seed)?;
+            let (workload, n) = (workload.to_string(), pairs.len() as u32);
+            Some(CarryOver { workload, rank_correlation: found.rho, p: found.p, n })
+        })
+        .collect()
+}
+
+/// Position in the boot and log of the speed relative to the cell's median, of
+/// the runs that finished.
+fn positions(runs: &CellRuns) -> Vec<(f64, f64)> {
+    let finished: Vec<(f64, f64)> = runs
+        .observed
+        .iter()
+        .filter_map(|r| Some((f64::from(r.position), r.metric.speed(Some(r.observation()??)))))
+        .collect();
+    let Some(median) = median_of(finished.iter().map(|(_, speed)| *speed)) else {
+        return Vec::new();
+    };
+    let relative = finished.into_iter().map(|(at, speed)| (at, (speed / median).ln()));
+    relative.filter(|(_, log)| log.is_finite()).collect()
+}
+
+/// Seconds to the first job per topology: the median over boots, however many
+/// runs a boot had.
+pub fn boot_s(observed: &[&RunRecord], seed: u64) -> BTreeMap<String, Estimate> {
+    let mut boots: BTreeMap<&str, BTreeMap<u32, f64>> = BTreeMap::new();
+    for record in observed {
+        boots.entry(&record.cell.topology).or_default().insert(record.boot, record.boot_s);
+    }
+    boots
+        .into_iter()
+        .filter_map(|(topology, of_boots)| {
+            let seconds: Vec<f64> = of_boots.into_values().collect();
+            Some((topology.to_string(), of_figures(&seconds, seed)?))
+        })
+        .collect()
+}
+
+/// The lab's own share of a CPU while workloads ran: the median over runs.
+pub fn lab_cpu_share(observed: &[&RunRecord], seed: u64) -> Option<Estimate> {
+    let shares: Vec<f64> = observed.iter().map(|record| record.lab_cpu_share).collect();
+    of_figures(&shares, seed)
+}

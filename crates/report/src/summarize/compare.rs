@@ -1,0 +1,138 @@
+//! Which cells are held against which, and what that says.
+
+use std::collections::BTreeMap;
+
+use unspin_model::Cell;
+use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo, Verdict};
+use unspin_stats::{Difference, Rule, compare, holm};
+
+use super::cells::{CellRuns, Cells};
+use super::estimate::of_ratio;
+use super::oracle::oracle;
+
+/// Two cells to compare.
+struct Pair<'a> {
+    kind: ComparisonKind,
+    subject: Cell,
+    subject_runs: CellRuns<'a>,
+    baseline: Cell,
+    baseline_runs: CellRuns<'a>,
+    choice: Option<String>,
+}
+
+/// Every comparison of the experiment, its p corrected for all of them.
+pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
+    let found: Vec<(Pair, Difference)> = pairs(info, cells)
+        .into_iter()
+        .filter_map(|pair| {
+            let (subject, baseline) = (pair.subject_runs.speeds(), pair.baseline_runs.speeds());
+            Some((pair, compare(&subject, &baseline, info.seed)?))
+        })
+        .collect();
+    let adjusted = holm(&found.iter().map(|(_, difference)| difference.p).collect::<Vec<_>>());
+    let rule = Rule { smallest_effect: info.smallest_effect, ..Rule::default() };
+    found
+        .into_iter()
+        .zip(adjusted)
+        .map(|((pair, difference), p)| comparison(pair, &difference, p, &rule))
+        .collect()
+}
+
+fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule) -> Comparison {
+    Comparison {
+        kind: pair.kind,
+        ratio: difference.ratio.and_then(of_ratio),
+        p: difference.p,
+        p_adjusted,
+        verdict: match rule.verdict(difference, p_adjusted) {
+            unspin_stats::Verdict::Better => Verdict::Better,
+            unspin_stats::Verdict::Worse => Verdict::Worse,
+            unspin_stats::Verdict::NoDifferenceShown => Verdict::NoDifferenceShown,
+        },
+        neighbours: neighbours(&pair.subject_runs, &pair.baseline_runs),
+        subject: pair.subject,
+        baseline: pair.baseline,
+        choice: pair.choice,
+    }
+}
+
+/// The ratio of each neighbour's median speed, where both are known.
+fn neighbours(subject: &CellRuns, baseline: &CellRuns) -> BTreeMap<String, f64> {
+    let before = baseline.neighbour_speeds();
+    let ratio = |(vm, after): (String, f64)| {
+        let ratio = after / before.get(&vm)?;
+        ratio.is_finite().then_some((vm, ratio))
+    };
+    subject.neighbour_speeds().into_iter().filter_map(ratio).collect()
+}
+
+fn pairs<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
+    let mut pairs = against(ComparisonKind::Scheduler, cells, |cell| Cell {
+        scheduler: info.baseline_scheduler.clone(),
+        ..cell.clone()
+    });
+    if let Some(topology) = &info.baseline_topology {
+        pairs.extend(
+            against(ComparisonKind::Topology, cells, |cell| Cell {
+                topology: topology.clone(),
+                ..cell.clone()
+            })
+            .into_iter()
+            .filter(|pair| pair.subject.scheduler == info.baseline_scheduler),
+        );
+    }
+    pairs.extend(oracles(info, cells));
+    if let Some((kernel, boot_params)) = first_kernel(cells) {
+        pairs.extend(against(ComparisonKind::Kernel, cells, |cell| Cell {
+            kernel: kernel.clone(),
+            boot_params: boot_params.clone(),
+            ..cell.clone()
+        }));
+    }
+    pairs
+}
+
+/// Each cell with its baseline, where that is another cell of the experiment.
+fn against<'a>(
+    kind: ComparisonKind,
+    cells: &Cells<'a>,
+    baseline_of: impl Fn(&Cell) -> Cell,
+) -> Vec<Pair<'a>> {
+    cells
+        .iter()
+        .filter_map(|(subject, runs)| {
+            let baseline = baseline_of(subject);
+            let baseline_runs = cells.get(&baseline).filter(|_| baseline != *subject)?.clone();
+            let (subject, subject_runs) = (subject.clone(), runs.clone());
+            Some(Pair { kind, subject, subject_runs, baseline, baseline_runs, choice: None })
+        })
+        .collect()
+}
+
+/// The oracle against the baseline scheduler, wherever one was tried.
+fn oracles<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
+    cells
+        .iter()
+        .filter(|(cell, _)| cell.scheduler == info.baseline_scheduler)
+        .filter_map(|(baseline, runs)| {
+            let found = oracle(baseline, cells)?;
+            Some(Pair {
+                kind: ComparisonKind::Oracle,
+                subject: Cell { scheduler: "oracle".into(), ..baseline.clone() },
+                subject_runs: found.runs,
+                baseline: baseline.clone(),
+                baseline_runs: runs.clone(),
+                choice: Some(found.choice),
+            })
+        })
+        .collect()
+}
+
+/// The kernel and boot parameters that others are held against: those of the
+/// planned run with the lowest number, which is the matrix's first cell, in
+/// whatever order the runs were carried out.
+fn first_kernel(cells: &Cells) -> Option<(String, String)> {
+    let records = cells.iter().flat_map(|(_, runs)| runs.observed.iter().chain(&runs.failed));
+    let first = &records.min_by_key(|record| record.run)?.cell;
+    Some((first.kernel.clone(), first.boot_params.clone()))
+}

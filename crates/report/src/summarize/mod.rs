@@ -1,0 +1,86 @@
+//! From run records to the summary of an experiment.
+//!
+//! Runs are compared by speed: the value of a higher-is-better metric, the
+//! reciprocal of a lower-is-better one, and 0 for a run that did not finish, which
+//! ranks it below every run that did. Failed runs are no observations; they are
+//! counted. How intervals, p and verdicts come about is told in `unspin_stats`.
+
+mod cells;
+mod checks;
+mod compare;
+mod estimate;
+mod oracle;
+mod truth;
+
+use std::collections::BTreeMap;
+
+use unspin_model::summary::{ExperimentInfo, Machine};
+use unspin_model::{Label, RunRecord, Summary};
+
+use cells::{Cells, cell_summary};
+
+/// The version of the summary's format.
+const FORMAT: u32 = 1;
+
+/// Summarises an experiment.
+///
+/// `planned` is the number of planned runs, `elapsed_s` the seconds spent on
+/// measuring. `attempts` are all records, failed attempts included, in any order; of
+/// each run the last attempt counts. The seed of the experiment also seeds the
+/// resampling, so the same records give the same summary.
+pub fn summarize(
+    info: ExperimentInfo,
+    machine: Machine,
+    planned: u64,
+    elapsed_s: f64,
+    attempts: &[RunRecord],
+) -> Summary {
+    let last = last_attempts(attempts);
+    let cells = Cells::of(&last);
+    let observed: Vec<&RunRecord> =
+        last.iter().copied().filter(|record| record.observation().is_some()).collect();
+    let seed = info.seed;
+    Summary {
+        format: FORMAT,
+        machine,
+        labels: labels(attempts),
+        planned,
+        done: observed.len() as u64,
+        elapsed_s,
+        cells: cells.iter().filter_map(|(cell, runs)| cell_summary(cell, runs, seed)).collect(),
+        comparisons: compare::comparisons(&info, &cells),
+        failures: checks::failures(attempts),
+        retries: attempts.iter().filter(|record| record.attempt > 1).count() as u64,
+        carry_over: checks::carry_over(&cells, seed),
+        boot_s: checks::boot_s(&observed, seed),
+        lab_cpu_share: checks::lab_cpu_share(&observed, seed),
+        truth: truth::truth(&observed),
+        experiment: info,
+    }
+}
+
+/// The last attempt of each run, in order of the runs' numbers. Of two records
+/// of one attempt the later line counts.
+fn last_attempts(attempts: &[RunRecord]) -> Vec<&RunRecord> {
+    let mut last: BTreeMap<u64, &RunRecord> = BTreeMap::new();
+    for record in attempts {
+        let kept = last.entry(record.run).or_insert(record);
+        if record.attempt >= kept.attempt {
+            *kept = record;
+        }
+    }
+    last.into_values().collect()
+}
+
+fn labels(attempts: &[RunRecord]) -> Vec<Label> {
+    let mut labels: Vec<Label> = Vec::new();
+    for record in attempts {
+        if !labels.contains(&record.label) {
+            labels.push(record.label.clone());
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use super::*;
+use unspin_model::summary::Verdict;
+
+fn experiment(stock: &[f64], held: &[(&str, &[f64])]) -> Summary {
+    let mut records = runs(cell("stock"), Better::Higher, stock);
+    for (scheduler, values) in held {
+        records.extend(runs(cell(scheduler), Better::Higher, values));
+    }
+    summary_of(&records)
+}
+
+#[test]
+fn finds_the_best_choice() {
+    let held: [(&str, &[f64]); 2] = [("hold:1", &around(12.0)), ("hold:2", &around(25.0))];
+    let summary = experiment(&around(10.0), &held);
+    let found = of_kind(&summary, ComparisonKind::Oracle);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].choice.as_deref(), Some("hold:2"));
+    assert_eq!(
+        (found[0].subject.scheduler.as_str(), found[0].verdict),
+        ("oracle", Verdict::Better)
+    );
+    assert!((found[0].ratio.unwrap().value - 2.5).abs() < 1e-9);
+}
+
+#[test]
+fn hindsight_does_not_flatter_it() {
+    // hold:2 has the better median, 1.5 times stock's, by luck in two of three
+    // blocks. Chosen from the other blocks, it is taken only where it loses.
+    let summary = experiment(&[100.0; 3], &[("hold:2", &[150.0, 150.0, 50.0])]);
+    let found = of_kind(&summary, ComparisonKind::Oracle)[0];
+    assert_eq!(found.ratio.unwrap().value, 1.0);
+    assert_eq!(found.choice.as_deref(), Some("stock"));
+}
+
+#[test]
+fn is_stock_itself_where_holding_only_hurts() {
+    let summary = experiment(&around(10.0), &[("hold:1", &around(6.0))]);
+    let found = of_kind(&summary, ComparisonKind::Oracle)[0];
+    let ratio = found.ratio.unwrap();
+    assert_eq!((ratio.lo, ratio.value, ratio.hi, found.p), (1.0, 1.0, 1.0, 1.0));
+    assert_eq!(found.verdict, Verdict::NoDifferenceShown);
+}
+
+#[test]
+fn needs_a_held_choice_and_other_blocks() {
+    let summary = experiment(&around(10.0), &[("bpfland", &around(20.0))]);
+    assert!(of_kind(&summary, ComparisonKind::Oracle).is_empty());
+    let summary = experiment(&[10.0], &[("hold:2", &[20.0])]);
+    assert!(of_kind(&summary, ComparisonKind::Oracle).is_empty());
+}
+
+#[test]
+fn has_no_value_in_a_block_where_its_choice_failed() {
+    let mut records = runs(cell("stock"), Better::Higher, &around(10.0));
+    records.extend(runs(cell("hold:2"), Better::Higher, &around(20.0)));
+    let lost = records.iter_mut().find(|r| r.cell.scheduler == "hold:2" && r.block == 4).unwrap();
+    *lost = failed(lost.clone(), FailureKind::GuestHang);
+    let summary = summary_of(&records);
+    let found = of_kind(&summary, ComparisonKind::Oracle)[0];
+    // 9 and 10 runs, completely apart.
+    assert!((found.p - 2.0 / 92_378.0).abs() < 1e-12, "{}", found.p);
+    assert!(found.ratio.unwrap().lo > 1.9);
+}
+
+#[test]
+fn beats_a_stock_that_does_not_finish() {
+    let summary = experiment(&[0.0; 10], &[("hold:2", &around(20.0))]);
+    let found = of_kind(&summary, ComparisonKind::Oracle)[0];
+    assert_eq!((found.ratio, found.verdict), (None, Verdict::Better));
+    assert_eq!(found.choice.as_deref(), Some("hold:2"));
+}
