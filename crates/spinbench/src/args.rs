@@ -25,6 +25,10 @@ pub struct Args {
     /// Work outside the lock, nanoseconds of an undisturbed CPU
     #[arg(long, default_value_t = 500, value_name = "NS")]
     pub outside: u64,
+    /// Take this as the length of a work loop instead of measuring it, so that runs that are
+    /// compared do the same work: (NS of work) / (this) loops
+    #[arg(long, value_name = "NS", value_parser = positive)]
+    pub loop_ns: Option<f64>,
     /// Time one in so many acquisitions, at random
     #[arg(long, default_value_t = 16, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -38,9 +42,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// What to run. Calibrates the work loop: some milliseconds of one CPU.
+    /// What to run. Calibrates the work loop, unless its length is given.
     pub fn plan(&self) -> Plan {
-        let loop_ns = work::calibrate();
+        let loop_ns = self.loop_ns.unwrap_or_else(work::calibrate);
         Plan {
             threads: self.threads as usize,
             loop_ns,
@@ -55,5 +59,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
         _ => Err("give seconds above 0 and at most 86400".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_normal() && value > 0.0 => Ok(value),
+        _ => Err("give a number above 0".into()),
     }
 }

@@ -4,13 +4,15 @@
 //! the rest to do. A clock read would count the time off as work done.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Loops in one calibration sample: some 100 us on hardware, some ms under emulation.
-const SAMPLE_LOOPS: u64 = 100_000;
+/// Loops in one calibration sample: some 10 us on hardware, some 20 us under emulation. Short, so
+/// that many samples are not preempted.
+const SAMPLE_LOOPS: u64 = 10_000;
 
-/// Calibration samples. The fastest counts: preemption only ever adds time.
-const SAMPLES: u32 = 15;
+/// How long samples are taken. The fastest counts: preemption, interrupts and a busy sibling
+/// hyper-thread only ever add time.
+const CALIBRATION: Duration = Duration::from_millis(50);
 
 /// Multiplier of Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4):
 /// a chain of dependent multiplications, which nothing can run in parallel.
@@ -28,13 +30,15 @@ pub fn run(loops: u64) {
 
 /// The length of one loop on an undisturbed CPU, in nanoseconds.
 pub fn calibrate() -> f64 {
-    let sample = |_| {
+    let begin = Instant::now();
+    let mut fastest_ns = f64::INFINITY;
+    while begin.elapsed() < CALIBRATION {
         let start = Instant::now();
         run(black_box(SAMPLE_LOOPS));
-        start.elapsed().as_nanos() as f64 / SAMPLE_LOOPS as f64
-    };
+        fastest_ns = fastest_ns.min(start.elapsed().as_nanos() as f64);
+    }
     // Never 0, also where the clock is coarse.
-    (0..SAMPLES).map(sample).fold(f64::INFINITY, f64::min).max(1e-3)
+    (fastest_ns / SAMPLE_LOOPS as f64).max(1e-3)
 }
 
 /// How many loops last `ns` nanoseconds: at least one, unless it is for no work.

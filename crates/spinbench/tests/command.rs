@@ -43,6 +43,13 @@ fn without_a_lock_there_are_no_waits() {
 }
 
 #[test]
+fn a_given_loop_length_fixes_the_work() {
+    let args = "--lock tas --seconds 0.05 --loop-ns 2 --cs 500 --outside 100 --json";
+    let result = json(&spinbench(args).output().unwrap());
+    assert_eq!((&result["cs_loops"], &result["outside_loops"]), (&250.into(), &50.into()));
+}
+
+#[test]
 fn text_names_the_figures() {
     let output = spinbench("--lock pthread-mutex --threads 2 --seconds 0.1").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -67,7 +74,13 @@ fn a_signal_ends_the_run_with_its_result() {
 
 #[test]
 fn impossible_arguments_are_refused() {
-    for args in ["", "--lock spin", "--lock tas --threads 0", "--lock tas --seconds -1"] {
+    for args in [
+        "",
+        "--lock spin",
+        "--lock tas --threads 0",
+        "--lock tas --seconds -1",
+        "--lock tas --loop-ns 0",
+    ] {
         assert_eq!(spinbench(args).output().unwrap().status.code(), Some(2), "{args}");
     }
     let output = spinbench("--lock spin").output().unwrap();

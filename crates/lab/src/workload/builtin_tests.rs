@@ -36,3 +36,99 @@ fn programs_are_packaged_or_our_own() {
         assert!(known, "{}: `{}` is not in the guest", workload.name, argv[0]);
     }
 }
+
+/// Captured output of each program (Debian 12, some with other amounts of work than the shipped
+/// command) and the value that is in it.
+/// Workloads that are timed from outside have none.
+const GOLDEN: &[(&str, f64)] = &[
+    ("cyclictest", 539.0),
+    ("dbench", 741.925),
+    ("fio", 210941.274054),
+    ("greedy", 256558.8644040127),
+    ("hackbench-pipe-processes", 0.231),
+    ("hackbench-pipe-threads", 0.269),
+    ("hackbench-socket-processes", 0.561),
+    ("hackbench-socket-threads", 0.370),
+    ("iperf3", 15.383421419063342),
+    ("spinbench-mcs", 1401.8171565909342),
+    ("spinbench-pthread-mutex", 320376.8773179817),
+    ("spinbench-pthread-spin", 135611.1831034628),
+    ("spinbench-tas", 131324.89791121436),
+    ("spinbench-ticket", 1553.5278533219946),
+    ("stress-ng-dentry", 21503.14),
+    ("stress-ng-flock", 1084642.46),
+    ("stress-ng-futex", 58265.04),
+    ("stress-ng-lockofd", 1709073.18),
+    ("stress-ng-madvise", 38.62),
+    ("stress-ng-mmapfork", 0.52),
+    ("stress-ng-mutex", 476149.36),
+    ("stress-ng-rename", 77099.34),
+    ("stress-ng-switch", 235419.09),
+    ("stress-ng-tlb-shootdown", 2662.99),
+    ("sysbench-cpu", 4143.15),
+    ("sysbench-mutex", 0.1155),
+    ("sysbench-threads", 0.6789),
+];
+
+fn golden(name: &str) -> String {
+    let file = repository().join(format!("crates/lab/src/workload/golden/{name}.txt"));
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn real_output_is_read_with_every_co_metric() {
+    for &(name, value) in GOLDEN {
+        let reading = builtin(name).unwrap().read(&golden(name), 9.0).unwrap();
+        assert!((reading.value / value - 1.0).abs() < 1e-9, "{name}: {}", reading.value);
+        assert!(reading.missing.is_empty(), "{name}: {:?}", reading.missing);
+    }
+}
+
+#[test]
+fn workloads_without_golden_output_are_timed() {
+    for name in builtin_names().filter(|name| GOLDEN.iter().all(|(golden, _)| golden != name)) {
+        assert_eq!(builtin(name).unwrap().read("", 1.5).unwrap().value, 1.5, "{name}");
+    }
+}
+
+#[test]
+fn the_output_of_a_program_that_failed_is_no_result() {
+    for &(name, _) in GOLDEN {
+        let workload = builtin(name).unwrap();
+        for output in
+            ["", "Killed\n", "error: 12 of 34 failed, time 5\n", "{\"error\": \"refused\"}\n"]
+        {
+            assert!(workload.read(output, 1.0).is_err(), "{name} read a number from {output:?}");
+        }
+    }
+}
+
+#[test]
+fn columns_of_co_metrics_are_the_right_ones() {
+    let rename =
+        builtin("stress-ng-rename").unwrap().read(&golden("stress-ng-rename"), 9.0).unwrap();
+    assert_eq!(rename.co_metrics["user_s"], 0.17);
+    assert_eq!(rename.co_metrics["system_s"], 2.49);
+    let fio = builtin("fio").unwrap().read(&golden("fio"), 9.0).unwrap();
+    assert!((fio.co_metrics["latency_p99_us"] - 6.56).abs() < 1e-9);
+    let cpu = builtin("sysbench-cpu").unwrap().read(&golden("sysbench-cpu"), 9.0).unwrap();
+    assert_eq!(cpu.co_metrics["latency_p95_ms"], 8.28);
+    assert_eq!(cpu.co_metrics["latency_max_ms"], 128.27);
+}
+
+/// stress-ng's line prefix and further columns differ between versions: `info` up to 0.14, `metrc`
+/// since; fewer columns with older ones and with --metrics-brief.
+#[test]
+fn stress_ng_is_read_in_other_versions_too() {
+    let workload = builtin("stress-ng-rename").unwrap();
+    for prefix in
+        ["stress-ng: info:  [42]", "stress-ng: metrc: [42]", "11:22:33.44 stress-ng: metrc: [42]"]
+    {
+        for rest in ["", "        22.66          2672"] {
+            let line = format!(
+                "{prefix} rename    151416      1.00      0.12      1.70    151156.19     83369.21{rest}\n"
+            );
+            assert_eq!(workload.read(&line, 1.0).unwrap().value, 151_156.19, "{line}");
+        }
+    }
+}
