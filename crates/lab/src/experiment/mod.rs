@@ -1,0 +1,127 @@
+//! Experiments: the matrix of cells, as a TOML file says it.
+
+mod claim;
+mod file;
+mod plan;
+mod scheduler;
+mod topology;
+
+use std::path::{Path, PathBuf};
+
+use unspin_model::summary::ExperimentInfo;
+
+pub use claim::{ClaimSource, ClaimSpec};
+pub use plan::{PlannedBoot, PlannedRun, plan};
+pub use scheduler::{Command, Scheduler};
+pub use topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
+
+use crate::toml_error::{self, ConfigError};
+use crate::wire::TruthMode;
+use crate::workload::Workload;
+
+/// A checked experiment.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its name; names the default output folder.
+    pub name: String,
+    /// Its title in the report.
+    pub title: String,
+    /// What it asks.
+    pub about: String,
+    /// How often each cell is run.
+    pub repeats: u32,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// Overrides every workload's own time limit, seconds.
+    pub time_limit_s: Option<f64>,
+    /// The guest scheduler that others are compared with.
+    pub baseline_scheduler: String,
+    /// The topology that others are compared with.
+    pub baseline_topology: Option<String>,
+    /// Smaller effects are not reported as different; a share.
+    pub smallest_effect: f64,
+    /// How the ground truth is observed.
+    pub truth: TruthMode,
+    /// Whether each run's on/off/idle history is kept in `OUT/truth`.
+    pub keep_recordings: bool,
+    /// A boot for each run instead of one for a block of them.
+    pub fresh_boots: bool,
+    /// Kernel specs, such as `lab` or `debian-cloud`.
+    pub kernels: Vec<String>,
+    /// Boot parameters to compare; one empty entry when there is nothing to compare.
+    pub boot_params: Vec<String>,
+    /// Guest schedulers.
+    pub schedulers: Vec<Scheduler>,
+    /// Workloads, neighbours' ones not included.
+    pub workloads: Vec<Workload>,
+    /// Topologies.
+    pub topologies: Vec<Topology>,
+    /// The claims that its summary supports.
+    pub claims: Vec<ClaimSpec>,
+    /// The file that it came from.
+    pub file: PathBuf,
+    /// The file's text, for the check that a resumed experiment is the same one.
+    pub text: String,
+}
+
+/// The shipped experiments, by name.
+const BUILTIN: [(&str, &str); 0] = [];
+
+impl Experiment {
+    /// Reads a file, or a shipped experiment by its name.
+    pub fn load(name_or_path: &str) -> Result<Experiment, ConfigError> {
+        if let Some((_, text)) = BUILTIN.iter().find(|(name, _)| *name == name_or_path) {
+            let path = PathBuf::from(format!("experiments/{name_or_path}.toml"));
+            return Experiment::parse(&path, text);
+        }
+        let path = Path::new(name_or_path);
+        if !path.exists() && !name_or_path.contains(['/', '.']) {
+            let names = toml_error::choices(Experiment::builtin_names());
+            let message = format!("no such experiment; shipped are {names}; or give a file");
+            return Err(ConfigError::file(path, message));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| ConfigError::file(path, format!("cannot read it: {e}")))?;
+        Experiment::parse(path, &text)
+    }
+
+    /// Names of the shipped experiments.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// Reads the text of an experiment's file.
+    pub fn parse(path: &Path, text: &str) -> Result<Experiment, ConfigError> {
+        file::check(toml_error::parse(path, text)?, path, text)
+    }
+
+    /// What the summary says of it.
+    pub fn info(&self) -> ExperimentInfo {
+        let describe = |w: &Workload| (w.name.clone(), format!("{}: {}", w.title, w.stresses));
+        ExperimentInfo {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            about: self.about.clone(),
+            repeats: self.repeats,
+            seed: self.seed,
+            baseline_scheduler: self.baseline_scheduler.clone(),
+            baseline_topology: self.baseline_topology.clone(),
+            workloads: self.workloads.iter().map(describe).collect(),
+            smallest_effect: self.smallest_effect,
+        }
+    }
+
+    /// The guest schedulers that make sense in a topology: a `hold:K` needs
+    /// fewer than all vCPUs.
+    pub fn schedulers_in(&self, topology: &Topology) -> Vec<&Scheduler> {
+        let named = |s: &&Scheduler| match &topology.schedulers {
+            Some(names) => names.contains(&s.name()),
+            None => true,
+        };
+        let fits = |s: &&Scheduler| match s {
+            Scheduler::Hold(vcpus) => *vcpus < topology.vcpus,
+            _ => true,
+        };
+        self.schedulers.iter().filter(named).filter(fits).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! Guest schedulers of a cell.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What decides, in the guest, which vCPU a task runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The kernel's own, all vCPUs.
+    Stock,
+    /// The kernel's own, the workload held to the first K vCPUs by affinity.
+    Hold(u32),
+    /// A command that is started first and loads a sched_ext scheduler.
+    Command(Command),
+}
+
+/// A command that loads a guest scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// Its name in results.
+    pub name: String,
+    /// Program and arguments; the program is found on the host.
+    pub argv: Vec<String>,
+    /// The crate that `cargo install` gets it from, if the host has no such program.
+    #[serde(rename = "crate")]
+    pub crate_name: Option<String>,
+    /// The crate's version.
+    pub version: Option<String>,
+}
+
+impl Scheduler {
+    /// Its name in results.
+    pub fn name(&self) -> String {
+        match self {
+            Scheduler::Stock => "stock".into(),
+            Scheduler::Hold(vcpus) => format!("hold:{vcpus}"),
+            Scheduler::Command(command) => command.name.clone(),
+        }
+    }
+
+    /// Reads `stock`, `hold:K` or the name of one of `commands`.
+    pub fn parse(name: &str, commands: &[Command]) -> Result<Scheduler, String> {
+        if name == "stock" {
+            return Ok(Scheduler::Stock);
+        }
+        if let Some(vcpus) = name.strip_prefix("hold:").and_then(|k| k.parse::<u32>().ok()) {
+            return if vcpus > 0 { Ok(Scheduler::Hold(vcpus)) } else { Err("hold:0 holds nothing".into()) };
+        }
+        let found = commands.iter().find(|command| command.name == name);
+        found.map(|command| Scheduler::Command(command.clone())).ok_or_else(|| {
+            let names: Vec<String> = commands.iter().map(|c| format!(", `{}`", c.name)).collect();
+            format!("unknown scheduler `{name}`, expected `stock`, `hold:K`{}", names.concat())
+        })
+    }
+
+    /// vCPUs that the job is held to, if any.
+    pub fn cpus(&self) -> Option<Vec<u32>> {
+        match self {
+            Scheduler::Hold(vcpus) => Some((0..*vcpus).collect()),
+            _ => None,
+        }
+    }
+}
+
+impl Command {
+    /// Where `cargo install` puts it: a folder of the cache, by crate and version.
+    pub fn install_root(&self) -> Option<PathBuf> {
+        let name = self.crate_name.as_ref()?;
+        let version = self.version.as_deref().unwrap_or("latest");
+        Some(crate::kernel::cache_dir().join("crates").join(format!("{name}-{version}")))
+    }
+}

@@ -1,0 +1,171 @@
+//! Topologies: which VMs share which pCPUs, and how.
+
+use serde::Deserialize;
+
+use crate::wire::{Fairness, Injection};
+use crate::workload::Workload;
+
+/// The pCPUs of a topology.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Pcpus {
+    /// So many of the host's CPUs, the first ones that this process may use.
+    Count(u32),
+    /// These ones.
+    List(Vec<u32>),
+}
+
+impl Pcpus {
+    /// How many.
+    pub fn count(&self) -> u32 {
+        match self {
+            Pcpus::Count(count) => *count,
+            Pcpus::List(list) => list.len() as u32,
+        }
+    }
+
+    /// Their numbers, out of the CPUs that this process may use.
+    pub fn resolve(&self, allowed: &[u32]) -> Result<Vec<u32>, String> {
+        let list = match self {
+            Pcpus::Count(count) => allowed.iter().copied().take(*count as usize).collect(),
+            Pcpus::List(list) => list.clone(),
+        };
+        let missing: Vec<&u32> = list.iter().filter(|cpu| !allowed.contains(cpu)).collect();
+        if list.len() < self.count() as usize || !missing.is_empty() {
+            return Err(format!(
+                "it needs {} pCPUs {missing:?}, this machine offers CPUs {allowed:?}",
+                self.count()
+            ));
+        }
+        Ok(list)
+    }
+}
+
+/// The spinlock of a flat guest's kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spinlock {
+    /// Test-and-set: what Linux takes on a hypervisor without PV spinlocks.
+    #[default]
+    Tas,
+    /// The FIFO qspinlock of bare metal.
+    Native,
+}
+
+/// Another VM on the same pCPUs.
+#[derive(Debug, Clone)]
+pub struct Neighbour {
+    /// Its name.
+    pub name: String,
+    /// Its vCPUs.
+    pub vcpus: u32,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// What it runs while the subject runs.
+    pub workload: Workload,
+}
+
+/// An L1 host between: the pCPUs are its emulated CPUs, and its KVM runs the subject.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nested {
+    /// Memory of the L1 in MiB.
+    pub memory_mib: u64,
+    /// PV spinlocks offered to the subject.
+    pub pv_spinlocks: bool,
+    /// Steal time offered to the subject.
+    pub steal_time: bool,
+    /// PAUSE exits on.
+    pub pause_exits: bool,
+    /// Further KVM features taken away, by QEMU's names, such as `kvm-pv-ipi`.
+    pub without: Vec<String>,
+}
+
+impl Nested {
+    /// A regime by name: `pv`, `ple` or `abandoned`.
+    pub fn regime(name: &str, memory_mib: u64) -> Option<Nested> {
+        let (pv, pause_exits) = match name {
+            "pv" => (true, true),
+            "ple" => (false, true),
+            "abandoned" => (false, false),
+            _ => return None,
+        };
+        Some(Nested {
+            memory_mib,
+            pv_spinlocks: pv,
+            steal_time: pv,
+            pause_exits,
+            without: Vec::new(),
+        })
+    }
+
+    /// QEMU's `-cpu` argument of the subject.
+    pub fn cpu(&self) -> String {
+        let mut cpu = String::from("host");
+        for (offered, name) in
+            [(self.pv_spinlocks, "kvm-pv-unhalt"), (self.steal_time, "kvm-steal-time")]
+        {
+            if !offered {
+                cpu.push_str(&format!(",-{name}"));
+            }
+        }
+        for name in &self.without {
+            cpu.push_str(&format!(",-{name}"));
+        }
+        cpu
+    }
+
+    /// Boot parameters of the subject: without PV spinlocks, Linux takes the
+    /// native qspinlock only when told `nopvspin`, else test-and-set.
+    pub fn boot_params(&self) -> &'static str {
+        if self.pv_spinlocks { "" } else { "nopvspin" }
+    }
+}
+
+/// A checked topology.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    /// Its name in results.
+    pub name: String,
+    /// The subject's vCPUs.
+    pub vcpus: u32,
+    /// The pCPUs that all VMs share.
+    pub pcpus: Pcpus,
+    /// The subject's memory in MiB.
+    pub memory_mib: u64,
+    /// The subject's spinlock, where it is flat.
+    pub spinlock: Spinlock,
+    /// Who shares with whom.
+    pub fairness: Fairness,
+    /// vCPU n held to pCPU n alone.
+    pub pinned: bool,
+    /// Other VMs.
+    pub neighbours: Vec<Neighbour>,
+    /// An L1 between.
+    pub nested: Option<Nested>,
+    /// pCPU time taken away at known times.
+    pub injection: Option<Injection>,
+    /// The guest schedulers used here; all of the experiment's when absent.
+    pub schedulers: Option<Vec<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pcpus_come_from_what_the_process_may_use() {
+        assert_eq!(Pcpus::Count(2).resolve(&[3, 5, 7]), Ok(vec![3, 5]));
+        assert!(Pcpus::Count(4).resolve(&[0, 1]).unwrap_err().contains("needs 4 pCPUs"));
+        assert!(Pcpus::List(vec![1, 9]).resolve(&[0, 1]).is_err());
+    }
+
+    #[test]
+    fn regimes_take_away_what_their_names_say() {
+        assert_eq!(Nested::regime("pv", 1).unwrap().cpu(), "host");
+        let abandoned = Nested::regime("abandoned", 1).unwrap();
+        assert_eq!(abandoned.cpu(), "host,-kvm-pv-unhalt,-kvm-steal-time");
+        assert_eq!(abandoned.boot_params(), "nopvspin");
+        assert!(!abandoned.pause_exits && Nested::regime("ple", 1).unwrap().pause_exits);
+        assert!(Nested::regime("x", 1).is_none());
+    }
+}

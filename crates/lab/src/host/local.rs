@@ -1,0 +1,131 @@
+//! The host that this process runs on.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use unspin_model::{FailureKind, TruthSummary};
+
+use super::Host;
+use super::cgroup::Groups;
+use super::injector::Injector;
+use super::kvm;
+use crate::clock::{mono_ns, process_cpu_s};
+use crate::truth::{self, Alignment, Observer};
+use crate::vm::Vm;
+use crate::wire::{Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec};
+
+/// The neighbours run for this long before the subject starts.
+const LEAD: Duration = Duration::from_millis(300);
+
+/// This machine as a host.
+pub struct LocalHost {
+    folder: PathBuf,
+    groups: Option<Groups>,
+    vms: Vec<Vm>,
+}
+
+impl LocalHost {
+    /// A host whose VMs keep their sockets and logs under `folder`.
+    pub fn new(folder: PathBuf) -> LocalHost {
+        LocalHost { folder, groups: None, vms: Vec::new() }
+    }
+
+    fn boot(&mut self, specs: &[VmSpec], fairness: Fairness) -> Result<HostReply, Failure> {
+        self.halt();
+        let groups = Groups::create(fairness)?;
+        for spec in specs {
+            if let Some(on) = spec.pause_exits {
+                kvm::set_pause_exits(on)?;
+            }
+            let vm = Vm::start(spec, &self.folder.join(&spec.name), |pid| {
+                groups.place(&spec.name, pid)
+            })?;
+            self.vms.push(vm);
+        }
+        self.groups = Some(groups);
+        let boot_s = self.vms.first().map_or(0.0, |vm| vm.boot_s);
+        let hellos = self.vms.iter().map(|vm| vm.hello.clone()).collect();
+        Ok(HostReply::Booted { hellos, boot_s })
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        let handles = self.start_neighbours(spec)?;
+        let subject = self.vms.first_mut().ok_or_else(not_booted)?;
+        let before = truth::align(subject);
+        let threads = subject.vcpu_threads.clone();
+        let observer = Observer::start(spec.truth, subject.pid(), &threads);
+        let exits = kvm::Counters::start(subject.pid());
+        let injector = spec.injection.clone().map(Injector::start).transpose()?;
+        let cpu_s = process_cpu_s();
+        let job = subject.run(&spec.job);
+        let lab_cpu_s = process_cpu_s() - cpu_s;
+        let injected = injector.map(Injector::stop).unwrap_or_default();
+        let kvm = exits.stop();
+        let observed = observer.map(Observer::finish);
+        let job = job?;
+        let mut output =
+            RunOutput { neighbours: self.stop_neighbours(handles), kvm, lab_cpu_s, ..Default::default() };
+        if let (Some(job), Some(observed)) = (&job, observed) {
+            let subject = self.vms.first_mut().ok_or_else(not_booted)?;
+            let alignment = Alignment::between(before, truth::align(subject));
+            let (summary, recording) = truth::describe(&observed, alignment, job, &subject.spec);
+            output.truth = Some(TruthSummary {
+                injected: (!injected.is_empty()).then(|| observed.check(&injected, &subject.spec)),
+                ..summary
+            });
+            output.recording = recording;
+        }
+        output.job = job;
+        Ok(output)
+    }
+
+    fn start_neighbours(&mut self, spec: &RunSpec) -> Result<Vec<u64>, Failure> {
+        let neighbours = self.vms.iter_mut().skip(1);
+        let started: Result<Vec<u64>, Failure> =
+            neighbours.zip(&spec.neighbours).map(|(vm, job)| vm.start_job(job)).collect();
+        if !spec.neighbours.is_empty() {
+            std::thread::sleep(LEAD);
+        }
+        started
+    }
+
+    fn stop_neighbours(&mut self, handles: Vec<u64>) -> Vec<Option<JobResult>> {
+        let neighbours = self.vms.iter_mut().skip(1);
+        neighbours.zip(handles).map(|(vm, handle)| vm.stop(handle).ok()).collect()
+    }
+
+    fn halt(&mut self) {
+        for vm in self.vms.drain(..) {
+            vm.shut_down();
+        }
+        self.groups = None;
+    }
+}
+
+impl Host for LocalHost {
+    fn handle(&mut self, request: HostRequest) -> Result<HostReply, Failure> {
+        let reply = match request {
+            HostRequest::Boot { vms, fairness } => self.boot(&vms, fairness),
+            HostRequest::Run(spec) => self.run(&spec).map(|out| HostReply::Ran(Box::new(out))),
+            HostRequest::Halt => {
+                self.halt();
+                Ok(HostReply::Halted)
+            }
+        };
+        if reply.is_err() {
+            self.vms.clear();
+            self.groups = None;
+        }
+        reply
+    }
+}
+
+impl Drop for LocalHost {
+    fn drop(&mut self) {
+        self.vms.clear();
+    }
+}
+
+fn not_booted() -> Failure {
+    Failure::new(FailureKind::GuestHang, format!("no VM runs (at {} ns)", mono_ns()))
+}

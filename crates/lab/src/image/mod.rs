@@ -1,0 +1,291 @@
+//! The initramfs of a guest: our own init and only what the run needs.
+
+mod closure;
+mod modules;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use cpio::NewcBuilder;
+use cpio::newc::{self, ModeFileType};
+use thiserror::Error;
+
+use crate::kernel::Kernel;
+
+/// The file whose presence tells the binary that it is a lab guest's init.
+pub const MARKER: &str = "/etc/unspin-guest";
+/// The file that lists the modules to load, in order.
+pub const MODULE_LIST: &str = "/etc/unspin-modules";
+
+/// Why an initramfs could not be made.
+#[derive(Debug, Error)]
+pub enum ImageError {
+    /// A program that a workload needs is not installed.
+    #[error("{program} is not installed: run `apt install {package}`")]
+    Missing {
+        /// The program.
+        program: String,
+        /// The Debian package that has it.
+        package: String,
+    },
+    /// A program's libraries could not be listed.
+    #[error("the libraries of {program} could not be found: {detail}")]
+    Libraries {
+        /// The program.
+        program: String,
+        /// What ldd said.
+        detail: String,
+    },
+    /// A kernel module could not be read.
+    #[error("kernel module {path}: {detail}")]
+    Module {
+        /// Its path.
+        path: String,
+        /// What went wrong.
+        detail: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What an initramfs is made of.
+#[derive(Debug, Default)]
+pub struct Image {
+    /// Guest path to contents.
+    files: BTreeMap<PathBuf, Content>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Copy(PathBuf),
+    Bytes(Vec<u8>),
+    Symlink(PathBuf),
+    Directory,
+}
+
+impl Image {
+    /// An image with init, busybox, the kernel's config and the modules that
+    /// the control channel needs.
+    pub fn for_guest(kernel: &Kernel) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        for (link, target) in
+            [("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib"), ("/lib64", "usr/lib64")]
+        {
+            image.put(link, Content::Symlink(target.into()));
+        }
+        for folder in
+            ["/proc", "/sys", "/dev", "/tmp", "/run/unspin", "/root", "/usr/bin", "/usr/sbin", "/etc"]
+        {
+            image.put(folder, Content::Directory);
+        }
+        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
+        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
+        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
+        image.put(MARKER, Content::Bytes(kernel.id.clone().into_bytes()));
+        image.put("/etc/passwd", Content::Bytes(b"root:x:0:0:root:/root:/bin/sh\n".to_vec()));
+        image.put("/etc/group", Content::Bytes(b"root:x:0:\n".to_vec()));
+        image.put("/etc/hosts", Content::Bytes(b"127.0.0.1 localhost\n".to_vec()));
+        image.add_busybox()?;
+        image.add_kernel_files(kernel)?;
+        Ok(image)
+    }
+
+    /// Adds a program by name or path, with its libraries.
+    pub fn add_program(&mut self, program: &str, package: &str) -> Result<(), ImageError> {
+        let path = find_program(program).ok_or_else(|| ImageError::Missing {
+            program: program.to_owned(),
+            package: package.to_owned(),
+        })?;
+        self.add_program_as(&path, &path)
+    }
+
+    fn add_program_as(&mut self, host: &Path, guest: &Path) -> Result<(), ImageError> {
+        let real = fs::canonicalize(host).map_err(|e| io_error(host, e))?;
+        for library in closure::libraries(&real)? {
+            self.add_shared(&library)?;
+        }
+        let guest = if guest == host { usr_merged(guest) } else { guest.to_owned() };
+        self.put(guest, Content::Copy(real));
+        Ok(())
+    }
+
+    /// A library under the name that the loader looks for.
+    fn add_shared(&mut self, library: &Path) -> Result<(), ImageError> {
+        let real = fs::canonicalize(library).map_err(|e| io_error(library, e))?;
+        self.put(usr_merged(library), Content::Copy(real));
+        Ok(())
+    }
+
+    /// Adds a host file, or a folder with all that is in it, under its own path.
+    pub fn add_path(&mut self, host: &Path, package: &str) -> Result<(), ImageError> {
+        if !host.exists() {
+            return Err(ImageError::Missing {
+                program: host.display().to_string(),
+                package: package.to_owned(),
+            });
+        }
+        if !host.is_dir() {
+            return self.add_shared(host);
+        }
+        for entry in fs::read_dir(host).map_err(|e| io_error(host, e))?.flatten() {
+            self.add_path(&entry.path(), package)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a host file under another path.
+    pub fn add_file_as(&mut self, host: &Path, guest: &str) {
+        self.put(guest, Content::Copy(host.to_owned()));
+    }
+
+    /// Whether the guest path is taken.
+    pub fn contains(&self, guest: &str) -> bool {
+        self.files.contains_key(Path::new(guest))
+    }
+
+    fn add_busybox(&mut self) -> Result<(), ImageError> {
+        self.add_program("busybox", "busybox-static")?;
+        let list = std::process::Command::new("busybox").arg("--list").output();
+        let list = list.map_err(|e| io_error("busybox", e))?;
+        let busybox = find_program("busybox").map_or_else(|| "/usr/bin/busybox".into(), |p| usr_merged(&p));
+        self.put("/usr/bin/busybox", Content::Copy(find_program("busybox").unwrap_or_default()));
+        for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|a| *a != "busybox") {
+            self.put(format!("/usr/bin/{applet}"), Content::Symlink(busybox.clone()));
+        }
+        Ok(())
+    }
+
+    fn add_kernel_files(&mut self, kernel: &Kernel) -> Result<(), ImageError> {
+        if let Some(config) = &kernel.config {
+            // libbpf reads kconfig externs from here.
+            self.add_file_as(config, &format!("/boot/config-{}", kernel.release));
+        }
+        let Some(folder) = &kernel.modules else { return Ok(()) };
+        let mut list = String::new();
+        for (name, bytes) in modules::needed(folder)? {
+            let guest = format!("/usr/lib/unspin-modules/{name}");
+            list.push_str(&guest);
+            list.push('\n');
+            self.put(guest, Content::Bytes(bytes));
+        }
+        self.put(MODULE_LIST, Content::Bytes(list.into_bytes()));
+        Ok(())
+    }
+
+    fn put(&mut self, guest: impl Into<PathBuf>, content: Content) {
+        self.files.insert(guest.into(), content);
+    }
+
+    /// Writes the image as an uncompressed newc archive, which a kernel under
+    /// emulation unpacks fastest.
+    pub fn write(&self, path: &Path) -> Result<(), ImageError> {
+        let file = fs::File::create(path).map_err(|e| io_error(path, e))?;
+        let mut out = io::BufWriter::with_capacity(1 << 20, file);
+        let mut inode = 1;
+        for (guest, content) in self.with_parents() {
+            inode += 1;
+            write_entry(&mut out, guest, content, inode)?;
+        }
+        newc::trailer(out).and_then(|mut out| out.flush()).map_err(|e| io_error(path, e))
+    }
+
+    /// Every entry, each folder before what is in it.
+    fn with_parents(&self) -> BTreeMap<&Path, &Content> {
+        let mut all: BTreeMap<&Path, &Content> = BTreeMap::new();
+        for (path, content) in &self.files {
+            for parent in path.ancestors().skip(1).filter(|p| p.parent().is_some()) {
+                all.entry(parent).or_insert(&Content::Directory);
+            }
+            all.insert(path, content);
+        }
+        all
+    }
+}
+
+fn write_entry(out: &mut impl Write, guest: &Path, content: &Content, inode: u32) -> Result<(), ImageError> {
+    let name = guest.to_string_lossy();
+    let entry = NewcBuilder::new(name.trim_start_matches('/')).ino(inode).nlink(1);
+    let error = |e| io_error(guest, e);
+    let (entry, bytes) = match content {
+        Content::Directory => (entry.mode(0o755).set_mode_file_type(ModeFileType::Directory), vec![]),
+        Content::Symlink(target) => (
+            entry.mode(0o777).set_mode_file_type(ModeFileType::Symlink),
+            target.to_string_lossy().into_owned().into_bytes(),
+        ),
+        Content::Bytes(bytes) => {
+            (entry.mode(0o644).set_mode_file_type(ModeFileType::Regular), bytes.clone())
+        }
+        Content::Copy(host) => {
+            let bytes = fs::read(host).map_err(|e| io_error(host, e))?;
+            let mode = fs::metadata(host).map_err(|e| io_error(host, e))?.permissions().mode();
+            (entry.mode(mode & 0o777).set_mode_file_type(ModeFileType::Regular), bytes)
+        }
+    };
+    let size = u32::try_from(bytes.len())
+        .map_err(|_| io_error(guest, io::Error::other("larger than a cpio entry can be (4 GiB)")))?;
+    let mut writer = entry.write(out, size);
+    writer.write_all(&bytes).map_err(error)?;
+    writer.finish().map(drop).map_err(error)
+}
+
+/// Where a program of this name is on this host.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Path::new(name).exists().then(|| name.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let extra = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(extra).map(|dir| dir.join(name)).find(|p| p.is_file())
+}
+
+/// The path with /bin, /sbin and /lib* as what they are in the image: links into /usr.
+fn usr_merged(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    let split = ["/bin/", "/sbin/", "/lib/", "/lib64/"].iter().any(|p| text.starts_with(p));
+    if split { PathBuf::from(format!("/usr{text}")) } else { path.to_owned() }
+}
+
+fn io_error(path: impl AsRef<Path>, source: io::Error) -> ImageError {
+    ImageError::Io { path: path.as_ref().display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archive_holds_folders_before_files_and_ends_with_a_trailer() {
+        let mut image = Image::default();
+        image.put("/usr/share/a", Content::Bytes(b"hello".to_vec()));
+        image.put("/bin", Content::Symlink("usr/bin".into()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        image.write(file.path()).unwrap();
+        let mut names = Vec::new();
+        let mut archive = fs::File::open(file.path()).unwrap();
+        loop {
+            let reader = newc::Reader::new(archive).unwrap();
+            if reader.entry().is_trailer() {
+                break;
+            }
+            names.push(reader.entry().name().to_owned());
+            archive = reader.finish().unwrap();
+        }
+        assert_eq!(names, ["bin", "usr", "usr/share", "usr/share/a"]);
+    }
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let error = Image::default().add_program("no-such-program", "some-package").unwrap_err();
+        assert!(error.to_string().contains("apt install some-package"));
+    }
+}

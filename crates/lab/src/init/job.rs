@@ -1,0 +1,242 @@
+//! Jobs in a guest: a command in a cgroup of its own, so that whatever it
+//! leaves behind ends with it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
+
+use super::scheduler;
+use crate::clock::mono_ns;
+use crate::wire::{Job, JobResult};
+
+const STDOUT_LIMIT: usize = 4 << 20;
+const STDERR_LIMIT: usize = 16 << 10;
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Processes that some thread waits for; everything else that dies is an orphan.
+static WAITED_FOR: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Default::default);
+static NEXT_CGROUP: AtomicU64 = AtomicU64::new(0);
+
+/// A command that runs, with its output being collected.
+pub struct Background {
+    pid: i32,
+    exited: mpsc::Receiver<std::io::Result<ExitStatus>>,
+    stdout: JoinHandle<Vec<u8>>,
+    stderr: JoinHandle<Vec<u8>>,
+    cgroup: PathBuf,
+    start_ns: u64,
+    oom_kills_before: u64,
+}
+
+/// Runs a job to its end or its time limit.
+pub fn run_job(job: &Job) -> JobResult {
+    if let Err(error) = scheduler::switch_to(job.scheduler.as_deref()) {
+        let stderr = format!("{error:#}");
+        return JobResult { scheduler_failed: true, stderr, ..JobResult::default() };
+    }
+    let mut result = match Background::start(job) {
+        Ok(running) => running.wait(Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6))),
+        Err(error) => JobResult { stderr: format!("{error:#}"), ..JobResult::default() },
+    };
+    result.scheduler_failed = job.scheduler.is_some() && !scheduler::is_enabled();
+    reap_orphans();
+    result
+}
+
+impl Background {
+    /// Runs the setup commands, then starts the job.
+    pub fn start(job: &Job) -> anyhow::Result<Background> {
+        for command in &job.setup {
+            run_setup(command, job)?;
+        }
+        let oom_kills_before = oom_kills();
+        let cgroup = new_cgroup()?;
+        let start_ns = mono_ns();
+        let mut child = spawn(&job.argv, job, &cgroup)?;
+        let stdout = collect(child.stdout.take(), STDOUT_LIMIT, Keep::Head);
+        let stderr = collect(child.stderr.take(), STDERR_LIMIT, Keep::Tail);
+        let pid = child.id() as i32;
+        let exited = watch(child);
+        Ok(Background { pid, exited, stdout, stderr, cgroup, start_ns, oom_kills_before })
+    }
+
+    /// Asks it to end (SIGINT), waits, and returns what it printed.
+    pub fn stop(self) -> JobResult {
+        // Programs that fork share the process group; stress-ng prints on SIGINT.
+        let _ = kill(Pid::from_raw(-self.pid), Signal::SIGINT);
+        self.wait(STOP_GRACE)
+    }
+
+    fn wait(self, limit: Duration) -> JobResult {
+        let status = self.exited.recv_timeout(limit).ok();
+        let end_ns = mono_ns();
+        kill_cgroup(&self.cgroup);
+        let timed_out = status.is_none();
+        let status = status.or_else(|| self.exited.recv().ok()).and_then(Result::ok);
+        let result = JobResult {
+            exit_code: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            timed_out,
+            out_of_memory: oom_kills() > self.oom_kills_before,
+            start_ns: self.start_ns,
+            end_ns,
+            stdout: text(self.stdout),
+            stderr: text(self.stderr),
+            scheduler_failed: false,
+        };
+        let _ = fs::remove_dir(&self.cgroup);
+        result
+    }
+}
+
+fn run_setup(command: &[String], job: &Job) -> anyhow::Result<()> {
+    let cgroup = new_cgroup()?;
+    let child = spawn(command, job, &cgroup)?;
+    let stderr = child.id();
+    let output = child.wait_with_output();
+    forget(stderr as i32);
+    kill_cgroup(&cgroup);
+    let _ = fs::remove_dir(&cgroup);
+    let output = output?;
+    if !output.status.success() {
+        bail!("setup `{}`: {}", command.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Starts a program in its own session and cgroup, held to the job's vCPUs.
+fn spawn(argv: &[String], job: &Job, cgroup: &std::path::Path) -> anyhow::Result<Child> {
+    let (program, args) = argv.split_first().context("empty command")?;
+    let procs = fs::OpenOptions::new().write(true).open(cgroup.join("cgroup.procs"))?;
+    let cpus = job.cpus.as_deref().map(cpu_set).transpose()?;
+    let mut command = Command::new(program);
+    command.args(args).current_dir("/tmp").env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin").env("HOME", "/root");
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only async-signal-safe system calls are
+    // made: write, setsid and sched_setaffinity; nothing allocates.
+    unsafe {
+        command.pre_exec(move || {
+            if nix::libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) != 1 {
+                return Err(std::io::Error::last_os_error());
+            }
+            nix::unistd::setsid()?;
+            if let Some(cpus) = &cpus {
+                sched_setaffinity(Pid::from_raw(0), cpus)?;
+            }
+            Ok(())
+        });
+    }
+    let mut waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let child = command.spawn().with_context(|| format!("start `{program}`"))?;
+    waited.insert(child.id() as i32);
+    Ok(child)
+}
+
+fn cpu_set(cpus: &[u32]) -> anyhow::Result<CpuSet> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize).with_context(|| format!("vCPU {cpu}"))?;
+    }
+    Ok(set)
+}
+
+fn new_cgroup() -> anyhow::Result<PathBuf> {
+    let number = NEXT_CGROUP.fetch_add(1, Ordering::Relaxed);
+    let path = PathBuf::from(format!("/sys/fs/cgroup/job-{number}"));
+    fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+    Ok(path)
+}
+
+fn kill_cgroup(path: &std::path::Path) {
+    let _ = fs::write(path.join("cgroup.kill"), "1");
+    let populated = || {
+        fs::read_to_string(path.join("cgroup.events")).is_ok_and(|s| s.contains("populated 1"))
+    };
+    for _ in 0..200 {
+        if !populated() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn watch(mut child: Child) -> mpsc::Receiver<std::io::Result<ExitStatus>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let pid = child.id() as i32;
+        let status = child.wait();
+        forget(pid);
+        let _ = sender.send(status);
+    });
+    receiver
+}
+
+fn forget(pid: i32) {
+    WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pid);
+}
+
+enum Keep {
+    Head,
+    Tail,
+}
+
+/// Reads a stream to its end and keeps at most `limit` bytes of it.
+fn collect(stream: Option<impl Read + Send + 'static>, limit: usize, keep: Keep) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let Some(mut stream) = stream else { return kept };
+        let mut chunk = [0_u8; 16384];
+        while let Ok(n @ 1..) = stream.read(&mut chunk) {
+            match keep {
+                Keep::Head => kept.extend_from_slice(&chunk[..n.min(limit - kept.len())]),
+                Keep::Tail => {
+                    kept.extend_from_slice(&chunk[..n]);
+                    let excess = kept.len().saturating_sub(limit);
+                    kept.drain(..excess);
+                }
+            }
+        }
+        kept
+    })
+}
+
+fn text(collector: JoinHandle<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&collector.join().unwrap_or_default()).into_owned()
+}
+
+fn oom_kills() -> u64 {
+    let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let line = vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Collects the dead children of dead parents, which are PID 1's to wait for.
+fn reap_orphans() {
+    let waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, peek) {
+        let pid = match status {
+            WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) => pid,
+            _ => return,
+        };
+        if waited.contains(&pid.as_raw()) || waitpid(pid, None).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! PID 1 of a lab guest: mounts what a workload expects, loads the modules
+//! that the initramfs lists, opens the control channel and serves it until it
+//! is told to power off.
+
+mod facts;
+mod job;
+mod mounts;
+mod port;
+mod scheduler;
+mod serve;
+
+pub use facts::spinlock_kind;
+
+use std::path::Path;
+
+use crate::image::MODULE_LIST;
+
+/// Runs a guest. Only for PID 1; ends by powering the machine off.
+pub fn main() -> ! {
+    if let Err(error) = boot() {
+        // The console is the only place left to say it; the lab keeps its log.
+        eprintln!("unspin init: {error:#}");
+    }
+    power_off()
+}
+
+/// True when this process is the init of a lab guest.
+pub fn is_init() -> bool {
+    std::process::id() == 1 && Path::new(crate::image::MARKER).exists()
+}
+
+fn boot() -> anyhow::Result<()> {
+    mounts::mount_all()?;
+    load_modules()?;
+    let (reader, writer) = port::open()?;
+    serve::serve(reader, writer)
+}
+
+/// Loads the modules in the order of the list; an already built-in one is no error.
+fn load_modules() -> anyhow::Result<()> {
+    let Ok(list) = std::fs::read_to_string(MODULE_LIST) else { return Ok(()) };
+    for path in list.lines() {
+        let file = std::fs::File::open(path)?;
+        match nix::kmod::finit_module(&file, c"", nix::kmod::ModuleInitFlags::empty()) {
+            Ok(()) | Err(nix::Error::EEXIST) => {}
+            Err(error) => eprintln!("unspin init: module {path}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+fn power_off() -> ! {
+    nix::unistd::sync();
+    let _ = nix::sys::reboot::reboot(nix::sys::reboot::RebootMode::RB_POWER_OFF);
+    loop {
+        std::thread::park();
+    }
+}

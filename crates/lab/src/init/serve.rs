@@ -1,0 +1,111 @@
+//! The guest's side of the channel: a thread a request, so that a long job
+//! never keeps a ping or a stop from its answer.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use crate::clock::mono_ns;
+use crate::host::{Host, LocalHost};
+use crate::init::{facts, job};
+use crate::wire::{Envelope, HostReply, HostRequest, Job, Reply, Request};
+
+type Jobs = Mutex<HashMap<u64, job::Background>>;
+
+struct Server {
+    port: Mutex<File>,
+    jobs: Jobs,
+}
+
+/// Answers requests until told to power off or until the other end has gone.
+pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
+    let server = Arc::new(Server {
+        port: Mutex::new(writer),
+        jobs: Jobs::default(),
+    });
+    let host = start_host(server.clone());
+    server.reply(0, Reply::Hello(facts::hello()));
+    let mut reader = BufReader::new(reader);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            // QEMU's socket is not connected (yet, or any more).
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        let request: Envelope<Request> = serde_json::from_str(&line)?;
+        if matches!(request.body, Request::PowerOff) {
+            return Ok(());
+        }
+        if let Request::Host(asked) = request.body {
+            host.send((request.id, *asked))?;
+            continue;
+        }
+        let server = server.clone();
+        std::thread::spawn(move || {
+            let reply = server.answer(request.id, request.body);
+            server.reply(request.id, reply);
+        });
+    }
+}
+
+/// The host role has a thread for life: a VM dies with the thread that started it.
+fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
+    let (sender, requests) = mpsc::channel::<(u64, HostRequest)>();
+    std::thread::spawn(move || {
+        let mut host = LocalHost::new("/run/unspin".into());
+        for (id, request) in requests {
+            let reply = host.handle(request).unwrap_or_else(HostReply::Failed);
+            server.reply(id, Reply::Host(Box::new(reply)));
+        }
+    });
+    sender
+}
+
+impl Server {
+    fn answer(&self, id: u64, request: Request) -> Reply {
+        match request {
+            Request::Ping => Reply::Pong { mono_ns: mono_ns() },
+            Request::Run(job) => Reply::Ran(job::run_job(&job)),
+            Request::Start(job) => self.start(id, &job),
+            Request::Stop { handle } => self.stop(handle),
+            Request::Host(_) | Request::PowerOff => Reply::Error("not a job".into()),
+        }
+    }
+
+    fn start(&self, handle: u64, job: &Job) -> Reply {
+        match job::Background::start(job) {
+            Ok(background) => {
+                lock(&self.jobs).insert(handle, background);
+                Reply::Started { handle }
+            }
+            Err(error) => Reply::Error(format!("{error:#}")),
+        }
+    }
+
+    fn stop(&self, handle: u64) -> Reply {
+        let job = lock(&self.jobs).remove(&handle);
+        match job {
+            Some(job) => Reply::Ran(job.stop()),
+            None => Reply::Error(format!("no job with handle {handle}")),
+        }
+    }
+
+    fn reply(&self, id: u64, body: Reply) {
+        let mut line = match serde_json::to_vec(&Envelope { id, body }) {
+            Ok(line) => line,
+            Err(error) => return eprintln!("unspin init: reply {id}: {error}"),
+        };
+        line.push(b'\n');
+        if let Err(error) = lock(&self.port).write_all(&line) {
+            eprintln!("unspin init: reply {id}: {error}");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

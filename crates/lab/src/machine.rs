@@ -1,0 +1,134 @@
+//! The machine that the lab runs on: what it is, which CPUs it offers, which
+//! accelerator works.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sched::sched_getaffinity;
+use nix::unistd::Pid;
+use unspin_model::Accel;
+use unspin_model::summary::Machine;
+
+use crate::kernel::{Kernel, cache_dir};
+use crate::vm::{QEMU, Vm, cpu_model};
+use crate::wire::{Failure, VmSpec};
+
+/// A guest that has not said hello by then does not run under this accelerator.
+const PROBE_LIMIT_S: f64 = 30.0;
+
+/// What the report says of this machine.
+pub fn describe() -> Machine {
+    let cpuinfo = read("/proc/cpuinfo");
+    let field = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        Some(line.split_once([':', '='])?.1.trim().trim_matches('"').to_owned())
+    };
+    let memory_kib = field(&read("/proc/meminfo"), "MemTotal")
+        .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    Machine {
+        cpu: field(&cpuinfo, "model name").unwrap_or_default(),
+        cpus: allowed_cpus().len() as u32,
+        memory_mib: memory_kib.unwrap_or(0) / 1024,
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        distribution: field(&read("/etc/os-release"), "PRETTY_NAME").unwrap_or_default(),
+        qemu: qemu_version().unwrap_or_default(),
+        unspin: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: commit(),
+    }
+}
+
+/// The host CPUs that this process may use, in order.
+pub fn allowed_cpus() -> Vec<u32> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
+    let count = nix::sched::CpuSet::count();
+    (0..count).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
+}
+
+/// QEMU's version, such as `7.2.19`; `None` when it is not installed.
+pub fn qemu_version() -> Option<String> {
+    let output = Command::new(QEMU).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split("version ").nth(1)?.split_whitespace().next().map(str::to_owned)
+}
+
+/// The accelerator to use: the forced one, else kvm if a guest really boots with
+/// it, else tcg. The answer is kept per host kernel, QEMU and guest kernel.
+pub fn accelerator(
+    forced: Option<Accel>,
+    kernel: &Kernel,
+    initramfs: &Path,
+    folder: &Path,
+) -> Result<Accel, Failure> {
+    if let Some(accel) = forced {
+        return Ok(accel);
+    }
+    if fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(Accel::Tcg);
+    }
+    let host = describe();
+    let key = format!("{} / qemu {} / {}", host.kernel, host.qemu, kernel.id);
+    let mut known = Answers::load();
+    if let Some(accel) = known.by_host.get(&key) {
+        return Ok(*accel);
+    }
+    let boots = Vm::start(&probe_spec(kernel, initramfs), &folder.join("kvm-probe"), |_| Ok(()));
+    let accel = if boots.is_ok() { Accel::Kvm } else { Accel::Tcg };
+    known.by_host.insert(key, accel);
+    known.save();
+    Ok(accel)
+}
+
+fn probe_spec(kernel: &Kernel, initramfs: &Path) -> VmSpec {
+    VmSpec {
+        name: "kvm-probe".into(),
+        vcpus: 1,
+        memory_mib: 768,
+        kernel: kernel.image.display().to_string(),
+        initramfs: initramfs.display().to_string(),
+        boot_params: String::new(),
+        accel: Accel::Kvm,
+        cpu: cpu_model(Accel::Kvm, false),
+        pcpus: allowed_cpus(),
+        pinned: false,
+        pause_exits: None,
+        boot_limit_s: PROBE_LIMIT_S,
+    }
+}
+
+/// Which accelerator worked where.
+struct Answers {
+    file: PathBuf,
+    by_host: BTreeMap<String, Accel>,
+}
+
+impl Answers {
+    fn load() -> Answers {
+        let file = cache_dir().join("accelerators.json");
+        let by_host = serde_json::from_str(&read(&file)).unwrap_or_default();
+        Answers { file, by_host }
+    }
+
+    /// Only saves a probe's seconds, so failing to write it is no error.
+    fn save(&self) {
+        if let Ok(text) = serde_json::to_string_pretty(&self.by_host) {
+            let _ = fs::write(&self.file, text);
+        }
+    }
+}
+
+fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
+    let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
+    if dirty { head + "-dirty" } else { head }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}

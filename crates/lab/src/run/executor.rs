@@ -1,0 +1,405 @@
+//! Boots and runs, in the plan's order, until every run has a result.
+
+use std::collections::VecDeque;
+use std::time::{Instant, SystemTime};
+
+use unspin_model::{Accel, FailureKind, Label, Outcome, RunRecord, Source};
+
+use super::prepare::{Guest, Prepared, path_in_l1};
+use super::record::{self, Place};
+use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
+use crate::experiment::{Experiment, Nested, PlannedBoot, PlannedRun, Spinlock, Topology, plan};
+use crate::host::{Host, LocalHost, NestedHost};
+use crate::interrupt;
+use crate::machine;
+use crate::vm::cpu_model;
+use crate::wire::{Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, VmSpec};
+use crate::workload::Workload;
+
+/// Attempts at a run that fails in a way that is known to pass.
+const ATTEMPTS: u32 = 4;
+const FLAT_BOOT_LIMIT_S: f64 = 60.0;
+const NESTED_BOOT_LIMIT_S: f64 = 90.0;
+/// CPU of a nested machine's L1: without the extensions that make an L2 under
+/// emulation die (XSAVE and what needs it).
+const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
+
+/// Carries out an experiment into `options.out`; resumes what is there.
+pub fn execute(
+    experiment: &Experiment,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Finish, LabError> {
+    let boots = plan(experiment);
+    let planned = boots.iter().map(|boot| boot.runs.len() as u64).sum();
+    let store = Store::open(&options.out, experiment, planned)?;
+    let done = boots.iter().flat_map(|b| &b.runs).filter(|r| store.is_done(r.run)).count() as u64;
+    let prepared = Prepared::new(experiment, options, progress)?;
+    progress.event(Event::Begin(done, planned));
+    let mut executor = Executor {
+        experiment,
+        local: LocalHost::new(prepared.scratch.path().to_owned()),
+        prepared,
+        boots: &boots,
+        nested: None,
+        store,
+        timings: Timings::load(),
+        progress,
+        done,
+        machine: machine::describe(),
+    };
+    let started = Instant::now();
+    let finish = executor.run_all();
+    executor.stop_hosts();
+    executor.timings.save();
+    executor.store.add_elapsed(started.elapsed().as_secs_f64())?;
+    let _ = std::fs::remove_dir_all(options.out.join("work"));
+    finish
+}
+
+struct Executor<'a> {
+    experiment: &'a Experiment,
+    prepared: Prepared,
+    boots: &'a [PlannedBoot],
+    local: LocalHost,
+    nested: Option<(u32, NestedHost)>,
+    store: Store,
+    timings: Timings,
+    progress: &'a mut dyn Progress,
+    done: u64,
+    machine: unspin_model::summary::Machine,
+}
+
+/// A boot that is up.
+struct Up {
+    number: u32,
+    boot_s: f64,
+    hello: Hello,
+}
+
+/// What to do after a run.
+enum Next {
+    SameBoot,
+    NewBoot,
+}
+
+impl Executor<'_> {
+    fn run_all(&mut self) -> Result<Finish, LabError> {
+        for boot in self.boots {
+            let open = boot.runs.iter().filter(|run| !self.store.is_done(run.run));
+            let mut open: VecDeque<(PlannedRun, u32)> = open.map(|run| (run.clone(), 1)).collect();
+            while !open.is_empty() {
+                if interrupt::requested() {
+                    return Ok(Finish::Interrupted);
+                }
+                self.one_boot(boot, &mut open)?;
+            }
+        }
+        Ok(Finish::Complete)
+    }
+
+    /// Boots and does as many of the open runs as this boot lasts for.
+    fn one_boot(
+        &mut self,
+        boot: &PlannedBoot,
+        open: &mut VecDeque<(PlannedRun, u32)>,
+    ) -> Result<(), LabError> {
+        let number = self.store.next_boot();
+        self.progress.event(Event::Boot(&self.experiment.topologies[boot.topology].name));
+        let started = Instant::now();
+        let up = match self.boot(boot, number) {
+            Ok(up) => up,
+            Err(failure) => return self.give_up_or_retry(boot, None, 0, open, &failure),
+        };
+        let nested = self.experiment.topologies[boot.topology].nested.is_some();
+        self.timings.note_boot(nested, started.elapsed().as_secs_f64());
+        for position in 0.. {
+            let Some((run, attempt)) = open.front().cloned() else { break };
+            if interrupt::requested() {
+                break;
+            }
+            match self.one_run(boot, &up, position, &run, attempt)? {
+                Ok(next) => {
+                    open.pop_front();
+                    if matches!(next, Next::NewBoot) {
+                        break;
+                    }
+                }
+                Err(failure) => {
+                    return self.give_up_or_retry(boot, Some(&up), position, open, &failure);
+                }
+            }
+        }
+        self.halt(boot);
+        Ok(())
+    }
+
+    fn one_run(
+        &mut self,
+        boot: &PlannedBoot,
+        up: &Up,
+        position: u32,
+        run: &PlannedRun,
+        attempt: u32,
+    ) -> Result<Result<Next, Failure>, LabError> {
+        let topology = &self.experiment.topologies[boot.topology];
+        let workload = &self.experiment.workloads[run.workload];
+        let limit_s = self.experiment.time_limit_s.unwrap_or(workload.time_limit_s);
+        let place = self.place(boot, Some(up), position, attempt);
+        let spec = self.run_spec(topology, workload, run, limit_s);
+        let started = Instant::now();
+        let mut output = match self.ask(boot, HostRequest::Run(spec)) {
+            Ok(HostReply::Ran(output)) => *output,
+            Ok(other) => return Ok(Err(unexpected(&other))),
+            Err(failure) => return Ok(Err(failure)),
+        };
+        if output.job.is_none() && interrupt::requested() {
+            return Ok(Ok(Next::NewBoot));
+        }
+        self.timings.note_run(&workload.name, started.elapsed().as_secs_f64());
+        self.keep_recording(run.run, &mut output)?;
+        let record = record::record(&place, run, workload, topology, limit_s, output);
+        self.finish(&record)?;
+        let fresh = matches!(record.outcome, Outcome::DidNotFinish { .. });
+        Ok(Ok(if fresh { Next::NewBoot } else { Next::SameBoot }))
+    }
+
+    fn keep_recording(&mut self, run: u64, output: &mut RunOutput) -> Result<(), LabError> {
+        let Some(recording) = output.recording.take().filter(|_| self.experiment.keep_recordings)
+        else {
+            return Ok(());
+        };
+        let name = self.store.keep_recording(run, &recording)?;
+        if let Some(truth) = &mut output.truth {
+            truth.recording = Some(name);
+        }
+        Ok(())
+    }
+
+    /// Notes a failed attempt at the first open run; drops the run when another
+    /// attempt would not help.
+    fn give_up_or_retry(
+        &mut self,
+        boot: &PlannedBoot,
+        up: Option<&Up>,
+        position: u32,
+        open: &mut VecDeque<(PlannedRun, u32)>,
+        failure: &Failure,
+    ) -> Result<(), LabError> {
+        self.stop_hosts();
+        if interrupt::requested() {
+            return Ok(());
+        }
+        let Some((run, attempt)) = open.pop_front() else { return Ok(()) };
+        let place = self.place(boot, up, position, attempt);
+        let workload = &self.experiment.workloads[run.workload];
+        let record = record::failed(&place, &run, workload, failure);
+        self.store.keep_log(run.run, attempt, &failure.detail)?;
+        self.finish(&record)?;
+        if passes(failure.kind) && attempt < ATTEMPTS {
+            open.push_front((run, attempt + 1));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, record: &RunRecord) -> Result<(), LabError> {
+        self.store.append(record)?;
+        self.done += u64::from(record.observation().is_some());
+        let store = &self.store;
+        let left_s = self.timings.estimate_s(self.experiment, self.boots, |run| store.is_done(run));
+        self.progress.event(Event::Run(record, self.done, left_s));
+        Ok(())
+    }
+
+    fn place(&self, boot: &PlannedBoot, up: Option<&Up>, position: u32, attempt: u32) -> Place {
+        let guest = &self.prepared.guests[boot.kernel];
+        let topology = &self.experiment.topologies[boot.topology];
+        Place {
+            block: boot.block,
+            boot: up.map_or(0, |up| up.number),
+            position,
+            attempt,
+            boot_s: up.map_or(0.0, |up| up.boot_s),
+            spinlock: up.map_or(String::new(), |up| up.hello.spinlock.clone()),
+            label: Label {
+                source: Source::Lab,
+                accel: Some(self.prepared.accel),
+                nested: topology.nested.is_some() && !self.prepared.own_kvm,
+                kernel: guest.kernel.release.clone(),
+                host: format!("{}, Linux {}", self.machine.cpu, self.machine.kernel),
+            },
+            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        }
+    }
+
+    fn run_spec(
+        &self,
+        topology: &Topology,
+        workload: &Workload,
+        run: &PlannedRun,
+        limit_s: f64,
+    ) -> RunSpec {
+        let scheduler = self.prepared.schedulers.get(&run.cell.scheduler).cloned();
+        let neighbour_job = |n: &crate::experiment::Neighbour| Job {
+            argv: n.workload.argv(n.vcpus),
+            setup: n.workload.setup_argv(n.vcpus),
+            ..Job::default()
+        };
+        RunSpec {
+            job: Job {
+                argv: workload.argv(topology.vcpus),
+                setup: workload.setup_argv(topology.vcpus),
+                cpus: run.scheduler.cpus(),
+                time_limit_s: limit_s,
+                scheduler,
+            },
+            neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
+            truth: self.experiment.truth,
+            injection: topology.injection.clone(),
+        }
+    }
+
+    fn boot(&mut self, boot: &PlannedBoot, number: u32) -> Result<Up, Failure> {
+        let topology = &self.experiment.topologies[boot.topology];
+        let in_l1 = topology.nested.is_some() && !self.prepared.own_kvm;
+        if in_l1 {
+            self.start_l1(boot, topology)?;
+        }
+        let request = HostRequest::Boot {
+            vms: self.vm_specs(boot, topology, in_l1)?,
+            fairness: topology.fairness,
+        };
+        match self.ask(boot, request)? {
+            HostReply::Booted { hellos, boot_s } => {
+                let hello = hellos.into_iter().next().ok_or_else(|| {
+                    Failure::new(FailureKind::BootTimeout, "no VM in the topology")
+                })?;
+                Ok(Up { number, boot_s, hello })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// An L1 serves the boots of one block, as long as nothing fails on it.
+    fn start_l1(&mut self, boot: &PlannedBoot, topology: &Topology) -> Result<(), Failure> {
+        if self.nested.as_ref().is_some_and(|(block, _)| *block == boot.block) {
+            return Ok(());
+        }
+        if let Some((_, old)) = self.nested.take() {
+            old.shut_down();
+        }
+        let guest = self.prepared.l1.as_ref().ok_or_else(|| {
+            Failure::new(FailureKind::BootTimeout, "no L1 was prepared")
+        })?;
+        let memory_mib = topology.nested.as_ref().map_or(0, |nested| nested.memory_mib);
+        let pcpus = pcpus(topology)?;
+        let spec = VmSpec {
+            name: "l1".into(),
+            vcpus: pcpus.len() as u32,
+            memory_mib,
+            kernel: guest.kernel.image.display().to_string(),
+            initramfs: guest.initramfs.display().to_string(),
+            boot_params: String::new(),
+            accel: self.prepared.accel,
+            cpu: L1_CPU.into(),
+            pcpus,
+            pinned: true,
+            pause_exits: None,
+            boot_limit_s: FLAT_BOOT_LIMIT_S,
+        };
+        let l1 = NestedHost::start(&spec, &self.prepared.scratch.path().join("l1"))?;
+        self.nested = Some((boot.block, l1));
+        Ok(())
+    }
+
+    fn vm_specs(
+        &self,
+        boot: &PlannedBoot,
+        topology: &Topology,
+        in_l1: bool,
+    ) -> Result<Vec<VmSpec>, Failure> {
+        let guest = &self.prepared.guests[boot.kernel];
+        let pcpus = if in_l1 { (0..topology.pcpus.count()).collect() } else { pcpus(topology)? };
+        let params = &self.experiment.boot_params[boot.boot_params];
+        let subject = self.subject(guest, topology, in_l1, pcpus, params);
+        let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
+            name: neighbour.name.clone(),
+            vcpus: neighbour.vcpus,
+            memory_mib: neighbour.memory_mib.max(256),
+            pinned: false,
+            ..subject.clone()
+        });
+        Ok([subject.clone()].into_iter().chain(neighbours).collect())
+    }
+
+    fn subject(
+        &self,
+        guest: &Guest,
+        topology: &Topology,
+        in_l1: bool,
+        pcpus: Vec<u32>,
+        params: &str,
+    ) -> VmSpec {
+        let accel = if topology.nested.is_some() { Accel::Kvm } else { self.prepared.accel };
+        let native = topology.spinlock == Spinlock::Native;
+        let cpu = topology.nested.as_ref().map_or_else(|| cpu_model(accel, native), Nested::cpu);
+        let own_params = match (&topology.nested, native && accel == Accel::Kvm) {
+            (Some(nested), _) => nested.boot_params(),
+            (None, true) => "nopvspin",
+            (None, false) => "",
+        };
+        let path = |what: &str, here: &std::path::Path| {
+            if in_l1 { path_in_l1(guest, what) } else { here.display().to_string() }
+        };
+        VmSpec {
+            name: "subject".into(),
+            vcpus: topology.vcpus,
+            memory_mib: topology.memory_mib,
+            kernel: path("kernel", &guest.kernel.image),
+            initramfs: path("initramfs", &guest.initramfs),
+            boot_params: format!("{own_params} {params}").trim().to_owned(),
+            accel,
+            cpu,
+            pcpus,
+            pinned: topology.pinned,
+            pause_exits: topology.nested.as_ref().map(|nested| nested.pause_exits),
+            boot_limit_s: if in_l1 { NESTED_BOOT_LIMIT_S } else { FLAT_BOOT_LIMIT_S },
+        }
+    }
+
+    /// Asks the host that the boot's topology runs on.
+    fn ask(&mut self, boot: &PlannedBoot, request: HostRequest) -> Result<HostReply, Failure> {
+        let nested = self.experiment.topologies[boot.topology].nested.is_some();
+        match &mut self.nested {
+            Some((_, l1)) if nested => l1.handle(request),
+            _ => self.local.handle(request),
+        }
+    }
+
+    fn halt(&mut self, boot: &PlannedBoot) {
+        if self.ask(boot, HostRequest::Halt).is_err() {
+            self.stop_hosts();
+        }
+    }
+
+    fn stop_hosts(&mut self) {
+        let _ = self.local.handle(HostRequest::Halt);
+        if let Some((_, l1)) = self.nested.take() {
+            l1.shut_down();
+        }
+    }
+}
+
+/// Failures that another attempt is known to pass.
+fn passes(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Int3Oops | FailureKind::BootTimeout | FailureKind::GuestHang)
+}
+
+fn pcpus(topology: &Topology) -> Result<Vec<u32>, Failure> {
+    let resolved = topology.pcpus.resolve(&machine::allowed_cpus());
+    resolved.map_err(|detail| Failure::new(FailureKind::QemuDied, detail))
+}
+
+fn unexpected(reply: &HostReply) -> Failure {
+    Failure::new(FailureKind::GuestHang, format!("unexpected reply {reply:?}"))
+}

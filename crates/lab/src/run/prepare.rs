@@ -1,0 +1,215 @@
+//! Everything that must be there before the first boot: kernels, programs,
+//! images, the accelerator.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use unspin_model::Accel;
+
+use super::{Event, LabError, Options, Progress};
+use crate::experiment::{Command, Experiment, Scheduler, Topology};
+use crate::image::{Image, find_program};
+use crate::kernel::{self, Kernel};
+use crate::machine;
+use crate::vm::QEMU;
+use crate::workload::Workload;
+
+/// The kernel of every L1.
+const L1_KERNEL: &str = "lab";
+/// Folders where QEMU looks for firmware, and the firmware that a guest with
+/// `-kernel` and nothing else needs.
+const FIRMWARE_FOLDERS: [&str; 3] = ["/usr/share/seabios", "/usr/share/qemu", "/usr/lib/ipxe/qemu"];
+const FIRMWARE: [&str; 4] = ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
+
+/// A kernel with the initramfs of its guests.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Path of the initramfs.
+    pub initramfs: PathBuf,
+}
+
+/// What an experiment needs, ready.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The subject's kernel and image, in the order of the experiment's kernels.
+    pub guests: Vec<Guest>,
+    /// The L1, where a topology is nested: its image holds QEMU and the guests.
+    pub l1: Option<Guest>,
+    /// The accelerator of flat guests and of the L1.
+    pub accel: Accel,
+    /// Whether nested topologies run without an L1, on this machine's own KVM.
+    pub own_kvm: bool,
+    /// argv of each scheduler command by name, its program as a path in the guest.
+    pub schedulers: BTreeMap<String, Vec<String>>,
+    /// Scratch folder for sockets; removed when dropped.
+    pub scratch: tempfile::TempDir,
+}
+
+impl Prepared {
+    /// Prepares an experiment; says what takes long.
+    pub fn new(
+        experiment: &Experiment,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Prepared, LabError> {
+        if machine::qemu_version().is_none() {
+            return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
+        }
+        check_topologies(experiment)?;
+        let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
+        let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
+        let schedulers = install_schedulers(experiment, progress)?;
+        let folder = options.out.join("work");
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| LabError::Write { path: folder.clone(), source })?;
+        progress.event(Event::Stage("writing the guests' images", None));
+        let guests = kernels
+            .into_iter()
+            .map(|kernel| subject(experiment, &schedulers, kernel, &folder))
+            .collect::<Result<Vec<_>, LabError>>()?;
+        let scratch = tempfile::Builder::new().prefix("unspin-").tempdir();
+        let scratch = scratch.map_err(|source| LabError::Write { path: "/tmp".into(), source })?;
+        let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
+        progress.event(Event::Stage("choosing the accelerator", None));
+        let first = &guests[0];
+        let accel = machine::accelerator(options.accel, &first.kernel, &first.initramfs, scratch.path())?;
+        let own_kvm = accel == Accel::Kvm;
+        let l1 = (nested && !own_kvm)
+            .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, &folder)))
+            .transpose()?;
+        Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch })
+    }
+}
+
+/// Where the L1 finds a guest's kernel and initramfs.
+pub fn path_in_l1(guest: &Guest, what: &str) -> String {
+    format!("/lab/{}/{what}", guest.kernel.id)
+}
+
+fn check_topologies(experiment: &Experiment) -> Result<(), LabError> {
+    let allowed = machine::allowed_cpus();
+    for topology in &experiment.topologies {
+        topology.pcpus.resolve(&allowed).map_err(|detail| LabError::Topology {
+            topology: topology.name.clone(),
+            detail,
+        })?;
+    }
+    Ok(())
+}
+
+fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
+    let mut report = |step: kernel::Progress| {
+        progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
+    };
+    Ok(kernel::ensure(spec, &mut report)?)
+}
+
+fn subject(
+    experiment: &Experiment,
+    schedulers: &BTreeMap<String, Vec<String>>,
+    kernel: Kernel,
+    folder: &Path,
+) -> Result<Guest, LabError> {
+    let mut image = Image::for_guest(&kernel)?;
+    let neighbours = experiment.topologies.iter().flat_map(neighbour_workloads);
+    for workload in experiment.workloads.iter().chain(neighbours) {
+        add_workload(&mut image, workload)?;
+    }
+    for argv in schedulers.values() {
+        image.add_program(&argv[0], &argv[0])?;
+    }
+    let initramfs = folder.join(format!("{}.cpio", kernel.id));
+    image.write(&initramfs)?;
+    Ok(Guest { kernel, initramfs })
+}
+
+fn neighbour_workloads(topology: &Topology) -> impl Iterator<Item = &Workload> {
+    topology.neighbours.iter().map(|neighbour| &neighbour.workload)
+}
+
+fn add_workload(image: &mut Image, workload: &Workload) -> Result<(), LabError> {
+    let packages = workload.packages.join(" ");
+    for program in &workload.programs {
+        image.add_program(program, &packages)?;
+    }
+    for file in &workload.files {
+        image.add_path(file, &packages)?;
+    }
+    Ok(())
+}
+
+/// The image of an L1: QEMU with its firmware, and every guest's kernel and image.
+fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError> {
+    let mut image = Image::for_guest(&kernel)?;
+    image.add_program(QEMU, "qemu-system-x86")?;
+    for name in FIRMWARE {
+        let found = FIRMWARE_FOLDERS.iter().map(|f| Path::new(f).join(name)).find(|p| p.exists());
+        if let Some(file) = found {
+            image.add_file_as(&file, &format!("/usr/share/qemu/{name}"));
+        }
+    }
+    for guest in guests {
+        image.add_file_as(&guest.kernel.image, &path_in_l1(guest, "kernel"));
+        image.add_file_as(&guest.initramfs, &path_in_l1(guest, "initramfs"));
+    }
+    let initramfs = folder.join(format!("l1-{}.cpio", kernel.id));
+    image.write(&initramfs)?;
+    Ok(Guest { kernel, initramfs })
+}
+
+fn install_schedulers(
+    experiment: &Experiment,
+    progress: &mut dyn Progress,
+) -> Result<BTreeMap<String, Vec<String>>, LabError> {
+    let mut found = BTreeMap::new();
+    for scheduler in &experiment.schedulers {
+        if let Scheduler::Command(command) = scheduler {
+            found.insert(command.name.clone(), install(command, progress)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The command's argv with its program's path; `cargo install`s it if need be.
+fn install(command: &Command, progress: &mut dyn Progress) -> Result<Vec<String>, LabError> {
+    let failed = |detail: String| LabError::Scheduler { name: command.name.clone(), detail };
+    let (program, args) = command.argv.split_first().ok_or_else(|| failed("argv is empty".into()))?;
+    let installed = command.install_root().map(|root| root.join("bin").join(program));
+    let path = match &installed {
+        Some(path) if path.exists() => Some(path.clone()),
+        Some(path) => {
+            progress.event(Event::Stage(&format!("cargo install {program} (minutes)"), None));
+            cargo_install(command).map_err(failed)?;
+            Some(path.clone())
+        }
+        None => find_program(program),
+    };
+    let path = path.filter(|path| path.exists()).ok_or_else(|| {
+        failed(format!("`{program}` is not installed; install it, or name its `crate` and `version`"))
+    })?;
+    let program = std::path::absolute(&path).unwrap_or(path).display().to_string();
+    Ok([program].into_iter().chain(args.iter().cloned()).collect())
+}
+
+fn cargo_install(command: &Command) -> Result<(), String> {
+    let (Some(name), Some(root)) = (&command.crate_name, command.install_root()) else {
+        return Err("no crate is named".into());
+    };
+    let mut cargo = std::process::Command::new("cargo");
+    cargo.args(["install", "--locked", "--root"]).arg(&root).arg(name);
+    if let Some(version) = &command.version {
+        cargo.args(["--version", version]);
+    }
+    if let Some(clang) = find_program("clang-19") {
+        cargo.env("BPF_CLANG", clang);
+    }
+    let output = cargo.output().map_err(|e| format!("cargo: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let tail: Vec<&str> = text.lines().rev().take(12).collect();
+    Err(tail.into_iter().rev().collect::<Vec<_>>().join("\n"))
+}

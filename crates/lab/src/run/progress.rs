@@ -1,0 +1,137 @@
+//! What is told while an experiment runs.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use unspin_model::{Outcome, RunRecord};
+
+/// Between two lines where there is no terminal to redraw.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A stage of the preparation, with the share done where it is known.
+    Stage(&'a str, Option<f64>),
+    /// The runs begin: how many are done already, how many there are.
+    Begin(u64, u64),
+    /// VMs are starting.
+    Boot(&'a str),
+    /// A run ended; runs with a result so far, seconds left.
+    Run(&'a RunRecord, u64, f64),
+    /// Something worth a line.
+    Note(&'a str),
+}
+
+/// Who is told.
+pub trait Progress {
+    /// Takes note of an event.
+    fn event(&mut self, event: Event<'_>);
+}
+
+/// A bar on a terminal, now and then a line elsewhere; all on standard error.
+pub struct Bar {
+    bar: ProgressBar,
+    terminal: bool,
+    total: u64,
+    stage: String,
+    last_line: Option<Instant>,
+}
+
+impl Bar {
+    /// A bar that knows nothing yet.
+    pub fn new() -> Bar {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let terminal = std::io::stderr().is_terminal();
+        Bar { bar, terminal, total: 0, stage: String::new(), last_line: None }
+    }
+
+    fn line(&mut self, text: &str) {
+        if self.terminal {
+            self.bar.println(text);
+        } else {
+            eprintln!("{text}");
+        }
+    }
+
+    fn now_and_then(&mut self, text: impl FnOnce() -> String) {
+        if self.last_line.is_none_or(|last| last.elapsed() > LINE_EVERY) {
+            self.last_line = Some(Instant::now());
+            eprintln!("{}", text());
+        }
+    }
+
+    fn stage(&mut self, stage: &str, fraction: Option<f64>) {
+        let percent = fraction.map(|f| format!(" {:.0} %", f * 100.0)).unwrap_or_default();
+        if self.terminal {
+            self.bar.set_message(format!("{stage}{percent}"));
+            self.bar.tick();
+        } else if self.stage != stage {
+            self.stage = stage.to_owned();
+            eprintln!("{stage}{percent}");
+        } else {
+            self.now_and_then(|| format!("{stage}{percent}"));
+        }
+    }
+
+    fn run(&mut self, record: &RunRecord, done: u64, left_s: f64) {
+        let total = self.total;
+        let what = format!("{}: {}", record.cell, outcome(record));
+        if matches!(record.outcome, Outcome::Failed { .. }) {
+            self.line(&what);
+        }
+        if self.terminal {
+            self.bar.set_position(done);
+            self.bar.set_message(format!("{} left, {what}", duration(left_s)));
+        } else {
+            self.now_and_then(|| format!("{done}/{total} runs, {} left, {what}", duration(left_s)));
+        }
+    }
+}
+
+impl Default for Bar {
+    fn default() -> Self {
+        Bar::new()
+    }
+}
+
+impl Progress for Bar {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Stage(stage, fraction) => self.stage(stage, fraction),
+            Event::Begin(done, total) => {
+                self.total = total;
+                self.bar.set_length(total);
+                self.bar.set_position(done);
+            }
+            Event::Boot(what) if self.terminal => self.bar.set_message(format!("booting {what}")),
+            Event::Boot(_) => {}
+            Event::Run(record, done, left_s) => self.run(record, done, left_s),
+            Event::Note(text) => self.line(text),
+        }
+    }
+}
+
+fn outcome(record: &RunRecord) -> String {
+    match &record.outcome {
+        Outcome::Done { value } => format!("{value:.4} {}", record.metric.unit),
+        Outcome::DidNotFinish { limit_s } => format!("did not finish in {limit_s} s"),
+        Outcome::Failed { kind, detail } => {
+            let first = detail.lines().next().unwrap_or_default();
+            format!("attempt {} failed, {kind:?}: {first}", record.attempt)
+        }
+    }
+}
+
+/// `42 s`, `7 min` or `1 h 20 min`.
+pub fn duration(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}

@@ -1,0 +1,130 @@
+//! From what a host returned to a run's record.
+
+use std::collections::BTreeMap;
+
+use unspin_model::{FailureKind, Label, NeighbourResult, Outcome, RunRecord};
+
+use crate::experiment::{PlannedRun, Topology};
+use crate::wire::{Failure, JobResult, RunOutput};
+use crate::workload::Workload;
+
+/// Where a run stands in its experiment and its boot.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The block.
+    pub block: u32,
+    /// The boot's number.
+    pub boot: u32,
+    /// Position in the boot.
+    pub position: u32,
+    /// Which attempt.
+    pub attempt: u32,
+    /// Seconds that the boot took.
+    pub boot_s: f64,
+    /// The kernel's spinlock.
+    pub spinlock: String,
+    /// Provenance.
+    pub label: Label,
+    /// When it started.
+    pub started: String,
+}
+
+/// The record of a run that the host carried out.
+pub fn record(
+    place: &Place,
+    run: &PlannedRun,
+    workload: &Workload,
+    topology: &Topology,
+    limit_s: f64,
+    output: RunOutput,
+) -> RunRecord {
+    let mut co_metrics = BTreeMap::new();
+    let outcome = match &output.job {
+        None => Outcome::DidNotFinish { limit_s },
+        Some(job) => judge(job, workload, limit_s, &mut co_metrics),
+    };
+    let elapsed_s = output.job.as_ref().map_or(limit_s, JobResult::elapsed_s);
+    RunRecord {
+        outcome,
+        co_metrics,
+        neighbours: neighbours(topology, &output.neighbours),
+        truth: output.truth,
+        kvm: output.kvm,
+        elapsed_s,
+        lab_cpu_share: if elapsed_s > 0.0 { output.lab_cpu_s / elapsed_s } else { 0.0 },
+        ..failed(place, run, workload, &Failure::new(FailureKind::NoResult, ""))
+    }
+}
+
+/// The record of a run that failed.
+pub fn failed(place: &Place, run: &PlannedRun, workload: &Workload, failure: &Failure) -> RunRecord {
+    RunRecord {
+        run: run.run,
+        block: place.block,
+        boot: place.boot,
+        position: place.position,
+        attempt: place.attempt,
+        cell: run.cell.clone(),
+        metric: workload.metric.clone(),
+        outcome: Outcome::Failed { kind: failure.kind, detail: failure.detail.clone() },
+        co_metrics: BTreeMap::new(),
+        neighbours: Vec::new(),
+        truth: None,
+        kvm: BTreeMap::new(),
+        elapsed_s: 0.0,
+        boot_s: place.boot_s,
+        lab_cpu_share: 0.0,
+        spinlock: place.spinlock.clone(),
+        started: place.started.clone(),
+        label: place.label.clone(),
+    }
+}
+
+fn judge(
+    job: &JobResult,
+    workload: &Workload,
+    limit_s: f64,
+    co_metrics: &mut BTreeMap<String, f64>,
+) -> Outcome {
+    let fail = |kind, detail: String| Outcome::Failed { kind, detail };
+    if job.scheduler_failed {
+        return fail(FailureKind::SchedulerFailed, job.stderr.clone());
+    }
+    if job.timed_out {
+        return Outcome::DidNotFinish { limit_s };
+    }
+    if job.out_of_memory {
+        return fail(FailureKind::OutOfMemory, "the guest's out-of-memory killer struck".into());
+    }
+    if job.exit_code != Some(0) {
+        let how = match (job.exit_code, job.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "it did not start".to_owned(),
+        };
+        return fail(FailureKind::WorkloadFailed, format!("{how}: {}", job.stderr));
+    }
+    match workload.read(&job.stdout, job.elapsed_s()) {
+        Ok(reading) => {
+            *co_metrics = reading.co_metrics;
+            Outcome::Done { value: reading.value }
+        }
+        Err(error) => fail(FailureKind::NoResult, format!("{error}\n{}{}", job.stdout, job.stderr)),
+    }
+}
+
+fn neighbours(topology: &Topology, results: &[Option<JobResult>]) -> Vec<NeighbourResult> {
+    let read = |workload: &Workload, job: &Option<JobResult>| {
+        let job = job.as_ref()?;
+        workload.read(&job.stdout, job.elapsed_s()).ok().map(|reading| reading.value)
+    };
+    let pairs = topology.neighbours.iter().zip(results);
+    pairs
+        .map(|(neighbour, job)| NeighbourResult {
+            vm: neighbour.name.clone(),
+            workload: neighbour.workload.name.clone(),
+            metric: neighbour.workload.metric.clone(),
+            value: read(&neighbour.workload, job),
+        })
+        .collect()
+}

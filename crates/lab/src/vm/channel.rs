@@ -1,0 +1,144 @@
+//! The lab's end of a guest's control channel.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use unspin_model::FailureKind;
+
+use super::console;
+use crate::wire::{Envelope, Failure, Hello, Reply, Request, VmSpec};
+
+type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Reply>>>>;
+
+/// A connection to a guest's init; a thread hands each reply to who waits for it.
+pub struct Channel {
+    stream: UnixStream,
+    waiting: Waiting,
+    next: AtomicU64,
+}
+
+impl Channel {
+    /// Connects to QEMU's socket and waits for the guest's hello.
+    pub fn connect(
+        socket: &Path,
+        qemu: &mut Child,
+        spec: &VmSpec,
+        console: &Path,
+    ) -> Result<(Channel, Hello), Failure> {
+        let deadline = Instant::now() + Duration::from_secs_f64(spec.boot_limit_s);
+        let stream = connect(socket, qemu, deadline)?;
+        let waiting = Waiting::default();
+        let (sender, hello) = mpsc::channel();
+        lock(&waiting).insert(0, sender);
+        let reader = stream.try_clone().map_err(|e| died(&e.to_string()))?;
+        let (lines, table) = (BufReader::new(reader), waiting.clone());
+        std::thread::spawn(move || dispatch(lines, &table));
+        let hello = await_hello(&hello, qemu, deadline, spec, console)?;
+        Ok((Channel { stream, waiting, next: AtomicU64::new(1) }, hello))
+    }
+
+    /// Sends a request without waiting.
+    pub fn send(&self, request: Request) -> Result<u64, Failure> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut line = serde_json::to_vec(&Envelope { id, body: request })
+            .map_err(|e| died(&e.to_string()))?;
+        line.push(b'\n');
+        (&self.stream).write_all(&line).map_err(|e| died(&e.to_string()))?;
+        Ok(id)
+    }
+
+    /// Sends a request and waits for its reply.
+    pub fn ask(&self, request: Request, limit: Duration) -> Result<Reply, Failure> {
+        let (sender, receiver) = mpsc::channel();
+        let id = {
+            // Registered under the lock that the reader takes, so that a fast
+            // reply cannot come before its receiver.
+            let mut waiting = lock(&self.waiting);
+            let id = self.send(request)?;
+            waiting.insert(id, sender);
+            id
+        };
+        let reply = receiver.recv_timeout(limit);
+        lock(&self.waiting).remove(&id);
+        reply.map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => Failure::new(
+                FailureKind::GuestHang,
+                format!("the guest did not answer within {:.0} s", limit.as_secs_f64()),
+            ),
+            mpsc::RecvTimeoutError::Disconnected => died("the control channel closed"),
+        })
+    }
+}
+
+fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStream, Failure> {
+    loop {
+        if let Ok(stream) = UnixStream::connect(socket) {
+            return Ok(stream);
+        }
+        check_alive(qemu)?;
+        if Instant::now() > deadline {
+            return Err(died("QEMU did not open its control socket"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for the hello; a panic on the console or QEMU's end is noticed at once.
+fn await_hello(
+    hello: &mpsc::Receiver<Reply>,
+    qemu: &mut Child,
+    deadline: Instant,
+    spec: &VmSpec,
+    console: &Path,
+) -> Result<Hello, Failure> {
+    loop {
+        match hello.recv_timeout(Duration::from_millis(200)) {
+            Ok(Reply::Hello(hello)) => return Ok(hello),
+            Ok(other) => return Err(died(&format!("expected a hello, got {other:?}"))),
+            Err(_) => check_alive(qemu)?,
+        }
+        if console::classify(&console::tail(console), "").is_some() {
+            return Err(Failure::new(FailureKind::GuestPanic, "the guest's kernel failed at boot"));
+        }
+        if Instant::now() > deadline {
+            let detail = format!("{}: no hello within {} s", spec.name, spec.boot_limit_s);
+            return Err(Failure::new(FailureKind::BootTimeout, detail));
+        }
+    }
+}
+
+fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
+    match qemu.try_wait() {
+        Ok(Some(status)) => Err(died(&format!("QEMU ended: {status}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Hands out replies until the socket closes; then whoever waits is let go,
+/// because the senders are dropped.
+fn dispatch(mut lines: BufReader<UnixStream>, waiting: &Waiting) {
+    let mut line = String::new();
+    while matches!(lines.read_line(&mut line), Ok(1..)) {
+        if let Ok(Envelope { id, body }) = serde_json::from_str::<Envelope<Reply>>(&line) {
+            if let Some(sender) = lock(waiting).remove(&id) {
+                let _ = sender.send(body);
+            }
+        }
+        line.clear();
+    }
+    lock(waiting).clear();
+}
+
+fn died(detail: &str) -> Failure {
+    Failure::new(FailureKind::QemuDied, detail)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

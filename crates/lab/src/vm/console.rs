@@ -1,0 +1,89 @@
+//! What a guest's console and QEMU's last words say about a failure. Results
+//! never come from here; only the reasons of failures do.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use unspin_model::FailureKind;
+
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// A failure that left its mark in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The int3 oops of live-patched code under emulation.
+    Int3Oops,
+    /// The guest ran out of memory, or QEMU could not get its own.
+    OutOfMemory,
+    /// The kernel panicked.
+    Panic,
+}
+
+impl Verdict {
+    /// The failure kind it stands for.
+    pub fn kind(self) -> FailureKind {
+        match self {
+            Verdict::Int3Oops => FailureKind::Int3Oops,
+            Verdict::OutOfMemory => FailureKind::OutOfMemory,
+            Verdict::Panic => FailureKind::GuestPanic,
+        }
+    }
+}
+
+/// Finds the reason of a failure in the console log and in QEMU's output.
+pub fn classify(console: &str, qemu: &str) -> Option<Verdict> {
+    if console.contains("int3: 0000") || console.contains("int3: ") && console.contains("Oops") {
+        return Some(Verdict::Int3Oops);
+    }
+    let memory = ["Out of memory and no killable", "System is deadlocked on memory", "Initramfs unpacking failed: write error"];
+    let qemu_memory = ["cannot set up guest memory", "Cannot allocate memory"];
+    if memory.iter().any(|m| console.contains(m)) || qemu_memory.iter().any(|m| qemu.contains(m)) {
+        return Some(Verdict::OutOfMemory);
+    }
+    let panic = console.contains("Kernel panic - not syncing") || console.contains("Oops: ");
+    panic.then_some(Verdict::Panic)
+}
+
+/// The end of a log file; empty where it cannot be read.
+pub fn tail(path: &Path) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// The last `n` lines of a text.
+pub fn last_lines(text: &str, n: usize) -> &str {
+    let start = text.trim_end().rmatch_indices('\n').nth(n.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let int3 = "[ 1.2] int3: 0000 [#1] PREEMPT SMP\n[ 1.3] Kernel panic - not syncing: Fatal exception";
+        assert_eq!(classify(int3, ""), Some(Verdict::Int3Oops));
+        let panic = "[ 1.3] Kernel panic - not syncing: sysrq triggered crash";
+        assert_eq!(classify(panic, ""), Some(Verdict::Panic));
+        let oom = "Kernel panic - not syncing: System is deadlocked on memory";
+        assert_eq!(classify(oom, ""), Some(Verdict::OutOfMemory));
+        let qemu = "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory";
+        assert_eq!(classify("", qemu), Some(Verdict::OutOfMemory));
+        assert_eq!(classify("Linux version 6.18", ""), None);
+    }
+
+    #[test]
+    fn last_lines_are_the_last() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(last_lines("a", 5), "a");
+    }
+}

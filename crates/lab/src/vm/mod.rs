@@ -1,0 +1,265 @@
+//! One virtual machine: a QEMU process, its monitor, its control channel.
+
+mod args;
+mod channel;
+mod console;
+mod qmp;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use unspin_model::FailureKind;
+
+pub use args::{cpu_model, qemu_args};
+pub use channel::Channel;
+pub use console::{Verdict, classify};
+
+use crate::wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
+
+/// QEMU's program name.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// How long a guest may take to answer beyond a job's own time limit before it
+/// counts as one that no longer answers.
+const ANSWER_GRACE: Duration = Duration::from_secs(20);
+const POWER_OFF_GRACE: Duration = Duration::from_secs(5);
+
+/// A running virtual machine. Dropping it kills QEMU.
+pub struct Vm {
+    /// What it was started from.
+    pub spec: VmSpec,
+    /// What its guest said first.
+    pub hello: Hello,
+    /// Host thread of each vCPU, by index.
+    pub vcpu_threads: Vec<i32>,
+    /// Seconds from QEMU's start to the hello.
+    pub boot_s: f64,
+    qemu: Child,
+    channel: Channel,
+    console: PathBuf,
+}
+
+impl Vm {
+    /// Starts QEMU in `folder` and waits for the guest's hello. `placed` is
+    /// called with QEMU's process id before the guest runs far, to put it into
+    /// its cgroup.
+    pub fn start(
+        spec: &VmSpec,
+        folder: &Path,
+        placed: impl FnOnce(u32) -> Result<(), Failure>,
+    ) -> Result<Vm, Failure> {
+        let console = folder.join("console.log");
+        let started = Instant::now();
+        let mut qemu = spawn(spec, folder)?;
+        let up = placed(qemu.id()).and_then(|()| {
+            Channel::connect(&folder.join("ctl.sock"), &mut qemu, spec, &console)
+        });
+        let (channel, hello) = match up {
+            Ok(up) => up,
+            Err(failure) => {
+                end(&mut qemu);
+                return Err(explain(failure, &console, folder));
+            }
+        };
+        let boot_s = started.elapsed().as_secs_f64();
+        let mut vm = Vm {
+            spec: spec.clone(),
+            hello,
+            vcpu_threads: Vec::new(),
+            boot_s,
+            qemu,
+            channel,
+            console,
+        };
+        vm.check_hello()?;
+        vm.vcpu_threads = qmp::vcpu_threads(&folder.join("qmp.sock"))
+            .map_err(|e| Failure::new(FailureKind::QemuDied, format!("QEMU's monitor: {e:#}")))?;
+        vm.pin()?;
+        Ok(vm)
+    }
+
+    fn check_hello(&self) -> Result<(), Failure> {
+        let fail = |detail| Err(Failure::new(FailureKind::BootTimeout, detail));
+        if self.hello.protocol != PROTOCOL {
+            return fail(format!("the guest speaks protocol {}", self.hello.protocol));
+        }
+        if self.hello.vcpus != self.spec.vcpus {
+            // An emulated CPU can fail to come up when its host starves it.
+            return fail(format!(
+                "the guest brought up {} of {} vCPUs",
+                self.hello.vcpus, self.spec.vcpus
+            ));
+        }
+        Ok(())
+    }
+
+    /// Holds vCPU n to pCPU n where the topology asks for it.
+    fn pin(&self) -> Result<(), Failure> {
+        if !self.spec.pinned {
+            return Ok(());
+        }
+        for (thread, pcpu) in self.vcpu_threads.iter().zip(&self.spec.pcpus) {
+            let set = cpu_set(&[*pcpu]);
+            sched_setaffinity(Pid::from_raw(*thread), &set).map_err(|e| {
+                Failure::new(FailureKind::QemuDied, format!("pin vCPU to pCPU {pcpu}: {e}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// QEMU's process id.
+    pub fn pid(&self) -> u32 {
+        self.qemu.id()
+    }
+
+    /// Sends a request and waits for its reply.
+    pub fn ask(&mut self, request: Request, limit: Duration) -> Result<Reply, Failure> {
+        let reply = self.channel.ask(request, limit);
+        reply.map_err(|failure| self.explain(failure))
+    }
+
+    /// Runs a job. `None`: the guest no longer answers, and the time limit is over.
+    pub fn run(&mut self, job: &Job) -> Result<Option<JobResult>, Failure> {
+        let setup = Duration::from_secs(if job.setup.is_empty() { 0 } else { 60 });
+        let scheduler = Duration::from_secs(if job.scheduler.is_some() { 80 } else { 0 });
+        let limit = Duration::from_secs_f64(job.time_limit_s) + ANSWER_GRACE + setup + scheduler;
+        match self.channel.ask(Request::Run(job.clone()), limit) {
+            Ok(Reply::Ran(result)) => Ok(Some(result)),
+            Ok(other) => Err(unexpected(&other)),
+            Err(failure) => {
+                let failure = self.explain(failure);
+                if failure.kind == FailureKind::GuestHang { Ok(None) } else { Err(failure) }
+            }
+        }
+    }
+
+    /// Starts a job that runs until [`Vm::stop`].
+    pub fn start_job(&mut self, job: &Job) -> Result<u64, Failure> {
+        match self.ask(Request::Start(job.clone()), Duration::from_secs(60))? {
+            Reply::Started { handle } => Ok(handle),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Stops a started job.
+    pub fn stop(&mut self, handle: u64) -> Result<JobResult, Failure> {
+        match self.ask(Request::Stop { handle }, Duration::from_secs(60))? {
+            Reply::Ran(result) => Ok(result),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The guest's clock, and ours around it: (before, guest, after) nanoseconds.
+    pub fn ping(&mut self) -> Result<(u64, u64, u64), Failure> {
+        let before = crate::clock::mono_ns();
+        let reply = self.ask(Request::Ping, ANSWER_GRACE)?;
+        let after = crate::clock::mono_ns();
+        match reply {
+            Reply::Pong { mono_ns } => Ok((before, mono_ns, after)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Shuts the guest down, or kills it where it does not go.
+    pub fn shut_down(mut self) {
+        if self.channel.send(Request::PowerOff).is_ok() {
+            let asked = Instant::now();
+            while asked.elapsed() < POWER_OFF_GRACE {
+                if matches!(self.qemu.try_wait(), Ok(Some(_))) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        end(&mut self.qemu);
+    }
+
+    /// A failure with what the console and QEMU's end say about it.
+    fn explain(&mut self, failure: Failure) -> Failure {
+        // A panicking guest prints for a while before QEMU exits.
+        std::thread::sleep(Duration::from_millis(100));
+        let ended = self.qemu.try_wait().ok().flatten().is_some();
+        let folder = self.console.parent().map(Path::to_owned).unwrap_or_default();
+        let mut failure = explain(failure, &self.console, &folder);
+        if ended && failure.kind == FailureKind::GuestHang {
+            failure.kind = FailureKind::QemuDied;
+        }
+        failure
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        end(&mut self.qemu);
+    }
+}
+
+fn end(qemu: &mut Child) {
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+}
+
+fn spawn(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
+    let fail = |detail: String| Failure::new(FailureKind::QemuDied, detail);
+    fs::create_dir_all(folder).map_err(|e| fail(format!("{}: {e}", folder.display())))?;
+    for socket in ["ctl.sock", "qmp.sock"] {
+        let _ = fs::remove_file(folder.join(socket));
+    }
+    let stderr = fs::File::create(folder.join("qemu.log")).map_err(|e| fail(e.to_string()))?;
+    let set = cpu_set(&spec.pcpus);
+    let mut command = Command::new(QEMU);
+    command.args(qemu_args(spec)).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    // SAFETY: between fork and exec only the system calls prctl,
+    // sched_setaffinity and setpgid are made; nothing allocates.
+    unsafe {
+        command.pre_exec(move || {
+            // QEMU must not outlive us, whatever ends us.
+            nix::libc::prctl(nix::libc::PR_SET_PDEATHSIG, nix::libc::SIGKILL);
+            // Ctrl-C is for us, so QEMU leaves our process group; not our session,
+            // because each session can be a scheduling group of its own (autogroup).
+            nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+            Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+        });
+    }
+    command.spawn().map_err(|e| fail(format!("start {QEMU}: {e} (apt install qemu-system-x86)")))
+}
+
+fn cpu_set(cpus: &[u32]) -> CpuSet {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        // Out of range only beyond 1,024 CPUs, which the topology check refuses.
+        let _ = set.set(cpu as usize);
+    }
+    set
+}
+
+fn unexpected(reply: &Reply) -> Failure {
+    let detail = match reply {
+        Reply::Error(text) => text.clone(),
+        other => format!("unexpected reply {other:?}"),
+    };
+    Failure::new(FailureKind::WorkloadFailed, detail)
+}
+
+/// Refines a failure by what the console log and QEMU's own log say.
+fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
+    let log = console::tail(console);
+    let qemu = fs::read_to_string(folder.join("qemu.log")).unwrap_or_default();
+    let kind = match classify(&log, &qemu) {
+        Some(verdict) => verdict.kind(),
+        None => failure.kind,
+    };
+    let mut detail = failure.detail;
+    for (name, text) in [("QEMU", qemu.trim()), ("console", console::last_lines(&log, 12).trim())] {
+        if !text.is_empty() && !detail.contains(text) {
+            detail.push_str(&format!("\n{name}:\n{text}"));
+        }
+    }
+    Failure { kind, detail }
+}

@@ -1,0 +1,285 @@
+//! What the lab and a guest's init say to each other over virtio-serial: one
+//! JSON value a line, requests with an id in, replies with that id out.
+//!
+//! An init can also be a host: the L1 of a nested machine starts the L2s with
+//! the code that the build machine itself uses, asked for by [`HostRequest`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
+
+/// The name of the virtio-serial port that carries the channel.
+pub const PORT_NAME: &str = "unspin.ctl";
+
+/// Version of these messages; both ends are the same binary, so a difference
+/// means that an old initramfs was started.
+pub const PROTOCOL: u32 = 1;
+
+/// What a guest says first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`] of the guest.
+    pub protocol: u32,
+    /// `uname -r`.
+    pub release: String,
+    /// Online vCPUs.
+    pub vcpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The spinlock kind in the kernel's own words, see [`crate::init`].
+    pub spinlock: String,
+    /// Whether /sys/kernel/sched_ext exists.
+    pub sched_ext: bool,
+}
+
+/// A line to the guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// Pairs a reply with its request. 0 is the guest's [`Hello`].
+    pub id: u64,
+    /// The message.
+    pub body: T,
+}
+
+/// What the lab asks of a guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Request {
+    /// What time is it?
+    Ping,
+    /// Run a job to its end.
+    Run(Job),
+    /// Start a job that runs until it is stopped.
+    Start(Job),
+    /// Stop a started job and return what it printed.
+    Stop {
+        /// The handle that [`Reply::Started`] gave.
+        handle: u64,
+    },
+    /// Be a host: start VMs, run jobs on them, stop them.
+    Host(Box<HostRequest>),
+    /// Shut down.
+    PowerOff,
+}
+
+/// What a guest answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Reply {
+    /// The first message of a guest.
+    Hello(Hello),
+    /// The guest's CLOCK_MONOTONIC in nanoseconds.
+    Pong {
+        /// Nanoseconds.
+        mono_ns: u64,
+    },
+    /// A job ended.
+    Ran(JobResult),
+    /// A job runs.
+    Started {
+        /// For [`Request::Stop`].
+        handle: u64,
+    },
+    /// As a host.
+    Host(Box<HostReply>),
+    /// The request could not be carried out.
+    Error(String),
+}
+
+/// A command to run in a guest.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Commands to run before it, not timed.
+    pub setup: Vec<Vec<String>>,
+    /// vCPUs that it and its children are held to; all when absent.
+    pub cpus: Option<Vec<u32>>,
+    /// It is killed after this many seconds.
+    pub time_limit_s: f64,
+    /// A guest scheduler to start first and to stop at the end.
+    pub scheduler: Option<Vec<String>>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// Exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// True when the time limit ended it.
+    pub timed_out: bool,
+    /// True when the kernel's out-of-memory killer struck meanwhile.
+    pub out_of_memory: bool,
+    /// True when the guest scheduler failed to start or went away.
+    pub scheduler_failed: bool,
+    /// Start and end on the guest's CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// What it printed, up to a limit.
+    pub stdout: String,
+    /// The end of what it printed on standard error.
+    pub stderr: String,
+}
+
+impl JobResult {
+    /// Seconds it ran.
+    pub fn elapsed_s(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+}
+
+/// A virtual machine to start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VmSpec {
+    /// Its name, unique on its host.
+    pub name: String,
+    /// vCPUs.
+    pub vcpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Path of its bzImage on its host.
+    pub kernel: String,
+    /// Path of its initramfs on its host.
+    pub initramfs: String,
+    /// Boot parameters beyond the lab's own.
+    pub boot_params: String,
+    /// Accelerator.
+    pub accel: Accel,
+    /// QEMU's `-cpu` argument.
+    pub cpu: String,
+    /// The pCPUs that its vCPU threads may run on.
+    pub pcpus: Vec<u32>,
+    /// Whether vCPU n is held to the n-th pCPU alone.
+    pub pinned: bool,
+    /// What its KVM must do, where it has one.
+    pub pause_exits: Option<bool>,
+    /// Seconds it may take to say hello.
+    pub boot_limit_s: f64,
+}
+
+/// Who shares the pCPUs with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fairness {
+    /// Every vCPU thread counts the same.
+    #[default]
+    PerThread,
+    /// Every VM counts the same, however many vCPUs it has.
+    PerVm,
+}
+
+/// How the ground truth is observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TruthMode {
+    /// Every change, from sched_switch; totals where that does not work.
+    #[default]
+    Events,
+    /// Totals only, from schedstat.
+    Totals,
+    /// Not at all.
+    Off,
+}
+
+/// A schedule of pCPU time to take away.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Injection {
+    /// The pCPU taken away.
+    pub pcpu: u32,
+    /// Lengths in microseconds, taken in turn.
+    pub lengths_us: Vec<u64>,
+    /// Pause between two of them in microseconds.
+    pub gap_us: u64,
+    /// How many in all.
+    pub count: u32,
+}
+
+/// What is asked of a host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum HostRequest {
+    /// Start these VMs and wait until each has said hello. The first one is the subject.
+    Boot {
+        /// The VMs.
+        vms: Vec<VmSpec>,
+        /// Who shares with whom.
+        fairness: Fairness,
+    },
+    /// Run the subject's job; the neighbours' jobs start before and stop after it.
+    Run(RunSpec),
+    /// Stop all VMs.
+    Halt,
+}
+
+/// One run, as a host carries it out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The subject's job.
+    pub job: Job,
+    /// The neighbours' jobs in the order of their VMs.
+    pub neighbours: Vec<Job>,
+    /// How the ground truth is observed.
+    pub truth: TruthMode,
+    /// pCPU time to take away meanwhile.
+    pub injection: Option<Injection>,
+}
+
+/// What a host answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum HostReply {
+    /// All VMs are up.
+    Booted {
+        /// Their hellos, in the order of the request.
+        hellos: Vec<Hello>,
+        /// Seconds from the subject's QEMU start to its hello.
+        boot_s: f64,
+    },
+    /// The run is over.
+    Ran(Box<RunOutput>),
+    /// All VMs are stopped.
+    Halted,
+    /// It went wrong; the VMs are stopped.
+    Failed(Failure),
+}
+
+/// What a run left.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunOutput {
+    /// The subject's job; `None` when the guest stopped answering while it ran.
+    pub job: Option<JobResult>,
+    /// The neighbours' jobs.
+    pub neighbours: Vec<Option<JobResult>>,
+    /// Ground truth in figures.
+    pub truth: Option<TruthSummary>,
+    /// Every change of state, where it was observed.
+    pub recording: Option<Recording>,
+    /// KVM's counters over the run.
+    pub kvm: BTreeMap<String, u64>,
+    /// CPU seconds that the host's side of the lab used.
+    pub lab_cpu_s: f64,
+}
+
+/// Why a host could not do it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What failed.
+    pub kind: FailureKind,
+    /// In words, with the end of the console log.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure of a kind with its reason.
+    pub fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Failure { kind, detail: detail.into() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Failure {}
