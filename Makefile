@@ -1,0 +1,46 @@
+# `make demo` and `make test` do their own set-up. The rest are short-cuts.
+
+PREFIX ?= /usr/local
+RELEASE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
+CARGO := scripts/with-rust cargo
+# The lab puts spinbench into guests, and finds it on PATH.
+UNSPIN := PATH="$(RELEASE):$$PATH" scripts/with-rust unspin
+EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint unit experiment $(EXPERIMENTS) install clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  make NAME         one of $(EXPERIMENTS)"
+
+setup: ## install what is missing, and say what and why
+	@scripts/setup.sh
+
+build: setup ## set up, then the release build
+	$(CARGO) build --release --locked --workspace
+
+demo: build ## set up, build, then the quickstart experiment into out/demo
+	$(UNSPIN) lab run quickstart --out out/demo $(ARGS)
+
+test: setup lint unit ## set up, then everything that CI checks
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+unit:
+	$(CARGO) test --locked --workspace
+
+experiment: build ## NAME=... ARGS=...: an experiment into out/NAME; can be interrupted, resumes
+	$(UNSPIN) lab run $(NAME) --out out/$(NAME) $(ARGS)
+
+$(EXPERIMENTS):
+	@$(MAKE) --no-print-directory experiment NAME=$@
+
+install: ## what `make build` built, its man pages and completions, below PREFIX
+	@test -x $(RELEASE)/unspin || { echo "run 'make build' first, not as root"; exit 1; }
+	scripts/install.sh $(RELEASE) $(DESTDIR)$(PREFIX)
+
+clean: ## remove what was built; results in out/ and cached kernels stay
+	$(CARGO) clean
