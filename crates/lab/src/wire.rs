@@ -185,6 +185,7 @@ pub enum TruthMode {
 
 /// A schedule of pCPU time to take away.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Injection {
     /// The pCPU taken away.
     pub pcpu: u32,
@@ -250,6 +251,8 @@ pub struct RunOutput {
     pub job: Option<JobResult>,
     /// The neighbours' jobs.
     pub neighbours: Vec<Option<JobResult>>,
+    /// vCPU-seconds that each neighbour was on a pCPU while the subject ran.
+    pub neighbours_on_s: Vec<f64>,
     /// Ground truth in figures.
     pub truth: Option<TruthSummary>,
     /// Every change of state, where it was observed.

@@ -14,7 +14,7 @@ pub mod run;
 pub mod summary;
 
 pub use cell::Cell;
-pub use claim::{Claim, Target};
+pub use claim::{Claim, ClaimSource, ClaimSpec, Target};
 pub use event::{Recording, VcpuEvent, VcpuState};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};

@@ -65,6 +65,9 @@ pub struct NeighbourResult {
     pub metric: Metric,
     /// The measured value; `None` when it could not be read.
     pub value: Option<f64>,
+    /// vCPU-seconds that it was on a pCPU while the subject ran; where known.
+    #[serde(default)]
+    pub on_s: Option<f64>,
 }
 
 /// The ground truth of a run in figures, summed over the VM's vCPUs.

@@ -1,6 +1,10 @@
 //! The command. Verbs are one file each: arguments and printing, nothing else.
 
+mod claims;
+mod completions;
+mod export;
 mod lab;
+mod man;
 
 use std::process::ExitCode;
 
@@ -8,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 /// Find and stop wasted vCPU spinning, from inside the guest.
 #[derive(Parser)]
-#[command(name = "unspin", version)]
-struct Cli {
+#[command(name = "unspin", version, propagate_version = true)]
+pub struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -19,6 +23,14 @@ enum Verb {
     /// Real overcommitted VMs: run experiments, report and compare them
     #[command(subcommand)]
     Lab(lab::Verb),
+    /// Every figure that the project states, and whether it still holds
+    Claims(claims::Args),
+    /// A run's on/off/idle history as a Perfetto trace
+    Export(export::Args),
+    /// Shell completions
+    Completions(completions::Args),
+    /// Man pages
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -27,12 +39,31 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse().verb {
         Verb::Lab(verb) => lab::run(verb),
+        Verb::Claims(args) => claims::run(args),
+        Verb::Export(args) => export::run(args),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Man(args) => man::run(args),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("unspin: {error:#}");
-            ExitCode::FAILURE
+            exit_code(&error)
         }
+    }
+}
+
+/// 2 for what the user wrote wrongly, 77 for what is missing on this machine, 1 else.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    use unspin_lab::run::LabError;
+    if error.is::<unspin_lab::toml_error::ConfigError>() {
+        return ExitCode::from(2);
+    }
+    match error.downcast_ref::<LabError>() {
+        Some(LabError::OtherExperiment { .. }) => ExitCode::from(2),
+        Some(LabError::Topology { .. } | LabError::Missing { .. } | LabError::Image(_)) => {
+            ExitCode::from(77)
+        }
+        _ => ExitCode::FAILURE,
     }
 }

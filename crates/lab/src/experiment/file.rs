@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
+use unspin_model::ClaimSpec;
 
 use super::topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
-use super::{ClaimSpec, Command, Experiment, Scheduler};
+use super::{Command, Experiment, Scheduler};
 use crate::toml_error::{ConfigError, choices};
 use crate::wire::{Fairness, Injection, TruthMode};
 use crate::workload::{self, Workload};

@@ -1,6 +1,5 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
-mod claim;
 mod file;
 mod plan;
 mod scheduler;
@@ -8,9 +7,9 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
+use unspin_model::ClaimSpec;
 use unspin_model::summary::ExperimentInfo;
 
-pub use claim::{ClaimSource, ClaimSpec};
 pub use plan::{PlannedBoot, PlannedRun, plan};
 pub use scheduler::{Command, Scheduler};
 pub use topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
@@ -64,8 +63,15 @@ pub struct Experiment {
     pub text: String,
 }
 
+macro_rules! shipped {
+    ($($name:literal),*) => {
+        [$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+    };
+}
+
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 0] = [];
+const BUILTIN: [(&str, &str); 7] =
+    shipped!["quickstart", "overcommit-curve", "abandoned", "neighbours", "peers", "aa", "truth"];
 
 impl Experiment {
     /// Reads a file, or a shipped experiment by its name.

@@ -10,7 +10,7 @@ use super::cgroup::Groups;
 use super::injector::Injector;
 use super::kvm;
 use crate::clock::{mono_ns, process_cpu_s};
-use crate::truth::{self, Alignment, Observer};
+use crate::truth::{self, Alignment, Observer, Totals};
 use crate::vm::Vm;
 use crate::wire::{Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec};
 
@@ -56,15 +56,23 @@ impl LocalHost {
         let observer = Observer::start(spec.truth, subject.pid(), &threads);
         let exits = kvm::Counters::start(subject.pid());
         let injector = spec.injection.clone().map(Injector::start).transpose()?;
+        let on_before = self.neighbours_on();
+        let subject = self.vms.first_mut().ok_or_else(not_booted)?;
         let cpu_s = process_cpu_s();
         let job = subject.run(&spec.job);
         let lab_cpu_s = process_cpu_s() - cpu_s;
+        let on_after = self.neighbours_on();
         let injected = injector.map(Injector::stop).unwrap_or_default();
         let kvm = exits.stop();
         let observed = observer.map(Observer::finish);
         let job = job?;
-        let mut output =
-            RunOutput { neighbours: self.stop_neighbours(handles), kvm, lab_cpu_s, ..Default::default() };
+        let mut output = RunOutput {
+            neighbours: self.stop_neighbours(handles),
+            neighbours_on_s: on_after.iter().zip(on_before).map(|(a, b)| (a - b) as f64 / 1e9).collect(),
+            kvm,
+            lab_cpu_s,
+            ..Default::default()
+        };
         if let (Some(job), Some(observed)) = (&job, observed) {
             let subject = self.vms.first_mut().ok_or_else(not_booted)?;
             let alignment = Alignment::between(before, truth::align(subject));
@@ -92,6 +100,12 @@ impl LocalHost {
     fn stop_neighbours(&mut self, handles: Vec<u64>) -> Vec<Option<JobResult>> {
         let neighbours = self.vms.iter_mut().skip(1);
         neighbours.zip(handles).map(|(vm, handle)| vm.stop(handle).ok()).collect()
+    }
+
+    /// vCPU nanoseconds that each neighbour has been on a pCPU so far.
+    fn neighbours_on(&self) -> Vec<u64> {
+        let neighbours = self.vms.iter().skip(1);
+        neighbours.map(|vm| Totals::read(vm.pid(), &vm.vcpu_threads).on_ns).collect()
     }
 
     fn halt(&mut self) {

@@ -14,7 +14,7 @@ use unspin_model::Accel;
 
 pub use executor::execute;
 pub use prepare::Prepared;
-pub use progress::{Bar, Event, Progress};
+pub use progress::{Bar, Event, Progress, duration};
 pub use store::{Loaded, Store, load};
 pub use timings::Timings;
 

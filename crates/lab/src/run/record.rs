@@ -47,7 +47,7 @@ pub fn record(
     RunRecord {
         outcome,
         co_metrics,
-        neighbours: neighbours(topology, &output.neighbours),
+        neighbours: neighbours(topology, &output),
         truth: output.truth,
         kvm: output.kvm,
         elapsed_s,
@@ -113,18 +113,19 @@ fn judge(
     }
 }
 
-fn neighbours(topology: &Topology, results: &[Option<JobResult>]) -> Vec<NeighbourResult> {
+fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
     let read = |workload: &Workload, job: &Option<JobResult>| {
         let job = job.as_ref()?;
         workload.read(&job.stdout, job.elapsed_s()).ok().map(|reading| reading.value)
     };
-    let pairs = topology.neighbours.iter().zip(results);
+    let pairs = topology.neighbours.iter().zip(&output.neighbours).enumerate();
     pairs
-        .map(|(neighbour, job)| NeighbourResult {
+        .map(|(index, (neighbour, job))| NeighbourResult {
             vm: neighbour.name.clone(),
             workload: neighbour.workload.name.clone(),
             metric: neighbour.workload.metric.clone(),
             value: read(&neighbour.workload, job),
+            on_s: output.neighbours_on_s.get(index).copied(),
         })
         .collect()
 }

@@ -15,10 +15,10 @@ pub mod tracefs;
 use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 
 pub use align::{Alignment, align};
+pub use schedstat::Totals;
 
 use crate::clock::mono_ns;
 use crate::wire::{JobResult, TruthMode, VmSpec};
-use schedstat::Totals;
 use tracefs::SwitchTrace;
 
 /// An observation under way.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use unspin_model::summary::{CellSummary, Estimate};
 use unspin_model::{Cell, NeighbourResult, RunRecord};
-use unspin_stats::{Bootstrap, Run, median_speed};
+use unspin_stats::{Bootstrap, Run, jain, median_speed};
 
 use super::estimate::{median_of, of_values};
 
@@ -113,9 +113,16 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
         off_share: median_of(runs.observed.iter().filter_map(|record| off_share(record))),
         kvm_per_s: kvm_per_s(&runs.observed),
         neighbours: runs.neighbour_values(),
-        // A run record holds the subject's on-time and not its neighbours'.
-        fairness: None,
+        fairness: median_of(runs.observed.iter().filter_map(|record| fairness(record))),
     })
+}
+
+/// Jain's index over the on-time of the run's VMs; `None` for a VM alone.
+fn fairness(record: &RunRecord) -> Option<f64> {
+    let subject = record.truth.as_ref()?.on_s;
+    let neighbours = record.neighbours.iter().map(|neighbour| neighbour.on_s);
+    let all: Vec<f64> = [Some(subject)].into_iter().chain(neighbours).collect::<Option<_>>()?;
+    if all.len() < 2 { None } else { jain(&all) }
 }
 
 fn co_metrics(records: &[&RunRecord]) -> BTreeMap<String, f64> {

@@ -1,6 +1,9 @@
 //! `unspin lab`.
 
-mod run;
+mod compare;
+mod kernel;
+pub mod report;
+pub mod run;
 
 use std::process::ExitCode;
 
@@ -9,13 +12,23 @@ use clap::Subcommand;
 /// What the lab does.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Run an experiment, or go on with one
+    /// Run an experiment, or go on with one that was interrupted
     Run(run::Args),
+    /// What an experiment's runs say: table, summary.json, report.html
+    Report(report::Args),
+    /// Hold two output folders against each other
+    Compare(compare::Args),
+    /// Kernels for the lab's guests
+    #[command(subcommand)]
+    Kernel(kernel::Verb),
 }
 
 /// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::run(args),
+        Verb::Report(args) => report::run(&args),
+        Verb::Compare(args) => compare::run(&args),
+        Verb::Kernel(verb) => kernel::run(verb),
     }
 }

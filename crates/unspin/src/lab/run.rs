@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use unspin_lab::experiment::{Experiment, plan};
 use unspin_lab::interrupt;
-use unspin_lab::run::{Bar, Finish, Options, Timings, execute};
+use unspin_lab::run::{Bar, Finish, Options, Timings, duration, execute};
 use unspin_model::Accel;
+
+use super::report;
 
 /// Run an experiment, or go on with one that was interrupted.
 #[derive(clap::Args)]
@@ -16,18 +18,21 @@ pub struct Args {
     /// Where results go [default: out/NAME]
     #[arg(long, short)]
     out: Option<PathBuf>,
-    /// Force an accelerator instead of trying
+    /// Force an accelerator, `kvm` or `tcg`, instead of trying which one works
     #[arg(long, value_parser = accel)]
     accel: Option<Accel>,
     /// Use this kernel instead of the experiment's: lab, debian-cloud or a bzImage
     #[arg(long)]
     kernel: Option<String>,
-    /// Run each cell so often
-    #[arg(long)]
+    /// Run each cell so often; more than before extends a finished experiment
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
     /// Say how many runs there are and how long they will take; run nothing
     #[arg(long)]
     dry_run: bool,
+    /// Print the summary, or the dry run, as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 fn accel(text: &str) -> Result<Accel, String> {
@@ -47,21 +52,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(repeats) = args.repeats {
         experiment.repeats = repeats;
     }
-    let boots = plan(&experiment);
     if args.dry_run {
-        let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
-        let seconds = Timings::load().estimate_s(&experiment, &boots, |_| false);
-        println!("{runs} runs in {} boots, about {seconds:.0} s", boots.len());
+        dry_run(&experiment, args.json);
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
-    let options = Options { out, accel: args.accel };
-    match execute(&experiment, &options, &mut Bar::new())? {
-        Finish::Complete => Ok(ExitCode::SUCCESS),
-        Finish::Interrupted => {
-            eprintln!("interrupted; the finished runs are kept: run the same command to go on");
-            Ok(ExitCode::FAILURE)
-        }
+    let options = Options { out: out.clone(), accel: args.accel };
+    let finish = execute(&experiment, &options, &mut Bar::new())?;
+    let summary = report::write(&out)?;
+    if finish == Finish::Interrupted {
+        eprintln!(
+            "interrupted after {} of {} runs, which are kept: the same command goes on",
+            summary.done, summary.planned
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    report::print(&summary, &out, args.json)?;
+    Ok(if summary.done == summary.planned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn dry_run(experiment: &Experiment, json: bool) {
+    let boots = plan(experiment);
+    let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
+    let seconds = Timings::load().estimate_s(experiment, &boots, |_| false);
+    if json {
+        let text = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
+        println!("{text}");
+    } else {
+        println!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds));
     }
 }

@@ -57,7 +57,7 @@ fn figures_beside_the_metric() {
         record.co_metrics.insert("latency_us".into(), 5.0 * off_s);
         record.kvm.insert("halt_exits".into(), 8);
         let (vm, workload, metric) = ("n0".into(), "cpu".into(), metric(Better::Higher));
-        record.neighbours.push(NeighbourResult { vm, workload, metric, value: Some(off_s) });
+        record.neighbours.push(NeighbourResult { vm, workload, metric, value: Some(off_s), on_s: Some(2.0) });
     }
     records[0].kvm.insert("exit:pause".into(), 2);
     let found = &summary_of(&records).cells[0];
@@ -65,6 +65,7 @@ fn figures_beside_the_metric() {
     assert_eq!(found.co_metrics["latency_us"], 10.0);
     assert_eq!((found.kvm_per_s["halt_exits"], found.kvm_per_s["exit:pause"]), (4.0, 0.0));
     assert_eq!(found.neighbours["n0"], 2.0);
+    assert_eq!(found.fairness, Some(1.0));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn the_neighbours_change_stands_beside() {
         for record in &mut records {
             let (vm, workload) = ("n0".into(), "hackbench".into());
             let (metric, value) = (metric(Better::Lower), Some(time_s));
-            record.neighbours.push(NeighbourResult { vm, workload, metric, value });
+            record.neighbours.push(NeighbourResult { vm, workload, metric, value, on_s: None });
         }
         records
     };

@@ -1,0 +1,219 @@
+//! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
+//! supports, the summary holds them.
+
+use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
+use unspin_model::{Claim, ClaimSource, ClaimSpec, Summary, Target};
+use unspin_stats::{Rule, false_positives, wilson};
+
+/// Random splits of the A/A check, each cell.
+const AA_SPLITS: u64 = 200;
+
+/// What is known of a claim beside its figure.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The experiment's file, relative to the checkout.
+    pub experiment: String,
+    /// What re-measures it from a fresh clone.
+    pub command: String,
+    /// When it was measured, YYYY-MM-DD.
+    pub date: String,
+}
+
+/// A figure with what its id's placeholders stand for.
+struct Figure {
+    estimate: Option<Estimate>,
+    n: u64,
+    unit: &'static str,
+    replace: Vec<(&'static str, String)>,
+}
+
+impl Figure {
+    fn of_all(estimate: Option<Estimate>, n: u64, unit: &'static str) -> Figure {
+        Figure { estimate, n, unit, replace: Vec::new() }
+    }
+}
+
+/// Every claim that the summary supports, in the order of the specs.
+pub fn evaluate(specs: &[ClaimSpec], summary: &Summary, origin: &Origin) -> Vec<Claim> {
+    let of_spec = |spec: &ClaimSpec| -> Vec<Claim> {
+        let figures = figures(spec, summary).into_iter();
+        figures.map(|figure| claim(spec, &figure, summary, origin)).collect()
+    };
+    specs.iter().flat_map(of_spec).collect()
+}
+
+fn claim(spec: &ClaimSpec, figure: &Figure, summary: &Summary, origin: &Origin) -> Claim {
+    let fill = |text: &str| {
+        let filled = figure.replace.iter();
+        filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    };
+    let target = spec.target.parse::<Target>().ok();
+    let value = figure.estimate.map(|estimate| estimate.value);
+    let holds = match (target, value) {
+        (None, _) => true,
+        (Some(target), Some(value)) => target.met_by(value),
+        (Some(_), None) => false,
+    };
+    let labels: Vec<String> = summary.labels.iter().map(ToString::to_string).collect();
+    Claim {
+        id: fill(&spec.id),
+        what: fill(&spec.what),
+        value,
+        lo: figure.estimate.map(|estimate| estimate.lo),
+        hi: figure.estimate.map(|estimate| estimate.hi).filter(|hi| hi.is_finite()),
+        n: figure.n,
+        unit: figure.unit.to_owned(),
+        target: spec.target.clone(),
+        holds,
+        reason: if holds { String::new() } else { spec.reason.clone() },
+        label: labels.join("; "),
+        experiment: origin.experiment.clone(),
+        command: origin.command.clone(),
+        date: origin.date.clone(),
+        commit: summary.machine.commit.clone(),
+    }
+}
+
+fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    match spec.from {
+        ClaimSource::TopologyRatio => ratios(spec, summary, ComparisonKind::Topology),
+        ClaimSource::OracleRatio => ratios(spec, summary, ComparisonKind::Oracle),
+        ClaimSource::SchedulerRatio => ratios(spec, summary, ComparisonKind::Scheduler),
+        ClaimSource::TopologyLoss => {
+            let mut losses = ratios(spec, summary, ComparisonKind::Topology);
+            for figure in &mut losses {
+                figure.estimate = figure.estimate.map(loss_percent);
+                figure.unit = "%";
+            }
+            losses
+        }
+        ClaimSource::BootS => boots(spec, summary),
+        ClaimSource::ElapsedS => vec![exactly(summary.elapsed_s, summary.done, "s")],
+        ClaimSource::LabCpu => {
+            let percent = summary.lab_cpu_share.map(|share| scaled(share, 100.0));
+            vec![Figure::of_all(percent, summary.done, "%")]
+        }
+        ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth_error).collect(),
+        ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
+        ClaimSource::FinishedShare => vec![finished(spec, summary)],
+        ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
+    }
+}
+
+fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figure> {
+    let wanted = |c: &&Comparison| {
+        let topology = spec.topology.as_ref().is_none_or(|name| *name == c.subject.topology);
+        let scheduler = spec.scheduler.as_ref().is_none_or(|name| *name == c.subject.scheduler);
+        c.kind == kind && topology && scheduler
+    };
+    let n_of = |comparison: &Comparison| {
+        let runs = summary.cells.iter().find(|cell| cell.cell == comparison.baseline);
+        runs.map_or(0, |cell| u64::from(cell.n))
+    };
+    let comparisons = summary.comparisons.iter().filter(wanted);
+    comparisons
+        .map(|c| Figure {
+            estimate: c.ratio,
+            n: n_of(c),
+            unit: "x",
+            replace: vec![
+                ("{workload}", c.subject.workload.clone()),
+                ("{topology}", c.subject.topology.clone()),
+                ("{scheduler}", c.subject.scheduler.clone()),
+            ],
+        })
+        .collect()
+}
+
+/// A ratio as the share lost; its ends change places.
+fn loss_percent(ratio: Estimate) -> Estimate {
+    let loss = |ratio: f64| 100.0 * (1.0 - ratio);
+    Estimate { value: loss(ratio.value), lo: loss(ratio.hi), hi: loss(ratio.lo) }
+}
+
+fn boots(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let wanted = |name: &String| spec.topology.as_ref().is_none_or(|topology| topology == name);
+    let boots = summary.boot_s.iter().filter(|(name, _)| wanted(name));
+    boots
+        .map(|(topology, estimate)| Figure {
+            estimate: Some(*estimate),
+            n: u64::from(summary.experiment.repeats),
+            unit: "s",
+            replace: vec![("{topology}", topology.clone())],
+        })
+        .collect()
+}
+
+fn truth_error(truth: &TruthError) -> Option<Figure> {
+    let medians = truth.by_length.iter().map(|at| at.median_us);
+    let worst = medians.clone().max_by(f64::total_cmp)?;
+    let least = medians.min_by(f64::total_cmp)?;
+    let largest = truth.by_length.iter().map(|at| at.max_us).max_by(f64::total_cmp)?;
+    let estimate = Estimate { value: worst, lo: least, hi: largest };
+    Some(Figure::of_all(Some(estimate), truth.injected, "us"))
+}
+
+fn truth_beyond(truth: &TruthError) -> Figure {
+    let beyond: f64 = truth.by_length.iter().map(|at| at.beyond * at.n as f64).sum();
+    share(beyond.round() as u64 + truth.missing, truth.injected)
+}
+
+/// Runs that ended. One that did not finish in a topology where that is the
+/// phenomenon (`spec.topology`) counts as a result.
+fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
+    let failed: u64 = summary.failures.values().sum();
+    let should_end = |cell: &&unspin_model::summary::CellSummary| {
+        spec.topology.as_ref() != Some(&cell.cell.topology)
+    };
+    let unfinished: u64 =
+        summary.cells.iter().filter(should_end).map(|cell| u64::from(cell.unfinished)).sum();
+    share(summary.done.saturating_sub(unfinished), summary.done + failed)
+}
+
+fn aa(summary: &Summary) -> Option<Figure> {
+    let rule = Rule { smallest_effect: summary.experiment.smallest_effect, ..Rule::default() };
+    let mut different = 0;
+    let mut splits = 0;
+    for (index, cell) in summary.cells.iter().enumerate() {
+        let speeds: Vec<f64> = cell.values.iter().map(|(_, v)| cell.metric.speed(*v)).collect();
+        let found = false_positives(&speeds, AA_SPLITS, &rule, index as u64)?;
+        different += found.different;
+        splits += found.splits;
+    }
+    (splits > 0).then(|| share(different, splits))
+}
+
+/// `part` of `whole` in percent.
+fn share(part: u64, whole: u64) -> Figure {
+    let percent = wilson(part, whole).map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+    Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
+}
+
+fn exactly(value: f64, n: u64, unit: &'static str) -> Figure {
+    Figure::of_all(Some(Estimate { value, lo: value, hi: value }), n, unit)
+}
+
+fn scaled(estimate: Estimate, by: f64) -> Estimate {
+    Estimate { value: by * estimate.value, lo: by * estimate.lo, hi: by * estimate.hi }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_what_is_missing_to_one() {
+        let loss = loss_percent(Estimate { value: 0.4, lo: 0.3, hi: 0.5 });
+        assert!((loss.value - 60.0).abs() < 1e-9);
+        assert!((loss.lo - 50.0).abs() < 1e-9 && (loss.hi - 70.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_are_percentages_with_an_interval() {
+        let figure = share(1, 200);
+        let estimate = figure.estimate.unwrap();
+        assert!((estimate.value - 0.5).abs() < 1e-9 && estimate.lo > 0.0 && estimate.hi < 5.0);
+        assert_eq!(figure.n, 200);
+        assert!(share(0, 0).estimate.is_none());
+    }
+}

@@ -1,0 +1,146 @@
+//! `unspin claims`.
+
+mod check;
+mod file;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use unspin_lab::experiment::Experiment;
+use unspin_model::Claim;
+use unspin_report::claims::{blocks, terminal};
+use unspin_report::evaluate::{Origin, evaluate};
+
+use crate::lab::report;
+
+const WIDTH: usize = 100;
+
+/// Every figure that the project states, and whether it still holds.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file that holds them
+    #[arg(long, global = true, default_value = "results/claims.json")]
+    file: PathBuf,
+    /// Print as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the claims (the default)
+    List {
+        /// Only ids that match, `*` stands for anything
+        pattern: Option<String>,
+    },
+    /// Measure again, and say which claims still hold
+    Check {
+        /// Only ids that match, `*` stands for anything
+        pattern: Option<String>,
+        /// Where the runs go
+        #[arg(long, default_value = "out/check")]
+        out: PathBuf,
+    },
+    /// Take the claims that an experiment's output folder supports into the file
+    Record {
+        /// The output folder of `unspin lab run`
+        out: PathBuf,
+    },
+    /// Write the claims' tables into documents, between their markers
+    Render {
+        /// The documents
+        #[arg(required = true)]
+        documents: Vec<PathBuf>,
+        /// Change nothing; fail if a document is out of date
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// Does it.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.verb.unwrap_or(Verb::List { pattern: None }) {
+        Verb::List { pattern } => list(&file::load(&args.file)?, pattern.as_deref(), args.json),
+        Verb::Check { pattern, out } => {
+            check::run(&file::load(&args.file)?, pattern.as_deref(), &out, args.json)
+        }
+        Verb::Record { out } => record(&args.file, &out, args.json),
+        Verb::Render { documents, check } => render(&file::load(&args.file)?, &documents, check),
+    }
+}
+
+fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
+    let wanted: Vec<&Claim> = select(claims, pattern);
+    if json {
+        println!("{}", serde_json::to_string_pretty(&wanted)?);
+    } else {
+        print!("{}", terminal(&wanted, WIDTH));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn select<'a>(claims: &'a [Claim], pattern: Option<&str>) -> Vec<&'a Claim> {
+    let pattern = pattern.unwrap_or("*");
+    claims.iter().filter(|claim| blocks::matches(pattern, &claim.id)).collect()
+}
+
+fn record(path: &Path, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let found = supported(out)?;
+    if found.is_empty() {
+        bail!("{}: its experiment has no [[claim]]", out.display());
+    }
+    let mut claims = file::load(path)?;
+    for claim in &found {
+        claims.retain(|old| old.id != claim.id);
+        claims.push(claim.clone());
+    }
+    claims.sort_by(|a, b| a.id.cmp(&b.id));
+    file::save(path, &claims)?;
+    list(&found, None, json)
+}
+
+/// The claims that an output folder supports.
+fn supported(out: &Path) -> anyhow::Result<Vec<Claim>> {
+    let summary = report::write(out)?;
+    let text = unspin_lab::run::load(out)?.text;
+    let file = PathBuf::from(format!("experiments/{}.toml", summary.experiment.name));
+    let experiment = Experiment::parse(&file, &text)?;
+    let origin = Origin {
+        experiment: file.display().to_string(),
+        command: format!("make experiment NAME={}", experiment.name),
+        date: last_day(out)?,
+    };
+    Ok(evaluate(&experiment.claims, &summary, &origin))
+}
+
+/// The day of the last run, YYYY-MM-DD.
+fn last_day(out: &Path) -> anyhow::Result<String> {
+    let records = unspin_lab::run::load(out)?.records;
+    let last = records.iter().map(|record| record.started.as_str()).max();
+    let day = last.and_then(|started| started.get(..10)).context("the folder has no runs")?;
+    Ok(day.to_owned())
+}
+
+fn render(claims: &[Claim], documents: &[PathBuf], check: bool) -> anyhow::Result<ExitCode> {
+    let mut stale = false;
+    for path in documents {
+        let name = path.display();
+        let old = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
+        let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
+        if old == new {
+            continue;
+        }
+        stale = true;
+        if check {
+            eprintln!("{name}: out of date, run `unspin claims render {name}`");
+        } else {
+            std::fs::write(path, new).with_context(|| format!("write {name}"))?;
+            println!("{name}");
+        }
+    }
+    Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,32 @@
+//! `unspin lab compare`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::report;
+
+const WIDTH: usize = 100;
+
+/// Hold the cells of two output folders against each other: B against A.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The baseline's output folder
+    a: PathBuf,
+    /// The other one
+    b: PathBuf,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
+    let compared = unspin_report::compare::compare(&a, &b);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&compared)?);
+    } else {
+        print!("{}", unspin_report::compare::terminal(&compared, WIDTH));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,93 @@
+//! `unspin lab kernel`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use unspin_lab::kernel::{self, Kernel};
+use unspin_lab::run::{Bar, Event, Progress};
+
+/// What to do about kernels.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// The kernels in the cache
+    List {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Get Debian's newest cloud kernel that has sched_ext
+    Fetch {
+        /// Which one
+        #[arg(value_parser = ["debian-cloud"], default_value = "debian-cloud")]
+        what: String,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build the lab kernel, or another source with the lab's options
+    Build {
+        /// A linux-source package or a folder, unpatched [default: the lab's own, patched]
+        #[arg(long)]
+        source: Option<String>,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// One kernel of the cache
+    Show {
+        /// lab, debian-cloud, an id of `list`, or a bzImage
+        kernel: String,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List { json } => print_all(&kernel::list()?, json)?,
+        Verb::Fetch { what, json } => print_all(&[get(&what)?], json)?,
+        Verb::Build { source, json } => {
+            let spec = source.map_or_else(|| "lab".to_owned(), |source| format!("lab:{source}"));
+            print_all(&[get(&spec)?], json)?;
+        }
+        Verb::Show { kernel, json } => print_all(&[find(&kernel)?], json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn get(spec: &str) -> anyhow::Result<Kernel> {
+    let mut bar = Bar::new();
+    let mut report = |step: kernel::Progress| {
+        bar.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
+    };
+    Ok(kernel::ensure(spec, &mut report)?)
+}
+
+fn find(name: &str) -> anyhow::Result<Kernel> {
+    if let Some(kernel) = kernel::list()?.into_iter().find(|kernel| kernel.id == name) {
+        return Ok(kernel);
+    }
+    match kernel::resolve(name)? {
+        Some(kernel) => Ok(kernel),
+        None => bail!("no kernel `{name}` in the cache: `unspin lab kernel list` names those that are"),
+    }
+}
+
+fn print_all(kernels: &[Kernel], json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(kernels)?);
+        return Ok(());
+    }
+    if kernels.is_empty() {
+        println!("no kernels yet: `unspin lab kernel build` or `unspin lab kernel fetch`");
+    }
+    for kernel in kernels {
+        println!("{}", kernel.id);
+        println!("    release {}\n    source  {}", kernel.release, kernel.source);
+        println!("    image   {}", kernel.image.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `unspin lab report`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use unspin_model::Summary;
+use unspin_report::terminal::Style;
+
+const WIDTH: usize = 100;
+
+/// Summarise an output folder: the table here, summary.json and report.html there.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The output folder of `unspin lab run`
+    out: PathBuf,
+    /// Print the summary as JSON instead
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the tables as Markdown instead
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Does it.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let summary = write(&args.out)?;
+    if args.markdown {
+        print!("{}", unspin_report::markdown::document(&summary));
+    } else {
+        print(&summary, &args.out, args.json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Summarises an output folder.
+pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
+    let loaded = unspin_lab::run::load(out)?;
+    let summary = unspin_report::summarize(
+        loaded.info,
+        loaded.machine,
+        loaded.planned,
+        loaded.elapsed_s,
+        &loaded.records,
+    );
+    Ok(summary)
+}
+
+/// Writes summary.json and report.html into an output folder.
+pub fn write(out: &Path) -> anyhow::Result<Summary> {
+    let summary = summarize(out)?;
+    let files = [
+        ("summary.json", serde_json::to_string_pretty(&summary)? + "\n"),
+        ("report.html", unspin_report::html::page(&summary)?),
+    ];
+    for (name, text) in files {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(summary)
+}
+
+/// Prints the table, or the summary as JSON.
+pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(summary)?);
+        return Ok(());
+    }
+    let style = Style {
+        width: WIDTH,
+        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        report: Some(out.join("report.html").display().to_string()),
+    };
+    print!("{}", unspin_report::terminal::table(summary, &style));
+    Ok(())
+}
