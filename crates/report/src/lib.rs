@@ -1,5 +1,17 @@
 //! What an experiment's runs say: the summary, and its forms for people.
 
+pub mod claims;
+mod columns;
+pub mod compare;
+pub mod evaluate;
+pub mod format;
+pub mod headline;
+pub mod html;
+pub mod markdown;
+mod rows;
 pub mod summarize;
+pub mod svg;
+pub mod terminal;
+pub mod view;
 
 pub use summarize::summarize;

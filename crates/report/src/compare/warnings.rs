@@ -1,0 +1,38 @@
+//! What makes two experiments less comparable.
+
+use unspin_model::Label;
+use unspin_model::summary::Summary;
+
+/// One sentence for each difference that could explain a difference in speed.
+pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
+    let (ma, mb) = (&a.machine, &b.machine);
+    let texts = [
+        ("CPU models", ma.cpu.clone(), mb.cpu.clone()),
+        ("numbers of CPUs", ma.cpus.to_string(), mb.cpus.to_string()),
+        ("host kernels", ma.kernel.clone(), mb.kernel.clone()),
+        ("distributions", ma.distribution.clone(), mb.distribution.clone()),
+        ("QEMU versions", ma.qemu.clone(), mb.qemu.clone()),
+        ("unspin versions", ma.unspin.clone(), mb.unspin.clone()),
+        ("commits", ma.commit.clone(), mb.commit.clone()),
+        ("experiments", a.experiment.name.clone(), b.experiment.name.clone()),
+        ("labels", labels(a), labels(b)),
+    ];
+    let mut out: Vec<_> = texts
+        .into_iter()
+        .filter(|(_, of_a, of_b)| of_a != of_b)
+        .map(|(what, of_a, of_b)| format!("Different {what}: {of_a} in A, {of_b} in B."))
+        .collect();
+    out.extend([("A", a), ("B", b)].into_iter().filter_map(|(name, summary)| {
+        let missing = summary.planned.saturating_sub(summary.done);
+        (missing > 0).then(|| format!("{name} lacks {missing} of its {} runs.", summary.planned))
+    }));
+    out
+}
+
+/// The labels without the host, which has warnings of its own.
+fn labels(summary: &Summary) -> String {
+    let mut texts: Vec<_> = summary.labels.iter().map(Label::to_string).collect();
+    texts.sort();
+    texts.dedup();
+    texts.join("; ")
+}

@@ -1,0 +1,195 @@
+//! Numbers as a person reads them.
+//!
+//! Figures have three significant digits: more would claim a precision that no
+//! lab run has. Thousands are set apart by a narrow no-break space, which the
+//! terminal replaces by a plain one.
+
+use unspin_model::summary::{Estimate, Verdict};
+
+/// Narrow no-break space, between groups of three digits.
+pub const GROUP: char = '\u{202f}';
+
+/// A figure with three significant digits: `23 000`, `5.10`, `0.0123`, `1.20e-5`.
+pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "not a number".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "∞".into() } else { "-∞".into() };
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    let magnitude = magnitude(value);
+    if !(-4..15).contains(&magnitude) {
+        return format!("{value:.2e}");
+    }
+    if magnitude >= 3 {
+        let step = 10f64.powi(magnitude - 2);
+        return grouped(&format!("{:.0}", (value / step).round() * step));
+    }
+    format!("{value:.*}", (2 - magnitude) as usize)
+}
+
+/// The power of ten of the first digit after rounding to three of them.
+fn magnitude(value: f64) -> i32 {
+    let text = format!("{:.2e}", value.abs());
+    text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
+}
+
+/// A count, exact: `1 234 567`.
+pub fn count(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+/// Groups of three digits from the right; four digits stay together.
+fn grouped(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
+    if digits.len() <= 4 {
+        return format!("{sign}{digits}");
+    }
+    let mut out = String::from(sign);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(GROUP);
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// An estimate with its interval: `23 000 [22 100, 23 900]`.
+pub fn estimate(estimate: &Estimate) -> String {
+    format!("{} {}", number(estimate.value), interval(estimate, number))
+}
+
+/// An interval: `[22 100, 23 900]`.
+fn interval(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+    format!("[{}, {}]", text(estimate.lo), text(estimate.hi))
+}
+
+/// The interval of a ratio: `[2.10, 2.38]`.
+pub fn ratio_interval(estimate: &Estimate) -> String {
+    interval(estimate, ratio_number)
+}
+
+/// A ratio with its interval: `2.24x [2.10, 2.38]`.
+pub fn ratio(estimate: &Estimate) -> String {
+    format!("{}x {}", ratio_number(estimate.value), ratio_interval(estimate))
+}
+
+/// A ratio's figure: two decimals near 1, fewer digits far from it.
+pub fn ratio_number(value: f64) -> String {
+    match value {
+        _ if (0.0995..9.995).contains(&value) => format!("{value:.2}"),
+        // Two significant digits: a loss of 50 times is not known to a hundredth.
+        _ if value > 0.0 && value < 0.0995 => {
+            let decimals = (1 - magnitude(value)).max(2) as usize;
+            if decimals > 6 { format!("{value:.1e}") } else { format!("{value:.decimals$}") }
+        }
+        _ if (9.995..99.95).contains(&value) => format!("{value:.1}"),
+        _ => number(value),
+    }
+}
+
+/// A share in percent: `12 %`, `0.4 %`, with a narrow no-break space.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.fract().abs() < 1e-9 || percent.abs() >= 9.95 {
+        format!("{percent:.0}{GROUP}%")
+    } else if percent.abs() >= 0.095 {
+        format!("{percent:.1}{GROUP}%")
+    } else {
+        format!("< 0.1{GROUP}%")
+    }
+}
+
+/// A p value: `< 0.001`, `0.032`, `1`.
+pub fn p_value(p: f64) -> String {
+    match p {
+        _ if p < 0.001 => "< 0.001".into(),
+        _ if p < 0.1 => format!("{p:.3}"),
+        _ if p < 0.995 => format!("{p:.2}"),
+        _ => "1".into(),
+    }
+}
+
+/// A stretch of time in seconds as words: `0.80 s`, `45 s`, `3 min 20 s`, `1 h 12 min`.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        _ if seconds < 10.0 => format!("{} s", number(seconds)),
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// The verdict in words.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown => "no difference shown",
+    }
+}
+
+/// `1 run`, `2 runs`.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", self::count(count), if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (23_016.0, "23\u{202f}000"),
+            (578_001.0, "578\u{202f}000"),
+            (1_234_567.0, "1\u{202f}230\u{202f}000"),
+            (-23_016.0, "-23\u{202f}000"),
+            (1992.0, "1990"),
+            (999.6, "1000"),
+            (99.96, "100"),
+            (5.1, "5.10"),
+            (0.0123, "0.0123"),
+            (0.000_012, "1.20e-5"),
+            (3e20, "3.00e20"),
+            (f64::INFINITY, "∞"),
+            (f64::NAN, "not a number"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn ratios() {
+        let ratio_of = |value, lo, hi| ratio(&Estimate { value, lo, hi });
+        assert_eq!(ratio_of(2.2402, 2.1, 2.38), "2.24x [2.10, 2.38]");
+        assert_eq!(ratio_of(0.0164, 0.011, 0.1), "0.016x [0.011, 0.10]");
+        assert_eq!(ratio_of(63.25, 51.0, f64::INFINITY), "63.2x [51.0, ∞]");
+    }
+
+    #[test]
+    fn shares_times_and_p_values() {
+        assert_eq!(percent(0.494), "49\u{202f}%");
+        assert_eq!(percent(0.0042), "0.4\u{202f}%");
+        assert_eq!(percent(0.0), "0\u{202f}%");
+        assert_eq!(percent(0.05), "5\u{202f}%");
+        assert_eq!(percent(0.000_8), "< 0.1\u{202f}%");
+        assert_eq!(duration(0.8), "0.800 s");
+        assert_eq!(duration(59.7), "1 min 0 s");
+        assert_eq!(duration(45.2), "45 s");
+        assert_eq!(duration(200.0), "3 min 20 s");
+        assert_eq!(duration(4321.0), "1 h 12 min");
+        assert_eq!(p_value(0.0004), "< 0.001");
+        assert_eq!(p_value(0.0321), "0.032");
+        assert_eq!(p_value(0.412), "0.41");
+        assert_eq!(p_value(1.0), "1");
+        assert_eq!(plural(1, "run", "runs"), "1 run");
+        assert_eq!(plural(12_345, "run", "runs"), "12\u{202f}345 runs");
+    }
+}

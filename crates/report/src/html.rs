@@ -1,0 +1,43 @@
+//! The report page: one file that needs no network, no script and no font.
+
+use minijinja::Environment;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use unspin_model::summary::Summary;
+
+mod context;
+mod evidence;
+mod plots;
+mod sections;
+
+/// The page's templates. Names that end in `.html` are escaped automatically.
+const TEMPLATES: [(&str, &str); 6] = [
+    ("page.html", include_str!("html/page.html")),
+    ("tables.html", include_str!("html/tables.html")),
+    ("workload.html", include_str!("html/workload.html")),
+    ("evidence.html", include_str!("html/evidence.html")),
+    ("glossary.html", include_str!("html/glossary.html")),
+    ("style.css", include_str!("html/style.css")),
+];
+
+/// The page could not be rendered: an error in a template.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot render the report page: {0}")]
+pub struct HtmlError(#[from] minijinja::Error);
+
+/// The summary as a self-contained HTML page.
+///
+/// # Errors
+/// [`HtmlError`] for a broken template; no summary leads to it.
+pub fn page(summary: &Summary) -> Result<String, HtmlError> {
+    let mut environment = Environment::new();
+    let whole_lines = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    environment.set_syntax(whole_lines);
+    for (name, source) in TEMPLATES {
+        environment.add_template(name, source)?;
+    }
+    let context = Serde(context::page(summary));
+    let page = environment.get_template("page.html")?.render(context)?;
+    // Templates escape markup; what HTML forbids altogether is left to us.
+    Ok(page.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}"))
+}

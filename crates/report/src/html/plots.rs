@@ -1,0 +1,92 @@
+//! The page's plots.
+
+use unspin_model::summary::{Comparison, ComparisonKind, Summary};
+
+use super::context::Figure;
+use crate::svg::{ForestRow, Strip, StripRow, forest, strip};
+use crate::view::{self, Workload};
+
+/// Colours that the style sheet has for schedulers.
+const SERIES: usize = 6;
+
+/// One forest plot for each question: what a topology costs, what the oracle gets
+/// back, what each scheduler and kernel does.
+pub fn forests(summary: &Summary, workloads: &[Workload<'_>]) -> Vec<Figure> {
+    let mut groups: Vec<(String, Vec<ForestRow>)> = Vec::new();
+    for kind in view::KINDS {
+        for (place, comparison) in view::told(workloads, kind) {
+            let title = forest_title(comparison);
+            let row = forest_row(comparison, place);
+            match groups.iter_mut().find(|(of, _)| *of == title) {
+                Some((_, rows)) => rows.push(row),
+                None => groups.push((title, vec![row])),
+            }
+        }
+    }
+    let effect = summary.experiment.smallest_effect;
+    let figure = |(title, rows): (String, Vec<ForestRow>)| {
+        let label = format!("Forest plot of {} ratios: {title}", rows.len());
+        Figure { svg: forest(&label, &rows, effect), title }
+    };
+    groups.into_iter().map(figure).collect()
+}
+
+fn forest_title(comparison: &Comparison) -> String {
+    let against = view::against(comparison);
+    match comparison.kind {
+        ComparisonKind::Topology => {
+            format!("What the topology costs: {} against {against}", comparison.subject.scheduler)
+        }
+        ComparisonKind::Oracle => {
+            format!("What the best static choice gets back: the oracle against {against}")
+        }
+        ComparisonKind::Scheduler => format!("{} against {against}", comparison.subject.scheduler),
+        ComparisonKind::Kernel => {
+            let subject = view::kernel_name(&comparison.subject);
+            format!("{subject} against {against}, {}", comparison.subject.scheduler)
+        }
+    }
+}
+
+fn forest_row(comparison: &Comparison, place: &str) -> ForestRow {
+    ForestRow {
+        group: comparison.subject.workload.clone(),
+        name: place.into(),
+        ratio: comparison.ratio,
+        verdict: comparison.verdict,
+        text: view::ratio_text(comparison),
+    }
+}
+
+/// A workload's runs, every one of them.
+pub fn distributions(summary: &Summary, workload: &Workload<'_>) -> String {
+    let schedulers = schedulers(summary);
+    let cells = || workload.places.iter().flat_map(|p| p.cells.iter().map(move |c| (p, *c)));
+    let runs: usize = cells().map(|(_, cell)| cell.values.len()).sum();
+    let metric = workload.metric;
+    let rows = cells().map(|(place, cell)| StripRow {
+        place: place.name.clone(),
+        scheduler: &cell.cell.scheduler,
+        series: schedulers.iter().position(|s| *s == cell.cell.scheduler).unwrap_or(0) % SERIES,
+        values: &cell.values,
+        median: cell.median,
+    });
+    strip(&Strip {
+        label: format!("Every run of {}: {runs} runs in {} cells", workload.name, cells().count()),
+        axis: [metric.name.as_str(), metric.unit.as_str()].join(", "),
+        unit: &metric.unit,
+        better: metric.better,
+        rows: rows.collect(),
+    })
+}
+
+/// The schedulers, the baseline first: each has one colour in all plots.
+fn schedulers(summary: &Summary) -> Vec<&str> {
+    let mut out = vec![summary.experiment.baseline_scheduler.as_str()];
+    for cell in &summary.cells {
+        if !out.contains(&cell.cell.scheduler.as_str()) {
+            out.push(&cell.cell.scheduler);
+        }
+    }
+    out
+}

@@ -1,0 +1,95 @@
+//! The result table as GitHub Markdown.
+
+use unspin_model::summary::Summary;
+
+use crate::rows::{self, Row};
+use crate::{format, headline, view};
+
+/// The summary as a Markdown document without a heading: sentences, then one
+/// table a workload, then what went wrong.
+pub fn document(summary: &Summary) -> String {
+    let mut out = format!("{}\n\n", escape(&headline::measured(summary)));
+    out += &format!("Label: **{}**.", escape(&view::labels_text(&summary.labels)));
+    if let Some(caution) = headline::caution(summary) {
+        out += &format!(" {caution}");
+    }
+    out += "\n\n";
+    for finding in headline::findings(summary) {
+        out += &format!("- {}\n", escape(&finding.to_string()));
+    }
+    for workload in view::workloads(summary) {
+        out += &format!(
+            "\n**{}**: {}\n\n",
+            escape(workload.name),
+            escape(&view::metric_text(workload.metric))
+        );
+        out += &table(&rows::of_workload(&workload, &summary.experiment));
+    }
+    out += "\nRatios are of speed: above 1x is more work in the same time. [low, high] is a 95\u{202f}% interval.\n";
+    if let Some(failures) = headline::failures(summary) {
+        out += &format!("{}\n", escape(&failures));
+    }
+    out
+}
+
+fn table(rows: &[Row]) -> String {
+    let titles = ["where", "scheduler", "median", "ratio", "verdict", "n"].map(String::from);
+    let cells: Vec<_> = rows.iter().map(cells).collect();
+    grid(&titles, &cells, &[2, 3, 5])
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    let median = row.median.as_ref().map(format::estimate).unwrap_or_default();
+    let parts: Vec<_> = [median, row.note.clone()].into_iter().filter(|p| !p.is_empty()).collect();
+    [
+        row.place.clone(),
+        row.scheduler.clone(),
+        parts.join(", "),
+        row.ratio.clone(),
+        row.verdict_text.clone(),
+        row.n.map(|n| n.to_string()).unwrap_or_default(),
+    ]
+}
+
+/// A Markdown table; `right` lists the columns of figures. Cells are escaped here.
+pub(crate) fn grid<const N: usize>(
+    titles: &[String; N],
+    rows: &[[String; N]],
+    right: &[usize],
+) -> String {
+    let line = |cells: &[String; N]| {
+        let cells: Vec<_> = cells.iter().map(|cell| escape(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rule: Vec<_> =
+        (0..N).map(|column| if right.contains(&column) { "---:" } else { "---" }).collect();
+    let mut out = line(titles) + &format!("| {} |\n", rule.join(" | "));
+    rows.iter().for_each(|row| out += &line(row));
+    out
+}
+
+/// Text that Markdown shows as it is, on one line. Only what could be taken for
+/// markup is escaped, so that the source stays readable.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::new();
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let after = chars.peek().copied().unwrap_or(' ');
+        match c {
+            '\\' | '`' | '*' | '|' | '~' => out.extend(['\\', c]),
+            // Within a word an underscore is no emphasis.
+            '_' if before.is_alphanumeric() && after.is_alphanumeric() => out.push(c),
+            '_' => out += "\\_",
+            // `](`, `][` and `]:` make links; an interval's bracket stays as it is.
+            ']' if matches!(after, '(' | '[' | ':') => out += "\\]",
+            '<' if after != ' ' && after != '=' => out += "&lt;",
+            '>' if out.is_empty() => out += "&gt;",
+            '&' => out += "&amp;",
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+        before = c;
+    }
+    out
+}

@@ -1,0 +1,155 @@
+//! The forest plot: ratios with their intervals on a logarithmic axis.
+
+use unspin_model::summary::{Estimate, Verdict};
+
+use super::axis;
+use super::canvas::{Anchor, Canvas};
+use super::scale::Scale;
+use crate::format;
+
+/// One ratio.
+pub struct ForestRow {
+    /// The workload; shown where it differs from that of the row above.
+    pub group: String,
+    /// The place.
+    pub name: String,
+    /// The ratio; `None` where the baseline did not finish.
+    pub ratio: Option<Estimate>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What stands to the right, such as `2.24x [2.10, 2.38]`.
+    pub text: String,
+}
+
+/// Room for the parts of the plot.
+struct Frame {
+    class: &'static str,
+    width: f64,
+    name_x: f64,
+    plot_x: (f64, f64),
+    /// Where the ratios stand as text; in a narrow window there is no room for them.
+    text_x: Option<f64>,
+    /// Characters of the group's and the row's names.
+    characters: (usize, usize),
+}
+
+const WIDE: Frame = Frame {
+    class: "wide",
+    width: 880.0,
+    name_x: 134.0,
+    plot_x: (236.0, 684.0),
+    text_x: Some(700.0),
+    characters: (19, 14),
+};
+const NARROW: Frame = Frame {
+    class: "narrow",
+    width: 440.0,
+    name_x: 98.0,
+    plot_x: (146.0, 424.0),
+    text_x: None,
+    characters: (11, 7),
+};
+const ROW: f64 = 20.0;
+const TOP: f64 = 24.0;
+/// Width of the words beside the line at 1.
+const HINT: f64 = 72.0;
+/// A single ratio may not stretch the axis further than this from 1.
+const LIMIT: f64 = 1000.0;
+
+/// Draws ratios twice, for wide and for narrow windows; the page's style sheet
+/// shows one of the two. Effects within `smallest_effect` of 1 are not worth
+/// reporting, which a band shows.
+pub fn forest(label: &str, rows: &[ForestRow], smallest_effect: f64) -> String {
+    [&WIDE, &NARROW].map(|frame| draw(label, rows, smallest_effect, frame)).concat()
+}
+
+fn draw(label: &str, rows: &[ForestRow], smallest_effect: f64, frame: &Frame) -> String {
+    let scale = scale(rows, smallest_effect, frame);
+    let bottom = TOP + ROW * rows.len() as f64;
+    let mut canvas = Canvas::new(frame.class, frame.width, bottom + 24.0, label);
+    draw_ground(&mut canvas, &scale, bottom, smallest_effect);
+    let mut group_above = None;
+    for (index, row) in rows.iter().enumerate() {
+        let y = TOP + ROW * (index as f64 + 0.5);
+        if group_above != Some(&row.group) {
+            if index > 0 {
+                canvas.line("rule", (0.0, y - ROW / 2.0), (frame.width, y - ROW / 2.0));
+            }
+            canvas.label("place", (0.0, y + 4.0), &row.group, frame.characters.0);
+            group_above = Some(&row.group);
+        }
+        canvas.label("name", (frame.name_x, y + 4.0), &row.name, frame.characters.1);
+        if let Some(x) = frame.text_x {
+            let class = format!("value {}", verdict_class(row.verdict));
+            canvas.text(&class, (x, y + 4.0), Anchor::Start, &row.text);
+        }
+        draw_row(&mut canvas, row, &scale, y);
+    }
+    canvas.finish()
+}
+
+fn scale(rows: &[ForestRow], smallest_effect: f64, frame: &Frame) -> Scale {
+    let ends = rows.iter().filter_map(|row| row.ratio).flat_map(|r| [r.lo, r.value, r.hi]);
+    let band = 1.0 + smallest_effect.clamp(0.02, 1.0) * 2.0;
+    let (mut min, mut max) = (1.0 / band, band);
+    for end in ends.filter(|v| v.is_finite() && *v > 0.0) {
+        (min, max) = (min.min(end), max.max(end));
+    }
+    let mut scale = Scale::log(min.max(1.0 / LIMIT), max.min(LIMIT), frame.plot_x);
+    scale.most_ticks = if frame.text_x.is_some() { 8 } else { 6 };
+    scale
+}
+
+fn draw_ground(canvas: &mut Canvas, scale: &Scale, bottom: f64, smallest_effect: f64) {
+    let one = scale.at(1.0);
+    if smallest_effect > 0.0 && smallest_effect < 1.0 {
+        let (lo, hi) = (scale.at(1.0 - smallest_effect), scale.at(1.0 + smallest_effect));
+        let tip = format!("within {} of 1: not reported", format::percent(smallest_effect));
+        canvas.rect("band", (lo, TOP), (hi - lo, bottom - TOP), 0.0, &tip);
+    }
+    axis::draw(canvas, scale, (TOP, bottom), "x");
+    canvas.line("one", (one, TOP - 4.0), (one, bottom));
+    // Either hint only where it has room; one of the two always has.
+    if one - scale.positions.0 > HINT {
+        canvas.text("tick", (one - 8.0, 13.0), Anchor::End, "← less work");
+    }
+    if scale.positions.1 - one > HINT {
+        canvas.text("tick", (one + 8.0, 13.0), Anchor::Start, "more work →");
+    }
+}
+
+fn draw_row(canvas: &mut Canvas, row: &ForestRow, scale: &Scale, y: f64) {
+    let class = verdict_class(row.verdict);
+    let tip = format!("{} {}: {}, {}", row.group, row.name, row.text, format::verdict(row.verdict));
+    let Some(ratio) = row.ratio else {
+        // Beyond all bounds: an arrow at the better end.
+        return arrow(canvas, class, scale.positions.1, y, 1.0, &tip);
+    };
+    let (lo, hi) = (scale.at(ratio.lo), scale.at(ratio.hi));
+    canvas.line(&format!("whisker {class}"), (lo, y), (hi, y));
+    if ratio.hi > scale.values.1 {
+        arrow(canvas, class, scale.positions.1, y, 1.0, &tip);
+    }
+    if ratio.lo < scale.values.0 {
+        arrow(canvas, class, scale.positions.0, y, -1.0, &tip);
+    }
+    if scale.holds(ratio.value) {
+        canvas.circle(&format!("dot {class}"), (scale.at(ratio.value), y), 4.0, &tip);
+    }
+}
+
+/// A triangle whose tip is at `x`, pointing in `direction` (1 or -1).
+fn arrow(canvas: &mut Canvas, class: &str, x: f64, y: f64, direction: f64, tip: &str) {
+    let back = x - 8.0 * direction;
+    let points = [(x, y), (back, y - 4.5), (back, y + 4.5)];
+    canvas.shape(&format!("arrow {class}"), &points, tip);
+}
+
+/// The class that colours a verdict.
+pub fn verdict_class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown => "none",
+    }
+}

@@ -1,0 +1,93 @@
+//! Golden tests of the tables of claims, and of the blocks within a document.
+
+use unspin_model::Claim;
+use unspin_report::claims::{BlockError, markdown, render_blocks, terminal};
+
+fn claim(id: &str, value: Option<f64>, unit: &str, target: &str, reason: &str) -> Claim {
+    Claim {
+        id: id.into(),
+        what: format!("What {id} says | with a bar"),
+        value,
+        lo: value.map(|v| v * 0.9),
+        hi: value.map(|v| v * 1.1),
+        n: 10,
+        unit: unit.into(),
+        target: target.into(),
+        holds: reason.is_empty(),
+        reason: reason.into(),
+        label: "lab/tcg, kernel 6.18.5".into(),
+        experiment: "experiments/overcommit-curve.toml".into(),
+        command: "unspin claims check".into(),
+        date: "2025-11-21".into(),
+        commit: "c215c68".into(),
+    }
+}
+
+fn claims() -> Vec<Claim> {
+    vec![
+        claim("lab.start_s", Some(5.21), "s", "<= 8", ""),
+        claim("lab.loss.rename.2:1", Some(0.4), "x", "", ""),
+        claim("lab.loss.hackbench.4:1", None, "x", "", ""),
+        claim(
+            "lab.nested_reliability",
+            Some(0.91),
+            "",
+            ">= 0.95",
+            "L2 boots die in RCU stalls on this QEMU; see the page on nested machines.",
+        ),
+    ]
+}
+
+#[test]
+fn as_markdown() {
+    let claims = claims();
+    insta::assert_snapshot!(markdown(&claims.iter().collect::<Vec<_>>()));
+}
+
+#[test]
+fn for_a_terminal() {
+    let claims = claims();
+    insta::assert_snapshot!(terminal(&claims.iter().collect::<Vec<_>>(), 80));
+}
+
+const DOCUMENT: &str = "# Title\n\n<!-- claims: lab.loss.* -->\nold | text\n<!-- /claims -->\n\nBetween.\n\n  <!-- claims: lab.start_s -->\n  <!-- /claims -->\nno newline at the end";
+
+#[test]
+fn blocks_are_filled() {
+    insta::assert_snapshot!(render_blocks(DOCUMENT, &claims()).unwrap());
+}
+
+#[test]
+fn to_fill_blocks_twice_changes_nothing_more() {
+    let once = render_blocks(DOCUMENT, &claims()).unwrap();
+    assert_eq!(render_blocks(&once, &claims()).unwrap(), once);
+    let windows = DOCUMENT.replace('\n', "\r\n");
+    let once = render_blocks(&windows, &claims()).unwrap();
+    assert_eq!(render_blocks(&once, &claims()).unwrap(), once);
+}
+
+#[test]
+fn a_text_without_blocks_stays_as_it_is() {
+    for text in ["", "\n", "a\r\nb", "no claims here\n"] {
+        assert_eq!(render_blocks(text, &claims()).unwrap(), text);
+    }
+}
+
+#[test]
+fn broken_blocks_are_errors_with_their_line() {
+    let error = |text: &str| render_blocks(text, &claims()).unwrap_err();
+    assert_eq!(error("a\n<!-- claims: lab.* -->\n"), BlockError::Unclosed { line: 2 });
+    assert_eq!(
+        error("<!-- claims: lab.* -->\n<!-- claims: lab.* -->\n<!-- /claims -->"),
+        BlockError::Unclosed { line: 1 }
+    );
+    assert_eq!(error("\n\n<!-- /claims -->"), BlockError::Unopened { line: 3 });
+    assert_eq!(error("<!-- claims: -->\n<!-- /claims -->"), BlockError::Malformed { line: 1 });
+    assert_eq!(error("<!-- claims: a b -->\n<!-- /claims -->"), BlockError::Malformed { line: 1 });
+    assert_eq!(error("<!-- claims: a\n<!-- /claims -->"), BlockError::Malformed { line: 1 });
+    let pattern = "sim.*".to_string();
+    assert_eq!(
+        error("<!-- claims: sim.* -->\n<!-- /claims -->"),
+        BlockError::NoMatch { line: 1, pattern }
+    );
+}

@@ -1,0 +1,95 @@
+//! Golden tests of what terminals and Markdown show.
+
+mod common;
+
+use unspin_report::terminal::Style;
+use unspin_report::{markdown, terminal};
+
+fn table(width: usize) -> String {
+    let report = Some("out/report.html".to_string());
+    terminal::table(&common::few(), &Style { width, colour: false, report })
+}
+
+#[test]
+fn terminal_of_100_columns() {
+    insta::assert_snapshot!(table(100));
+}
+
+#[test]
+fn terminal_of_80_columns() {
+    insta::assert_snapshot!(table(80));
+}
+
+#[test]
+fn tables_stay_within_their_width() {
+    for width in [80, 100, 160] {
+        let text = terminal::table(&common::summary(), &Style { width, ..Style::default() });
+        let lines: Vec<_> = text.lines().filter(|l| l.chars().count() > width).collect();
+        assert!(lines.is_empty(), "{width}: {lines:#?}");
+    }
+}
+
+#[test]
+fn long_names_are_cut_and_tiny_windows_do_no_harm() {
+    let mut summary = common::few();
+    for cell in &mut summary.cells {
+        cell.cell.scheduler += &"x".repeat(100);
+        cell.cell.topology += &"y".repeat(100);
+    }
+    let style = |width| Style { width, ..Style::default() };
+    let text = terminal::table(&summary, &style(80));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for width in [0, 1, 2, 20] {
+        assert!(!terminal::table(&summary, &style(width)).is_empty());
+    }
+}
+
+#[test]
+fn colour_is_only_added() {
+    let style = Style { colour: true, ..Style::default() };
+    let coloured = terminal::table(&common::few(), &style);
+    let plain = terminal::table(&common::few(), &Style::default());
+    let mut stripped = String::new();
+    for part in coloured.split('\u{1b}') {
+        stripped += match part.split_once('m') {
+            Some((code, rest)) if code.starts_with('[') => rest,
+            _ => part,
+        };
+    }
+    assert_ne!(coloured, plain);
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn hostile_names_cannot_steer_the_terminal() {
+    let mut summary = common::few();
+    summary.cells[0].cell.workload = "evil\u{1b}]0;title\u{7}\nfake".into();
+    summary.experiment.name = "\u{1b}[2J".into();
+    let text = terminal::table(&summary, &Style::default());
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'));
+    assert!(!text.lines().any(|line| line.starts_with("fake")));
+}
+
+#[test]
+fn an_experiment_without_runs_still_has_a_table() {
+    let mut empty = common::few();
+    empty.cells.clear();
+    empty.comparisons.clear();
+    assert!(terminal::table(&empty, &Style::default()).contains("0 cells"));
+}
+
+#[test]
+fn markdown_document() {
+    insta::assert_snapshot!(markdown::document(&common::few()));
+}
+
+#[test]
+fn markdown_is_escaped() {
+    let mut summary = common::few();
+    for cell in &mut summary.cells {
+        cell.cell.scheduler = "a|b<i>`c`](x)\n".into();
+    }
+    summary.comparisons.clear();
+    let text = markdown::document(&summary);
+    assert!(text.contains("a\\|b&lt;i>\\`c\\`\\](x) "), "{text}");
+}
