@@ -50,7 +50,7 @@ pub fn write(mut out: impl Write, recordings: &[Recording]) -> Result<(), TraceE
     Ok(())
 }
 
-/// The trace as bytes; see [`write`].
+/// The trace as bytes; see [`write()`].
 pub fn to_bytes(recordings: &[Recording]) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut bytes, recordings).expect("writing to memory cannot fail");
