@@ -1,0 +1,142 @@
+//! Where Debian's archive is, as this system's own apt sources say.
+//!
+//! Source of the formats: sources.list(5).
+
+use std::fs;
+use std::path::Path;
+
+/// Debian's own name for the nearest mirror: the fallback of systems that have
+/// no Debian source themselves, such as Ubuntu.
+const FALLBACK: &str = "http://deb.debian.org";
+
+/// A source of binary packages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct AptSource {
+    uris: Vec<String>,
+    suites: Vec<String>,
+    components: Vec<String>,
+    signed_by: String,
+}
+
+/// Base addresses of Debian's archives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mirrors {
+    /// Holds releases, updates and backports.
+    pub(super) main: String,
+    /// Holds security updates.
+    pub(super) security: String,
+}
+
+impl Mirrors {
+    /// Those that the system's sources below `etc` (`/etc/apt`) name.
+    pub(super) fn of_system(etc: &Path) -> Self {
+        Self::of_sources(&system_sources(etc))
+    }
+
+    fn of_sources(sources: &[AptSource]) -> Self {
+        let find = |name| sources.iter().find_map(|source| source.debian(name));
+        Self {
+            main: find("debian").unwrap_or_else(|| format!("{FALLBACK}/debian")),
+            security: find("debian-security")
+                .unwrap_or_else(|| format!("{FALLBACK}/debian-security")),
+        }
+    }
+}
+
+impl AptSource {
+    /// The address if this is Debian's archive of that name. Others use Debian's suite
+    /// names too: what counts is the archive's key or its customary path.
+    fn debian(&self, archive: &str) -> Option<String> {
+        let security = self.suites.iter().any(|suite| suite.ends_with("-security"));
+        let main = self.components.iter().any(|component| component == "main");
+        if !main || security != (archive == "debian-security") {
+            return None;
+        }
+        let keyed = self.signed_by.contains("debian-archive-");
+        let uris = self.uris.iter().map(|uri| uri.trim_end_matches('/'));
+        let fits = |uri: &&str| {
+            let network = uri.starts_with("http://") || uri.starts_with("https://");
+            network && (keyed || uri.rsplit('/').next() == Some(archive))
+        };
+        uris.filter(fits).map(str::to_owned).next()
+    }
+}
+
+/// All sources below `etc`; what cannot be read is as good as absent.
+fn system_sources(etc: &Path) -> Vec<AptSource> {
+    let mut files = vec![etc.join("sources.list")];
+    let parts = fs::read_dir(etc.join("sources.list.d")).into_iter().flatten().flatten();
+    let mut parts: Vec<_> = parts.map(|part| part.path()).collect();
+    parts.sort();
+    files.extend(parts);
+    let parse = |file: &Path| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("sources") => deb822(&text),
+            Some("list") => one_line(&text),
+            _ => Vec::new(),
+        }
+    };
+    files.iter().flat_map(|file| parse(file)).collect()
+}
+
+/// Lines `deb [option=value ...] URI SUITE COMPONENT...`.
+fn one_line(text: &str) -> Vec<AptSource> {
+    text.lines().filter_map(one_source).collect()
+}
+
+fn one_source(line: &str) -> Option<AptSource> {
+    let line = line.split('#').next()?.trim();
+    let rest = line.strip_prefix("deb").filter(|rest| rest.starts_with([' ', '\t', '[']))?.trim();
+    let (options, rest) = match rest.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => ("", rest),
+    };
+    let signed = options.split_whitespace().find_map(|option| option.strip_prefix("signed-by="));
+    let mut words = rest.split_whitespace().map(str::to_owned);
+    Some(AptSource {
+        uris: vec![words.next()?],
+        suites: vec![words.next()?],
+        components: words.collect(),
+        signed_by: signed.unwrap_or_default().into(),
+    })
+}
+
+/// Stanzas of `Field: values`, values going on in lines that begin with a blank.
+fn deb822(text: &str) -> Vec<AptSource> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    lines.split(|line| line.trim().is_empty()).filter_map(stanza).collect()
+}
+
+fn stanza(lines: &[&str]) -> Option<AptSource> {
+    let field = |name| words(lines, name);
+    let enabled = field("Enabled").first().is_none_or(|word| word != "no");
+    let binary = field("Types").iter().any(|word| word == "deb");
+    (enabled && binary).then(|| AptSource {
+        uris: field("URIs"),
+        suites: field("Suites"),
+        components: field("Components"),
+        signed_by: field("Signed-By").join(" "),
+    })
+}
+
+/// The words of a field; names of fields know no case.
+fn words(lines: &[&str], name: &str) -> Vec<String> {
+    let value = |line: &&str| {
+        let (field, value) = line.split_once(':')?;
+        field.eq_ignore_ascii_case(name).then(|| value.to_owned())
+    };
+    let Some((at, mut all)) =
+        lines.iter().enumerate().find_map(|(at, line)| value(line).map(|value| (at, value)))
+    else {
+        return Vec::new();
+    };
+    for line in lines[at + 1..].iter().take_while(|line| line.starts_with([' ', '\t'])) {
+        all.push_str(line);
+    }
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+#[path = "mirror_tests.rs"]
+mod tests;

@@ -1,0 +1,68 @@
+use super::*;
+
+const DEB822: &str = "\
+Types: deb
+# a comment inside a stanza
+URIs: http://mirror.example/debian/
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb deb-src
+uris: http://mirror.example/updates
+Suites:
+ bookworm-security
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+";
+
+const ONE_LINE: &str = "\
+# deb http://old.example/debian buster main
+deb-src http://src.example/debian bookworm main
+deb [arch=amd64 signed-by=/usr/share/keyrings/docker.gpg] https://docker.example/linux/debian bookworm stable
+deb [ arch=amd64 ] https://php.example/php/ bookworm main
+deb\thttps://one.example/debian bookworm main contrib # nearest
+deb http://one.example/debian-security bookworm-security main
+";
+
+fn mirrors(main: &str, security: &str) -> Mirrors {
+    Mirrors { main: main.into(), security: security.into() }
+}
+
+#[test]
+fn deb822_sources_name_the_mirror() {
+    let expected = mirrors("http://mirror.example/debian", "http://mirror.example/updates");
+    assert_eq!(Mirrors::of_sources(&deb822(DEB822)), expected);
+}
+
+#[test]
+fn one_line_sources_name_the_mirror() {
+    let expected = mirrors("https://one.example/debian", "http://one.example/debian-security");
+    assert_eq!(Mirrors::of_sources(&one_line(ONE_LINE)), expected);
+}
+
+#[test]
+fn disabled_and_source_only_stanzas_are_none() {
+    assert_eq!(deb822(&DEB822.replace("Types: deb\n", "Types: deb-src\n")).len(), 1);
+    let disabled = DEB822.replace("Components: main\n", "Components: main\nEnabled: no\n");
+    assert_eq!(deb822(&disabled), []);
+}
+
+#[test]
+fn another_distribution_gets_the_fallback() {
+    let ubuntu =
+        "Types: deb\nURIs: http://archive.example/ubuntu/\nSuites: noble\nComponents: main\n";
+    let found = Mirrors::of_sources(&deb822(ubuntu));
+    assert_eq!(found.main, format!("{FALLBACK}/debian"));
+    assert_eq!(found.security, format!("{FALLBACK}/debian-security"));
+}
+
+#[test]
+fn both_forms_are_read_from_the_systems_folder() {
+    let etc = tempfile::tempdir().unwrap();
+    fs::create_dir(etc.path().join("sources.list.d")).unwrap();
+    fs::write(etc.path().join("sources.list"), "deb cdrom:[Debian]/ bookworm main\n").unwrap();
+    fs::write(etc.path().join("sources.list.d/debian.sources"), DEB822).unwrap();
+    fs::write(etc.path().join("sources.list.d/a.list.disabled"), ONE_LINE).unwrap();
+    assert_eq!(Mirrors::of_system(etc.path()).main, "http://mirror.example/debian");
+}

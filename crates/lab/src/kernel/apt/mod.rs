@@ -1,0 +1,142 @@
+//! Debian's archive through apt, with a configuration of our own.
+//!
+//! The system's sources, lists and installed packages are neither used nor
+//! changed; signatures are checked with Debian's archive keyring. Only the
+//! system's network settings (proxies) are taken over.
+
+mod conf;
+mod index;
+mod mirror;
+pub(super) mod version;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(super) use index::{CloudKernel, Package, cloud_kernels, newest, parse};
+
+use super::KernelError;
+use super::command::{Runner, Tool, need};
+use super::progress::Progress;
+use mirror::Mirrors;
+
+/// The public keys of Debian's archive, from the package debian-archive-keyring.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// What fetching needs.
+const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
+
+/// apt with its own sources, lists and cache.
+pub(super) struct PrivateApt {
+    home: PathBuf,
+    suites: Vec<&'static str>,
+}
+
+impl PrivateApt {
+    /// Prepares apt below `home` for these Debian suites.
+    ///
+    /// # Errors
+    /// When apt or the keyring is missing, or the folder cannot be written.
+    pub(super) fn new(home: &Path, suites: &[&'static str]) -> Result<Self, KernelError> {
+        Self::with_keyring(home, suites, Path::new(KEYRING))
+    }
+
+    fn with_keyring(
+        home: &Path,
+        suites: &[&'static str],
+        keyring: &Path,
+    ) -> Result<Self, KernelError> {
+        need("fetch from Debian's archive", TOOLS)?;
+        if !keyring.is_file() {
+            return Err(KernelError::Keyring(keyring.into()));
+        }
+        for folder in ["parts", "state/lists/partial", "cache/archives/partial"] {
+            let folder = home.join(folder);
+            fs::create_dir_all(&folder).map_err(|e| KernelError::io("create", &folder, e))?;
+        }
+        let sources = conf::sources(&Mirrors::of_system(Path::new(conf::SYSTEM)), suites, keyring);
+        let conf = conf::own(home, &conf::network());
+        let files = [("sources.list", sources), ("apt.conf", conf), ("status", String::new())];
+        for (name, text) in files {
+            let path = home.join(name);
+            fs::write(&path, text).map_err(|e| KernelError::io("write", &path, e))?;
+        }
+        Ok(Self { home: home.into(), suites: suites.into() })
+    }
+
+    /// Refreshes the lists and returns what the suites have.
+    pub(super) fn packages(&self, runner: &Runner) -> Result<Vec<Package>, KernelError> {
+        runner.run("apt-get update", self.command("apt-get").arg("update"), &mut |_| ())?;
+        let text =
+            runner.output("apt-cache dumpavail", self.command("apt-cache").arg("dumpavail"))?;
+        Ok(parse(&text))
+    }
+
+    /// Downloads the packages in these versions into `folder`; apt checks their digests.
+    pub(super) fn download(
+        &self,
+        packages: &[Package],
+        folder: &Path,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelError> {
+        let named = packages.iter().map(|package| format!("{}={}", package.name, package.version));
+        let mut command = self.command("apt-get");
+        command.current_dir(folder).arg("download").args(named);
+        download(&mut command, runner, progress)
+    }
+
+    /// The error that says that `what` is not there.
+    pub(super) fn lacks(&self, what: &str, runner: &Runner) -> KernelError {
+        let suites = self.suites.join(", ");
+        KernelError::NoPackage { what: what.into(), suites, log: runner.log().into() }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.home.join("apt.conf")).env("LC_ALL", "C");
+        command
+    }
+}
+
+/// Runs an `apt-get download` and reports how far it is.
+pub(super) fn download(
+    command: &mut Command,
+    runner: &Runner,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), KernelError> {
+    command.args(["-q", "-o", "APT::Status-Fd=1"]);
+    runner.run("apt-get download", command, &mut |line| {
+        if let Some((percent, detail)) = download_status(line) {
+            let fraction = Some((percent / 100.0).clamp(0.0, 1.0));
+            progress(Progress { stage: "download".into(), fraction, detail: detail.into() });
+        }
+    })
+}
+
+/// Reads apt's status line `dlstatus:FILE:PERCENT:TEXT`.
+fn download_status(line: &str) -> Option<(f64, &str)> {
+    let mut fields = line.strip_prefix("dlstatus:")?.splitn(3, ':').skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_keyring_nothing_is_fetched() {
+        let home = tempfile::tempdir().unwrap();
+        let absent = home.path().join("absent.gpg");
+        let result = PrivateApt::with_keyring(home.path(), &["trixie-backports"], &absent);
+        let error = result.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("apt install debian-archive-keyring"), "{error}");
+        assert!(!home.path().join("apt.conf").exists());
+    }
+
+    #[test]
+    fn status_lines_of_apt_parse() {
+        let line = "dlstatus:2:61.0122:Retrieving file 3 of 4";
+        assert_eq!(download_status(line), Some((61.0122, "Retrieving file 3 of 4")));
+        assert_eq!(download_status("Get:2 http://m/debian trixie"), None);
+    }
+}

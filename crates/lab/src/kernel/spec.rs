@@ -1,0 +1,111 @@
+//! The ways to name a kernel.
+
+use std::path::{Path, PathBuf};
+
+use super::KernelError;
+
+/// The source package that the lab's patches are made for.
+pub(super) const PINNED: &str = "linux-source-6.12";
+
+/// What a lab kernel is built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The pinned source package, with the lab's patches.
+    Lab,
+    /// Another source package, such as `linux-source-7.3`, unpatched.
+    Package(String),
+    /// A folder with a kernel source tree, unpatched.
+    Dir(PathBuf),
+}
+
+impl Source {
+    /// The spec that means this source.
+    pub fn spec(&self) -> String {
+        match self {
+            Self::Lab => "lab".into(),
+            Self::Package(name) => format!("lab:{name}"),
+            Self::Dir(path) => format!("lab:{}", path.display()),
+        }
+    }
+
+    /// A source as `--source` takes it: a package's name or a folder.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn parse(text: &str) -> Result<Self, KernelError> {
+        let path = Path::new(text);
+        if path.is_absolute() || text.starts_with('.') {
+            Ok(Self::Dir(path.into()))
+        } else if is_source_package(text) {
+            Ok(Self::Package(text.into()))
+        } else {
+            Err(KernelError::Spec(text.into()))
+        }
+    }
+}
+
+/// A parsed kernel spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Spec {
+    Build(Source),
+    DebianCloud,
+    Image(PathBuf),
+}
+
+impl Spec {
+    /// A name is a known word; whatever has a slash, or exists as a file, is a path.
+    pub(super) fn parse(text: &str) -> Result<Self, KernelError> {
+        match text {
+            "lab" => Ok(Self::Build(Source::Lab)),
+            "debian-cloud" => Ok(Self::DebianCloud),
+            _ => match text.strip_prefix("lab:") {
+                Some(source) => Source::parse(source).map(Self::Build),
+                None if text.contains('/') || Path::new(text).is_file() => {
+                    Ok(Self::Image(text.into()))
+                }
+                None => Err(KernelError::Spec(text.into())),
+            },
+        }
+    }
+}
+
+/// The name goes into command lines: nothing but what package names have.
+fn is_source_package(name: &str) -> bool {
+    name.strip_prefix("linux-source-").is_some_and(|version| {
+        !version.is_empty()
+            && version.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_parse() {
+        let parse = |text| Spec::parse(text).ok();
+        assert_eq!(parse("lab"), Some(Spec::Build(Source::Lab)));
+        let package = Source::Package("linux-source-7.3".into());
+        assert_eq!(parse("lab:linux-source-7.3"), Some(Spec::Build(package)));
+        assert_eq!(parse("lab:/src/linux"), Some(Spec::Build(Source::Dir("/src/linux".into()))));
+        assert_eq!(parse("debian-cloud"), Some(Spec::DebianCloud));
+        assert_eq!(parse("/boot/vmlinuz"), Some(Spec::Image("/boot/vmlinuz".into())));
+        assert_eq!(parse("labs"), None);
+        assert_eq!(parse("lab:linux-image-7.3"), None);
+        assert_eq!(parse("lab:linux-source-7.3;reboot"), None);
+    }
+
+    #[test]
+    fn a_source_and_its_spec_agree() {
+        for text in ["lab", "lab:linux-source-7.3", "lab:/src/linux"] {
+            let Ok(Spec::Build(source)) = Spec::parse(text) else { panic!("{text}") };
+            assert_eq!(source.spec(), text);
+        }
+    }
+
+    #[test]
+    fn the_error_lists_what_is_valid() {
+        let error = Spec::parse("nonsense").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("debian-cloud") && error.contains("nonsense"), "{error}");
+    }
+}
