@@ -53,6 +53,21 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
     }
 }
 
+/// A warning where even the largest difference could not be shown: the smallest
+/// p that so few runs can have, corrected for that many comparisons, is no proof.
+pub fn too_few_runs(summary: &Summary) -> Option<String> {
+    let comparisons = summary.comparisons.len();
+    let n = summary.cells.iter().map(|c| c.n).max().filter(|_| comparisons > 0)?;
+    let p = unspin_stats::smallest_p(n as usize, n as usize) * comparisons as f64;
+    let alpha = unspin_stats::Rule::default().alpha;
+    (p >= alpha).then(|| {
+        format!(
+            "Too few runs: with n = {n} and {} no difference can be shown, however large.",
+            plural(comparisons as u64, "comparison", "comparisons")
+        )
+    })
+}
+
 /// What the comparisons of one question say, place by place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {

@@ -17,6 +17,9 @@ pub fn document(summary: &Summary) -> String {
     for finding in headline::findings(summary) {
         out += &format!("- {}\n", escape(&finding.to_string()));
     }
+    if let Some(warning) = headline::too_few_runs(summary) {
+        out += &format!("- {warning}\n");
+    }
     for workload in view::workloads(summary) {
         out += &format!(
             "\n**{}**: {}\n\n",

@@ -50,10 +50,25 @@ fn of_place(place: &view::Place<'_>, experiment: &ExperimentInfo) -> Vec<Row> {
         let cell = place.cell(&comparison.subject.scheduler);
         rows.push(row(view::subject(comparison), cell, Some(comparison)));
     }
+    if baseline.is_some() {
+        let apart = |cell: &&&CellSummary| uncompared(place, cell, experiment);
+        rows.extend(
+            place.cells.iter().filter(apart).map(|c| row(c.cell.scheduler.clone(), Some(c), None)),
+        );
+    }
     if let Some(first) = rows.first_mut() {
         first.place = place.name.clone();
     }
     rows
+}
+
+/// Whether nothing was compared with the baseline, for instance because all of the
+/// baseline's runs failed: such a cell must not be missing from the table.
+fn uncompared(place: &view::Place<'_>, cell: &CellSummary, experiment: &ExperimentInfo) -> bool {
+    let scheduler = &cell.cell.scheduler;
+    let mut compared = place.of_kind(ComparisonKind::Scheduler);
+    *scheduler != experiment.baseline_scheduler
+        && !compared.any(|c| c.subject.scheduler == *scheduler)
 }
 
 fn row(scheduler: String, cell: Option<&CellSummary>, comparison: Option<&Comparison>) -> Row {

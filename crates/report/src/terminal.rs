@@ -59,6 +59,7 @@ fn closing(summary: &Summary, style: &Style) -> Vec<String> {
             .to_string(),
     ];
     out.extend(headline::findings(summary).iter().map(ToString::to_string));
+    out.extend(headline::too_few_runs(summary));
     out.extend(headline::failures(summary));
     out.extend(style.report.as_ref().map(|path| format!("Report: {path}")));
     out

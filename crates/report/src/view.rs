@@ -43,6 +43,10 @@ pub fn workloads(summary: &Summary) -> Vec<Workload<'_>> {
     for workload in &mut out {
         // What others are compared with stands first; the sort keeps the rest in order.
         workload.places.sort_by_key(|place| Some(place.topology) != baseline);
+        for place in &mut workload.places {
+            let scheduler = &summary.experiment.baseline_scheduler;
+            place.cells.sort_by_key(|cell| cell.cell.scheduler != *scheduler);
+        }
     }
     out
 }

@@ -79,6 +79,27 @@ fn an_experiment_without_runs_still_has_a_table() {
 }
 
 #[test]
+fn cells_without_a_comparison_are_shown() {
+    let mut summary = common::few();
+    summary.comparisons.retain(|c| c.subject.scheduler == "oracle");
+    let text = terminal::table(&summary, &Style::default());
+    assert_eq!(text.matches("scx_bpfland").count(), 6, "{text}");
+}
+
+#[test]
+fn too_few_runs_are_told() {
+    let warning = "with n = 2 and 22 comparisons no difference can be shown";
+    let told = |summary| {
+        let text = terminal::table(&summary, &Style { width: 160, ..Style::default() });
+        (text.contains(warning), markdown::document(&summary).contains(warning))
+    };
+    assert_eq!(told(common::few()), (false, false));
+    let mut summary = common::few();
+    summary.cells.iter_mut().for_each(|cell| cell.n = 2);
+    assert_eq!(told(summary), (true, true));
+}
+
+#[test]
 fn markdown_document() {
     insta::assert_snapshot!(markdown::document(&common::few()));
 }

@@ -36,18 +36,18 @@ struct Frame {
 const WIDE: Frame = Frame {
     class: "wide",
     width: 880.0,
-    name_x: 134.0,
-    plot_x: (236.0, 684.0),
+    name_x: 184.0,
+    plot_x: (276.0, 684.0),
     text_x: Some(700.0),
-    characters: (19, 14),
+    characters: (24, 12),
 };
 const NARROW: Frame = Frame {
     class: "narrow",
     width: 440.0,
-    name_x: 98.0,
-    plot_x: (146.0, 424.0),
+    name_x: 142.0,
+    plot_x: (194.0, 424.0),
     text_x: None,
-    characters: (11, 7),
+    characters: (18, 7),
 };
 const ROW: f64 = 20.0;
 const TOP: f64 = 24.0;
@@ -96,7 +96,7 @@ fn scale(rows: &[ForestRow], smallest_effect: f64, frame: &Frame) -> Scale {
         (min, max) = (min.min(end), max.max(end));
     }
     let mut scale = Scale::log(min.max(1.0 / LIMIT), max.min(LIMIT), frame.plot_x);
-    scale.most_ticks = if frame.text_x.is_some() { 8 } else { 6 };
+    scale.most_ticks = if frame.text_x.is_some() { 8 } else { 5 };
     scale
 }
 

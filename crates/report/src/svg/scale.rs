@@ -14,6 +14,8 @@ pub struct Scale {
 }
 
 const MOST_TICKS: usize = 8;
+/// Room that a tick's label takes, in positions.
+const LABEL: f64 = 40.0;
 
 impl Scale {
     /// A scale from 0 to a round value at or above `max`.
@@ -81,12 +83,17 @@ impl Scale {
         let coarse = [2, 3, 5].into_iter().map(|every| self.decades(&[1.0], every));
         let mut last = Vec::new();
         for ticks in sets.chain(coarse) {
-            if ticks.len() <= self.most_ticks {
+            if ticks.len() <= self.most_ticks && !self.crowded(&ticks) {
                 return ticks;
             }
             last = ticks;
         }
         last
+    }
+
+    /// Whether labels of neighbouring ticks would touch.
+    fn crowded(&self, ticks: &[f64]) -> bool {
+        ticks.windows(2).any(|pair| self.at(pair[1]) - self.at(pair[0]) < LABEL)
     }
 
     fn decades(&self, mantissas: &[f64], every: usize) -> Vec<f64> {
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn log_scales_have_round_ticks_whatever_their_span() {
         for (min, max) in [(0.97, 1.04), (0.5, 2.4), (0.1, 3.0), (0.01, 70.0), (1e-9, 1e9)] {
-            let ticks = Scale::log(min, max, (0.0, 1.0)).ticks();
+            let ticks = Scale::log(min, max, (0.0, 500.0)).ticks();
             assert!((2..=MOST_TICKS).contains(&ticks.len()), "{min} {max}: {ticks:?}");
             assert!(ticks.contains(&1.0), "{ticks:?}");
         }
