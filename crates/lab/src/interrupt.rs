@@ -2,8 +2,8 @@
 //! a second one ends the process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Default::default);
 

@@ -125,7 +125,8 @@ fn commit() -> String {
         output.status.success().then_some(text)
     };
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
-    let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
+    let dirty =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
     if dirty { head + "-dirty" } else { head }
 }
 

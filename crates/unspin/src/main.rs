@@ -60,10 +60,8 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     match error.downcast_ref::<LabError>() {
-        Some(LabError::OtherExperiment { .. }) => ExitCode::from(2),
-        Some(LabError::Topology { .. } | LabError::Missing { .. } | LabError::Image(_)) => {
-            ExitCode::from(77)
-        }
+        Some(LabError::OtherExperiment { .. } | LabError::Topology(_)) => ExitCode::from(2),
+        Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
         _ => ExitCode::FAILURE,
     }
 }

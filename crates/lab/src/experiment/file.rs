@@ -29,6 +29,7 @@ pub(super) struct RawExperiment {
     #[serde(default)]
     seed: u64,
     time_limit_s: Option<Spanned<f64>>,
+    boot_limit_s: Option<Spanned<f64>>,
     baseline_scheduler: Option<Spanned<String>>,
     baseline_topology: Option<Spanned<String>>,
     smallest_effect: Option<f64>,
@@ -102,7 +103,11 @@ impl Source<'_> {
 }
 
 /// Turns a file's content into an experiment.
-pub(super) fn check(raw: RawExperiment, file: &Path, text: &str) -> Result<Experiment, ConfigError> {
+pub(super) fn check(
+    raw: RawExperiment,
+    file: &Path,
+    text: &str,
+) -> Result<Experiment, ConfigError> {
     let source = Source { file, text };
     if *raw.repeats.get_ref() == 0 {
         return Err(source.error(&raw.repeats, "repeats must be at least 1"));
@@ -125,7 +130,8 @@ pub(super) fn check(raw: RawExperiment, file: &Path, text: &str) -> Result<Exper
         about: raw.about.trim().to_owned(),
         repeats: raw.repeats.into_inner(),
         seed: raw.seed,
-        time_limit_s: time_limit(&source, raw.time_limit_s)?,
+        time_limit_s: limit(&source, "time_limit_s", raw.time_limit_s)?,
+        boot_limit_s: limit(&source, "boot_limit_s", raw.boot_limit_s)?,
         baseline_scheduler,
         baseline_topology,
         smallest_effect: raw.smallest_effect.unwrap_or(DEFAULT_SMALLEST_EFFECT),
@@ -133,7 +139,11 @@ pub(super) fn check(raw: RawExperiment, file: &Path, text: &str) -> Result<Exper
         keep_recordings: raw.keep_recordings,
         fresh_boots: raw.fresh_boots,
         kernels: not_empty(file, "kernels", raw.kernels)?,
-        boot_params: not_empty(file, "boot_params", raw.boot_params.unwrap_or(vec![String::new()]))?,
+        boot_params: not_empty(
+            file,
+            "boot_params",
+            raw.boot_params.unwrap_or(vec![String::new()]),
+        )?,
         schedulers: not_empty(file, "schedulers", schedulers)?,
         workloads: not_empty(file, "workloads", workloads)?,
         topologies: not_empty(file, "topology", topologies)?,
@@ -172,10 +182,14 @@ fn file_name(source: &Source, name: &Spanned<String>) -> Result<String, ConfigEr
     Ok(name.get_ref().clone())
 }
 
-fn time_limit(source: &Source, limit: Option<Spanned<f64>>) -> Result<Option<f64>, ConfigError> {
+fn limit(
+    source: &Source,
+    key: &str,
+    limit: Option<Spanned<f64>>,
+) -> Result<Option<f64>, ConfigError> {
     match limit {
         Some(limit) if !(1.0..=3600.0).contains(limit.get_ref()) => {
-            Err(source.error(&limit, "time_limit_s must be between 1 and 3600 seconds"))
+            Err(source.error(&limit, format!("{key} must be between 1 and 3600 seconds")))
         }
         limit => Ok(limit.map(Spanned::into_inner)),
     }
@@ -246,7 +260,7 @@ fn check_topology(
     Ok(Topology {
         name: raw.name.get_ref().clone(),
         vcpus: *raw.vcpus.get_ref(),
-        pcpus: pcpus.clone(),
+        pcpus: raw.pcpus.clone(),
         memory_mib: raw.memory_mib.as_ref().map_or(DEFAULT_MEMORY_MIB, |m| *m.get_ref()),
         spinlock: raw.spinlock,
         fairness: raw.fairness,
@@ -272,7 +286,8 @@ fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError>
 fn check_injector(source: &Source, raw: &RawTopology) -> Result<(), ConfigError> {
     let Some(injector) = &raw.injector else { return Ok(()) };
     if !is_pinned(raw) {
-        return Err(source.error(injector, "an injector needs `pinned = true`, so that its pCPU has one vCPU"));
+        return Err(source
+            .error(injector, "an injector needs `pinned = true`, so that its pCPU has one vCPU"));
     }
     let plan = injector.get_ref();
     if plan.lengths_us.is_empty() || plan.lengths_us.iter().any(|us| !(10..=100_000).contains(us)) {
@@ -288,7 +303,8 @@ fn neighbours(source: &Source, raw: &[RawNeighbour]) -> Result<Vec<Neighbour>, C
             check_vcpus(source, &neighbour.vcpus)?;
             let workload = find_workload(source, &neighbour.workload)?;
             if !workload.until_stopped {
-                let message = "a neighbour's workload must run until it is stopped (until_stopped = true)";
+                let message =
+                    "a neighbour's workload must run until it is stopped (until_stopped = true)";
                 return Err(source.error(&neighbour.workload, message));
             }
             Ok(Neighbour {
@@ -304,7 +320,10 @@ fn neighbours(source: &Source, raw: &[RawNeighbour]) -> Result<Vec<Neighbour>, C
 fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError> {
     let memory_mib = raw.memory_mib.unwrap_or(DEFAULT_L1_MEMORY_MIB);
     let named = Nested::regime(raw.regime.get_ref(), memory_mib).ok_or_else(|| {
-        let message = format!("unknown regime `{}`, expected `pv`, `ple` or `abandoned`", raw.regime.get_ref());
+        let message = format!(
+            "unknown regime `{}`, expected `pv`, `ple` or `abandoned`",
+            raw.regime.get_ref()
+        );
         source.error(&raw.regime, message)
     })?;
     Ok(Nested {
@@ -361,7 +380,11 @@ workload = "greedy"
             ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
             ("greedy", "stress-ng-rename", "until_stopped"),
             ("pcpus = 2", "pcpus = 2\npinned = true", "pinned needs as many pCPUs as vCPUs"),
-            ("pcpus = 2", "pcpus = 2\nnested = { regime = \"tdx\" }", "expected `pv`, `ple` or `abandoned`"),
+            (
+                "pcpus = 2",
+                "pcpus = 2\nnested = { regime = \"tdx\" }",
+                "expected `pv`, `ple` or `abandoned`",
+            ),
             ("name = \"sample\"", "name = \"../x\"", "x.toml:2:8: a name is made of"),
         ];
         for (from, to, expected) in cases {

@@ -33,6 +33,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Overrides every workload's own time limit, seconds.
     pub time_limit_s: Option<f64>,
+    /// Seconds that a guest may take to come up, instead of the lab's own limit.
+    pub boot_limit_s: Option<f64>,
     /// The guest scheduler that others are compared with.
     pub baseline_scheduler: String,
     /// The topology that others are compared with.
@@ -115,6 +117,18 @@ impl Experiment {
             workloads: self.workloads.iter().map(describe).collect(),
             smallest_effect: self.smallest_effect,
         }
+    }
+
+    /// Checks that a machine with these CPUs has the pCPUs that each topology
+    /// asks for; names the line of the one that it has not.
+    pub fn check_pcpus(&self, allowed: &[u32]) -> Result<(), ConfigError> {
+        for topology in &self.topologies {
+            let pcpus = &topology.pcpus;
+            pcpus.get_ref().resolve(allowed).map_err(|message| {
+                ConfigError::at(&self.file, &self.text, pcpus.span(), message)
+            })?;
+        }
+        Ok(())
     }
 
     /// The guest schedulers that make sense in a topology: a `hold:K` needs

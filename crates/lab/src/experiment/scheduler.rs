@@ -46,7 +46,11 @@ impl Scheduler {
             return Ok(Scheduler::Stock);
         }
         if let Some(vcpus) = name.strip_prefix("hold:").and_then(|k| k.parse::<u32>().ok()) {
-            return if vcpus > 0 { Ok(Scheduler::Hold(vcpus)) } else { Err("hold:0 holds nothing".into()) };
+            return if vcpus > 0 {
+                Ok(Scheduler::Hold(vcpus))
+            } else {
+                Err("hold:0 holds nothing".into())
+            };
         }
         let found = commands.iter().find(|command| command.name == name);
         found.map(|command| Scheduler::Command(command.clone())).ok_or_else(|| {

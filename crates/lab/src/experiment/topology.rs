@@ -1,6 +1,7 @@
 //! Topologies: which VMs share which pCPUs, and how.
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::wire::{Fairness, Injection};
 use crate::workload::Workload;
@@ -32,10 +33,16 @@ impl Pcpus {
         };
         let missing: Vec<&u32> = list.iter().filter(|cpu| !allowed.contains(cpu)).collect();
         if list.len() < self.count() as usize || !missing.is_empty() {
-            return Err(format!(
-                "it needs {} pCPUs {missing:?}, this machine offers CPUs {allowed:?}",
-                self.count()
-            ));
+            let offered = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            return Err(match self {
+                Pcpus::Count(count) => format!(
+                    "{count} pCPUs are asked for, this machine offers {}: CPUs {offered}",
+                    allowed.len()
+                ),
+                Pcpus::List(_) => {
+                    format!("pCPUs {missing:?} are not there, this machine offers CPUs {offered}")
+                }
+            });
         }
         Ok(list)
     }
@@ -129,7 +136,7 @@ pub struct Topology {
     /// The subject's vCPUs.
     pub vcpus: u32,
     /// The pCPUs that all VMs share.
-    pub pcpus: Pcpus,
+    pub pcpus: Spanned<Pcpus>,
     /// The subject's memory in MiB.
     pub memory_mib: u64,
     /// The subject's spinlock, where it is flat.
@@ -155,7 +162,7 @@ mod tests {
     #[test]
     fn pcpus_come_from_what_the_process_may_use() {
         assert_eq!(Pcpus::Count(2).resolve(&[3, 5, 7]), Ok(vec![3, 5]));
-        assert!(Pcpus::Count(4).resolve(&[0, 1]).unwrap_err().contains("needs 4 pCPUs"));
+        assert!(Pcpus::Count(4).resolve(&[0, 1]).unwrap_err().contains("4 pCPUs are asked for"));
         assert!(Pcpus::List(vec![1, 9]).resolve(&[0, 1]).is_err());
     }
 

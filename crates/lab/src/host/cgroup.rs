@@ -75,8 +75,9 @@ fn make_parent() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("unspin-{}-{number}", std::process::id());
-    let (root, v2) = cpu_hierarchy(&mounts)
-        .ok_or_else(|| io::Error::other("no cgroup hierarchy with the cpu controller is mounted"))?;
+    let (root, v2) = cpu_hierarchy(&mounts).ok_or_else(|| {
+        io::Error::other("no cgroup hierarchy with the cpu controller is mounted")
+    })?;
     let parent = root.join(name);
     if v2 {
         fs::write(root.join("cgroup.subtree_control"), "+cpu")?;

@@ -80,13 +80,17 @@ fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
 fn become_fifo(pcpu: u32) -> Result<(), String> {
     let mut set = CpuSet::new();
     set.set(pcpu as usize).map_err(|e| format!("injector on pCPU {pcpu}: {e}"))?;
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| format!("injector on pCPU {pcpu}: {e}"))?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .map_err(|e| format!("injector on pCPU {pcpu}: {e}"))?;
     let param = nix::libc::sched_param { sched_priority: 50 };
     // SAFETY: the pointer is to a live sched_param; pid 0 is this thread.
-    let result = unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_FIFO, &raw const param) };
+    let result =
+        unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_FIFO, &raw const param) };
     if result != 0 {
         let error = std::io::Error::last_os_error();
-        return Err(format!("the injector needs SCHED_FIFO, that is root or CAP_SYS_NICE: {error}"));
+        return Err(format!(
+            "the injector needs SCHED_FIFO, that is root or CAP_SYS_NICE: {error}"
+        ));
     }
     Ok(())
 }

@@ -12,7 +12,9 @@ use super::kvm;
 use crate::clock::{mono_ns, process_cpu_s};
 use crate::truth::{self, Alignment, Observer, Totals};
 use crate::vm::Vm;
-use crate::wire::{Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec};
+use crate::wire::{
+    Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec,
+};
 
 /// The neighbours run for this long before the subject starts.
 const LEAD: Duration = Duration::from_millis(300);
@@ -68,7 +70,11 @@ impl LocalHost {
         let job = job?;
         let mut output = RunOutput {
             neighbours: self.stop_neighbours(handles),
-            neighbours_on_s: on_after.iter().zip(on_before).map(|(a, b)| (a - b) as f64 / 1e9).collect(),
+            neighbours_on_s: on_after
+                .iter()
+                .zip(on_before)
+                .map(|(a, b)| (a - b) as f64 / 1e9)
+                .collect(),
             kvm,
             lab_cpu_s,
             ..Default::default()

@@ -9,10 +9,8 @@ use super::ImageError;
 /// for a static program or a script. ldd runs the loader, so this asks the very
 /// code that will look for them in the guest.
 pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, ImageError> {
-    let failed = |detail: String| ImageError::Libraries {
-        program: program.display().to_string(),
-        detail,
-    };
+    let failed =
+        |detail: String| ImageError::Libraries { program: program.display().to_string(), detail };
     let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output();
     let output = output.map_err(|e| failed(e.to_string()))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -27,7 +25,9 @@ fn parse(text: &str) -> Vec<PathBuf> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             [_, "=>", path, ..] if path.starts_with('/') => Some(PathBuf::from(path)),
-            [path, address] if path.starts_with('/') && address.starts_with('(') => Some(path.into()),
+            [path, address] if path.starts_with('/') && address.starts_with('(') => {
+                Some(path.into())
+            }
             _ => None,
         }
     };
@@ -44,7 +44,10 @@ mod tests {
         let found = parse(text);
         assert_eq!(
             found,
-            [Path::new("/lib/x86_64-linux-gnu/libc.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]
+            [
+                Path::new("/lib/x86_64-linux-gnu/libc.so.6"),
+                Path::new("/lib64/ld-linux-x86-64.so.2")
+            ]
         );
         assert!(parse("\tnot a dynamic executable\n").is_empty());
     }

@@ -78,14 +78,25 @@ impl Image {
     /// the control channel needs.
     pub fn for_guest(kernel: &Kernel) -> Result<Image, ImageError> {
         let mut image = Image::default();
-        for (link, target) in
-            [("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib"), ("/lib64", "usr/lib64")]
-        {
+        for (link, target) in [
+            ("/bin", "usr/bin"),
+            ("/sbin", "usr/sbin"),
+            ("/lib", "usr/lib"),
+            ("/lib64", "usr/lib64"),
+        ] {
             image.put(link, Content::Symlink(target.into()));
         }
-        for folder in
-            ["/proc", "/sys", "/dev", "/tmp", "/run/unspin", "/root", "/usr/bin", "/usr/sbin", "/etc"]
-        {
+        for folder in [
+            "/proc",
+            "/sys",
+            "/dev",
+            "/tmp",
+            "/run/unspin",
+            "/root",
+            "/usr/bin",
+            "/usr/sbin",
+            "/etc",
+        ] {
             image.put(folder, Content::Directory);
         }
         let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
@@ -106,7 +117,8 @@ impl Image {
             program: program.to_owned(),
             package: package.to_owned(),
         })?;
-        self.add_program_as(&path, &path)
+        let guest = path_in_guest(&path);
+        self.add_program_as(&path, &guest)
     }
 
     fn add_program_as(&mut self, host: &Path, guest: &Path) -> Result<(), ImageError> {
@@ -114,7 +126,6 @@ impl Image {
         for library in closure::libraries(&real)? {
             self.add_shared(&library)?;
         }
-        let guest = if guest == host { usr_merged(guest) } else { guest.to_owned() };
         self.put(guest, Content::Copy(real));
         Ok(())
     }
@@ -157,7 +168,8 @@ impl Image {
         self.add_program("busybox", "busybox-static")?;
         let list = std::process::Command::new("busybox").arg("--list").output();
         let list = list.map_err(|e| io_error("busybox", e))?;
-        let busybox = find_program("busybox").map_or_else(|| "/usr/bin/busybox".into(), |p| usr_merged(&p));
+        let busybox =
+            find_program("busybox").map_or_else(|| "/usr/bin/busybox".into(), |p| usr_merged(&p));
         self.put("/usr/bin/busybox", Content::Copy(find_program("busybox").unwrap_or_default()));
         for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|a| *a != "busybox") {
             self.put(format!("/usr/bin/{applet}"), Content::Symlink(busybox.clone()));
@@ -212,12 +224,19 @@ impl Image {
     }
 }
 
-fn write_entry(out: &mut impl Write, guest: &Path, content: &Content, inode: u32) -> Result<(), ImageError> {
+fn write_entry(
+    out: &mut impl Write,
+    guest: &Path,
+    content: &Content,
+    inode: u32,
+) -> Result<(), ImageError> {
     let name = guest.to_string_lossy();
     let entry = NewcBuilder::new(name.trim_start_matches('/')).ino(inode).nlink(1);
     let error = |e| io_error(guest, e);
     let (entry, bytes) = match content {
-        Content::Directory => (entry.mode(0o755).set_mode_file_type(ModeFileType::Directory), vec![]),
+        Content::Directory => {
+            (entry.mode(0o755).set_mode_file_type(ModeFileType::Directory), vec![])
+        }
         Content::Symlink(target) => (
             entry.mode(0o777).set_mode_file_type(ModeFileType::Symlink),
             target.to_string_lossy().into_owned().into_bytes(),
@@ -231,21 +250,34 @@ fn write_entry(out: &mut impl Write, guest: &Path, content: &Content, inode: u32
             (entry.mode(mode & 0o777).set_mode_file_type(ModeFileType::Regular), bytes)
         }
     };
-    let size = u32::try_from(bytes.len())
-        .map_err(|_| io_error(guest, io::Error::other("larger than a cpio entry can be (4 GiB)")))?;
+    let size = u32::try_from(bytes.len()).map_err(|_| {
+        io_error(guest, io::Error::other("larger than a cpio entry can be (4 GiB)"))
+    })?;
     let mut writer = entry.write(out, size);
     writer.write_all(&bytes).map_err(error)?;
     writer.finish().map(drop).map_err(error)
 }
 
-/// Where a program of this name is on this host.
+/// Where a program of this name is on this host: beside this binary (our own
+/// workloads), on PATH, or where Debian puts what root uses.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
     }
+    let own = std::env::current_exe().ok();
+    let own = own.as_deref().and_then(Path::parent).map(Path::to_owned);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(extra).map(|dir| dir.join(name)).find(|p| p.is_file())
+    let folders = own.into_iter().chain(std::env::split_paths(&path)).chain(extra);
+    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// Where a host's program is in the image: the system's under their own path,
+/// those of a checkout or a home in /usr/local/bin.
+pub fn path_in_guest(program: &Path) -> PathBuf {
+    let path = usr_merged(program);
+    let name = program.file_name().unwrap_or_default();
+    if path.starts_with("/usr") { path } else { Path::new("/usr/local/bin").join(name) }
 }
 
 /// The path with /bin, /sbin and /lib* as what they are in the image: links into /usr.

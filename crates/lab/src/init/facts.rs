@@ -51,10 +51,8 @@ fn hypervisor_bit() -> bool {
 pub fn kernel_log() -> String {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
-    let open = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK)
-        .open("/dev/kmsg");
+    let open =
+        fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open("/dev/kmsg");
     let Ok(mut file) = open else { return String::new() };
     let mut log = String::new();
     let mut record = [0_u8; 8192];

@@ -165,9 +165,8 @@ fn new_cgroup() -> anyhow::Result<PathBuf> {
 
 fn kill_cgroup(path: &std::path::Path) {
     let _ = fs::write(path.join("cgroup.kill"), "1");
-    let populated = || {
-        fs::read_to_string(path.join("cgroup.events")).is_ok_and(|s| s.contains("populated 1"))
-    };
+    let populated =
+        || fs::read_to_string(path.join("cgroup.events")).is_ok_and(|s| s.contains("populated 1"));
     for _ in 0..200 {
         if !populated() {
             break;
@@ -197,7 +196,11 @@ enum Keep {
 }
 
 /// Reads a stream to its end and keeps at most `limit` bytes of it.
-fn collect(stream: Option<impl Read + Send + 'static>, limit: usize, keep: Keep) -> JoinHandle<Vec<u8>> {
+fn collect(
+    stream: Option<impl Read + Send + 'static>,
+    limit: usize,
+    keep: Keep,
+) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         let Some(mut stream) = stream else { return kept };

@@ -22,8 +22,7 @@ const MOUNTS: [(&str, &str, &str); 9] = [
 pub fn mount_all() -> anyhow::Result<()> {
     for (source, target, kind) in MOUNTS {
         let _ = fs::create_dir_all(target);
-        let result =
-            mount(Some(source), target, Some(kind), MsFlags::empty(), None::<&str>);
+        let result = mount(Some(source), target, Some(kind), MsFlags::empty(), None::<&str>);
         match result {
             Err(nix::Error::EBUSY) | Ok(()) => {}
             Err(error) if target == "/proc" || target == "/sys" => {
@@ -38,9 +37,8 @@ pub fn mount_all() -> anyhow::Result<()> {
 }
 
 fn bring_up_loopback() {
-    let done = std::process::Command::new("/bin/busybox")
-        .args(["ip", "link", "set", "lo", "up"])
-        .status();
+    let done =
+        std::process::Command::new("/bin/busybox").args(["ip", "link", "set", "lo", "up"]).status();
     if !done.is_ok_and(|status| status.success()) {
         eprintln!("unspin init: no loopback network");
     }

@@ -21,10 +21,7 @@ struct Server {
 
 /// Answers requests until told to power off or until the other end has gone.
 pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
-    let server = Arc::new(Server {
-        port: Mutex::new(writer),
-        jobs: Jobs::default(),
-    });
+    let server = Arc::new(Server { port: Mutex::new(writer), jobs: Jobs::default() });
     let host = start_host(server.clone());
     server.reply(0, Reply::Hello(facts::hello()));
     let mut reader = BufReader::new(reader);

@@ -16,8 +16,6 @@ use crate::vm::cpu_model;
 use crate::wire::{Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, VmSpec};
 use crate::workload::Workload;
 
-/// Attempts at a run that fails in a way that is known to pass.
-const ATTEMPTS: u32 = 4;
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
 const NESTED_BOOT_LIMIT_S: f64 = 90.0;
 /// CPU of a nested machine's L1: without the extensions that make an L2 under
@@ -53,7 +51,6 @@ pub fn execute(
     executor.stop_hosts();
     executor.timings.save();
     executor.store.add_elapsed(started.elapsed().as_secs_f64())?;
-    let _ = std::fs::remove_dir_all(options.out.join("work"));
     finish
 }
 
@@ -191,15 +188,32 @@ impl Executor<'_> {
             return Ok(());
         }
         let Some((run, attempt)) = open.pop_front() else { return Ok(()) };
-        let place = self.place(boot, up, position, attempt);
-        let workload = &self.experiment.workloads[run.workload];
-        let record = record::failed(&place, &run, workload, failure);
-        self.store.keep_log(run.run, attempt, &failure.detail)?;
-        self.finish(&record)?;
-        if passes(failure.kind) && attempt < ATTEMPTS {
+        self.note_failure(boot, up, position, &run, attempt, failure)?;
+        if attempt < attempts(failure.kind) {
             open.push_front((run, attempt + 1));
+        } else if up.is_none() {
+            // What does not boot for one run does not boot for the others.
+            for (run, _) in std::mem::take(open) {
+                self.note_failure(boot, up, position, &run, 1, failure)?;
+            }
         }
         Ok(())
+    }
+
+    fn note_failure(
+        &mut self,
+        boot: &PlannedBoot,
+        up: Option<&Up>,
+        position: u32,
+        run: &PlannedRun,
+        attempt: u32,
+        failure: &Failure,
+    ) -> Result<(), LabError> {
+        let place = self.place(boot, up, position, attempt);
+        let workload = &self.experiment.workloads[run.workload];
+        let record = record::failed(&place, run, workload, failure);
+        self.store.keep_log(run.run, attempt, &failure.detail)?;
+        self.finish(&record)
     }
 
     fn finish(&mut self, record: &RunRecord) -> Result<(), LabError> {
@@ -288,9 +302,11 @@ impl Executor<'_> {
         if let Some((_, old)) = self.nested.take() {
             old.shut_down();
         }
-        let guest = self.prepared.l1.as_ref().ok_or_else(|| {
-            Failure::new(FailureKind::BootTimeout, "no L1 was prepared")
-        })?;
+        let guest = self
+            .prepared
+            .l1
+            .as_ref()
+            .ok_or_else(|| Failure::new(FailureKind::BootTimeout, "no L1 was prepared"))?;
         let memory_mib = topology.nested.as_ref().map_or(0, |nested| nested.memory_mib);
         let pcpus = pcpus(topology)?;
         let spec = VmSpec {
@@ -305,7 +321,7 @@ impl Executor<'_> {
             pcpus,
             pinned: true,
             pause_exits: None,
-            boot_limit_s: FLAT_BOOT_LIMIT_S,
+            boot_limit_s: self.boot_limit_s(false),
         };
         let l1 = NestedHost::start(&spec, &self.prepared.scratch.path().join("l1"))?;
         self.nested = Some((boot.block, l1));
@@ -319,7 +335,8 @@ impl Executor<'_> {
         in_l1: bool,
     ) -> Result<Vec<VmSpec>, Failure> {
         let guest = &self.prepared.guests[boot.kernel];
-        let pcpus = if in_l1 { (0..topology.pcpus.count()).collect() } else { pcpus(topology)? };
+        let pcpus =
+            if in_l1 { (0..topology.pcpus.get_ref().count()).collect() } else { pcpus(topology)? };
         let params = &self.experiment.boot_params[boot.boot_params];
         let subject = self.subject(guest, topology, in_l1, pcpus, params);
         let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
@@ -363,8 +380,13 @@ impl Executor<'_> {
             pcpus,
             pinned: topology.pinned,
             pause_exits: topology.nested.as_ref().map(|nested| nested.pause_exits),
-            boot_limit_s: if in_l1 { NESTED_BOOT_LIMIT_S } else { FLAT_BOOT_LIMIT_S },
+            boot_limit_s: self.boot_limit_s(in_l1),
         }
+    }
+
+    fn boot_limit_s(&self, in_l1: bool) -> f64 {
+        let own = if in_l1 { NESTED_BOOT_LIMIT_S } else { FLAT_BOOT_LIMIT_S };
+        self.experiment.boot_limit_s.unwrap_or(own)
     }
 
     /// Asks the host that the boot's topology runs on.
@@ -390,13 +412,18 @@ impl Executor<'_> {
     }
 }
 
-/// Failures that another attempt is known to pass.
-fn passes(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Int3Oops | FailureKind::BootTimeout | FailureKind::GuestHang)
+/// How often a run is tried in all, by how it failed: more than once only
+/// where another attempt is known to help.
+fn attempts(kind: FailureKind) -> u32 {
+    match kind {
+        FailureKind::Int3Oops => 5,
+        FailureKind::BootTimeout | FailureKind::GuestHang => 2,
+        _ => 1,
+    }
 }
 
 fn pcpus(topology: &Topology) -> Result<Vec<u32>, Failure> {
-    let resolved = topology.pcpus.resolve(&machine::allowed_cpus());
+    let resolved = topology.pcpus.get_ref().resolve(&machine::allowed_cpus());
     resolved.map_err(|detail| Failure::new(FailureKind::QemuDied, detail))
 }
 

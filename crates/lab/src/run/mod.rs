@@ -20,6 +20,7 @@ pub use timings::Timings;
 
 use crate::image::ImageError;
 use crate::kernel::KernelError;
+use crate::toml_error::ConfigError;
 use crate::wire::Failure;
 
 /// How an experiment is carried out.
@@ -50,13 +51,8 @@ pub enum LabError {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The topology asks for what this machine has not.
-    #[error("topology `{topology}`: {detail}")]
-    Topology {
-        /// Its name.
-        topology: String,
-        /// What is missing.
-        detail: String,
-    },
+    #[error(transparent)]
+    Topology(#[from] ConfigError),
     /// A program that the lab itself needs is missing.
     #[error("{program} is not installed: run `apt install {package}`")]
     Missing {
@@ -74,13 +70,17 @@ pub enum LabError {
         detail: String,
     },
     /// The output folder holds something else.
-    #[error("{out}: holds the results of another experiment or of another version of it; choose another folder with --out, or remove it")]
+    #[error(
+        "{out}: holds the results of another experiment or of another version of it; choose another folder with --out, or remove it"
+    )]
     OtherExperiment {
         /// The folder.
         out: PathBuf,
     },
     /// Results could not be written.
-    #[error("{path}: {source}; what was finished before is safe: make room, then run the same command again to go on")]
+    #[error(
+        "{path}: {source}; what was finished before is safe: make room, then run the same command again to go on"
+    )]
     Write {
         /// The file.
         path: PathBuf,

@@ -8,7 +8,7 @@ use unspin_model::Accel;
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
-use crate::image::{Image, find_program};
+use crate::image::{Image, find_program, path_in_guest};
 use crate::kernel::{self, Kernel};
 use crate::machine;
 use crate::vm::QEMU;
@@ -19,7 +19,11 @@ const L1_KERNEL: &str = "lab";
 /// Folders where QEMU looks for firmware, and the firmware that a guest with
 /// `-kernel` and nothing else needs.
 const FIRMWARE_FOLDERS: [&str; 3] = ["/usr/share/seabios", "/usr/share/qemu", "/usr/lib/ipxe/qemu"];
-const FIRMWARE: [&str; 4] = ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
+const FIRMWARE: [&str; 4] =
+    ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
+
+/// Each scheduler command's program and arguments by the command's name.
+type Installed = BTreeMap<String, (PathBuf, Vec<String>)>;
 
 /// A kernel with the initramfs of its guests.
 #[derive(Debug, Clone)]
@@ -41,10 +45,12 @@ pub struct Prepared {
     pub accel: Accel,
     /// Whether nested topologies run without an L1, on this machine's own KVM.
     pub own_kvm: bool,
-    /// argv of each scheduler command by name, its program as a path in the guest.
+    /// argv of each scheduler command by name, as the guest is to start it.
     pub schedulers: BTreeMap<String, Vec<String>>,
-    /// Scratch folder for sockets; removed when dropped.
+    /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
+    /// Scratch folder for images, which can be large; removed when dropped.
+    _images: tempfile::TempDir,
 }
 
 impl Prepared {
@@ -57,29 +63,30 @@ impl Prepared {
         if machine::qemu_version().is_none() {
             return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
         }
-        check_topologies(experiment)?;
+        experiment.check_pcpus(&machine::allowed_cpus())?;
         let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
         let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
         let schedulers = install_schedulers(experiment, progress)?;
-        let folder = options.out.join("work");
-        std::fs::create_dir_all(&folder)
-            .map_err(|source| LabError::Write { path: folder.clone(), source })?;
+        let images = scratch_in(&kernel::cache_dir())?;
+        let folder = images.path();
         progress.event(Event::Stage("writing the guests' images", None));
         let guests = kernels
             .into_iter()
-            .map(|kernel| subject(experiment, &schedulers, kernel, &folder))
+            .map(|kernel| subject(experiment, &schedulers, kernel, folder))
             .collect::<Result<Vec<_>, LabError>>()?;
-        let scratch = tempfile::Builder::new().prefix("unspin-").tempdir();
-        let scratch = scratch.map_err(|source| LabError::Write { path: "/tmp".into(), source })?;
+        let scratch = scratch_in(&std::env::temp_dir())?;
         let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
         progress.event(Event::Stage("choosing the accelerator", None));
         let first = &guests[0];
-        let accel = machine::accelerator(options.accel, &first.kernel, &first.initramfs, scratch.path())?;
+        let accel =
+            machine::accelerator(options.accel, &first.kernel, &first.initramfs, scratch.path())?;
         let own_kvm = accel == Accel::Kvm;
         let l1 = (nested && !own_kvm)
-            .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, &folder)))
+            .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, folder)))
             .transpose()?;
-        Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch })
+        let schedulers =
+            schedulers.iter().map(|(name, one)| (name.clone(), guest_argv(one))).collect();
+        Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch, _images: images })
     }
 }
 
@@ -88,15 +95,10 @@ pub fn path_in_l1(guest: &Guest, what: &str) -> String {
     format!("/lab/{}/{what}", guest.kernel.id)
 }
 
-fn check_topologies(experiment: &Experiment) -> Result<(), LabError> {
-    let allowed = machine::allowed_cpus();
-    for topology in &experiment.topologies {
-        topology.pcpus.resolve(&allowed).map_err(|detail| LabError::Topology {
-            topology: topology.name.clone(),
-            detail,
-        })?;
-    }
-    Ok(())
+fn scratch_in(folder: &Path) -> Result<tempfile::TempDir, LabError> {
+    let made = std::fs::create_dir_all(folder)
+        .and_then(|()| tempfile::Builder::new().prefix("unspin-").tempdir_in(folder));
+    made.map_err(|source| LabError::Write { path: folder.to_owned(), source })
 }
 
 fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
@@ -108,7 +110,7 @@ fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabErro
 
 fn subject(
     experiment: &Experiment,
-    schedulers: &BTreeMap<String, Vec<String>>,
+    schedulers: &Installed,
     kernel: Kernel,
     folder: &Path,
 ) -> Result<Guest, LabError> {
@@ -117,8 +119,8 @@ fn subject(
     for workload in experiment.workloads.iter().chain(neighbours) {
         add_workload(&mut image, workload)?;
     }
-    for argv in schedulers.values() {
-        image.add_program(&argv[0], &argv[0])?;
+    for (program, _) in schedulers.values() {
+        image.add_program(&program.display().to_string(), "the scheduler's crate")?;
     }
     let initramfs = folder.join(format!("{}.cpio", kernel.id));
     image.write(&initramfs)?;
@@ -162,7 +164,7 @@ fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError
 fn install_schedulers(
     experiment: &Experiment,
     progress: &mut dyn Progress,
-) -> Result<BTreeMap<String, Vec<String>>, LabError> {
+) -> Result<Installed, LabError> {
     let mut found = BTreeMap::new();
     for scheduler in &experiment.schedulers {
         if let Scheduler::Command(command) = scheduler {
@@ -172,10 +174,14 @@ fn install_schedulers(
     Ok(found)
 }
 
-/// The command's argv with its program's path; `cargo install`s it if need be.
-fn install(command: &Command, progress: &mut dyn Progress) -> Result<Vec<String>, LabError> {
+/// The program's path and its arguments; `cargo install`s it if need be.
+fn install(
+    command: &Command,
+    progress: &mut dyn Progress,
+) -> Result<(PathBuf, Vec<String>), LabError> {
     let failed = |detail: String| LabError::Scheduler { name: command.name.clone(), detail };
-    let (program, args) = command.argv.split_first().ok_or_else(|| failed("argv is empty".into()))?;
+    let (program, args) =
+        command.argv.split_first().ok_or_else(|| failed("argv is empty".into()))?;
     let installed = command.install_root().map(|root| root.join("bin").join(program));
     let path = match &installed {
         Some(path) if path.exists() => Some(path.clone()),
@@ -187,10 +193,17 @@ fn install(command: &Command, progress: &mut dyn Progress) -> Result<Vec<String>
         None => find_program(program),
     };
     let path = path.filter(|path| path.exists()).ok_or_else(|| {
-        failed(format!("`{program}` is not installed; install it, or name its `crate` and `version`"))
+        failed(format!(
+            "`{program}` is not installed; install it, or name its `crate` and `version`"
+        ))
     })?;
-    let program = std::path::absolute(&path).unwrap_or(path).display().to_string();
-    Ok([program].into_iter().chain(args.iter().cloned()).collect())
+    Ok((std::path::absolute(&path).unwrap_or(path), args.to_vec()))
+}
+
+/// The command as the guest is to start it.
+fn guest_argv((program, args): &(PathBuf, Vec<String>)) -> Vec<String> {
+    let program = path_in_guest(program).display().to_string();
+    [program].into_iter().chain(args.iter().cloned()).collect()
 }
 
 fn cargo_install(command: &Command) -> Result<(), String> {

@@ -57,7 +57,12 @@ pub fn record(
 }
 
 /// The record of a run that failed.
-pub fn failed(place: &Place, run: &PlannedRun, workload: &Workload, failure: &Failure) -> RunRecord {
+pub fn failed(
+    place: &Place,
+    run: &PlannedRun,
+    workload: &Workload,
+    failure: &Failure,
+) -> RunRecord {
     RunRecord {
         run: run.run,
         block: place.block,

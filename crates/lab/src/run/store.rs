@@ -103,8 +103,8 @@ impl Store {
     /// taken back, so that the file always ends with a whole one.
     pub fn append(&mut self, record: &RunRecord) -> Result<(), LabError> {
         let path = self.out.join("runs.jsonl");
-        let mut line = serde_json::to_vec(record)
-            .map_err(|e| write_error(&path, std::io::Error::other(e)))?;
+        let mut line =
+            serde_json::to_vec(record).map_err(|e| write_error(&path, std::io::Error::other(e)))?;
         line.push(b'\n');
         let written = self.runs.write_all(&line).and_then(|()| self.runs.sync_data());
         if let Err(error) = written {

@@ -25,7 +25,9 @@ pub struct Alignment {
 /// The best of several readings; `None` when the guest does not answer.
 pub fn align(vm: &mut Vm) -> Option<Reading> {
     let pings = (0..PINGS).map_while(|_| vm.ping().ok());
-    pings.map(|(before, guest, after)| Reading::new(before, guest, after)).min_by_key(|r| r.error_ns)
+    pings
+        .map(|(before, guest, after)| Reading::new(before, guest, after))
+        .min_by_key(|r| r.error_ns)
 }
 
 impl Reading {

@@ -80,11 +80,8 @@ mod tests {
     #[test]
     fn each_injected_interval_finds_its_observed_one() {
         let event = |t_ns, state| VcpuEvent { t_ns, vcpu: 0, state };
-        let events = vec![
-            event(0, VcpuState::On),
-            event(990, VcpuState::Off),
-            event(2_020, VcpuState::On),
-        ];
+        let events =
+            vec![event(0, VcpuState::On), event(990, VcpuState::Off), event(2_020, VcpuState::On)];
         let observed = Observed {
             start_ns: 0,
             end_ns: 10_000,

@@ -110,7 +110,8 @@ fn clip(events: &[VcpuEvent], alignment: Alignment, job: &JobResult, vcpus: u16)
         }
     }
     let starts = first.into_iter().enumerate();
-    let starts = starts.map(|(vcpu, state)| VcpuEvent { t_ns: job.start_ns, vcpu: vcpu as u16, state });
+    let starts =
+        starts.map(|(vcpu, state)| VcpuEvent { t_ns: job.start_ns, vcpu: vcpu as u16, state });
     starts.chain(inside).collect()
 }
 

@@ -96,8 +96,7 @@ mod tests {
             event(65, Change::SwitchedIn),
             event(70, Change::Woken),
         ];
-        let states: Vec<_> =
-            follow(&[7], &events, 5).iter().map(|e| (e.t_ns, e.state)).collect();
+        let states: Vec<_> = follow(&[7], &events, 5).iter().map(|e| (e.t_ns, e.state)).collect();
         use VcpuState::{Idle, Off, On};
         assert_eq!(states, [(5, On), (10, Off), (30, On), (40, Idle), (60, Off), (65, On)]);
     }

@@ -70,7 +70,10 @@ impl SwitchTrace {
         let instance = Instance::create("truth")?;
         instance.write("trace_clock", "mono")?;
         instance.write("buffer_size_kb", BUFFER_KB)?;
-        instance.write("events/sched/sched_switch/filter", &filter(threads, &["prev_pid", "next_pid"]))?;
+        instance.write(
+            "events/sched/sched_switch/filter",
+            &filter(threads, &["prev_pid", "next_pid"]),
+        )?;
         instance.write("events/sched/sched_waking/filter", &filter(threads, &["pid"]))?;
         instance.write("events/sched/sched_switch/enable", "1")?;
         instance.write("events/sched/sched_waking/enable", "1")?;

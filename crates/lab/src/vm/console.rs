@@ -36,7 +36,11 @@ pub fn classify(console: &str, qemu: &str) -> Option<Verdict> {
     if console.contains("int3: 0000") || console.contains("int3: ") && console.contains("Oops") {
         return Some(Verdict::Int3Oops);
     }
-    let memory = ["Out of memory and no killable", "System is deadlocked on memory", "Initramfs unpacking failed: write error"];
+    let memory = [
+        "Out of memory and no killable",
+        "System is deadlocked on memory",
+        "Initramfs unpacking failed: write error",
+    ];
     let qemu_memory = ["cannot set up guest memory", "Cannot allocate memory"];
     if memory.iter().any(|m| console.contains(m)) || qemu_memory.iter().any(|m| qemu.contains(m)) {
         return Some(Verdict::OutOfMemory);
@@ -60,7 +64,8 @@ pub fn tail(path: &Path) -> String {
 
 /// The last `n` lines of a text.
 pub fn last_lines(text: &str, n: usize) -> &str {
-    let start = text.trim_end().rmatch_indices('\n').nth(n.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
+    let start =
+        text.trim_end().rmatch_indices('\n').nth(n.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
     &text[start..]
 }
 
@@ -76,7 +81,8 @@ mod tests {
         assert_eq!(classify(panic, ""), Some(Verdict::Panic));
         let oom = "Kernel panic - not syncing: System is deadlocked on memory";
         assert_eq!(classify(oom, ""), Some(Verdict::OutOfMemory));
-        let qemu = "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory";
+        let qemu =
+            "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory";
         assert_eq!(classify("", qemu), Some(Verdict::OutOfMemory));
         assert_eq!(classify("Linux version 6.18", ""), None);
     }

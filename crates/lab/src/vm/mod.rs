@@ -56,9 +56,8 @@ impl Vm {
         let console = folder.join("console.log");
         let started = Instant::now();
         let mut qemu = spawn(spec, folder)?;
-        let up = placed(qemu.id()).and_then(|()| {
-            Channel::connect(&folder.join("ctl.sock"), &mut qemu, spec, &console)
-        });
+        let up = placed(qemu.id())
+            .and_then(|()| Channel::connect(&folder.join("ctl.sock"), &mut qemu, spec, &console));
         let (channel, hello) = match up {
             Ok(up) => up,
             Err(failure) => {

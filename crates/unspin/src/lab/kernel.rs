@@ -72,7 +72,9 @@ fn find(name: &str) -> anyhow::Result<Kernel> {
     }
     match kernel::resolve(name)? {
         Some(kernel) => Ok(kernel),
-        None => bail!("no kernel `{name}` in the cache: `unspin lab kernel list` names those that are"),
+        None => {
+            bail!("no kernel `{name}` in the cache: `unspin lab kernel list` names those that are")
+        }
     }
 }
 

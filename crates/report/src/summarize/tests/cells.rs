@@ -57,7 +57,13 @@ fn figures_beside_the_metric() {
         record.co_metrics.insert("latency_us".into(), 5.0 * off_s);
         record.kvm.insert("halt_exits".into(), 8);
         let (vm, workload, metric) = ("n0".into(), "cpu".into(), metric(Better::Higher));
-        record.neighbours.push(NeighbourResult { vm, workload, metric, value: Some(off_s), on_s: Some(2.0) });
+        record.neighbours.push(NeighbourResult {
+            vm,
+            workload,
+            metric,
+            value: Some(off_s),
+            on_s: Some(2.0),
+        });
     }
     records[0].kvm.insert("exit:pause".into(), 2);
     let found = &summary_of(&records).cells[0];

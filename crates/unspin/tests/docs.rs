@@ -1,0 +1,128 @@
+//! The README and the pages of docs/ against the program: every command in them must be
+//! one that the program or the Makefile knows, every TOML example one that it reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use unspin_lab::experiment::Experiment;
+use unspin_lab::workload::Workload;
+
+/// A fenced block of a page.
+struct Block {
+    /// `page:line` of its first line.
+    at: String,
+    language: String,
+    lines: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn blocks(language: &str) -> Vec<Block> {
+    let docs = fs::read_dir(root().join("docs")).expect("docs/ is there");
+    let mut pages: Vec<PathBuf> = docs.flatten().map(|entry| entry.path()).collect();
+    pages.retain(|page| page.extension().is_some_and(|kind| kind == "md"));
+    pages.push(root().join("README.md"));
+    pages.iter().flat_map(|page| fenced(page)).filter(|b| b.language == language).collect()
+}
+
+fn fenced(page: &Path) -> Vec<Block> {
+    let text = fs::read_to_string(page).expect("a page is text");
+    let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut done = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in text.lines().enumerate() {
+        match (line.strip_prefix("```"), open.take()) {
+            (Some(_), Some(block)) => done.push(block),
+            (Some(language), None) => {
+                let at = format!("{name}:{}", index + 2);
+                open = Some(Block { at, language: language.to_owned(), lines: Vec::new() });
+            }
+            (None, Some(mut block)) => {
+                block.lines.push(line.to_owned());
+                open = Some(block);
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{name}: a block is not closed");
+    done
+}
+
+/// The words of a command, quotes taken off; the pages need no more of the shell.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+/// What is wrong with a command, if something is.
+fn complaint(line: &str) -> Option<String> {
+    let words = words(line);
+    let (program, args) = words.split_first()?;
+    let mut command = match program.as_str() {
+        "make" => Command::new("make"),
+        "unspin" => Command::new(env!("CARGO_BIN_EXE_unspin")),
+        other => return Some(format!("`{other}` is neither make nor unspin")),
+    };
+    // make only says what it would do. unspin reads its arguments from left to right, so
+    // a wrong one is refused before `--help` counts.
+    let harmless = if program == "make" { "--dry-run" } else { "--help" };
+    let output = command.args(args).arg(harmless).current_dir(root()).output();
+    let output = output.expect("the program is there");
+    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn commands_are_known() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for block in blocks("sh") {
+        for line in &block.lines {
+            count += 1;
+            if let Some(what) = complaint(line) {
+                wrong.push(format!("{}: {line}: {what}", block.at));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 20, "only {count} commands were found: is this test still reading the pages?");
+}
+
+#[test]
+fn a_wrong_command_is_noticed() {
+    for line in ["make no-such-target", "unspin lab runs", "unspin lab run x --no-flag", "rm x"] {
+        assert!(complaint(line).is_some(), "{line}");
+    }
+}
+
+#[test]
+fn experiments_that_are_named_are_shipped() {
+    for line in blocks("sh").iter().flat_map(|block| &block.lines) {
+        if let ["unspin", "lab", "run", name, ..] = line.split(' ').collect::<Vec<_>>()[..] {
+            let own = name.ends_with(".toml");
+            assert!(own || Experiment::builtin_names().any(|shipped| shipped == name), "{line}");
+        }
+    }
+}
+
+#[test]
+fn examples_are_read() {
+    let examples = blocks("toml");
+    assert!(examples.len() > 5, "only {} examples were found", examples.len());
+    for block in examples {
+        let text = block.lines.join("\n") + "\n";
+        let path = Path::new(&block.at);
+        let error = match block.lines.first().map(|line| line.split(':').next().unwrap_or("")) {
+            Some("# experiment") => Experiment::parse(path, &text).err(),
+            Some("# workload") => Workload::parse(path, &text).err(),
+            first => panic!("{}: says {first:?}, not what kind of file it is", block.at),
+        };
+        assert!(
+            error.is_none(),
+            "{}: {}",
+            block.at,
+            error.map(|e| e.to_string()).unwrap_or_default()
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! What the lab measures when nothing goes wrong.
+
+use std::fs;
+use std::process::Command;
+
+use libtest_mimic::Failed;
+
+use crate::bench::{Bench, UNSPIN, check, experiment, outcomes};
+
+/// From an experiment's file to table, summary, page, comparison and trace.
+pub fn measures_and_reports() -> Result<(), Failed> {
+    let topology = "[[claim]]\nid = \"t.boot\"\nwhat = \"boot\"\nfrom = \"boot-s\"\n";
+    let text = experiment(&["fine.toml"], "keep_recordings = true", topology);
+    let bench = Bench::new(&text.replace("repeats = 1", "repeats = 2")).workload(
+        "fine",
+        "sleep 0.2; echo result $((6 * 7))",
+        "",
+    );
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    check(table.contains("lab/tcg") && table.contains("fine"), "table with its label", &output)?;
+    let records = bench.records();
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        assert_eq!(record["value"], 42.0);
+        assert_eq!(record["label"]["accel"], "tcg");
+        assert_eq!(record["spinlock"], "test-and-set");
+        let truth = &record["truth"];
+        let (on, off, idle) = (&truth["on_s"], &truth["off_s"], &truth["idle_s"]);
+        let sum: f64 = [on, off, idle].iter().filter_map(|v| v.as_f64()).sum();
+        let window = 2.0 * truth["window_s"].as_f64().unwrap_or_default();
+        assert!((sum - window).abs() < 1e-3 * window, "on + off + idle = {sum}, not {window}");
+    }
+    let page = fs::read_to_string(bench.path("out/report.html"))?;
+    assert!(page.contains("<svg") && page.contains("tcg"));
+    let out = bench.path("out");
+    let output = Command::new(UNSPIN).args(["lab", "compare"]).args([&out, &out]).output()?;
+    check(output.status.success(), "compare with itself", &output)?;
+    let claims = bench.path("claims.json");
+    let output = Command::new(UNSPIN)
+        .args(["claims", "record"])
+        .arg(&out)
+        .arg("--file")
+        .arg(&claims)
+        .output()?;
+    check(output.status.success(), "claims record", &output)?;
+    let claims: serde_json::Value = serde_json::from_str(&fs::read_to_string(claims)?)?;
+    assert_eq!(claims[0]["id"], "t.boot");
+    let name = records[0]["truth"]["recording"].as_str().unwrap_or_default();
+    let output = Command::new(UNSPIN).arg("export").arg(out.join(name)).output()?;
+    check(output.status.success(), "export", &output)?;
+    assert!(fs::metadata(out.join(name).with_extension("pftrace"))?.len() > 100);
+    Ok(())
+}
+
+/// A greedy neighbour shares the pCPUs, fairly per VM.
+pub fn neighbours() -> Result<(), Failed> {
+    let neighbour =
+        "fairness = \"per-vm\"\n[[topology.neighbour]]\nvcpus = 2\nworkload = \"other.toml\"\n";
+    let counting = "i=0; trap 'echo result $i; exit 0' INT; while :; do i=$((i + 1)); done";
+    let burn = "timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; \
+                wait; echo result 1";
+    let bench = Bench::new(&experiment(&["burn.toml"], "", neighbour))
+        .workload("burn", burn, "")
+        .workload("other", counting, "until_stopped = true");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.records()[0];
+    let neighbour = &record["neighbours"][0];
+    assert!(neighbour["value"].as_f64() > Some(10.0), "it counted: {neighbour}");
+    assert!(neighbour["on_s"].as_f64() > Some(0.5), "it was on: {neighbour}");
+    assert!(record["truth"]["off_s"].as_f64() > Some(0.1), "the subject lost time: {record}");
+    Ok(())
+}
+
+/// Each injected off interval is observed, with its length.
+pub fn truth() -> Result<(), Failed> {
+    let injector = "pinned = true\ninjector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 30000, count = 40 }";
+    let burn = "for i in 1 2; do timeout 3 sh -c 'while :; do :; done' & done; wait; echo result 1";
+    let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let check_of = &bench.records()[0]["truth"]["injected"];
+    assert_eq!(check_of["missing"], 0, "{check_of}");
+    assert!(check_of["injected"].as_u64() >= Some(30), "{check_of}");
+    for pair in check_of["pairs_us"].as_array().into_iter().flatten() {
+        let of = |index: usize| pair[index].as_f64().unwrap_or_default();
+        // The injector was on for all of it, so the vCPU was off at least that long.
+        assert!(of(2) >= 0.99 * of(1) - 5.0, "asked, injected, observed: {pair}");
+    }
+    Ok(())
+}
+
+/// What does not end in its time is a result, not an error.
+pub fn did_not_finish() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["endless.toml", "fine.toml"], "time_limit_s = 3", ""))
+        .workload("endless", "while :; do :; done", "")
+        .workload("fine", "echo result 1", "");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let mut outcomes = outcomes(&bench.records());
+    outcomes.sort();
+    let expected = [("endless", "did-not-finish"), ("fine", "done")];
+    assert_eq!(outcomes, expected.map(|(w, o)| (w.to_owned(), o.to_owned())));
+    Ok(())
+}

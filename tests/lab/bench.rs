@@ -1,0 +1,137 @@
+//! What the tests share: a folder with an experiment in it, and the command.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+/// Why a test cannot run here; `None` when it can.
+pub type Missing = Option<String>;
+
+/// The command under test.
+pub const UNSPIN: &str = env!("CARGO_BIN_EXE_unspin");
+
+/// QEMU and a Debian cloud kernel.
+pub fn guest() -> Missing {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        return Some("needs QEMU: apt install qemu-system-x86".into());
+    }
+    has_kernel("debian-cloud", "unspin lab kernel fetch debian-cloud")
+}
+
+/// The lab kernel, for nested machines.
+pub fn lab_kernel() -> Missing {
+    guest().or_else(|| has_kernel("lab", "unspin lab kernel build (minutes)"))
+}
+
+/// A guest, and root.
+pub fn guest_and_root() -> Missing {
+    guest().or_else(|| (!nix::unistd::geteuid().is_root()).then(|| "needs root".into()))
+}
+
+/// A guest, and the cpu cgroup controller.
+pub fn guest_and_cgroups() -> Missing {
+    guest_and_root()
+}
+
+/// A guest, and tracefs.
+pub fn guest_and_tracing() -> Missing {
+    let tracefs = fs::read_to_string("/proc/filesystems").is_ok_and(|f| f.contains("tracefs"));
+    guest_and_root().or_else(|| (!tracefs).then(|| "needs a kernel with tracefs".into()))
+}
+
+fn has_kernel(spec: &str, how: &str) -> Missing {
+    let found = Command::new(UNSPIN).args(["lab", "kernel", "show", spec]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    (!found).then(|| format!("needs the {spec} kernel: {how}"))
+}
+
+/// A folder with an experiment; gone when dropped.
+pub struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// A folder with the experiment `x.toml`.
+    pub fn new(experiment: &str) -> Bench {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let bench = Bench { folder };
+        bench.write("x.toml", experiment);
+        bench
+    }
+
+    /// Adds a workload `NAME.toml` that runs a shell line and prints `result N`.
+    pub fn workload(self, name: &str, line: &str, more: &str) -> Bench {
+        let text = format!(
+            "name = \"{name}\"\ntitle = \"{name}\"\nstresses = \"nothing\"\nprograms = []\n\
+             command = [\"sh\", \"-c\", '''{line}''']\ntime_limit_s = 60\n\
+             metric = {{ name = \"figure\", unit = \"1/s\", better = \"higher\" }}\n\
+             read = {{ regex = 'result (\\S+)' }}\n{more}\n"
+        );
+        self.write(&format!("{name}.toml"), &text);
+        self
+    }
+
+    /// Writes a file into the folder.
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write a test's file");
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `unspin lab run x.toml --out out --accel tcg`, ready to start.
+    pub fn lab_run(&self) -> Command {
+        let mut command = Command::new(UNSPIN);
+        command.args(["lab", "run"]).arg(self.path("x.toml"));
+        command.arg("--out").arg(self.path("out")).args(["--accel", "tcg"]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the experiment to its end.
+    pub fn run(&self) -> Output {
+        self.lab_run().output().expect("start unspin")
+    }
+
+    /// The records in `out/runs.jsonl`.
+    pub fn records(&self) -> Vec<Value> {
+        records(&self.path("out/runs.jsonl"))
+    }
+}
+
+/// The records of a runs file; every line must be whole.
+pub fn records(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    assert!(text.is_empty() || text.ends_with('\n'), "{}: the last line is cut", path.display());
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// The head of an experiment over debian-cloud guests.
+pub fn experiment(workloads: &[&str], more: &str, topology: &str) -> String {
+    format!(
+        "name = \"x\"\ntitle = \"A test\"\nabout = \"Does it work?\"\nrepeats = 1\n\
+         kernels = [\"debian-cloud\"]\nschedulers = [\"stock\"]\nworkloads = {workloads:?}\n{more}\n\
+         [[topology]]\nname = \"t\"\nvcpus = 2\npcpus = 2\nmemory_mib = 512\n{topology}\n"
+    )
+}
+
+/// Fails a test with what the command printed.
+pub fn check(holds: bool, what: &str, output: &Output) -> Result<(), Failed> {
+    if holds {
+        return Ok(());
+    }
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(format!("{what}\n{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status).into())
+}
+
+/// The workload and outcome of each record.
+pub fn outcomes(records: &[Value]) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    records.iter().map(|r| (text(&r["cell"]["workload"]), text(&r["outcome"]))).collect()
+}

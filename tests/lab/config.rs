@@ -1,0 +1,75 @@
+//! What needs no guest: files that are wrong, dry runs, generated pages.
+
+use std::process::Command;
+
+use libtest_mimic::Failed;
+
+use crate::bench::{Bench, UNSPIN, check, experiment};
+
+/// What is written wrongly ends with 2 and says file, line and choices.
+pub fn malformed_toml() -> Result<(), Failed> {
+    let good = experiment(&["greedy"], "", "");
+    let cases = [
+        ("repeats = 1", "repeat = 1", "x.toml:4:1: unknown field `repeat`, expected one of"),
+        ("vcpus = 2", "vcpus = \"two\"", "x.toml:11:9: invalid type"),
+        ("greedy", "gredy", "unknown workload `gredy`, expected one of `"),
+        ("\"stock\"", "\"hold\"", "unknown scheduler `hold`, expected `stock`, `hold:K`"),
+        ("kernels = [", "kernels = [[", "x.toml:5:"),
+    ];
+    for (from, to, expected) in cases {
+        let bench = Bench::new(&good.replacen(from, to, 1));
+        let output = bench.run();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let right = output.status.code() == Some(2) && stderr.contains(expected);
+        check(right, &format!("`{to}` should end with 2 and say `{expected}`"), &output)?;
+    }
+    Ok(())
+}
+
+/// More pCPUs than there are: named with its line and what is offered.
+pub fn impossible_topology() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["greedy"], "", "").replace("pcpus = 2", "pcpus = 4096"));
+    let output = bench.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains("x.toml:12:9: 4096 pCPUs are asked for, this machine offers");
+    check(output.status.code() == Some(2) && says, "the line and the offer", &output)
+}
+
+/// A name that is not shipped.
+pub fn unknown_experiment() -> Result<(), Failed> {
+    let output = Command::new(UNSPIN).args(["lab", "run", "quickstrat"]).output()?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains("`quickstart`") && stderr.contains("`overcommit-curve`");
+    check(output.status.code() == Some(2) && says, "the shipped names", &output)
+}
+
+/// Runs are counted without running any.
+pub fn dry_run() -> Result<(), Failed> {
+    let args = ["lab", "run", "quickstart", "--dry-run", "--json"];
+    let output = Command::new(UNSPIN).args(args).output()?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let right = told["runs"] == 60 && told["boots"] == 6 && told["expected_s"].as_f64() > Some(0.0);
+    check(right, "6 repeats of 5 workloads under 2 schedulers", &output)
+}
+
+/// Every shipped experiment is valid, also with one repeat.
+pub fn shipped_experiments_parse() -> Result<(), Failed> {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments"))? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let args = ["lab", "run", &name, "--dry-run"];
+        let output = Command::new(UNSPIN).args(args).output()?;
+        check(output.status.success(), &format!("{name} is shipped and valid"), &output)?;
+    }
+    Ok(())
+}
+
+/// Generated from the command's own definition, so they cannot go out of date.
+pub fn man_and_completions() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new(UNSPIN).arg("man").arg(folder.path()).output()?;
+    check(folder.path().join("unspin-lab-run.1").exists(), "a page a verb", &output)?;
+    let output = Command::new(UNSPIN).args(["completions", "bash"]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    check(text.contains("--dry-run"), "completions know the options", &output)
+}

@@ -1,0 +1,213 @@
+//! What goes wrong becomes a record with its reason; the experiment goes on,
+//! and what was finished stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::bench::{Bench, check, experiment, records};
+
+/// The record of a workload.
+fn of<'a>(records: &'a [Value], workload: &str) -> &'a Value {
+    let found = records.iter().find(|record| record["cell"]["workload"] == workload);
+    found.unwrap_or(&Value::Null)
+}
+
+/// A workload whose program no package has installed.
+pub fn missing_package() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["odd.toml"], "", "")).workload(
+        "odd",
+        "true",
+        "packages = [\"odd-tools\"]",
+    );
+    let text = fs::read_to_string(bench.path("odd.toml"))?;
+    bench.write("odd.toml", &text.replace("programs = []", "programs = [\"no-such-program\"]"));
+    let output = bench.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains("no-such-program is not installed: run `apt install odd-tools`");
+    check(output.status.code() == Some(77) && says, "77 and what to install", &output)
+}
+
+/// A panicking guest.
+pub fn guest_panic() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["panic.toml", "fine.toml"], "", ""))
+        .workload(
+            "panic",
+            "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger; sleep 60",
+            "",
+        )
+        .workload("fine", "echo result 1", "");
+    let output = bench.run();
+    check(output.status.code() == Some(1), "not all runs have a result", &output)?;
+    let records = bench.records();
+    assert_eq!(of(&records, "panic")["kind"], "guest-panic", "{records:?}");
+    let detail = of(&records, "panic")["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("sysrq triggered crash"), "the console's words: {detail}");
+    assert_eq!(of(&records, "fine")["outcome"], "done");
+    let logs = fs::read_dir(bench.path("out/logs"))?.count();
+    assert_eq!(logs, 1, "the console log is kept");
+    Ok(())
+}
+
+/// A guest whose init never says hello, beside one that does.
+pub fn boot_hang() -> Result<(), Failed> {
+    let more = "boot_limit_s = 15\nboot_params = [\"\", \"rdinit=/usr/bin/cat\"]";
+    let bench =
+        Bench::new(&experiment(&["fine.toml"], more, "")).workload("fine", "echo result 1", "");
+    let output = bench.run();
+    check(output.status.code() == Some(1), "not all runs have a result", &output)?;
+    let records = bench.records();
+    let hung: Vec<&Value> = records.iter().filter(|r| r["outcome"] == "failed").collect();
+    assert!(!hung.is_empty() && hung.iter().all(|r| r["kind"] == "boot-timeout"), "{records:?}");
+    assert_eq!(hung.len(), 2, "tried again once");
+    assert_eq!(records.len() - hung.len(), 1, "the guest that boots has its result");
+    Ok(())
+}
+
+/// A workload that takes more memory than the guest has.
+pub fn out_of_memory() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["hungry.toml"], "", "")).workload(
+        "hungry",
+        "tail /dev/zero; echo result 1",
+        "",
+    );
+    let output = bench.run();
+    check(output.status.code() == Some(1), "no result", &output)?;
+    assert_eq!(of(&bench.records(), "hungry")["kind"], "out-of-memory");
+    Ok(())
+}
+
+/// QEMU, killed while a workload runs.
+pub fn qemu_killed() -> Result<(), Failed> {
+    let bench = Bench::new(&experiment(&["slow.toml"], "", "")).workload(
+        "slow",
+        "sleep 30; echo result 1",
+        "",
+    );
+    let child = bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let qemu = wait_for(|| child_of(child.id(), "qemu-system-x86")).ok_or("QEMU did not start")?;
+    // The guest is up and the job runs once its socket has been idle for a while.
+    std::thread::sleep(Duration::from_secs(12));
+    kill(Pid::from_raw(qemu), Signal::SIGKILL)?;
+    let output = child.wait_with_output()?;
+    check(output.status.code() == Some(1), "no result", &output)?;
+    assert_eq!(of(&bench.records(), "slow")["kind"], "qemu-died");
+    Ok(())
+}
+
+/// A disk that fills up keeps what was finished; with room again, it goes on.
+pub fn full_disk() -> Result<(), Failed> {
+    let text = experiment(&["fine.toml"], "keep_recordings = true", "");
+    let bench = Bench::new(&text.replace("repeats = 1", "repeats = 12")).workload(
+        "fine",
+        "echo result 1",
+        "",
+    );
+    fs::create_dir(bench.path("out"))?;
+    let mount = |options: &str| {
+        let command = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(bench.path("out"))
+            .status();
+        command.is_ok_and(|status| status.success())
+    };
+    if !mount("size=64k") {
+        return Err("a tmpfs cannot be mounted".into());
+    }
+    let unmount = Unmount(bench.path("out"));
+    let output = bench.run();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(1) && stderr.contains("make room"), "it says so", &output)?;
+    let before = records(&bench.path("out/runs.jsonl"));
+    assert!(mount("remount,size=16m"), "more room");
+    let output = bench.run();
+    check(output.status.success(), "it goes on", &output)?;
+    let after = records(&bench.path("out/runs.jsonl"));
+    assert_eq!(&after[..before.len()], &before[..], "what was finished is untouched");
+    let distinct: BTreeSet<u64> = after.iter().filter_map(|r| r["run"].as_u64()).collect();
+    assert_eq!((after.len(), distinct.len()), (12, 12), "each run once");
+    drop(unmount);
+    Ok(())
+}
+
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Ctrl-C in the middle, then the same command again.
+pub fn ctrl_c() -> Result<(), Failed> {
+    let text = experiment(&["fine.toml"], "", "");
+    let bench = Bench::new(&text.replace("repeats = 1", "repeats = 3")).workload(
+        "fine",
+        "sleep 1; echo result 1",
+        "",
+    );
+    let child = bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    wait_for(|| (!bench.records_so_far().is_empty()).then_some(())).ok_or("no run ended")?;
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT)?;
+    let output = child.wait_with_output()?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(1) && stderr.contains("goes on"), "it says how", &output)?;
+    let before = bench.records();
+    assert!(before.len() < 3, "it stopped early");
+    let output = bench.run();
+    check(output.status.success(), "it goes on", &output)?;
+    let after = bench.records();
+    assert_eq!(after[..before.len()], before[..]);
+    assert_eq!(after.len(), 3);
+    Ok(())
+}
+
+/// An output folder that holds something else.
+pub fn other_experiment() -> Result<(), Failed> {
+    let bench =
+        Bench::new(&experiment(&["fine.toml"], "", "")).workload("fine", "echo result 1", "");
+    check(bench.run().status.success(), "the first run", &bench.run())?;
+    let before = bench.records();
+    bench.write("x.toml", &experiment(&["fine.toml"], "seed = 9", ""));
+    let output = bench.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    check(output.status.code() == Some(2) && stderr.contains("another"), "refused", &output)?;
+    assert_eq!(bench.records(), before);
+    Ok(())
+}
+
+impl Bench {
+    /// The lines that are whole so far.
+    fn records_so_far(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.path("out/runs.jsonl")).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(120) {
+        if let Some(value) = found() {
+            return Some(value);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    None
+}
+
+/// A child process of `parent` by the start of its name.
+fn child_of(parent: u32, name: &str) -> Option<i32> {
+    let list = fs::read_dir("/proc").ok()?.flatten();
+    let pids = list.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.into_iter().find(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let of_parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
+        stat.contains(&format!("({name}")) && of_parent == Some(&parent.to_string())
+    })
+}

@@ -1,0 +1,60 @@
+//! The lab from its command line, with real guests: what it measures, and what
+//! it does when something goes wrong. Needs QEMU and a kernel; a test that
+//! cannot run here says why, and exit code 77 means that none could.
+
+mod basics;
+mod bench;
+mod config;
+mod faults;
+mod nested;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use bench::Missing;
+
+type Test = fn() -> Result<(), Failed>;
+
+/// Name, what it needs, body.
+const TESTS: [(&str, Option<fn() -> Missing>, Test); 19] = [
+    ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
+    ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
+    ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
+    ("dry_run_counts_runs", None, config::dry_run),
+    ("shipped_experiments_parse", None, config::shipped_experiments_parse),
+    ("man_pages_and_completions_are_written", None, config::man_and_completions),
+    ("missing_program_names_its_package", Some(bench::guest), faults::missing_package),
+    ("measures_and_reports", Some(bench::guest), basics::measures_and_reports),
+    ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),
+    ("injected_off_intervals_come_back", Some(bench::guest_and_tracing), basics::truth),
+    ("a_time_limit_is_a_result", Some(bench::guest), basics::did_not_finish),
+    ("guest_panic_is_told_and_passed", Some(bench::guest), faults::guest_panic),
+    ("boot_hang_is_told_and_passed", Some(bench::guest), faults::boot_hang),
+    ("out_of_memory_is_told", Some(bench::guest), faults::out_of_memory),
+    ("killed_qemu_is_told_and_passed", Some(bench::guest), faults::qemu_killed),
+    ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
+    ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
+    ("another_experiment_is_not_overwritten", Some(bench::guest), faults::other_experiment),
+    ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each test wants the CPUs for itself.
+    arguments.test_threads = Some(1);
+    let mut able = 0;
+    let trials = TESTS.map(|(name, needs, test)| {
+        let missing = needs.and_then(|missing| missing());
+        if let Some(reason) = &missing {
+            eprintln!("skipped {name}: {reason}");
+        } else {
+            able += 1;
+        }
+        Trial::test(name, test).with_ignored_flag(missing.is_some())
+    });
+    if able == 0 {
+        return ExitCode::from(77);
+    }
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
