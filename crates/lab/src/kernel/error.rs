@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 pub enum KernelError {
     /// The text is no kernel spec.
     #[error(
-        "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, debian-cloud or the path of a bzImage"
+        "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, \
+         debian-cloud or the path of a bzImage"
     )]
     Spec(String),
     /// A file that should be a bzImage is none.
@@ -38,7 +39,11 @@ pub enum KernelError {
         source: serde_json::Error,
     },
     /// Programs or headers that the work needs are not installed.
-    #[error("missing to {purpose}: {}; install with: apt install {}", .missing.join(", "), .packages.join(" "))]
+    #[error(
+        "missing to {purpose}: {}; install with: apt install {}",
+        .missing.join(", "),
+        .packages.join(" ")
+    )]
     Missing {
         /// What they are needed for.
         purpose: &'static str,
@@ -48,7 +53,11 @@ pub enum KernelError {
         packages: Vec<&'static str>,
     },
     /// The file system of the cache is nearly full.
-    #[error("{} MiB are free at {path}, {} MiB are needed; free some, or point UNSPIN_CACHE elsewhere", .free >> 20, .needed >> 20)]
+    #[error(
+        "{} MiB are free at {path}, {} MiB are needed; free some, or point UNSPIN_CACHE elsewhere",
+        .free >> 20,
+        .needed >> 20
+    )]
     Space {
         /// The folder that was to be filled.
         path: PathBuf,
@@ -74,7 +83,10 @@ pub enum KernelError {
     #[error("none of the newest Debian cloud kernels ({0}) has CONFIG_SCHED_CLASS_EXT=y")]
     NoSchedExt(String),
     /// Options of the fragments did not make it into the configuration.
-    #[error("the kernel's configuration lacks {}: an option that it depends on is off or was renamed", .0.join(", "))]
+    #[error(
+        "the kernel's configuration lacks {}: an option that it depends on is off or was renamed",
+        .0.join(", ")
+    )]
     Options(Vec<String>),
     /// A program failed.
     #[error("{what} failed ({status}); the whole log: {log}\n{tail}")]

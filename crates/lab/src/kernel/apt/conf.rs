@@ -83,10 +83,9 @@ mod tests {
 
     #[test]
     fn only_proxies_are_taken_over() {
-        let dump = "APT::Install-Recommends \"1\";\nAcquire::http::Proxy \"http://p:3142\";\n\
-                    Acquire::Check-Valid-Until \"false\";\nAcquire::https::Proxy-Auto-Detect \"/x\";\n";
-        let expected =
-            "Acquire::http::Proxy \"http://p:3142\";\nAcquire::https::Proxy-Auto-Detect \"/x\";\n";
-        assert_eq!(proxies(dump), expected);
+        let http = "Acquire::http::Proxy \"http://p:3142\";\n";
+        let detect = "Acquire::https::Proxy-Auto-Detect \"/x\";\n";
+        let others = "APT::Install-Recommends \"1\";\nAcquire::Check-Valid-Until \"false\";\n";
+        assert_eq!(proxies(&[http, others, detect].concat()), [http, detect].concat());
     }
 }

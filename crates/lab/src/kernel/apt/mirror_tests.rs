@@ -19,7 +19,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 const ONE_LINE: &str = "\
 # deb http://old.example/debian buster main
 deb-src http://src.example/debian bookworm main
-deb [arch=amd64 signed-by=/usr/share/keyrings/docker.gpg] https://docker.example/linux/debian bookworm stable
+deb [arch=amd64 signed-by=/k/docker.gpg] https://docker.example/linux/debian bookworm stable
 deb [ arch=amd64 ] https://php.example/php/ bookworm main
 deb\thttps://one.example/debian bookworm main contrib # nearest
 deb http://one.example/debian-security bookworm-security main
