@@ -66,7 +66,7 @@ pub fn parse_page(page: &[u8], layout: &Layout, out: &mut Vec<ThreadEvent>) {
                 let Some(high) = u32_at(&page[..end], at) else { return };
                 let value = (u64::from(high) << 27) + delta;
                 t_ns = if kind == TYPE_TIME_EXTEND {
-                    t_ns + value
+                    t_ns.wrapping_add(value)
                 } else {
                     (t_ns & TIME_STAMP_HIGH) | (value & !TIME_STAMP_HIGH)
                 };
@@ -83,7 +83,7 @@ pub fn parse_page(page: &[u8], layout: &Layout, out: &mut Vec<ThreadEvent>) {
             }
             words => words as usize * 4,
         };
-        t_ns += delta;
+        t_ns = t_ns.wrapping_add(delta);
         let Some(record) = page.get(at..at + length) else { return };
         if kind != TYPE_PADDING {
             parse_record(record, t_ns, layout, out);
@@ -192,6 +192,21 @@ mod tests {
             let mut events = Vec::new();
             parse_page(&whole[..length], &layout(), &mut events);
             assert!(events.len() <= 4);
+        }
+    }
+
+    #[test]
+    fn random_pages_never_panic() {
+        use rand::{RngExt, SeedableRng};
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+        for _ in 0..2_000 {
+            let mut page = vec![0_u8; PAGE_BYTES];
+            rng.fill(&mut page[..]);
+            // A length within the page, so that the events are looked at.
+            page[8..16].copy_from_slice(&(rng.random_range(0..4080_u64)).to_le_bytes());
+            let mut events = Vec::new();
+            parse_page(&page, &layout(), &mut events);
+            assert!(events.len() <= 2 * PAGE_BYTES / 4);
         }
     }
 }

@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 use unspin_model::FailureKind;
 
 use super::console;
+use crate::interrupt;
 use crate::wire::{Envelope, Failure, Hello, Reply, Request, VmSpec};
+
+/// How long a wait goes on before it looks whether it still should.
+const SLICE: Duration = Duration::from_millis(200);
 
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Reply>>>>;
 
@@ -64,15 +68,31 @@ impl Channel {
             waiting.insert(id, sender);
             id
         };
-        let reply = receiver.recv_timeout(limit);
+        let reply = wait(&receiver, limit);
         lock(&self.waiting).remove(&id);
-        reply.map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => Failure::new(
-                FailureKind::GuestHang,
-                format!("the guest did not answer within {:.0} s", limit.as_secs_f64()),
-            ),
-            mpsc::RecvTimeoutError::Disconnected => died("the control channel closed"),
-        })
+        reply
+    }
+}
+
+/// Waits for a reply; gives up when the user wants us to stop.
+fn wait(replies: &mpsc::Receiver<Reply>, limit: Duration) -> Result<Reply, Failure> {
+    let asked = Instant::now();
+    loop {
+        match replies.recv_timeout(SLICE) {
+            Ok(reply) => return Ok(reply),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(died("the control channel closed"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupt::requested() => {
+                return Err(Failure::new(FailureKind::GuestHang, "interrupted"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if asked.elapsed() >= limit => {
+                let seconds = limit.as_secs_f64();
+                let detail = format!("the guest did not answer within {seconds:.0} s");
+                return Err(Failure::new(FailureKind::GuestHang, detail));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -98,10 +118,16 @@ fn await_hello(
     console: &Path,
 ) -> Result<Hello, Failure> {
     loop {
-        match hello.recv_timeout(Duration::from_millis(200)) {
+        match hello.recv_timeout(SLICE) {
             Ok(Reply::Hello(hello)) => return Ok(hello),
             Ok(other) => return Err(died(&format!("expected a hello, got {other:?}"))),
-            Err(_) => check_alive(qemu)?,
+            Err(mpsc::RecvTimeoutError::Timeout) => check_alive(qemu)?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(died("the control channel closed before the guest said hello"));
+            }
+        }
+        if interrupt::requested() {
+            return Err(Failure::new(FailureKind::BootTimeout, "interrupted"));
         }
         if console::classify(&console::tail(console), "").is_some() {
             return Err(Failure::new(FailureKind::GuestPanic, "the guest's kernel failed at boot"));
