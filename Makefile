@@ -3,12 +3,12 @@
 PREFIX ?= /usr/local
 RELEASE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 CARGO := scripts/with-rust cargo
-# The lab puts spinbench into guests, and finds it on PATH.
-UNSPIN := PATH="$(RELEASE):$$PATH" scripts/with-rust unspin
+# The lab may have to `cargo install` a guest scheduler.
+UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint unit experiment $(EXPERIMENTS) install clean
+.PHONY: help setup build demo test experiment $(EXPERIMENTS) install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,13 +23,10 @@ build: setup ## set up, then the release build
 demo: build ## set up, build, then the quickstart experiment into out/demo
 	$(UNSPIN) lab run quickstart --out out/demo $(ARGS)
 
-test: setup lint unit ## set up, then everything that CI checks
-
-lint:
+test: setup ## set up, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-
-unit:
+	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
 	$(CARGO) test --locked --workspace
 
 experiment: build ## NAME=... ARGS=...: an experiment into out/NAME; can be interrupted, resumes
