@@ -19,7 +19,12 @@ die() {
 }
 
 as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        command -v sudo >/dev/null || die "installing needs root: run it as root, or install sudo"
+        sudo "$@"
+    fi
 }
 
 installed() {
