@@ -83,7 +83,8 @@ pub fn truth() -> Result<(), Failed> {
     check(output.status.success(), "the run", &output)?;
     let check_of = &bench.records()[0]["truth"]["injected"];
     assert_eq!(check_of["missing"], 0, "{check_of}");
-    assert!(check_of["injected"].as_u64() >= Some(30), "{check_of}");
+    let pairs = check_of["pairs_us"].as_array().map_or(0, Vec::len);
+    assert!(pairs >= 20, "most met a vCPU that was not idle: {check_of}");
     for pair in check_of["pairs_us"].as_array().into_iter().flatten() {
         let of = |index: usize| pair[index].as_f64().unwrap_or_default();
         // The injector was on for all of it, so the vCPU was off at least that long.

@@ -14,7 +14,7 @@ pub fn malformed_toml() -> Result<(), Failed> {
         ("vcpus = 2", "vcpus = \"two\"", "x.toml:11:9: invalid type"),
         ("greedy", "gredy", "unknown workload `gredy`, expected one of `"),
         ("\"stock\"", "\"hold\"", "unknown scheduler `hold`, expected `stock`, `hold:K`"),
-        ("kernels = [", "kernels = [[", "x.toml:5:"),
+        ("kernels = [\"debian-cloud\"]", "kernels = 3", "x.toml:5:11: invalid type"),
     ];
     for (from, to, expected) in cases {
         let bench = Bench::new(&good.replacen(from, to, 1));

@@ -91,8 +91,7 @@ pub fn qemu_killed() -> Result<(), Failed> {
         "",
     );
     let child = bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let qemu = wait_for(|| child_of(child.id(), "qemu-system-x86")).ok_or("QEMU did not start")?;
-    // The guest is up and the job runs once its socket has been idle for a while.
+    let qemu = wait_for(|| guest_of(child.id())).ok_or("QEMU did not start")?;
     std::thread::sleep(Duration::from_secs(12));
     kill(Pid::from_raw(qemu), Signal::SIGKILL)?;
     let output = child.wait_with_output()?;
@@ -201,13 +200,16 @@ fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
     None
 }
 
-/// A child process of `parent` by the start of its name.
-fn child_of(parent: u32, name: &str) -> Option<i32> {
+/// The QEMU child of `parent` that runs a guest.
+fn guest_of(parent: u32) -> Option<i32> {
     let list = fs::read_dir("/proc").ok()?.flatten();
     let pids = list.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.into_iter().find(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let (stat, command) = (read("stat"), read("cmdline"));
+        let stat = String::from_utf8_lossy(&stat);
         let of_parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
-        stat.contains(&format!("({name}")) && of_parent == Some(&parent.to_string())
+        let command = String::from_utf8_lossy(&command);
+        of_parent == Some(&parent.to_string()) && command.contains("\0-kernel\0")
     })
 }

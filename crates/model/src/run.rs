@@ -105,7 +105,11 @@ pub struct InjectionCheck {
     pub injected: u64,
     /// How many of them were not observed.
     pub missing: u64,
-    /// Each one: asked-for length, truth (measured by the injector itself) and
+    /// How many met a vCPU that was halted throughout, so that there was nothing
+    /// to take away.
+    #[serde(default)]
+    pub idle: u64,
+    /// Each other one: asked-for length, truth (measured by the injector itself) and
     /// observed length, in microseconds.
     pub pairs_us: Vec<[f64; 3]>,
 }

@@ -106,11 +106,10 @@ fn record(path: &Path, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
 /// The claims that an output folder supports.
 fn supported(out: &Path) -> anyhow::Result<Vec<Claim>> {
     let summary = report::write(out)?;
-    let text = unspin_lab::run::load(out)?.text;
-    let file = PathBuf::from(format!("experiments/{}.toml", summary.experiment.name));
-    let experiment = Experiment::parse(&file, &text)?;
+    let loaded = unspin_lab::run::load(out)?;
+    let experiment = Experiment::parse(&loaded.file, &loaded.text)?;
     let origin = Origin {
-        experiment: file.display().to_string(),
+        experiment: loaded.file.display().to_string(),
         command: format!("make experiment NAME={}", experiment.name),
         date: last_day(out)?,
     };

@@ -15,6 +15,7 @@ use crate::workload::{self, Workload};
 
 const VCPUS_MAX: u32 = 64;
 const DEFAULT_MEMORY_MIB: u64 = 768;
+const DEFAULT_NEIGHBOUR_MEMORY_MIB: u64 = 512;
 const DEFAULT_L1_MEMORY_MIB: u64 = 3072;
 const DEFAULT_SMALLEST_EFFECT: f64 = 0.03;
 
@@ -310,7 +311,7 @@ fn neighbours(source: &Source, raw: &[RawNeighbour]) -> Result<Vec<Neighbour>, C
             Ok(Neighbour {
                 name: format!("neighbour{}", index + 1),
                 vcpus: *neighbour.vcpus.get_ref(),
-                memory_mib: neighbour.memory_mib.unwrap_or(256),
+                memory_mib: neighbour.memory_mib.unwrap_or(DEFAULT_NEIGHBOUR_MEMORY_MIB),
                 workload,
             })
         })

@@ -342,7 +342,7 @@ impl Executor<'_> {
         let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
             name: neighbour.name.clone(),
             vcpus: neighbour.vcpus,
-            memory_mib: neighbour.memory_mib.max(256),
+            memory_mib: neighbour.memory_mib,
             pinned: false,
             ..subject.clone()
         });

@@ -24,6 +24,8 @@ struct Meta {
     planned: u64,
     /// Seconds spent measuring so far.
     elapsed_s: f64,
+    /// The experiment's file, as it was named.
+    file: PathBuf,
     /// The text of the experiment's file.
     text: String,
 }
@@ -39,6 +41,8 @@ pub struct Loaded {
     pub planned: u64,
     /// Seconds spent measuring.
     pub elapsed_s: f64,
+    /// The experiment's file, as it was named.
+    pub file: PathBuf,
     /// The text of the experiment's file.
     pub text: String,
     /// Every attempt.
@@ -66,6 +70,7 @@ impl Store {
             machine,
             planned,
             elapsed_s: 0.0,
+            file: experiment.file.clone(),
             text: experiment.text.clone(),
         };
         let path = out.join("runs.jsonl");
@@ -171,6 +176,7 @@ pub fn load(out: &Path) -> Result<Loaded, LabError> {
         machine: meta.machine,
         planned: meta.planned,
         elapsed_s: meta.elapsed_s,
+        file: meta.file,
         text: meta.text,
         records,
     })

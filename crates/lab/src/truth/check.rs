@@ -1,64 +1,61 @@
 //! Injected off intervals held against the observed ones.
 
+use unspin_model::VcpuState;
 use unspin_model::run::InjectionCheck;
-use unspin_model::{VcpuEvent, VcpuState};
 
 use super::Observed;
 use crate::host::Injected;
 use crate::wire::VmSpec;
 
+/// A stretch of a vCPU in one state: start and end, host nanoseconds.
+type Stretch = (VcpuState, u64, u64);
+
 impl Observed {
     /// For each interval that the injector took from a pCPU: the off interval
     /// of the vCPU held to that pCPU that overlaps it, in host time.
     pub fn check(&self, injected: &[Injected], vm: &VmSpec) -> InjectionCheck {
-        let offs = off_intervals(self.events.as_deref().unwrap_or_default(), self.end_ns);
         let mut check =
             InjectionCheck { injected: injected.len() as u64, ..InjectionCheck::default() };
         for one in injected {
             let vcpu = vm.pcpus.iter().position(|pcpu| *pcpu == one.pcpu).unwrap_or(0);
-            let overlapping = offs.iter().filter(|(v, start, end)| {
-                usize::from(*v) == vcpu && *start < one.end_ns && *end > one.start_ns
-            });
-            let longest = overlapping.map(|(_, start, end)| end - start).max();
-            match longest {
+            let met = self.stretches(vcpu as u16);
+            let met = met.filter(|(_, start, end)| *start < one.end_ns && *end > one.start_ns);
+            let met: Vec<Stretch> = met.collect();
+            let off = met.iter().filter(|(state, _, _)| *state == VcpuState::Off);
+            match off.map(|(_, start, end)| end - start).max() {
                 Some(observed_ns) => check.pairs_us.push([
                     one.asked_ns as f64 / 1e3,
                     (one.end_ns - one.start_ns) as f64 / 1e3,
                     observed_ns as f64 / 1e3,
                 ]),
+                None if met.iter().all(|(state, _, _)| *state == VcpuState::Idle) => {
+                    check.idle += 1
+                }
                 None => check.missing += 1,
             }
         }
         check
     }
-}
 
-/// (vCPU, start, end) of each off interval.
-fn off_intervals(events: &[VcpuEvent], end_ns: u64) -> Vec<(u16, u64, u64)> {
-    let mut since: Vec<Option<u64>> = Vec::new();
-    let mut out = Vec::new();
-    for event in events {
-        let vcpu = usize::from(event.vcpu);
-        since.resize(since.len().max(vcpu + 1), None);
-        match (event.state, since[vcpu]) {
-            (VcpuState::Off, None) => since[vcpu] = Some(event.t_ns),
-            (VcpuState::Off, Some(_)) | (_, None) => {}
-            (_, Some(start)) => {
-                out.push((event.vcpu, start, event.t_ns));
-                since[vcpu] = None;
+    /// The stretches of a vCPU, repeats of a state merged.
+    fn stretches(&self, vcpu: u16) -> impl Iterator<Item = Stretch> {
+        let events = self.events.as_deref().unwrap_or_default();
+        let mut changes: Vec<(VcpuState, u64)> = Vec::new();
+        for event in events.iter().filter(|event| event.vcpu == vcpu) {
+            if changes.last().is_none_or(|(state, _)| *state != event.state) {
+                changes.push((event.state, event.t_ns));
             }
         }
+        let ends: Vec<u64> = changes.iter().skip(1).map(|c| c.1).chain([self.end_ns]).collect();
+        changes.into_iter().zip(ends).map(|((state, start), end)| (state, start, end))
     }
-    let open = since.iter().enumerate().filter_map(|(vcpu, start)| start.map(|s| (vcpu, s)));
-    out.extend(open.map(|(vcpu, start)| (vcpu as u16, start, end_ns)));
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::truth::schedstat::Totals;
-    use unspin_model::Accel;
+    use unspin_model::{Accel, VcpuEvent};
 
     fn spec() -> VmSpec {
         VmSpec {
@@ -90,8 +87,9 @@ mod tests {
             totals: Totals::default(),
         };
         let injected = |start_ns, end_ns| Injected { pcpu: 1, asked_ns: 1_000, start_ns, end_ns };
-        let check = observed.check(&[injected(1_000, 2_000), injected(5_000, 6_000)], &spec());
-        assert_eq!((check.injected, check.missing), (2, 1));
+        let three = [injected(1_000, 2_000), injected(5_000, 6_000), injected(8_000, 9_000)];
+        let check = observed.check(&three, &spec());
+        assert_eq!((check.injected, check.missing, check.idle), (3, 1, 1));
         assert_eq!(check.pairs_us, [[1.0, 1.0, 1.03]]);
     }
 }

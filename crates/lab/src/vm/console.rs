@@ -49,6 +49,13 @@ pub fn classify(console: &str, qemu: &str) -> Option<Verdict> {
     panic.then_some(Verdict::Panic)
 }
 
+/// The line that says why the kernel gave up.
+pub fn reason(log: &str) -> Option<&str> {
+    let marks = ["Kernel panic - not syncing", "int3: ", "Oops: ", "BUG: "];
+    let line = marks.iter().find_map(|mark| log.lines().find(|line| line.contains(mark)))?;
+    Some(line.split_once("] ").map_or(line, |(_, text)| text).trim())
+}
+
 /// The end of a log file; empty where it cannot be read.
 pub fn tail(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
@@ -79,6 +86,7 @@ mod tests {
         assert_eq!(classify(int3, ""), Some(Verdict::Int3Oops));
         let panic = "[ 1.3] Kernel panic - not syncing: sysrq triggered crash";
         assert_eq!(classify(panic, ""), Some(Verdict::Panic));
+        assert_eq!(reason(panic), Some("Kernel panic - not syncing: sysrq triggered crash"));
         let oom = "Kernel panic - not syncing: System is deadlocked on memory";
         assert_eq!(classify(oom, ""), Some(Verdict::OutOfMemory));
         let qemu =

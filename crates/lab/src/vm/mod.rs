@@ -254,8 +254,11 @@ fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
         Some(verdict) => verdict.kind(),
         None => failure.kind,
     };
-    let mut detail = failure.detail;
-    for (name, text) in [("QEMU", qemu.trim()), ("console", console::last_lines(&log, 12).trim())] {
+    let mut detail = match console::reason(&log) {
+        Some(reason) if !failure.detail.contains(reason) => format!("{reason}\n{}", failure.detail),
+        _ => failure.detail,
+    };
+    for (name, text) in [("QEMU", qemu.trim()), ("console", console::last_lines(&log, 40).trim())] {
         if !text.is_empty() && !detail.contains(text) {
             detail.push_str(&format!("\n{name}:\n{text}"));
         }
