@@ -105,10 +105,10 @@ pub struct InjectionCheck {
     pub injected: u64,
     /// How many of them were not observed.
     pub missing: u64,
-    /// How many met a vCPU that was halted throughout, so that there was nothing
-    /// to take away.
+    /// How many met a vCPU that was not on when they began (halted, or off
+    /// already), so that their length is not that of an off interval.
     #[serde(default)]
-    pub idle: u64,
+    pub not_on: u64,
     /// Each other one: asked-for length, truth (measured by the injector itself) and
     /// observed length, in microseconds.
     pub pairs_us: Vec<[f64; 3]>,

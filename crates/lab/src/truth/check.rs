@@ -7,31 +7,39 @@ use super::Observed;
 use crate::host::Injected;
 use crate::wire::VmSpec;
 
+/// The injector notes its begin a little after the vCPU was taken off.
+const BEGINS_WITHIN_NS: u64 = 300_000;
+
 /// A stretch of a vCPU in one state: start and end, host nanoseconds.
 type Stretch = (VcpuState, u64, u64);
 
+/// What an injected interval met.
+enum Met {
+    /// An off interval that began with it, of this length.
+    Off(u64),
+    /// A vCPU that was not on.
+    NotOn,
+    /// A vCPU that seems to have stayed on, which cannot be.
+    Missing,
+}
+
 impl Observed {
     /// For each interval that the injector took from a pCPU: the off interval
-    /// of the vCPU held to that pCPU that overlaps it, in host time.
+    /// of the vCPU held to that pCPU that began with it, in host time.
     pub fn check(&self, injected: &[Injected], vm: &VmSpec) -> InjectionCheck {
         let mut check =
             InjectionCheck { injected: injected.len() as u64, ..InjectionCheck::default() };
         for one in injected {
             let vcpu = vm.pcpus.iter().position(|pcpu| *pcpu == one.pcpu).unwrap_or(0);
-            let met = self.stretches(vcpu as u16);
-            let met = met.filter(|(_, start, end)| *start < one.end_ns && *end > one.start_ns);
-            let met: Vec<Stretch> = met.collect();
-            let off = met.iter().filter(|(state, _, _)| *state == VcpuState::Off);
-            match off.map(|(_, start, end)| end - start).max() {
-                Some(observed_ns) => check.pairs_us.push([
+            let stretches: Vec<Stretch> = self.stretches(vcpu as u16).collect();
+            match meet(&stretches, one) {
+                Met::Off(observed_ns) => check.pairs_us.push([
                     one.asked_ns as f64 / 1e3,
                     (one.end_ns - one.start_ns) as f64 / 1e3,
                     observed_ns as f64 / 1e3,
                 ]),
-                None if met.iter().all(|(state, _, _)| *state == VcpuState::Idle) => {
-                    check.idle += 1
-                }
-                None => check.missing += 1,
+                Met::NotOn => check.not_on += 1,
+                Met::Missing => check.missing += 1,
             }
         }
         check
@@ -48,6 +56,20 @@ impl Observed {
         }
         let ends: Vec<u64> = changes.iter().skip(1).map(|c| c.1).chain([self.end_ns]).collect();
         changes.into_iter().zip(ends).map(|((state, start), end)| (state, start, end))
+    }
+}
+
+fn meet(stretches: &[Stretch], one: &Injected) -> Met {
+    let Some(at) = stretches.iter().rposition(|(_, start, _)| *start <= one.start_ns) else {
+        return Met::NotOn;
+    };
+    let was_on = at > 0 && stretches[at - 1].0 == VcpuState::On;
+    match stretches[at] {
+        (VcpuState::On, _, _) => Met::Missing,
+        (VcpuState::Off, start, end) if was_on && start + BEGINS_WITHIN_NS >= one.start_ns => {
+            Met::Off(end - start)
+        }
+        _ => Met::NotOn,
     }
 }
 
@@ -77,8 +99,12 @@ mod tests {
     #[test]
     fn each_injected_interval_finds_its_observed_one() {
         let event = |t_ns, state| VcpuEvent { t_ns, vcpu: 0, state };
-        let events =
-            vec![event(0, VcpuState::On), event(990, VcpuState::Off), event(2_020, VcpuState::On)];
+        let events = vec![
+            event(0, VcpuState::On),
+            event(990, VcpuState::Off),
+            event(2_020, VcpuState::On),
+            event(7_000, VcpuState::Idle),
+        ];
         let observed = Observed {
             start_ns: 0,
             end_ns: 10_000,
@@ -89,7 +115,7 @@ mod tests {
         let injected = |start_ns, end_ns| Injected { pcpu: 1, asked_ns: 1_000, start_ns, end_ns };
         let three = [injected(1_000, 2_000), injected(5_000, 6_000), injected(8_000, 9_000)];
         let check = observed.check(&three, &spec());
-        assert_eq!((check.injected, check.missing, check.idle), (3, 1, 1));
+        assert_eq!((check.injected, check.missing, check.not_on), (3, 1, 1));
         assert_eq!(check.pairs_us, [[1.0, 1.0, 1.03]]);
     }
 }
