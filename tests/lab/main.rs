@@ -14,10 +14,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use bench::Missing;
 
+type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Option<fn() -> Missing>, Test); 19] = [
+const TESTS: [(&str, Needs, Test); 19] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),

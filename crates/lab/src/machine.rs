@@ -12,7 +12,7 @@ use unspin_model::Accel;
 use unspin_model::summary::Machine;
 
 use crate::kernel::{Kernel, cache_dir};
-use crate::vm::{QEMU, Vm, cpu_model};
+use crate::vm::{Vm, cpu_model, qemu_program};
 use crate::wire::{Failure, VmSpec};
 
 /// A guest that has not said hello by then does not run under this accelerator.
@@ -48,7 +48,7 @@ pub fn allowed_cpus() -> Vec<u32> {
 
 /// QEMU's version, such as `7.2.19`; `None` when it is not installed.
 pub fn qemu_version() -> Option<String> {
-    let output = Command::new(QEMU).arg("--version").output().ok()?;
+    let output = Command::new(qemu_program()).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split("version ").nth(1)?.split_whitespace().next().map(str::to_owned)
 }

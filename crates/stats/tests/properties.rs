@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn holm_never_lowers_a_p_and_keeps_their_order(p in prop::collection::vec(0.0..=1.0f64, 0..30)) {
+    fn holm_never_lowers_a_p_and_keeps_order(p in prop::collection::vec(0.0..=1.0f64, 0..30)) {
         let adjusted = holm(&p);
         for i in 0..p.len() {
             prop_assert!(adjusted[i] >= p[i] && adjusted[i] <= 1.0);

@@ -126,3 +126,14 @@ fn examples_are_read() {
         );
     }
 }
+
+/// The tables of README and docs are what `results/claims.json` says.
+#[test]
+fn tables_match_the_claims() {
+    let checked = Command::new(env!("CARGO_BIN_EXE_unspin"))
+        .current_dir(root())
+        .args(["claims", "render", "--check", "README.md", "docs/results.md"])
+        .output()
+        .expect("start unspin");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}

@@ -89,6 +89,7 @@ struct RawNested {
     pause_exits: Option<bool>,
     #[serde(default)]
     without: Vec<String>,
+    host_params: Option<String>,
 }
 
 /// The file under check: what an error needs to say where it is.
@@ -332,6 +333,7 @@ fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError>
         steal_time: raw.steal_time.unwrap_or(named.steal_time),
         pause_exits: raw.pause_exits.unwrap_or(named.pause_exits),
         without: raw.without.clone(),
+        host_params: raw.host_params.clone().unwrap_or_default(),
         ..named
     })
 }

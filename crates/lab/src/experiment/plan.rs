@@ -91,7 +91,7 @@ fn boots_of_a_block(experiment: &Experiment) -> Vec<PlannedBoot> {
 
 /// Random order. A loaded scheduler's runs stay together, as loading one can
 /// take longer than a run; the kernel's own (stock, hold) are mixed freely.
-fn shuffle_runs(runs: &mut Vec<PlannedRun>, rng: &mut Pcg64) {
+fn shuffle_runs(runs: &mut [PlannedRun], rng: &mut Pcg64) {
     runs.shuffle(rng);
     let group = |run: &PlannedRun| match &run.scheduler {
         Scheduler::Command(command) => command.name.clone(),
@@ -155,7 +155,7 @@ pcpus = 2
                 assert!(numbers.insert(run.run), "run {} twice", run.run);
             }
         }
-        // 1:1 has no hold:2 (that is all of its vCPUs): (3 + 4) schedulers x 2 workloads x 3 blocks.
+        // 1:1 has no hold:2 (all of its vCPUs): (3 + 4) schedulers x 2 workloads x 3 blocks.
         assert_eq!(count.len(), 42);
         assert!(count.values().all(|n| *n == 1));
     }

@@ -11,9 +11,9 @@ use crate::wire::Failure;
 
 const PARAMETERS: &str = "/sys/module/kvm_amd/parameters";
 /// PAUSEs in a row that make a loop. A hardware filter lets 3,000 of them pass
-/// (kvm_amd's `pause_filter_count`), some 50 us of spinning. Under emulation a
-/// single PAUSE exit takes that long, so every one of them is a window of its own.
-const SOFT_PAUSE_COUNT: &str = "1";
+/// (kvm_amd's `pause_filter_count`), some 50 us of spinning. Under emulation one
+/// PAUSE exit follows the other after about 25 us.
+const SOFT_PAUSE_COUNT: &str = "2";
 const EXIT_HISTOGRAM: &str = "hist:keys=isa,exit_reason";
 
 /// Makes PAUSE exits happen or not for VMs that are created from now on.

@@ -33,7 +33,8 @@ pub fn spinlock_kind(log: &str, hypervisor: bool) -> &'static str {
     }
 }
 
-fn online_cpus() -> u32 {
+/// vCPUs that are online.
+pub fn online_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 

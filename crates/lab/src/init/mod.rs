@@ -3,6 +3,7 @@
 //! is told to power off.
 
 mod facts;
+mod heartbeat;
 mod job;
 mod mounts;
 mod port;

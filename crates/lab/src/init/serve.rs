@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::mono_ns;
 use crate::host::{Host, LocalHost};
-use crate::init::{facts, job};
+use crate::init::{facts, heartbeat, job};
 use crate::wire::{Envelope, HostReply, HostRequest, Job, Reply, Request};
 
 type Jobs = Mutex<HashMap<u64, job::Background>>;
@@ -54,7 +54,11 @@ fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
     let (sender, requests) = mpsc::channel::<(u64, HostRequest)>();
     std::thread::spawn(move || {
         let mut host = LocalHost::new("/run/unspin".into());
+        let mut beating = false;
         for (id, request) in requests {
+            if !std::mem::replace(&mut beating, true) {
+                heartbeat::start(facts::online_cpus() as usize);
+            }
             let reply = host.handle(request).unwrap_or_else(HostReply::Failed);
             server.reply(id, Reply::Host(Box::new(reply)));
         }

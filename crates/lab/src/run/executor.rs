@@ -3,24 +3,18 @@
 use std::collections::VecDeque;
 use std::time::{Instant, SystemTime};
 
-use unspin_model::{Accel, FailureKind, Label, Outcome, RunRecord, Source};
+use unspin_model::{FailureKind, Label, Outcome, RunRecord, Source};
 
-use super::prepare::{Guest, Prepared, path_in_l1};
+use super::prepare::Prepared;
 use super::record::{self, Place};
+use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
-use crate::experiment::{Experiment, Nested, PlannedBoot, PlannedRun, Spinlock, Topology, plan};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
 use crate::host::{Host, LocalHost, NestedHost};
 use crate::interrupt;
 use crate::machine;
-use crate::vm::cpu_model;
 use crate::wire::{Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, VmSpec};
 use crate::workload::Workload;
-
-const FLAT_BOOT_LIMIT_S: f64 = 60.0;
-const NESTED_BOOT_LIMIT_S: f64 = 90.0;
-/// CPU of a nested machine's L1: without the extensions that make an L2 under
-/// emulation die (XSAVE and what needs it).
-const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
 
 /// Carries out an experiment into `options.out`; resumes what is there.
 pub fn execute(
@@ -59,12 +53,19 @@ struct Executor<'a> {
     prepared: Prepared,
     boots: &'a [PlannedBoot],
     local: LocalHost,
-    nested: Option<(u32, NestedHost)>,
+    nested: Option<L1>,
     store: Store,
     timings: Timings,
     progress: &'a mut dyn Progress,
     done: u64,
     machine: unspin_model::summary::Machine,
+}
+
+/// An L1 that is up.
+struct L1 {
+    block: u32,
+    spec: VmSpec,
+    host: NestedHost,
 }
 
 /// A boot that is up.
@@ -280,7 +281,7 @@ impl Executor<'_> {
             self.start_l1(boot, topology)?;
         }
         let request = HostRequest::Boot {
-            vms: self.vm_specs(boot, topology, in_l1)?,
+            vms: specs::vms(self.experiment, &self.prepared, boot, in_l1)?,
             fairness: topology.fairness,
         };
         match self.ask(boot, request)? {
@@ -294,106 +295,26 @@ impl Executor<'_> {
         }
     }
 
-    /// An L1 serves the boots of one block, as long as nothing fails on it.
+    /// An L1 serves the boots of one block that want the same one, as long as
+    /// nothing fails on it.
     fn start_l1(&mut self, boot: &PlannedBoot, topology: &Topology) -> Result<(), Failure> {
-        if self.nested.as_ref().is_some_and(|(block, _)| *block == boot.block) {
+        let spec = specs::l1(self.experiment, &self.prepared, topology)?;
+        if self.nested.as_ref().is_some_and(|l1| l1.block == boot.block && l1.spec == spec) {
             return Ok(());
         }
-        if let Some((_, old)) = self.nested.take() {
-            old.shut_down();
+        if let Some(old) = self.nested.take() {
+            old.host.shut_down();
         }
-        let guest = self
-            .prepared
-            .l1
-            .as_ref()
-            .ok_or_else(|| Failure::new(FailureKind::BootTimeout, "no L1 was prepared"))?;
-        let memory_mib = topology.nested.as_ref().map_or(0, |nested| nested.memory_mib);
-        let pcpus = pcpus(topology)?;
-        let spec = VmSpec {
-            name: "l1".into(),
-            vcpus: pcpus.len() as u32,
-            memory_mib,
-            kernel: guest.kernel.image.display().to_string(),
-            initramfs: guest.initramfs.display().to_string(),
-            boot_params: String::new(),
-            accel: self.prepared.accel,
-            cpu: L1_CPU.into(),
-            pcpus,
-            pinned: true,
-            pause_exits: None,
-            boot_limit_s: self.boot_limit_s(false),
-        };
-        let l1 = NestedHost::start(&spec, &self.prepared.scratch.path().join("l1"))?;
-        self.nested = Some((boot.block, l1));
+        let host = NestedHost::start(&spec, &self.prepared.scratch.path().join("l1"))?;
+        self.nested = Some(L1 { block: boot.block, spec, host });
         Ok(())
-    }
-
-    fn vm_specs(
-        &self,
-        boot: &PlannedBoot,
-        topology: &Topology,
-        in_l1: bool,
-    ) -> Result<Vec<VmSpec>, Failure> {
-        let guest = &self.prepared.guests[boot.kernel];
-        let pcpus =
-            if in_l1 { (0..topology.pcpus.get_ref().count()).collect() } else { pcpus(topology)? };
-        let params = &self.experiment.boot_params[boot.boot_params];
-        let subject = self.subject(guest, topology, in_l1, pcpus, params);
-        let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
-            name: neighbour.name.clone(),
-            vcpus: neighbour.vcpus,
-            memory_mib: neighbour.memory_mib,
-            pinned: false,
-            ..subject.clone()
-        });
-        Ok([subject.clone()].into_iter().chain(neighbours).collect())
-    }
-
-    fn subject(
-        &self,
-        guest: &Guest,
-        topology: &Topology,
-        in_l1: bool,
-        pcpus: Vec<u32>,
-        params: &str,
-    ) -> VmSpec {
-        let accel = if topology.nested.is_some() { Accel::Kvm } else { self.prepared.accel };
-        let native = topology.spinlock == Spinlock::Native;
-        let cpu = topology.nested.as_ref().map_or_else(|| cpu_model(accel, native), Nested::cpu);
-        let own_params = match (&topology.nested, native && accel == Accel::Kvm) {
-            (Some(nested), _) => nested.boot_params(),
-            (None, true) => "nopvspin",
-            (None, false) => "",
-        };
-        let path = |what: &str, here: &std::path::Path| {
-            if in_l1 { path_in_l1(guest, what) } else { here.display().to_string() }
-        };
-        VmSpec {
-            name: "subject".into(),
-            vcpus: topology.vcpus,
-            memory_mib: topology.memory_mib,
-            kernel: path("kernel", &guest.kernel.image),
-            initramfs: path("initramfs", &guest.initramfs),
-            boot_params: format!("{own_params} {params}").trim().to_owned(),
-            accel,
-            cpu,
-            pcpus,
-            pinned: topology.pinned,
-            pause_exits: topology.nested.as_ref().map(|nested| nested.pause_exits),
-            boot_limit_s: self.boot_limit_s(in_l1),
-        }
-    }
-
-    fn boot_limit_s(&self, in_l1: bool) -> f64 {
-        let own = if in_l1 { NESTED_BOOT_LIMIT_S } else { FLAT_BOOT_LIMIT_S };
-        self.experiment.boot_limit_s.unwrap_or(own)
     }
 
     /// Asks the host that the boot's topology runs on.
     fn ask(&mut self, boot: &PlannedBoot, request: HostRequest) -> Result<HostReply, Failure> {
         let nested = self.experiment.topologies[boot.topology].nested.is_some();
         match &mut self.nested {
-            Some((_, l1)) if nested => l1.handle(request),
+            Some(l1) if nested => l1.host.handle(request),
             _ => self.local.handle(request),
         }
     }
@@ -406,8 +327,8 @@ impl Executor<'_> {
 
     fn stop_hosts(&mut self) {
         let _ = self.local.handle(HostRequest::Halt);
-        if let Some((_, l1)) = self.nested.take() {
-            l1.shut_down();
+        if let Some(l1) = self.nested.take() {
+            l1.host.shut_down();
         }
     }
 }
@@ -420,11 +341,6 @@ fn attempts(kind: FailureKind) -> u32 {
         FailureKind::BootTimeout | FailureKind::GuestHang => 2,
         _ => 1,
     }
-}
-
-fn pcpus(topology: &Topology) -> Result<Vec<u32>, Failure> {
-    let resolved = topology.pcpus.get_ref().resolve(&machine::allowed_cpus());
-    resolved.map_err(|detail| Failure::new(FailureKind::QemuDied, detail))
 }
 
 fn unexpected(reply: &HostReply) -> Failure {

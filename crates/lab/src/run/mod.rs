@@ -4,6 +4,7 @@ mod executor;
 mod prepare;
 mod progress;
 mod record;
+mod specs;
 mod store;
 mod timings;
 

@@ -150,7 +150,7 @@ mod tests {
     fn page(events: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let mut data = Vec::new();
         for (delta, record) in events {
-            data.extend((delta << 5 | (record.len() / 4) as u32).to_le_bytes());
+            data.extend(((delta << 5) | (record.len() / 4) as u32).to_le_bytes());
             data.extend(record);
         }
         let mut page = 1_000_u64.to_le_bytes().to_vec();

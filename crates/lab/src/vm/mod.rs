@@ -24,6 +24,12 @@ use crate::wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSp
 /// QEMU's program name.
 pub const QEMU: &str = "qemu-system-x86_64";
 
+/// The QEMU that runs VMs on this machine: the one that UNSPIN_QEMU names, else
+/// the one on PATH.
+pub fn qemu_program() -> std::ffi::OsString {
+    std::env::var_os("UNSPIN_QEMU").unwrap_or_else(|| QEMU.into())
+}
+
 /// How long a guest may take to answer beyond a job's own time limit before it
 /// counts as one that no longer answers.
 const ANSWER_GRACE: Duration = Duration::from_secs(20);
@@ -182,10 +188,16 @@ impl Vm {
     fn explain(&mut self, failure: Failure) -> Failure {
         // A panicking guest prints for a while before QEMU exits.
         std::thread::sleep(Duration::from_millis(100));
-        let ended = self.qemu.try_wait().ok().flatten().is_some();
+        let ended = self.qemu.try_wait().ok().flatten();
+        let failure = match ended {
+            Some(status) => {
+                Failure::new(failure.kind, format!("{}; QEMU: {status}", failure.detail))
+            }
+            None => failure,
+        };
         let folder = self.console.parent().map(Path::to_owned).unwrap_or_default();
         let mut failure = explain(failure, &self.console, &folder);
-        if ended && failure.kind == FailureKind::GuestHang {
+        if ended.is_some() && failure.kind == FailureKind::GuestHang {
             failure.kind = FailureKind::QemuDied;
         }
         failure
@@ -211,7 +223,7 @@ fn spawn(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
     }
     let stderr = fs::File::create(folder.join("qemu.log")).map_err(|e| fail(e.to_string()))?;
     let set = cpu_set(&spec.pcpus);
-    let mut command = Command::new(QEMU);
+    let mut command = Command::new(qemu_program());
     command.args(qemu_args(spec)).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     // SAFETY: between fork and exec only the system calls prctl,

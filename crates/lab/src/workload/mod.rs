@@ -86,7 +86,8 @@ impl Workload {
     /// Reads the result from what the command printed to its standard output and
     /// the seconds that it ran.
     ///
-    /// A co-metric that is not found is listed in [`Reading::missing`]: versions of a program differ in them.
+    /// A co-metric that is not found is listed in [`Reading::missing`]: versions of a
+    /// program differ in them.
     ///
     /// # Errors
     /// When the metric's value is not there or not a number.

@@ -32,22 +32,14 @@ pub enum BlockError {
         /// Its line.
         line: usize,
     },
-    /// No claim has a name like that.
-    #[error("line {line}: no claim's id matches `{pattern}`; see `unspin claims`")]
-    NoMatch {
-        /// The line of its opening mark.
-        line: usize,
-        /// The pattern.
-        pattern: String,
-    },
 }
 
 /// The text with the content of each block replaced by the table of the claims
 /// whose ids match its pattern. To do so twice changes nothing more.
 ///
 /// # Errors
-/// [`BlockError`] with the line: an unclosed or unopened block, or a pattern
-/// that matches no claim.
+/// [`BlockError`] with the line: an unclosed or unopened block, or a mark
+/// without a pattern. A pattern that matches no claim says so in the text.
 pub fn render_blocks(text: &str, claims: &[Claim]) -> Result<String, BlockError> {
     let mut out = String::new();
     let mut open: Option<usize> = None;
@@ -79,7 +71,7 @@ fn table(mark: &str, line: usize, claims: &[Claim]) -> Result<String, BlockError
         .ok_or(BlockError::Malformed { line })?;
     let chosen: Vec<_> = claims.iter().filter(|c| matches(pattern, &c.id)).collect();
     if chosen.is_empty() {
-        return Err(BlockError::NoMatch { line, pattern: pattern.into() });
+        return Ok(format!("*Not measured yet: no claim is named `{pattern}`.*\n"));
     }
     Ok(super::markdown(&chosen))
 }

@@ -49,7 +49,8 @@ impl RawLock for Mcs {
             {
                 return;
             }
-            // A successor is between its swap and its link. It looks at no stop flag there, so this ends.
+            // A successor is between its swap and its link. It looks at no stop flag
+            // there, so this ends.
             while next.is_null() {
                 std::hint::spin_loop();
                 next = node.next.load(Ordering::Acquire);

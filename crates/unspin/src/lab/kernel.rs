@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
-use unspin_lab::kernel::{self, Kernel};
+use unspin_lab::kernel::{self, Kernel, KernelError, Source};
 use unspin_lab::run::{Bar, Event, Progress};
 
 /// What to do about kernels.
@@ -48,22 +48,29 @@ pub enum Verb {
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { json } => print_all(&kernel::list()?, json)?,
-        Verb::Fetch { what, json } => print_all(&[get(&what)?], json)?,
+        Verb::Fetch { what, json } => {
+            let kernel = watched(&what, kernel::fetch_debian_cloud)?;
+            print_all(&[kernel], json)?;
+        }
         Verb::Build { source, json } => {
-            let spec = source.map_or_else(|| "lab".to_owned(), |source| format!("lab:{source}"));
-            print_all(&[get(&spec)?], json)?;
+            let source = source.map_or(Ok(Source::Lab), |source| Source::parse(&source))?;
+            let kernel = watched("lab", |progress| kernel::build(&source, progress))?;
+            print_all(&[kernel], json)?;
         }
         Verb::Show { kernel, json } => print_all(&[find(&kernel)?], json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn get(spec: &str) -> anyhow::Result<Kernel> {
+fn watched(
+    what: &str,
+    make: impl FnOnce(&mut dyn FnMut(kernel::Progress)) -> Result<Kernel, KernelError>,
+) -> anyhow::Result<Kernel> {
     let mut bar = Bar::new();
     let mut report = |step: kernel::Progress| {
-        bar.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
+        bar.event(Event::Stage(&format!("kernel {what}: {}", step.stage), step.fraction));
     };
-    Ok(kernel::ensure(spec, &mut report)?)
+    Ok(make(&mut report)?)
 }
 
 fn find(name: &str) -> anyhow::Result<Kernel> {
