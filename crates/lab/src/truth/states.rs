@@ -31,29 +31,51 @@ pub struct ThreadEvent {
 /// Follows each vCPU's thread through the changes. The state before the first
 /// change is the one that the change implies; a thread without any change ran
 /// all the time or slept all the time, which /proc tells.
+///
+/// Some kernels (seen on a 6.18 guest kernel of a cloud) do not trace the switch
+/// from the idle task. A woken thread that leaves a CPU without having been seen
+/// to get one got it from the idle task, which is at once: it was on since then.
 pub fn follow(threads: &[i32], events: &[ThreadEvent], start_ns: u64) -> Vec<VcpuEvent> {
-    let vcpu_of: HashMap<i32, u16> =
-        threads.iter().enumerate().map(|(index, tid)| (*tid, index as u16)).collect();
-    let mut state: Vec<Option<VcpuState>> = vec![None; threads.len()];
+    let mut vcpus: HashMap<i32, Follower> = HashMap::new();
     let mut changes = Vec::new();
     for event in events {
-        let Some(&vcpu) = vcpu_of.get(&event.tid) else { continue };
-        let now = &mut state[usize::from(vcpu)];
-        let before = now.unwrap_or_else(|| implied_before(event.change));
-        if now.is_none() {
-            changes.push(VcpuEvent { t_ns: start_ns, vcpu, state: before });
-        }
-        let after = apply(before, event.change);
-        if after != before {
-            changes.push(VcpuEvent { t_ns: event.t_ns.max(start_ns), vcpu, state: after });
-        }
-        *now = Some(after);
+        let Some(vcpu) = threads.iter().position(|tid| *tid == event.tid) else { continue };
+        let follower = vcpus.entry(event.tid).or_insert_with(|| {
+            let state = implied_before(event.change);
+            changes.push(VcpuEvent { t_ns: start_ns, vcpu: vcpu as u16, state });
+            Follower { state, woken_at: None }
+        });
+        follower.step(vcpu as u16, event, start_ns, &mut changes);
     }
-    for (vcpu, tid) in threads.iter().enumerate().filter(|(vcpu, _)| state[*vcpu].is_none()) {
+    let silent = threads.iter().enumerate().filter(|(_, tid)| !vcpus.contains_key(tid));
+    for (vcpu, tid) in silent {
         changes.push(VcpuEvent { t_ns: start_ns, vcpu: vcpu as u16, state: state_from_proc(*tid) });
     }
     changes.sort_by_key(|change| change.t_ns);
     changes
+}
+
+/// A vCPU on its way through the changes.
+struct Follower {
+    state: VcpuState,
+    /// Index of the change to off by which it was woken, while nothing followed.
+    woken_at: Option<usize>,
+}
+
+impl Follower {
+    fn step(&mut self, vcpu: u16, event: &ThreadEvent, start_ns: u64, out: &mut Vec<VcpuEvent>) {
+        let woken_at = self.woken_at.take_if(|_| event.change != Change::Woken);
+        if let Some(index) = woken_at.filter(|_| event.change != Change::SwitchedIn) {
+            out[index].state = VcpuState::On;
+            self.state = VcpuState::On;
+        }
+        let after = apply(self.state, event.change);
+        if after != self.state {
+            self.woken_at = (event.change == Change::Woken).then_some(out.len());
+            out.push(VcpuEvent { t_ns: event.t_ns.max(start_ns), vcpu, state: after });
+        }
+        self.state = after;
+    }
 }
 
 fn apply(before: VcpuState, change: Change) -> VcpuState {
@@ -99,5 +121,25 @@ mod tests {
         let states: Vec<_> = follow(&[7], &events, 5).iter().map(|e| (e.t_ns, e.state)).collect();
         use VcpuState::{Idle, Off, On};
         assert_eq!(states, [(5, On), (10, Off), (30, On), (40, Idle), (60, Off), (65, On)]);
+    }
+
+    #[test]
+    fn a_switch_from_the_idle_task_that_was_not_traced_is_found() {
+        let event = |t_ns, change| ThreadEvent { t_ns, tid: 7, change };
+        let events = [
+            event(10, Change::Slept),
+            event(20, Change::Woken),
+            event(25, Change::Woken),
+            event(50, Change::Preempted),
+            event(60, Change::SwitchedIn),
+            event(70, Change::Slept),
+            event(80, Change::Woken),
+            event(85, Change::SwitchedIn),
+        ];
+        let states: Vec<_> = follow(&[7], &events, 5).iter().map(|e| (e.t_ns, e.state)).collect();
+        use VcpuState::{Idle, Off, On};
+        let expected =
+            [(5, On), (10, Idle), (20, On), (50, Off), (60, On), (70, Idle), (80, Off), (85, On)];
+        assert_eq!(states, expected);
     }
 }
