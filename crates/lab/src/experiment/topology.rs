@@ -124,9 +124,9 @@ impl Nested {
         cpu
     }
 
-    /// Boot parameters of the L1. Its KVM shadows the subject's page tables: QEMU's
-    /// emulation of nested paging corrupts the L1's memory now and then (7.2 and 11.1:
-    /// 4 of 11 and 4 of 12 runs lost; without nested paging 0 of 10).
+    /// Boot parameters of the L1. Its KVM shadows the subject's page tables, because
+    /// QEMU's emulation of nested paging corrupts the L1's memory now and then: short
+    /// trials lost 1 of 12 to 5 of 10 runs with QEMU 7.2, and 4 of 12 with 11.1.
     pub fn l1_boot_params(&self) -> String {
         format!("kvm_amd.npt=0 {}", self.host_params).trim().to_owned()
     }

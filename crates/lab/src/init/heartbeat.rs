@@ -2,7 +2,7 @@
 //!
 //! QEMU's SVM emulation changes a CPU's set of pending interrupts without a lock
 //! when it enters and leaves a guest (`cs->interrupt_request |= ...` in
-//! target/i386/tcg/sysemu/svm_helper.c, seen in 7.2). An interrupt that another thread
+//! target/i386/tcg/sysemu/svm_helper.c). An interrupt that another thread
 //! raises in that moment is lost to the CPU, although its local APIC still has it
 //! pending. If it was the one-shot timer, the CPU has no timer from then on. Any
 //! further interrupt brings the pending one along. So on each CPU a thread wakes a
