@@ -56,6 +56,9 @@ impl LocalHost {
         let before = truth::align(subject);
         let threads = subject.vcpu_threads.clone();
         let observer = Observer::start(spec.truth, subject.pid(), &threads);
+        if let Some(injection) = &spec.injection {
+            subject.clear(injection.pcpu)?;
+        }
         let exits = kvm::Counters::start(subject.pid());
         let injector = spec.injection.clone().map(Injector::start).transpose()?;
         let on_before = self.neighbours_on();

@@ -29,6 +29,7 @@ const FRAGMENTS: &[Part] = &[
 const PATCHES: &[Part] = &[
     part!("patches", "0001-KVM-SVM-Count-PAUSE-exits-in-software-where-there-is.patch"),
     part!("patches", "0002-KVM-x86-Report-PAUSE-exits-and-pause-loops-in-the-vC.patch"),
+    part!("patches", "0003-KVM-Report-the-directed-yields-of-spinning-vCPUs.patch"),
 ];
 
 /// What makes a lab kernel out of a source.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_model::FailureKind;
 
@@ -113,6 +114,26 @@ impl Vm {
             sched_setaffinity(Pid::from_raw(*thread), &set).map_err(|e| {
                 Failure::new(FailureKind::QemuDied, format!("pin vCPU to pCPU {pcpu}: {e}"))
             })?;
+        }
+        Ok(())
+    }
+
+    /// Keeps QEMU's threads that are not vCPUs off a pCPU, so that nothing but the
+    /// injector disturbs the vCPU there. Needs a second CPU that we may run on.
+    pub fn clear(&self, pcpu: u32) -> Result<(), Failure> {
+        let fail = |e: &dyn std::fmt::Display| {
+            Failure::new(FailureKind::QemuDied, format!("keep QEMU off pCPU {pcpu}: {e}"))
+        };
+        let mut elsewhere = sched_getaffinity(Pid::from_raw(0)).map_err(|e| fail(&e))?;
+        elsewhere.unset(pcpu as usize).map_err(|e| fail(&e))?;
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(|e| fail(&e))?;
+        let threads = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+        for thread in threads.filter(|thread: &i32| !self.vcpu_threads.contains(thread)) {
+            match sched_setaffinity(Pid::from_raw(thread), &elsewhere) {
+                // A worker thread may have ended.
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(e) => return Err(fail(&e)),
+            }
         }
         Ok(())
     }

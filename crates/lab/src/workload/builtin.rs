@@ -26,6 +26,7 @@ shipped![
     "iperf3",
     "pbzip2",
     "spinbench-mcs",
+    "spinbench-none",
     "spinbench-pthread-mutex",
     "spinbench-pthread-spin",
     "spinbench-tas",

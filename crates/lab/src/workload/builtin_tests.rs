@@ -51,6 +51,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("hackbench-socket-threads", 0.370),
     ("iperf3", 15.383421419063342),
     ("spinbench-mcs", 1401.8171565909342),
+    ("spinbench-none", 5145438.170958426),
     ("spinbench-pthread-mutex", 320376.8773179817),
     ("spinbench-pthread-spin", 135611.1831034628),
     ("spinbench-tas", 131324.89791121436),
