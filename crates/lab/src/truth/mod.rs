@@ -1,6 +1,6 @@
 //! Ground truth: when each vCPU thread was on, off and idle as its host saw it.
 //!
-//! From sched_switch and sched_waking where tracefs works (every change), else
+//! From sched_switch and the wake-ups where tracefs works (every change), else
 //! from schedstat (totals only). A thread that is switched out while runnable
 //! goes off; one that sleeps is idle until it is woken, and off from then until
 //! it runs.

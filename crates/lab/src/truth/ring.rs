@@ -25,11 +25,13 @@ pub struct Layout {
     next_pid: usize,
     waking_id: u16,
     waking_pid: usize,
+    wakeup_id: u16,
+    wakeup_pid: usize,
 }
 
 impl Layout {
-    /// From the two events' `format` files; `None` where a field is missing.
-    pub fn parse(switch: &str, waking: &str) -> Option<Layout> {
+    /// From the three events' `format` files; `None` where a field is missing.
+    pub fn parse(switch: &str, waking: &str, wakeup: &str) -> Option<Layout> {
         Some(Layout {
             switch_id: event_id(switch)?,
             prev_pid: offset(switch, "prev_pid")?,
@@ -37,6 +39,8 @@ impl Layout {
             next_pid: offset(switch, "next_pid")?,
             waking_id: event_id(waking)?,
             waking_pid: offset(waking, "pid")?,
+            wakeup_id: event_id(wakeup)?,
+            wakeup_pid: offset(wakeup, "pid")?,
         })
     }
 }
@@ -103,10 +107,15 @@ fn parse_record(record: &[u8], t_ns: u64, layout: &Layout, out: &mut Vec<ThreadE
         let change = if state & 0xff == 0 { Change::Preempted } else { Change::Slept };
         out.push(ThreadEvent { t_ns, tid: prev, change });
         out.push(ThreadEvent { t_ns, tid: next, change: Change::SwitchedIn });
-    } else if id == Some(layout.waking_id) {
-        if let Some(tid) = pid(layout.waking_pid) {
-            out.push(ThreadEvent { t_ns, tid, change: Change::Woken });
-        }
+        return;
+    }
+    let (offset, change) = match id {
+        Some(id) if id == layout.waking_id => (layout.waking_pid, Change::Waking),
+        Some(id) if id == layout.wakeup_id => (layout.wakeup_pid, Change::Woken),
+        _ => return,
+    };
+    if let Some(tid) = pid(offset) {
+        out.push(ThreadEvent { t_ns, tid, change });
     }
 }
 
@@ -134,8 +143,11 @@ mod tests {
         \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
         \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
 
+    const WAKEUP: &str = "name: sched_wakeup\nID: 317\nformat:\n\
+        \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+
     fn layout() -> Layout {
-        Layout::parse(SWITCH, WAKING).unwrap()
+        Layout::parse(SWITCH, WAKING, WAKEUP).unwrap()
     }
 
     fn switch_record(prev: i32, state: u64, next: i32) -> Vec<u8> {
@@ -165,7 +177,7 @@ mod tests {
         assert_eq!(layout().prev_pid, 24);
         assert_eq!(layout().next_pid, 56);
         assert_eq!(layout().waking_id, 318);
-        assert!(Layout::parse("ID: 3\n", WAKING).is_none());
+        assert!(Layout::parse("ID: 3\n", WAKING, WAKEUP).is_none());
     }
 
     #[test]
@@ -183,6 +195,20 @@ mod tests {
                 (1_012, 11, Change::SwitchedIn)
             ]
         );
+    }
+
+    #[test]
+    fn a_wake_up_has_two_events() {
+        let wake = |id: u16| {
+            let mut record = vec![0; 28];
+            record[..2].copy_from_slice(&id.to_le_bytes());
+            record[24..28].copy_from_slice(&11_i32.to_le_bytes());
+            record
+        };
+        let mut events = Vec::new();
+        parse_page(&page(&[(5, wake(318)), (2, wake(317)), (1, wake(5))]), &layout(), &mut events);
+        let got: Vec<_> = events.iter().map(|e| (e.t_ns, e.tid, e.change)).collect();
+        assert_eq!(got, [(1_005, 11, Change::Waking), (1_007, 11, Change::Woken)]);
     }
 
     #[test]

@@ -13,7 +13,9 @@ pub enum Change {
     Preempted,
     /// It went to sleep.
     Slept,
-    /// It was woken.
+    /// Its wake-up began (sched_waking).
+    Waking,
+    /// Its wake-up is done: it is runnable (sched_wakeup).
     Woken,
 }
 
@@ -32,9 +34,11 @@ pub struct ThreadEvent {
 /// change is the one that the change implies; a thread without any change ran
 /// all the time or slept all the time, which /proc tells.
 ///
-/// Some kernels (seen on a 6.18 guest kernel of a cloud) do not trace the switch
-/// from the idle task. A woken thread that leaves a CPU without having been seen
-/// to get one got it from the idle task, which is at once: it was on since then.
+/// Some kernels (seen on a 6.18 guest kernel of a cloud) leave out what happens in the
+/// idle task. Two things follow. A woken thread that leaves a CPU, or is to be woken again,
+/// without having been seen to get one got it from the idle task: it was on since then.
+/// And a wake-up that began before the thread left its CPU, and was not done by then,
+/// is done by the idle task there: such a thread sleeps no longer than the switch lasts.
 pub fn follow(threads: &[i32], events: &[ThreadEvent], start_ns: u64) -> Vec<VcpuEvent> {
     let mut vcpus: HashMap<i32, Follower> = HashMap::new();
     let mut changes = Vec::new();
@@ -43,7 +47,7 @@ pub fn follow(threads: &[i32], events: &[ThreadEvent], start_ns: u64) -> Vec<Vcp
         let follower = vcpus.entry(event.tid).or_insert_with(|| {
             let state = implied_before(event.change);
             changes.push(VcpuEvent { t_ns: start_ns, vcpu: vcpu as u16, state });
-            Follower { state, woken_at: None }
+            Follower { state, woken_at: None, waking: false }
         });
         follower.step(vcpu as u16, event, start_ns, &mut changes);
     }
@@ -60,6 +64,8 @@ struct Follower {
     state: VcpuState,
     /// Index of the change to off by which it was woken, while nothing followed.
     woken_at: Option<usize>,
+    /// A wake-up began while it was on, and is not done.
+    waking: bool,
 }
 
 impl Follower {
@@ -69,23 +75,26 @@ impl Follower {
             out[index].state = VcpuState::On;
             self.state = VcpuState::On;
         }
-        let after = apply(self.state, event.change);
+        let after = self.after(event.change);
+        self.waking = event.change == Change::Waking && self.state == VcpuState::On;
         if after != self.state {
-            self.woken_at = (event.change == Change::Woken).then_some(out.len());
+            let woken = after == VcpuState::Off && event.change != Change::Preempted;
+            self.woken_at = woken.then_some(out.len());
             out.push(VcpuEvent { t_ns: event.t_ns.max(start_ns), vcpu, state: after });
         }
         self.state = after;
     }
-}
 
-fn apply(before: VcpuState, change: Change) -> VcpuState {
-    match (change, before) {
-        (Change::SwitchedIn, _) => VcpuState::On,
-        (Change::Preempted, _) => VcpuState::Off,
-        (Change::Slept, _) => VcpuState::Idle,
-        // Woken before it was off the CPU: it goes on running.
-        (Change::Woken, VcpuState::On) => VcpuState::On,
-        (Change::Woken, _) => VcpuState::Off,
+    fn after(&self, change: Change) -> VcpuState {
+        match (change, self.state) {
+            (Change::SwitchedIn, _) => VcpuState::On,
+            (Change::Preempted, _) => VcpuState::Off,
+            (Change::Slept, _) if self.waking => VcpuState::Off,
+            (Change::Slept, _) => VcpuState::Idle,
+            // Woken before it was off the CPU: it goes on running.
+            (Change::Waking | Change::Woken, VcpuState::On) => VcpuState::On,
+            (Change::Waking | Change::Woken, _) => VcpuState::Off,
+        }
     }
 }
 
@@ -93,7 +102,7 @@ fn implied_before(change: Change) -> VcpuState {
     match change {
         Change::SwitchedIn => VcpuState::Off,
         Change::Preempted | Change::Slept => VcpuState::On,
-        Change::Woken => VcpuState::Idle,
+        Change::Waking | Change::Woken => VcpuState::Idle,
     }
 }
 
@@ -140,6 +149,31 @@ mod tests {
         use VcpuState::{Idle, Off, On};
         let expected =
             [(5, On), (10, Idle), (20, On), (50, Off), (60, On), (70, Idle), (80, Off), (85, On)];
+        assert_eq!(states, expected);
+    }
+
+    #[test]
+    fn a_wake_up_that_begins_before_the_thread_slept_ends_its_sleep() {
+        let event = |t_ns, change| ThreadEvent { t_ns, tid: 7, change };
+        let events = [
+            event(10, Change::SwitchedIn),
+            event(20, Change::Waking),
+            event(24, Change::Slept),
+            event(90, Change::Preempted),
+            event(95, Change::SwitchedIn),
+            // Woken in time: the sleep that follows is another one.
+            event(96, Change::Waking),
+            event(97, Change::Woken),
+            event(98, Change::Slept),
+            event(110, Change::Waking),
+            event(130, Change::Waking),
+            event(131, Change::Slept),
+            event(150, Change::Preempted),
+        ];
+        let states: Vec<_> = follow(&[7], &events, 5).iter().map(|e| (e.t_ns, e.state)).collect();
+        use VcpuState::{Idle, Off, On};
+        let expected = [(5, Off), (10, On), (24, On), (90, Off), (95, On), (98, Idle)];
+        let expected = [&expected[..], &[(110, On), (131, On), (150, Off)]].concat();
         assert_eq!(states, expected);
     }
 }

@@ -11,6 +11,7 @@ use super::ring::{self, Layout};
 use super::states::ThreadEvent;
 
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const WAKES: [&str; 2] = ["sched_waking", "sched_wakeup"];
 const BUFFER_KB: &str = "8192";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -59,7 +60,7 @@ fn mounted_root() -> io::Result<PathBuf> {
     find().map(Path::to_owned).ok_or_else(|| io::Error::other("no tracefs"))
 }
 
-/// sched_switch and sched_waking of some threads.
+/// sched_switch, sched_waking and sched_wakeup of some threads.
 pub struct SwitchTrace {
     instance: Instance,
 }
@@ -74,9 +75,11 @@ impl SwitchTrace {
             "events/sched/sched_switch/filter",
             &filter(threads, &["prev_pid", "next_pid"]),
         )?;
-        instance.write("events/sched/sched_waking/filter", &filter(threads, &["pid"]))?;
+        for event in WAKES {
+            instance.write(&format!("events/sched/{event}/filter"), &filter(threads, &["pid"]))?;
+            instance.write(&format!("events/sched/{event}/enable"), "1")?;
+        }
         instance.write("events/sched/sched_switch/enable", "1")?;
-        instance.write("events/sched/sched_waking/enable", "1")?;
         instance.write("tracing_on", "1")?;
         Ok(SwitchTrace { instance })
     }
@@ -84,11 +87,10 @@ impl SwitchTrace {
     /// Ends tracing; the events in time order, and how many were lost.
     pub fn finish(self) -> io::Result<(Vec<ThreadEvent>, u64)> {
         self.instance.write("tracing_on", "0")?;
-        let layout = Layout::parse(
-            &self.instance.read("events/sched/sched_switch/format")?,
-            &self.instance.read("events/sched/sched_waking/format")?,
-        )
-        .ok_or_else(|| io::Error::other("unknown format of sched_switch"))?;
+        let format = |event| self.instance.read(&format!("events/sched/{event}/format"));
+        let [waking, wakeup] = WAKES;
+        let layout = Layout::parse(&format("sched_switch")?, &format(waking)?, &format(wakeup)?)
+            .ok_or_else(|| io::Error::other("unknown format of sched_switch"))?;
         let (mut events, mut lost) = (Vec::new(), 0);
         for folder in fs::read_dir(self.instance.path.join("per_cpu"))?.flatten() {
             lost += overrun(&folder.path());
