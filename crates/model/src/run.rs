@@ -109,6 +109,10 @@ pub struct InjectionCheck {
     /// already), so that their length is not that of an off interval.
     #[serde(default)]
     pub not_on: u64,
+    /// How many were prolonged by another thread of the host, which ran on the pCPU
+    /// between the injector and the vCPU: the off interval really was a longer one.
+    #[serde(default)]
+    pub prolonged: u64,
     /// Each other one: asked-for length, truth (measured by the injector itself) and
     /// observed length, in microseconds.
     pub pairs_us: Vec<[f64; 3]>,

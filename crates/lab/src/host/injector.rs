@@ -17,6 +17,8 @@ use crate::wire::{Failure, Injection};
 /// One interval that was taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injected {
+    /// The injector's thread.
+    pub tid: i32,
     /// The pCPU that it was taken from.
     pub pcpu: u32,
     /// The asked-for length, nanoseconds.
@@ -59,6 +61,7 @@ impl Injector {
 }
 
 fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
+    let tid = nix::unistd::gettid().as_raw();
     let mut done = Vec::with_capacity(plan.count as usize);
     for number in 0..plan.count as usize {
         std::thread::sleep(Duration::from_micros(plan.gap_us));
@@ -72,7 +75,7 @@ fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
             std::hint::spin_loop();
             end_ns = mono_ns();
         }
-        done.push(Injected { pcpu: plan.pcpu, asked_ns, start_ns, end_ns });
+        done.push(Injected { tid, pcpu: plan.pcpu, asked_ns, start_ns, end_ns });
     }
     done
 }

@@ -19,6 +19,7 @@ pub use schedstat::Totals;
 
 use crate::clock::mono_ns;
 use crate::wire::{JobResult, TruthMode, VmSpec};
+use states::ThreadEvent;
 use tracefs::SwitchTrace;
 
 /// An observation under way.
@@ -38,6 +39,9 @@ pub struct Observed {
     pub end_ns: u64,
     /// Changes of state by vCPU, host time; `None` where only totals are known.
     pub events: Option<Vec<VcpuEvent>>,
+    /// What the scheduler did to the vCPUs' threads, and to those that ran before and
+    /// after them; empty where only totals are known.
+    pub changes: Vec<ThreadEvent>,
     /// Events the ring buffer lost.
     pub lost: u64,
     /// vCPU nanoseconds on and off.
@@ -60,13 +64,11 @@ impl Observer {
     pub fn finish(self) -> Observed {
         let end_ns = mono_ns();
         let totals = Totals::read(self.pid, &self.threads).since(self.totals);
-        let (events, lost) = match self.trace.map(SwitchTrace::finish) {
-            Some(Ok((events, lost))) => {
-                (Some(states::follow(&self.threads, &events, self.start_ns)), lost)
-            }
-            _ => (None, 0),
-        };
-        Observed { start_ns: self.start_ns, end_ns, events, lost, totals }
+        let trace = self.trace.map(SwitchTrace::finish).and_then(Result::ok);
+        let events =
+            trace.as_ref().map(|(seen, _)| states::follow(&self.threads, seen, self.start_ns));
+        let (changes, lost) = trace.unwrap_or_default();
+        Observed { start_ns: self.start_ns, end_ns, events, changes, lost, totals }
     }
 }
 

@@ -57,9 +57,9 @@ fn injected_intervals_are_pooled_by_their_length() {
     let mut records = runs(cell("stock"), Better::Higher, &[1.0; 2]);
     let with = |missing, pairs_us: &[[f64; 3]]| {
         let injected = pairs_us.len() as u64 + missing;
-        let injected =
-            Some(InjectionCheck { injected, missing, not_on: 0, pairs_us: pairs_us.to_vec() });
-        Some(TruthSummary { injected, ..Default::default() })
+        let pairs_us = pairs_us.to_vec();
+        let injected = InjectionCheck { injected, missing, pairs_us, ..Default::default() };
+        Some(TruthSummary { injected: Some(injected), ..Default::default() })
     };
     // 90 us of 500: more than 5 %, and not more than 100 us. 400 us of 10,000:
     // the other way round. 600 us of 10,000 is beyond both.
