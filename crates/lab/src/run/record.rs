@@ -107,7 +107,7 @@ fn judge(
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => "it did not start".to_owned(),
         };
-        return fail(FailureKind::WorkloadFailed, format!("{how}: {}", job.stderr));
+        return fail(FailureKind::WorkloadFailed, format!("{how}\n{}{}", job.stdout, job.stderr));
     }
     match workload.read(&job.stdout, job.elapsed_s()) {
         Ok(reading) => {
