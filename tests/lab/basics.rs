@@ -20,7 +20,7 @@ pub fn measures_and_reports() -> Result<(), Failed> {
     check(output.status.success(), "the run", &output)?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     check(table.contains("lab/tcg") && table.contains("fine"), "table with its label", &output)?;
-    let records = bench.records();
+    let records = bench.results();
     assert_eq!(records.len(), 2);
     for record in &records {
         assert_eq!(record["value"], 42.0);
@@ -66,11 +66,23 @@ pub fn neighbours() -> Result<(), Failed> {
         .workload("other", counting, "until_stopped = true");
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
-    let record = &bench.records()[0];
+    let record = &bench.results()[0];
     let neighbour = &record["neighbours"][0];
     assert!(neighbour["value"].as_f64() > Some(10.0), "it counted: {neighbour}");
     assert!(neighbour["on_s"].as_f64() > Some(0.5), "it was on: {neighbour}");
     assert!(record["truth"]["off_s"].as_f64() > Some(0.1), "the subject lost time: {record}");
+    Ok(())
+}
+
+/// The program in a guest tells what that guest is.
+pub fn doctor() -> Result<(), Failed> {
+    let ask = "/init doctor --json > d; grep -q '\"hypervisor\": \"tcg\"' d && \
+        grep -q '\"spinlock\": \"test-and-set\"' d && grep -q '\"cpus\": 2,' d && echo result 1 || cat d";
+    let bench = Bench::new(&experiment(&["ask.toml"], "", "")).workload("ask", ask, "");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["outcome"], "done", "{record}");
     Ok(())
 }
 
@@ -81,7 +93,7 @@ pub fn truth() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
-    let check_of = &bench.records()[0]["truth"]["injected"];
+    let check_of = &bench.results()[0]["truth"]["injected"];
     assert_eq!(check_of["missing"], 0, "{check_of}");
     let pairs = check_of["pairs_us"].as_array().map_or(0, Vec::len);
     assert!(pairs >= 5, "on a busy machine some, else most, met a vCPU that was on: {check_of}");
@@ -100,7 +112,7 @@ pub fn did_not_finish() -> Result<(), Failed> {
         .workload("fine", "echo result 1", "");
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
-    let mut outcomes = outcomes(&bench.records());
+    let mut outcomes = outcomes(&bench.results());
     outcomes.sort();
     let expected = [("endless", "did-not-finish"), ("fine", "done")];
     assert_eq!(outcomes, expected.map(|(w, o)| (w.to_owned(), o.to_owned())));

@@ -102,6 +102,12 @@ impl Bench {
     pub fn records(&self) -> Vec<Value> {
         records(&self.path("out/runs.jsonl"))
     }
+
+    /// The records of runs that have a result: without attempts that failed and
+    /// were made again, as an emulated guest's may be.
+    pub fn results(&self) -> Vec<Value> {
+        self.records().into_iter().filter(|record| record["outcome"] != "failed").collect()
+    }
 }
 
 /// The records of a runs file; every line must be whole.

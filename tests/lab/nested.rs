@@ -21,7 +21,7 @@ pub fn regimes() -> Result<(), Failed> {
     let bench = Bench::new(&text);
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
-    let records = bench.records();
+    let records = bench.results();
     assert_eq!(records.len(), 3);
     for record in &records {
         let regime = record["cell"]["topology"].as_str().unwrap_or_default();

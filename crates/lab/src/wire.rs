@@ -96,8 +96,18 @@ pub struct Job {
     pub cpus: Option<Vec<u32>>,
     /// It is killed after this many seconds.
     pub time_limit_s: f64,
-    /// A guest scheduler to start first and to stop at the end.
-    pub scheduler: Option<Vec<String>>,
+    /// A guest scheduler, or another agent, to start first and to stop at the end.
+    pub scheduler: Option<Agent>,
+}
+
+/// A command that runs beside jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// The session file that it writes. An agent that has one loads no scheduler; it
+    /// lives as long as one job, and its file comes with the job's result.
+    pub session: Option<String>,
 }
 
 /// How a job ended.
@@ -121,6 +131,25 @@ pub struct JobResult {
     pub stdout: String,
     /// The end of what it printed on standard error.
     pub stderr: String,
+    /// The agent's session file.
+    #[serde(default, with = "base64_text")]
+    pub session: Option<Vec<u8>>,
+}
+
+/// Bytes as JSON text.
+mod base64_text {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    pub fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, out: S) -> Result<S::Ok, S::Error> {
+        bytes.as_ref().map(|bytes| STANDARD.encode(bytes)).serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<u8>>, D::Error> {
+        let text = Option::<String>::deserialize(input)?;
+        text.map(|text| STANDARD.decode(text)).transpose().map_err(de::Error::custom)
+    }
 }
 
 impl JobResult {

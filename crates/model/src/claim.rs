@@ -111,6 +111,13 @@ pub enum ClaimSource {
     TruthBeyond,
     /// Runs that have a result, of those that were started, in percent.
     FinishedShare,
+    /// Off intervals that the guest found by itself, of those that were, in percent; one
+    /// figure for each class of lengths (`{length}`, milliseconds).
+    SenseRecall,
+    /// Off intervals that really were, of those that the guest found, in percent.
+    SensePrecision,
+    /// Answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
+    SenseRemote,
     /// Stock against stock called different, of random splits, in percent.
     AaFalsePositive,
 }

@@ -7,10 +7,13 @@
 
 pub mod cell;
 pub mod claim;
+pub mod diagnosis;
 pub mod event;
 pub mod label;
 pub mod metric;
 pub mod run;
+pub mod sensed;
+pub mod session;
 pub mod summary;
 
 pub use cell::Cell;
@@ -19,4 +22,6 @@ pub use event::{Recording, VcpuEvent, VcpuState};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
 pub use run::{FailureKind, NeighbourResult, Outcome, RunRecord, TruthSummary};
+pub use sensed::SenseCheck;
+pub use session::Session;
 pub use summary::Summary;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Label, Metric};
+use crate::{Cell, Label, Metric, SenseCheck};
 
 /// Why a run produced no result although it should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -96,6 +96,9 @@ pub struct TruthSummary {
     pub recording: Option<String>,
     /// Injected off intervals against those observed, where an injector ran.
     pub injected: Option<InjectionCheck>,
+    /// What the guest found out by itself against this truth, where it recorded.
+    #[serde(default)]
+    pub sensed: Option<SenseCheck>,
 }
 
 /// Injected off intervals held against the observed ones.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Cell, FailureKind, Label, Metric};
+use crate::{Cell, FailureKind, Label, Metric, SenseCheck};
 
 /// A point estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,10 @@ pub struct CellSummary {
     pub neighbours: BTreeMap<String, f64>,
     /// Jain's fairness index over the neighbours' and the subject's on-time, where known.
     pub fairness: Option<f64>,
+    /// What the guest found out by itself against the truth, all runs together; where it
+    /// recorded.
+    #[serde(default)]
+    pub sensed: Option<SenseCheck>,
 }
 
 /// What a comparison says.

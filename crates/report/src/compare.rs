@@ -8,6 +8,8 @@ use unspin_model::summary::{CellSummary, Estimate, Summary, Verdict};
 use unspin_model::{Cell, Metric};
 use unspin_stats::{Bootstrap, Difference, Rule, holm, median_speed, rank_sum_p};
 
+use crate::summarize::estimate::{of_ratio, verdict};
+
 mod render;
 mod warnings;
 
@@ -125,13 +127,9 @@ fn change(
         b: after.median,
         n_a: before.n,
         n_b: after.n,
-        ratio: difference.ratio.map(|r| Estimate { value: r.value, lo: r.lo, hi: r.hi }),
+        ratio: difference.ratio.and_then(of_ratio),
         p: difference.p,
         p_adjusted,
-        verdict: match rule.verdict(difference, p_adjusted) {
-            unspin_stats::Verdict::Better => Verdict::Better,
-            unspin_stats::Verdict::Worse => Verdict::Worse,
-            unspin_stats::Verdict::NoDifferenceShown => Verdict::NoDifferenceShown,
-        },
+        verdict: verdict(rule, difference, p_adjusted),
     }
 }

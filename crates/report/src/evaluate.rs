@@ -1,8 +1,9 @@
 //! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
 //! supports, the summary holds them.
 
+use unspin_model::sensed::LENGTH_NAMES;
 use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{Claim, ClaimSource, ClaimSpec, Summary, Target};
+use unspin_model::{Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
 use unspin_stats::{Rule, false_positives, wilson};
 
 /// Random splits of the A/A check, each cell.
@@ -96,6 +97,13 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth_error).collect(),
         ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
         ClaimSource::FinishedShare => vec![finished(spec, summary)],
+        ClaimSource::SenseRecall => sensed(spec, summary).map_or_else(Vec::new, |s| recalls(&s)),
+        ClaimSource::SensePrecision => {
+            sensed(spec, summary).iter().map(|s| share(s.real, s.found)).collect()
+        }
+        ClaimSource::SenseRemote => {
+            sensed(spec, summary).iter().map(|s| share(s.looks_off[1], s.looks_off[0])).collect()
+        }
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
     }
 }
@@ -168,6 +176,23 @@ fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     let unfinished: u64 =
         summary.cells.iter().filter(should_end).map(|cell| u64::from(cell.unfinished)).sum();
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
+}
+
+/// What guests found out by themselves, all cells (of the spec's topology) together.
+fn sensed(spec: &ClaimSpec, summary: &Summary) -> Option<SenseCheck> {
+    let wanted = |name: &String| spec.topology.as_ref().is_none_or(|topology| topology == name);
+    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.topology));
+    SenseCheck::all(cells.filter_map(|cell| cell.sensed.as_ref()))
+}
+
+fn recalls(sensed: &SenseCheck) -> Vec<Figure> {
+    let classes = sensed.by_length.iter().zip(LENGTH_NAMES);
+    classes
+        .map(|([real, found], name)| Figure {
+            replace: vec![("{length}", name.to_owned())],
+            ..share(*found, *real)
+        })
+        .collect()
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {

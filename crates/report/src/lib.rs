@@ -3,12 +3,14 @@
 pub mod claims;
 mod columns;
 pub mod compare;
+pub mod doctor;
 pub mod evaluate;
 pub mod format;
 pub mod headline;
 pub mod html;
 pub mod markdown;
 mod rows;
+pub mod storms;
 pub mod summarize;
 pub mod svg;
 pub mod terminal;

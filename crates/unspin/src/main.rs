@@ -2,9 +2,12 @@
 
 mod claims;
 mod completions;
+mod doctor;
 mod export;
 mod lab;
 mod man;
+mod record;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -20,13 +23,19 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// What this machine is, who helps it against spinning, what can be done
+    Doctor(doctor::Args),
     /// Real overcommitted VMs: run experiments, report and compare them
     #[command(subcommand)]
     Lab(lab::Verb),
     /// Every figure that the project states, and whether it still holds
     Claims(claims::Args),
+    /// Record this guest's off intervals into a session file
+    Record(record::Args),
     /// A run's on/off/idle history as a Perfetto trace
     Export(export::Args),
+    /// A host's trace of KVM exits: pause-loop storms, who spins where
+    Trace(trace::Args),
     /// Shell completions
     Completions(completions::Args),
     /// Man pages
@@ -38,9 +47,12 @@ fn main() -> ExitCode {
         unspin_lab::init::main();
     }
     let done = match Cli::parse().verb {
+        Verb::Doctor(args) => doctor::run(args),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Claims(args) => claims::run(args),
+        Verb::Record(args) => record::run(args),
         Verb::Export(args) => export::run(args),
+        Verb::Trace(args) => trace::run(args),
         Verb::Completions(args) => completions::run(args),
         Verb::Man(args) => man::run(args),
     };

@@ -58,8 +58,10 @@ fn words(line: &str) -> Vec<String> {
 
 /// What is wrong with a command, if something is.
 fn complaint(line: &str) -> Option<String> {
-    let words = words(line);
+    let words = words(line.strip_prefix("sudo ").unwrap_or(line));
     let (program, args) = words.split_first()?;
+    // What stands behind `--` is another program's.
+    let args = args.split(|word| word == "--").next()?;
     let mut command = match program.as_str() {
         "make" => Command::new("make"),
         "unspin" => Command::new(env!("CARGO_BIN_EXE_unspin")),

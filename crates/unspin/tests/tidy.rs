@@ -19,8 +19,10 @@ const VERBATIM: &[&str] = &["/golden/", "/snapshots/", "kernel/patches/", "LICEN
 /// The licence of each crate: what runs in or touches the kernel is GPL-2.0-only, what
 /// others may want to build on is as free as Rust itself.
 const LICENCES: &[(&str, &str)] = &[
+    ("guest", "GPL-2.0-only"),
     ("lab", "GPL-2.0-only"),
     ("model", "MIT OR Apache-2.0"),
+    ("policy", "MIT OR GPL-2.0-only"),
     ("report", "MIT OR Apache-2.0"),
     ("spinbench", "GPL-2.0-only"),
     ("stats", "MIT OR Apache-2.0"),

@@ -72,8 +72,16 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 7] =
-    shipped!["quickstart", "overcommit-curve", "abandoned", "neighbours", "peers", "aa", "truth"];
+const BUILTIN: [(&str, &str); 8] = shipped![
+    "quickstart",
+    "overcommit-curve",
+    "abandoned",
+    "neighbours",
+    "peers",
+    "aa",
+    "truth",
+    "sense"
+];
 
 impl Experiment {
     /// Reads a file, or a shipped experiment by its name.

@@ -11,11 +11,11 @@ pub enum Scheduler {
     Stock,
     /// The kernel's own, the workload held to the first K vCPUs by affinity.
     Hold(u32),
-    /// A command that is started first and loads a sched_ext scheduler.
+    /// A command that is started first: it loads a sched_ext scheduler, or records.
     Command(Command),
 }
 
-/// A command that loads a guest scheduler.
+/// A command that runs beside the workload: a guest scheduler, or what records a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
@@ -28,6 +28,9 @@ pub struct Command {
     pub crate_name: Option<String>,
     /// The crate's version.
     pub version: Option<String>,
+    /// The session file that it writes in the guest: such a command loads no scheduler;
+    /// what it found is held against the ground truth.
+    pub session: Option<String>,
 }
 
 impl Scheduler {

@@ -44,7 +44,7 @@ pub struct Background {
 
 /// Runs a job to its end or its time limit.
 pub fn run_job(job: &Job) -> JobResult {
-    if let Err(error) = scheduler::switch_to(job.scheduler.as_deref()) {
+    if let Err(error) = scheduler::switch_to(job.scheduler.as_ref()) {
         let stderr = format!("{error:#}");
         return JobResult { scheduler_failed: true, stderr, ..JobResult::default() };
     }
@@ -52,7 +52,14 @@ pub fn run_job(job: &Job) -> JobResult {
         Ok(running) => running.wait(Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6))),
         Err(error) => JobResult { stderr: format!("{error:#}"), ..JobResult::default() },
     };
-    result.scheduler_failed = job.scheduler.is_some() && !scheduler::is_enabled();
+    match job.scheduler.as_ref().map(scheduler::after_job) {
+        Some(Ok(session)) => result.session = session,
+        Some(Err(error)) => {
+            result.scheduler_failed = true;
+            result.stderr = format!("{error:#}");
+        }
+        None => {}
+    }
     reap_orphans();
     result
 }
@@ -97,6 +104,7 @@ impl Background {
             stdout: text(self.stdout),
             stderr: text(self.stderr),
             scheduler_failed: false,
+            session: None,
         };
         let _ = fs::remove_dir(&self.cgroup);
         result

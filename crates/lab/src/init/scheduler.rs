@@ -1,5 +1,6 @@
-//! The guest scheduler of a run: a command that loads a sched_ext scheduler
-//! and keeps it until it is stopped. One that the next run wants as well stays.
+//! What runs beside a job: a command that loads a sched_ext scheduler and keeps it
+//! until it is stopped, or one that records a session. A scheduler that the next run
+//! wants as well stays.
 
 use std::fs;
 use std::sync::Mutex;
@@ -8,46 +9,89 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::job::Background;
-use crate::wire::{Job, JobResult};
+use crate::wire::{Agent, Job, JobResult};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADS_WITHIN: Duration = Duration::from_secs(60);
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+const SESSION_LIMIT: u64 = 64 << 20;
 
 struct Running {
-    argv: Vec<String>,
+    agent: Agent,
     job: Background,
 }
 
 static CURRENT: Mutex<Option<Running>> = Mutex::new(None);
 
-/// Makes `wanted` the guest scheduler; `None` is the kernel's own.
-pub fn switch_to(wanted: Option<&[String]>) -> anyhow::Result<()> {
+/// Makes `wanted` run; `None` is the kernel's own scheduler and nothing beside it.
+pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
     let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if current.as_ref().map(|r| r.argv.as_slice()) == wanted && (wanted.is_none() || is_enabled()) {
+    if current.as_ref().map(|running| &running.agent) == wanted
+        && wanted.is_none_or(|agent| agent.session.is_none() && is_enabled())
+    {
         return Ok(());
     }
     if let Some(old) = current.take() {
-        let result = old.job.stop();
-        wait_for(false, LEAVES_WITHIN).with_context(|| complaint("did not leave", &result))?;
+        stop(old)?;
     }
-    let Some(argv) = wanted else { return Ok(()) };
-    let job = Background::start(&Job { argv: argv.to_vec(), ..Job::default() })?;
-    if wait_for(true, LOADS_WITHIN).is_err() {
-        bail!("guest scheduler `{}` {}", argv.join(" "), complaint("did not load", &job.stop()));
+    let Some(agent) = wanted else { return Ok(()) };
+    if let Some(session) = &agent.session {
+        let _ = fs::remove_file(session);
     }
-    *current = Some(Running { argv: argv.to_vec(), job });
+    let job = Background::start(&Job { argv: agent.argv.clone(), ..Job::default() })?;
+    if wait_for(|| is_ready(agent), LOADS_WITHIN).is_err() {
+        bail!("`{}` {}", agent.argv.join(" "), complaint("is not ready", &job.stop()));
+    }
+    *current = Some(Running { agent: agent.clone(), job });
     Ok(())
 }
 
+/// What an agent left when its job is over: the session, if it records one. An error
+/// where it did not last.
+pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(session) = &agent.session else {
+        if !is_enabled() {
+            bail!("the guest scheduler is not loaded any more");
+        }
+        return Ok(None);
+    };
+    let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = current.take().context("the agent does not run")?;
+    stop(running)?;
+    let size = fs::metadata(session).with_context(|| session.clone())?.len();
+    if size > SESSION_LIMIT {
+        bail!("{session} has {size} bytes, {SESSION_LIMIT} at most are fetched");
+    }
+    Ok(Some(fs::read(session).with_context(|| session.clone())?))
+}
+
+fn stop(old: Running) -> anyhow::Result<()> {
+    let result = old.job.stop();
+    if old.agent.session.is_none() {
+        return wait_for(|| !is_enabled(), LEAVES_WITHIN)
+            .with_context(|| complaint("did not leave", &result));
+    }
+    if result.exit_code != Some(0) {
+        bail!("`{}` {}", old.agent.argv.join(" "), complaint("failed", &result));
+    }
+    Ok(())
+}
+
+fn is_ready(agent: &Agent) -> bool {
+    match &agent.session {
+        Some(session) => fs::metadata(session).is_ok_and(|about| about.len() > 0),
+        None => is_enabled(),
+    }
+}
+
 /// True while a sched_ext scheduler is loaded.
-pub fn is_enabled() -> bool {
+fn is_enabled() -> bool {
     fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "enabled")
 }
 
-fn wait_for(enabled: bool, limit: Duration) -> anyhow::Result<()> {
+fn wait_for(holds: impl Fn() -> bool, limit: Duration) -> anyhow::Result<()> {
     let started = Instant::now();
-    while is_enabled() != enabled {
+    while !holds() {
         if started.elapsed() > limit {
             bail!("not within {} s", limit.as_secs());
         }

@@ -30,7 +30,9 @@ pub(super) struct Entry {
 pub fn cache_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
     if let Some(folder) = set("UNSPIN_CACHE") {
-        return folder.into();
+        // A guest's image and QEMU are named from other folders.
+        let folder = PathBuf::from(folder);
+        return std::path::absolute(&folder).unwrap_or(folder);
     }
     let home = || PathBuf::from(set("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
     set("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("unspin")

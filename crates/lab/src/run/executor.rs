@@ -13,6 +13,7 @@ use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
 use crate::host::{Host, LocalHost, NestedHost};
 use crate::interrupt;
 use crate::machine;
+use crate::truth;
 use crate::wire::{Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, VmSpec};
 use crate::workload::Workload;
 
@@ -155,6 +156,7 @@ impl Executor<'_> {
             return Ok(Ok(Next::NewBoot));
         }
         self.timings.note_run(&workload.name, started.elapsed().as_secs_f64());
+        check_sensed(&mut output);
         self.keep_recording(run.run, &mut output)?;
         let record = record::record(&place, run, workload, topology, limit_s, output);
         self.finish(&record)?;
@@ -168,6 +170,9 @@ impl Executor<'_> {
             return Ok(());
         };
         let name = self.store.keep_recording(run, &recording)?;
+        if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
+            self.store.keep_session(run, session)?;
+        }
         if let Some(truth) = &mut output.truth {
             truth.recording = Some(name);
         }
@@ -330,6 +335,16 @@ impl Executor<'_> {
         if let Some(l1) = self.nested.take() {
             l1.host.shut_down();
         }
+    }
+}
+
+/// Holds what the guest found out against what its host saw.
+fn check_sensed(output: &mut RunOutput) {
+    let session = output.job.as_ref().and_then(|job| job.session.as_ref());
+    if let (Some(truth), Some(recording), Some(session)) =
+        (&mut output.truth, &output.recording, session)
+    {
+        truth.sensed = truth::check_session(session, recording);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::image::{Image, find_program, path_in_guest};
 use crate::kernel::{self, Kernel};
 use crate::machine;
 use crate::vm::QEMU;
+use crate::wire::Agent;
 use crate::workload::Workload;
 
 /// The kernel of every L1.
@@ -22,8 +23,16 @@ const FIRMWARE_FOLDERS: [&str; 3] = ["/usr/share/seabios", "/usr/share/qemu", "/
 const FIRMWARE: [&str; 4] =
     ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
 
-/// Each scheduler command's program and arguments by the command's name.
-type Installed = BTreeMap<String, (PathBuf, Vec<String>)>;
+/// This program's name in an experiment's commands, and its place in every guest.
+const OWN_NAME: &str = "unspin";
+const OWN_PATH: &str = "/usr/bin/unspin";
+
+/// A scheduler command's program on this machine; `None` for this one, which is in every
+/// image.
+struct Installed {
+    program: Option<PathBuf>,
+    agent: Agent,
+}
 
 /// A kernel with the initramfs of its guests.
 #[derive(Debug, Clone)]
@@ -45,8 +54,8 @@ pub struct Prepared {
     pub accel: Accel,
     /// Whether nested topologies run without an L1, on this machine's own KVM.
     pub own_kvm: bool,
-    /// argv of each scheduler command by name, as the guest is to start it.
-    pub schedulers: BTreeMap<String, Vec<String>>,
+    /// Each scheduler command by name, as the guest is to start it.
+    pub schedulers: BTreeMap<String, Agent>,
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
     /// Scratch folder for images, which can be large; removed when dropped.
@@ -84,8 +93,7 @@ impl Prepared {
         let l1 = (nested && !own_kvm)
             .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, folder)))
             .transpose()?;
-        let schedulers =
-            schedulers.iter().map(|(name, one)| (name.clone(), guest_argv(one))).collect();
+        let schedulers = schedulers.into_iter().map(|(name, one)| (name, one.agent)).collect();
         Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch, _images: images })
     }
 }
@@ -110,7 +118,7 @@ fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabErro
 
 fn subject(
     experiment: &Experiment,
-    schedulers: &Installed,
+    schedulers: &BTreeMap<String, Installed>,
     kernel: Kernel,
     folder: &Path,
 ) -> Result<Guest, LabError> {
@@ -119,7 +127,7 @@ fn subject(
     for workload in experiment.workloads.iter().chain(neighbours) {
         add_workload(&mut image, workload)?;
     }
-    for (program, _) in schedulers.values() {
+    for program in schedulers.values().filter_map(|installed| installed.program.as_ref()) {
         image.add_program(&program.display().to_string(), "the scheduler's crate")?;
     }
     let initramfs = folder.join(format!("{}.cpio", kernel.id));
@@ -164,7 +172,7 @@ fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError
 fn install_schedulers(
     experiment: &Experiment,
     progress: &mut dyn Progress,
-) -> Result<Installed, LabError> {
+) -> Result<BTreeMap<String, Installed>, LabError> {
     let mut found = BTreeMap::new();
     for scheduler in &experiment.schedulers {
         if let Scheduler::Command(command) = scheduler {
@@ -174,14 +182,19 @@ fn install_schedulers(
     Ok(found)
 }
 
-/// The program's path and its arguments; `cargo install`s it if need be.
-fn install(
-    command: &Command,
-    progress: &mut dyn Progress,
-) -> Result<(PathBuf, Vec<String>), LabError> {
+/// Finds the program; `cargo install`s it if need be.
+fn install(command: &Command, progress: &mut dyn Progress) -> Result<Installed, LabError> {
     let failed = |detail: String| LabError::Scheduler { name: command.name.clone(), detail };
     let (program, args) =
         command.argv.split_first().ok_or_else(|| failed("argv is empty".into()))?;
+    let agent = |program: &Path| {
+        let program = program.display().to_string();
+        let argv = [program].into_iter().chain(args.iter().cloned()).collect();
+        Agent { argv, session: command.session.clone() }
+    };
+    if program == OWN_NAME {
+        return Ok(Installed { program: None, agent: agent(Path::new(OWN_PATH)) });
+    }
     let installed = command.install_root().map(|root| root.join("bin").join(program));
     let path = match &installed {
         Some(path) if path.exists() => Some(path.clone()),
@@ -197,13 +210,8 @@ fn install(
             "`{program}` is not installed; install it, or name its `crate` and `version`"
         ))
     })?;
-    Ok((std::path::absolute(&path).unwrap_or(path), args.to_vec()))
-}
-
-/// The command as the guest is to start it.
-fn guest_argv((program, args): &(PathBuf, Vec<String>)) -> Vec<String> {
-    let program = path_in_guest(program).display().to_string();
-    [program].into_iter().chain(args.iter().cloned()).collect()
+    let path = std::path::absolute(&path).unwrap_or(path);
+    Ok(Installed { agent: agent(&path_in_guest(&path)), program: Some(path) })
 }
 
 fn cargo_install(command: &Command) -> Result<(), String> {

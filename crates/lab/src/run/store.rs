@@ -135,6 +135,14 @@ impl Store {
         Ok(name)
     }
 
+    /// Keeps the session that a guest recorded of itself during a run.
+    pub fn keep_session(&self, run: u64, session: &[u8]) -> Result<(), LabError> {
+        let folder = self.out.join("sessions");
+        fs::create_dir_all(&folder).map_err(|e| write_error(&folder, e))?;
+        let path = folder.join(format!("{run:06}.arrow.gz"));
+        fs::write(&path, session).map_err(|e| write_error(&path, e))
+    }
+
     /// Keeps the log of a failed attempt.
     pub fn keep_log(&self, run: u64, attempt: u32, text: &str) -> Result<(), LabError> {
         let path = self.out.join(format!("logs/run-{run:06}-attempt-{attempt}.log"));

@@ -1,9 +1,11 @@
-//! The guest's clock against the host's, by asking the guest the time: the true
-//! offset lies within half a round trip of the midpoint (Cristian 1989).
+//! The guest's clock against the host's, by asking the guest the time. Its answer was
+//! given after it was asked and before it was heard, which bounds the offset on both
+//! sides (Cristian 1989); of many answers, the one that was quickest there and the one
+//! that was quickest back give the closest bounds (Marzullo 1984).
 
 use crate::vm::Vm;
 
-const PINGS: usize = 8;
+const PINGS: usize = 60;
 
 /// One reading: guest clock minus host clock, at a host time, within an error.
 #[derive(Debug, Clone, Copy)]
@@ -22,19 +24,25 @@ pub struct Alignment {
     pub error_ns: u64,
 }
 
-/// The best of several readings; `None` when the guest does not answer.
+/// Asks a number of times; `None` when the guest does not answer.
 pub fn align(vm: &mut Vm) -> Option<Reading> {
-    let pings = (0..PINGS).map_while(|_| vm.ping().ok());
-    pings
-        .map(|(before, guest, after)| Reading::new(before, guest, after))
-        .min_by_key(|r| r.error_ns)
+    let pings: Vec<_> = (0..PINGS).map_while(|_| vm.ping().ok()).collect();
+    Reading::of(&pings)
 }
 
 impl Reading {
-    fn new(before_ns: u64, guest_ns: u64, after_ns: u64) -> Reading {
-        let half = (after_ns - before_ns) / 2;
-        let host_ns = before_ns + half;
-        Reading { host_ns, offset_ns: i128::from(guest_ns) - i128::from(host_ns), error_ns: half }
+    /// From when the guest was asked, what it said and when it was heard. Where the
+    /// clocks drift so fast that no offset fits all answers, the error is that misfit.
+    fn of(pings: &[(u64, u64, u64)]) -> Option<Reading> {
+        let offset = |guest: u64, host: u64| i128::from(guest) - i128::from(host);
+        let least = pings.iter().map(|(_, guest, after)| offset(*guest, *after)).max()?;
+        let most = pings.iter().map(|(before, guest, _)| offset(*guest, *before)).min()?;
+        let (first, last) = (pings.first()?, pings.last()?);
+        Some(Reading {
+            host_ns: first.0.midpoint(last.2),
+            offset_ns: (least + most) / 2,
+            error_ns: u64::try_from((most - least).abs() / 2).unwrap_or(u64::MAX),
+        })
     }
 }
 
@@ -61,12 +69,21 @@ mod tests {
 
     #[test]
     fn conversion_follows_offset_and_drift() {
-        let from = Reading::new(1_000, 501_000, 1_200);
-        let to = Reading::new(1_001_000, 1_501_200, 1_001_100);
-        let alignment = Alignment::between(Some(from), Some(to)).unwrap();
+        let from = Reading::of(&[(1_000, 501_000, 1_200)]);
+        let to = Reading::of(&[(1_001_000, 1_501_200, 1_001_100)]);
+        let alignment = Alignment::between(from, to).unwrap();
         assert_eq!(alignment.error_ns, 100);
         assert_eq!(alignment.to_guest(1_100), 501_000);
         assert_eq!(alignment.to_guest(1_001_050), 1_501_200);
-        assert!(Alignment::between(Some(from), None).is_none());
+        assert!(Alignment::between(from, None).is_none());
+    }
+
+    #[test]
+    fn the_quickest_ways_there_and_back_bound_the_offset() {
+        let quick_there = (1_000, 501_010, 1_900);
+        let quick_back = (2_000, 502_700, 2_720);
+        let reading = Reading::of(&[quick_there, quick_back]).unwrap();
+        assert_eq!((reading.offset_ns, reading.error_ns), (499_995, 15));
+        assert!(Reading::of(&[]).is_none());
     }
 }

@@ -9,6 +9,7 @@ mod align;
 mod check;
 mod ring;
 mod schedstat;
+mod sensed;
 mod states;
 pub mod tracefs;
 
@@ -16,6 +17,7 @@ use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 
 pub use align::{Alignment, align};
 pub use schedstat::Totals;
+pub use sensed::check_session;
 
 use crate::clock::mono_ns;
 use crate::wire::{JobResult, TruthMode, VmSpec};

@@ -22,6 +22,7 @@ shipped![
     "hackbench-pipe-threads",
     "hackbench-socket-processes",
     "hackbench-socket-threads",
+    "half-loaded",
     "idle",
     "iperf3",
     "pbzip2",

@@ -45,6 +45,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("dbench", 741.925),
     ("fio", 210941.274054),
     ("greedy", 256558.8644040127),
+    ("half-loaded", 1208.31),
     ("hackbench-pipe-processes", 0.231),
     ("hackbench-pipe-threads", 0.269),
     ("hackbench-socket-processes", 0.561),

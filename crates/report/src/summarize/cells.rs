@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unspin_model::summary::{CellSummary, Estimate};
-use unspin_model::{Cell, NeighbourResult, RunRecord};
+use unspin_model::{Cell, NeighbourResult, RunRecord, SenseCheck};
 use unspin_stats::{Bootstrap, Run, jain, median_speed};
 
 use super::estimate::{median_of, of_values};
@@ -114,6 +114,9 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
         kvm_per_s: kvm_per_s(&runs.observed),
         neighbours: runs.neighbour_values(),
         fairness: median_of(runs.observed.iter().filter_map(|record| fairness(record))),
+        sensed: SenseCheck::all(
+            runs.observed.iter().filter_map(|r| r.truth.as_ref()?.sensed.as_ref()),
+        ),
     })
 }
 

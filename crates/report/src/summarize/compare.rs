@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use unspin_model::Cell;
-use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo, Verdict};
+use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo};
 use unspin_stats::{Difference, Rule, compare, holm};
 
 use super::cells::{CellRuns, Cells};
-use super::estimate::of_ratio;
+use super::estimate::{of_ratio, verdict};
 use super::oracle::oracle;
 
 /// Two cells to compare.
@@ -44,11 +44,7 @@ fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule)
         ratio: difference.ratio.and_then(of_ratio),
         p: difference.p,
         p_adjusted,
-        verdict: match rule.verdict(difference, p_adjusted) {
-            unspin_stats::Verdict::Better => Verdict::Better,
-            unspin_stats::Verdict::Worse => Verdict::Worse,
-            unspin_stats::Verdict::NoDifferenceShown => Verdict::NoDifferenceShown,
-        },
+        verdict: verdict(rule, difference, p_adjusted),
         neighbours: neighbours(&pair.subject_runs, &pair.baseline_runs),
         subject: pair.subject,
         baseline: pair.baseline,

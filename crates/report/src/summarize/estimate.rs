@@ -1,8 +1,8 @@
 //! From intervals of speeds to estimates of values and ratios.
 
-use unspin_model::summary::Estimate;
+use unspin_model::summary::{Estimate, Verdict};
 use unspin_model::{Better, Metric};
-use unspin_stats::{Bootstrap, Interval, median};
+use unspin_stats::{Bootstrap, Difference, Interval, Rule, median};
 
 /// A median speed's interval as values of the metric. For a lower-is-better
 /// metric the ends change places, and an end of speed 0 becomes unbounded.
@@ -29,4 +29,13 @@ pub fn of_figures(figures: &[f64], seed: u64) -> Option<Estimate> {
 /// The median of the figures that an iterator yields.
 pub fn median_of(figures: impl Iterator<Item = f64>) -> Option<f64> {
     median(&figures.collect::<Vec<_>>())
+}
+
+/// What a rule makes of a difference whose p is corrected for all comparisons.
+pub fn verdict(rule: &Rule, difference: &Difference, p_adjusted: f64) -> Verdict {
+    match rule.verdict(difference, p_adjusted) {
+        unspin_stats::Verdict::Better => Verdict::Better,
+        unspin_stats::Verdict::Worse => Verdict::Worse,
+        unspin_stats::Verdict::NoDifferenceShown => Verdict::NoDifferenceShown,
+    }
 }

@@ -8,7 +8,7 @@
 mod cells;
 mod checks;
 mod compare;
-mod estimate;
+pub(crate) mod estimate;
 mod oracle;
 mod truth;
 

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the programs know of the kernel they run in. Fields are found by name when a
+ * program is loaded (CO-RE), so only those that are used stand here, and no header of
+ * a certain kernel is needed to build.
+ */
+#ifndef UNSPIN_BPF_KERNEL_H
+#define UNSPIN_BPF_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u16 __sum16;
+
+/* Of include/uapi/linux/bpf.h. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_F_TIMER_CPU_PIN = 1 << 1,
+	BPF_RB_NO_WAKEUP = 1 << 0,
+};
+
+struct bpf_timer {
+	__u64 __opaque[2];
+} __attribute__((aligned(8)));
+
+#define CLOCK_MONOTONIC 1
+#define KTIME_MAX 0x7fffffffffffffffLL
+/* The state that trace_cpu_idle() gives for "not idle any more". */
+#define PWR_EVENT_EXIT 0xffffffffU
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct hrtimer_cpu_base {
+	s64 expires_next;
+};
+
+struct task_struct {
+	int pid;
+};
+
+#pragma clang attribute pop
+
+#endif /* UNSPIN_BPF_KERNEL_H */

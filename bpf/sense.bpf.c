@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The sensor: gathers each vCPU's signs of life, lets policy/activity.h judge them,
+ * and hands on the off intervals it finds. Signs of life are events that come anyway:
+ * interrupts, switches of tasks, the way into idle and out of it. Only where the next
+ * one may be too far away, a heartbeat is added; an idle vCPU is left alone.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "sense.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set before loading. */
+const volatile struct settings settings = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct vcpu);
+} vcpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+struct heart {
+	struct bpf_timer timer;
+	u32 ready;
+	u32 beating;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct heart);
+} hearts SEC(".maps");
+
+extern const struct hrtimer_cpu_base hrtimer_bases __ksym;
+
+static struct vcpu *this_vcpu(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&vcpus, &cpu);
+}
+
+/* When this vCPU's next timer interrupt is due; 0: there is none. */
+static u64 due_ns(void)
+{
+	const struct hrtimer_cpu_base *base = bpf_this_cpu_ptr(&hrtimer_bases);
+	s64 next = base->expires_next;
+
+	return next == KTIME_MAX ? 0 : next;
+}
+
+static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
+{
+	struct off_event *event;
+
+	if (!off->end_ns)
+		return;
+	v->offs++;
+	v->off_ns += activity_off_ns(off);
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		v->lost++;
+		return;
+	}
+	event->earliest_ns = off->earliest_ns;
+	event->latest_ns = off->latest_ns;
+	event->end_ns = off->end_ns;
+	event->cpu = bpf_get_smp_processor_id();
+	event->was_idle = was_idle;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* This vCPU runs now. */
+static void sign_of_life(struct vcpu *v, u64 now_ns)
+{
+	struct activity_limits limits = settings.limits;
+	struct activity_off off;
+	u64 due = due_ns();
+
+	/* A timer may have been set since the last sign. */
+	v->activity.due_ns = due;
+	if (v->activity.idle) {
+		off = activity_resume(&v->activity, &limits, now_ns, due);
+		if (v->idle_since_ns && now_ns > v->idle_since_ns)
+			v->idle_ns += now_ns - v->idle_since_ns;
+		v->idle_since_ns = 0;
+		note(v, &off, true);
+	} else {
+		off = activity_alive(&v->activity, &limits, now_ns, due);
+		note(v, &off, false);
+	}
+}
+
+static int sign(void)
+{
+	struct vcpu *v = this_vcpu();
+
+	if (v)
+		sign_of_life(v, bpf_ktime_get_ns());
+	return 0;
+}
+
+static int beat(void *map, u32 *cpu, struct heart *heart)
+{
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, cpu);
+
+	if (!v || !(u32)bpf_get_current_pid_tgid()) {
+		heart->beating = 0;
+		return 0;
+	}
+	v->beats++;
+	v->activity.due_ns = bpf_ktime_get_ns() + settings.beat_ns;
+	if (bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN))
+		heart->beating = 0;
+	return 0;
+}
+
+/* Interrupts are the signs of life of a vCPU that computes, and the first ones of one
+ * that was idle. */
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(local_timer_entry, int vector)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct heart *heart;
+
+	if (settings.beat_ns) {
+		heart = bpf_map_lookup_elem(&hearts, &cpu);
+		if (heart && !heart->ready && !bpf_timer_init(&heart->timer, &hearts, CLOCK_MONOTONIC) &&
+		    !bpf_timer_set_callback(&heart->timer, beat))
+			heart->ready = 1;
+	}
+	return sign();
+}
+
+SEC("tp_btf/reschedule_entry")
+int BPF_PROG(reschedule_entry, int vector)
+{
+	return sign();
+}
+
+SEC("tp_btf/call_function_entry")
+int BPF_PROG(call_function_entry, int vector)
+{
+	return sign();
+}
+
+SEC("tp_btf/call_function_single_entry")
+int BPF_PROG(call_function_single_entry, int vector)
+{
+	return sign();
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_handler_entry, int irq)
+{
+	return sign();
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct heart *heart;
+
+	sign();
+	if (!settings.beat_ns || !next->pid)
+		return 0;
+	heart = bpf_map_lookup_elem(&hearts, &cpu);
+	if (heart && heart->ready && !heart->beating) {
+		heart->beating = 1;
+		if (bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN))
+			heart->beating = 0;
+	}
+	return 0;
+}
+
+SEC("tp_btf/cpu_idle")
+int BPF_PROG(cpu_idle, u32 state, u32 cpu)
+{
+	struct vcpu *v = this_vcpu();
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!v)
+		return 0;
+	sign_of_life(v, now_ns);
+	if (state != PWR_EVENT_EXIT) {
+		activity_idle(&v->activity, now_ns, due_ns());
+		v->idle_since_ns = now_ns;
+	}
+	return 0;
+}
+
+static int wake(u32 cpu)
+{
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &cpu);
+
+	if (v)
+		activity_wake(&v->activity, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(ipi_send_cpu, u32 cpu)
+{
+	return wake(cpu);
+}
+
+SEC("tp_btf/sched_wake_idle_without_ipi")
+int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
+{
+	return wake(cpu);
+}

@@ -1,0 +1,32 @@
+//! Compiles the programs of bpf/ with the libbpf headers that libbpf-sys brings.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const CLANG_OLDEST: u32 = 16;
+
+fn main() {
+    for input in ["../../bpf", "../../policy"] {
+        println!("cargo:rerun-if-changed={input}");
+    }
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
+    let mut command = Command::new(clang());
+    command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
+    command.args(["-I", &headers, "-I", "../../policy"]);
+    command.args(["-c", "../../bpf/sense.bpf.c", "-o"]).arg(out.join("sense.bpf.o"));
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{command:?}: {status}"),
+        Err(error) => panic!("{command:?}: {error}: clang {CLANG_OLDEST} or newer is needed"),
+    }
+}
+
+/// `$CLANG`, else the oldest versioned clang that is new enough, else the default one.
+fn clang() -> String {
+    let set = std::env::var("CLANG").ok().filter(|clang| !clang.is_empty());
+    let versioned = (CLANG_OLDEST..40).map(|version| format!("/usr/bin/clang-{version}"));
+    set.or_else(|| versioned.into_iter().find(|path| Path::new(path).exists()))
+        .unwrap_or_else(|| "clang".into())
+}

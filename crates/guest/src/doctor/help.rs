@@ -1,0 +1,173 @@
+//! The hypervisor's help against spinning.
+
+use unspin_model::diagnosis::{Confidential, Help, Hypervisor, Spinlock, State};
+
+use crate::machine::{Facts, Kvm, KvmFeature, confidential, hypervisor, kvm};
+
+/// The spinlock that the kernel chose at boot: kvm_spinlock_init() and
+/// native_pv_lock_init() of arch/x86, which look at these facts only.
+pub(super) fn spinlock(facts: &Facts) -> Spinlock {
+    match (hypervisor(facts), kvm(facts)) {
+        (Hypervisor::None, _) => Spinlock::NativeQueue,
+        (Hypervisor::Kvm, Some(kvm)) => spinlock_under_kvm(facts, &kvm),
+        (Hypervisor::Tcg | Hypervisor::Vmware, _) => Spinlock::TestAndSet,
+        _ => Spinlock::Unknown,
+    }
+}
+
+fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
+    let option = facts.config.get("CONFIG_PARAVIRT_SPINLOCKS");
+    if !facts.config.is_empty() && option.is_none() {
+        return Spinlock::TestAndSet;
+    }
+    if kvm.realtime || facts.cpus == 1 || facts.booted_with("nopvspin") {
+        return Spinlock::NativeQueue;
+    }
+    match kvm.features.contains(&KvmFeature::PvUnhalt) {
+        true => Spinlock::ParavirtualQueue,
+        false => Spinlock::TestAndSet,
+    }
+}
+
+/// All kinds of help, whether they are there or not. Empty on a machine that is not virtual.
+pub(super) fn all(facts: &Facts) -> Vec<Help> {
+    if hypervisor(facts) == Hypervisor::None {
+        return Vec::new();
+    }
+    let kvm = kvm(facts);
+    vec![
+        spinlocks(facts),
+        steal_time(facts, kvm.as_ref()),
+        preempted_flag(kvm.as_ref()),
+        tlb_flush(facts, kvm.as_ref()),
+        yield_after_ipi(facts, kvm.as_ref()),
+        mask_ipi(kvm.as_ref()),
+        pause_exits(confidential(facts)),
+        halts(confidential(facts)),
+    ]
+}
+
+fn spinlocks(facts: &Facts) -> Help {
+    let (state, means) = match spinlock(facts) {
+        Spinlock::ParavirtualQueue => (
+            State::Present,
+            "a waiter halts after 32,768 looks at the lock, and is woken when it is its turn",
+        ),
+        Spinlock::NativeQueue => {
+            (State::Absent, "waiters spin in a queue; one whose vCPU is off holds up all behind it")
+        }
+        Spinlock::TestAndSet => (
+            State::Absent,
+            "waiters spin until the holder's vCPU is back on, and overtake each other",
+        ),
+        Spinlock::Unknown => (State::Unknown, "this hypervisor's kind is not told by CPUID"),
+    };
+    help("PV spinlocks", state, means)
+}
+
+fn steal_time(facts: &Facts, kvm: Option<&Kvm>) -> Help {
+    let state = match kvm {
+        Some(kvm)
+            if kvm.features.contains(&KvmFeature::StealTime)
+                && !facts.booted_with("no-steal-acc") =>
+        {
+            State::Present
+        }
+        Some(_) => State::Absent,
+        None if facts.steal_ticks.is_some_and(|ticks| ticks > 0) => State::Present,
+        None => State::Unknown,
+    };
+    let means = match state {
+        State::Present => "the kernel learns afterwards how long a vCPU was off",
+        State::Absent => "the kernel takes time off for time at work; top shows no steal",
+        State::Unknown => "the kernel counts none; that can also mean that there was none",
+    };
+    help("steal time", state, means)
+}
+
+fn preempted_flag(kvm: Option<&Kvm>) -> Help {
+    let state =
+        kvm.map_or(State::Unknown, |kvm| present(kvm.features.contains(&KvmFeature::StealTime)));
+    let means = match state {
+        State::Present => {
+            "mutexes stop spinning on an owner that is off; idle vCPUs that are off are not chosen"
+        }
+        _ => "vcpu_is_preempted() is always false: mutexes spin on owners that are off",
+    };
+    help("preempted flag", state, means)
+}
+
+/// The conditions of pv_tlb_flush_supported() and pv_sched_yield_supported() in
+/// arch/x86/kernel/kvm.c.
+fn needs_steal_time(facts: &Facts, kvm: Option<&Kvm>, feature: KvmFeature) -> State {
+    kvm.map_or(State::Unknown, |kvm| {
+        let offered = [feature, KvmFeature::StealTime].iter().all(|f| kvm.features.contains(f));
+        present(offered && !kvm.realtime && !facts.has_mwait() && facts.cpus > 1)
+    })
+}
+
+fn tlb_flush(facts: &Facts, kvm: Option<&Kvm>) -> Help {
+    let state = needs_steal_time(facts, kvm, KvmFeature::PvTlbFlush);
+    let means = match state {
+        State::Present => "a TLB shootdown does not wait for vCPUs that are off",
+        _ => "a TLB shootdown waits until each vCPU that is off comes back",
+    };
+    help("PV TLB flush", state, means)
+}
+
+fn yield_after_ipi(facts: &Facts, kvm: Option<&Kvm>) -> Help {
+    let state = needs_steal_time(facts, kvm, KvmFeature::PvSchedYield);
+    let means = match state {
+        State::Present => "who waits for an IPI gives its pCPU to a target that is off",
+        _ => "who waits for an IPI spins until its targets are on",
+    };
+    help("PV sched yield", state, means)
+}
+
+fn mask_ipi(kvm: Option<&Kvm>) -> Help {
+    let state =
+        kvm.map_or(State::Unknown, |kvm| present(kvm.features.contains(&KvmFeature::PvSendIpi)));
+    let means = match state {
+        State::Present => "one exit sends an IPI to many vCPUs",
+        _ => "each target of an IPI can cost an exit",
+    };
+    help("PV IPI", state, means)
+}
+
+fn pause_exits(kind: Confidential) -> Help {
+    let (state, means) = match kind {
+        Confidential::Tdx => (
+            State::Absent,
+            "the TDX module turns pause-loop exiting off: the host cannot see a guest spin",
+        ),
+        Confidential::SevEs | Confidential::SevSnp => (
+            State::Unknown,
+            "the host may count PAUSEs, but cannot see whether user or kernel spins",
+        ),
+        _ => (State::Unknown, "the host's choice: kvm_intel.ple_gap, kvm_amd.pause_filter_count"),
+    };
+    help("pause exits", state, means)
+}
+
+fn halts(kind: Confidential) -> Help {
+    let (state, means) = match kind {
+        Confidential::Tdx => (
+            State::Absent,
+            "each halt and each wake-up is a TD exit: sleeping instead of spinning is dear",
+        ),
+        Confidential::SevEs | Confidential::SevSnp => (
+            State::Unknown,
+            "each halt is an exit with a change of the encrypted state: dearer than in a plain VM",
+        ),
+        _ => (State::Unknown, "an exit each, unless the host lets its guests halt"),
+    };
+    help("cheap halts", state, means)
+}
+
+fn present(is: bool) -> State {
+    if is { State::Present } else { State::Absent }
+}
+
+fn help(name: &str, state: State, means: &str) -> Help {
+    Help { name: name.into(), state, means: means.into() }
+}

@@ -1,0 +1,10 @@
+//! The guest's side.
+//!
+//! [`machine`] gathers what a machine is and works out what that means; [`doctor`]
+//! tells it, with what follows for spinning and for curing it. [`sense`] finds the off
+//! intervals of this guest's vCPUs while it runs; [`record`] keeps them.
+
+pub mod doctor;
+pub mod machine;
+pub mod record;
+pub mod sense;

@@ -1,0 +1,134 @@
+//! What machine this is: facts as they were read, and what they say.
+
+mod confidential;
+mod hex;
+mod hypervisor;
+mod probe;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use confidential::confidential;
+pub use hypervisor::{Kvm, KvmFeature, hypervisor, kvm};
+
+/// Everything that is read from a machine, so that it can be judged elsewhere.
+/// This is the format of `unspin doctor --facts`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Where these facts come from, where they were not read from the machine itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// CPUID leaves.
+    pub cpuid: Vec<Leaf>,
+    /// MSR SEV_STATUS, where it could be read.
+    #[serde(default, with = "hex::optional")]
+    pub sev_status: Option<u64>,
+    /// The kernel's own words on memory encryption, from its log.
+    #[serde(default)]
+    pub kernel_says: Option<String>,
+    /// CPUs online.
+    pub cpus: u32,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The kernel's command line.
+    #[serde(default)]
+    pub command_line: String,
+    /// Settings of the kernel's build that matter, those that are known.
+    #[serde(default)]
+    pub config: BTreeMap<String, String>,
+    /// The current clock source.
+    #[serde(default)]
+    pub clocksource: Option<String>,
+    /// Steal time since boot, all CPUs, in ticks of 1/100 s.
+    #[serde(default)]
+    pub steal_ticks: Option<u64>,
+    /// State of sched_ext; `None` where the kernel has none.
+    #[serde(default)]
+    pub sched_ext: Option<String>,
+    /// Whether the kernel describes its types (BTF).
+    #[serde(default)]
+    pub btf: bool,
+    /// Tracepoints that exist, of those that unspin could use; `None` where tracefs
+    /// cannot be read.
+    #[serde(default)]
+    pub tracepoints: Option<BTreeSet<String>>,
+    /// Whether this process may load BPF programs (root).
+    #[serde(default)]
+    pub privileged: bool,
+}
+
+/// What CPUID returned for one leaf.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaf {
+    /// EAX before. ECX was 0.
+    #[serde(with = "hex")]
+    pub leaf: u32,
+    /// EAX after.
+    #[serde(with = "hex")]
+    pub eax: u32,
+    /// EBX after.
+    #[serde(with = "hex")]
+    pub ebx: u32,
+    /// ECX after.
+    #[serde(with = "hex")]
+    pub ecx: u32,
+    /// EDX after.
+    #[serde(with = "hex")]
+    pub edx: u32,
+}
+
+/// Tracepoints that tell of off vCPUs, spinning and its causes.
+pub const TRACEPOINTS: &[&str] = &[
+    "csd:csd_function_entry",
+    "csd:csd_queue_cpu",
+    "ipi:ipi_send_cpu",
+    "ipi:ipi_send_cpumask",
+    "lock:contention_begin",
+    "lock:contention_end",
+    "power:cpu_idle",
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "timer:hrtimer_expire_entry",
+    "tlb:tlb_flush",
+];
+
+impl Facts {
+    /// Reads this machine's. What cannot be read is left out.
+    pub fn probe() -> Facts {
+        probe::probe()
+    }
+
+    fn leaf(&self, leaf: u32) -> Option<&Leaf> {
+        self.cpuid.iter().find(|found| found.leaf == leaf)
+    }
+
+    /// The CPU's vendor, such as `AuthenticAMD`.
+    pub fn vendor(&self) -> String {
+        let leaf = self.leaf(0).copied().unwrap_or_default();
+        words(&[leaf.ebx, leaf.edx, leaf.ecx])
+    }
+
+    /// Whether the CPU says that it is virtual (CPUID 1, ECX bit 31).
+    pub fn is_virtual(&self) -> bool {
+        self.leaf(1).is_some_and(|leaf| leaf.ecx & 1 << 31 != 0)
+    }
+
+    /// Whether the CPU offers MONITOR and MWAIT (CPUID 1, ECX bit 3).
+    pub fn has_mwait(&self) -> bool {
+        self.leaf(1).is_some_and(|leaf| leaf.ecx & 1 << 3 != 0)
+    }
+
+    /// Whether the kernel was booted with a parameter.
+    pub fn booted_with(&self, parameter: &str) -> bool {
+        self.command_line.split_ascii_whitespace().any(|word| word == parameter)
+    }
+}
+
+/// Registers as text, without what pads it.
+fn words(registers: &[u32]) -> String {
+    let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    text.trim_matches(['\0', ' ']).to_owned()
+}

@@ -1,0 +1,173 @@
+//! The recorder: fetches what the sensor finds, writes it into a session file.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use unspin_model::VcpuState;
+use unspin_model::session::{FoundOff, Look};
+use unspin_trace::session::{SessionError, Stretch, Writer};
+
+use crate::sense::{Off, SenseError, Sensor, Settings, State, Vcpu, now_ns};
+
+/// A batch covers this time.
+const BATCH: Duration = Duration::from_secs(1);
+/// Where nothing is looked at, findings are fetched this often.
+const FETCH: Duration = Duration::from_millis(200);
+
+/// Why recording ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The sensor.
+    #[error(transparent)]
+    Sense(#[from] SenseError),
+    /// The file.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// What was recorded, in figures.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Recorded {
+    /// Length of the session in seconds.
+    pub seconds: f64,
+    /// Off intervals.
+    pub offs: u64,
+    /// vCPU-seconds off.
+    pub off_s: f64,
+    /// Heartbeats added.
+    pub beats: u64,
+    /// Findings lost.
+    pub lost: u64,
+    /// Tracepoints that this kernel does not have.
+    pub missing: Vec<String>,
+}
+
+/// A recording under way.
+pub struct Recorder<W: Write> {
+    sensor: Sensor,
+    settings: Settings,
+    look: Option<Duration>,
+    writer: Writer<W>,
+    offs: Vec<FoundOff>,
+    looks: Vec<Look>,
+    batch_start_ns: u64,
+    batch_began: Instant,
+    before: Vec<Vcpu>,
+    recorded: Recorded,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Starts the sensor; with `look`, also notes that often what each vCPU seems to do.
+    pub fn start(
+        settings: &Settings,
+        look: Option<Duration>,
+        out: W,
+    ) -> Result<Recorder<W>, RecordError> {
+        let sensor = Sensor::start(settings)?;
+        let before = vcpus(&sensor);
+        let recorded = Recorded { missing: sensor.missing.clone(), ..Recorded::default() };
+        let writer = Writer::new(out)?;
+        Ok(Recorder {
+            sensor,
+            settings: *settings,
+            look,
+            writer,
+            offs: Vec::new(),
+            looks: Vec::new(),
+            batch_start_ns: now_ns(),
+            batch_began: Instant::now(),
+            before,
+            recorded,
+        })
+    }
+
+    /// Waits a little, fetches what was found meanwhile, and writes it when a batch is
+    /// full.
+    pub fn step(&mut self) -> Result<(), RecordError> {
+        match self.look {
+            Some(pause) => self.look_for(FETCH, pause),
+            None => std::thread::sleep(FETCH),
+        }
+        self.offs.extend(self.sensor.take()?.iter().map(found));
+        if self.batch_began.elapsed() >= BATCH {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and the file's end.
+    pub fn finish(mut self) -> Result<Recorded, RecordError> {
+        self.offs.extend(self.sensor.take()?.iter().map(found));
+        self.write()?;
+        self.writer.finish()?;
+        Ok(self.recorded)
+    }
+
+    fn look_for(&mut self, time: Duration, pause: Duration) {
+        let started = Instant::now();
+        while started.elapsed() < time {
+            std::thread::sleep(pause);
+            for vcpu in 0..self.sensor.page().vcpus() {
+                let record = self.sensor.page().vcpu(vcpu);
+                let t_ns = now_ns();
+                let state = match record.activity.look(&self.settings.limits, t_ns) {
+                    State::On => VcpuState::On,
+                    State::Off => VcpuState::Off,
+                    State::Idle => VcpuState::Idle,
+                };
+                self.looks.push(Look { t_ns, vcpu: vcpu as u16, state });
+            }
+        }
+    }
+
+    fn write(&mut self) -> Result<(), RecordError> {
+        let now = vcpus(&self.sensor);
+        let end_ns = now_ns();
+        let pairs = now.iter().zip(&self.before).enumerate();
+        let stretches: Vec<Stretch> = pairs
+            .map(|(vcpu, (now, before))| Stretch {
+                vcpu: vcpu as u16,
+                start_ns: self.batch_start_ns,
+                end_ns,
+                beats: now.beats - before.beats,
+                idle_ns: idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.batch_start_ns)),
+                lost: now.lost - before.lost,
+            })
+            .collect();
+        self.writer.write(&self.offs, &self.looks, &stretches)?;
+        let lengths = self.offs.iter().map(|off| off.end_ns - off.start_ns);
+        self.recorded.off_s += lengths.sum::<u64>() as f64 / 1e9;
+        self.recorded.offs += self.offs.len() as u64;
+        self.recorded.beats += stretches.iter().map(|stretch| stretch.beats).sum::<u64>();
+        self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
+        self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;
+        self.offs.clear();
+        self.looks.clear();
+        self.before = now;
+        self.batch_start_ns = end_ns;
+        self.batch_began = Instant::now();
+        Ok(())
+    }
+}
+
+fn vcpus(sensor: &Sensor) -> Vec<Vcpu> {
+    (0..sensor.page().vcpus()).map(|vcpu| sensor.page().vcpu(vcpu)).collect()
+}
+
+/// Nanoseconds idle until `now_ns`, the present stretch included.
+fn idle_ns(vcpu: &Vcpu, now_ns: u64) -> u64 {
+    let present =
+        if vcpu.idle_since_ns == 0 { 0 } else { now_ns.saturating_sub(vcpu.idle_since_ns) };
+    vcpu.idle_ns + present
+}
+
+fn found(off: &Off) -> FoundOff {
+    FoundOff {
+        vcpu: off.cpu as u16,
+        start_ns: off.start_ns(),
+        end_ns: off.end_ns,
+        start_error_ns: (off.latest_ns - off.earliest_ns) / 2,
+        was_idle: off.was_idle != 0,
+    }
+}

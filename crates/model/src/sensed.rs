@@ -1,0 +1,71 @@
+//! A guest's findings held against the ground truth.
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds in microseconds between which off intervals are counted together; the last
+/// class has no upper bound.
+pub const LENGTHS_US: [u64; 4] = [300, 1_000, 3_000, 10_000];
+
+/// The classes' lower bounds in milliseconds, as names.
+pub const LENGTH_NAMES: [&str; 4] = ["0.3", "1", "3", "10"];
+
+/// How well a guest's own findings agree with what its host saw.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SenseCheck {
+    /// Off intervals that really were, by class of [`LENGTHS_US`]: how many, and how
+    /// many of them the guest found (it knows of at least half of their length).
+    pub by_length: Vec<[u64; 2]>,
+    /// Off intervals that the guest found.
+    pub found: u64,
+    /// Those of them that really were (at least half of their length).
+    pub real: u64,
+    /// Found length less true length of each pair that belongs together, in
+    /// microseconds: 5th percentile, median, 95th percentile.
+    pub length_error_us: Option<[f64; 3]>,
+    /// Looks at vCPUs that had been off for a millisecond or more, and those that said so.
+    pub looks_off: [u64; 2],
+    /// Looks at vCPUs that were on or idle, and those that did not say that they are off.
+    pub looks_not_off: [u64; 2],
+    /// vCPU-seconds off that the guest found, and those that really were.
+    pub off_s: [f64; 2],
+    /// Heartbeats that the guest added, per second and vCPU.
+    pub beats_per_s: f64,
+    /// Findings lost.
+    pub lost: u64,
+}
+
+impl SenseCheck {
+    /// Several runs as one: counts are summed; of the figures that are no counts, the
+    /// median is taken.
+    pub fn all<'a>(checks: impl IntoIterator<Item = &'a SenseCheck>) -> Option<SenseCheck> {
+        let checks: Vec<&SenseCheck> = checks.into_iter().collect();
+        let mut sum =
+            SenseCheck { by_length: vec![[0; 2]; LENGTHS_US.len()], ..SenseCheck::default() };
+        for check in &checks {
+            for (sum, one) in sum.by_length.iter_mut().zip(&check.by_length) {
+                *sum = pair(*sum, *one);
+            }
+            sum.found += check.found;
+            sum.real += check.real;
+            sum.looks_off = pair(sum.looks_off, check.looks_off);
+            sum.looks_not_off = pair(sum.looks_not_off, check.looks_not_off);
+            sum.off_s = [sum.off_s[0] + check.off_s[0], sum.off_s[1] + check.off_s[1]];
+            sum.lost += check.lost;
+        }
+        let errors = checks.iter().filter_map(|check| check.length_error_us);
+        let errors: Vec<[f64; 3]> = errors.collect();
+        let error = |at: usize| middle(errors.iter().map(|error| error[at]).collect());
+        sum.length_error_us = error(0).zip(error(1)).zip(error(2)).map(|((a, b), c)| [a, b, c]);
+        sum.beats_per_s = middle(checks.iter().map(|check| check.beats_per_s).collect())?;
+        Some(sum)
+    }
+}
+
+fn pair(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+fn middle(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
+}

@@ -1,0 +1,49 @@
+//! What a guest found out about itself over some time: the content of a session file.
+
+use crate::VcpuState;
+
+/// An off interval that the guest found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundOff {
+    /// The vCPU.
+    pub vcpu: u16,
+    /// When it left its pCPU, nanoseconds of the guest's CLOCK_MONOTONIC: the middle of
+    /// the bounds that are known.
+    pub start_ns: u64,
+    /// When it was back, to the nanosecond.
+    pub end_ns: u64,
+    /// How far from `start_ns` the true start can be, either way.
+    pub start_error_ns: u64,
+    /// It was idle and was asked to run.
+    pub was_idle: bool,
+}
+
+/// What one vCPU seemed to another to be doing at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The instant, nanoseconds of the guest's CLOCK_MONOTONIC.
+    pub t_ns: u64,
+    /// The vCPU looked at.
+    pub vcpu: u16,
+    /// What it seemed to be doing.
+    pub state: VcpuState,
+}
+
+/// A session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Session {
+    /// vCPUs of the guest.
+    pub vcpus: u16,
+    /// First instant that it covers, nanoseconds of the guest's CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// Last instant that it covers.
+    pub end_ns: u64,
+    /// Off intervals, ordered by their ends on each vCPU.
+    pub offs: Vec<FoundOff>,
+    /// Looks of one vCPU at others, in order of time.
+    pub looks: Vec<Look>,
+    /// Findings that were lost because they came faster than they were fetched.
+    pub lost: u64,
+    /// Heartbeats that were added.
+    pub beats: u64,
+}

@@ -1,0 +1,11 @@
+//! Compiles the headers of policy/ as they are into functions that Rust can call.
+
+fn main() {
+    println!("cargo:rerun-if-changed=../../policy");
+    println!("cargo:rerun-if-changed=src/policy.c");
+    cc::Build::new()
+        .file("src/policy.c")
+        .include("../../policy")
+        .warnings_into_errors(true)
+        .compile("policy");
+}

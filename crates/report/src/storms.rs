@@ -1,0 +1,125 @@
+//! Pause-loop storms for the terminal.
+
+use unspin_trace::storms::{Distribution, Storm, Storms};
+
+use crate::columns::{Align, line, printable, widths};
+use crate::format::{count, number};
+
+/// Places and vCPUs that are listed.
+const ROWS: usize = 10;
+
+/// All of it as text, with a closing newline.
+pub fn text(storms: &Storms) -> String {
+    let mut parts = vec![opening(storms)];
+    if storms.storms > 0 {
+        parts.push(distributions(storms));
+    }
+    if storms.pause_exits > 0 {
+        parts.push(places(storms));
+        parts.push(vcpus(storms));
+    }
+    if !storms.longest.is_empty() {
+        parts.push(longest(&storms.longest));
+    }
+    parts.join("\n")
+}
+
+fn opening(storms: &Storms) -> String {
+    let mut out = format!(
+        "{} exits of {} vCPUs in {} s, {} of them by PAUSE.\n",
+        count(storms.exits),
+        count(storms.vcpus.len() as u64),
+        number(storms.span_s),
+        count(storms.pause_exits),
+    );
+    out += &match storms.storm_share {
+        None => "No vCPU left its guest because it spun.\n".to_owned(),
+        Some(share) => format!(
+            "{} storms: {} % of the PAUSE exits, {} s of vCPU time.\n",
+            count(storms.storms),
+            number(100.0 * share),
+            number(storms.storm_s),
+        ),
+    };
+    if storms.lines_unknown > 0 {
+        let (unknown, lines) = (count(storms.lines_unknown), count(storms.lines));
+        out += &format!("{unknown} of {lines} lines are no kvm_exit or kvm_entry.\n");
+    }
+    if storms.left_out > 0 {
+        out += &format!(
+            "{} events of more threads or places were left out.\n",
+            count(storms.left_out)
+        );
+    }
+    printable_lines(&out)
+}
+
+fn distributions(storms: &Storms) -> String {
+    let row = |name: &str, of: Option<Distribution>| {
+        let figures = of.map(|d| [d.min, d.p50, d.p90, d.p99, d.max].map(number));
+        [vec![name.to_owned()], figures.map(Vec::from).unwrap_or_default()].concat()
+    };
+    table(
+        ["storms", "min", "median", "p90", "p99", "max"],
+        vec![
+            row("PAUSE exits", storms.length),
+            row("duration, us", storms.duration_us),
+            row("exit to exit, us", storms.apart_us),
+        ],
+    )
+}
+
+fn places(storms: &Storms) -> String {
+    let rows =
+        storms.places.iter().take(ROWS).map(|place| {
+            vec![place.name.clone(), count(place.pause_exits), count(place.storm_exits)]
+        });
+    table(["place", "PAUSE exits", "in storms"], rows.collect())
+}
+
+fn vcpus(storms: &Storms) -> String {
+    let rows = storms.vcpus.iter().take(ROWS).map(|vcpu| {
+        vec![
+            vcpu_name(vcpu.tid, vcpu.vcpu),
+            count(vcpu.pause_exits),
+            count(vcpu.storms),
+            number(vcpu.storm_s),
+        ]
+    });
+    table(["vCPU", "PAUSE exits", "storms", "s in storms"], rows.collect())
+}
+
+fn longest(storms: &[Storm]) -> String {
+    let rows = storms.iter().map(|storm| {
+        vec![
+            vcpu_name(storm.tid, storm.vcpu),
+            count(storm.length.into()),
+            number(storm.duration_us),
+            format!("{:.6}", storm.start_s),
+            storm.place.clone(),
+        ]
+    });
+    table(["longest storms", "exits", "us", "at, s", "place"], rows.collect())
+}
+
+fn vcpu_name(tid: u32, vcpu: Option<u32>) -> String {
+    vcpu.map_or_else(|| format!("thread {tid}"), |vcpu| format!("{vcpu} (thread {tid})"))
+}
+
+/// First column and any place left, figures right.
+fn table<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>) -> String {
+    let align: Vec<Align> = head
+        .iter()
+        .enumerate()
+        .map(
+            |(index, name)| if index == 0 || *name == "place" { Align::Left } else { Align::Right },
+        )
+        .collect();
+    let all: Vec<Vec<String>> = [vec![head.map(str::to_owned).to_vec()], rows].concat();
+    let widths = widths(&all);
+    all.iter().map(|row| printable(&line(row, &widths, &align)) + "\n").collect()
+}
+
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| printable(line) + "\n").collect()
+}

@@ -1,0 +1,20 @@
+//! The terminal's view of pause-loop storms.
+
+use unspin_report::storms::text;
+use unspin_trace::storms::{Limits, Symbols, read};
+
+const TRACE: &str = include_str!("../../trace/tests/data/storm.txt");
+
+#[test]
+fn storms_as_text() {
+    let symbols =
+        Symbols::read(&b"ffffffffb72e2000 t native_queued_spin_lock_slowpath\n"[..]).unwrap();
+    let found = read(TRACE.as_bytes(), Limits::default(), Some(&symbols)).unwrap();
+    insta::assert_snapshot!(text(&found));
+}
+
+#[test]
+fn a_trace_without_pause_exits_as_text() {
+    let hlt = "CPU 0/KVM 9 [000] 1.5: kvm:kvm_exit: vcpu 0 reason HLT rip 0x10 info 0 0\nelse\n";
+    insta::assert_snapshot!(text(&read(hlt.as_bytes(), Limits::default(), None).unwrap()));
+}

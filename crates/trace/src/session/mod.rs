@@ -1,0 +1,93 @@
+//! The session file: what a guest found out about itself, as a gzipped Arrow IPC stream.
+//! Others read it too, for instance Python: `pyarrow.ipc.open_stream(gzip.open(file))`.
+//!
+//! A row is a finding. `vcpu` is the vCPU that it is about; `start_ns` and `end_ns` are
+//! nanoseconds of the guest's CLOCK_MONOTONIC; `value` depends on `kind`:
+//!
+//! | `kind` | from start to end | `value` |
+//! |---|---|---|
+//! | `off` | off, after it had been on | nanoseconds that the start can be wrong by, either way |
+//! | `wake` | off, after it had been idle and was asked to run | 0 |
+//! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
+//! | `beats` | a stretch that was covered | heartbeats added to it |
+//! | `idle` | the same stretch | nanoseconds idle in it |
+//! | `lost` | the same stretch | findings lost in it |
+//!
+//! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
+//! recorder had written before it was killed can be read: a batch that was cut off is
+//! passed over, one that was damaged is an error. The schema's metadata holds
+//! `unspin.session`, the version of this table.
+//!
+//! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+mod reader;
+mod writer;
+
+pub use reader::{read, read_from};
+pub use writer::{Stretch, Writer};
+
+/// Most rows that are read from a file.
+pub const MAX_ROWS: usize = 1 << 24;
+/// Most bytes of one batch.
+pub const MAX_BATCH_BYTES: u64 = 1 << 30;
+
+/// The key of the format's version in the schema's metadata.
+const VERSION_KEY: &str = "unspin.session";
+/// The format's version.
+const VERSION: &str = "1";
+
+const OFF: &str = "off";
+const WAKE: &str = "wake";
+const LOOK_ON: &str = "look-on";
+const LOOK_OFF: &str = "look-off";
+const LOOK_IDLE: &str = "look-idle";
+const BEATS: &str = "beats";
+const IDLE: &str = "idle";
+const LOST: &str = "lost";
+
+/// What can be wrong with a session file.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The file could not be opened.
+    #[error("cannot open {name}: {source}")]
+    Open {
+        /// The file.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is something else, or damaged.
+    #[error("{name}, batch {batch}: {what}")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// Which batch, from 1; 0 is the head of the file.
+        batch: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// It could not be written.
+    #[error("cannot write the session: {0}")]
+    Write(#[from] std::io::Error),
+    /// A batch could not be put together.
+    #[error("cannot put the session's table together: {0}")]
+    Table(#[from] ArrowError),
+}
+
+fn schema() -> SchemaRef {
+    let kind = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+    let fields = vec![
+        Field::new("kind", kind, false),
+        Field::new("vcpu", DataType::UInt16, false),
+        Field::new("start_ns", DataType::UInt64, false),
+        Field::new("end_ns", DataType::UInt64, false),
+        Field::new("value", DataType::UInt64, false),
+    ];
+    let metadata = HashMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())]);
+    Arc::new(Schema::new_with_metadata(fields, metadata))
+}

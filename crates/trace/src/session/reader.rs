@@ -1,0 +1,140 @@
+//! Reading a session file.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, UInt16Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_schema::ArrowError;
+use flate2::bufread::GzDecoder;
+use unspin_model::session::{FoundOff, Look};
+use unspin_model::{Session, VcpuState};
+
+use super::{
+    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
+    VERSION, VERSION_KEY, WAKE, schema,
+};
+
+/// Reads a session file.
+pub fn read(path: &Path) -> Result<Session, SessionError> {
+    let name = path.display().to_string();
+    let file = File::open(path);
+    let file = file.map_err(|source| SessionError::Open { name: name.clone(), source })?;
+    read_from(BufReader::new(file), &name)
+}
+
+/// Reads a session; `name` stands in errors. A last batch that was cut off is passed
+/// over, since a recorder that was killed leaves such an end.
+pub fn read_from(mut input: impl BufRead, name: &str) -> Result<Session, SessionError> {
+    let damaged =
+        |batch, what: String| SessionError::Damaged { name: name.to_owned(), batch, what };
+    let mut decoder = StreamDecoder::new();
+    let mut session = Session { start_ns: u64::MAX, ..Session::default() };
+    let mut rows = 0;
+    for index in 0.. {
+        let bytes = match member(&mut input) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => break,
+            Err(error) if index > 0 && error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) if index == 0 => {
+                return Err(damaged(0, format!("not a session file of `unspin record`: {error}")));
+            }
+            Err(error) => return Err(damaged(index, error.to_string())),
+        };
+        for batch in batches(&mut decoder, bytes).map_err(|what| damaged(index, what))? {
+            rows += batch.num_rows();
+            if rows > MAX_ROWS {
+                return Err(damaged(index, format!("more than {MAX_ROWS} rows")));
+            }
+            add(&mut session, &batch).map_err(|what| damaged(index, what))?;
+        }
+    }
+    if decoder.schema().is_none() {
+        return Err(damaged(0, "it holds no batch".into()));
+    }
+    session.start_ns = session.start_ns.min(session.end_ns);
+    Ok(session)
+}
+
+/// The next gzip member, whole and with the right checksum; `None` at the end.
+fn member(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    if input.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    GzDecoder::new(input).take(MAX_BATCH_BYTES).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == MAX_BATCH_BYTES {
+        return Err(io::Error::other(format!("more than {MAX_BATCH_BYTES} bytes")));
+    }
+    Ok(Some(bytes))
+}
+
+/// What arrow makes of a member. Its checksum was right, so only a file that was made to
+/// do harm can be wrong here; arrow panics on some of those.
+fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatch>, String> {
+    let mut buffer = Buffer::from_vec(bytes);
+    let mut all = Vec::new();
+    let decode = AssertUnwindSafe(|| {
+        while let Some(batch) = decoder.decode(&mut buffer)? {
+            let found = batch.schema();
+            if found.metadata().get(VERSION_KEY).map(String::as_str) != Some(VERSION) {
+                return Err(ArrowError::SchemaError(format!("no session of format {VERSION}")));
+            }
+            if found.fields() != schema().fields() {
+                return Err(ArrowError::SchemaError("its columns are not a session's".into()));
+            }
+            all.push(batch);
+        }
+        Ok(())
+    });
+    match catch_unwind(decode) {
+        Ok(Ok(())) => Ok(all),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("its parts do not fit together".into()),
+    }
+}
+
+fn add(session: &mut Session, batch: &RecordBatch) -> Result<(), String> {
+    let kinds = batch.column(0).as_dictionary::<Int8Type>();
+    let names = kinds.values().as_string::<i32>();
+    let vcpus = batch.column(1).as_primitive::<UInt16Type>();
+    let [starts, ends, values] =
+        [2, 3, 4].map(|column| batch.column(column).as_primitive::<UInt64Type>());
+    for row in 0..batch.num_rows() {
+        let key = kinds.keys().value(row);
+        let known = usize::try_from(key).ok().filter(|key| *key < names.len());
+        let kind = names.value(known.ok_or_else(|| format!("row {row}: kind {key} has no name"))?);
+        let (vcpu, start_ns, end_ns) = (vcpus.value(row), starts.value(row), ends.value(row));
+        if end_ns < start_ns {
+            return Err(format!("row {row}: ends {end_ns} before it starts {start_ns}"));
+        }
+        session.vcpus = session.vcpus.max(vcpu.saturating_add(1));
+        let look = |state| Look { t_ns: start_ns, vcpu, state };
+        match kind {
+            OFF | WAKE => session.offs.push(FoundOff {
+                vcpu,
+                start_ns,
+                end_ns,
+                start_error_ns: values.value(row),
+                was_idle: kind == WAKE,
+            }),
+            LOOK_ON => session.looks.push(look(VcpuState::On)),
+            LOOK_OFF => session.looks.push(look(VcpuState::Off)),
+            LOOK_IDLE => session.looks.push(look(VcpuState::Idle)),
+            BEATS => {
+                session.start_ns = session.start_ns.min(start_ns);
+                session.end_ns = session.end_ns.max(end_ns);
+                session.beats = session.beats.saturating_add(values.value(row));
+            }
+            LOST => session.lost = session.lost.saturating_add(values.value(row)),
+            // A later version may know more kinds.
+            _ => {}
+        }
+    }
+    Ok(())
+}

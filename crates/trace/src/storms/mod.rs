@@ -1,0 +1,280 @@
+//! Pause-loop storms in a host's trace of KVM exits.
+//!
+//! A vCPU that spins leaves the guest with a PAUSE exit, so that its host can let
+//! another vCPU run. Where that does not help, it comes back and exits again, at the
+//! same instruction, having done nothing between: a storm. More than a hundred such
+//! exits in a row, 4 to 26 us apart, are what Ishiguro, Yasuno, Aublin and Kono found
+//! behind the collapse of overcommitted VMs (Mitigating Excessive vCPU Spinning in
+//! VM-Agnostic KVM, VEE 2021).
+//!
+//! Read is the text of `perf script`, `trace-cmd report` or tracefs, of the events
+//! kvm:kvm_exit and kvm:kvm_entry. Memory is bounded by the number of vCPUs and of
+//! places in the code, not by the length of the trace.
+
+mod line;
+mod symbols;
+mod track;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, BufRead};
+
+use hdrhistogram::Histogram;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use line::What;
+pub use symbols::{Symbols, SymbolsError};
+pub use track::Storm;
+use track::{Counts, Totals, Track};
+
+/// Longer lines are not those of a trace.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Threads and addresses that are told apart. What comes later is only counted.
+const TRACKS_MAX: usize = 65_536;
+const PLACES_MAX: usize = 65_536;
+
+/// What makes a storm.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// PAUSE exits in a row, from which on they are a storm.
+    pub length_min: u32,
+    /// A vCPU that stayed in the guest for longer than this has done something there.
+    pub in_guest_max_ns: u64,
+    /// How many of the longest storms are kept.
+    pub longest: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { length_min: 3, in_guest_max_ns: 1_000_000, longest: 10 }
+    }
+}
+
+/// What a trace says about pause loops.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Storms {
+    /// Lines read.
+    pub lines: u64,
+    /// Those that are neither kvm_exit nor kvm_entry, or cannot be read.
+    pub lines_unknown: u64,
+    /// From the first event to the last, seconds.
+    pub span_s: f64,
+    /// Exits, for any reason.
+    pub exits: u64,
+    /// Exits by PAUSE.
+    pub pause_exits: u64,
+    /// PAUSE exits that were part of a storm.
+    pub storm_exits: u64,
+    /// Their share of all PAUSE exits; `null` where there was none.
+    pub storm_share: Option<f64>,
+    /// Storms.
+    pub storms: u64,
+    /// vCPU time in storms, from the first exit of each to its last event, seconds.
+    pub storm_s: f64,
+    /// PAUSE exits of a storm.
+    pub length: Option<Distribution>,
+    /// Duration of a storm, microseconds.
+    pub duration_us: Option<Distribution>,
+    /// From one PAUSE exit to the next in a row, microseconds.
+    pub apart_us: Option<Distribution>,
+    /// Where the guest spun, most PAUSE exits first.
+    pub places: Vec<Place>,
+    /// PAUSE exits at places beyond the first 65,536, and events of threads beyond them.
+    pub left_out: u64,
+    /// vCPUs, most storm time first.
+    pub vcpus: Vec<Vcpu>,
+    /// The longest storms, longest first.
+    pub longest: Vec<Storm>,
+}
+
+/// Percentiles, within 0.1 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Distribution {
+    /// Smallest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// A place in the guest's code.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Place {
+    /// The function, or the address where no symbols were given.
+    pub name: String,
+    /// PAUSE exits there.
+    pub pause_exits: u64,
+    /// Those of them that were part of a storm.
+    pub storm_exits: u64,
+}
+
+/// A vCPU's thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Vcpu {
+    /// The thread.
+    pub tid: u32,
+    /// Its index in its VM, where the trace tells.
+    pub vcpu: Option<u32>,
+    /// PAUSE exits.
+    pub pause_exits: u64,
+    /// Storms.
+    pub storms: u64,
+    /// Time in storms, seconds.
+    pub storm_s: f64,
+}
+
+/// Reads a trace to its end.
+///
+/// # Errors
+/// What reading `input` says. Lines that are no events are counted, not refused.
+pub fn read(input: impl BufRead, limits: Limits, symbols: Option<&Symbols>) -> io::Result<Storms> {
+    let mut reader = Reader::new(limits);
+    let lines = each_line(input, |line| reader.line(line))?;
+    Ok(reader.finish(lines, symbols))
+}
+
+/// Calls `each` for each line; a longer one than any trace has is cut. Lines are taken
+/// from the input's buffer where they lie whole in it.
+fn each_line(mut input: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+    let (mut lines, mut begun) = (0, Vec::new());
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            if !begun.is_empty() {
+                each(&begun);
+                lines += 1;
+            }
+            return Ok(lines);
+        }
+        let mut rest = buffer;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            if begun.is_empty() {
+                each(&rest[..end]);
+            } else {
+                append(&mut begun, &rest[..end]);
+                each(&begun);
+                begun.clear();
+            }
+            lines += 1;
+            rest = &rest[end + 1..];
+        }
+        append(&mut begun, rest);
+        let read = buffer.len();
+        input.consume(read);
+    }
+}
+
+fn append(line: &mut Vec<u8>, more: &[u8]) {
+    let room = LINE_BYTES_MAX - line.len();
+    line.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+struct Reader {
+    tracks: FxHashMap<u32, Track>,
+    totals: Totals,
+    events: u64,
+    exits: u64,
+    left_out: u64,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Reader {
+    fn new(limits: Limits) -> Reader {
+        Reader {
+            tracks: FxHashMap::default(),
+            totals: Totals::new(limits),
+            events: 0,
+            exits: 0,
+            left_out: 0,
+            first_ns: u64::MAX,
+            last_ns: 0,
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let Some(event) = line::parse(line) else { return };
+        self.events += 1;
+        self.exits += u64::from(event.what != What::Entry);
+        self.first_ns = self.first_ns.min(event.t_ns);
+        self.last_ns = self.last_ns.max(event.t_ns);
+        let full = self.tracks.len() >= TRACKS_MAX;
+        match self.tracks.entry(event.tid) {
+            Entry::Vacant(_) if full => self.left_out += 1,
+            track => track.or_default().step(&event, &mut self.totals),
+        }
+    }
+
+    fn finish(mut self, lines: u64, symbols: Option<&Symbols>) -> Storms {
+        for track in self.tracks.values_mut() {
+            track.end_run(&mut self.totals);
+        }
+        let totals = self.totals;
+        let mut vcpus: Vec<Vcpu> =
+            self.tracks.iter().map(|(tid, track)| track.vcpu(*tid)).collect();
+        vcpus.sort_by(|a, b| {
+            b.storm_s
+                .total_cmp(&a.storm_s)
+                .then(b.pause_exits.cmp(&a.pause_exits))
+                .then(a.tid.cmp(&b.tid))
+        });
+        let pause_exits = vcpus.iter().map(|vcpu| vcpu.pause_exits).sum();
+        let storm_exits = totals.storm_exits;
+        let name = |address| match symbols.and_then(|symbols| symbols.name(address)) {
+            Some(name) => name.to_owned(),
+            None => format!("{address:#x}"),
+        };
+        Storms {
+            lines,
+            lines_unknown: lines - self.events,
+            span_s: self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,
+            exits: self.exits,
+            pause_exits,
+            storm_exits,
+            storm_share: (pause_exits > 0).then(|| storm_exits as f64 / pause_exits as f64),
+            storms: totals.length.len(),
+            storm_s: vcpus.iter().map(|vcpu| vcpu.storm_s).sum(),
+            length: distribution(&totals.length, 1.0),
+            duration_us: distribution(&totals.duration_ns, 1e3),
+            apart_us: distribution(&totals.apart_ns, 1e3),
+            places: places(&totals.places, name),
+            left_out: self.left_out + totals.left_out,
+            vcpus,
+            longest: totals.longest.into_sorted(name),
+        }
+    }
+}
+
+/// Percentiles of a histogram, in units of `unit`; `None` where it is empty.
+fn distribution(histogram: &Histogram<u64>, unit: f64) -> Option<Distribution> {
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / unit;
+    (!histogram.is_empty()).then(|| Distribution {
+        min: histogram.min() as f64 / unit,
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        max: histogram.max() as f64 / unit,
+    })
+}
+
+/// Addresses of one function are one place.
+fn places(by_address: &FxHashMap<u64, Counts>, name: impl Fn(u64) -> String) -> Vec<Place> {
+    let mut by_name: HashMap<String, Counts> = HashMap::new();
+    for (address, counts) in by_address {
+        let place = by_name.entry(name(*address)).or_default();
+        place.pause_exits += counts.pause_exits;
+        place.storm_exits += counts.storm_exits;
+    }
+    let mut places: Vec<Place> = by_name
+        .into_iter()
+        .map(|(name, Counts { pause_exits, storm_exits })| Place { name, pause_exits, storm_exits })
+        .collect();
+    places.sort_by(|a, b| b.pause_exits.cmp(&a.pause_exits).then_with(|| a.name.cmp(&b.name)));
+    places
+}

@@ -1,0 +1,87 @@
+//! Session files: what is written comes back; what is damaged is told, never a panic.
+
+use proptest::prelude::*;
+use unspin_model::VcpuState;
+use unspin_model::session::{FoundOff, Look};
+use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
+
+fn off(vcpu: u16, start_ns: u64, len_ns: u64, was_idle: bool) -> FoundOff {
+    FoundOff { vcpu, start_ns, end_ns: start_ns + len_ns, start_error_ns: 7, was_idle }
+}
+
+fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
+    Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1 }
+}
+
+/// Three batches of two vCPUs, and where each ends.
+fn file() -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = Vec::new();
+    let mut ends = Vec::new();
+    for batches in 1..=3 {
+        bytes.clear();
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        for batch in 0..batches {
+            let t = 1_000 + 1_000 * batch;
+            let offs = [off(0, t, 100, false), off(1, t + 50, 200, true)];
+            let looks = [Look { t_ns: t, vcpu: 1, state: VcpuState::Off }];
+            let stretches = [stretch(0, t, t + 1_000), stretch(1, t, t + 1_000)];
+            writer.write(&offs, &looks, &stretches).unwrap();
+        }
+        drop(writer);
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
+}
+
+#[test]
+fn what_is_written_comes_back() {
+    let (bytes, _) = file();
+    let session = read_from(&bytes[..], "s").unwrap();
+    assert_eq!((session.vcpus, session.start_ns, session.end_ns), (2, 1_000, 4_000));
+    assert_eq!((session.beats, session.lost), (66, 6));
+    assert_eq!(session.offs.len(), 6);
+    assert_eq!(session.offs[3], off(1, 2_050, 200, true));
+    let look = Look { t_ns: 3_000, vcpu: 1, state: VcpuState::Off };
+    assert_eq!(session.looks.last(), Some(&look));
+}
+
+#[test]
+fn a_killed_recorder_loses_no_more_than_its_last_batch() {
+    let (bytes, ends) = file();
+    for cut in ends[0]..bytes.len() {
+        let whole = ends.iter().filter(|end| **end <= cut).count();
+        let session = read_from(&bytes[..cut], "s").unwrap();
+        assert_eq!(session.offs.len(), 2 * whole, "cut at {cut} of {ends:?}");
+    }
+}
+
+#[test]
+fn something_else_is_told_from_a_session() {
+    for bytes in [&b""[..], b"PK\x03\x04 something else", &[0; 64], &[0xff; 64]] {
+        let error = read_from(bytes, "x.arrow").unwrap_err();
+        assert!(matches!(&error, SessionError::Damaged { batch: 0, .. }), "{error}");
+        assert!(error.to_string().starts_with("x.arrow, batch 0: "), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// Any damage: a session or an error, and no panic.
+    #[test]
+    fn damage_is_survived(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let (mut bytes, _) = file();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = read_from(&bytes[..], "s");
+    }
+
+    /// Any bytes.
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read_from(&bytes[..], "s");
+    }
+}

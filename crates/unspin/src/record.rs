@@ -1,0 +1,88 @@
+//! `unspin record`.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use unspin_guest::record::Recorder;
+use unspin_guest::sense::Settings;
+use unspin_lab::interrupt;
+
+/// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
+/// for a time or around a command: when each was off, without steal time. Needs root.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session file
+    #[arg(long, short, value_name = "FILE", default_value = "unspin.arrow.gz")]
+    out: PathBuf,
+    /// Stop after so many seconds
+    #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Microseconds between two heartbeats of a vCPU that is not idle; 0: none
+    #[arg(long, value_name = "US", default_value_t = Settings::default().beat_ns / 1_000,
+        value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    beat: u64,
+    /// Microseconds by which a timer is late when its vCPU was off
+    #[arg(long, value_name = "US", default_value_t = Settings::default().limits.timer_ns / 1_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    late: u64,
+    /// Also look every so many microseconds at what each vCPU seems to do
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
+    look: Option<u64>,
+    /// Print what was recorded as JSON
+    #[arg(long)]
+    json: bool,
+    /// A command to record, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// Does it.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let mut settings = Settings { beat_ns: args.beat * 1_000, ..Settings::default() };
+    settings.limits.timer_ns = args.late * 1_000;
+    let out = || format!("write {}", args.out.display());
+    let file = File::create(&args.out).with_context(out)?;
+    let look = args.look.map(Duration::from_micros);
+    let mut recorder = Recorder::start(&settings, look, BufWriter::new(file))?;
+    let mut child = start(&args.command)?;
+    let started = Instant::now();
+    let limit = args.seconds.map(Duration::from_secs);
+    let mut code = ExitCode::SUCCESS;
+    while !interrupt::requested() && limit.is_none_or(|limit| started.elapsed() < limit) {
+        recorder.step().with_context(out)?;
+        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
+            code = ExitCode::from(status.code().map_or(1, |code| code as u8));
+            break;
+        }
+    }
+    let recorded = recorder.finish().with_context(out)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&recorded)?);
+    } else {
+        let missing = if recorded.missing.is_empty() {
+            String::new()
+        } else {
+            format!("; this kernel does not have {}", recorded.missing.join(", "))
+        };
+        eprintln!(
+            "{}: {:.1} s, {} off intervals, {:.3} vCPU-seconds off, {} lost{missing}",
+            args.out.display(),
+            recorded.seconds,
+            recorded.offs,
+            recorded.off_s,
+            recorded.lost
+        );
+    }
+    Ok(code)
+}
+
+fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
+    let Some((program, args)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program).args(args).spawn();
+    Ok(Some(child.with_context(|| format!("start {program}"))?))
+}

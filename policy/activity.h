@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What a vCPU does, told from its signs of life.
+ *
+ * A vCPU does not see that it is taken off its pCPU: its clock jumps, that is all. Two
+ * things give it away when it is back. A timer that was due meanwhile is served late.
+ * And a wake-up that was sent to it while it was idle is answered late. Both tell
+ * when the vCPU came back to the nanosecond, and when it left only within bounds: after
+ * its last sign of life, and before the timer was due.
+ *
+ * A gap without a timer in it says nothing, because a program that computes gives no
+ * sign of life. So while a vCPU is on, a timer must be due soon: the kernel's tick,
+ * or a heartbeat. A timer can also be late because interrupts were disabled; a sign
+ * of life after it was due proves that, and is not taken for an off interval.
+ *
+ * Others look at a vCPU's record without asking it: if it should have given a sign of
+ * life and has not, it is off now.
+ */
+#ifndef UNSPIN_POLICY_ACTIVITY_H
+#define UNSPIN_POLICY_ACTIVITY_H
+
+#include "base.h"
+
+enum activity_state {
+	ACTIVITY_ON,
+	ACTIVITY_OFF,
+	ACTIVITY_IDLE,
+};
+
+/* How late is too late. */
+struct activity_limits {
+	/* A timer that is served later than this was due while its vCPU was off. */
+	u64 timer_ns;
+	/* A wake-up that is answered later than this found a vCPU that was off. */
+	u64 wake_ns;
+};
+
+/* One vCPU. Written by itself, except woken_ns; read by all. Zeroed at first. */
+struct activity {
+	/* The last sign of life. */
+	u64 alive_ns;
+	/* When its next timer expires; 0 where none is known. */
+	u64 due_ns;
+	/* Idle: when the first wake-up since was sent to it; 0: none was. */
+	u64 woken_ns;
+	/* Since when it has been on, as far as is known. */
+	u64 run_ns;
+	/* Mean lengths of a run that an off interval ended, and of an off interval;
+	 * 0 where there was none yet. */
+	u64 run_mean_ns;
+	u64 off_mean_ns;
+	u32 idle;
+	u32 unused;
+};
+
+/* An off interval: the vCPU left its pCPU not before earliest_ns and not after
+ * latest_ns, and was back at end_ns. end_ns is 0 where there was none. */
+struct activity_off {
+	u64 earliest_ns;
+	u64 latest_ns;
+	u64 end_ns;
+};
+
+/* The length of an off interval: from the middle of its bounds. */
+POLICY u64 activity_off_ns(const struct activity_off *off)
+{
+	return off->end_ns - off->latest_ns + (off->latest_ns - off->earliest_ns) / 2;
+}
+
+/* A new run begins now, after an off interval if there was one. */
+POLICY void activity_begin_run(struct activity *a, const struct activity_off *off, u64 now_ns)
+{
+	u64 left_ns;
+
+	if (off->end_ns) {
+		left_ns = off->end_ns - activity_off_ns(off);
+		if (!a->idle && left_ns > a->run_ns)
+			a->run_mean_ns = policy_mean(a->run_mean_ns, left_ns - a->run_ns);
+		a->off_mean_ns = policy_mean(a->off_mean_ns, activity_off_ns(off));
+	}
+	a->run_ns = now_ns;
+}
+
+/*
+ * The vCPU gives a sign of life while it is not idle. Returns the off interval that
+ * lies behind it, if one does. due_ns is when its next timer expires from now on, 0
+ * where that is not known. A sign that comes with a timer's interrupt is given before
+ * the timer is served, with the time of the timer after it or 0.
+ */
+POLICY struct activity_off activity_alive(struct activity *a, const struct activity_limits *limits,
+					  u64 now_ns, u64 due_ns)
+{
+	struct activity_off off = {};
+
+	if (!a->alive_ns) {
+		a->run_ns = now_ns;
+	} else if (a->due_ns > a->alive_ns && now_ns > a->due_ns &&
+		   now_ns - a->due_ns > limits->timer_ns) {
+		off.earliest_ns = a->alive_ns;
+		off.latest_ns = a->due_ns;
+		off.end_ns = now_ns;
+		activity_begin_run(a, &off, now_ns);
+	}
+	if (now_ns > a->alive_ns)
+		a->alive_ns = now_ns;
+	a->due_ns = due_ns;
+	return off;
+}
+
+/* The vCPU halts; its next timer, if it has one, wakes it at due_ns. */
+POLICY void activity_idle(struct activity *a, u64 now_ns, u64 due_ns)
+{
+	a->alive_ns = now_ns;
+	a->due_ns = due_ns;
+	a->woken_ns = 0;
+	a->idle = 1;
+}
+
+/* Another vCPU sends a wake-up to this one. */
+POLICY void activity_wake(struct activity *a, u64 now_ns)
+{
+	if (a->idle && !a->woken_ns)
+		a->woken_ns = now_ns;
+}
+
+/* When an idle vCPU was asked to run: by a wake-up or by its timer, whatever came
+ * first; 0 where it was not. */
+POLICY u64 activity_asked_ns(const struct activity *a)
+{
+	if (!a->woken_ns || (a->due_ns && a->due_ns < a->woken_ns))
+		return a->due_ns;
+	return a->woken_ns;
+}
+
+/* The vCPU is no longer idle. Returns the off interval between the wake-up and now,
+ * if it is one. */
+POLICY struct activity_off activity_resume(struct activity *a, const struct activity_limits *limits,
+					   u64 now_ns, u64 due_ns)
+{
+	struct activity_off off = {};
+	u64 asked_ns = activity_asked_ns(a);
+
+	if (a->idle && asked_ns > a->alive_ns && now_ns > asked_ns &&
+	    now_ns - asked_ns > limits->wake_ns) {
+		off.earliest_ns = asked_ns;
+		off.latest_ns = asked_ns;
+		off.end_ns = now_ns;
+	}
+	activity_begin_run(a, &off, now_ns);
+	a->idle = 0;
+	a->woken_ns = 0;
+	a->alive_ns = now_ns;
+	a->due_ns = due_ns;
+	return off;
+}
+
+/* What the vCPU does right now, as another one sees it. */
+POLICY enum activity_state activity_look(const struct activity *a, const struct activity_limits *limits,
+					 u64 now_ns)
+{
+	u64 asked_ns = a->idle ? activity_asked_ns(a) : a->due_ns;
+	u64 limit_ns = a->idle ? limits->wake_ns : limits->timer_ns;
+
+	if (asked_ns > a->alive_ns && now_ns > asked_ns && now_ns - asked_ns > limit_ns)
+		return ACTIVITY_OFF;
+	return a->idle ? ACTIVITY_IDLE : ACTIVITY_ON;
+}
+
+/* How long this run will probably last from now on, if it is like the ones before;
+ * ~0 where none was ended by an off interval yet. */
+POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
+{
+	u64 run_ns = now_ns > a->run_ns ? now_ns - a->run_ns : 0;
+
+	if (!a->run_mean_ns)
+		return ~(u64)0;
+	return a->run_mean_ns > run_ns ? a->run_mean_ns - run_ns : 0;
+}
+
+#endif /* UNSPIN_POLICY_ACTIVITY_H */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What every policy header stands on. They are compiled into BPF programs, into the
+ * kernel and into ordinary programs, and hold no code but pure functions: facts in,
+ * decision out. No I/O, no clock, no allocation, no globals, bounded loops. Times are
+ * nanoseconds of one monotonic clock that all vCPUs share.
+ */
+#ifndef UNSPIN_POLICY_BASE_H
+#define UNSPIN_POLICY_BASE_H
+
+#if defined(__KERNEL__)
+#include <linux/types.h>
+#elif !defined(__bpf__)
+#include <stdint.h>
+typedef uint64_t u64;
+typedef uint32_t u32;
+#endif
+
+/* How a policy's functions are declared. Who wants to call them from elsewhere
+ * defines it as nothing. */
+#ifndef POLICY
+#define POLICY static inline __attribute__((always_inline, unused))
+#endif
+
+/* A moving mean over about eight values; the first one starts it. */
+POLICY u64 policy_mean(u64 mean, u64 value)
+{
+	return mean ? mean - mean / 8 + value / 8 : value;
+}
+
+#endif /* UNSPIN_POLICY_BASE_H */
