@@ -33,10 +33,9 @@ typedef __u16 __sum16;
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_F_TIMER_CPU_PIN = 1 << 1,
-	BPF_RB_NO_WAKEUP = 1 << 0,
 };
 
 struct bpf_timer {
@@ -44,6 +43,9 @@ struct bpf_timer {
 } __attribute__((aligned(8)));
 
 #define CLOCK_MONOTONIC 1
+/* Of include/trace/events/lock.h. */
+#define LCB_F_SPIN (1U << 0)
+#define LCB_F_MUTEX (1U << 5)
 #define KTIME_MAX 0x7fffffffffffffffLL
 /* The state that trace_cpu_idle() gives for "not idle any more". */
 #define PWR_EVENT_EXIT 0xffffffffU
@@ -54,8 +56,20 @@ struct hrtimer_cpu_base {
 	s64 expires_next;
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	int on_cpu;
 	int pid;
+};
+
+struct mutex {
+	struct {
+		long counter;
+	} owner;
 };
 
 #pragma clang attribute pop

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The sensor: gathers each vCPU's signs of life, lets policy/activity.h judge them,
- * and hands on the off intervals it finds. Signs of life are events that come anyway:
+ * and hands on the off intervals it finds. Spins are told beside them (spin.h). Signs of life are events that come anyway:
  * interrupts, switches of tasks, the way into idle and out of it. Only where the next
  * one may be too far away, a heartbeat is added; an idle vCPU is left alone.
  */
 #include "kernel.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "sense.h"
@@ -24,9 +25,12 @@ struct {
 } vcpus SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} events SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ring);
+} rings SEC(".maps");
 
 struct heart {
 	struct bpf_timer timer;
@@ -41,7 +45,9 @@ struct {
 	__type(value, struct heart);
 } hearts SEC(".maps");
 
+#ifndef OWN_TIMERS_ONLY
 extern const struct hrtimer_cpu_base hrtimer_bases __ksym;
+#endif
 
 static struct vcpu *this_vcpu(void)
 {
@@ -50,34 +56,61 @@ static struct vcpu *this_vcpu(void)
 	return bpf_map_lookup_elem(&vcpus, &cpu);
 }
 
-/* When this vCPU's next timer interrupt is due; 0: there is none. */
-static u64 due_ns(void)
+/* When this vCPU's next timer interrupt is due; 0: there is none. A kernel that does not
+ * tell where its timers are (no CONFIG_KALLSYMS_ALL) leaves only our own. */
+static u64 due_ns(const struct vcpu *v)
 {
+#ifdef OWN_TIMERS_ONLY
+	return v->beat_due_ns;
+#else
 	const struct hrtimer_cpu_base *base = bpf_this_cpu_ptr(&hrtimer_bases);
 	s64 next = base->expires_next;
 
 	return next == KTIME_MAX ? 0 : next;
+#endif
+}
+
+/* The next place in this vCPU's ring. An interrupt that comes now gets the one after it. */
+static struct event *begin_event(u64 *seq)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
+	struct event *event;
+	u64 number;
+
+	if (!ring)
+		return 0;
+	number = __sync_fetch_and_add(&ring->head, 1);
+	event = &ring->events[number % RING_EVENTS];
+	*(volatile u64 *)&event->seq = 0;
+	*seq = number + 1;
+	return event;
+}
+
+static void end_event(struct event *event, u64 seq)
+{
+	__asm__ volatile("" ::: "memory");
+	*(volatile u64 *)&event->seq = seq;
 }
 
 static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
 {
-	struct off_event *event;
+	struct event *event;
+	u64 seq;
 
 	if (!off->end_ns)
 		return;
 	v->offs++;
 	v->off_ns += activity_off_ns(off);
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		v->lost++;
+	event = begin_event(&seq);
+	if (!event)
 		return;
-	}
-	event->earliest_ns = off->earliest_ns;
-	event->latest_ns = off->latest_ns;
-	event->end_ns = off->end_ns;
-	event->cpu = bpf_get_smp_processor_id();
-	event->was_idle = was_idle;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	event->kind = EVENT_OFF;
+	event->off.earliest_ns = off->earliest_ns;
+	event->off.latest_ns = off->latest_ns;
+	event->off.end_ns = off->end_ns;
+	event->off.was_idle = was_idle;
+	end_event(event, seq);
 }
 
 /* This vCPU runs now. */
@@ -85,7 +118,7 @@ static void sign_of_life(struct vcpu *v, u64 now_ns)
 {
 	struct activity_limits limits = settings.limits;
 	struct activity_off off;
-	u64 due = due_ns();
+	u64 due = due_ns(v);
 
 	/* A timer may have been set since the last sign. */
 	v->activity.due_ns = due;
@@ -110,18 +143,24 @@ static int sign(void)
 	return 0;
 }
 
+/* The next heartbeat. */
+static void set_heart(struct vcpu *v, struct heart *heart)
+{
+	heart->beating = !bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN);
+	v->beat_due_ns = heart->beating ? bpf_ktime_get_ns() + settings.beat_ns : 0;
+}
+
 static int beat(void *map, u32 *cpu, struct heart *heart)
 {
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, cpu);
 
-	if (!v || !(u32)bpf_get_current_pid_tgid()) {
-		heart->beating = 0;
+	if (!v)
 		return 0;
-	}
 	v->beats++;
-	v->activity.due_ns = bpf_ktime_get_ns() + settings.beat_ns;
-	if (bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN))
-		heart->beating = 0;
+	heart->beating = 0;
+	v->beat_due_ns = 0;
+	if ((u32)bpf_get_current_pid_tgid())
+		set_heart(v, heart);
 	return 0;
 }
 
@@ -170,17 +209,17 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	u32 cpu = bpf_get_smp_processor_id();
+	struct vcpu *v = this_vcpu();
 	struct heart *heart;
 
-	sign();
+	if (!v)
+		return 0;
+	sign_of_life(v, bpf_ktime_get_ns());
 	if (!settings.beat_ns || !next->pid)
 		return 0;
 	heart = bpf_map_lookup_elem(&hearts, &cpu);
-	if (heart && heart->ready && !heart->beating) {
-		heart->beating = 1;
-		if (bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN))
-			heart->beating = 0;
-	}
+	if (heart && heart->ready && !heart->beating)
+		set_heart(v, heart);
 	return 0;
 }
 
@@ -194,7 +233,7 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 		return 0;
 	sign_of_life(v, now_ns);
 	if (state != PWR_EVENT_EXIT) {
-		activity_idle(&v->activity, now_ns, due_ns());
+		activity_idle(&v->activity, now_ns, due_ns(v));
 		v->idle_since_ns = now_ns;
 	}
 	return 0;
@@ -220,3 +259,5 @@ int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
 {
 	return wake(cpu);
 }
+
+#include "spin.h"

@@ -9,6 +9,8 @@ struct settings {
 	struct activity_limits limits;
 	/* Nanoseconds between two heartbeats of a vCPU that is not idle; 0: none. */
 	u64 beat_ns;
+	/* Spins from this length on are handed on. */
+	u64 spin_ns;
 };
 
 /* One vCPU's entry in the page that everyone may map and read. */
@@ -21,19 +23,71 @@ struct vcpu {
 	u64 off_ns;
 	u64 offs;
 	u64 beats;
-	/* Off intervals that the ring buffer had no room for. */
-	u64 lost;
-	u64 unused[3];
+	/* Since the start: spins of any length, nanoseconds spun. */
+	u64 spins;
+	u64 spin_ns;
+	/* When its heartbeat is due; 0: none is. */
+	u64 beat_due_ns;
+	u64 unused;
 };
 
-/* An off interval, as the ring buffer carries it. */
+/* An off interval. */
 struct off_event {
 	u64 earliest_ns;
 	u64 latest_ns;
 	u64 end_ns;
-	u32 cpu;
 	/* 1: the vCPU was idle when it was asked to run. */
-	u32 was_idle;
+	u64 was_idle;
+};
+
+/* Frames that are kept of a stack. */
+#define FRAMES 8
+
+/* A spin. What is not known is 0; so is the idle task's tid. */
+struct spin_event {
+	u64 begin_ns;
+	u64 end_ns;
+	u64 lock;
+	/* LCB_F_*, or SPIN_IPI for a wait for other vCPUs' acknowledgement. */
+	u32 flags;
+	u32 tid;
+	/* A mutex: its owner at the begin, where that ran last, and whether it was running. */
+	u32 owner_tid;
+	u32 owner_cpu;
+	u32 owner_running;
+	/* A spinlock: who took it last before this one did, of those who waited, and when. */
+	u32 taken_cpu;
+	u64 taken_ns;
+	/* Where it was entered, the innermost frame first. */
+	u64 frames[FRAMES];
+};
+
+#define SPIN_IPI (1U << 31)
+
+enum event_kind {
+	EVENT_OFF = 1,
+	EVENT_SPIN,
+};
+
+struct event {
+	/* One more than its number in its ring, from 0; 0 while it is being written. */
+	u64 seq;
+	u64 kind;
+	union {
+		struct off_event off;
+		struct spin_event spin;
+	};
+};
+
+#define RING_EVENTS 1024
+
+/* A vCPU's last events. It alone writes them; who reads them looks at seq before and
+ * after, and sees by it what was overwritten. There is no lock, because the programs run
+ * with any lock of the kernel held, also those of BPF's own maps. */
+struct ring {
+	u64 head;
+	u64 unused[7];
+	struct event events[RING_EVENTS];
 };
 
 #endif /* UNSPIN_BPF_SENSE_H */

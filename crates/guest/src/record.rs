@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use unspin_model::VcpuState;
-use unspin_model::session::{FoundOff, Look};
+use unspin_model::session::Look;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
-use crate::sense::{Off, SenseError, Sensor, Settings, State, Vcpu, now_ns};
+use crate::sense::{Findings, SenseError, Sensor, Settings, State, Vcpu, now_ns};
 
 /// A batch covers this time.
 const BATCH: Duration = Duration::from_secs(1);
@@ -35,6 +35,10 @@ pub struct Recorded {
     pub offs: u64,
     /// vCPU-seconds off.
     pub off_s: f64,
+    /// Spins that were long enough to be told.
+    pub spins: u64,
+    /// vCPU-seconds of those.
+    pub spin_s: f64,
     /// Heartbeats added.
     pub beats: u64,
     /// Findings lost.
@@ -49,7 +53,7 @@ pub struct Recorder<W: Write> {
     settings: Settings,
     look: Option<Duration>,
     writer: Writer<W>,
-    offs: Vec<FoundOff>,
+    findings: Findings,
     looks: Vec<Look>,
     batch_start_ns: u64,
     batch_began: Instant,
@@ -65,7 +69,7 @@ impl<W: Write> Recorder<W> {
         out: W,
     ) -> Result<Recorder<W>, RecordError> {
         let sensor = Sensor::start(settings)?;
-        let before = vcpus(&sensor);
+        let before = sensor.page().all();
         let recorded = Recorded { missing: sensor.missing.clone(), ..Recorded::default() };
         let writer = Writer::new(out)?;
         Ok(Recorder {
@@ -73,7 +77,7 @@ impl<W: Write> Recorder<W> {
             settings: *settings,
             look,
             writer,
-            offs: Vec::new(),
+            findings: Findings::default(),
             looks: Vec::new(),
             batch_start_ns: now_ns(),
             batch_began: Instant::now(),
@@ -89,7 +93,7 @@ impl<W: Write> Recorder<W> {
             Some(pause) => self.look_for(FETCH, pause),
             None => std::thread::sleep(FETCH),
         }
-        self.offs.extend(self.sensor.take()?.iter().map(found));
+        self.fetch();
         if self.batch_began.elapsed() >= BATCH {
             self.write()?;
         }
@@ -98,10 +102,17 @@ impl<W: Write> Recorder<W> {
 
     /// Writes what is left and the file's end.
     pub fn finish(mut self) -> Result<Recorded, RecordError> {
-        self.offs.extend(self.sensor.take()?.iter().map(found));
+        self.fetch();
         self.write()?;
         self.writer.finish()?;
         Ok(self.recorded)
+    }
+
+    fn fetch(&mut self) {
+        let new = self.sensor.take();
+        self.findings.offs.extend(new.offs);
+        self.findings.spins.extend(new.spins);
+        self.findings.lost += new.lost;
     }
 
     fn look_for(&mut self, time: Duration, pause: Duration) {
@@ -122,7 +133,7 @@ impl<W: Write> Recorder<W> {
     }
 
     fn write(&mut self) -> Result<(), RecordError> {
-        let now = vcpus(&self.sensor);
+        let now = self.sensor.page().all();
         let end_ns = now_ns();
         let pairs = now.iter().zip(&self.before).enumerate();
         let stretches: Vec<Stretch> = pairs
@@ -132,17 +143,21 @@ impl<W: Write> Recorder<W> {
                 end_ns,
                 beats: now.beats - before.beats,
                 idle_ns: idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.batch_start_ns)),
-                lost: now.lost - before.lost,
+                // Which vCPU's they were does not matter to who reads it.
+                lost: if vcpu == 0 { self.findings.lost } else { 0 },
             })
             .collect();
-        self.writer.write(&self.offs, &self.looks, &stretches)?;
-        let lengths = self.offs.iter().map(|off| off.end_ns - off.start_ns);
-        self.recorded.off_s += lengths.sum::<u64>() as f64 / 1e9;
-        self.recorded.offs += self.offs.len() as u64;
+        let Findings { offs, spins, .. } = std::mem::take(&mut self.findings);
+        self.writer.write(&offs, &spins, &self.looks, &stretches)?;
+        let off_ns: u64 = offs.iter().map(|off| off.end_ns - off.start_ns).sum();
+        let spin_ns: u64 = spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+        self.recorded.off_s += off_ns as f64 / 1e9;
+        self.recorded.offs += offs.len() as u64;
+        self.recorded.spin_s += spin_ns as f64 / 1e9;
+        self.recorded.spins += spins.len() as u64;
         self.recorded.beats += stretches.iter().map(|stretch| stretch.beats).sum::<u64>();
         self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
         self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;
-        self.offs.clear();
         self.looks.clear();
         self.before = now;
         self.batch_start_ns = end_ns;
@@ -151,23 +166,9 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-fn vcpus(sensor: &Sensor) -> Vec<Vcpu> {
-    (0..sensor.page().vcpus()).map(|vcpu| sensor.page().vcpu(vcpu)).collect()
-}
-
 /// Nanoseconds idle until `now_ns`, the present stretch included.
-fn idle_ns(vcpu: &Vcpu, now_ns: u64) -> u64 {
+pub(crate) fn idle_ns(vcpu: &Vcpu, now_ns: u64) -> u64 {
     let present =
         if vcpu.idle_since_ns == 0 { 0 } else { now_ns.saturating_sub(vcpu.idle_since_ns) };
     vcpu.idle_ns + present
-}
-
-fn found(off: &Off) -> FoundOff {
-    FoundOff {
-        vcpu: off.cpu as u16,
-        start_ns: off.start_ns(),
-        end_ns: off.end_ns,
-        start_error_ns: (off.latest_ns - off.earliest_ns) / 2,
-        was_idle: off.was_idle != 0,
-    }
 }

@@ -8,6 +8,7 @@
 pub mod cell;
 pub mod claim;
 pub mod diagnosis;
+pub mod episode;
 pub mod event;
 pub mod label;
 pub mod metric;

@@ -1,6 +1,7 @@
 //! What a guest found out about itself over some time: the content of a session file.
 
 use crate::VcpuState;
+use crate::episode::Spin;
 
 /// An off interval that the guest found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Session {
     pub end_ns: u64,
     /// Off intervals, ordered by their ends on each vCPU.
     pub offs: Vec<FoundOff>,
+    /// Spins, in order of their ends.
+    pub spins: Vec<Spin>,
     /// Looks of one vCPU at others, in order of time.
     pub looks: Vec<Look>,
     /// Findings that were lost because they came faster than they were fetched.

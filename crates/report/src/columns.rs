@@ -68,6 +68,22 @@ pub fn line(cells: &[String], widths: &[usize], align: &[Align]) -> String {
     out.trim_end().to_string()
 }
 
+/// A [`printable`] table with a closing newline: the first column and those named in
+/// `words` left, figures right.
+pub fn table<const N: usize>(head: [&str; N], words: &[&str], rows: Vec<Vec<String>>) -> String {
+    let columns = head.iter().enumerate();
+    let align: Vec<Align> = columns
+        .map(
+            |(index, name)| {
+                if index == 0 || words.contains(name) { Align::Left } else { Align::Right }
+            },
+        )
+        .collect();
+    let all: Vec<Vec<String>> = [vec![head.map(str::to_owned).to_vec()], rows].concat();
+    let widths = widths(&all);
+    all.iter().map(|row| printable(&line(row, &widths, &align)) + "\n").collect()
+}
+
 /// A [`printable`] paragraph in lines of at most `columns`.
 pub fn paragraph(text: &str, columns: usize) -> String {
     // Wrapped first: the space within a number must not be broken at.

@@ -23,7 +23,8 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     out
 }
 
-fn machine(machine: &GuestMachine) -> String {
+/// What the machine is, in a few words without a full stop.
+pub fn kind(machine: &GuestMachine) -> String {
     let kind = match machine.confidential {
         Confidential::Plain => "a plain VM",
         Confidential::Sev => "a confidential VM (AMD SEV)",
@@ -35,7 +36,7 @@ fn machine(machine: &GuestMachine) -> String {
         }
         Confidential::Tdx => "a confidential VM (Intel TDX)",
     };
-    let under = match &machine.hypervisor {
+    match &machine.hypervisor {
         Hypervisor::None => "not a virtual machine, or one that hides it".to_owned(),
         Hypervisor::Kvm => format!("{kind} under KVM"),
         Hypervisor::HyperV => format!("{kind} under Hyper-V"),
@@ -44,7 +45,11 @@ fn machine(machine: &GuestMachine) -> String {
         Hypervisor::Tcg => format!("{kind} under QEMU's software emulation"),
         Hypervisor::Other(name) if name.is_empty() => format!("{kind} under an unnamed hypervisor"),
         Hypervisor::Other(name) => format!("{kind} under {name}"),
-    };
+    }
+}
+
+fn machine(machine: &GuestMachine) -> String {
+    let under = kind(machine);
     let spinlock = match machine.spinlock {
         Spinlock::ParavirtualQueue => "PV queue",
         Spinlock::NativeQueue => "native queue",

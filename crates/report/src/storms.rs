@@ -2,11 +2,13 @@
 
 use unspin_trace::storms::{Distribution, Storm, Storms};
 
-use crate::columns::{Align, line, printable, widths};
+use crate::columns::{printable, table};
 use crate::format::{count, number};
 
 /// Places and vCPUs that are listed.
 const ROWS: usize = 10;
+/// A column of words.
+const PLACE: &str = "place";
 
 /// All of it as text, with a closing newline.
 pub fn text(storms: &Storms) -> String {
@@ -61,6 +63,7 @@ fn distributions(storms: &Storms) -> String {
     };
     table(
         ["storms", "min", "median", "p90", "p99", "max"],
+        &[],
         vec![
             row("PAUSE exits", storms.length),
             row("duration, us", storms.duration_us),
@@ -74,7 +77,7 @@ fn places(storms: &Storms) -> String {
         storms.places.iter().take(ROWS).map(|place| {
             vec![place.name.clone(), count(place.pause_exits), count(place.storm_exits)]
         });
-    table(["place", "PAUSE exits", "in storms"], rows.collect())
+    table([PLACE, "PAUSE exits", "in storms"], &[PLACE], rows.collect())
 }
 
 fn vcpus(storms: &Storms) -> String {
@@ -86,7 +89,7 @@ fn vcpus(storms: &Storms) -> String {
             number(vcpu.storm_s),
         ]
     });
-    table(["vCPU", "PAUSE exits", "storms", "s in storms"], rows.collect())
+    table(["vCPU", "PAUSE exits", "storms", "s in storms"], &[], rows.collect())
 }
 
 fn longest(storms: &[Storm]) -> String {
@@ -99,25 +102,11 @@ fn longest(storms: &[Storm]) -> String {
             storm.place.clone(),
         ]
     });
-    table(["longest storms", "exits", "us", "at, s", "place"], rows.collect())
+    table(["longest storms", "exits", "us", "at, s", PLACE], &[PLACE], rows.collect())
 }
 
 fn vcpu_name(tid: u32, vcpu: Option<u32>) -> String {
     vcpu.map_or_else(|| format!("thread {tid}"), |vcpu| format!("{vcpu} (thread {tid})"))
-}
-
-/// First column and any place left, figures right.
-fn table<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>) -> String {
-    let align: Vec<Align> = head
-        .iter()
-        .enumerate()
-        .map(
-            |(index, name)| if index == 0 || *name == "place" { Align::Left } else { Align::Right },
-        )
-        .collect();
-    let all: Vec<Vec<String>> = [vec![head.map(str::to_owned).to_vec()], rows].concat();
-    let widths = widths(&all);
-    all.iter().map(|row| printable(&line(row, &widths, &align)) + "\n").collect()
 }
 
 fn printable_lines(text: &str) -> String {

@@ -3,9 +3,13 @@
 //! [`recording`] keeps [`unspin_model::Recording`]s in a compact file that a
 //! person can read with `zcat`; [`perfetto`] turns them into a trace for the
 //! Perfetto viewer; [`session`] keeps what a guest found out about itself; [`storms`]
-//! finds pause loops in a host's trace of KVM exits.
+//! finds pause loops in a host's trace of KVM exits; [`episodes`] explains a guest's
+//! spins, and [`digest`] sums a session up; [`live`] keeps its last seconds.
 
+pub mod digest;
+pub mod episodes;
 pub mod error;
+pub mod live;
 pub mod perfetto;
 pub mod recording;
 pub mod session;

@@ -2,11 +2,26 @@
 
 use proptest::prelude::*;
 use unspin_model::VcpuState;
+use unspin_model::episode::{Owner, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
 
 fn off(vcpu: u16, start_ns: u64, len_ns: u64, was_idle: bool) -> FoundOff {
     FoundOff { vcpu, start_ns, end_ns: start_ns + len_ns, start_error_ns: 7, was_idle }
+}
+
+fn spin(begin_ns: u64) -> Spin {
+    Spin {
+        wait: Wait::Mutex,
+        lock: 0xffff_8880_0000_1000,
+        vcpu: 1,
+        tid: 77,
+        begin_ns,
+        end_ns: begin_ns + 40,
+        owner: Some(Owner { tid: 78, vcpu: 0, running: true }),
+        before: None,
+        site: "do_rename".into(),
+    }
 }
 
 fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
@@ -25,7 +40,7 @@ fn file() -> (Vec<u8>, Vec<usize>) {
             let offs = [off(0, t, 100, false), off(1, t + 50, 200, true)];
             let looks = [Look { t_ns: t, vcpu: 1, state: VcpuState::Off }];
             let stretches = [stretch(0, t, t + 1_000), stretch(1, t, t + 1_000)];
-            writer.write(&offs, &looks, &stretches).unwrap();
+            writer.write(&offs, &[spin(t)], &looks, &stretches).unwrap();
         }
         drop(writer);
         ends.push(bytes.len());
@@ -41,6 +56,7 @@ fn what_is_written_comes_back() {
     assert_eq!((session.beats, session.lost), (66, 6));
     assert_eq!(session.offs.len(), 6);
     assert_eq!(session.offs[3], off(1, 2_050, 200, true));
+    assert_eq!(session.spins, [1_000, 2_000, 3_000].map(spin));
     let look = Look { t_ns: 3_000, vcpu: 1, state: VcpuState::Off };
     assert_eq!(session.looks.last(), Some(&look));
 }

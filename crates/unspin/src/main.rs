@@ -7,7 +7,9 @@ mod export;
 mod lab;
 mod man;
 mod record;
+mod report;
 mod trace;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -30,8 +32,12 @@ enum Verb {
     Lab(lab::Verb),
     /// Every figure that the project states, and whether it still holds
     Claims(claims::Args),
+    /// Watch this guest's vCPUs being on, off and idle, and what spinning burns
+    Watch(watch::Args),
     /// Record this guest's off intervals into a session file
     Record(record::Args),
+    /// What a session file holds: vCPUs off, spins, why and where
+    Report(report::Args),
     /// A run's on/off/idle history as a Perfetto trace
     Export(export::Args),
     /// A host's trace of KVM exits: pause-loop storms, who spins where
@@ -50,7 +56,9 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::run(args),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Claims(args) => claims::run(args),
+        Verb::Watch(args) => watch::run(args),
         Verb::Record(args) => record::run(args),
+        Verb::Report(args) => report::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Trace(args) => trace::run(args),
         Verb::Completions(args) => completions::run(args),

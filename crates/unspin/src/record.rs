@@ -70,11 +70,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             format!("; this kernel does not have {}", recorded.missing.join(", "))
         };
         eprintln!(
-            "{}: {:.1} s, {} off intervals, {:.3} vCPU-seconds off, {} lost{missing}",
+            "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
             args.out.display(),
             recorded.seconds,
             recorded.offs,
             recorded.off_s,
+            recorded.spins,
+            recorded.spin_s,
             recorded.lost
         );
     }

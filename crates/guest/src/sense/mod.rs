@@ -4,19 +4,31 @@
 //! the off intervals are fetched, and the records of all vCPUs can be read at any time,
 //! without a system call, from a page that the kernel shares.
 
+mod event;
 mod page;
+mod ring;
+mod sites;
 
-use std::cell::RefCell;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 use nix::time::{ClockId, clock_gettime};
+use unspin_model::diagnosis::Spinlock;
+use unspin_model::episode::Spin;
+use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
+use crate::doctor;
+use crate::machine::Facts;
+
+use event::Event;
+use page::Shared;
 pub use page::{Page, Vcpu};
+use ring::Rings;
+use sites::{Sites, TIMERS};
 
 /// An ELF file is read where it lies, so it must lie as a file in memory would.
 #[repr(C, align(8))]
@@ -24,6 +36,9 @@ struct Aligned<T: ?Sized>(T);
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));
+/// For a kernel that does not tell where its timers are.
+static PROGRAMS_OWN_TIMERS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense-own-timers.bpf.o")));
 
 /// Without these there is nothing to tell.
 const NEEDED: [&str; 2] = ["local_timer_entry", "sched_switch"];
@@ -36,29 +51,29 @@ pub struct Settings {
     pub limits: Limits,
     /// Nanoseconds between two heartbeats of a vCPU that is not idle; 0: none.
     pub beat_ns: u64,
+    /// Spins from this length on are told.
+    pub spin_ns: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { limits: Limits { timer_ns: 200_000, wake_ns: 200_000 }, beat_ns: 500_000 }
+        Settings {
+            limits: Limits { timer_ns: 200_000, wake_ns: 200_000 },
+            beat_ns: 500_000,
+            spin_ns: 50_000,
+        }
     }
 }
 
-/// An off interval, as a record in the ring buffer. Times are nanoseconds of
-/// CLOCK_MONOTONIC.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Off {
-    /// The vCPU left its pCPU not before.
-    pub earliest_ns: u64,
-    /// The vCPU left its pCPU not after.
-    pub latest_ns: u64,
-    /// It was back.
-    pub end_ns: u64,
-    /// The vCPU.
-    pub cpu: u32,
-    /// 1 when it was idle and was asked to run.
-    pub was_idle: u32,
+/// What was found since it was last asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Off intervals, in order of their ends on each vCPU.
+    pub offs: Vec<FoundOff>,
+    /// Spins, in order of their ends on each vCPU.
+    pub spins: Vec<Spin>,
+    /// How many were overwritten before they were fetched.
+    pub lost: u64,
 }
 
 /// Why there is no sensor.
@@ -81,8 +96,8 @@ pub enum SenseError {
 pub struct Sensor {
     /// Tracepoints that this kernel does not have.
     pub missing: Vec<String>,
-    found: Rc<RefCell<Vec<Off>>>,
-    events: RingBuffer<'static>,
+    rings: Rings,
+    sites: Sites,
     page: Page,
     _links: Vec<Link>,
     _object: Object,
@@ -92,59 +107,42 @@ impl Sensor {
     /// Loads it into this kernel.
     pub fn start(settings: &Settings) -> Result<Sensor, SenseError> {
         let vcpus = libbpf_rs::num_possible_cpus()?;
-        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        let missing = leave_out_missing(&mut open)?;
+        let sites = Sites::new();
+        let programs = if sites.tells_timers { PROGRAMS } else { PROGRAMS_OWN_TIMERS };
+        let mut open = ObjectBuilder::default().open_memory(&programs.0)?;
+        let mut missing = leave_out_missing(&mut open)?;
+        if !sites.tells_timers {
+            missing.push(TIMERS.to_owned());
+        }
         configure(&mut open, settings, vcpus)?;
         let object = open.load()?;
         let mut links = Vec::new();
-        for program in object.progs_mut() {
-            if !missing.iter().any(|name| program.name() == name.as_str()) {
-                links.push(program.attach()?);
-            }
+        for program in object.progs_mut().filter(|program| program.autoload()) {
+            links.push(program.attach()?);
         }
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
-        let page = Page::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?;
-        let found = Rc::new(RefCell::new(Vec::new()));
-        let sink = Rc::clone(&found);
-        let mut builder = RingBufferBuilder::new();
-        let ring = map("events");
-        builder.add(&ring, move |bytes| {
-            sink.borrow_mut().extend(Off::read(bytes));
-            0
-        })?;
-        let events = builder.build()?;
-        Ok(Sensor { missing, found, events, page, _links: links, _object: object })
+        let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
+        let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
+        Ok(Sensor { missing, rings, sites, page, _links: links, _object: object })
     }
 
-    /// The off intervals that were found since the last call, in the order of their ends
-    /// on each vCPU.
-    pub fn take(&self) -> Result<Vec<Off>, SenseError> {
-        self.events.consume()?;
-        Ok(std::mem::take(&mut *self.found.borrow_mut()))
+    /// What was found since the last call.
+    pub fn take(&mut self) -> Findings {
+        let Findings { mut offs, mut spins, .. } = Findings::default();
+        let sites = &self.sites;
+        let lost = self.rings.take(|vcpu, raw| match Event::of(vcpu, raw) {
+            Some(Event::Off(off)) => offs.push(off),
+            Some(Event::Spin(spin, frames)) => {
+                spins.push(Spin { site: sites.name(&frames), ..spin });
+            }
+            None => {}
+        });
+        Findings { offs, spins, lost }
     }
 
     /// The records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page
-    }
-}
-
-impl Off {
-    fn read(bytes: &[u8]) -> Option<Off> {
-        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
-        let half = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        Some(Off {
-            earliest_ns: word(0)?,
-            latest_ns: word(8)?,
-            end_ns: word(16)?,
-            cpu: half(24)?,
-            was_idle: half(28)?,
-        })
-    }
-
-    /// When it began, in the middle of its bounds.
-    pub fn start_ns(&self) -> u64 {
-        self.earliest_ns.midpoint(self.latest_ns)
     }
 }
 
@@ -154,34 +152,44 @@ pub fn now_ns() -> u64 {
     now.as_nanos() as u64
 }
 
-/// Programs whose tracepoint this kernel does not have are not loaded.
+/// Programs that this kernel has nothing to attach to are not loaded, nor those that
+/// watch the spinlock's slow path where the tracepoints tell enough.
 fn leave_out_missing(open: &mut OpenObject) -> Result<Vec<String>, SenseError> {
     let btf = Btf::from_vmlinux()?;
+    let spinlock = doctor::diagnose(&Facts::probe()).machine.spinlock;
     let mut missing = Vec::new();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        if btf
-            .type_by_name::<libbpf_rs::btf::types::Typedef<'_>>(&format!("btf_trace_{name}"))
-            .is_none()
-        {
-            if NEEDED.contains(&name.as_str()) {
-                return Err(SenseError::Tracepoint(name));
+        let section = program.section().to_string_lossy().into_owned();
+        let is_there = match section.split_once('/') {
+            Some(("tp_btf", event)) => {
+                btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}")).is_some()
             }
-            program.set_autoload(false);
-            missing.push(name);
+            Some((_, function)) => btf.type_by_name::<Func<'_>>(function).is_some(),
+            None => true,
+        };
+        let is_wanted = !name.starts_with("slowpath_") || spinlock == Spinlock::TestAndSet;
+        if !is_there && NEEDED.contains(&name.as_str()) {
+            return Err(SenseError::Tracepoint(name));
         }
+        if !is_there && is_wanted {
+            missing.push(section);
+        }
+        program.set_autoload(is_there && is_wanted);
     }
+    missing.dedup();
     Ok(missing)
 }
 
 fn configure(open: &mut OpenObject, settings: &Settings, vcpus: usize) -> Result<(), SenseError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if name == "vcpus" || name == "hearts" {
+        if ["vcpus", "rings", "hearts"].contains(&name.as_str()) {
             map.set_max_entries(vcpus as u32)?;
         } else if name.ends_with(".rodata") {
             let bytes = map.initial_value_mut().expect("the settings have a value");
-            let words = [settings.limits.timer_ns, settings.limits.wake_ns, settings.beat_ns];
+            let limits = settings.limits;
+            let words = [limits.timer_ns, limits.wake_ns, settings.beat_ns, settings.spin_ns];
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }

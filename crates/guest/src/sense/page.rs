@@ -1,12 +1,20 @@
-//! The records of all vCPUs, in memory that the kernel's side writes meanwhile.
+//! Memory that the kernel's side writes meanwhile: the records of all vCPUs, and what they
+//! found last.
 
 use std::io;
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use unspin_policy::activity::{Activity, Limits, State};
+
+/// What the shared records are made of: plain integers, as bpf/sense.h lays them out.
+///
+/// # Safety
+/// Every bit pattern must be a valid value.
+pub(super) unsafe trait Plain: Copy {}
 
 /// A vCPU's record; `struct vcpu` of bpf/sense.h.
 #[repr(C)]
@@ -24,52 +32,83 @@ pub struct Vcpu {
     pub offs: u64,
     /// Heartbeats since the start.
     pub beats: u64,
-    /// Off intervals that the ring buffer had no room for.
-    pub lost: u64,
-    unused: [u64; 3],
+    /// Spins of any length since the start.
+    pub spins: u64,
+    /// Nanoseconds spun since the start.
+    pub spin_ns: u64,
+    /// When its heartbeat is due; 0: none is.
+    pub beat_due_ns: u64,
+    unused: u64,
 }
 
-/// All vCPUs' records.
-pub struct Page {
-    records: NonNull<Vcpu>,
+// SAFETY: integers only.
+unsafe impl Plain for Vcpu {}
+
+/// A map's values, one a vCPU.
+pub(super) struct Shared<T> {
+    values: NonNull<T>,
     bytes: NonZeroUsize,
-    vcpus: usize,
+    count: usize,
+    of: PhantomData<T>,
 }
 
-impl Page {
-    pub(super) fn map(map: BorrowedFd<'_>, vcpus: usize) -> io::Result<Page> {
+impl<T: Plain> Shared<T> {
+    pub(super) fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<Shared<T>> {
         let page = 4096;
-        let bytes = (vcpus * size_of::<Vcpu>()).next_multiple_of(page).max(page);
+        let bytes = (count * size_of::<T>()).next_multiple_of(page).max(page);
         let bytes = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping of a map that the kernel keeps as long as the mapping;
         // it is as large as the kernel's own rounding of the map's size.
         let start =
             unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map, 0)? };
-        Ok(Page { records: start.cast(), bytes, vcpus })
+        Ok(Shared { values: start.cast(), bytes, count, of: PhantomData })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A place among the values: of value `index`, `offset` bytes in.
+    ///
+    /// # Panics
+    /// Where it is not within the value, or not aligned.
+    pub(super) fn read<F: Plain>(&self, index: usize, offset: usize) -> F {
+        assert!(index < self.count, "vCPU {index} of {}", self.count);
+        assert!(offset + size_of::<F>() <= size_of::<T>() && offset % align_of::<F>() == 0);
+        // SAFETY: within the mapping and aligned, as was just checked; every bit pattern
+        // is valid, and a volatile read allows for the kernel's writes.
+        unsafe { self.values.add(index).cast::<u8>().add(offset).cast::<F>().read_volatile() }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and nobody borrows from it.
+        let _ = unsafe { munmap(self.values.cast(), self.bytes.get()) };
+    }
+}
+
+/// All vCPUs' records.
+pub struct Page(pub(super) Shared<Vcpu>);
+
+impl Page {
     /// How many vCPUs this machine can have.
     pub fn vcpus(&self) -> usize {
-        self.vcpus
+        self.0.count()
     }
 
     /// A vCPU's record now. Its fields are not from one instant.
     pub fn vcpu(&self, index: usize) -> Vcpu {
-        assert!(index < self.vcpus, "vCPU {index} of {}", self.vcpus);
-        // SAFETY: within the mapping, aligned as the kernel's array is; every bit
-        // pattern is a valid record, and volatile reads allow for the kernel's writes.
-        unsafe { self.records.add(index).read_volatile() }
+        self.0.read(index, 0)
+    }
+
+    /// All vCPUs' records now.
+    pub fn all(&self) -> Vec<Vcpu> {
+        (0..self.vcpus()).map(|index| self.vcpu(index)).collect()
     }
 
     /// What each vCPU does at `now_ns`.
     pub fn states(&self, limits: &Limits, now_ns: u64) -> Vec<State> {
-        (0..self.vcpus).map(|index| self.vcpu(index).activity.look(limits, now_ns)).collect()
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nobody borrows from it.
-        let _ = unsafe { munmap(self.records.cast(), self.bytes.get()) };
+        (0..self.vcpus()).map(|index| self.vcpu(index).activity.look(limits, now_ns)).collect()
     }
 }

@@ -3,9 +3,14 @@
 //! sides (Cristian 1989); of many answers, the one that was quickest there and the one
 //! that was quickest back give the closest bounds (Marzullo 1984).
 
+use unspin_model::Accel;
+
 use crate::vm::Vm;
 
-const PINGS: usize = 60;
+/// Questions to an emulated guest, which answers now sooner, now later.
+const PINGS_TCG: usize = 60;
+/// Questions to one under KVM.
+const PINGS_KVM: usize = 8;
 
 /// One reading: guest clock minus host clock, at a host time, within an error.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +31,9 @@ pub struct Alignment {
 
 /// Asks a number of times; `None` when the guest does not answer.
 pub fn align(vm: &mut Vm) -> Option<Reading> {
-    let pings: Vec<_> = (0..PINGS).map_while(|_| vm.ping().ok()).collect();
-    Reading::of(&pings)
+    let count = if vm.spec.accel == Accel::Tcg { PINGS_TCG } else { PINGS_KVM };
+    let pings: Option<Vec<_>> = (0..count).map(|_| vm.ping().ok()).collect();
+    Reading::of(&pings?)
 }
 
 impl Reading {

@@ -185,8 +185,8 @@ mod tests {
                 look(60_000, VcpuState::Off),
                 look(90_000, VcpuState::Idle),
             ],
-            lost: 0,
             beats: 200,
+            ..Session::default()
         };
         let check = check(&session, &truth());
         assert_eq!(check.by_length, [[1, 0], [1, 1], [1, 1], [0, 0]]);

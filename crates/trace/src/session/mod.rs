@@ -9,9 +9,17 @@
 //! | `off` | off, after it had been on | nanoseconds that the start can be wrong by, either way |
 //! | `wake` | off, after it had been idle and was asked to run | 0 |
 //! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
+//! | `spin-lock` | burned, waiting for a kernel spinlock | 0 |
+//! | `spin-mutex` | burned, waiting for a kernel mutex | 0 |
+//! | `spin-ipi` | burned, waiting for other vCPUs to acknowledge a call | 0 |
 //! | `beats` | a stretch that was covered | heartbeats added to it |
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
+//!
+//! Only a spin has values in the other columns, and only where they are known: `lock` (an
+//! address), `tid` (the thread that spun), `site` (the function that wanted the lock),
+//! `owner_tid`, `owner_vcpu` and `owner_running` (a mutex: its owner at the begin),
+//! `taken_vcpu` and `taken_ns` (a spinlock: who took it last before, of those who waited).
 //!
 //! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
 //! recorder had written before it was killed can be read: a batch that was cut off is
@@ -46,6 +54,9 @@ const WAKE: &str = "wake";
 const LOOK_ON: &str = "look-on";
 const LOOK_OFF: &str = "look-off";
 const LOOK_IDLE: &str = "look-idle";
+const SPIN_LOCK: &str = "spin-lock";
+const SPIN_MUTEX: &str = "spin-mutex";
+const SPIN_IPI: &str = "spin-ipi";
 const BEATS: &str = "beats";
 const IDLE: &str = "idle";
 const LOST: &str = "lost";
@@ -80,13 +91,21 @@ pub enum SessionError {
 }
 
 fn schema() -> SchemaRef {
-    let kind = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+    let words = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
     let fields = vec![
-        Field::new("kind", kind, false),
+        Field::new("kind", words(DataType::Int8), false),
         Field::new("vcpu", DataType::UInt16, false),
         Field::new("start_ns", DataType::UInt64, false),
         Field::new("end_ns", DataType::UInt64, false),
         Field::new("value", DataType::UInt64, false),
+        Field::new("lock", DataType::UInt64, true),
+        Field::new("tid", DataType::UInt32, true),
+        Field::new("site", words(DataType::Int32), true),
+        Field::new("owner_tid", DataType::UInt32, true),
+        Field::new("owner_vcpu", DataType::UInt16, true),
+        Field::new("owner_running", DataType::Boolean, true),
+        Field::new("taken_vcpu", DataType::UInt16, true),
+        Field::new("taken_ns", DataType::UInt64, true),
     ];
     let metadata = HashMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())]);
     Arc::new(Schema::new_with_metadata(fields, metadata))

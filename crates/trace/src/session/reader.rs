@@ -6,18 +6,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, UInt16Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::{Int8Type, Int32Type};
+use arrow_array::{
+    Array, ArrayAccessor, BooleanArray, RecordBatch, StringArray, TypedDictionaryArray,
+    UInt16Array, UInt32Array, UInt64Array,
+};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::ArrowError;
 use flate2::bufread::GzDecoder;
+use unspin_model::episode::{Owner, Spin, Taken, Wait};
 use unspin_model::session::{FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
 use super::{
-    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
-    VERSION, VERSION_KEY, WAKE, schema,
+    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SPIN_IPI, SPIN_LOCK,
+    SPIN_MUTEX, SessionError, VERSION, VERSION_KEY, WAKE, schema,
 };
 
 /// Reads a session file.
@@ -99,42 +103,108 @@ fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatc
     }
 }
 
-fn add(session: &mut Session, batch: &RecordBatch) -> Result<(), String> {
-    let kinds = batch.column(0).as_dictionary::<Int8Type>();
-    let names = kinds.values().as_string::<i32>();
-    let vcpus = batch.column(1).as_primitive::<UInt16Type>();
-    let [starts, ends, values] =
-        [2, 3, 4].map(|column| batch.column(column).as_primitive::<UInt64Type>());
-    for row in 0..batch.num_rows() {
-        let key = kinds.keys().value(row);
-        let known = usize::try_from(key).ok().filter(|key| *key < names.len());
-        let kind = names.value(known.ok_or_else(|| format!("row {row}: kind {key} has no name"))?);
-        let (vcpu, start_ns, end_ns) = (vcpus.value(row), starts.value(row), ends.value(row));
+/// The columns that every row has, and those that a spin has.
+struct Columns<'a> {
+    kinds: TypedDictionaryArray<'a, Int8Type, StringArray>,
+    vcpus: &'a UInt16Array,
+    starts: &'a UInt64Array,
+    ends: &'a UInt64Array,
+    values: &'a UInt64Array,
+    locks: &'a UInt64Array,
+    tids: &'a UInt32Array,
+    sites: TypedDictionaryArray<'a, Int32Type, StringArray>,
+    owner_tids: &'a UInt32Array,
+    owner_vcpus: &'a UInt16Array,
+    owner_running: &'a BooleanArray,
+    taken_vcpus: &'a UInt16Array,
+    taken_ns: &'a UInt64Array,
+}
+
+impl<'a> Columns<'a> {
+    /// `None` where a dictionary has other values than text.
+    fn of(batch: &'a RecordBatch) -> Option<Columns<'a>> {
+        let column = |at| batch.column(at);
+        Some(Columns {
+            kinds: column(0).as_dictionary::<Int8Type>().downcast_dict()?,
+            vcpus: column(1).as_primitive(),
+            starts: column(2).as_primitive(),
+            ends: column(3).as_primitive(),
+            values: column(4).as_primitive(),
+            locks: column(5).as_primitive(),
+            tids: column(6).as_primitive(),
+            sites: column(7).as_dictionary::<Int32Type>().downcast_dict()?,
+            owner_tids: column(8).as_primitive(),
+            owner_vcpus: column(9).as_primitive(),
+            owner_running: column(10).as_boolean(),
+            taken_vcpus: column(11).as_primitive(),
+            taken_ns: column(12).as_primitive(),
+        })
+    }
+
+    fn spin(&self, row: usize, wait: Wait) -> Spin {
+        let owner = self.owner_tids.is_valid(row).then(|| Owner {
+            tid: self.owner_tids.value(row),
+            vcpu: self.owner_vcpus.value(row),
+            running: self.owner_running.value(row),
+        });
+        let before = self
+            .taken_ns
+            .is_valid(row)
+            .then(|| Taken { vcpu: self.taken_vcpus.value(row), t_ns: self.taken_ns.value(row) });
+        Spin {
+            wait,
+            lock: self.locks.value(row),
+            vcpu: self.vcpus.value(row),
+            tid: self.tids.value(row),
+            begin_ns: self.starts.value(row),
+            end_ns: self.ends.value(row),
+            owner,
+            before,
+            site: if self.sites.is_valid(row) {
+                self.sites.value(row).to_owned()
+            } else {
+                String::new()
+            },
+        }
+    }
+
+    fn add(&self, session: &mut Session, row: usize) -> Result<(), String> {
+        let (vcpu, start_ns, end_ns) =
+            (self.vcpus.value(row), self.starts.value(row), self.ends.value(row));
         if end_ns < start_ns {
             return Err(format!("row {row}: ends {end_ns} before it starts {start_ns}"));
         }
         session.vcpus = session.vcpus.max(vcpu.saturating_add(1));
         let look = |state| Look { t_ns: start_ns, vcpu, state };
+        let kind = self.kinds.value(row);
         match kind {
             OFF | WAKE => session.offs.push(FoundOff {
                 vcpu,
                 start_ns,
                 end_ns,
-                start_error_ns: values.value(row),
+                start_error_ns: self.values.value(row),
                 was_idle: kind == WAKE,
             }),
+            SPIN_LOCK => session.spins.push(self.spin(row, Wait::Spinlock)),
+            SPIN_MUTEX => session.spins.push(self.spin(row, Wait::Mutex)),
+            SPIN_IPI => session.spins.push(self.spin(row, Wait::Ipi)),
             LOOK_ON => session.looks.push(look(VcpuState::On)),
             LOOK_OFF => session.looks.push(look(VcpuState::Off)),
             LOOK_IDLE => session.looks.push(look(VcpuState::Idle)),
             BEATS => {
                 session.start_ns = session.start_ns.min(start_ns);
                 session.end_ns = session.end_ns.max(end_ns);
-                session.beats = session.beats.saturating_add(values.value(row));
+                session.beats = session.beats.saturating_add(self.values.value(row));
             }
-            LOST => session.lost = session.lost.saturating_add(values.value(row)),
+            LOST => session.lost = session.lost.saturating_add(self.values.value(row)),
             // A later version may know more kinds.
             _ => {}
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn add(session: &mut Session, batch: &RecordBatch) -> Result<(), String> {
+    let columns = Columns::of(batch).ok_or("a dictionary holds no text")?;
+    (0..batch.num_rows()).try_for_each(|row| columns.add(session, row))
 }

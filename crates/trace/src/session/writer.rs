@@ -3,15 +3,21 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::types::Int8Type;
-use arrow_array::{DictionaryArray, RecordBatch, UInt16Array, UInt64Array};
+use arrow_array::types::{Int8Type, Int32Type};
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, RecordBatch, UInt16Array, UInt32Array, UInt64Array,
+};
 use arrow_ipc::writer::StreamWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use unspin_model::VcpuState;
+use unspin_model::episode::{Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 
-use super::{BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SessionError, WAKE, schema};
+use super::{
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SPIN_IPI, SPIN_LOCK, SPIN_MUTEX,
+    SessionError, WAKE, schema,
+};
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +43,13 @@ pub struct Writer<W: Write> {
     stream: StreamWriter<Vec<u8>>,
 }
 
-struct Row {
+struct Row<'a> {
     kind: &'static str,
     vcpu: u16,
     start_ns: u64,
     end_ns: u64,
     value: u64,
+    spin: Option<&'a Spin>,
 }
 
 impl<W: Write> Writer<W> {
@@ -58,28 +65,18 @@ impl<W: Write> Writer<W> {
     pub fn write(
         &mut self,
         offs: &[FoundOff],
+        spins: &[Spin],
         looks: &[Look],
         stretches: &[Stretch],
     ) -> Result<(), SessionError> {
         let rows: Vec<Row> = offs
             .iter()
             .map(Row::of_off)
+            .chain(spins.iter().map(Row::of_spin))
             .chain(looks.iter().map(Row::of_look))
             .chain(stretches.iter().flat_map(Row::of_stretch))
             .collect();
-        let kinds: DictionaryArray<Int8Type> = rows.iter().map(|row| row.kind).collect();
-        let column =
-            |of: fn(&Row) -> u64| Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)));
-        let batch = RecordBatch::try_new(
-            schema(),
-            vec![
-                Arc::new(kinds),
-                Arc::new(UInt16Array::from_iter_values(rows.iter().map(|row| row.vcpu))),
-                column(|row| row.start_ns),
-                column(|row| row.end_ns),
-                column(|row| row.value),
-            ],
-        )?;
+        let batch = RecordBatch::try_new(schema(), columns(&rows))?;
         self.stream.write(&batch)?;
         self.flush()
     }
@@ -101,27 +98,69 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl Row {
-    fn of_off(off: &FoundOff) -> Row {
+/// In the order of the schema.
+fn columns(rows: &[Row]) -> Vec<ArrayRef> {
+    let kinds: DictionaryArray<Int8Type> = rows.iter().map(|row| row.kind).collect();
+    let words = |of: fn(&Row) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
+    let spins = || rows.iter().map(|row| row.spin);
+    let owners = || spins().map(|spin| spin?.owner);
+    let takers = || spins().map(|spin| spin?.before);
+    let sites: DictionaryArray<Int32Type> =
+        spins().map(|spin| Some(spin?.site.as_str()).filter(|site| !site.is_empty())).collect();
+    vec![
+        Arc::new(kinds),
+        Arc::new(UInt16Array::from_iter_values(rows.iter().map(|row| row.vcpu))),
+        Arc::new(words(|row| row.start_ns)),
+        Arc::new(words(|row| row.end_ns)),
+        Arc::new(words(|row| row.value)),
+        Arc::new(spins().map(|spin| Some(spin?.lock)).collect::<UInt64Array>()),
+        Arc::new(spins().map(|spin| Some(spin?.tid)).collect::<UInt32Array>()),
+        Arc::new(sites),
+        Arc::new(owners().map(|owner| Some(owner?.tid)).collect::<UInt32Array>()),
+        Arc::new(owners().map(|owner| Some(owner?.vcpu)).collect::<UInt16Array>()),
+        Arc::new(owners().map(|owner| Some(owner?.running)).collect::<BooleanArray>()),
+        Arc::new(takers().map(|taken| Some(taken?.vcpu)).collect::<UInt16Array>()),
+        Arc::new(takers().map(|taken| Some(taken?.t_ns)).collect::<UInt64Array>()),
+    ]
+}
+
+impl<'a> Row<'a> {
+    fn of_off(off: &FoundOff) -> Row<'a> {
         Row {
             kind: if off.was_idle { WAKE } else { OFF },
             vcpu: off.vcpu,
             start_ns: off.start_ns,
             end_ns: off.end_ns,
             value: off.start_error_ns,
+            spin: None,
         }
     }
 
-    fn of_look(look: &Look) -> Row {
+    fn of_spin(spin: &'a Spin) -> Row<'a> {
+        Row {
+            kind: match spin.wait {
+                Wait::Spinlock => SPIN_LOCK,
+                Wait::Mutex => SPIN_MUTEX,
+                Wait::Ipi => SPIN_IPI,
+            },
+            vcpu: spin.vcpu,
+            start_ns: spin.begin_ns,
+            end_ns: spin.end_ns,
+            value: 0,
+            spin: Some(spin),
+        }
+    }
+
+    fn of_look(look: &Look) -> Row<'a> {
         let kind = match look.state {
             VcpuState::On => LOOK_ON,
             VcpuState::Off => LOOK_OFF,
             VcpuState::Idle => LOOK_IDLE,
         };
-        Row { kind, vcpu: look.vcpu, start_ns: look.t_ns, end_ns: look.t_ns, value: 0 }
+        Row { kind, vcpu: look.vcpu, start_ns: look.t_ns, end_ns: look.t_ns, value: 0, spin: None }
     }
 
-    fn of_stretch(stretch: &Stretch) -> [Row; 3] {
+    fn of_stretch(stretch: &Stretch) -> [Row<'a>; 3] {
         [(BEATS, stretch.beats), (IDLE, stretch.idle_ns), (LOST, stretch.lost)].map(
             |(kind, value)| Row {
                 kind,
@@ -129,6 +168,7 @@ impl Row {
                 start_ns: stretch.start_ns,
                 end_ns: stretch.end_ns,
                 value,
+                spin: None,
             },
         )
     }

@@ -1,0 +1,43 @@
+//! The sensor's findings, kept for some seconds.
+
+use unspin_trace::live::Live;
+
+use crate::record::idle_ns;
+use crate::sense::{SenseError, Sensor, Settings, Vcpu, now_ns};
+
+/// Fetches findings into a [`Live`] picture.
+pub struct Watcher {
+    sensor: Sensor,
+    before: Vec<Vcpu>,
+    before_ns: u64,
+    /// The picture.
+    pub live: Live,
+}
+
+impl Watcher {
+    /// Starts the sensor.
+    pub fn start(settings: &Settings) -> Result<Watcher, SenseError> {
+        let sensor = Sensor::start(settings)?;
+        let start_ns = now_ns();
+        let before = sensor.page().all();
+        let live = Live::new(before.len() as u16, start_ns);
+        Ok(Watcher { sensor, before, before_ns: start_ns, live })
+    }
+
+    /// What this kernel cannot tell.
+    pub fn missing(&self) -> &[String] {
+        &self.sensor.missing
+    }
+
+    /// Fetches what is new.
+    pub fn step(&mut self) {
+        let found = self.sensor.take();
+        let (now, end_ns) = (self.sensor.page().all(), now_ns());
+        let idle = now.iter().zip(&self.before).map(|(now, before)| {
+            idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.before_ns))
+        });
+        let idle = idle.collect();
+        self.live.add(end_ns, found.offs, found.spins, idle, found.lost);
+        (self.before, self.before_ns) = (now, end_ns);
+    }
+}

@@ -1,0 +1,154 @@
+//! A session in figures: what was lost, why, and where.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use unspin_model::Session;
+use unspin_model::episode::{Cause, Episode, Wait};
+
+use crate::episodes::explain;
+
+/// A session in figures: the format of `unspin report --json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Digest {
+    /// Length in seconds.
+    pub seconds: f64,
+    /// vCPUs.
+    pub vcpus: u16,
+    /// Each vCPU's off intervals.
+    pub off: Vec<VcpuOff>,
+    /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile,
+    /// largest; absent where there was none.
+    pub off_ms: Option<[f64; 4]>,
+    /// Spins that were long enough to be recorded.
+    pub spins: u64,
+    /// vCPU-seconds of those.
+    pub spin_s: f64,
+    /// Why they lasted, the worst cause first.
+    pub causes: Vec<CauseWaste>,
+    /// Where they were entered, the worst place first.
+    pub sites: Vec<SiteWaste>,
+    /// Heartbeats that were added, per second and vCPU.
+    pub beats_per_s: f64,
+    /// Findings that were lost.
+    pub lost: u64,
+}
+
+/// One vCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VcpuOff {
+    /// The vCPU.
+    pub vcpu: u16,
+    /// Off intervals.
+    pub intervals: u64,
+    /// Seconds off.
+    pub off_s: f64,
+}
+
+/// What a cause wasted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CauseWaste {
+    /// The cause.
+    pub cause: Cause,
+    /// Spins that lasted for it.
+    pub episodes: u64,
+    /// vCPU-seconds burned for it.
+    pub wasted_s: f64,
+    /// How sure that is, from 0 to 1: the mean over its spins.
+    pub confidence: f64,
+}
+
+/// What was wasted at a place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SiteWaste {
+    /// The function that wanted the lock; empty where that is not known.
+    pub site: String,
+    /// What it waited for.
+    pub wait: Wait,
+    /// Spins.
+    pub episodes: u64,
+    /// vCPU-seconds burned.
+    pub wasted_s: f64,
+    /// The cause behind most of it.
+    pub cause: Cause,
+}
+
+/// Works it out.
+pub fn digest(session: &Session) -> Digest {
+    let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
+    let episodes = explain(session.spins.clone(), &session.offs);
+    let spin_ns: u64 = session.spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+    let vcpu_s = seconds * f64::from(session.vcpus);
+    Digest {
+        seconds,
+        vcpus: session.vcpus,
+        off: (0..session.vcpus).map(|vcpu| vcpu_off(session, vcpu)).collect(),
+        off_ms: lengths(session),
+        spins: session.spins.len() as u64,
+        spin_s: spin_ns as f64 / 1e9,
+        causes: causes(&episodes),
+        sites: sites(&episodes),
+        beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
+        lost: session.lost,
+    }
+}
+
+fn vcpu_off(session: &Session, vcpu: u16) -> VcpuOff {
+    let own = session.offs.iter().filter(|off| off.vcpu == vcpu);
+    let off_ns: u64 = own.clone().map(|off| off.end_ns - off.start_ns).sum();
+    VcpuOff { vcpu, intervals: own.count() as u64, off_s: off_ns as f64 / 1e9 }
+}
+
+fn lengths(session: &Session) -> Option<[f64; 4]> {
+    let mut all: Vec<u64> = session.offs.iter().map(|off| off.end_ns - off.start_ns).collect();
+    all.sort_unstable();
+    let last = all.len().checked_sub(1)?;
+    Some(
+        [0.5, 0.9, 0.99, 1.0].map(|share| all[(last as f64 * share).round() as usize] as f64 / 1e6),
+    )
+}
+
+fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
+    let mut by_cause: BTreeMap<Cause, CauseWaste> = BTreeMap::new();
+    for episode in episodes {
+        let none = CauseWaste { cause: episode.cause, episodes: 0, wasted_s: 0.0, confidence: 0.0 };
+        let sum = by_cause.entry(episode.cause).or_insert(none);
+        sum.episodes += 1;
+        sum.wasted_s += episode.wasted_ns as f64 / 1e9;
+        sum.confidence += episode.confidence;
+    }
+    let mut causes: Vec<CauseWaste> = by_cause.into_values().collect();
+    for cause in &mut causes {
+        cause.confidence /= cause.episodes as f64;
+    }
+    causes.sort_by(|a, b| b.wasted_s.total_cmp(&a.wasted_s));
+    causes
+}
+
+/// Spins and nanoseconds wasted, by cause.
+type Wasted = BTreeMap<Cause, (u64, u64)>;
+
+fn sites(episodes: &[Episode]) -> Vec<SiteWaste> {
+    let mut by_site: BTreeMap<(&str, Wait), Wasted> = BTreeMap::new();
+    for episode in episodes {
+        let place = by_site.entry((&episode.spin.site, episode.spin.wait)).or_default();
+        let (count, wasted_ns) = place.entry(episode.cause).or_default();
+        *count += 1;
+        *wasted_ns += episode.wasted_ns;
+    }
+    let mut sites: Vec<SiteWaste> = by_site
+        .into_iter()
+        .filter_map(|((site, wait), by_cause)| {
+            let (cause, _) = by_cause.iter().max_by_key(|(_, (_, wasted_ns))| *wasted_ns)?;
+            Some(SiteWaste {
+                site: site.to_owned(),
+                wait,
+                episodes: by_cause.values().map(|(count, _)| count).sum(),
+                wasted_s: by_cause.values().map(|(_, ns)| *ns).sum::<u64>() as f64 / 1e9,
+                cause: *cause,
+            })
+        })
+        .collect();
+    sites.sort_by(|a, b| b.wasted_s.total_cmp(&a.wasted_s));
+    sites
+}

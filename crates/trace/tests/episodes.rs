@@ -1,0 +1,117 @@
+//! Causes of spins whose causes are known.
+
+use unspin_model::Session;
+use unspin_model::episode::{Cause, Owner, Spin, Taken, Wait};
+use unspin_model::session::FoundOff;
+use unspin_trace::digest::digest;
+use unspin_trace::episodes::explain;
+
+const MS: u64 = 1_000_000;
+
+fn spin(wait: Wait, vcpu: u16, begin_ms: u64, end_ms: u64) -> Spin {
+    Spin {
+        wait,
+        lock: if wait == Wait::Ipi { 0 } else { 0xffff_8880_0000_1000 },
+        vcpu,
+        tid: 100 + u32::from(vcpu),
+        begin_ns: begin_ms * MS,
+        end_ns: end_ms * MS,
+        owner: None,
+        before: None,
+        site: "do_something".into(),
+    }
+}
+
+fn off(vcpu: u16, start_ms: u64, end_ms: u64) -> FoundOff {
+    FoundOff {
+        vcpu,
+        start_ns: start_ms * MS,
+        end_ns: end_ms * MS,
+        start_error_ns: 0,
+        was_idle: false,
+    }
+}
+
+fn causes(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<(Cause, u64)> {
+    explain(spins, offs).into_iter().map(|e| (e.cause, e.wasted_ns / MS)).collect()
+}
+
+#[test]
+fn the_owner_of_a_mutex_is_off_or_does_not_run_or_works() {
+    let owner = |vcpu, running| Some(Owner { tid: 7, vcpu, running });
+    let spins = [owner(1, true), owner(1, false), owner(2, true)]
+        .map(|owner| Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) });
+    let found = causes(spins.to_vec(), &[off(1, 11, 19)]);
+    let expected = [(Cause::HolderOff, 8), (Cause::HolderPreempted, 10), (Cause::Plain, 10)];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn who_took_a_spinlock_meanwhile_holds_it() {
+    let before = Some(Taken { vcpu: 2, t_ns: 12 * MS });
+    let spins = vec![Spin { before, ..spin(Wait::Spinlock, 0, 10, 20) }];
+    assert_eq!(causes(spins.clone(), &[off(2, 13, 19)]), [(Cause::HolderOff, 6)]);
+    // It was off before it had the lock, as a waiter.
+    assert_eq!(causes(spins, &[off(2, 10, 12)]), [(Cause::Plain, 10)]);
+}
+
+#[test]
+fn a_waiter_in_front_that_is_off_keeps_those_behind_it_waiting() {
+    let front = spin(Wait::Spinlock, 1, 9, 19);
+    let back = spin(Wait::Spinlock, 0, 10, 20);
+    let found = causes(vec![front, back], &[off(1, 11, 19)]);
+    // The one in front spun for 2 ms and was off for the rest.
+    assert_eq!(found, [(Cause::Plain, 2), (Cause::WaiterOff, 8)]);
+}
+
+#[test]
+fn a_holder_that_nothing_names_is_guessed_from_when_it_is_back() {
+    let one = || vec![spin(Wait::Spinlock, 0, 10, 20)];
+    assert_eq!(causes(one(), &[off(3, 9, 20)]), [(Cause::HolderOff, 10)]);
+    // It was back long before the spin ended.
+    assert_eq!(causes(one(), &[off(3, 9, 17)]), [(Cause::Plain, 10)]);
+    assert!(explain(one(), &[off(3, 9, 20)])[0].confidence < 0.7);
+}
+
+#[test]
+fn a_shootdown_waits_for_the_slowest_vcpu() {
+    let one = || vec![spin(Wait::Ipi, 0, 10, 20)];
+    assert_eq!(causes(one(), &[off(1, 10, 12), off(2, 10, 19)]), [(Cause::IpiOff, 9)]);
+    assert_eq!(causes(one(), &[off(0, 10, 19)]), [(Cause::Plain, 1)]);
+}
+
+#[test]
+fn what_the_spinner_was_off_itself_is_not_wasted() {
+    let owner = Some(Owner { tid: 7, vcpu: 1, running: true });
+    let spins = vec![Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) }];
+    assert_eq!(causes(spins, &[off(1, 10, 20), off(0, 14, 20)]), [(Cause::HolderOff, 4)]);
+}
+
+#[test]
+fn a_session_is_summed_up_by_cause_and_by_place() {
+    let owner = |vcpu, running| Some(Owner { tid: 7, vcpu, running });
+    let mut session = Session {
+        vcpus: 2,
+        start_ns: 0,
+        end_ns: 1_000 * MS,
+        offs: vec![off(1, 11, 19), off(1, 30, 32)],
+        beats: 4_000,
+        lost: 3,
+        ..Session::default()
+    };
+    session.spins = vec![
+        Spin { owner: owner(1, true), ..spin(Wait::Mutex, 0, 10, 20) },
+        Spin { owner: owner(1, false), ..spin(Wait::Mutex, 0, 40, 44) },
+        Spin { site: "elsewhere".into(), ..spin(Wait::Spinlock, 0, 50, 51) },
+    ];
+    let digest = digest(&session);
+    assert_eq!((digest.seconds, digest.spins, digest.lost), (1.0, 3, 3));
+    assert_eq!((digest.off[1].intervals, digest.off[1].off_s), (2, 0.010));
+    assert_eq!(digest.off_ms.map(|all| all[3]), Some(8.0));
+    assert!((digest.beats_per_s - 2_000.0).abs() < 1e-9);
+    let causes: Vec<_> = digest.causes.iter().map(|c| (c.cause, c.episodes)).collect();
+    let expected = [(Cause::HolderOff, 1), (Cause::HolderPreempted, 1), (Cause::Plain, 1)];
+    assert_eq!(causes, expected);
+    assert_eq!((&*digest.sites[0].site, digest.sites[0].episodes), ("do_something", 2));
+    assert_eq!(digest.sites[0].cause, Cause::HolderOff);
+}
