@@ -48,7 +48,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return once(&args, &mut watcher);
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
-    let done = ratatui::run(|terminal| watch(terminal, &mut watcher, &machine));
+    let mut terminal = ratatui::try_init()?;
+    let done = watch(&mut terminal, &mut watcher, &machine);
+    ratatui::restore();
     for name in watcher.missing() {
         eprintln!("unspin: not seen here, because this kernel does not have it: {name}");
     }
