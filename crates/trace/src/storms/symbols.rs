@@ -5,6 +5,9 @@ use std::io::{self, BufRead};
 /// More symbols than any kernel has.
 const SYMBOLS_MAX: usize = 4_000_000;
 
+/// Larger than any function.
+const FUNCTION_BYTES_MAX: u64 = 1 << 20;
+
 /// Functions by address.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
@@ -48,10 +51,12 @@ impl Symbols {
         Ok(Symbols { by_address })
     }
 
-    /// The function that an address is in.
+    /// The function that an address is in; `None` where it lies far behind the last one
+    /// before it, as code that was made at run time does.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.by_address.partition_point(|(start, _)| *start <= address);
-        self.by_address.get(after.checked_sub(1)?).map(|(_, name)| &**name)
+        let (start, name) = self.by_address.get(after.checked_sub(1)?)?;
+        (address - start < FUNCTION_BYTES_MAX).then_some(&**name)
     }
 }
 
@@ -70,6 +75,12 @@ mod tests {
 
     const KALLSYMS: &str = "ffffffff81000000 T _text\nffffffff81000100 t native_queued_spin_lock_slowpath\n\
         ffffffff81000080 D data\nffffffff81000300 T smp_call_function_many_cond\t[mod]\nnot a line\n";
+
+    #[test]
+    fn an_address_far_behind_all_functions_is_in_none() {
+        let symbols = Symbols::read(KALLSYMS.as_bytes()).unwrap();
+        assert_eq!(symbols.name(0xffff_ffff_c000_0000), None);
+    }
 
     #[test]
     fn an_address_is_in_the_function_before_it() {
