@@ -106,16 +106,14 @@ pub struct Sensor {
 impl Sensor {
     /// Loads it into this kernel.
     pub fn start(settings: &Settings) -> Result<Sensor, SenseError> {
+        // What libbpf prints is for who writes programs; errors say what is missing.
+        libbpf_rs::set_print(None);
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        let programs = if sites.tells_timers { PROGRAMS } else { PROGRAMS_OWN_TIMERS };
-        let mut open = ObjectBuilder::default().open_memory(&programs.0)?;
-        let mut missing = leave_out_missing(&mut open)?;
-        if !sites.tells_timers {
-            missing.push(TIMERS.to_owned());
-        }
-        configure(&mut open, settings, vcpus)?;
-        let object = open.load()?;
+        // A kernel may let BPF programs at its tracepoints and not at its functions.
+        let loaded = load(settings, vcpus, sites.tells_timers, true);
+        let loaded = loaded.or_else(|_| load(settings, vcpus, sites.tells_timers, false));
+        let (object, missing) = loaded?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
             links.push(program.attach()?);
@@ -152,9 +150,26 @@ pub fn now_ns() -> u64 {
     now.as_nanos() as u64
 }
 
+/// Loads what this kernel can run, and says what it cannot.
+fn load(
+    settings: &Settings,
+    vcpus: usize,
+    tells_timers: bool,
+    functions: bool,
+) -> Result<(Object, Vec<String>), SenseError> {
+    let programs = if tells_timers { PROGRAMS } else { PROGRAMS_OWN_TIMERS };
+    let mut open = ObjectBuilder::default().open_memory(&programs.0)?;
+    let mut missing = leave_out_missing(&mut open, functions)?;
+    if !tells_timers {
+        missing.push(TIMERS.to_owned());
+    }
+    configure(&mut open, settings, vcpus)?;
+    Ok((open.load()?, missing))
+}
+
 /// Programs that this kernel has nothing to attach to are not loaded, nor those that
 /// watch the spinlock's slow path where the tracepoints tell enough.
-fn leave_out_missing(open: &mut OpenObject) -> Result<Vec<String>, SenseError> {
+fn leave_out_missing(open: &mut OpenObject, functions: bool) -> Result<Vec<String>, SenseError> {
     let btf = Btf::from_vmlinux()?;
     let spinlock = doctor::diagnose(&Facts::probe()).machine.spinlock;
     let mut missing = Vec::new();
@@ -165,7 +180,7 @@ fn leave_out_missing(open: &mut OpenObject) -> Result<Vec<String>, SenseError> {
             Some(("tp_btf", event)) => {
                 btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}")).is_some()
             }
-            Some((_, function)) => btf.type_by_name::<Func<'_>>(function).is_some(),
+            Some((_, function)) => functions && btf.type_by_name::<Func<'_>>(function).is_some(),
             None => true,
         };
         let is_wanted = !name.starts_with("slowpath_") || spinlock == Spinlock::TestAndSet;
