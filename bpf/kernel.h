@@ -31,7 +31,6 @@ typedef __u16 __sum16;
 
 /* Of include/uapi/linux/bpf.h. */
 enum {
-	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_F_MMAPABLE = 1 << 10,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The sensor: gathers each vCPU's signs of life, lets policy/activity.h judge them,
- * and hands on the off intervals it finds. Spins are told beside them (spin.h). Signs of life are events that come anyway:
+ * and hands on the off intervals it finds. Signs of life are events that come anyway:
  * interrupts, switches of tasks, the way into idle and out of it. Only where the next
- * one may be too far away, a heartbeat is added; an idle vCPU is left alone.
+ * one may be too far away, a heartbeat is added; an idle vCPU is left alone. Spins are
+ * told beside them (spin.h).
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>

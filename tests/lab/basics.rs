@@ -86,6 +86,28 @@ pub fn doctor() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A guest finds its off intervals by itself, and what it found is held against the truth.
+pub fn records_itself() -> Result<(), Failed> {
+    let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
+        argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--look\", \"5000\"]";
+    let injector = "pinned = true\n\
+        injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
+    let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
+    let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
+        wait); /init watch --once --for 1 --json | grep -q '\"vcpus\":2' && echo result 1";
+    let bench = Bench::new(&text).workload("burn", burn, "");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    let sensed = &record["truth"]["sensed"];
+    assert!(sensed["real"].as_u64() > Some(5), "it found some that were: {record}");
+    assert!(sensed["beats_per_s"].as_f64() > Some(10.0), "its heart beats: {sensed}");
+    let session = bench.path("out/sessions/000000.arrow.gz");
+    let output = Command::new(UNSPIN).arg("report").arg(session).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    check(output.status.success() && text.contains("of 2 vCPUs"), "its report", &output)
+}
+
 /// Each injected off interval is observed, with its length.
 pub fn truth() -> Result<(), Failed> {
     let injector = "pinned = true\ninjector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 30000, count = 40 }";

@@ -8,23 +8,12 @@ use unspin_model::VcpuState;
 use unspin_model::session::Look;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
-use crate::sense::{Findings, SenseError, Sensor, Settings, State, Vcpu, now_ns};
+use crate::sense::{Findings, Sensor, Settings, State, Vcpu, now_ns};
 
 /// A batch covers this time.
 const BATCH: Duration = Duration::from_secs(1);
 /// Where nothing is looked at, findings are fetched this often.
 const FETCH: Duration = Duration::from_millis(200);
-
-/// Why recording ended.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The sensor.
-    #[error(transparent)]
-    Sense(#[from] SenseError),
-    /// The file.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-}
 
 /// What was recorded, in figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -62,13 +51,14 @@ pub struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Starts the sensor; with `look`, also notes that often what each vCPU seems to do.
-    pub fn start(
+    /// Records what the sensor finds, which was started with these settings; with `look`,
+    /// also notes that often what each vCPU seems to do.
+    pub fn new(
+        sensor: Sensor,
         settings: &Settings,
         look: Option<Duration>,
         out: W,
-    ) -> Result<Recorder<W>, RecordError> {
-        let sensor = Sensor::start(settings)?;
+    ) -> Result<Recorder<W>, SessionError> {
         let before = sensor.page().all();
         let recorded = Recorded { missing: sensor.missing.clone(), ..Recorded::default() };
         let writer = Writer::new(out)?;
@@ -88,7 +78,7 @@ impl<W: Write> Recorder<W> {
 
     /// Waits a little, fetches what was found meanwhile, and writes it when a batch is
     /// full.
-    pub fn step(&mut self) -> Result<(), RecordError> {
+    pub fn step(&mut self) -> Result<(), SessionError> {
         match self.look {
             Some(pause) => self.look_for(FETCH, pause),
             None => std::thread::sleep(FETCH),
@@ -101,7 +91,7 @@ impl<W: Write> Recorder<W> {
     }
 
     /// Writes what is left and the file's end.
-    pub fn finish(mut self) -> Result<Recorded, RecordError> {
+    pub fn finish(mut self) -> Result<Recorded, SessionError> {
         self.fetch();
         self.write()?;
         self.writer.finish()?;
@@ -132,7 +122,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    fn write(&mut self) -> Result<(), RecordError> {
+    fn write(&mut self) -> Result<(), SessionError> {
         let now = self.sensor.page().all();
         let end_ns = now_ns();
         let pairs = now.iter().zip(&self.before).enumerate();

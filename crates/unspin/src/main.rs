@@ -79,6 +79,9 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<unspin_lab::toml_error::ConfigError>() {
         return ExitCode::from(2);
     }
+    if error.is::<unspin_guest::sense::SenseError>() {
+        return ExitCode::from(77);
+    }
     match error.downcast_ref::<LabError>() {
         Some(LabError::OtherExperiment { .. } | LabError::Topology(_)) => ExitCode::from(2),
         Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),

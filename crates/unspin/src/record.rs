@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unspin_guest::record::Recorder;
-use unspin_guest::sense::Settings;
+use unspin_guest::sense::{Sensor, Settings};
 use unspin_lab::interrupt;
 
 /// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// A command to record, with its arguments
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "seconds")]
     command: Vec<String>,
 }
 
@@ -46,9 +46,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut settings = Settings { beat_ns: args.beat * 1_000, ..Settings::default() };
     settings.limits.timer_ns = args.late * 1_000;
     let out = || format!("write {}", args.out.display());
+    // A session that is there is not overwritten where there will be no new one.
+    let sensor = Sensor::start(&settings)?;
     let file = File::create(&args.out).with_context(out)?;
     let look = args.look.map(Duration::from_micros);
-    let mut recorder = Recorder::start(&settings, look, BufWriter::new(file))?;
+    let mut recorder =
+        Recorder::new(sensor, &settings, look, BufWriter::new(file)).with_context(out)?;
     let mut child = start(&args.command)?;
     let started = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use unspin_policy::activity::{Activity, Limits, State};
+use unspin_policy::activity::Activity;
 
 /// What the shared records are made of: plain integers, as bpf/sense.h lays them out.
 ///
@@ -105,10 +105,5 @@ impl Page {
     /// All vCPUs' records now.
     pub fn all(&self) -> Vec<Vcpu> {
         (0..self.vcpus()).map(|index| self.vcpu(index)).collect()
-    }
-
-    /// What each vCPU does at `now_ns`.
-    pub fn states(&self, limits: &Limits, now_ns: u64) -> Vec<State> {
-        (0..self.vcpus()).map(|index| self.vcpu(index).activity.look(limits, now_ns)).collect()
     }
 }
