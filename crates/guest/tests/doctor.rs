@@ -101,7 +101,6 @@ fn the_kernels_choice_of_spinlock_follows_its_order() {
 fn what_is_missing_is_named_with_its_remedy() {
     let old = diagnose(&facts("kvm-as-hyper-v"));
     assert!(missing(&old, "schedule around it").contains("6.12"));
-    assert!(missing(&old, "see who waits for an IPI").contains("csd:csd_queue_cpu"));
     assert_eq!(missing(&old, "see who spins on which lock"), "");
     let user = diagnose(&facts("sev-unknown"));
     assert!(missing(&user, "see when vCPUs are off").contains("sudo"));

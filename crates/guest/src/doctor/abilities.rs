@@ -5,18 +5,16 @@ use unspin_model::diagnosis::Ability;
 use crate::machine::Facts;
 
 /// Needed to tell off vCPUs from busy and from idle ones.
-const ACTIVITY: &[&str] = &["power:cpu_idle", "sched:sched_switch", "sched:sched_waking"];
+const ACTIVITY: &[&str] =
+    &["irq_vectors:local_timer_entry", "power:cpu_idle", "sched:sched_switch"];
 /// Since Linux 5.19 (commit 16edd9b511a1).
 const CONTENTION: &[&str] = &["lock:contention_begin", "lock:contention_end"];
-/// Since Linux 6.4 (commits cc9cb0a71725, bf5a8c26ad7c).
-const IPIS: &[&str] = &["csd:csd_queue_cpu", "ipi:ipi_send_cpumask"];
 
 /// All of them, possible or not.
 pub(super) fn all(facts: &Facts) -> Vec<Ability> {
     vec![
         ability("see when vCPUs are off", tracing(facts, ACTIVITY)),
         ability("see who spins on which lock", tracing(facts, CONTENTION)),
-        ability("see who waits for an IPI", tracing(facts, IPIS)),
         ability("schedule around it", scheduling(facts)),
     ]
 }

@@ -81,10 +81,8 @@ pub struct Leaf {
 
 /// Tracepoints that tell of off vCPUs, spinning and its causes.
 pub const TRACEPOINTS: &[&str] = &[
-    "csd:csd_function_entry",
-    "csd:csd_queue_cpu",
     "ipi:ipi_send_cpu",
-    "ipi:ipi_send_cpumask",
+    "irq_vectors:local_timer_entry",
     "lock:contention_begin",
     "lock:contention_end",
     "power:cpu_idle",
