@@ -44,7 +44,13 @@ struct bpf_timer {
 #define CLOCK_MONOTONIC 1
 /* Of include/trace/events/lock.h. */
 #define LCB_F_SPIN (1U << 0)
+#define LCB_F_READ (1U << 1)
+#define LCB_F_WRITE (1U << 2)
+#define LCB_F_RT (1U << 3)
+#define LCB_F_PERCPU (1U << 4)
 #define LCB_F_MUTEX (1U << 5)
+/* Of kernel/locking/rwsem.c: readers have it, so its word names no owner. */
+#define RWSEM_READER_OWNED 1
 #define KTIME_MAX 0x7fffffffffffffffLL
 /* The state that trace_cpu_idle() gives for "not idle any more". */
 #define PWR_EVENT_EXIT 0xffffffffU
@@ -59,13 +65,26 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct sched_info {
+	unsigned long long run_delay;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int on_cpu;
+	struct sched_info sched_info;
+	unsigned int __state;
 	int pid;
+	int tgid;
 };
 
 struct mutex {
+	struct {
+		long counter;
+	} owner;
+};
+
+struct rw_semaphore {
 	struct {
 		long counter;
 	} owner;

@@ -57,18 +57,32 @@ static struct vcpu *this_vcpu(void)
 	return bpf_map_lookup_elem(&vcpus, &cpu);
 }
 
-/* When this vCPU's next timer interrupt is due; 0: there is none. A kernel that does not
- * tell where its timers are (no CONFIG_KALLSYMS_ALL) leaves only our own. */
-static u64 due_ns(const struct vcpu *v)
+/* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. A
+ * kernel that does not tell where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
+static u64 kernels_due_ns(void)
 {
 #ifdef OWN_TIMERS_ONLY
-	return v->beat_due_ns;
+	return 0;
 #else
 	const struct hrtimer_cpu_base *base = bpf_this_cpu_ptr(&hrtimer_bases);
 	s64 next = base->expires_next;
 
 	return next == KTIME_MAX ? 0 : next;
 #endif
+}
+
+static u64 earlier(u64 a_ns, u64 b_ns)
+{
+	if (!a_ns || !b_ns)
+		return a_ns + b_ns;
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+/* When the next timer interrupt is due, seen from now. A heartbeat that has expired waits
+ * for its softirq, not for an interrupt. */
+static u64 due_ns(const struct vcpu *v, u64 now_ns)
+{
+	return earlier(kernels_due_ns(), v->beat_due_ns > now_ns ? v->beat_due_ns : 0);
 }
 
 /* The next place in this vCPU's ring. An interrupt that comes now gets the one after it. */
@@ -119,10 +133,9 @@ static void sign_of_life(struct vcpu *v, u64 now_ns)
 {
 	struct activity_limits limits = settings.limits;
 	struct activity_off off;
-	u64 due = due_ns(v);
+	u64 due = due_ns(v, now_ns);
 
-	/* A timer may have been set since the last sign. */
-	v->activity.due_ns = due;
+	activity_set_timer(&v->activity, due_ns(v, v->activity.alive_ns));
 	if (v->activity.idle) {
 		off = activity_resume(&v->activity, &limits, now_ns, due);
 		if (v->idle_since_ns && now_ns > v->idle_since_ns)
@@ -147,8 +160,11 @@ static int sign(void)
 /* The next heartbeat. */
 static void set_heart(struct vcpu *v, struct heart *heart)
 {
+	/* Setting a timer is an exit: what is intended must be known before. */
+	v->beat_due_ns = bpf_ktime_get_ns() + settings.beat_ns;
 	heart->beating = !bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN);
-	v->beat_due_ns = heart->beating ? bpf_ktime_get_ns() + settings.beat_ns : 0;
+	if (!heart->beating)
+		v->beat_due_ns = 0;
 }
 
 static int beat(void *map, u32 *cpu, struct heart *heart)
@@ -162,6 +178,7 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	v->beat_due_ns = 0;
 	if ((u32)bpf_get_current_pid_tgid())
 		set_heart(v, heart);
+	sign_of_life(v, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -179,6 +196,13 @@ int BPF_PROG(local_timer_entry, int vector)
 		    !bpf_timer_set_callback(&heart->timer, beat))
 			heart->ready = 1;
 	}
+	return sign();
+}
+
+/* A timer that was to be served at the entry is the proof that this was near. */
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(local_timer_exit, int vector)
+{
 	return sign();
 }
 
@@ -234,7 +258,7 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 		return 0;
 	sign_of_life(v, now_ns);
 	if (state != PWR_EVENT_EXIT) {
-		activity_idle(&v->activity, now_ns, due_ns(v));
+		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
 	}
 	return 0;
@@ -262,3 +286,26 @@ int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
 }
 
 #include "spin.h"
+#include "wait.h"
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention_begin, void *lock, u32 flags)
+{
+	if (flags & LCB_F_SPIN) {
+		begin_spin((u64)lock, flags);
+		return 0;
+	}
+	/* A mutex that spinning did not get: the same wait goes on asleep. */
+	end_spin(ctx, (u64)lock, false);
+	if (!(flags & (LCB_F_RT | LCB_F_PERCPU)))
+		begin_sleep((u64)lock, flags);
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention_end, void *lock, int ret)
+{
+	end_spin(ctx, (u64)lock, !ret);
+	end_sleep(ctx, (u64)lock);
+	return 0;
+}

@@ -43,26 +43,41 @@ struct off_event {
 /* Frames that are kept of a stack. */
 #define FRAMES 8
 
-/* A spin. What is not known is 0; so is the idle task's tid. */
+enum owner_state {
+	OWNER_RUNNING = 1,
+	/* It wants to run, and the guest's scheduler lets others run. */
+	OWNER_RUNNABLE,
+	OWNER_ASLEEP,
+};
+
+/* A wait for a lock or for an acknowledgement: a spin, or asleep. What is not known is 0;
+ * so is the idle task's tid. */
 struct spin_event {
 	u64 begin_ns;
 	u64 end_ns;
 	u64 lock;
-	/* LCB_F_*, or SPIN_IPI for a wait for other vCPUs' acknowledgement. */
+	/* LCB_F_*, and the WAIT_* below. */
 	u32 flags;
 	u32 tid;
-	/* A mutex: its owner at the begin, where that ran last, and whether it was running. */
+	/* The owner at the begin, where that ran last, and its enum owner_state. */
 	u32 owner_tid;
 	u32 owner_cpu;
-	u32 owner_running;
+	u32 owner_state;
 	/* A spinlock: who took it last before this one did, of those who waited, and when. */
 	u32 taken_cpu;
 	u64 taken_ns;
+	/* Asleep: how long the owner wanted to run meanwhile and others were let. */
+	u64 owner_delay_ns;
 	/* Where it was entered, the innermost frame first. */
 	u64 frames[FRAMES];
 };
 
-#define SPIN_IPI (1U << 31)
+/* For other vCPUs' acknowledgement. */
+#define WAIT_IPI (1U << 31)
+/* For a mutex of glibc. */
+#define WAIT_FUTEX (1U << 30)
+/* It slept. */
+#define WAIT_ASLEEP (1U << 29)
 
 enum event_kind {
 	EVENT_OFF = 1,

@@ -6,8 +6,8 @@
  * nothing of it, and the slow path itself is watched. Waits for other vCPUs to
  * acknowledge an inter-processor call are spins, too.
  *
- * A wait that sleeps burns nothing and is left out. Spinning disables preemption, so a
- * vCPU's spins are a stack: an interrupt's above a task's.
+ * Spinning disables preemption, so a vCPU's spins are a stack: an interrupt's above a
+ * task's. Waits that sleep are in wait.h.
  */
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
@@ -51,20 +51,46 @@ static struct spins *this_spins(void)
 	return bpf_map_lookup_elem(&spins, &zero);
 }
 
-/* What a mutex's owner does: the lock's word holds the task and three flags. */
-static void look_at_owner(struct spin_event *spin)
+/* How long it has waited for a CPU in all; 0 where the kernel does not count that. */
+static u64 run_delay_ns(const struct task_struct *task)
 {
-	const struct mutex *mutex = (const struct mutex *)spin->lock;
-	const struct task_struct *task;
+	u64 delay_ns = 0;
+
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		bpf_core_read(&delay_ns, sizeof(delay_ns), &task->sched_info.run_delay);
+	return delay_ns;
+}
+
+static void look_at_owner(struct spin_event *wait, const struct task_struct *task)
+{
+	u32 running = 0, state = 0;
+
+	bpf_core_read(&wait->owner_tid, sizeof(wait->owner_tid), &task->pid);
+	bpf_core_read(&wait->owner_cpu, sizeof(wait->owner_cpu), &task->thread_info.cpu);
+	bpf_core_read(&running, sizeof(running), &task->on_cpu);
+	bpf_core_read(&state, sizeof(state), &task->__state);
+	wait->owner_delay_ns = run_delay_ns(task);
+	wait->owner_state = running ? OWNER_RUNNING : state ? OWNER_ASLEEP : OWNER_RUNNABLE;
+}
+
+/* Who has the lock, where its word says so: it holds the task and three flags. */
+static void find_owner(struct spin_event *wait)
+{
 	long word = 0;
 
-	bpf_core_read(&word, sizeof(word), &mutex->owner.counter);
-	task = (const struct task_struct *)(word & ~7L);
-	if (!task)
-		return;
-	bpf_core_read(&spin->owner_tid, sizeof(spin->owner_tid), &task->pid);
-	bpf_core_read(&spin->owner_cpu, sizeof(spin->owner_cpu), &task->thread_info.cpu);
-	bpf_core_read(&spin->owner_running, sizeof(spin->owner_running), &task->on_cpu);
+	if (wait->flags & LCB_F_MUTEX) {
+		const struct mutex *mutex = (const struct mutex *)wait->lock;
+
+		bpf_core_read(&word, sizeof(word), &mutex->owner.counter);
+	} else if (wait->flags & WAIT_ASLEEP) {
+		const struct rw_semaphore *sem = (const struct rw_semaphore *)wait->lock;
+
+		bpf_core_read(&word, sizeof(word), &sem->owner.counter);
+		if (word & RWSEM_READER_OWNED)
+			return;
+	}
+	if (word & ~7L)
+		look_at_owner(wait, (const struct task_struct *)(word & ~7L));
 }
 
 static void begin_spin(u64 lock, u32 flags)
@@ -84,8 +110,7 @@ static void begin_spin(u64 lock, u32 flags)
 	spin->lock = lock;
 	spin->flags = flags;
 	spin->tid = bpf_get_current_pid_tgid();
-	if (flags & LCB_F_MUTEX)
-		look_at_owner(spin);
+	find_owner(spin);
 }
 
 /* Notes who has the lock now, and who had it before. */
@@ -120,14 +145,26 @@ static struct spin_event *pop(struct spins *s, u64 lock)
 	return 0;
 }
 
+static void hand_on(void *ctx, const struct spin_event *wait)
+{
+	struct event *event;
+	u64 seq;
+
+	event = begin_event(&seq);
+	if (!event)
+		return;
+	event->kind = EVENT_SPIN;
+	event->spin = *wait;
+	bpf_get_stack(ctx, event->spin.frames, sizeof(event->spin.frames), 0);
+	end_event(event, seq);
+}
+
 /* The vCPU has the lock now, or gives up spinning for it. */
 static void end_spin(void *ctx, u64 lock, bool got)
 {
 	struct spins *s = this_spins();
 	struct vcpu *v = this_vcpu();
 	struct spin_event *spin;
-	struct event *event;
-	u64 seq;
 
 	if (!s || !v)
 		return;
@@ -135,37 +172,13 @@ static void end_spin(void *ctx, u64 lock, bool got)
 	if (!spin)
 		return;
 	spin->end_ns = bpf_ktime_get_ns();
+	activity_excuse(&v->activity, spin->end_ns, due_ns(v, spin->end_ns));
 	v->spins++;
 	v->spin_ns += spin->end_ns - spin->begin_ns;
 	if (got)
 		take(spin);
-	if (spin->end_ns - spin->begin_ns < settings.spin_ns)
-		return;
-	event = begin_event(&seq);
-	if (!event)
-		return;
-	event->kind = EVENT_SPIN;
-	event->spin = *spin;
-	bpf_get_stack(ctx, event->spin.frames, sizeof(event->spin.frames), 0);
-	end_event(event, seq);
-}
-
-SEC("tp_btf/contention_begin")
-int BPF_PROG(contention_begin, void *lock, u32 flags)
-{
-	/* A mutex that spinning did not get: the same wait goes on asleep. */
-	if (flags & LCB_F_SPIN)
-		begin_spin((u64)lock, flags);
-	else
-		end_spin(ctx, (u64)lock, false);
-	return 0;
-}
-
-SEC("tp_btf/contention_end")
-int BPF_PROG(contention_end, void *lock, int ret)
-{
-	end_spin(ctx, (u64)lock, !ret);
-	return 0;
+	if (spin->end_ns - spin->begin_ns >= settings.spin_ns)
+		hand_on(ctx, spin);
 }
 
 SEC("fentry/native_queued_spin_lock_slowpath")
@@ -185,7 +198,7 @@ int BPF_PROG(slowpath_end, void *lock)
 SEC("fentry/smp_call_function_many_cond")
 int BPF_PROG(ipi_begin)
 {
-	begin_spin(0, SPIN_IPI);
+	begin_spin(0, WAIT_IPI);
 	return 0;
 }
 

@@ -10,8 +10,10 @@
  *
  * A gap without a timer in it says nothing, because a program that computes gives no
  * sign of life. So while a vCPU is on, a timer must be due soon: the kernel's tick,
- * or a heartbeat. A timer can also be late because interrupts were disabled; a sign
- * of life after it was due proves that, and is not taken for an off interval.
+ * or a heartbeat. A timer can also be late because interrupts are disabled. A sign of
+ * life after it was due shows that, and the timer counts as due from then on: interrupts
+ * are disabled for short. Only a vCPU that spins may have them disabled for long, and
+ * where a spin ends, nothing is judged.
  *
  * Others look at a vCPU's record without asking it: if it should have given a sign of
  * life and has not, it is off now.
@@ -81,6 +83,29 @@ POLICY void activity_begin_run(struct activity *a, const struct activity_off *of
 	a->run_ns = now_ns;
 }
 
+/* A timer that has expired and was not served yet is due now. */
+POLICY u64 activity_due_ns(u64 now_ns, u64 due_ns)
+{
+	return due_ns && due_ns < now_ns ? now_ns : due_ns;
+}
+
+/* The vCPU's next timer is another one than at the last sign of life. It is still the same
+ * if that one was to be served at once. */
+POLICY void activity_set_timer(struct activity *a, u64 due_ns)
+{
+	if (!a->due_ns || a->due_ns != a->alive_ns)
+		a->due_ns = activity_due_ns(a->alive_ns, due_ns);
+}
+
+/* The vCPU is on after something that may have held its interrupts back. */
+POLICY void activity_excuse(struct activity *a, u64 now_ns, u64 due_ns)
+{
+	if (a->idle || now_ns < a->alive_ns)
+		return;
+	a->alive_ns = now_ns;
+	a->due_ns = activity_due_ns(now_ns, due_ns);
+}
+
 /*
  * The vCPU gives a sign of life while it is not idle. Returns the off interval that
  * lies behind it, if one does. due_ns is when its next timer expires from now on, 0
@@ -94,7 +119,7 @@ POLICY struct activity_off activity_alive(struct activity *a, const struct activ
 
 	if (!a->alive_ns) {
 		a->run_ns = now_ns;
-	} else if (a->due_ns > a->alive_ns && now_ns > a->due_ns &&
+	} else if (a->due_ns && a->due_ns >= a->alive_ns && now_ns > a->due_ns &&
 		   now_ns - a->due_ns > limits->timer_ns) {
 		off.earliest_ns = a->alive_ns;
 		off.latest_ns = a->due_ns;
@@ -103,7 +128,7 @@ POLICY struct activity_off activity_alive(struct activity *a, const struct activ
 	}
 	if (now_ns > a->alive_ns)
 		a->alive_ns = now_ns;
-	a->due_ns = due_ns;
+	a->due_ns = activity_due_ns(a->alive_ns, due_ns);
 	return off;
 }
 
@@ -150,7 +175,7 @@ POLICY struct activity_off activity_resume(struct activity *a, const struct acti
 	a->idle = 0;
 	a->woken_ns = 0;
 	a->alive_ns = now_ns;
-	a->due_ns = due_ns;
+	a->due_ns = activity_due_ns(now_ns, due_ns);
 	return off;
 }
 
@@ -161,7 +186,8 @@ POLICY enum activity_state activity_look(const struct activity *a, const struct 
 	u64 asked_ns = a->idle ? activity_asked_ns(a) : a->due_ns;
 	u64 limit_ns = a->idle ? limits->wake_ns : limits->timer_ns;
 
-	if (asked_ns > a->alive_ns && now_ns > asked_ns && now_ns - asked_ns > limit_ns)
+	if (asked_ns && asked_ns >= a->alive_ns && now_ns > asked_ns &&
+	    now_ns - asked_ns > limit_ns)
 		return ACTIVITY_OFF;
 	return a->idle ? ACTIVITY_IDLE : ACTIVITY_ON;
 }

@@ -4,7 +4,7 @@
 set -eu
 release=$1
 prefix=$2
-install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench"
+install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use unspin_model::VcpuState;
+use unspin_model::episode::Spin;
 use unspin_model::session::Look;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
@@ -140,11 +141,12 @@ impl<W: Write> Recorder<W> {
         let Findings { offs, spins, .. } = std::mem::take(&mut self.findings);
         self.writer.write(&offs, &spins, &self.looks, &stretches)?;
         let off_ns: u64 = offs.iter().map(|off| off.end_ns - off.start_ns).sum();
-        let spin_ns: u64 = spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+        let burned: Vec<&Spin> = spins.iter().filter(|spin| !spin.asleep).collect();
+        let spin_ns: u64 = burned.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
         self.recorded.off_s += off_ns as f64 / 1e9;
         self.recorded.offs += offs.len() as u64;
         self.recorded.spin_s += spin_ns as f64 / 1e9;
-        self.recorded.spins += spins.len() as u64;
+        self.recorded.spins += burned.len() as u64;
         self.recorded.beats += stretches.iter().map(|stretch| stretch.beats).sum::<u64>();
         self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
         self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;

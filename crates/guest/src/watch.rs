@@ -1,6 +1,7 @@
 //! The sensor's findings, kept for some seconds.
 
 use unspin_trace::live::Live;
+use unspin_trace::totals::Totals;
 
 use crate::record::idle_ns;
 use crate::sense::{SenseError, Sensor, Settings, Vcpu, now_ns};
@@ -12,6 +13,8 @@ pub struct Watcher {
     before_ns: u64,
     /// The picture.
     pub live: Live,
+    /// Sums since the start.
+    pub totals: Totals,
 }
 
 impl Watcher {
@@ -21,7 +24,8 @@ impl Watcher {
         let start_ns = now_ns();
         let before = sensor.page().all();
         let live = Live::new(before.len() as u16, start_ns);
-        Ok(Watcher { sensor, before, before_ns: start_ns, live })
+        let totals = Totals::new(before.len() as u16);
+        Ok(Watcher { sensor, before, before_ns: start_ns, live, totals })
     }
 
     /// What this kernel cannot tell.
@@ -37,6 +41,8 @@ impl Watcher {
             idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.before_ns))
         });
         let idle = idle.collect();
+        let seconds = (end_ns - self.before_ns) as f64 / 1e9;
+        self.totals.add(seconds, &found.offs, found.spins.clone(), found.lost);
         self.live.add(end_ns, found.offs, found.spins, idle, found.lost);
         (self.before, self.before_ns) = (now, end_ns);
     }

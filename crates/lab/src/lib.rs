@@ -3,6 +3,7 @@
 //! report's business.
 
 pub mod clock;
+mod clock_page;
 pub mod experiment;
 pub mod host;
 pub mod image;

@@ -5,9 +5,12 @@
 //! the code that the build machine itself uses, asked for by [`HostRequest`].
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
+
+use crate::truth::IdleSpans;
 
 /// The name of the virtio-serial port that carries the channel.
 pub const PORT_NAME: &str = "unspin.ctl";
@@ -47,6 +50,13 @@ pub struct Envelope<T> {
 pub enum Request {
     /// What time is it?
     Ping,
+    /// Answer so many questions on the page of shared memory.
+    ShareClock {
+        /// How many.
+        rounds: u64,
+        /// As long as they may take, in seconds.
+        limit_s: f64,
+    },
     /// Run a job to its end.
     Run(Job),
     /// Start a job that runs until it is stopped.
@@ -72,6 +82,8 @@ pub enum Reply {
         /// Nanoseconds.
         mono_ns: u64,
     },
+    /// The clock was shared.
+    Shared,
     /// A job ended.
     Ran(JobResult),
     /// A job runs.
@@ -98,6 +110,9 @@ pub struct Job {
     pub time_limit_s: f64,
     /// A guest scheduler, or another agent, to start first and to stop at the end.
     pub scheduler: Option<Agent>,
+    /// Whether the guest's kernel tells when each vCPU idles meanwhile.
+    #[serde(default)]
+    pub trace_idle: bool,
 }
 
 /// A command that runs beside jobs.
@@ -108,6 +123,15 @@ pub struct Agent {
     /// The session file that it writes. An agent that has one loads no scheduler; it
     /// lives as long as one job, and its file comes with the job's result.
     pub session: Option<String>,
+    /// Where it answers once it is ready. One that does loads no scheduler, either.
+    pub listens: Option<SocketAddr>,
+}
+
+impl Agent {
+    /// Whether it is a guest scheduler.
+    pub fn is_scheduler(&self) -> bool {
+        self.session.is_none() && self.listens.is_none()
+    }
 }
 
 /// How a job ended.
@@ -134,6 +158,9 @@ pub struct JobResult {
     /// The agent's session file.
     #[serde(default, with = "base64_text")]
     pub session: Option<Vec<u8>>,
+    /// When each vCPU idled; `None` where that was not traced, or not in full.
+    #[serde(default)]
+    pub idle: Option<Vec<IdleSpans>>,
 }
 
 /// Bytes as JSON text.
@@ -237,7 +264,7 @@ pub enum HostRequest {
         fairness: Fairness,
     },
     /// Run the subject's job; the neighbours' jobs start before and stop after it.
-    Run(RunSpec),
+    Run(Box<RunSpec>),
     /// Stop all VMs.
     Halt,
 }

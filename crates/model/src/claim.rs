@@ -118,6 +118,11 @@ pub enum ClaimSource {
     SensePrecision,
     /// Answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
     SenseRemote,
+    /// Waits whose cause the guest told right, of those whose cause is known, in percent.
+    SenseCauses,
+    /// Seconds that waits were kept by an off vCPU as the guest told, against the real ones,
+    /// in percent of those.
+    SenseKept,
     /// Stock against stock called different, of random splits, in percent.
     AaFalsePositive,
 }

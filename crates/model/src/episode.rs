@@ -8,10 +8,27 @@ use serde::{Deserialize, Serialize};
 pub enum Wait {
     /// A kernel spinlock, reader-writer spinlocks included.
     Spinlock,
-    /// A kernel mutex, by optimistic spinning.
+    /// A kernel mutex.
     Mutex,
+    /// A kernel reader-writer semaphore.
+    Rwsem,
+    /// A mutex of glibc.
+    Futex,
     /// The acknowledgement of an inter-processor call, such as a TLB shootdown.
     Ipi,
+}
+
+impl Wait {
+    /// Its name in files and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wait::Spinlock => "spinlock",
+            Wait::Mutex => "mutex",
+            Wait::Rwsem => "rwsem",
+            Wait::Futex => "futex",
+            Wait::Ipi => "ipi",
+        }
+    }
 }
 
 /// The one who is waited for, as the guest's kernel saw it.
@@ -21,8 +38,22 @@ pub struct Owner {
     pub tid: u32,
     /// The vCPU that it ran on last.
     pub vcpu: u16,
-    /// Whether the guest's scheduler let it run.
-    pub running: bool,
+    /// What it did.
+    pub state: OwnerState,
+    /// Nanoseconds during a wait that slept in which it wanted to run and the guest's
+    /// scheduler let others run; 0 where that is not known.
+    pub delay_ns: u64,
+}
+
+/// What an owner did when the wait began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerState {
+    /// The guest's scheduler let it run.
+    Running,
+    /// It wanted to run, and the guest's scheduler let others run.
+    Runnable,
+    /// It waited for something else.
+    Asleep,
 }
 
 /// Somebody took the lock.
@@ -34,22 +65,24 @@ pub struct Taken {
     pub t_ns: u64,
 }
 
-/// A spin: a vCPU that waited without doing anything else.
+/// A wait. Where it did not sleep, it is a spin: its vCPU did nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spin {
     /// What for.
     pub wait: Wait,
     /// The lock's address; 0 for none.
     pub lock: u64,
-    /// The vCPU that spun.
+    /// It slept, and burned nothing.
+    pub asleep: bool,
+    /// The vCPU that spun; of one that slept, the one where it went on.
     pub vcpu: u16,
-    /// The thread that spun; 0 is the idle task.
+    /// The thread that waited; 0 is the idle task.
     pub tid: u32,
     /// Begin, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub begin_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// A mutex: its owner when the spin began.
+    /// The lock's owner when the wait began.
     pub owner: Option<Owner>,
     /// A spinlock: who took it last before this one did, of those who had to wait for it.
     pub before: Option<Taken>,
@@ -73,6 +106,19 @@ pub enum Cause {
     Plain,
 }
 
+impl Cause {
+    /// Its name in files and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::HolderOff => "holder-off",
+            Cause::WaiterOff => "waiter-off",
+            Cause::IpiOff => "ipi-off",
+            Cause::HolderPreempted => "holder-preempted",
+            Cause::Plain => "plain",
+        }
+    }
+}
+
 /// A spin with its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode {
@@ -82,7 +128,9 @@ pub struct Episode {
     pub cause: Cause,
     /// How sure that is, from 0 to 1.
     pub confidence: f64,
-    /// Nanoseconds that it burned for that cause; for [`Cause::Plain`], all of the spin.
-    /// What the spinner itself was off is not in it.
+    /// The vCPU that was waited for, where it is known.
+    pub waits_for: Option<u16>,
+    /// Nanoseconds that it burned for that cause, or was kept waiting for it asleep; for
+    /// [`Cause::Plain`], all of it. What the spinner itself was off is not in it.
     pub wasted_ns: u64,
 }

@@ -19,7 +19,7 @@ pub mod summary;
 
 pub use cell::Cell;
 pub use claim::{Claim, ClaimSource, ClaimSpec, Target};
-pub use event::{Recording, VcpuEvent, VcpuState};
+pub use event::{Interval, Recording, VcpuEvent, VcpuState};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
 pub use run::{FailureKind, NeighbourResult, Outcome, RunRecord, TruthSummary};

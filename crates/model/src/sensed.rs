@@ -2,12 +2,37 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::episode::{Cause, Wait};
+
 /// Bounds in microseconds between which off intervals are counted together; the last
 /// class has no upper bound.
 pub const LENGTHS_US: [u64; 4] = [300, 1_000, 3_000, 10_000];
 
 /// The classes' lower bounds in milliseconds, as names.
 pub const LENGTH_NAMES: [&str; 4] = ["0.3", "1", "3", "10"];
+
+/// What is known beforehand of a workload's waits: one vCPU has what another one wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownWaits {
+    /// What is waited for.
+    pub wait: Wait,
+    /// The vCPU that is waited for.
+    pub vcpu: u16,
+    /// Why a wait lasts, when that one is not off.
+    pub otherwise: Cause,
+}
+
+/// Waits with one real cause, and one that the guest told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CauseCount {
+    /// Why they lasted.
+    pub real: Cause,
+    /// Why the guest said that they lasted.
+    pub told: Cause,
+    /// How many.
+    pub waits: u64,
+}
 
 /// How well a guest's own findings agree with what its host saw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,7 +42,7 @@ pub struct SenseCheck {
     pub by_length: Vec<[u64; 2]>,
     /// Off intervals that the guest found.
     pub found: u64,
-    /// Those of them that really were (at least half of their length).
+    /// Those of them that really were (at least half of what the guest was sure of).
     pub real: u64,
     /// Found length less true length of each pair that belongs together, in
     /// microseconds: 5th percentile, median, 95th percentile.
@@ -28,6 +53,12 @@ pub struct SenseCheck {
     pub looks_not_off: [u64; 2],
     /// vCPU-seconds off that the guest found, and those that really were.
     pub off_s: [f64; 2],
+    /// Waits of a millisecond or more whose causes are known beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<CauseCount>,
+    /// Seconds that those were kept waiting by an off vCPU: as the guest told, and really.
+    #[serde(default)]
+    pub kept_s: [f64; 2],
     /// Heartbeats that the guest added, per second and vCPU.
     pub beats_per_s: f64,
     /// Findings lost.
@@ -35,6 +66,15 @@ pub struct SenseCheck {
 }
 
 impl SenseCheck {
+    /// Counts waits.
+    pub fn add_waits(&mut self, real: Cause, told: Cause, waits: u64) {
+        let known = self.causes.iter_mut().find(|count| (count.real, count.told) == (real, told));
+        match known {
+            Some(count) => count.waits += waits,
+            None => self.causes.push(CauseCount { real, told, waits }),
+        }
+    }
+
     /// Several runs as one: counts are summed; of the figures that are no counts, the
     /// median is taken.
     pub fn all<'a>(checks: impl IntoIterator<Item = &'a SenseCheck>) -> Option<SenseCheck> {
@@ -51,6 +91,10 @@ impl SenseCheck {
             sum.looks_not_off = pair(sum.looks_not_off, check.looks_not_off);
             sum.off_s = [sum.off_s[0] + check.off_s[0], sum.off_s[1] + check.off_s[1]];
             sum.lost += check.lost;
+            sum.kept_s = [sum.kept_s[0] + check.kept_s[0], sum.kept_s[1] + check.kept_s[1]];
+            for count in &check.causes {
+                sum.add_waits(count.real, count.told, count.waits);
+            }
         }
         let errors = checks.iter().filter_map(|check| check.length_error_us);
         let errors: Vec<[f64; 3]> = errors.collect();

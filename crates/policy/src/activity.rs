@@ -61,6 +61,8 @@ pub struct Off {
 unsafe extern "C" {
     fn activity_off_ns(off: *const Off) -> u64;
     fn activity_alive(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
+    fn activity_set_timer(a: *mut Activity, due_ns: u64);
+    fn activity_excuse(a: *mut Activity, now_ns: u64, due_ns: u64);
     fn activity_idle(a: *mut Activity, now_ns: u64, due_ns: u64);
     fn activity_wake(a: *mut Activity, now_ns: u64);
     fn activity_resume(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
@@ -85,6 +87,18 @@ impl Activity {
     pub fn alive(&mut self, limits: &Limits, now_ns: u64, due_ns: u64) -> Option<Off> {
         // SAFETY: see above.
         unsafe { activity_alive(self, limits, now_ns, due_ns) }.found()
+    }
+
+    /// Its next timer is another one.
+    pub fn set_timer(&mut self, due_ns: u64) {
+        // SAFETY: see above.
+        unsafe { activity_set_timer(self, due_ns) }
+    }
+
+    /// It is on after something that may have held its interrupts back.
+    pub fn excuse(&mut self, now_ns: u64, due_ns: u64) {
+        // SAFETY: see above.
+        unsafe { activity_excuse(self, now_ns, due_ns) }
     }
 
     /// The vCPU halts.

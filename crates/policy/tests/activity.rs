@@ -97,7 +97,7 @@ proptest! {
     /// Any order of calls with any times: no panic, no interval that ends before it begins.
     #[test]
     fn any_history_is_survived(
-        steps in prop::collection::vec((0..4_u8, any::<u64>(), any::<u64>()), 0..50),
+        steps in prop::collection::vec((0..6_u8, any::<u64>(), any::<u64>()), 0..50),
     ) {
         let mut vcpu = Activity::default();
         for (step, now_ns, due_ns) in steps {
@@ -105,6 +105,8 @@ proptest! {
                 0 => vcpu.alive(&LIMITS, now_ns, due_ns),
                 1 => vcpu.resume(&LIMITS, now_ns, due_ns),
                 2 => { vcpu.idle(now_ns, due_ns); None }
+                3 => { vcpu.excuse(now_ns, due_ns); None }
+                4 => { vcpu.set_timer(due_ns); None }
                 _ => { vcpu.wake(now_ns); None }
             };
             if let Some(off) = off {
@@ -118,12 +120,31 @@ proptest! {
 }
 
 #[test]
-fn a_timer_that_waits_for_interrupts_is_no_off_interval() {
+fn a_timer_that_waits_for_interrupts_is_due_from_the_last_sign_on() {
     let mut vcpu = Activity::default();
     assert_eq!(vcpu.alive(&LIMITS, 1_000, 500_000), None);
     // Alive after the timer was due: interrupts are disabled, the vCPU is on.
     assert_eq!(vcpu.alive(&LIMITS, 600_000, 500_000), None);
-    assert_eq!(vcpu.alive(&LIMITS, 5_000_000, 5_500_000), None);
+    assert_eq!(vcpu.look(&LIMITS, 700_000), State::On);
+    // It is served soon, and meanwhile the next one was set.
+    vcpu.set_timer(1_500_000);
+    assert_eq!(vcpu.alive(&LIMITS, 750_000, 1_500_000), None);
+    // Or it is not: nobody disables interrupts for so long.
+    assert_eq!(vcpu.alive(&LIMITS, 1_400_000, 1_300_000), None);
+    assert_eq!(vcpu.look(&LIMITS, 1_700_000), State::Off);
+    vcpu.set_timer(9_000_000);
+    let off = Off { earliest_ns: 1_400_000, latest_ns: 1_400_000, end_ns: 5_000_000 };
+    assert_eq!(vcpu.alive(&LIMITS, 5_000_000, 9_000_000), Some(off));
+}
+
+#[test]
+fn a_spin_that_held_interrupts_back_is_excused() {
+    let mut vcpu = Activity::default();
+    vcpu.alive(&LIMITS, 1_000, 500_000);
+    vcpu.excuse(4_000_000, 500_000);
+    assert_eq!(vcpu.alive(&LIMITS, 4_050_000, 4_500_000), None);
+    vcpu.excuse(3_000_000, 0);
+    assert_eq!((vcpu.alive_ns, vcpu.due_ns), (4_050_000, 4_500_000), "time does not go back");
 }
 
 #[test]

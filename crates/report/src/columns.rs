@@ -70,7 +70,7 @@ pub fn line(cells: &[String], widths: &[usize], align: &[Align]) -> String {
 
 /// A [`printable`] table with a closing newline: the first column and those named in
 /// `words` left, figures right.
-pub fn table<const N: usize>(head: [&str; N], words: &[&str], rows: Vec<Vec<String>>) -> String {
+pub fn table(head: &[&str], words: &[&str], rows: Vec<Vec<String>>) -> String {
     let columns = head.iter().enumerate();
     let align: Vec<Align> = columns
         .map(
@@ -79,7 +79,8 @@ pub fn table<const N: usize>(head: [&str; N], words: &[&str], rows: Vec<Vec<Stri
             },
         )
         .collect();
-    let all: Vec<Vec<String>> = [vec![head.map(str::to_owned).to_vec()], rows].concat();
+    let all: Vec<Vec<String>> =
+        [vec![head.iter().map(|name| (*name).to_owned()).collect()], rows].concat();
     let widths = widths(&all);
     all.iter().map(|row| printable(&line(row, &widths, &align)) + "\n").collect()
 }

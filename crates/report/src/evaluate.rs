@@ -1,7 +1,7 @@
 //! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
 //! supports, the summary holds them.
 
-use unspin_model::sensed::LENGTH_NAMES;
+use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
 use unspin_model::{Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
 use unspin_stats::{Rule, false_positives, wilson};
@@ -104,6 +104,8 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::SenseRemote => {
             sensed(spec, summary).iter().map(|s| share(s.looks_off[1], s.looks_off[0])).collect()
         }
+        ClaimSource::SenseCauses => sensed(spec, summary).iter().map(causes).collect(),
+        ClaimSource::SenseKept => sensed(spec, summary).iter().map(kept).collect(),
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
     }
 }
@@ -183,6 +185,22 @@ fn sensed(spec: &ClaimSpec, summary: &Summary) -> Option<SenseCheck> {
     let wanted = |name: &String| spec.topology.as_ref().is_none_or(|topology| topology == name);
     let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.topology));
     SenseCheck::all(cells.filter_map(|cell| cell.sensed.as_ref()))
+}
+
+fn causes(sensed: &SenseCheck) -> Figure {
+    let right = sensed.causes.iter().filter(|count| count.real == count.told);
+    let count = |counts: &mut dyn Iterator<Item = &CauseCount>| counts.map(|c| c.waits).sum();
+    share(count(&mut right.into_iter()), count(&mut sensed.causes.iter()))
+}
+
+fn kept(sensed: &SenseCheck) -> Figure {
+    let [told_s, real_s] = sensed.kept_s;
+    let waits = sensed.causes.iter().map(|count| count.waits).sum();
+    let percent = 100.0 * told_s / real_s;
+    match percent.is_finite() {
+        true => exactly(percent, waits, "%"),
+        false => Figure::of_all(None, waits, "%"),
+    }
 }
 
 fn recalls(sensed: &SenseCheck) -> Vec<Figure> {

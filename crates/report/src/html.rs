@@ -11,12 +11,13 @@ mod plots;
 mod sections;
 
 /// The page's templates. Names that end in `.html` are escaped automatically.
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 7] = [
     ("page.html", include_str!("html/page.html")),
     ("tables.html", include_str!("html/tables.html")),
     ("workload.html", include_str!("html/workload.html")),
     ("evidence.html", include_str!("html/evidence.html")),
     ("glossary.html", include_str!("html/glossary.html")),
+    ("session.html", include_str!("session/page.html")),
     ("style.css", include_str!("html/style.css")),
 ];
 
@@ -30,14 +31,21 @@ pub struct HtmlError(#[from] minijinja::Error);
 /// # Errors
 /// [`HtmlError`] for a broken template; no summary leads to it.
 pub fn page(summary: &Summary) -> Result<String, HtmlError> {
+    render("page.html", Serde(context::page(summary)))
+}
+
+/// A page from its template.
+pub(crate) fn render<C: serde::Serialize>(
+    template: &str,
+    context: Serde<C>,
+) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     let whole_lines = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
     environment.set_syntax(whole_lines);
     for (name, source) in TEMPLATES {
         environment.add_template(name, source)?;
     }
-    let context = Serde(context::page(summary));
-    let page = environment.get_template("page.html")?.render(context)?;
+    let page = environment.get_template(template)?.render(context)?;
     // Templates escape markup; what HTML forbids altogether is left to us.
     Ok(page.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}"))
 }

@@ -10,6 +10,7 @@ pub mod headline;
 pub mod html;
 pub mod live;
 pub mod markdown;
+pub mod openmetrics;
 mod rows;
 pub mod session;
 pub mod storms;

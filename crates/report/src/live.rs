@@ -123,7 +123,7 @@ fn figures(digest: &Digest) -> Paragraph<'static> {
     if digest.causes.is_empty() {
         return Paragraph::new("No long spins in the last seconds.");
     }
-    Paragraph::new(format!("{}\n{}", causes(digest), sites(digest)))
+    Paragraph::new(format!("{}\n{}", causes(digest).text(), sites(digest).text()))
 }
 
 fn footer(view: View) -> Line<'static> {

@@ -55,19 +55,16 @@ fn cells(row: &Row) -> [String; 6] {
 }
 
 /// A Markdown table; `right` lists the columns of figures. Cells are escaped here.
-pub(crate) fn grid<const N: usize>(
-    titles: &[String; N],
-    rows: &[[String; N]],
-    right: &[usize],
-) -> String {
-    let line = |cells: &[String; N]| {
+pub(crate) fn grid<R: AsRef<[String]>>(titles: &[String], rows: &[R], right: &[usize]) -> String {
+    let line = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| escape(cell)).collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let rule: Vec<_> =
-        (0..N).map(|column| if right.contains(&column) { "---:" } else { "---" }).collect();
+    let rule: Vec<_> = (0..titles.len())
+        .map(|column| if right.contains(&column) { "---:" } else { "---" })
+        .collect();
     let mut out = line(titles) + &format!("| {} |\n", rule.join(" | "));
-    rows.iter().for_each(|row| out += &line(row));
+    rows.iter().for_each(|row| out += &line(row.as_ref()));
     out
 }
 

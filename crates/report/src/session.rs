@@ -1,84 +1,189 @@
-//! A guest's session for the terminal.
+//! A guest's session for people: terminal, Markdown and a page.
 
+use minijinja::value::Serde;
+use serde::Serialize;
+use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
 use unspin_trace::digest::Digest;
 
-use crate::columns::table;
+use crate::columns;
 use crate::format::{count, number};
+use crate::html::{HtmlError, render};
+use crate::markdown;
+
+mod plots;
 
 /// Places that are listed.
 const ROWS: usize = 15;
 
-/// All of it as text, with a closing newline.
-pub fn text(digest: &Digest) -> String {
-    let mut parts = vec![opening(digest), vcpus(digest)];
-    if !digest.causes.is_empty() {
-        parts.push(causes(digest));
-        parts.push(sites(digest));
-    }
-    parts.join("\n")
+/// A table, ready to print; its first column holds words.
+#[derive(Serialize)]
+pub(crate) struct Table {
+    title: &'static str,
+    about: &'static str,
+    heads: Vec<&'static str>,
+    /// Which columns hold figures.
+    figures: Vec<usize>,
+    rows: Vec<Vec<String>>,
 }
 
-fn opening(digest: &Digest) -> String {
-    let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
-    let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
-    let per_s = if digest.seconds > 0.0 { 1e3 * off_s / digest.seconds } else { 0.0 };
-    let mut out = format!(
-        "{} s of {} vCPUs. They were off {} times, {} ms in every second, all together.\n",
-        number(digest.seconds),
-        digest.vcpus,
-        count(intervals),
-        number(per_s),
-    );
-    if let Some([median, p90, p99, largest]) = digest.off_ms.map(|all| all.map(number)) {
-        out += &format!(
-            "An off interval lasted {median} ms (median), {p90} (p90), {p99} (p99), {largest} at most.\n"
-        );
+impl Table {
+    /// For a terminal.
+    pub(crate) fn text(&self) -> String {
+        let is_word = |at: &usize| *at > 0 && !self.figures.contains(at);
+        let words: Vec<&str> =
+            (0..self.heads.len()).filter(is_word).map(|at| self.heads[at]).collect();
+        columns::table(&self.heads, &words, self.rows.clone())
     }
-    out += &format!(
-        "{} long spins burned {} vCPU-seconds.\n",
-        count(digest.spins),
-        number(digest.spin_s)
-    );
-    if digest.lost > 0 {
-        out += &format!("{} findings were lost: they came too fast.\n", count(digest.lost));
+}
+
+/// All of it as text, with a closing newline.
+pub fn text(digest: &Digest) -> String {
+    let opening = sentences(digest).join("\n") + "\n";
+    let tables = tables(digest).into_iter().map(|table| table.text());
+    [opening].into_iter().chain(tables).collect::<Vec<_>>().join("\n")
+}
+
+/// All of it as Markdown.
+pub fn document(digest: &Digest) -> String {
+    let mut out = sentences(digest).join(" ") + "\n";
+    for table in tables(digest) {
+        let heads: Vec<String> = table.heads.iter().map(|head| (*head).to_owned()).collect();
+        out += &format!("\n**{}**\n\n", table.title);
+        out += &markdown::grid(&heads, &table.rows, &table.figures);
     }
     out
 }
 
-fn vcpus(digest: &Digest) -> String {
-    let rows = digest
-        .off
-        .iter()
-        .map(|vcpu| vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)]);
-    table(["vCPU", "off intervals", "s off"], &[], rows.collect())
+/// What the page's template is filled with.
+#[derive(Serialize)]
+struct Page<'a> {
+    name: &'a str,
+    headline: String,
+    sentences: Vec<String>,
+    lanes: String,
+    left_out: Option<String>,
+    lengths: Option<String>,
+    tables: Vec<Table>,
 }
 
-pub(crate) fn causes(digest: &Digest) -> String {
-    let rows = digest.causes.iter().map(|waste| {
+/// All of it as a self-contained HTML page; `name` is the session's.
+///
+/// # Errors
+/// [`HtmlError`] for a broken template; no session leads to it.
+pub fn page(name: &str, session: &Session, digest: &Digest) -> Result<String, HtmlError> {
+    let mut sentences = sentences(digest);
+    let headline = sentences.remove(0);
+    let more = usize::from(session.vcpus).saturating_sub(plots::LANES);
+    let left_out =
+        (more > 0).then(|| format!("The {} that were off most are shown.", plots::LANES));
+    let page = Page {
+        name,
+        headline,
+        sentences,
+        lanes: plots::lanes(session),
+        left_out,
+        lengths: plots::lengths(session),
+        tables: tables(digest),
+    };
+    render("session.html", Serde(page))
+}
+
+fn sentences(digest: &Digest) -> Vec<String> {
+    let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
+    let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
+    let per_s = if digest.seconds > 0.0 { 1e3 * off_s / digest.seconds } else { 0.0 };
+    let mut out = vec![format!(
+        "{} s of {} vCPUs. They were off {} times, {} ms in every second, all together.",
+        number(digest.seconds),
+        digest.vcpus,
+        count(intervals),
+        number(per_s),
+    )];
+    out.extend(digest.off_ms.map(|all| all.map(number)).map(|[median, p90, p99, largest]| {
+        format!(
+            "An off interval lasted {median} ms (median), {p90} (p90), {p99} (p99), \
+             {largest} at most."
+        )
+    }));
+    out.push(format!(
+        "{} long spins burned {} vCPU-seconds.",
+        count(digest.spins),
+        number(digest.spin_s)
+    ));
+    if digest.waits > 0 {
+        out.push(format!(
+            "{} long waits for locks kept threads asleep for {} s, all together.",
+            count(digest.waits),
+            number(digest.wait_s)
+        ));
+    }
+    if digest.lost > 0 {
+        out.push(format!("{} findings were lost: they came too fast.", count(digest.lost)));
+    }
+    out
+}
+
+fn tables(digest: &Digest) -> Vec<Table> {
+    let mut tables = vec![vcpus(digest)];
+    if !digest.causes.is_empty() {
+        tables.extend([causes(digest), sites(digest)]);
+    }
+    tables
+}
+
+fn vcpus(digest: &Digest) -> Table {
+    let row = |vcpu: &unspin_trace::digest::VcpuOff| {
+        vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)]
+    };
+    Table {
+        title: "vCPUs",
+        about: "Off: it wanted to run and did not have its pCPU.",
+        heads: vec!["vCPU", "off intervals", "s off"],
+        figures: vec![1, 2],
+        rows: digest.off.iter().map(row).collect(),
+    }
+}
+
+pub(crate) fn causes(digest: &Digest) -> Table {
+    let row = |waste: &unspin_trace::digest::CauseWaste| {
         vec![
             cause(waste.cause).to_owned(),
             count(waste.episodes),
             number(waste.wasted_s),
+            number(waste.blocked_s),
             format!("{:.0} %", 100.0 * waste.confidence),
         ]
-    });
-    table(["why they spun", "spins", "s wasted", "sure"], &[], rows.collect())
+    };
+    Table {
+        title: "Why they waited",
+        about: "vCPU-seconds burned by spinning and seconds asleep, by what kept them waiting, \
+                and how sure that is.",
+        heads: vec!["why they waited", "times", "s burned", "s asleep", "sure"],
+        figures: vec![1, 2, 3, 4],
+        rows: digest.causes.iter().map(row).collect(),
+    }
 }
 
-pub(crate) fn sites(digest: &Digest) -> String {
-    let rows = digest.sites.iter().take(ROWS).map(|waste| {
+pub(crate) fn sites(digest: &Digest) -> Table {
+    let row = |waste: &unspin_trace::digest::SiteWaste| {
         let site = if waste.site.is_empty() { "(not known)" } else { &waste.site };
         vec![
             site.to_owned(),
             count(waste.episodes),
             number(waste.wasted_s),
+            number(waste.blocked_s),
             wait(waste.wait).to_owned(),
             cause(waste.cause).to_owned(),
         ]
-    });
-    let words = ["for", "mostly because"];
-    table(["where", "spins", "s wasted", words[0], words[1]], &words, rows.collect())
+    };
+    Table {
+        title: "Where they waited",
+        about: "The functions that wanted the locks, the worst one first.",
+        heads: vec!["where", "times", "s burned", "s asleep", "for", "mostly because"],
+        figures: vec![1, 2, 3],
+        rows: digest.sites.iter().take(ROWS).map(row).collect(),
+    }
 }
 
 fn cause(cause: Cause) -> &'static str {
@@ -87,7 +192,7 @@ fn cause(cause: Cause) -> &'static str {
         Cause::WaiterOff => "a waiter in front was off",
         Cause::IpiOff => "a vCPU that had to answer was off",
         Cause::HolderPreempted => "the guest did not run the holder",
-        Cause::Plain => "contention, nobody was off",
+        Cause::Plain => "plain contention",
     }
 }
 
@@ -95,6 +200,8 @@ fn wait(wait: Wait) -> &'static str {
     match wait {
         Wait::Spinlock => "spinlock",
         Wait::Mutex => "mutex",
+        Wait::Rwsem => "rwsem",
+        Wait::Futex => "user's mutex",
         Wait::Ipi => "IPI",
     }
 }

@@ -62,7 +62,7 @@ fn distributions(storms: &Storms) -> String {
         [vec![name.to_owned()], figures.map(Vec::from).unwrap_or_default()].concat()
     };
     table(
-        ["storms", "min", "median", "p90", "p99", "max"],
+        &["storms", "min", "median", "p90", "p99", "max"],
         &[],
         vec![
             row("PAUSE exits", storms.length),
@@ -77,7 +77,7 @@ fn places(storms: &Storms) -> String {
         storms.places.iter().take(ROWS).map(|place| {
             vec![place.name.clone(), count(place.pause_exits), count(place.storm_exits)]
         });
-    table([PLACE, "PAUSE exits", "in storms"], &[PLACE], rows.collect())
+    table(&[PLACE, "PAUSE exits", "in storms"], &[PLACE], rows.collect())
 }
 
 fn vcpus(storms: &Storms) -> String {
@@ -89,7 +89,7 @@ fn vcpus(storms: &Storms) -> String {
             number(vcpu.storm_s),
         ]
     });
-    table(["vCPU", "PAUSE exits", "storms", "s in storms"], &[], rows.collect())
+    table(&["vCPU", "PAUSE exits", "storms", "s in storms"], &[], rows.collect())
 }
 
 fn longest(storms: &[Storm]) -> String {
@@ -102,7 +102,7 @@ fn longest(storms: &[Storm]) -> String {
             storm.place.clone(),
         ]
     });
-    table(["longest storms", "exits", "us", "at, s", PLACE], &[PLACE], rows.collect())
+    table(&["longest storms", "exits", "us", "at, s", PLACE], &[PLACE], rows.collect())
 }
 
 fn vcpu_name(tid: u32, vcpu: Option<u32>) -> String {

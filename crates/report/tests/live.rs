@@ -2,7 +2,7 @@
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use unspin_model::episode::{Owner, Spin, Wait};
+use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::session::FoundOff;
 use unspin_report::live::{View, draw};
 use unspin_trace::live::Live;
@@ -25,11 +25,12 @@ fn guest(vcpus: u16) -> Live {
         let spin = |wait, site: &str, vcpu, tid| Spin {
             wait,
             lock: 0xffff_8880_0000_1000,
+            asleep: false,
             vcpu: 0,
             tid: 100,
             begin_ns: start_ns,
             end_ns: start_ns + 4 * MS,
-            owner: Some(Owner { tid, vcpu, running: true }),
+            owner: Some(Owner { tid, vcpu, state: OwnerState::Running, delay_ns: 0 }),
             before: None,
             site: site.into(),
         };

@@ -1,8 +1,10 @@
 //! A session as text.
 
+use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
-use unspin_report::session::text;
-use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
+use unspin_model::session::FoundOff;
+use unspin_report::session::{document, page, text};
+use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff, digest};
 
 #[test]
 fn a_session_as_text() {
@@ -10,6 +12,7 @@ fn a_session_as_text() {
         cause,
         episodes,
         wasted_s,
+        blocked_s: wasted_s / 4.0,
         confidence,
     };
     let site = |site: &str, wait, cause| SiteWaste {
@@ -17,6 +20,7 @@ fn a_session_as_text() {
         wait,
         episodes: 120,
         wasted_s: 0.31,
+        blocked_s: 0.02,
         cause,
     };
     let digest = Digest {
@@ -29,6 +33,8 @@ fn a_session_as_text() {
         off_ms: Some([3.9, 7.2, 12.4, 30.0]),
         spins: 1_402,
         spin_s: 1.25,
+        waits: 12,
+        wait_s: 0.35,
         causes: vec![cause(Cause::HolderOff, 900, 0.8, 0.83), cause(Cause::Plain, 502, 0.2, 0.85)],
         sites: vec![
             site("do_renameat2", Wait::Mutex, Cause::HolderOff),
@@ -38,6 +44,32 @@ fn a_session_as_text() {
         lost: 2,
     };
     insta::assert_snapshot!(text(&digest));
+    insta::assert_snapshot!(document(&digest));
+}
+
+#[test]
+fn a_page_needs_nothing_else() {
+    let off = |vcpu, start_ns| FoundOff {
+        vcpu,
+        start_ns,
+        end_ns: start_ns + 4_000_000,
+        start_error_ns: 0,
+        was_idle: false,
+    };
+    let session = Session {
+        vcpus: 40,
+        start_ns: 0,
+        end_ns: 1_000_000_000,
+        offs: (0..40).map(|vcpu| off(vcpu, 500_000_000)).collect(),
+        ..Session::default()
+    };
+    let page = page("<b>.gz", &session, &digest(&session)).unwrap();
+    assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
+    assert!(page.contains("The 32 that were off most are shown."));
+    assert_eq!(page.matches("class=\"off\" d=").count(), 32);
+    for outside in ["http://", "https://", "src=", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
 }
 
 #[test]
@@ -49,6 +81,8 @@ fn nothing_found_is_said_plainly() {
         off_ms: None,
         spins: 0,
         spin_s: 0.0,
+        waits: 0,
+        wait_s: 0.0,
         causes: Vec::new(),
         sites: Vec::new(),
         beats_per_s: 0.0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use unspin_model::Session;
-use unspin_model::episode::{Cause, Episode, Wait};
+use unspin_model::episode::{Cause, Episode, Spin, Wait};
 
 use crate::episodes::explain;
 
@@ -24,7 +24,11 @@ pub struct Digest {
     pub spins: u64,
     /// vCPU-seconds of those.
     pub spin_s: f64,
-    /// Why they lasted, the worst cause first.
+    /// Waits that slept and were long enough to be recorded.
+    pub waits: u64,
+    /// Seconds of those, one after the other.
+    pub wait_s: f64,
+    /// Why spins and waits lasted, the worst cause first.
     pub causes: Vec<CauseWaste>,
     /// Where they were entered, the worst place first.
     pub sites: Vec<SiteWaste>,
@@ -50,11 +54,13 @@ pub struct VcpuOff {
 pub struct CauseWaste {
     /// The cause.
     pub cause: Cause,
-    /// Spins that lasted for it.
+    /// Spins and waits that lasted for it.
     pub episodes: u64,
     /// vCPU-seconds burned for it.
     pub wasted_s: f64,
-    /// How sure that is, from 0 to 1: the mean over its spins.
+    /// Seconds that threads slept for it.
+    pub blocked_s: f64,
+    /// How sure that is, from 0 to 1: the mean over its spins and waits.
     pub confidence: f64,
 }
 
@@ -65,10 +71,12 @@ pub struct SiteWaste {
     pub site: String,
     /// What it waited for.
     pub wait: Wait,
-    /// Spins.
+    /// Spins and waits.
     pub episodes: u64,
     /// vCPU-seconds burned.
     pub wasted_s: f64,
+    /// Seconds that threads slept.
+    pub blocked_s: f64,
     /// The cause behind most of it.
     pub cause: Cause,
 }
@@ -77,15 +85,21 @@ pub struct SiteWaste {
 pub fn digest(session: &Session) -> Digest {
     let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
     let episodes = explain(session.spins.clone(), &session.offs);
-    let spin_ns: u64 = session.spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+    let (waits, spins): (Vec<&Spin>, Vec<&Spin>) =
+        session.spins.iter().partition(|spin| spin.asleep);
+    let seconds_of = |all: &[&Spin]| {
+        all.iter().map(|spin| spin.end_ns - spin.begin_ns).sum::<u64>() as f64 / 1e9
+    };
     let vcpu_s = seconds * f64::from(session.vcpus);
     Digest {
         seconds,
         vcpus: session.vcpus,
         off: (0..session.vcpus).map(|vcpu| vcpu_off(session, vcpu)).collect(),
         off_ms: lengths(session),
-        spins: session.spins.len() as u64,
-        spin_s: spin_ns as f64 / 1e9,
+        spins: spins.len() as u64,
+        spin_s: seconds_of(&spins),
+        waits: waits.len() as u64,
+        wait_s: seconds_of(&waits),
         causes: causes(&episodes),
         sites: sites(&episodes),
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
@@ -111,44 +125,63 @@ fn lengths(session: &Session) -> Option<[f64; 4]> {
 fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     let mut by_cause: BTreeMap<Cause, CauseWaste> = BTreeMap::new();
     for episode in episodes {
-        let none = CauseWaste { cause: episode.cause, episodes: 0, wasted_s: 0.0, confidence: 0.0 };
-        let sum = by_cause.entry(episode.cause).or_insert(none);
+        let sum = by_cause.entry(episode.cause).or_insert(CauseWaste {
+            cause: episode.cause,
+            episodes: 0,
+            wasted_s: 0.0,
+            blocked_s: 0.0,
+            confidence: 0.0,
+        });
         sum.episodes += 1;
-        sum.wasted_s += episode.wasted_ns as f64 / 1e9;
+        let seconds = if episode.spin.asleep { &mut sum.blocked_s } else { &mut sum.wasted_s };
+        *seconds += episode.wasted_ns as f64 / 1e9;
         sum.confidence += episode.confidence;
     }
     let mut causes: Vec<CauseWaste> = by_cause.into_values().collect();
     for cause in &mut causes {
         cause.confidence /= cause.episodes as f64;
     }
-    causes.sort_by(|a, b| b.wasted_s.total_cmp(&a.wasted_s));
+    causes.sort_by(|a, b| {
+        b.wasted_s.total_cmp(&a.wasted_s).then(b.blocked_s.total_cmp(&a.blocked_s))
+    });
     causes
 }
 
-/// Spins and nanoseconds wasted, by cause.
-type Wasted = BTreeMap<Cause, (u64, u64)>;
+/// What lies at a place.
+#[derive(Default)]
+struct Place {
+    episodes: u64,
+    wasted_ns: u64,
+    blocked_ns: u64,
+    /// Nanoseconds of either kind, by cause.
+    causes: BTreeMap<Cause, u64>,
+}
 
 fn sites(episodes: &[Episode]) -> Vec<SiteWaste> {
-    let mut by_site: BTreeMap<(&str, Wait), Wasted> = BTreeMap::new();
+    let mut by_site: BTreeMap<(&str, Wait), Place> = BTreeMap::new();
     for episode in episodes {
         let place = by_site.entry((&episode.spin.site, episode.spin.wait)).or_default();
-        let (count, wasted_ns) = place.entry(episode.cause).or_default();
-        *count += 1;
-        *wasted_ns += episode.wasted_ns;
+        place.episodes += 1;
+        let asleep = episode.spin.asleep;
+        *if asleep { &mut place.blocked_ns } else { &mut place.wasted_ns } += episode.wasted_ns;
+        *place.causes.entry(episode.cause).or_default() += episode.wasted_ns;
     }
     let mut sites: Vec<SiteWaste> = by_site
         .into_iter()
-        .filter_map(|((site, wait), by_cause)| {
-            let (cause, _) = by_cause.iter().max_by_key(|(_, (_, wasted_ns))| *wasted_ns)?;
+        .filter_map(|((site, wait), place)| {
+            let (cause, _) = place.causes.iter().max_by_key(|(_, ns)| **ns)?;
             Some(SiteWaste {
                 site: site.to_owned(),
                 wait,
-                episodes: by_cause.values().map(|(count, _)| count).sum(),
-                wasted_s: by_cause.values().map(|(_, ns)| *ns).sum::<u64>() as f64 / 1e9,
+                episodes: place.episodes,
+                wasted_s: place.wasted_ns as f64 / 1e9,
+                blocked_s: place.blocked_ns as f64 / 1e9,
                 cause: *cause,
             })
         })
         .collect();
-    sites.sort_by(|a, b| b.wasted_s.total_cmp(&a.wasted_s));
+    sites.sort_by(|a, b| {
+        b.wasted_s.total_cmp(&a.wasted_s).then(b.blocked_s.total_cmp(&a.blocked_s))
+    });
     sites
 }

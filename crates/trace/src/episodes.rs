@@ -11,11 +11,12 @@
 //!    ended soon after it was back;
 //! 5. nobody was off.
 //!
-//! The surer the evidence, the higher the confidence.
+//! The surer the evidence, the higher the confidence. A wait that slept has only the first
+//! kind of evidence: while it slept, others may have had the lock one after the other.
 
 use std::collections::HashMap;
 
-use unspin_model::episode::{Cause, Episode, Spin, Wait};
+use unspin_model::episode::{Cause, Episode, OwnerState, Spin, Wait};
 use unspin_model::session::FoundOff;
 
 /// A vCPU that is back needs so long to give way to a spinner.
@@ -34,74 +35,96 @@ pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
     for (index, spin) in spins.iter().enumerate() {
         by_lock.entry(spin.lock).or_default().push(index);
     }
-    let causes: Vec<(Cause, f64, u64)> = spins
-        .iter()
-        .map(|spin| {
-            let rivals = by_lock[&spin.lock].iter().map(|index| &spins[*index]);
-            cause(spin, rivals, &offs)
-        })
-        .collect();
-    let pairs = spins.into_iter().zip(causes);
+    for rivals in by_lock.values_mut() {
+        rivals.sort_by_key(|index| spins[*index].end_ns);
+    }
+    let in_front_of = |spin: &Spin| {
+        let rivals = &by_lock[&spin.lock];
+        let ends_by = |t_ns: u64| rivals.partition_point(|index| spins[*index].end_ns < t_ns);
+        let (from, to) = (ends_by(spin.begin_ns + 1), ends_by(spin.end_ns));
+        let meanwhile = rivals.get(from..to).unwrap_or_default();
+        let (vcpu, others) = (spin.vcpu, meanwhile.iter().map(|index| &spins[*index]));
+        others.filter(move |rival| rival.vcpu != vcpu)
+    };
+    let why: Vec<Why> = spins.iter().map(|spin| why(spin, in_front_of(spin), &offs)).collect();
+    let pairs = spins.into_iter().zip(why);
     pairs
-        .map(|(spin, (cause, confidence, wasted_ns))| Episode {
+        .map(|(spin, why)| Episode {
             spin,
-            cause,
-            confidence,
-            wasted_ns,
+            cause: why.cause,
+            confidence: why.confidence,
+            waits_for: why.waits_for,
+            wasted_ns: why.wasted_ns,
         })
         .collect()
 }
 
-/// Cause, confidence, nanoseconds wasted for it.
-fn cause<'a>(
-    spin: &Spin,
-    rivals: impl Iterator<Item = &'a Spin>,
-    offs: &Offs,
-) -> (Cause, f64, u64) {
+/// What is found out about a spin.
+struct Why {
+    cause: Cause,
+    confidence: f64,
+    waits_for: Option<u16>,
+    wasted_ns: u64,
+}
+
+/// `in_front` are those who waited for the same lock and got it during this spin.
+fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -> Why {
     let burned = |from_ns: u64, to_ns: u64, vcpu: u16| {
-        offs.off_ns_but(vcpu, from_ns.max(spin.begin_ns), to_ns.min(spin.end_ns), spin.vcpu)
+        let (from_ns, to_ns) = (from_ns.max(spin.begin_ns), to_ns.min(spin.end_ns));
+        if spin.asleep {
+            offs.off_ns(vcpu, from_ns, to_ns)
+        } else {
+            offs.off_ns_but(vcpu, from_ns, to_ns, spin.vcpu)
+        }
     };
     let whole = spin.end_ns - spin.begin_ns;
-    let whole = whole - offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns).min(whole);
-    let is_most = |wasted: u64| wasted * 2 >= whole && wasted > 0;
+    let own_ns = if spin.asleep { 0 } else { offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns) };
+    let whole = whole - own_ns.min(whole);
+    let off = |cause, confidence, (wasted_ns, vcpu): (u64, u16)| {
+        let is_most = wasted_ns * 2 >= whole && wasted_ns > 0;
+        is_most.then_some(Why { cause, confidence, waits_for: Some(vcpu), wasted_ns })
+    };
+    let named = spin.owner.map(|owner| owner.vcpu).or(spin.before.map(|taken| taken.vcpu));
+    let plain =
+        Why { cause: Cause::Plain, confidence: FOLLOWED, waits_for: named, wasted_ns: whole };
     if spin.wait == Wait::Ipi {
         // Every one of its targets must answer: the slowest one counts.
         let others = offs.vcpus().filter(|vcpu| *vcpu != spin.vcpu);
-        let slowest = others.map(|vcpu| burned(spin.begin_ns, spin.end_ns, vcpu)).max();
-        return match slowest.filter(|wasted| is_most(*wasted)) {
-            Some(wasted) => (Cause::IpiOff, FOLLOWED, wasted),
-            None => (Cause::Plain, FOLLOWED, whole),
-        };
+        let slowest = others.map(|vcpu| (burned(spin.begin_ns, spin.end_ns, vcpu), vcpu)).max();
+        return slowest.and_then(|it| off(Cause::IpiOff, FOLLOWED, it)).unwrap_or(plain);
     }
     if let Some(owner) = spin.owner {
-        if !owner.running {
-            return (Cause::HolderPreempted, NAMED, whole);
+        let wasted_ns = burned(spin.begin_ns, spin.end_ns, owner.vcpu);
+        if let Some(why) = off(Cause::HolderOff, NAMED, (wasted_ns, owner.vcpu)) {
+            return why;
         }
-        let wasted = burned(spin.begin_ns, spin.end_ns, owner.vcpu);
-        if is_most(wasted) {
-            return (Cause::HolderOff, NAMED, wasted);
+        let preempted = Why { cause: Cause::HolderPreempted, confidence: NAMED, ..plain };
+        if owner.delay_ns.saturating_mul(2) >= whole && owner.delay_ns > 0 {
+            return Why { wasted_ns: owner.delay_ns.min(whole), ..preempted };
         }
+        if owner.state == OwnerState::Runnable && owner.delay_ns == 0 {
+            return preempted;
+        }
+    }
+    if spin.asleep {
+        return plain;
     }
     if let Some(taken) = spin.before.filter(|taken| taken.t_ns >= spin.begin_ns) {
-        let wasted = burned(taken.t_ns, spin.end_ns, taken.vcpu);
-        if is_most(wasted) {
-            return (Cause::HolderOff, FOLLOWED, wasted);
+        let wasted_ns = burned(taken.t_ns, spin.end_ns, taken.vcpu);
+        if let Some(why) = off(Cause::HolderOff, FOLLOWED, (wasted_ns, taken.vcpu)) {
+            return why;
         }
     }
-    let in_front = rivals.filter(|rival| {
-        rival.vcpu != spin.vcpu && rival.end_ns < spin.end_ns && rival.end_ns > spin.begin_ns
-    });
-    let longest = in_front.map(|rival| burned(rival.begin_ns, rival.end_ns, rival.vcpu)).max();
-    if let Some(wasted) = longest.filter(|wasted| is_most(*wasted)) {
-        return (Cause::WaiterOff, FOLLOWED, wasted);
+    let of_rival = |rival: &Spin| (burned(rival.begin_ns, rival.end_ns, rival.vcpu), rival.vcpu);
+    let longest = in_front.map(of_rival).max();
+    if let Some(why) = longest.and_then(|it| off(Cause::WaiterOff, FOLLOWED, it)) {
+        return why;
     }
     let others = offs.vcpus().filter(|vcpu| *vcpu != spin.vcpu && spin.owner.is_none());
     let back_in_time = |vcpu: &u16| offs.ends_within(*vcpu, spin.end_ns, PASSES_ON_WITHIN_NS);
-    let fitting = others.filter(back_in_time).map(|vcpu| burned(spin.begin_ns, spin.end_ns, vcpu));
-    match fitting.max().filter(|wasted| is_most(*wasted)) {
-        Some(wasted) => (Cause::HolderOff, FITTED, wasted),
-        None => (Cause::Plain, FOLLOWED, whole),
-    }
+    let fitting =
+        others.filter(back_in_time).map(|vcpu| (burned(spin.begin_ns, spin.end_ns, vcpu), vcpu));
+    fitting.max().and_then(|it| off(Cause::HolderOff, FITTED, it)).unwrap_or(plain)
 }
 
 /// Each vCPU's off intervals, in order.

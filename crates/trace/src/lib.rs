@@ -4,7 +4,7 @@
 //! person can read with `zcat`; [`perfetto`] turns them into a trace for the
 //! Perfetto viewer; [`session`] keeps what a guest found out about itself; [`storms`]
 //! finds pause loops in a host's trace of KVM exits; [`episodes`] explains a guest's
-//! spins, and [`digest`] sums a session up; [`live`] keeps its last seconds.
+//! spins, [`digest`] and [`totals`] sum a session up; [`live`] keeps its last seconds.
 
 pub mod digest;
 pub mod episodes;
@@ -14,5 +14,6 @@ pub mod perfetto;
 pub mod recording;
 pub mod session;
 pub mod storms;
+pub mod totals;
 
 pub use error::TraceError;

@@ -1,7 +1,7 @@
 //! Causes of spins whose causes are known.
 
 use unspin_model::Session;
-use unspin_model::episode::{Cause, Owner, Spin, Taken, Wait};
+use unspin_model::episode::{Cause, Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
 use unspin_trace::digest::digest;
 use unspin_trace::episodes::explain;
@@ -12,6 +12,7 @@ fn spin(wait: Wait, vcpu: u16, begin_ms: u64, end_ms: u64) -> Spin {
     Spin {
         wait,
         lock: if wait == Wait::Ipi { 0 } else { 0xffff_8880_0000_1000 },
+        asleep: false,
         vcpu,
         tid: 100 + u32::from(vcpu),
         begin_ns: begin_ms * MS,
@@ -38,12 +39,41 @@ fn causes(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<(Cause, u64)> {
 
 #[test]
 fn the_owner_of_a_mutex_is_off_or_does_not_run_or_works() {
-    let owner = |vcpu, running| Some(Owner { tid: 7, vcpu, running });
-    let spins = [owner(1, true), owner(1, false), owner(2, true)]
+    let owner = |vcpu, state| Some(Owner { tid: 7, vcpu, state, delay_ns: 0 });
+    let running = OwnerState::Running;
+    let spins = [owner(1, running), owner(1, OwnerState::Runnable), owner(2, running)]
         .map(|owner| Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) });
     let found = causes(spins.to_vec(), &[off(1, 11, 19)]);
     let expected = [(Cause::HolderOff, 8), (Cause::HolderPreempted, 10), (Cause::Plain, 10)];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_wait_that_slept_has_a_cause_only_where_its_owner_is_known() {
+    let owner = |state| Some(Owner { tid: 7, vcpu: 1, state, delay_ns: 0 });
+    let waits = [None, owner(OwnerState::Running), owner(OwnerState::Asleep)].map(|owner| Spin {
+        owner,
+        asleep: true,
+        ..spin(Wait::Futex, 0, 10, 20)
+    });
+    // That the waiter's own vCPU was off as well changes nothing: it slept.
+    let found = causes(waits.to_vec(), &[off(1, 11, 19), off(0, 11, 19)]);
+    let expected = [(Cause::Plain, 10), (Cause::HolderOff, 8), (Cause::HolderOff, 8)];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_owner_that_had_to_share_its_vcpu_is_why_a_wait_lasted() {
+    let owner = |delay_ms| {
+        Some(Owner { tid: 7, vcpu: 1, state: OwnerState::Running, delay_ns: delay_ms * MS })
+    };
+    let waits = [owner(6), owner(4), owner(40)].map(|owner| Spin {
+        owner,
+        asleep: true,
+        ..spin(Wait::Mutex, 0, 10, 20)
+    });
+    let expected = [(Cause::HolderPreempted, 6), (Cause::Plain, 10), (Cause::HolderPreempted, 10)];
+    assert_eq!(causes(waits.to_vec(), &[]), expected);
 }
 
 #[test]
@@ -82,14 +112,15 @@ fn a_shootdown_waits_for_the_slowest_vcpu() {
 
 #[test]
 fn what_the_spinner_was_off_itself_is_not_wasted() {
-    let owner = Some(Owner { tid: 7, vcpu: 1, running: true });
+    let owner = Some(Owner { tid: 7, vcpu: 1, state: OwnerState::Running, delay_ns: 0 });
     let spins = vec![Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) }];
     assert_eq!(causes(spins, &[off(1, 10, 20), off(0, 14, 20)]), [(Cause::HolderOff, 4)]);
 }
 
 #[test]
 fn a_session_is_summed_up_by_cause_and_by_place() {
-    let owner = |vcpu, running| Some(Owner { tid: 7, vcpu, running });
+    let owner = |vcpu, state| Some(Owner { tid: 7, vcpu, state, delay_ns: 0 });
+    let (running, runnable) = (OwnerState::Running, OwnerState::Runnable);
     let mut session = Session {
         vcpus: 2,
         start_ns: 0,
@@ -100,18 +131,20 @@ fn a_session_is_summed_up_by_cause_and_by_place() {
         ..Session::default()
     };
     session.spins = vec![
-        Spin { owner: owner(1, true), ..spin(Wait::Mutex, 0, 10, 20) },
-        Spin { owner: owner(1, false), ..spin(Wait::Mutex, 0, 40, 44) },
+        Spin { owner: owner(1, running), ..spin(Wait::Mutex, 0, 10, 20) },
+        Spin { owner: owner(1, runnable), asleep: true, ..spin(Wait::Mutex, 0, 40, 44) },
         Spin { site: "elsewhere".into(), ..spin(Wait::Spinlock, 0, 50, 51) },
     ];
     let digest = digest(&session);
-    assert_eq!((digest.seconds, digest.spins, digest.lost), (1.0, 3, 3));
+    assert_eq!((digest.seconds, digest.spins, digest.lost), (1.0, 2, 3));
+    assert_eq!((digest.spin_s, digest.waits, digest.wait_s), (0.011, 1, 0.004));
     assert_eq!((digest.off[1].intervals, digest.off[1].off_s), (2, 0.010));
     assert_eq!(digest.off_ms.map(|all| all[3]), Some(8.0));
     assert!((digest.beats_per_s - 2_000.0).abs() < 1e-9);
     let causes: Vec<_> = digest.causes.iter().map(|c| (c.cause, c.episodes)).collect();
-    let expected = [(Cause::HolderOff, 1), (Cause::HolderPreempted, 1), (Cause::Plain, 1)];
+    let expected = [(Cause::HolderOff, 1), (Cause::Plain, 1), (Cause::HolderPreempted, 1)];
     assert_eq!(causes, expected);
+    assert_eq!((digest.causes[2].wasted_s, digest.causes[2].blocked_s), (0.0, 0.004));
     assert_eq!((&*digest.sites[0].site, digest.sites[0].episodes), ("do_something", 2));
     assert_eq!(digest.sites[0].cause, Cause::HolderOff);
 }

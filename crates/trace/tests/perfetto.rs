@@ -1,7 +1,9 @@
 //! The Perfetto export, checked byte by byte and by field number with a decoder
 //! that shares no code with the export.
 
-use unspin_model::{Recording, VcpuEvent, VcpuState};
+use unspin_model::episode::{Spin, Taken, Wait};
+use unspin_model::session::FoundOff;
+use unspin_model::{Recording, Session, VcpuEvent, VcpuState};
 use unspin_trace::perfetto;
 
 /// Two vCPUs; the first one goes off, the second one is halted throughout.
@@ -22,10 +24,17 @@ fn tiny() -> Recording {
     }
 }
 
+fn bytes(recordings: &[Recording]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    perfetto::write(&mut bytes, recordings).unwrap();
+    bytes
+}
+
 /// A field of a protobuf message.
 #[derive(Debug, Clone, PartialEq)]
 enum Field<'a> {
     Varint(u64),
+    Fixed(u64),
     Bytes(&'a [u8]),
 }
 
@@ -57,6 +66,11 @@ fn fields(mut input: &[u8]) -> Vec<(u64, Field<'_>)> {
                 input = rest;
                 Field::Bytes(bytes)
             }
+            1 => {
+                let (bytes, rest) = input.split_at(8);
+                input = rest;
+                Field::Fixed(u64::from_le_bytes(bytes.try_into().unwrap()))
+            }
             wire => panic!("wire type {wire}"),
         };
         out.push((key >> 3, value));
@@ -69,7 +83,7 @@ fn dump(input: &[u8], path: &str, out: &mut String) {
     for (number, value) in fields(input) {
         let path = if path.is_empty() { number.to_string() } else { format!("{path}.{number}") };
         match value {
-            Field::Varint(v) => out.push_str(&format!("{path}={v} ")),
+            Field::Varint(v) | Field::Fixed(v) => out.push_str(&format!("{path}={v} ")),
             Field::Bytes(b) if NESTED.contains(&path.as_str()) => dump(b, &path, out),
             Field::Bytes(b) => {
                 out.push_str(&format!("{path}={:?} ", std::str::from_utf8(b).unwrap()));
@@ -95,7 +109,7 @@ fn packets(trace: &[u8]) -> Vec<String> {
 
 #[test]
 fn packets_carry_the_fields_of_perfettos_schema() {
-    let trace = perfetto::to_bytes(&[tiny()]);
+    let trace = bytes(&[tiny()]);
     let (vm, vcpu0, vcpu1) = (1u64 << 32, (1u64 << 32) + 1, (1u64 << 32) + 2);
     let begin = |t, track, name| {
         format!("11.9=1 11.11={track} 11.22=\"vcpu\" 11.23={name:?} 8={t} 10=1 58=3")
@@ -121,7 +135,7 @@ fn packets_carry_the_fields_of_perfettos_schema() {
 
 #[test]
 fn a_slice_is_these_bytes() {
-    let trace = perfetto::to_bytes(&[tiny()]);
+    let trace = bytes(&[tiny()]);
     #[rustfmt::skip]
     let off_begins = [
         0x0a, 31, // Trace.packet, 31 bytes
@@ -144,7 +158,7 @@ fn a_slice_is_these_bytes() {
 fn several_vms_get_tracks_of_their_own() {
     let mut neighbour = tiny();
     neighbour.vm = "neighbour".into();
-    let trace = perfetto::to_bytes(&[tiny(), neighbour]);
+    let trace = bytes(&[tiny(), neighbour]);
     let uuids: Vec<_> = packets(&trace)
         .iter()
         .filter_map(|p| p.split_once("60.1=").map(|(_, rest)| rest.split(' ').next()?.parse().ok()))
@@ -156,8 +170,86 @@ fn several_vms_get_tracks_of_their_own() {
 
 #[test]
 fn every_slice_that_begins_ends() {
-    let packets = packets(&perfetto::to_bytes(&[tiny()]));
+    let packets = packets(&bytes(&[tiny()]));
     let count = |what: &str| packets.iter().filter(|p| p.contains(what)).count();
     assert_eq!(count("11.9=1 "), 3);
     assert_eq!(count("11.9=2 "), 3);
+}
+
+/// vCPU 0 spins from 2000 to 4000 for a lock that vCPU 1 took at 2200; that one was off
+/// from 2500 to 3900. Meanwhile an interrupt on vCPU 0 spins for another lock.
+fn session() -> Session {
+    let spin = |lock, begin_ns, end_ns, before| Spin {
+        wait: Wait::Spinlock,
+        lock,
+        asleep: false,
+        vcpu: 0,
+        tid: 7,
+        begin_ns,
+        end_ns,
+        owner: None,
+        before,
+        site: "d_alloc".into(),
+    };
+    let before = Some(Taken { vcpu: 1, t_ns: 2200 });
+    Session {
+        vcpus: 2,
+        start_ns: 1000,
+        end_ns: 9000,
+        offs: vec![FoundOff {
+            vcpu: 1,
+            start_ns: 2500,
+            end_ns: 3900,
+            start_error_ns: 0,
+            was_idle: false,
+        }],
+        spins: vec![spin(0xa0, 3000, 3100, None), spin(0xb0, 2000, 4000, before)],
+        lost: 5,
+        ..Session::default()
+    }
+}
+
+#[test]
+fn a_session_has_lanes_of_off_intervals_and_spins_and_an_arrow_to_the_holder() {
+    let mut bytes = Vec::new();
+    perfetto::write_session(&mut bytes, &session()).unwrap();
+    let guest = 1_u64 << 32;
+    let lane = |rank: u64, name| {
+        format!("60.1={} 60.2={name:?} 60.5={guest} 60.12={rank} 10=1", guest + rank + 1)
+    };
+    let begin = |t, track, categories: [&str; 2], name: &str, flow: &str| {
+        let [kind, cause] = categories.map(|c| format!("11.22={c:?} "));
+        let cause = if categories[1].is_empty() { String::new() } else { cause };
+        let track = guest + track;
+        format!("11.9=1 11.11={track} {kind}{cause}11.23={name:?} {flow}8={t} 10=1 58=3")
+    };
+    let end = |t, track: u64| format!("11.9=2 11.11={} 8={t} 10=1 58=3", guest + track);
+    let about = "what the guest found by itself; 5 findings lost";
+    let holder_off = |kind| [kind, "holder-off"];
+    assert_eq!(
+        packets(&bytes),
+        [
+            "6.1.1=3 6.1.2=1000 6.1.1=6 6.1.2=1000 6.2=3 10=1".to_string(),
+            format!("60.1={guest} 60.3.1=1 60.3.6=\"guest\" 60.11=3 60.14={about:?} 10=1"),
+            lane(0, "vCPU 0"),
+            lane(1, "vCPU 0 spins"),
+            lane(2, "vCPU 0 spins"),
+            lane(3, "vCPU 1"),
+            lane(4, "vCPU 1 is waited for"),
+            begin(2000, 2, holder_off("spin"), "spinlock in d_alloc: holder-off", "11.47=2 "),
+            begin(
+                2200,
+                5,
+                holder_off("held"),
+                "spinlock that vCPU 0 waits for in d_alloc",
+                "11.47=2 "
+            ),
+            begin(2500, 4, ["off", ""], "off", ""),
+            begin(3000, 3, ["spin", "plain"], "spinlock in d_alloc: plain", ""),
+            end(3100, 3),
+            end(3900, 4),
+            end(4000, 2),
+            end(4000, 5),
+        ]
+    );
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use unspin_model::VcpuState;
-use unspin_model::episode::{Owner, Spin, Wait};
+use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
 
@@ -14,11 +14,12 @@ fn spin(begin_ns: u64) -> Spin {
     Spin {
         wait: Wait::Mutex,
         lock: 0xffff_8880_0000_1000,
+        asleep: begin_ns % 2 == 0,
         vcpu: 1,
         tid: 77,
         begin_ns,
         end_ns: begin_ns + 40,
-        owner: Some(Owner { tid: 78, vcpu: 0, running: true }),
+        owner: Some(Owner { tid: 78, vcpu: 0, state: OwnerState::Runnable, delay_ns: 5 }),
         before: None,
         site: "do_rename".into(),
     }

@@ -1,35 +1,89 @@
 //! `unspin export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use unspin_model::{Recording, Session};
+use unspin_report::openmetrics;
+use unspin_trace::totals::Totals;
+use unspin_trace::{perfetto, recording, session};
 
-/// Write a run's on/off/idle history as a Perfetto trace: a lane a vCPU.
-/// Open it at ui.perfetto.dev, which reads it without sending it anywhere.
+/// Write a session or a recording in a form that other tools read.
+/// A Perfetto trace has a lane a vCPU; open it at ui.perfetto.dev, which reads it without
+/// sending it anywhere.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A recording, such as OUT/truth/000012.gz
-    recording: PathBuf,
-    /// Where the trace goes [default: the recording's name with .pftrace]
+    /// What `unspin record` wrote, or a host's recording such as OUT/truth/000012.gz
+    file: PathBuf,
+    /// Where it goes [default: the file's name with .pftrace or .prom]
     #[arg(long, short)]
     out: Option<PathBuf>,
+    /// The form
+    #[arg(long, value_enum, default_value_t = Format::Perfetto)]
+    format: Format,
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// A trace for the Perfetto viewer
+    Perfetto,
+    /// Sums as OpenMetrics text, of a session
+    Openmetrics,
+}
+
+enum Input {
+    Session(Session),
+    Recordings(Vec<Recording>),
+}
+
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let recordings = unspin_trace::recording::read(&args.recording)?;
-    let out = args.out.unwrap_or_else(|| args.recording.with_extension("pftrace"));
-    let bytes = unspin_trace::perfetto::to_bytes(&recordings);
+    let input = read(&args.file)?;
+    let (ending, bytes) = match (args.format, &input) {
+        (Format::Perfetto, Input::Session(session)) => {
+            let mut bytes = Vec::new();
+            perfetto::write_session(&mut bytes, session)?;
+            ("pftrace", bytes)
+        }
+        (Format::Perfetto, Input::Recordings(recordings)) => {
+            let mut bytes = Vec::new();
+            perfetto::write(&mut bytes, recordings)?;
+            ("pftrace", bytes)
+        }
+        (Format::Openmetrics, Input::Session(session)) => {
+            ("prom", openmetrics::text(&Totals::of(session)).into_bytes())
+        }
+        (Format::Openmetrics, Input::Recordings(_)) => {
+            bail!("a host's recording has no sums: OpenMetrics is for what `unspin record` wrote")
+        }
+    };
+    let out = args.out.unwrap_or_else(|| args.file.with_extension(ending));
     std::fs::write(&out, &bytes).with_context(|| format!("write {}", out.display()))?;
-    let events: usize = recordings.iter().map(|recording| recording.events.len()).sum();
+    let events = match input {
+        Input::Session(session) => session.offs.len() + session.spins.len(),
+        Input::Recordings(all) => all.iter().map(|recording| recording.events.len()).sum(),
+    };
     if args.json {
-        println!("{}", serde_json::json!({"trace": out, "events": events, "bytes": bytes.len()}));
+        println!("{}", serde_json::json!({"out": out, "events": events, "bytes": bytes.len()}));
     } else {
-        println!("{}: {events} changes of state", out.display());
+        println!("{}: {events} events, {} bytes", out.display(), bytes.len());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is no session may be a recording; where it is neither, both say why.
+fn read(file: &Path) -> anyhow::Result<Input> {
+    let no_session = match session::read(file) {
+        Ok(session) => return Ok(Input::Session(session)),
+        Err(error @ session::SessionError::Open { .. }) => return Err(error.into()),
+        Err(error) => error,
+    };
+    match recording::read(file) {
+        Ok(recordings) => Ok(Input::Recordings(recordings)),
+        Err(no_recording) => bail!("{no_session}; nor a recording: {no_recording}"),
+    }
 }

@@ -38,7 +38,7 @@ enum Verb {
     Record(record::Args),
     /// What a session file holds: vCPUs off, spins, why and where
     Report(report::Args),
-    /// A run's on/off/idle history as a Perfetto trace
+    /// A session or a recording for other tools: Perfetto, OpenMetrics
     Export(export::Args),
     /// A host's trace of KVM exits: pause-loop storms, who spins where
     Trace(trace::Args),

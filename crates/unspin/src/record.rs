@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unspin_guest::record::Recorder;
-use unspin_guest::sense::{Sensor, Settings};
+use unspin_guest::sense::{Limits, Sensor, Settings};
 use unspin_lab::interrupt;
 
 /// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
@@ -22,13 +22,13 @@ pub struct Args {
     #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Microseconds between two heartbeats of a vCPU that is not idle; 0: none
-    #[arg(long, value_name = "US", default_value_t = Settings::default().beat_ns / 1_000,
-        value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    beat: u64,
-    /// Microseconds by which a timer is late when its vCPU was off
-    #[arg(long, value_name = "US", default_value_t = Settings::default().limits.timer_ns / 1_000,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    late: u64,
+    /// [default: 500]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    beat: Option<u64>,
+    /// Microseconds by which a timer or an answer is late when its vCPU was off
+    /// [default: 200, under software emulation 400]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    late: Option<u64>,
     /// Also look every so many microseconds at what each vCPU seems to do
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
@@ -43,8 +43,13 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let mut settings = Settings { beat_ns: args.beat * 1_000, ..Settings::default() };
-    settings.limits.timer_ns = args.late * 1_000;
+    let mut settings = Settings::of_this_machine();
+    if let Some(beat_us) = args.beat {
+        settings.beat_ns = beat_us * 1_000;
+    }
+    if let Some(late_us) = args.late {
+        settings.limits = Limits { timer_ns: late_us * 1_000, wake_ns: late_us * 1_000 };
+    }
     let out = || format!("write {}", args.out.display());
     // A session that is there is not overwritten where there will be no new one.
     let sensor = Sensor::start(&settings)?;

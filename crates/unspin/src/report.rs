@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use unspin_trace::{digest, session};
 
 /// Say what a session file holds: how long each vCPU was off, what was burned by spinning,
@@ -12,15 +13,29 @@ pub struct Args {
     /// What `unspin record` wrote
     session: PathBuf,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "markdown")]
     json: bool,
+    /// Print Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let digest = digest::digest(&session::read(&args.session)?);
+    let session = session::read(&args.session)?;
+    let digest = digest::digest(&session);
+    if let Some(out) = &args.html {
+        let name = args.session.file_name().unwrap_or_default().to_string_lossy();
+        let page = unspin_report::session::page(&name, &session, &digest)?;
+        std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
+    }
     if args.json {
         println!("{}", serde_json::to_string(&digest)?);
+    } else if args.markdown {
+        print!("{}", unspin_report::session::document(&digest));
     } else {
         print!("{}", unspin_report::session::text(&digest));
     }

@@ -1,18 +1,21 @@
 //! `unspin watch`.
 
 use std::io::{IsTerminal, stdout};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use tiny_http::{Header, Response, Server};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 use unspin_guest::sense::Settings;
 use unspin_guest::watch::Watcher;
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
+use unspin_report::openmetrics;
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
@@ -21,6 +24,9 @@ const SLICE: Duration = Duration::from_millis(200);
 /// where. Needs root.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus
+    #[arg(long, value_name = "ADDR", conflicts_with = "once")]
+    listen: Option<SocketAddr>,
     /// Watch for some seconds, print the figures, and end
     #[arg(long)]
     once: bool,
@@ -29,9 +35,9 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Microseconds between two heartbeats of a vCPU that is not idle; 0: none
-    #[arg(long, value_name = "US", default_value_t = Settings::default().beat_ns / 1_000,
-        value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    beat: u64,
+    /// [default: 500]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    beat: Option<u64>,
     /// With --once: print JSON
     #[arg(long, requires = "once")]
     json: bool,
@@ -39,13 +45,19 @@ pub struct Args {
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !args.once && !stdout().is_terminal() {
+    if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
     }
-    let settings = Settings { beat_ns: args.beat * 1_000, ..Settings::default() };
+    let mut settings = Settings::of_this_machine();
+    if let Some(beat_us) = args.beat {
+        settings.beat_ns = beat_us * 1_000;
+    }
     let mut watcher = Watcher::start(&settings)?;
     if args.once {
         return once(&args, &mut watcher);
+    }
+    if let Some(address) = args.listen {
+        return serve(address, &mut watcher);
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
     let mut terminal = ratatui::try_init()?;
@@ -69,6 +81,28 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string(&digest)?);
     } else {
         print!("{}", unspin_report::session::text(&digest));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let server = Server::http(address);
+    let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
+    eprintln!("unspin: figures at http://{}/metrics, until Ctrl-C", server.server_addr());
+    let kind = Header::from_bytes("Content-Type", openmetrics::CONTENT_TYPE);
+    let kind = kind.map_err(|()| anyhow!("a header that is none"))?;
+    while !interrupt::requested() {
+        watcher.step();
+        let Some(request) = server.recv_timeout(SLICE)? else { continue };
+        let answer = match request.url() {
+            "/metrics" => {
+                Response::from_string(openmetrics::text(&watcher.totals)).with_header(kind.clone())
+            }
+            _ => Response::from_string("the figures are at /metrics\n").with_status_code(404),
+        };
+        // Who asked may have gone; that is no reason to stop watching.
+        let _ = request.respond(answer);
     }
     Ok(ExitCode::SUCCESS)
 }

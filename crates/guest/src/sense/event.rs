@@ -1,14 +1,19 @@
 //! What an event says, see bpf/sense.h.
 
-use unspin_model::episode::{Owner, Spin, Taken, Wait};
+use unspin_model::episode::{Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
 
 use super::ring::Raw;
 
 const OFF: u64 = 1;
 const SPIN: u64 = 2;
+const FLAG_SPIN: u32 = 1;
 const FLAG_MUTEX: u32 = 1 << 5;
 const FLAG_IPI: u32 = 1 << 31;
+const FLAG_FUTEX: u32 = 1 << 30;
+const RUNNABLE: u32 = 2;
+const ASLEEP: u32 = 3;
+const FLAG_ASLEEP: u32 = 1 << 29;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +28,8 @@ impl Event {
     pub(super) fn of(vcpu: u16, raw: &Raw) -> Option<Event> {
         match raw.kind {
             OFF => off(vcpu, &raw.words),
-            SPIN => Some(spin(vcpu, &raw.words)),
+            // Two threads that share a place may have mixed up their waits.
+            SPIN if raw.words[0] <= raw.words[1] => Some(spin(vcpu, &raw.words)),
             _ => None,
         }
     }
@@ -51,17 +57,27 @@ fn halves(word: u64) -> (u32, u32) {
 fn spin(vcpu: u16, words: &[u64]) -> Event {
     let (flags, tid) = halves(words[3]);
     let (owner_tid, owner_cpu) = halves(words[4]);
-    let (owner_running, taken_cpu) = halves(words[5]);
+    let (owner_state, taken_cpu) = halves(words[5]);
     let taken_ns = words[6];
+    let asleep = flags & FLAG_ASLEEP != 0;
     let wait = match flags {
         flags if flags & FLAG_IPI != 0 => Wait::Ipi,
+        flags if flags & FLAG_FUTEX != 0 => Wait::Futex,
         flags if flags & FLAG_MUTEX != 0 => Wait::Mutex,
+        flags if flags & FLAG_SPIN == 0 => Wait::Rwsem,
         _ => Wait::Spinlock,
     };
-    let owner = Owner { tid: owner_tid, vcpu: owner_cpu as u16, running: owner_running != 0 };
+    let state = match owner_state {
+        RUNNABLE => OwnerState::Runnable,
+        ASLEEP => OwnerState::Asleep,
+        _ => OwnerState::Running,
+    };
+    let (vcpu_of_owner, delay_ns) = (owner_cpu as u16, if asleep { words[7] } else { 0 });
+    let owner = Owner { tid: owner_tid, vcpu: vcpu_of_owner, state, delay_ns };
     let spin = Spin {
         wait,
         lock: words[2],
+        asleep,
         vcpu,
         tid,
         begin_ns: words[0],
@@ -70,7 +86,7 @@ fn spin(vcpu: u16, words: &[u64]) -> Event {
         before: (taken_ns != 0).then_some(Taken { vcpu: taken_cpu as u16, t_ns: taken_ns }),
         site: String::new(),
     };
-    Event::Spin(spin, words[7..].to_vec())
+    Event::Spin(spin, words[8..].to_vec())
 }
 
 #[cfg(test)]
@@ -78,7 +94,7 @@ mod tests {
     use super::*;
 
     fn raw(kind: u64, words: &[u64]) -> Raw {
-        let mut all = [0; 15];
+        let mut all = [0; 16];
         all[..words.len()].copy_from_slice(words);
         Raw { seq: 1, kind, words: all }
     }
@@ -89,18 +105,32 @@ mod tests {
             FoundOff { vcpu: 3, start_ns: 200, end_ns: 900, start_error_ns: 100, was_idle: true };
         assert_eq!(Event::of(3, &raw(OFF, &[100, 300, 900, 1])), Some(Event::Off(off)));
         assert_eq!(Event::of(3, &raw(OFF, &[300, 100, 900, 1])), None);
+        assert_eq!(Event::of(3, &raw(SPIN, &[30, 20])), None);
         assert_eq!(Event::of(3, &raw(7, &[])), None);
+    }
+
+    #[test]
+    fn a_wait_that_slept_is_no_spin() {
+        let waits = [(FLAG_FUTEX, Wait::Futex), (FLAG_MUTEX, Wait::Mutex), (1 << 2, Wait::Rwsem)];
+        for (flags, wait) in waits {
+            let words = [10, 20, 0x1000, u64::from(flags | FLAG_ASLEEP), 0, 2];
+            let Some(Event::Spin(spin, _)) = Event::of(1, &raw(SPIN, &words)) else {
+                panic!("not a wait");
+            };
+            assert_eq!((spin.wait, spin.asleep, spin.owner), (wait, true, None));
+        }
     }
 
     #[test]
     fn a_spin_has_an_owner_where_the_kernel_named_one() {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let words = [10, 20, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 0, 0xf00];
+        let words = [10, 20, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 0, 9, 0xf00];
         let Some(Event::Spin(spin, frames)) = Event::of(1, &raw(SPIN, &words)) else {
             panic!("not a spin");
         };
         assert_eq!((spin.wait, spin.vcpu, spin.tid, spin.lock), (Wait::Mutex, 1, 55, 0x1000));
-        assert_eq!(spin.owner, Some(Owner { tid: 66, vcpu: 2, running: true }));
-        assert_eq!((spin.before, frames[0]), (None, 0xf00));
+        let owner = Owner { tid: 66, vcpu: 2, state: OwnerState::Running, delay_ns: 0 };
+        assert_eq!(spin.owner, Some(owner));
+        assert_eq!((spin.before, frames[0], spin.asleep), (None, 0xf00, false));
     }
 }

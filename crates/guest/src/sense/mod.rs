@@ -16,7 +16,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 use nix::time::{ClockId, clock_gettime};
-use unspin_model::diagnosis::Spinlock;
+use unspin_model::diagnosis::{Hypervisor, Spinlock};
 use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
@@ -55,10 +55,14 @@ pub struct Settings {
     pub spin_ns: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
+impl Settings {
+    /// What fits this machine: a hypervisor that serves timers from user space is late by
+    /// itself.
+    pub fn of_this_machine() -> Settings {
+        let machine = doctor::diagnose(&Facts::probe()).machine;
+        let late_ns = if machine.hypervisor == Hypervisor::Tcg { 400_000 } else { 200_000 };
         Settings {
-            limits: Limits { timer_ns: 200_000, wake_ns: 200_000 },
+            limits: Limits { timer_ns: late_ns, wake_ns: late_ns },
             beat_ns: 500_000,
             spin_ns: 50_000,
         }

@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 8] = shipped![
+const BUILTIN: [(&str, &str); 10] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -80,7 +80,9 @@ const BUILTIN: [(&str, &str); 8] = shipped![
     "peers",
     "aa",
     "truth",
-    "sense"
+    "sense",
+    "causes",
+    "sense-cost"
 ];
 
 impl Experiment {

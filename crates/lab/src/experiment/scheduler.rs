@@ -1,5 +1,6 @@
 //! Guest schedulers of a cell.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -31,6 +32,9 @@ pub struct Command {
     /// The session file that it writes in the guest: such a command loads no scheduler;
     /// what it found is held against the ground truth.
     pub session: Option<String>,
+    /// The address in the guest that it answers at once it is ready: such a command loads
+    /// no scheduler, either.
+    pub listens: Option<SocketAddr>,
 }
 
 impl Scheduler {

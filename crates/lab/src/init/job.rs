@@ -19,8 +19,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
-use super::scheduler;
+use super::{facts, scheduler};
 use crate::clock::mono_ns;
+use crate::truth::IdleTrace;
 use crate::wire::{Job, JobResult};
 
 const STDOUT_LIMIT: usize = 4 << 20;
@@ -48,10 +49,16 @@ pub fn run_job(job: &Job) -> JobResult {
         let stderr = format!("{error:#}");
         return JobResult { scheduler_failed: true, stderr, ..JobResult::default() };
     }
+    let idle_trace = job.trace_idle.then(IdleTrace::start);
     let mut result = match Background::start(job) {
         Ok(running) => running.wait(Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6))),
         Err(error) => JobResult { stderr: format!("{error:#}"), ..JobResult::default() },
     };
+    let vcpus = facts::online_cpus() as usize;
+    let idle = idle_trace.map(|trace| trace.and_then(|trace| trace.finish(vcpus)));
+    result.idle = idle.and_then(|spans| {
+        spans.inspect_err(|error| eprintln!("unspin init: when vCPUs idled: {error}")).ok()
+    });
     match job.scheduler.as_ref().map(scheduler::after_job) {
         Some(Ok(session)) => result.session = session,
         Some(Err(error)) => {
@@ -105,6 +112,7 @@ impl Background {
             stderr: text(self.stderr),
             scheduler_failed: false,
             session: None,
+            idle: None,
         };
         let _ = fs::remove_dir(&self.cgroup);
         result

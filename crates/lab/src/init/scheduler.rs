@@ -3,6 +3,7 @@
 //! wants as well stays.
 
 use std::fs;
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::wire::{Agent, Job, JobResult};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADS_WITHIN: Duration = Duration::from_secs(60);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 const SESSION_LIMIT: u64 = 64 << 20;
 
@@ -27,7 +29,7 @@ static CURRENT: Mutex<Option<Running>> = Mutex::new(None);
 pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
     let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if current.as_ref().map(|running| &running.agent) == wanted
-        && wanted.is_none_or(|agent| agent.session.is_none() && is_enabled())
+        && wanted.is_none_or(|agent| agent.session.is_none() && is_ready(agent))
     {
         return Ok(());
     }
@@ -50,8 +52,8 @@ pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
 /// where it did not last.
 pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
     let Some(session) = &agent.session else {
-        if !is_enabled() {
-            bail!("the guest scheduler is not loaded any more");
+        if !is_ready(agent) {
+            bail!("`{}` went away", agent.argv.join(" "));
         }
         return Ok(None);
     };
@@ -67,7 +69,7 @@ pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
 
 fn stop(old: Running) -> anyhow::Result<()> {
     let result = old.job.stop();
-    if old.agent.session.is_none() {
+    if old.agent.is_scheduler() {
         return wait_for(|| !is_enabled(), LEAVES_WITHIN)
             .with_context(|| complaint("did not leave", &result));
     }
@@ -78,9 +80,10 @@ fn stop(old: Running) -> anyhow::Result<()> {
 }
 
 fn is_ready(agent: &Agent) -> bool {
-    match &agent.session {
-        Some(session) => fs::metadata(session).is_ok_and(|about| about.len() > 0),
-        None => is_enabled(),
+    match (&agent.session, &agent.listens) {
+        (Some(session), _) => fs::metadata(session).is_ok_and(|about| about.len() > 0),
+        (None, Some(address)) => TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok(),
+        (None, None) => is_enabled(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::clock::mono_ns;
+use crate::clock_page::ClockPage;
 use crate::host::{Host, LocalHost};
 use crate::init::{facts, heartbeat, job};
 use crate::wire::{Envelope, HostReply, HostRequest, Job, Reply, Request};
@@ -70,6 +71,7 @@ impl Server {
     fn answer(&self, id: u64, request: Request) -> Reply {
         match request {
             Request::Ping => Reply::Pong { mono_ns: mono_ns() },
+            Request::ShareClock { rounds, limit_s } => share_clock(rounds, limit_s),
             Request::Run(job) => Reply::Ran(job::run_job(&job)),
             Request::Start(job) => self.start(id, &job),
             Request::Stop { handle } => self.stop(handle),
@@ -104,6 +106,16 @@ impl Server {
         if let Err(error) = lock(&self.port).write_all(&line) {
             eprintln!("unspin init: reply {id}: {error}");
         }
+    }
+}
+
+fn share_clock(rounds: u64, limit_s: f64) -> Reply {
+    match ClockPage::of_this_guest() {
+        Ok(page) => {
+            page.answer(rounds, Duration::from_secs_f64(limit_s));
+            Reply::Shared
+        }
+        Err(error) => Reply::Error(format!("the shared page: {error}")),
     }
 }
 

@@ -14,7 +14,9 @@ use crate::host::{Host, LocalHost, NestedHost};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
-use crate::wire::{Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, VmSpec};
+use crate::wire::{
+    Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, TruthMode, VmSpec,
+};
 use crate::workload::Workload;
 
 /// Carries out an experiment into `options.out`; resumes what is there.
@@ -147,7 +149,7 @@ impl Executor<'_> {
         let place = self.place(boot, Some(up), position, attempt);
         let spec = self.run_spec(topology, workload, run, limit_s);
         let started = Instant::now();
-        let mut output = match self.ask(boot, HostRequest::Run(spec)) {
+        let mut output = match self.ask(boot, HostRequest::Run(Box::new(spec))) {
             Ok(HostReply::Ran(output)) => *output,
             Ok(other) => return Ok(Err(unexpected(&other))),
             Err(failure) => return Ok(Err(failure)),
@@ -156,7 +158,7 @@ impl Executor<'_> {
             return Ok(Ok(Next::NewBoot));
         }
         self.timings.note_run(&workload.name, started.elapsed().as_secs_f64());
-        check_sensed(&mut output);
+        check_sensed(&mut output, workload);
         self.keep_recording(run.run, &mut output)?;
         let record = record::record(&place, run, workload, topology, limit_s, output);
         self.finish(&record)?;
@@ -271,6 +273,8 @@ impl Executor<'_> {
                 setup: workload.setup_argv(topology.vcpus),
                 cpus: run.scheduler.cpus(),
                 time_limit_s: limit_s,
+                trace_idle: self.experiment.truth == TruthMode::Events
+                    && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
                 scheduler,
             },
             neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
@@ -338,13 +342,21 @@ impl Executor<'_> {
     }
 }
 
-/// Holds what the guest found out against what its host saw.
-fn check_sensed(output: &mut RunOutput) {
-    let session = output.job.as_ref().and_then(|job| job.session.as_ref());
-    if let (Some(truth), Some(recording), Some(session)) =
-        (&mut output.truth, &output.recording, session)
-    {
-        truth.sensed = truth::check_session(session, recording);
+/// Holds what the guest found out against what its host saw. A session that cannot be
+/// read is a recorder that failed.
+fn check_sensed(output: &mut RunOutput, workload: &Workload) {
+    let (Some(truth), Some(recording), Some(job)) =
+        (&mut output.truth, &output.recording, &mut output.job)
+    else {
+        return;
+    };
+    let Some(session) = &job.session else { return };
+    match truth::check_session(session, recording, workload.waits.as_ref()) {
+        Ok(check) => truth.sensed = Some(check),
+        Err(error) => {
+            job.scheduler_failed = true;
+            job.stderr = error.to_string();
+        }
     }
 }
 

@@ -1,16 +1,13 @@
 //! The guest's clock against the host's, by asking the guest the time. Its answer was
 //! given after it was asked and before it was heard, which bounds the offset on both
 //! sides (Cristian 1989); of many answers, the one that was quickest there and the one
-//! that was quickest back give the closest bounds (Marzullo 1984).
-
-use unspin_model::Accel;
+//! that was quickest back give the closest bounds (Marzullo 1984). It is asked on a page
+//! of memory that both share, and by messages where there is none.
 
 use crate::vm::Vm;
 
-/// Questions to an emulated guest, which answers now sooner, now later.
-const PINGS_TCG: usize = 60;
-/// Questions to one under KVM.
-const PINGS_KVM: usize = 8;
+/// Questions by message.
+const PINGS: usize = 8;
 
 /// One reading: guest clock minus host clock, at a host time, within an error.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +28,10 @@ pub struct Alignment {
 
 /// Asks a number of times; `None` when the guest does not answer.
 pub fn align(vm: &mut Vm) -> Option<Reading> {
-    let count = if vm.spec.accel == Accel::Tcg { PINGS_TCG } else { PINGS_KVM };
-    let pings: Option<Vec<_>> = (0..count).map(|_| vm.ping().ok()).collect();
+    if let Some(reading) = vm.share_clock().ok().and_then(|answers| Reading::of(&answers)) {
+        return Some(reading);
+    }
+    let pings: Option<Vec<_>> = (0..PINGS).map(|_| vm.ping().ok()).collect();
     Reading::of(&pings?)
 }
 

@@ -3,7 +3,7 @@
 //! From sched_switch and the wake-ups where tracefs works (every change), else
 //! from schedstat (totals only). A thread that is switched out while runnable
 //! goes off; one that sleeps is idle until it is woken, and off from then until
-//! it runs.
+//! it runs. Where the guest says when it idled, that decides what a sleep was.
 
 mod align;
 mod check;
@@ -11,18 +11,21 @@ mod ring;
 mod schedstat;
 mod sensed;
 mod states;
+mod switches;
 pub mod tracefs;
+mod wanted;
 
 use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 
 pub use align::{Alignment, align};
 pub use schedstat::Totals;
 pub use sensed::check_session;
+pub use wanted::{IdleSpans, IdleTrace};
 
 use crate::clock::mono_ns;
 use crate::wire::{JobResult, TruthMode, VmSpec};
 use states::ThreadEvent;
-use tracefs::SwitchTrace;
+use switches::SwitchTrace;
 
 /// An observation under way.
 pub struct Observer {
@@ -91,11 +94,18 @@ pub fn describe(
         lost: observed.lost,
         events: clip(events, alignment, job, vm.vcpus as u16),
     });
+    let recording = recording.map(|seen| match &job.idle {
+        Some(idle) => Recording { events: wanted::as_wanted(&seen, idle), ..seen },
+        None => seen,
+    });
     let mut summary = match &recording {
         Some(recording) => summarize(recording),
         None => observed.totals.summary(observed.end_ns - observed.start_ns, vm.vcpus),
     };
     summary.alignment_error_us = alignment.map(|a| a.error_ns as f64 / 1e3);
+    if recording.is_some() && job.idle.is_some() {
+        summary.method.push_str(", cpu_idle");
+    }
     summary.lost = observed.lost;
     (summary, recording)
 }

@@ -1,16 +1,33 @@
 //! What a guest found out by itself, held against what its host saw.
 
-use unspin_model::sensed::{LENGTHS_US, SenseCheck};
+use unspin_model::episode::{Cause, Wait};
+use unspin_model::sensed::{KnownWaits, LENGTHS_US, SenseCheck};
 use unspin_model::session::FoundOff;
-use unspin_model::{Recording, Session, VcpuState};
+use unspin_model::{Interval, Recording, Session, VcpuState};
+use unspin_trace::episodes::explain;
+use unspin_trace::session::SessionError;
 
 /// From this long on, an off vCPU should be seen as off by others.
 const SEEN_AFTER_NS: u64 = 1_000_000;
 
-/// Reads a session file and checks it; `None` where it cannot be read.
-pub fn check_session(file: &[u8], truth: &Recording) -> Option<SenseCheck> {
-    let session = unspin_trace::session::read_from(file, "the guest's session").ok()?;
-    Some(check(&session, truth))
+/// From this length on, waits with known causes are judged.
+const JUDGED_FROM_NS: u64 = 1_000_000;
+
+/// Reads a session file and checks it.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn check_session(
+    file: &[u8],
+    truth: &Recording,
+    waits: Option<&KnownWaits>,
+) -> Result<SenseCheck, SessionError> {
+    let session = unspin_trace::session::read_from(file, "the guest's session")?;
+    let mut check = check(&session, truth);
+    if let Some(known) = waits {
+        causes(&mut check, &session, truth, known);
+    }
+    Ok(check)
 }
 
 /// A stretch of time on one vCPU.
@@ -50,7 +67,8 @@ fn check(session: &Session, truth: &Recording) -> SenseCheck {
         let real: Vec<Span> =
             real.map(|i| Span { start_ns: i.start_ns, end_ns: i.end_ns }).collect();
         let of_vcpu = session.offs.iter().filter(|off| off.vcpu == vcpu);
-        let found: Vec<Span> = of_vcpu.map(span).collect();
+        let found: Vec<Span> = of_vcpu.clone().map(span).collect();
+        let certain: Vec<Span> = of_vcpu.map(certain).collect();
         for one in real.iter().filter(|one| inside(one)) {
             check.off_s[1] += one.len_ns() as f64 / 1e9;
             let Some(class) = class(one.len_ns()) else { continue };
@@ -58,10 +76,10 @@ fn check(session: &Session, truth: &Recording) -> SenseCheck {
             check.by_length[class][1] += u64::from(is_half_known(one, &found));
             errors_us.extend(length_error_us(one, &found));
         }
-        for one in found.iter().filter(|one| inside(one)) {
+        for (one, certain) in found.iter().zip(&certain).filter(|(one, _)| inside(one)) {
             check.off_s[0] += one.len_ns() as f64 / 1e9;
             check.found += 1;
-            check.real += u64::from(is_half_known(one, &real));
+            check.real += u64::from(is_half_known(certain, &real));
         }
     }
     check.length_error_us = spread(errors_us);
@@ -73,6 +91,12 @@ fn check(session: &Session, truth: &Recording) -> SenseCheck {
 
 fn span(off: &FoundOff) -> Span {
     Span { start_ns: off.start_ns, end_ns: off.end_ns }
+}
+
+/// The part of an off interval that the guest is sure of: its start has an error.
+fn certain(off: &FoundOff) -> Span {
+    let start_ns = off.start_ns.saturating_add(off.start_error_ns).min(off.end_ns);
+    Span { start_ns, end_ns: off.end_ns }
 }
 
 /// The class of [`LENGTHS_US`] that a length falls in.
@@ -103,6 +127,53 @@ fn spread(mut figures: Vec<f64>) -> Option<[f64; 3]> {
     figures.sort_by(f64::total_cmp);
     let at = |share: f64| figures.get(((figures.len() as f64 - 1.0) * share).round() as usize);
     Some([*at(0.05)?, *at(0.5)?, *at(0.95)?])
+}
+
+/// Judges the causes that the guest tells of waits for a vCPU that is known: when that one
+/// was off, by the host's word, for most of the wait, that is why it lasted.
+fn causes(check: &mut SenseCheck, session: &Session, truth: &Recording, known: &KnownWaits) {
+    let intervals = truth.intervals();
+    let off = |vcpu: u16| -> Vec<Span> {
+        let own = |i: &&Interval| i.vcpu == vcpu && i.state == VcpuState::Off;
+        let spans = intervals.iter().filter(own);
+        spans.map(|i| Span { start_ns: i.start_ns, end_ns: i.end_ns }).collect()
+    };
+    let holder_off = off(known.vcpu);
+    let window = Span { start_ns: truth.start_ns, end_ns: truth.end_ns };
+    for episode in explain(session.spins.clone(), &session.offs) {
+        let spin = &episode.spin;
+        let wait = Span { start_ns: spin.begin_ns, end_ns: spin.end_ns };
+        let inside = wait.start_ns > window.start_ns && wait.end_ns < window.end_ns;
+        if spin.wait != known.wait || spin.vcpu == known.vcpu || !inside {
+            continue;
+        }
+        if wait.len_ns() < JUDGED_FROM_NS {
+            continue;
+        }
+        let own_off = if spin.asleep { Vec::new() } else { off(spin.vcpu) };
+        let own_ns: u64 = overlapping(&wait, &own_off).map(|one| wait.common_ns(one)).sum();
+        let kept_ns: u64 = overlapping(&wait, &holder_off)
+            .map(|one| {
+                let start_ns = one.start_ns.max(wait.start_ns);
+                let part = Span { start_ns, end_ns: one.end_ns.min(wait.end_ns) };
+                let both = overlapping(&part, &own_off).map(|own| part.common_ns(own));
+                part.len_ns() - both.sum::<u64>()
+            })
+            .sum();
+        let real = match known.wait {
+            _ if kept_ns * 2 < wait.len_ns() - own_ns.min(wait.len_ns()) => known.otherwise,
+            Wait::Ipi => Cause::IpiOff,
+            _ => Cause::HolderOff,
+        };
+        let by_off = |cause| matches!(cause, Cause::HolderOff | Cause::IpiOff);
+        if by_off(real) {
+            check.kept_s[1] += kept_ns as f64 / 1e9;
+        }
+        if by_off(episode.cause) {
+            check.kept_s[0] += episode.wasted_ns as f64 / 1e9;
+        }
+        check.add_waits(real, episode.cause, 1);
+    }
 }
 
 /// Judges the answers to "is that vCPU off now?". Instants so near to a change that the

@@ -7,11 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ring::{self, Layout};
-use super::states::ThreadEvent;
+use super::ring;
 
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-const WAKES: [&str; 2] = ["sched_waking", "sched_wakeup"];
 const BUFFER_KB: &str = "8192";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -32,6 +30,14 @@ impl Instance {
         Ok(Instance { path })
     }
 
+    /// Makes one that records events with times of CLOCK_MONOTONIC.
+    pub fn recording(purpose: &str) -> io::Result<Instance> {
+        let instance = Instance::create(purpose)?;
+        instance.write("trace_clock", "mono")?;
+        instance.write("buffer_size_kb", BUFFER_KB)?;
+        Ok(instance)
+    }
+
     /// Writes a control file.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         fs::write(self.path.join(file), value)
@@ -40,6 +46,18 @@ impl Instance {
     /// Reads a control file.
     pub fn read(&self, file: &str) -> io::Result<String> {
         fs::read_to_string(self.path.join(file))
+    }
+
+    /// Hands on all records with their times, CPU by CPU; returns how many were lost.
+    pub fn drain(&self, mut each: impl FnMut(u64, &[u8])) -> io::Result<u64> {
+        let mut lost = 0;
+        for folder in fs::read_dir(self.path.join("per_cpu"))?.flatten() {
+            lost += overrun(&folder.path());
+            for page in read_pages(&folder.path().join("trace_pipe_raw"))? {
+                ring::parse_page(&page, &mut each);
+            }
+        }
+        Ok(lost)
     }
 }
 
@@ -58,54 +76,6 @@ fn mounted_root() -> io::Result<PathBuf> {
         nix::mount::mount(Some("tracefs"), MOUNT_POINTS[0], Some("tracefs"), flags, None::<&str>)?;
     }
     find().map(Path::to_owned).ok_or_else(|| io::Error::other("no tracefs"))
-}
-
-/// sched_switch, sched_waking and sched_wakeup of some threads.
-pub struct SwitchTrace {
-    instance: Instance,
-}
-
-impl SwitchTrace {
-    /// Starts tracing the threads.
-    pub fn start(threads: &[i32]) -> io::Result<SwitchTrace> {
-        let instance = Instance::create("truth")?;
-        instance.write("trace_clock", "mono")?;
-        instance.write("buffer_size_kb", BUFFER_KB)?;
-        instance.write(
-            "events/sched/sched_switch/filter",
-            &filter(threads, &["prev_pid", "next_pid"]),
-        )?;
-        for event in WAKES {
-            instance.write(&format!("events/sched/{event}/filter"), &filter(threads, &["pid"]))?;
-            instance.write(&format!("events/sched/{event}/enable"), "1")?;
-        }
-        instance.write("events/sched/sched_switch/enable", "1")?;
-        instance.write("tracing_on", "1")?;
-        Ok(SwitchTrace { instance })
-    }
-
-    /// Ends tracing; the events in time order, and how many were lost.
-    pub fn finish(self) -> io::Result<(Vec<ThreadEvent>, u64)> {
-        self.instance.write("tracing_on", "0")?;
-        let format = |event| self.instance.read(&format!("events/sched/{event}/format"));
-        let [waking, wakeup] = WAKES;
-        let layout = Layout::parse(&format("sched_switch")?, &format(waking)?, &format(wakeup)?)
-            .ok_or_else(|| io::Error::other("unknown format of sched_switch"))?;
-        let (mut events, mut lost) = (Vec::new(), 0);
-        for folder in fs::read_dir(self.instance.path.join("per_cpu"))?.flatten() {
-            lost += overrun(&folder.path());
-            for page in read_pages(&folder.path().join("trace_pipe_raw"))? {
-                ring::parse_page(&page, &layout, &mut events);
-            }
-        }
-        events.sort_by_key(|event| event.t_ns);
-        Ok((events, lost))
-    }
-}
-
-fn filter(threads: &[i32], fields: &[&str]) -> String {
-    let terms = threads.iter().flat_map(|tid| fields.iter().map(move |f| format!("{f} == {tid}")));
-    terms.collect::<Vec<_>>().join(" || ")
 }
 
 fn overrun(folder: &Path) -> u64 {

@@ -2,6 +2,7 @@
 
 use unspin_model::Accel;
 
+use crate::clock_page;
 use crate::wire::{PORT_NAME, VmSpec};
 
 /// Boot parameters of every guest: everything to the serial console, no reboot
@@ -30,6 +31,11 @@ pub fn qemu_args(spec: &VmSpec) -> Vec<String> {
     let vcpus = spec.vcpus.to_string();
     let memory = format!("{}M", spec.memory_mib);
     let name = format!("{},debug-threads=on", spec.name);
+    let shared = format!(
+        "memory-backend-file,id=clock,share=on,mem-path={},size={}",
+        clock_page::FILE,
+        clock_page::FILE_BYTES
+    );
     let port = format!("virtserialport,chardev=ctl,name={PORT_NAME}");
     [
         "-name",
@@ -61,6 +67,10 @@ pub fn qemu_args(spec: &VmSpec) -> Vec<String> {
         "chardev:console",
         "-chardev",
         "socket,id=ctl,path=ctl.sock,server=on,wait=off",
+        "-object",
+        &shared,
+        "-device",
+        "ivshmem-plain,memdev=clock",
         "-device",
         "virtio-serial-pci",
         "-device",

@@ -20,6 +20,7 @@ pub use args::{cpu_model, qemu_args};
 pub use channel::Channel;
 pub use console::{Verdict, classify};
 
+use crate::clock_page::ClockPage;
 use crate::wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
 
 /// QEMU's program name.
@@ -34,6 +35,11 @@ pub fn qemu_program() -> std::ffi::OsString {
 /// How long a guest may take to answer beyond a job's own time limit before it
 /// counts as one that no longer answers.
 const ANSWER_GRACE: Duration = Duration::from_secs(20);
+/// Questions by which the clocks are compared, and how long they may take.
+const CLOCK_ROUNDS: u64 = 1_000;
+const CLOCK_LIMIT: Duration = Duration::from_secs(3);
+/// Time slice of QEMU's own threads: the shortest that the kernel takes.
+const QEMU_SLICE: Duration = Duration::from_micros(100);
 const POWER_OFF_GRACE: Duration = Duration::from_secs(5);
 
 /// A running virtual machine. Dropping it kills QEMU.
@@ -86,6 +92,7 @@ impl Vm {
         vm.vcpu_threads = qmp::vcpu_threads(&folder.join("qmp.sock"))
             .map_err(|e| Failure::new(FailureKind::QemuDied, format!("QEMU's monitor: {e:#}")))?;
         vm.pin()?;
+        vm.hurry();
         Ok(vm)
     }
 
@@ -118,6 +125,35 @@ impl Vm {
         Ok(())
     }
 
+    /// Lets QEMU's own threads go before its vCPUs'. An emulated guest's timers are served by
+    /// one of them, and wait for a vCPU's time slice to end else: under KVM they never do.
+    /// A short slice is what a scheduler since Linux 6.12 (EEVDF) looks at, niceness what one
+    /// before it does. Needs root; without, timers are late.
+    fn hurry(&self) {
+        let wish = nix::libc::sched_attr {
+            size: size_of::<nix::libc::sched_attr>() as u32,
+            sched_policy: nix::libc::SCHED_OTHER as u32,
+            sched_flags: 0,
+            sched_nice: -20,
+            sched_priority: 0,
+            sched_runtime: QEMU_SLICE.as_nanos() as u64,
+            sched_deadline: 0,
+            sched_period: 0,
+        };
+        for thread in self.own_threads() {
+            // SAFETY: the structure says its own size, and is only read.
+            unsafe { nix::libc::syscall(nix::libc::SYS_sched_setattr, thread, &raw const wish, 0) };
+        }
+    }
+
+    /// QEMU's threads that are no vCPUs.
+    fn own_threads(&self) -> Vec<i32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid()));
+        let threads = tasks.into_iter().flatten();
+        let threads = threads.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+        threads.filter(|thread: &i32| !self.vcpu_threads.contains(thread)).collect()
+    }
+
     /// Keeps QEMU's threads that are not vCPUs off a pCPU, so that nothing but the
     /// injector disturbs the vCPU there. Needs a second CPU that we may run on.
     pub fn clear(&self, pcpu: u32) -> Result<(), Failure> {
@@ -126,9 +162,7 @@ impl Vm {
         };
         let mut elsewhere = sched_getaffinity(Pid::from_raw(0)).map_err(|e| fail(&e))?;
         elsewhere.unset(pcpu as usize).map_err(|e| fail(&e))?;
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(|e| fail(&e))?;
-        let threads = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
-        for thread in threads.filter(|thread: &i32| !self.vcpu_threads.contains(thread)) {
+        for thread in self.own_threads() {
             match sched_setaffinity(Pid::from_raw(thread), &elsewhere) {
                 // A worker thread may have ended.
                 Ok(()) | Err(Errno::ESRCH) => {}
@@ -189,6 +223,25 @@ impl Vm {
             Reply::Pong { mono_ns } => Ok((before, mono_ns, after)),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The guest's clock, and ours around it, many times, by a page that both share.
+    pub fn share_clock(&mut self) -> Result<Vec<(u64, u64, u64)>, Failure> {
+        let fail = |e: std::io::Error| {
+            Failure::new(FailureKind::QemuDied, format!("the page shared with the guest: {e}"))
+        };
+        let page = ClockPage::of_vm(self.console.parent().unwrap_or(Path::new(".")));
+        let page = page.map_err(fail)?;
+        page.reset();
+        let request =
+            Request::ShareClock { rounds: CLOCK_ROUNDS, limit_s: CLOCK_LIMIT.as_secs_f64() };
+        std::thread::scope(|scope| {
+            let answers = scope.spawn(move || page.ask(CLOCK_ROUNDS, CLOCK_LIMIT));
+            match self.ask(request, CLOCK_LIMIT + ANSWER_GRACE)? {
+                Reply::Shared => Ok(answers.join().unwrap_or_default()),
+                other => Err(unexpected(&other)),
+            }
+        })
     }
 
     /// Shuts the guest down, or kills it where it does not go.

@@ -29,7 +29,10 @@ fn every_file_is_compiled_in_under_its_own_name() {
 #[test]
 fn programs_are_packaged_or_our_own() {
     for workload in builtin_names().filter_map(builtin) {
-        let foreign = workload.programs.iter().any(|program| program != "spinbench");
+        let foreign = workload
+            .programs
+            .iter()
+            .any(|program| !["spinbench", "holdbench"].contains(&program.as_str()));
         assert_eq!(foreign, !workload.packages.is_empty(), "{}", workload.name);
         let argv = workload.argv(4);
         let known = workload.programs.contains(&argv[0]) || ["sh", "sleep"].contains(&&*argv[0]);
@@ -50,6 +53,11 @@ const GOLDEN: &[(&str, f64)] = &[
     ("hackbench-pipe-threads", 0.269),
     ("hackbench-socket-processes", 0.561),
     ("hackbench-socket-threads", 0.370),
+    ("hold-futex", 43.01441917335044),
+    ("hold-ipi", 779.9207345666725),
+    ("hold-mutex", 39.53908689367827),
+    ("hold-preempted", 190.4619910434872),
+    ("hold-spinlock", 674.438697646721),
     ("iperf3", 15.383421419063342),
     ("spinbench-mcs", 1401.8171565909342),
     ("spinbench-none", 5145438.170958426),

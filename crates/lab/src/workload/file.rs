@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use toml::Spanned;
+use unspin_model::sensed::KnownWaits;
 use unspin_model::{Better, Metric};
 
 use super::Workload;
@@ -37,6 +38,7 @@ pub(super) struct RawWorkload {
     read: Spanned<RawRead>,
     #[serde(default)]
     co_metric: Vec<RawCoMetric>,
+    waits: Option<KnownWaits>,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +102,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
         metric,
         reader: reader(&source, raw.read)?,
         co_metrics: co_metrics(&source, raw.co_metric)?,
+        waits: raw.waits,
     })
 }
 

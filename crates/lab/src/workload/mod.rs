@@ -18,6 +18,7 @@ mod reading;
 use std::path::{Path, PathBuf};
 
 use unspin_model::Metric;
+use unspin_model::sensed::KnownWaits;
 
 use crate::toml_error::{self, ConfigError};
 
@@ -51,6 +52,8 @@ pub struct Workload {
     pub time_limit_s: f64,
     /// What is measured.
     pub metric: Metric,
+    /// What is known of its waits.
+    pub waits: Option<KnownWaits>,
     reader: Reader,
     co_metrics: Vec<(String, Reader)>,
 }

@@ -117,6 +117,9 @@ pub struct TrackEvent {
     pub category: Vec<String>,
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
+    /// `flow_ids`: an arrow leads from each event with an id to the next one with it.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub flow_ids: Vec<u64>,
 }
 
 /// Appends one packet in the form that makes a `Trace` by concatenation.

@@ -11,15 +11,19 @@
 //! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
 //! | `spin-lock` | burned, waiting for a kernel spinlock | 0 |
 //! | `spin-mutex` | burned, waiting for a kernel mutex | 0 |
+//! | `spin-rwsem` | burned, waiting for a kernel reader-writer semaphore | 0 |
 //! | `spin-ipi` | burned, waiting for other vCPUs to acknowledge a call | 0 |
+//! | `wait-mutex`, `wait-rwsem`, `wait-futex` | asleep, waiting for such a lock | 0 |
 //! | `beats` | a stretch that was covered | heartbeats added to it |
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
 //!
-//! Only a spin has values in the other columns, and only where they are known: `lock` (an
-//! address), `tid` (the thread that spun), `site` (the function that wanted the lock),
-//! `owner_tid`, `owner_vcpu` and `owner_running` (a mutex: its owner at the begin),
-//! `taken_vcpu` and `taken_ns` (a spinlock: who took it last before, of those who waited).
+//! Only spins and waits have values in the other columns, and only where they are known:
+//! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the
+//! lock), `owner_tid`, `owner_vcpu` and `owner_state` (the lock's owner at the begin; 1: it
+//! ran, 2: it wanted to, 3: it was asleep), `owner_delay_ns` (how long during a wait that
+//! slept the owner wanted to run and the guest let others run), `taken_vcpu` and `taken_ns`
+//! (a spinlock: who took it last before, of those who waited).
 //!
 //! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
 //! recorder had written before it was killed can be read: a batch that was cut off is
@@ -32,6 +36,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use unspin_model::episode::Wait;
 
 mod reader;
 mod writer;
@@ -54,9 +59,19 @@ const WAKE: &str = "wake";
 const LOOK_ON: &str = "look-on";
 const LOOK_OFF: &str = "look-off";
 const LOOK_IDLE: &str = "look-idle";
-const SPIN_LOCK: &str = "spin-lock";
-const SPIN_MUTEX: &str = "spin-mutex";
-const SPIN_IPI: &str = "spin-ipi";
+/// What is waited for, and whether asleep, by the row's kind.
+const WAITS: [(&str, Wait, bool); 10] = [
+    ("spin-lock", Wait::Spinlock, false),
+    ("spin-mutex", Wait::Mutex, false),
+    ("spin-rwsem", Wait::Rwsem, false),
+    ("spin-futex", Wait::Futex, false),
+    ("spin-ipi", Wait::Ipi, false),
+    ("wait-lock", Wait::Spinlock, true),
+    ("wait-mutex", Wait::Mutex, true),
+    ("wait-rwsem", Wait::Rwsem, true),
+    ("wait-futex", Wait::Futex, true),
+    ("wait-ipi", Wait::Ipi, true),
+];
 const BEATS: &str = "beats";
 const IDLE: &str = "idle";
 const LOST: &str = "lost";
@@ -103,7 +118,8 @@ fn schema() -> SchemaRef {
         Field::new("site", words(DataType::Int32), true),
         Field::new("owner_tid", DataType::UInt32, true),
         Field::new("owner_vcpu", DataType::UInt16, true),
-        Field::new("owner_running", DataType::Boolean, true),
+        Field::new("owner_state", DataType::UInt8, true),
+        Field::new("owner_delay_ns", DataType::UInt64, true),
         Field::new("taken_vcpu", DataType::UInt16, true),
         Field::new("taken_ns", DataType::UInt64, true),
     ];

@@ -8,20 +8,20 @@ use std::path::Path;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int32Type};
 use arrow_array::{
-    Array, ArrayAccessor, BooleanArray, RecordBatch, StringArray, TypedDictionaryArray,
-    UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayAccessor, RecordBatch, StringArray, TypedDictionaryArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::ArrowError;
 use flate2::bufread::GzDecoder;
-use unspin_model::episode::{Owner, Spin, Taken, Wait};
+use unspin_model::episode::{Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::{FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
 use super::{
-    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SPIN_IPI, SPIN_LOCK,
-    SPIN_MUTEX, SessionError, VERSION, VERSION_KEY, WAKE, schema,
+    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
+    VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
 /// Reads a session file.
@@ -115,7 +115,8 @@ struct Columns<'a> {
     sites: TypedDictionaryArray<'a, Int32Type, StringArray>,
     owner_tids: &'a UInt32Array,
     owner_vcpus: &'a UInt16Array,
-    owner_running: &'a BooleanArray,
+    owner_states: &'a UInt8Array,
+    owner_delays_ns: &'a UInt64Array,
     taken_vcpus: &'a UInt16Array,
     taken_ns: &'a UInt64Array,
 }
@@ -135,17 +136,23 @@ impl<'a> Columns<'a> {
             sites: column(7).as_dictionary::<Int32Type>().downcast_dict()?,
             owner_tids: column(8).as_primitive(),
             owner_vcpus: column(9).as_primitive(),
-            owner_running: column(10).as_boolean(),
-            taken_vcpus: column(11).as_primitive(),
-            taken_ns: column(12).as_primitive(),
+            owner_states: column(10).as_primitive(),
+            owner_delays_ns: column(11).as_primitive(),
+            taken_vcpus: column(12).as_primitive(),
+            taken_ns: column(13).as_primitive(),
         })
     }
 
-    fn spin(&self, row: usize, wait: Wait) -> Spin {
+    fn spin(&self, row: usize, wait: Wait, asleep: bool) -> Spin {
         let owner = self.owner_tids.is_valid(row).then(|| Owner {
             tid: self.owner_tids.value(row),
             vcpu: self.owner_vcpus.value(row),
-            running: self.owner_running.value(row),
+            state: match self.owner_states.value(row) {
+                2 => OwnerState::Runnable,
+                3 => OwnerState::Asleep,
+                _ => OwnerState::Running,
+            },
+            delay_ns: self.owner_delays_ns.value(row),
         });
         let before = self
             .taken_ns
@@ -153,6 +160,7 @@ impl<'a> Columns<'a> {
             .then(|| Taken { vcpu: self.taken_vcpus.value(row), t_ns: self.taken_ns.value(row) });
         Spin {
             wait,
+            asleep,
             lock: self.locks.value(row),
             vcpu: self.vcpus.value(row),
             tid: self.tids.value(row),
@@ -185,9 +193,6 @@ impl<'a> Columns<'a> {
                 start_error_ns: self.values.value(row),
                 was_idle: kind == WAKE,
             }),
-            SPIN_LOCK => session.spins.push(self.spin(row, Wait::Spinlock)),
-            SPIN_MUTEX => session.spins.push(self.spin(row, Wait::Mutex)),
-            SPIN_IPI => session.spins.push(self.spin(row, Wait::Ipi)),
             LOOK_ON => session.looks.push(look(VcpuState::On)),
             LOOK_OFF => session.looks.push(look(VcpuState::Off)),
             LOOK_IDLE => session.looks.push(look(VcpuState::Idle)),
@@ -198,7 +203,12 @@ impl<'a> Columns<'a> {
             }
             LOST => session.lost = session.lost.saturating_add(self.values.value(row)),
             // A later version may know more kinds.
-            _ => {}
+            kind => session.spins.extend(
+                WAITS
+                    .iter()
+                    .find(|(name, _, _)| *name == kind)
+                    .map(|(_, wait, asleep)| self.spin(row, *wait, *asleep)),
+            ),
         }
         Ok(())
     }

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int8Type, Int32Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, RecordBatch, UInt16Array, UInt32Array, UInt64Array,
+    ArrayRef, DictionaryArray, RecordBatch, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow_ipc::writer::StreamWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use unspin_model::VcpuState;
-use unspin_model::episode::{Spin, Wait};
+use unspin_model::episode::{OwnerState, Spin};
 use unspin_model::session::{FoundOff, Look};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SPIN_IPI, SPIN_LOCK, SPIN_MUTEX,
-    SessionError, WAKE, schema,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SessionError, WAITS, WAKE, schema,
 };
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
@@ -118,10 +117,19 @@ fn columns(rows: &[Row]) -> Vec<ArrayRef> {
         Arc::new(sites),
         Arc::new(owners().map(|owner| Some(owner?.tid)).collect::<UInt32Array>()),
         Arc::new(owners().map(|owner| Some(owner?.vcpu)).collect::<UInt16Array>()),
-        Arc::new(owners().map(|owner| Some(owner?.running)).collect::<BooleanArray>()),
+        Arc::new(owners().map(|owner| Some(state_number(owner?.state))).collect::<UInt8Array>()),
+        Arc::new(owners().map(|owner| Some(owner?.delay_ns)).collect::<UInt64Array>()),
         Arc::new(takers().map(|taken| Some(taken?.vcpu)).collect::<UInt16Array>()),
         Arc::new(takers().map(|taken| Some(taken?.t_ns)).collect::<UInt64Array>()),
     ]
+}
+
+fn state_number(state: OwnerState) -> u8 {
+    match state {
+        OwnerState::Running => 1,
+        OwnerState::Runnable => 2,
+        OwnerState::Asleep => 3,
+    }
 }
 
 impl<'a> Row<'a> {
@@ -138,11 +146,10 @@ impl<'a> Row<'a> {
 
     fn of_spin(spin: &'a Spin) -> Row<'a> {
         Row {
-            kind: match spin.wait {
-                Wait::Spinlock => SPIN_LOCK,
-                Wait::Mutex => SPIN_MUTEX,
-                Wait::Ipi => SPIN_IPI,
-            },
+            kind: WAITS
+                .iter()
+                .find(|(_, wait, asleep)| (*wait, *asleep) == (spin.wait, spin.asleep))
+                .map_or("", |(kind, _, _)| kind),
             vcpu: spin.vcpu,
             start_ns: spin.begin_ns,
             end_ns: spin.end_ns,

@@ -1,0 +1,161 @@
+//! What a guest found out about itself, as lanes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use unspin_model::Session;
+use unspin_model::episode::{Cause, Episode};
+
+use super::emit::Emitter;
+use crate::TraceError;
+use crate::episodes::explain;
+
+/// The only process of the trace.
+const GUEST: i32 = 1;
+
+/// What lies on a lane. The order is that of the lanes of a vCPU, and that of slices which
+/// begin together: an arrow leads from the earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Off,
+    Spin,
+    Wait,
+    Held,
+}
+
+struct Slice {
+    vcpu: u16,
+    kind: Kind,
+    start_ns: u64,
+    end_ns: u64,
+    name: String,
+    cause: Option<Cause>,
+    flow: Option<u64>,
+}
+
+/// Writes a guest's session, with the causes of its spins.
+///
+/// # Errors
+/// [`TraceError::Write`] where `out` fails.
+pub fn write_session(out: impl Write, session: &Session) -> Result<(), TraceError> {
+    let mut slices = off_slices(session);
+    let episodes = explain(session.spins.clone(), &session.offs);
+    for (flow, episode) in (1..).zip(&episodes) {
+        slices.extend(slices_of(episode, flow));
+    }
+    slices.sort_by_key(|slice| (slice.start_ns, slice.kind));
+    let mut emit = Emitter::new(out);
+    emit.clock(session.start_ns)?;
+    let about = format!("what the guest found by itself; {} findings lost", session.lost);
+    emit.process(GUEST, "guest", about)?;
+    let places = places(&slices);
+    let tracks = lanes(&mut emit, session.vcpus, &slices, &places)?;
+    // Slices that end make room before others begin.
+    let mut steps: Vec<(u64, bool, usize)> = Vec::new();
+    for (index, slice) in slices.iter().enumerate() {
+        steps.extend([(slice.end_ns, false, index), (slice.start_ns, true, index)]);
+    }
+    steps.sort();
+    for (t_ns, begins, index) in steps {
+        let slice = &slices[index];
+        let track = tracks[&(slice.vcpu, slice.kind, places[index])];
+        if begins {
+            let kind = match slice.kind {
+                Kind::Off => "off",
+                Kind::Spin => "spin",
+                Kind::Wait => "wait",
+                Kind::Held => "held",
+            };
+            let categories: Vec<&str> =
+                [kind].into_iter().chain(slice.cause.map(Cause::name)).collect();
+            emit.begin(track, t_ns, &categories, slice.name.clone(), slice.flow)?;
+        } else {
+            emit.end(track, t_ns)?;
+        }
+    }
+    emit.finish()
+}
+
+fn off_slices(session: &Session) -> Vec<Slice> {
+    let slice = |off: &unspin_model::session::FoundOff| Slice {
+        vcpu: off.vcpu,
+        kind: Kind::Off,
+        start_ns: off.start_ns,
+        end_ns: off.end_ns.max(off.start_ns + 1),
+        name: if off.was_idle { "off when it was woken" } else { "off" }.to_owned(),
+        cause: None,
+        flow: None,
+    };
+    session.offs.iter().map(slice).collect()
+}
+
+/// A spin, and on the vCPU that it waits for what that one has.
+fn slices_of(episode: &Episode, flow: u64) -> Vec<Slice> {
+    let spin = &episode.spin;
+    let wait = spin.wait.name();
+    let site = if spin.site.is_empty() { "?" } else { &spin.site };
+    let waits_for = episode.waits_for.filter(|vcpu| *vcpu != spin.vcpu);
+    let end_ns = spin.end_ns.max(spin.begin_ns + 1);
+    let spins = Slice {
+        vcpu: spin.vcpu,
+        kind: if spin.asleep { Kind::Wait } else { Kind::Spin },
+        start_ns: spin.begin_ns,
+        end_ns,
+        name: format!("{wait} in {site}: {}", episode.cause.name()),
+        cause: Some(episode.cause),
+        flow: waits_for.map(|_| flow),
+    };
+    let taken_ns = spin.before.map_or(0, |taken| taken.t_ns);
+    let held = waits_for.map(|vcpu| Slice {
+        vcpu,
+        kind: Kind::Held,
+        start_ns: spin.begin_ns.max(taken_ns.min(end_ns - 1)),
+        end_ns,
+        name: format!("{wait} that vCPU {} waits for in {site}", spin.vcpu),
+        cause: Some(episode.cause),
+        flow: Some(flow),
+    });
+    [spins].into_iter().chain(held).collect()
+}
+
+/// Slices of a kind on a vCPU that overlap go on lanes beside each other: the lane of each.
+fn places(slices: &[Slice]) -> Vec<usize> {
+    let mut free_at_ns: BTreeMap<(u16, Kind), Vec<u64>> = BTreeMap::new();
+    slices
+        .iter()
+        .map(|slice| {
+            let lanes = free_at_ns.entry((slice.vcpu, slice.kind)).or_default();
+            let lane = lanes.iter().position(|free_ns| *free_ns <= slice.start_ns);
+            let lane = lane.unwrap_or_else(|| {
+                lanes.push(0);
+                lanes.len() - 1
+            });
+            lanes[lane] = slice.end_ns;
+            lane
+        })
+        .collect()
+}
+
+type Tracks = BTreeMap<(u16, Kind, usize), u64>;
+
+/// A lane of its off intervals for each vCPU, and as many others as it needs.
+fn lanes<W: Write>(
+    emit: &mut Emitter<W>,
+    vcpus: u16,
+    slices: &[Slice],
+    places: &[usize],
+) -> Result<Tracks, TraceError> {
+    let used = slices.iter().zip(places).map(|(slice, lane)| (slice.vcpu, slice.kind, *lane));
+    let all = (0..vcpus).map(|vcpu| (vcpu, Kind::Off, 0)).chain(used);
+    let mut tracks: Tracks = all.map(|key| (key, 0)).collect();
+    for (rank, ((vcpu, kind, _), track)) in (0..).zip(&mut tracks) {
+        let name = match kind {
+            Kind::Off => format!("vCPU {vcpu}"),
+            Kind::Spin => format!("vCPU {vcpu} spins"),
+            Kind::Wait => format!("vCPU {vcpu}: threads asleep"),
+            Kind::Held => format!("vCPU {vcpu} is waited for"),
+        };
+        *track = emit.lane(GUEST, rank, name)?;
+    }
+    Ok(tracks)
+}

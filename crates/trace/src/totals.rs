@@ -1,0 +1,71 @@
+//! What a guest found out since a start, as sums that only grow.
+
+use std::collections::BTreeMap;
+
+use unspin_model::Session;
+use unspin_model::episode::{Cause, Spin, Wait};
+use unspin_model::session::FoundOff;
+
+use crate::episodes::explain;
+
+/// Sums.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    /// Seconds covered.
+    pub seconds: f64,
+    /// Each vCPU's off intervals.
+    pub off: Vec<Sum>,
+    /// Long spins by what was waited for and why they lasted.
+    pub spins: BTreeMap<(Wait, Cause), Sum>,
+    /// The same of waits that slept.
+    pub waits: BTreeMap<(Wait, Cause), Sum>,
+    /// Findings that were lost.
+    pub lost: u64,
+}
+
+/// How many, and how long together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sum {
+    /// How many.
+    pub count: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns += ns;
+    }
+}
+
+impl Totals {
+    /// Nothing so far.
+    pub fn new(vcpus: u16) -> Totals {
+        Totals { off: vec![Sum::default(); usize::from(vcpus)], ..Totals::default() }
+    }
+
+    /// Of a whole session.
+    pub fn of(session: &Session) -> Totals {
+        let mut totals = Totals::new(session.vcpus);
+        let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
+        totals.add(seconds, &session.offs, session.spins.clone(), session.lost);
+        totals
+    }
+
+    /// Adds what was found in the seconds since the last call.
+    pub fn add(&mut self, seconds: f64, offs: &[FoundOff], spins: Vec<Spin>, lost: u64) {
+        self.seconds += seconds;
+        self.lost += lost;
+        for off in offs {
+            if let Some(sum) = self.off.get_mut(usize::from(off.vcpu)) {
+                sum.add(off.end_ns - off.start_ns);
+            }
+        }
+        for episode in explain(spins, offs) {
+            let key = (episode.spin.wait, episode.cause);
+            let sums = if episode.spin.asleep { &mut self.waits } else { &mut self.spins };
+            sums.entry(key).or_default().add(episode.wasted_ns);
+        }
+    }
+}
