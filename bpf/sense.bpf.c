@@ -128,12 +128,11 @@ static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
 	end_event(event, seq);
 }
 
-/* This vCPU runs now. */
-static void sign_of_life(struct vcpu *v, u64 now_ns)
+/* This vCPU runs now, and its next timer interrupt is due then. */
+static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct activity_off off;
-	u64 due = due_ns(v, now_ns);
 
 	activity_set_timer(&v->activity, due_ns(v, v->activity.alive_ns));
 	if (v->activity.idle) {
@@ -151,18 +150,24 @@ static void sign_of_life(struct vcpu *v, u64 now_ns)
 static int sign(void)
 {
 	struct vcpu *v = this_vcpu();
+	u64 now_ns = bpf_ktime_get_ns();
 
 	if (v)
-		sign_of_life(v, bpf_ktime_get_ns());
+		sign_of_life(v, now_ns, due_ns(v, now_ns));
 	return 0;
 }
 
 /* The next heartbeat. */
 static void set_heart(struct vcpu *v, struct heart *heart)
 {
+	u64 now_ns = bpf_ktime_get_ns();
+	u64 beat_ns = activity_beat_ns(&v->activity, settings.beat_ns, now_ns);
+
+	if (!beat_ns)
+		return;
 	/* Setting a timer is an exit: what is intended must be known before. */
-	v->beat_due_ns = bpf_ktime_get_ns() + settings.beat_ns;
-	heart->beating = !bpf_timer_start(&heart->timer, settings.beat_ns, BPF_F_TIMER_CPU_PIN);
+	v->beat_due_ns = now_ns + beat_ns;
+	heart->beating = !bpf_timer_start(&heart->timer, beat_ns, BPF_F_TIMER_CPU_PIN);
 	if (!heart->beating)
 		v->beat_due_ns = 0;
 }
@@ -178,8 +183,7 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	v->beat_due_ns = 0;
 	if ((u32)bpf_get_current_pid_tgid())
 		set_heart(v, heart);
-	sign_of_life(v, bpf_ktime_get_ns());
-	return 0;
+	return sign();
 }
 
 /* Interrupts are the signs of life of a vCPU that computes, and the first ones of one
@@ -199,11 +203,15 @@ int BPF_PROG(local_timer_entry, int vector)
 	return sign();
 }
 
-/* A timer that was to be served at the entry is the proof that this was near. */
+/* A heartbeat that has expired is served next, by the softirq that follows. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(local_timer_exit, int vector)
 {
-	return sign();
+	struct vcpu *v = this_vcpu();
+
+	if (v)
+		sign_of_life(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
+	return 0;
 }
 
 SEC("tp_btf/reschedule_entry")
@@ -239,7 +247,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 
 	if (!v)
 		return 0;
-	sign_of_life(v, bpf_ktime_get_ns());
+	sign();
 	if (!settings.beat_ns || !next->pid)
 		return 0;
 	heart = bpf_map_lookup_elem(&hearts, &cpu);
@@ -256,7 +264,7 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 
 	if (!v)
 		return 0;
-	sign_of_life(v, now_ns);
+	sign();
 	if (state != PWR_EVENT_EXIT) {
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;

@@ -7,7 +7,7 @@
 
 struct settings {
 	struct activity_limits limits;
-	/* Nanoseconds between two heartbeats of a vCPU that is not idle; 0: none. */
+	/* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. */
 	u64 beat_ns;
 	/* Spins from this length on are handed on. */
 	u64 spin_ns;

@@ -51,6 +51,8 @@ struct activity {
 	 * 0 where there was none yet. */
 	u64 run_mean_ns;
 	u64 off_mean_ns;
+	/* When its last off interval ended; before there was one, when it was first seen. */
+	u64 stirred_ns;
 	u32 idle;
 	u32 unused;
 };
@@ -79,6 +81,7 @@ POLICY void activity_begin_run(struct activity *a, const struct activity_off *of
 		if (!a->idle && left_ns > a->run_ns)
 			a->run_mean_ns = policy_mean(a->run_mean_ns, left_ns - a->run_ns);
 		a->off_mean_ns = policy_mean(a->off_mean_ns, activity_off_ns(off));
+		a->stirred_ns = off->end_ns;
 	}
 	a->run_ns = now_ns;
 }
@@ -119,6 +122,7 @@ POLICY struct activity_off activity_alive(struct activity *a, const struct activ
 
 	if (!a->alive_ns) {
 		a->run_ns = now_ns;
+		a->stirred_ns = now_ns;
 	} else if (a->due_ns && a->due_ns >= a->alive_ns && now_ns > a->due_ns &&
 		   now_ns - a->due_ns > limits->timer_ns) {
 		off.earliest_ns = a->alive_ns;
@@ -201,6 +205,21 @@ POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
 	if (!a->run_mean_ns)
 		return ~(u64)0;
 	return a->run_mean_ns > run_ns ? a->run_mean_ns - run_ns : 0;
+}
+
+/* A vCPU that has not been off for so long needs half as many heartbeats, and none after
+ * so many halvings: the kernel's own tick then tells when it is off again. */
+#define ACTIVITY_PATIENCE_NS 500000000ULL
+#define ACTIVITY_HALVINGS 4
+
+/* How long to wait for the next heartbeat, where beat_ns is the shortest time; 0: none is
+ * needed. */
+POLICY u64 activity_beat_ns(const struct activity *a, u64 beat_ns, u64 now_ns)
+{
+	u64 quiet_ns = now_ns > a->stirred_ns ? now_ns - a->stirred_ns : 0;
+	u64 halvings = quiet_ns / ACTIVITY_PATIENCE_NS;
+
+	return halvings < ACTIVITY_HALVINGS ? beat_ns << halvings : 0;
 }
 
 #endif /* UNSPIN_POLICY_ACTIVITY_H */

@@ -94,7 +94,10 @@ pub fn records_itself() -> Result<(), Failed> {
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
-        wait); /init watch --once --for 1 --json | grep -q '\"vcpus\":2' && echo result 1";
+        wait); /init watch --once --for 1 --json | grep -q '\"vcpus\":2' || exit 1; \
+        /init watch --listen 127.0.0.1:9469 & W=$!; sleep 3; \
+        wget -q -O - http://127.0.0.1:9469/metrics | tail -n 1 | grep -q '# EOF' || exit 1; \
+        kill -INT $W; wait $W && echo result 1";
     let bench = Bench::new(&text).workload("burn", burn, "");
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
@@ -102,10 +105,23 @@ pub fn records_itself() -> Result<(), Failed> {
     let sensed = &record["truth"]["sensed"];
     assert!(sensed["real"].as_u64() > Some(5), "it found some that were: {record}");
     assert!(sensed["beats_per_s"].as_f64() > Some(10.0), "its heart beats: {sensed}");
+    let method = record["truth"]["method"].as_str();
+    assert_eq!(method, Some("sched_switch, cpu_idle"), "the guest says when it idled");
     let session = bench.path("out/sessions/000000.arrow.gz");
-    let output = Command::new(UNSPIN).arg("report").arg(session).output()?;
+    let page = bench.path("page.html");
+    let output = Command::new(UNSPIN).arg("report").args([&session]).arg("--html").arg(&page);
+    let output = output.output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    check(output.status.success() && text.contains("of 2 vCPUs"), "its report", &output)
+    check(output.status.success() && text.contains("of 2 vCPUs"), "its report", &output)?;
+    assert!(std::fs::read_to_string(&page)?.contains("of 2 vCPUs"), "its page");
+    for format in ["perfetto", "openmetrics"] {
+        let out = bench.path(format);
+        let export = Command::new(UNSPIN).arg("export").args([&session]).arg("--out").arg(&out);
+        let output = export.args(["--format", format]).output()?;
+        check(output.status.success(), format, &output)?;
+        assert!(std::fs::metadata(&out)?.len() > 100, "{format} holds something");
+    }
+    Ok(())
 }
 
 /// Each injected off interval is observed, with its length.

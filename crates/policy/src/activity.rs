@@ -38,6 +38,8 @@ pub struct Activity {
     pub run_mean_ns: u64,
     /// Mean length of an off interval; 0 where there was none.
     pub off_mean_ns: u64,
+    /// When its last off interval ended; before there was one, when it was first seen.
+    pub stirred_ns: u64,
     /// 1 while it is idle.
     pub idle: u32,
     /// Fills the record up.
@@ -67,6 +69,7 @@ unsafe extern "C" {
     fn activity_wake(a: *mut Activity, now_ns: u64);
     fn activity_resume(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
     fn activity_look(a: *const Activity, limits: *const Limits, now_ns: u64) -> State;
+    fn activity_beat_ns(a: *const Activity, beat_ns: u64, now_ns: u64) -> u64;
     fn activity_left_ns(a: *const Activity, now_ns: u64) -> u64;
 }
 
@@ -123,6 +126,14 @@ impl Activity {
     pub fn look(&self, limits: &Limits, now_ns: u64) -> State {
         // SAFETY: see above; the C enum's values are those of `State`.
         unsafe { activity_look(self, limits, now_ns) }
+    }
+
+    /// How long to wait for the next heartbeat, where `beat_ns` is the shortest time; `None`:
+    /// none is needed.
+    pub fn beat_ns(&self, beat_ns: u64, now_ns: u64) -> Option<u64> {
+        // SAFETY: see above.
+        let wait_ns = unsafe { activity_beat_ns(self, beat_ns, now_ns) };
+        (wait_ns != 0).then_some(wait_ns)
     }
 
     /// How long this run will probably last; `None` where nothing is known.

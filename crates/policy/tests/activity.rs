@@ -201,3 +201,17 @@ fn the_time_left_follows_the_runs_before() {
     assert_eq!(vcpu.left_ns(now + 10_000_000), Some(0));
     assert!(vcpu.off_mean_ns.abs_diff(1_750_000) < 100_000, "{}", vcpu.off_mean_ns);
 }
+
+#[test]
+fn heartbeats_become_rare_where_nothing_happens() {
+    const S: u64 = 1_000_000_000;
+    let mut vcpu = Activity::default();
+    vcpu.alive(&LIMITS, S, S + PERIOD_NS);
+    let at = |vcpu: &Activity, tenths: u64| vcpu.beat_ns(PERIOD_NS, S + tenths * S / 10);
+    assert_eq!(at(&vcpu, 0), Some(PERIOD_NS));
+    assert_eq!((at(&vcpu, 6), at(&vcpu, 19)), (Some(2 * PERIOD_NS), Some(8 * PERIOD_NS)));
+    assert_eq!(at(&vcpu, 20), None);
+    // Off once, and they are back.
+    assert!(vcpu.alive(&LIMITS, 4 * S, 4 * S + PERIOD_NS).is_some());
+    assert_eq!((at(&vcpu, 30), at(&vcpu, 50)), (Some(PERIOD_NS), None));
+}

@@ -29,7 +29,11 @@ pub fn run(
     out: &Path,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = super::select(claims, pattern);
+    let (wanted, others): (Vec<&Claim>, Vec<&Claim>) =
+        super::select(claims, pattern).into_iter().partition(|c| c.experiment.ends_with(".toml"));
+    for claim in others {
+        eprintln!("{}: not by an experiment; `{}` measures it", claim.id, claim.command);
+    }
     let experiments: BTreeSet<&str> = wanted.iter().map(|c| c.experiment.as_str()).collect();
     interrupt::install()?;
     let mut measured = Vec::new();
