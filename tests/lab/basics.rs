@@ -109,15 +109,16 @@ pub fn records_itself() -> Result<(), Failed> {
     assert_eq!(method, Some("sched_switch, cpu_idle"), "the guest says when it idled");
     let session = bench.path("out/sessions/000000.arrow.gz");
     let page = bench.path("page.html");
-    let output = Command::new(UNSPIN).arg("report").args([&session]).arg("--html").arg(&page);
-    let output = output.output()?;
+    let mut report = Command::new(UNSPIN);
+    let output = report.arg("report").arg(&session).arg("--html").arg(&page).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     check(output.status.success() && text.contains("of 2 vCPUs"), "its report", &output)?;
     assert!(std::fs::read_to_string(&page)?.contains("of 2 vCPUs"), "its page");
     for format in ["perfetto", "openmetrics"] {
         let out = bench.path(format);
-        let export = Command::new(UNSPIN).arg("export").args([&session]).arg("--out").arg(&out);
-        let output = export.args(["--format", format]).output()?;
+        let mut export = Command::new(UNSPIN);
+        export.arg("export").arg(&session).arg("--out").arg(&out).args(["--format", format]);
+        let output = export.output()?;
         check(output.status.success(), format, &output)?;
         assert!(std::fs::metadata(&out)?.len() > 100, "{format} holds something");
     }
