@@ -2,7 +2,7 @@
 
 use unspin_model::Session;
 
-use crate::format::number;
+use crate::format::{count as count_text, number};
 use crate::svg::axis;
 use crate::svg::canvas::{Anchor, Canvas};
 use crate::svg::scale::Scale;
@@ -112,7 +112,7 @@ pub fn lengths(session: &Session) -> Option<String> {
     let scale = Scale::log(bound(first), bound(last + 1), PLOT_X);
     axis::draw(&mut canvas, &scale, (TOP, floor), " ms");
     let most = *counts.iter().max()? as f64;
-    canvas.text("tick", (PLOT_X.0 - 10.0, TOP + 10.0), Anchor::End, &number(most));
+    canvas.text("tick", (PLOT_X.0 - 10.0, TOP + 10.0), Anchor::End, &count_text(most as u64));
     for (class, count) in (first..).zip(&counts).filter(|(_, count)| **count > 0) {
         let (from, to) = (scale.at(bound(class)), scale.at(bound(class + 1)));
         let height = BARS_HEIGHT * *count as f64 / most;

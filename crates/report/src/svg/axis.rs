@@ -6,7 +6,7 @@ use crate::format;
 
 /// Grid lines with their values below, from `top` to `bottom`; `unit` is added to each value.
 pub fn draw(canvas: &mut Canvas, scale: &Scale, (top, bottom): (f64, f64), unit: &str) {
-    for value in scale.ticks() {
+    for value in scale.ticks().into_iter().filter(|value| scale.holds(*value)) {
         let x = scale.at(value);
         canvas.line("grid", (x, top), (x, bottom));
         let text = format!("{}{unit}", tick_text(value));
