@@ -41,7 +41,7 @@ fn causes(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<(Cause, u64)> {
 fn the_owner_of_a_mutex_is_off_or_does_not_run_or_works() {
     let owner = |vcpu, state| Some(Owner { tid: 7, vcpu, state, delay_ns: 0 });
     let running = OwnerState::Running;
-    let spins = [owner(1, running), owner(1, OwnerState::Runnable), owner(2, running)]
+    let spins = [owner(1, running), owner(2, OwnerState::Runnable), owner(2, running)]
         .map(|owner| Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) });
     let found = causes(spins.to_vec(), &[off(1, 11, 19)]);
     let expected = [(Cause::HolderOff, 8), (Cause::HolderPreempted, 10), (Cause::Plain, 10)];
