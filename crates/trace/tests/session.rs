@@ -1,5 +1,10 @@
 //! Session files: what is written comes back; what is damaged is told, never a panic.
 
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use unspin_model::VcpuState;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
@@ -60,6 +65,42 @@ fn what_is_written_comes_back() {
     assert_eq!(session.spins, [1_000, 2_000, 3_000].map(spin));
     let look = Look { t_ns: 3_000, vcpu: 1, state: VcpuState::Off };
     assert_eq!(session.looks.last(), Some(&look));
+}
+
+#[test]
+fn a_wait_that_cannot_be_is_written_as_lost() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes).unwrap();
+    let waits = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex, Wait::Ipi];
+    let all = waits.map(|wait| [true, false].map(|asleep| Spin { wait, asleep, ..spin(1_000) }));
+    writer.write(&[], all.as_flattened(), &[], &[]).unwrap();
+    writer.finish().unwrap();
+    let session = read_from(&bytes[..], "s").unwrap();
+    let read: Vec<_> = session.spins.iter().map(|spin| (spin.wait, spin.asleep)).collect();
+    let can_be = [
+        (Wait::Spinlock, false),
+        (Wait::Mutex, true),
+        (Wait::Mutex, false),
+        (Wait::Rwsem, true),
+        (Wait::Futex, true),
+        (Wait::Ipi, false),
+    ];
+    assert_eq!(read, can_be);
+    assert_eq!(session.lost, 4);
+}
+
+#[test]
+fn a_finding_of_another_kind_is_an_error() {
+    let (bytes, _) = file();
+    let mut table = Vec::new();
+    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    let name = b"wait-mutex";
+    let at = table.windows(name.len()).position(|here| here == name).unwrap();
+    table[at..at + name.len()].copy_from_slice(b"wait-ghost");
+    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+    member.write_all(&table).unwrap();
+    let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
+    assert_eq!(error, "s, batch 0: row 2: format 1 has no findings of kind `wait-ghost`");
 }
 
 #[test]

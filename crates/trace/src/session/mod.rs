@@ -11,9 +11,10 @@
 //! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
 //! | `spin-lock` | burned, waiting for a kernel spinlock | 0 |
 //! | `spin-mutex` | burned, waiting for a kernel mutex | 0 |
-//! | `spin-rwsem` | burned, waiting for a kernel reader-writer semaphore | 0 |
 //! | `spin-ipi` | burned, waiting for other vCPUs to acknowledge a call | 0 |
-//! | `wait-mutex`, `wait-rwsem`, `wait-futex` | asleep, waiting for such a lock | 0 |
+//! | `wait-mutex` | asleep, waiting for a kernel mutex | 0 |
+//! | `wait-rwsem` | asleep, waiting for a kernel reader-writer semaphore | 0 |
+//! | `wait-futex` | asleep, waiting for a mutex of glibc | 0 |
 //! | `beats` | a stretch that was covered | heartbeats added to it |
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
@@ -28,7 +29,7 @@
 //! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
 //! recorder had written before it was killed can be read: a batch that was cut off is
 //! passed over, one that was damaged is an error. The schema's metadata holds
-//! `unspin.session`, the version of this table.
+//! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too.
 //!
 //! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
 
@@ -59,18 +60,15 @@ const WAKE: &str = "wake";
 const LOOK_ON: &str = "look-on";
 const LOOK_OFF: &str = "look-off";
 const LOOK_IDLE: &str = "look-idle";
-/// What is waited for, and whether asleep, by the row's kind.
-const WAITS: [(&str, Wait, bool); 10] = [
+/// What is waited for, and whether asleep, by the row's kind. Nobody sleeps for a spinlock
+/// or an acknowledgement; spins for a semaphore or a mutex of glibc the kernel does not tell.
+const WAITS: [(&str, Wait, bool); 6] = [
     ("spin-lock", Wait::Spinlock, false),
     ("spin-mutex", Wait::Mutex, false),
-    ("spin-rwsem", Wait::Rwsem, false),
-    ("spin-futex", Wait::Futex, false),
     ("spin-ipi", Wait::Ipi, false),
-    ("wait-lock", Wait::Spinlock, true),
     ("wait-mutex", Wait::Mutex, true),
     ("wait-rwsem", Wait::Rwsem, true),
     ("wait-futex", Wait::Futex, true),
-    ("wait-ipi", Wait::Ipi, true),
 ];
 const BEATS: &str = "beats";
 const IDLE: &str = "idle";

@@ -20,7 +20,7 @@ use unspin_model::session::{FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
 use super::{
-    BEATS, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
     VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
@@ -202,13 +202,14 @@ impl<'a> Columns<'a> {
                 session.beats = session.beats.saturating_add(self.values.value(row));
             }
             LOST => session.lost = session.lost.saturating_add(self.values.value(row)),
-            // A later version may know more kinds.
-            kind => session.spins.extend(
-                WAITS
-                    .iter()
-                    .find(|(name, _, _)| *name == kind)
-                    .map(|(_, wait, asleep)| self.spin(row, *wait, *asleep)),
-            ),
+            IDLE => {}
+            kind => {
+                let known = WAITS.iter().find(|(name, _, _)| *name == kind);
+                let (_, wait, asleep) = known.ok_or_else(|| {
+                    format!("row {row}: format {VERSION} has no findings of kind `{kind}`")
+                })?;
+                session.spins.push(self.spin(row, *wait, *asleep));
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use arrow_ipc::writer::StreamWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use unspin_model::VcpuState;
-use unspin_model::episode::{OwnerState, Spin};
+use unspin_model::episode::{OwnerState, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 
 use super::{
@@ -144,17 +144,18 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// One that cannot be (two threads whose waits were mixed up) counts as lost.
     fn of_spin(spin: &'a Spin) -> Row<'a> {
+        let can_be =
+            |(_, wait, asleep): &&(_, Wait, bool)| (*wait, *asleep) == (spin.wait, spin.asleep);
+        let kind = WAITS.iter().find(can_be).map(|(kind, _, _)| *kind);
         Row {
-            kind: WAITS
-                .iter()
-                .find(|(_, wait, asleep)| (*wait, *asleep) == (spin.wait, spin.asleep))
-                .map_or("", |(kind, _, _)| kind),
+            kind: kind.unwrap_or(LOST),
             vcpu: spin.vcpu,
             start_ns: spin.begin_ns,
             end_ns: spin.end_ns,
-            value: 0,
-            spin: Some(spin),
+            value: u64::from(kind.is_none()),
+            spin: kind.map(|_| spin),
         }
     }
 
