@@ -71,7 +71,8 @@ struct sched_info {
 
 struct task_struct {
 	struct thread_info thread_info;
-	int on_cpu;
+	/* Its size differs between kernels, which is handled for unsigned fields only. */
+	unsigned int on_cpu;
 	struct sched_info sched_info;
 	unsigned int __state;
 	int pid;

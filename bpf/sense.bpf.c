@@ -17,6 +17,10 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before loading. */
 const volatile struct settings settings = {};
 
+/* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be
+ * set at any time. */
+volatile u64 beat_ns SEC(".data.beat");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -129,7 +133,7 @@ static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
 }
 
 /* This vCPU runs now, and its next timer interrupt is due then. */
-static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
+static void judge(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct activity_off off;
@@ -147,27 +151,35 @@ static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
 	}
 }
 
+static int sign_of(struct vcpu *v)
+{
+	struct activity_limits limits = settings.limits;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!activity_is_early(&v->activity, &limits, now_ns))
+		judge(v, now_ns, due_ns(v, now_ns));
+	return 0;
+}
+
 static int sign(void)
 {
 	struct vcpu *v = this_vcpu();
-	u64 now_ns = bpf_ktime_get_ns();
 
-	if (v)
-		sign_of_life(v, now_ns, due_ns(v, now_ns));
-	return 0;
+	return v ? sign_of(v) : 0;
 }
 
 /* The next heartbeat. */
 static void set_heart(struct vcpu *v, struct heart *heart)
 {
 	u64 now_ns = bpf_ktime_get_ns();
-	u64 beat_ns = activity_beat_ns(&v->activity, settings.beat_ns, now_ns);
+	u64 next_ns = activity_beat_ns(&v->activity, beat_ns, now_ns);
 
-	if (!beat_ns)
+	if (!next_ns)
 		return;
 	/* Setting a timer is an exit: what is intended must be known before. */
-	v->beat_due_ns = now_ns + beat_ns;
-	heart->beating = !bpf_timer_start(&heart->timer, beat_ns, BPF_F_TIMER_CPU_PIN);
+	v->beat_due_ns = now_ns + next_ns;
+	v->activity.due_ns = earlier(v->activity.due_ns, v->beat_due_ns);
+	heart->beating = !bpf_timer_start(&heart->timer, next_ns, BPF_F_TIMER_CPU_PIN);
 	if (!heart->beating)
 		v->beat_due_ns = 0;
 }
@@ -194,7 +206,7 @@ int BPF_PROG(local_timer_entry, int vector)
 	u32 cpu = bpf_get_smp_processor_id();
 	struct heart *heart;
 
-	if (settings.beat_ns) {
+	if (beat_ns) {
 		heart = bpf_map_lookup_elem(&hearts, &cpu);
 		if (heart && !heart->ready && !bpf_timer_init(&heart->timer, &hearts, CLOCK_MONOTONIC) &&
 		    !bpf_timer_set_callback(&heart->timer, beat))
@@ -210,7 +222,7 @@ int BPF_PROG(local_timer_exit, int vector)
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		sign_of_life(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
+		judge(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
 	return 0;
 }
 
@@ -247,8 +259,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 
 	if (!v)
 		return 0;
-	sign();
-	if (!settings.beat_ns || !next->pid)
+	sign_of(v);
+	if (!beat_ns || !next->pid)
 		return 0;
 	heart = bpf_map_lookup_elem(&hearts, &cpu);
 	if (heart && heart->ready && !heart->beating)
@@ -260,12 +272,13 @@ SEC("tp_btf/cpu_idle")
 int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 {
 	struct vcpu *v = this_vcpu();
-	u64 now_ns = bpf_ktime_get_ns();
+	u64 now_ns;
 
 	if (!v)
 		return 0;
-	sign();
+	sign_of(v);
 	if (state != PWR_EVENT_EXIT) {
+		now_ns = bpf_ktime_get_ns();
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
 	}

@@ -7,8 +7,6 @@
 
 struct settings {
 	struct activity_limits limits;
-	/* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. */
-	u64 beat_ns;
 	/* Spins from this length on are handed on. */
 	u64 spin_ns;
 };
@@ -50,24 +48,30 @@ enum owner_state {
 	OWNER_ASLEEP,
 };
 
-/* A wait for a lock or for an acknowledgement: a spin, or asleep. What is not known is 0;
- * so is the idle task's tid. */
-struct spin_event {
+/* A wait for a lock or for an acknowledgement, as it begins. What is not known is 0; so is
+ * the idle task's tid. */
+struct wait {
 	u64 begin_ns;
-	u64 end_ns;
 	u64 lock;
 	/* LCB_F_*, and the WAIT_* below. */
 	u32 flags;
 	u32 tid;
-	/* The owner at the begin, where that ran last, and its enum owner_state. */
+	/* The owner, where that ran last, and its enum owner_state. */
 	u32 owner_tid;
 	u32 owner_cpu;
 	u32 owner_state;
-	/* A spinlock: who took it last before this one did, of those who waited, and when. */
-	u32 taken_cpu;
-	u64 taken_ns;
-	/* Asleep: how long the owner wanted to run meanwhile and others were let. */
+	u32 unused;
+	/* Asleep: how long the owner had wanted to run by then and others were let. */
 	u64 owner_delay_ns;
+};
+
+/* A wait that ended: a spin, or asleep. */
+struct wait_event {
+	struct wait wait;
+	u64 end_ns;
+	/* A spinlock: who took it last before this one did, of those who waited, and when. */
+	u64 taken_ns;
+	u64 taken_cpu;
 	/* Where it was entered, the innermost frame first. */
 	u64 frames[FRAMES];
 };
@@ -81,7 +85,7 @@ struct spin_event {
 
 enum event_kind {
 	EVENT_OFF = 1,
-	EVENT_SPIN,
+	EVENT_WAIT,
 };
 
 struct event {
@@ -90,7 +94,7 @@ struct event {
 	u64 kind;
 	union {
 		struct off_event off;
-		struct spin_event spin;
+		struct wait_event wait;
 	};
 };
 

@@ -8,6 +8,8 @@
  *
  * Spinning disables preemption, so a vCPU's spins are a stack: an interrupt's above a
  * task's. Waits that sleep are in wait.h.
+ *
+ * Most spins are short and end untold, so what is done for each of them is little.
  */
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
@@ -17,7 +19,7 @@
 
 struct spins {
 	u64 depth;
-	struct spin_event stack[SPIN_DEPTH];
+	struct wait stack[SPIN_DEPTH];
 };
 
 struct {
@@ -51,88 +53,104 @@ static struct spins *this_spins(void)
 	return bpf_map_lookup_elem(&spins, &zero);
 }
 
-/* How long it has waited for a CPU in all; 0 where the kernel does not count that. */
-static u64 run_delay_ns(const struct task_struct *task)
-{
-	u64 delay_ns = 0;
+/* Since 6.2 a program may read what it holds to be a task without a call for each word. */
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
 
-	if (bpf_core_field_exists(task->sched_info.run_delay))
-		bpf_core_read(&delay_ns, sizeof(delay_ns), &task->sched_info.run_delay);
-	return delay_ns;
+#define PEEK(object, type, field)                                                            \
+	({                                                                                   \
+		typeof(((type *)0)->field) value = 0;                                        \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                        \
+			value = ((type *)bpf_rdonly_cast(object, bpf_core_type_id_kernel(type))) \
+					->field;                                             \
+		else                                                                         \
+			bpf_core_read(&value, sizeof(value), &((type *)(object))->field);    \
+		value;                                                                       \
+	})
+
+/* How long it has waited for a CPU in all; 0 where the kernel does not count that. */
+static u64 run_delay_ns(const void *task)
+{
+	if (!bpf_core_field_exists(((struct task_struct *)0)->sched_info.run_delay))
+		return 0;
+	return PEEK(task, struct task_struct, sched_info.run_delay);
 }
 
-static void look_at_owner(struct spin_event *wait, const struct task_struct *task)
+static void look_at_owner(struct wait *wait, const void *task)
 {
-	u32 running = 0, state = 0;
-
-	bpf_core_read(&wait->owner_tid, sizeof(wait->owner_tid), &task->pid);
-	bpf_core_read(&wait->owner_cpu, sizeof(wait->owner_cpu), &task->thread_info.cpu);
-	bpf_core_read(&running, sizeof(running), &task->on_cpu);
-	bpf_core_read(&state, sizeof(state), &task->__state);
-	wait->owner_delay_ns = run_delay_ns(task);
-	wait->owner_state = running ? OWNER_RUNNING : state ? OWNER_ASLEEP : OWNER_RUNNABLE;
+	wait->owner_tid = PEEK(task, struct task_struct, pid);
+	wait->owner_cpu = PEEK(task, struct task_struct, thread_info.cpu);
+	if (PEEK(task, struct task_struct, on_cpu))
+		wait->owner_state = OWNER_RUNNING;
+	else if (PEEK(task, struct task_struct, __state))
+		wait->owner_state = OWNER_ASLEEP;
+	else
+		wait->owner_state = OWNER_RUNNABLE;
+	if (wait->flags & WAIT_ASLEEP)
+		wait->owner_delay_ns = run_delay_ns(task);
 }
 
 /* Who has the lock, where its word says so: it holds the task and three flags. */
-static void find_owner(struct spin_event *wait)
+static void find_owner(struct wait *wait)
 {
+	const void *lock = (const void *)wait->lock;
 	long word = 0;
 
 	if (wait->flags & LCB_F_MUTEX) {
-		const struct mutex *mutex = (const struct mutex *)wait->lock;
-
-		bpf_core_read(&word, sizeof(word), &mutex->owner.counter);
+		word = PEEK(lock, struct mutex, owner.counter);
 	} else if (wait->flags & WAIT_ASLEEP) {
-		const struct rw_semaphore *sem = (const struct rw_semaphore *)wait->lock;
-
-		bpf_core_read(&word, sizeof(word), &sem->owner.counter);
+		word = PEEK(lock, struct rw_semaphore, owner.counter);
 		if (word & RWSEM_READER_OWNED)
 			return;
 	}
 	if (word & ~7L)
-		look_at_owner(wait, (const struct task_struct *)(word & ~7L));
+		look_at_owner(wait, (const void *)(word & ~7L));
+}
+
+static void begin_wait(struct wait *wait, u64 lock, u32 flags)
+{
+	wait->begin_ns = bpf_ktime_get_ns();
+	wait->lock = lock;
+	wait->flags = flags;
+	wait->tid = bpf_get_current_pid_tgid();
+	wait->owner_tid = 0;
+	wait->owner_delay_ns = 0;
 }
 
 static void begin_spin(u64 lock, u32 flags)
 {
 	struct spins *s = this_spins();
-	struct spin_event *spin;
 	u64 depth;
 
 	if (!s)
 		return;
 	/* Full of spins whose end went unnoticed: begin anew. */
 	depth = s->depth < SPIN_DEPTH ? s->depth : 0;
-	spin = &s->stack[depth];
 	s->depth = depth + 1;
-	__builtin_memset(spin, 0, sizeof(*spin));
-	spin->begin_ns = bpf_ktime_get_ns();
-	spin->lock = lock;
-	spin->flags = flags;
-	spin->tid = bpf_get_current_pid_tgid();
-	find_owner(spin);
+	begin_wait(&s->stack[depth], lock, flags);
+	find_owner(&s->stack[depth]);
 }
 
-/* Notes who has the lock now, and who had it before. */
-static void take(struct spin_event *spin)
+/* Notes who has the lock now, whose address is a number here and no pointer to the verifier.
+ * Returns who had it before, if that is known. */
+static struct taken take(u64 lock, u64 now_ns)
 {
-	u32 place = (u32)((spin->lock * 0x9e3779b97f4a7c15ULL) >> (64 - TAKEN_BITS));
+	u32 place = (u32)((lock * 0x9e3779b97f4a7c15ULL) >> (64 - TAKEN_BITS));
 	struct taken *last = bpf_map_lookup_elem(&taken, &place);
+	struct taken before = {};
 
 	if (!last)
-		return;
-	if (last->lock == spin->lock) {
-		spin->taken_ns = last->ns;
-		spin->taken_cpu = last->cpu;
-	}
-	last->lock = spin->lock;
-	last->ns = spin->end_ns;
+		return before;
+	if (last->lock == lock)
+		before = *last;
+	last->lock = lock;
+	last->ns = now_ns;
 	last->cpu = bpf_get_smp_processor_id();
+	return before;
 }
 
 /* Takes the spin for a lock off the stack, with all that lies above it: a program that an
  * interrupt would start a second time is skipped, so the end of a spin can be missed. */
-static struct spin_event *pop(struct spins *s, u64 lock)
+static struct wait *pop(struct spins *s, u64 lock)
 {
 	u64 at;
 
@@ -145,7 +163,7 @@ static struct spin_event *pop(struct spins *s, u64 lock)
 	return 0;
 }
 
-static void hand_on(void *ctx, const struct spin_event *wait)
+static void hand_on(void *ctx, const struct wait *wait, u64 end_ns, struct taken before)
 {
 	struct event *event;
 	u64 seq;
@@ -153,9 +171,13 @@ static void hand_on(void *ctx, const struct spin_event *wait)
 	event = begin_event(&seq);
 	if (!event)
 		return;
-	event->kind = EVENT_SPIN;
-	event->spin = *wait;
-	bpf_get_stack(ctx, event->spin.frames, sizeof(event->spin.frames), 0);
+	event->kind = EVENT_WAIT;
+	event->wait.wait = *wait;
+	event->wait.end_ns = end_ns;
+	event->wait.taken_ns = before.ns;
+	event->wait.taken_cpu = before.cpu;
+	__builtin_memset(event->wait.frames, 0, sizeof(event->wait.frames));
+	bpf_get_stack(ctx, event->wait.frames, sizeof(event->wait.frames), 0);
 	end_event(event, seq);
 }
 
@@ -163,22 +185,27 @@ static void hand_on(void *ctx, const struct spin_event *wait)
 static void end_spin(void *ctx, u64 lock, bool got)
 {
 	struct spins *s = this_spins();
-	struct vcpu *v = this_vcpu();
-	struct spin_event *spin;
+	struct taken before = {};
+	struct wait *spin;
+	struct vcpu *v;
+	u64 now_ns;
 
-	if (!s || !v)
+	if (!s || !s->depth)
 		return;
 	spin = pop(s, lock);
-	if (!spin)
+	v = this_vcpu();
+	if (!spin || !v)
 		return;
-	spin->end_ns = bpf_ktime_get_ns();
-	activity_excuse(&v->activity, spin->end_ns, due_ns(v, spin->end_ns));
+	now_ns = bpf_ktime_get_ns();
 	v->spins++;
-	v->spin_ns += spin->end_ns - spin->begin_ns;
+	v->spin_ns += now_ns - spin->begin_ns;
 	if (got)
-		take(spin);
-	if (spin->end_ns - spin->begin_ns >= settings.spin_ns)
-		hand_on(ctx, spin);
+		before = take(spin->lock, now_ns);
+	if (now_ns - spin->begin_ns < settings.spin_ns)
+		return;
+	/* A shorter one holds no interrupt back for long. */
+	activity_excuse(&v->activity, now_ns, due_ns(v, now_ns));
+	hand_on(ctx, spin, now_ns, before);
 }
 
 SEC("fentry/native_queued_spin_lock_slowpath")

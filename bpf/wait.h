@@ -15,13 +15,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << SLEEP_BITS);
 	__type(key, u32);
-	__type(value, struct spin_event);
+	__type(value, struct wait);
 } sleeps SEC(".maps");
 
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
-static struct spin_event *this_sleep(u32 tid)
+static struct wait *sleep_of(u32 tid)
 {
 	u32 place = tid & ((1 << SLEEP_BITS) - 1);
 
@@ -29,34 +29,31 @@ static struct spin_event *this_sleep(u32 tid)
 }
 
 /* Returns the wait, or 0 where it goes on: a mutex's waiter may spin again meanwhile. */
-static struct spin_event *new_sleep(u64 lock, u32 flags)
+static struct wait *new_sleep(u64 lock, u32 flags)
 {
 	u32 tid = bpf_get_current_pid_tgid();
-	struct spin_event *wait = this_sleep(tid);
+	struct wait *wait = sleep_of(tid);
 
 	if (!wait || (wait->tid == tid && wait->lock == lock))
 		return 0;
-	__builtin_memset(wait, 0, sizeof(*wait));
-	wait->begin_ns = bpf_ktime_get_ns();
-	wait->lock = lock;
-	wait->flags = flags | WAIT_ASLEEP;
-	wait->tid = tid;
+	begin_wait(wait, lock, flags | WAIT_ASLEEP);
 	return wait;
 }
 
 static void begin_sleep(u64 lock, u32 flags)
 {
-	struct spin_event *wait = new_sleep(lock, flags);
+	struct wait *wait = new_sleep(lock, flags);
 
 	if (wait)
 		find_owner(wait);
 }
 
 /* The owner has run by now, so its account is up to date. */
-static void settle_delay(struct spin_event *wait)
+static void settle_delay(struct wait *wait)
 {
 	struct task_struct *owner = 0;
 	u64 before_ns = wait->owner_delay_ns;
+	u64 after_ns;
 
 	wait->owner_delay_ns = 0;
 	if (!wait->owner_tid || !bpf_ksym_exists(bpf_task_from_pid) ||
@@ -65,21 +62,26 @@ static void settle_delay(struct spin_event *wait)
 	owner = bpf_task_from_pid(wait->owner_tid);
 	if (!owner)
 		return;
-	wait->owner_delay_ns = run_delay_ns(owner) - before_ns;
+	/* Another task may have its number now. */
+	after_ns = run_delay_ns(owner);
+	if (after_ns > before_ns)
+		wait->owner_delay_ns = after_ns - before_ns;
 	bpf_task_release(owner);
 }
 
 static void end_sleep(void *ctx, u64 lock)
 {
 	u32 tid = bpf_get_current_pid_tgid();
-	struct spin_event *wait = this_sleep(tid);
+	struct wait *wait = sleep_of(tid);
+	struct taken nobody = {};
+	u64 now_ns;
 
 	if (!wait || wait->tid != tid || wait->lock != lock)
 		return;
-	wait->end_ns = bpf_ktime_get_ns();
-	if (wait->end_ns - wait->begin_ns >= settings.limits.timer_ns) {
+	now_ns = bpf_ktime_get_ns();
+	if (now_ns - wait->begin_ns >= settings.limits.timer_ns) {
 		settle_delay(wait);
-		hand_on(ctx, wait);
+		hand_on(ctx, wait, now_ns, nobody);
 	}
 	wait->tid = 0;
 }
@@ -103,8 +105,8 @@ int BPF_PROG(futex_begin, const void *word)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct glibc_mutex mutex = {};
-	struct spin_event *wait;
 	struct task_struct *owner;
+	struct wait *wait;
 
 	if (!bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
 		return 0;

@@ -109,6 +109,17 @@ POLICY void activity_excuse(struct activity *a, u64 now_ns, u64 due_ns)
 	a->due_ns = activity_due_ns(now_ns, due_ns);
 }
 
+/* A sign of life soon after the last one, with no timer due between: it says no more than
+ * that the vCPU is on. Returns 0 where there may be more to tell. */
+POLICY u32 activity_is_early(struct activity *a, const struct activity_limits *limits, u64 now_ns)
+{
+	if (a->idle || now_ns < a->alive_ns || now_ns - a->alive_ns >= limits->timer_ns ||
+	    now_ns >= a->due_ns)
+		return 0;
+	a->alive_ns = now_ns;
+	return 1;
+}
+
 /*
  * The vCPU gives a sign of life while it is not idle. Returns the off interval that
  * lies behind it, if one does. due_ns is when its next timer expires from now on, 0

@@ -9,7 +9,7 @@ use unspin_model::episode::Spin;
 use unspin_model::session::Look;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
-use crate::sense::{Findings, Sensor, Settings, State, Vcpu, now_ns};
+use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, now_ns};
 
 /// A batch covers this time.
 const BATCH: Duration = Duration::from_secs(1);
@@ -29,7 +29,9 @@ pub struct Recorded {
     pub spins: u64,
     /// vCPU-seconds of those.
     pub spin_s: f64,
-    /// Heartbeats added.
+    /// The heartbeats that were chosen.
+    pub heartbeat: Heartbeat,
+    /// How many came.
     pub beats: u64,
     /// Findings lost.
     pub lost: u64,
@@ -61,7 +63,11 @@ impl<W: Write> Recorder<W> {
         out: W,
     ) -> Result<Recorder<W>, SessionError> {
         let before = sensor.page().all();
-        let recorded = Recorded { missing: sensor.missing.clone(), ..Recorded::default() };
+        let recorded = Recorded {
+            heartbeat: sensor.heartbeat,
+            missing: sensor.missing.clone(),
+            ..Recorded::default()
+        };
         let writer = Writer::new(out)?;
         Ok(Recorder {
             sensor,

@@ -4,7 +4,7 @@ use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
 use crate::record::idle_ns;
-use crate::sense::{SenseError, Sensor, Settings, Vcpu, now_ns};
+use crate::sense::{Heartbeat, SenseError, Sensor, Settings, Vcpu, now_ns};
 
 /// Fetches findings into a [`Live`] picture.
 pub struct Watcher {
@@ -31,6 +31,11 @@ impl Watcher {
     /// What this kernel cannot tell.
     pub fn missing(&self) -> &[String] {
         &self.sensor.missing
+    }
+
+    /// The heartbeats that were chosen.
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.sensor.heartbeat
     }
 
     /// Fetches what is new.

@@ -158,6 +158,9 @@ pub struct JobResult {
     /// The agent's session file.
     #[serde(default, with = "base64_text")]
     pub session: Option<Vec<u8>>,
+    /// The most memory that the agent beside it had, bytes; where there was one.
+    #[serde(default)]
+    pub agent_memory: Option<u64>,
     /// When each vCPU idled; `None` where that was not traced, or not in full.
     #[serde(default)]
     pub idle: Option<Vec<IdleSpans>>,
@@ -249,6 +252,10 @@ pub struct Injection {
     pub lengths_us: Vec<u64>,
     /// Pause between two of them in microseconds.
     pub gap_us: u64,
+    /// Milliseconds from the run's start to the first pause: an agent that is to see all of
+    /// them must have begun.
+    #[serde(default)]
+    pub after_ms: u64,
     /// How many in all.
     pub count: u32,
 }

@@ -120,9 +120,15 @@ pub enum ClaimSource {
     SenseRemote,
     /// Waits whose cause the guest told right, of those whose cause is known, in percent.
     SenseCauses,
+    /// Waits that an off vCPU caused and the guest told otherwise, or the other way round, in
+    /// percent of those that it caused.
+    SenseMiscounted,
     /// Seconds that waits were kept by an off vCPU as the guest told, against the real ones,
     /// in percent of those.
     SenseKept,
+    /// The most memory that an agent beside the workloads had, in megabytes: the largest of the
+    /// cells' medians.
+    AgentMemory,
     /// Stock against stock called different, of random splits, in percent.
     AaFalsePositive,
 }
@@ -141,6 +147,8 @@ pub struct ClaimSpec {
     pub topology: Option<String>,
     /// Only this scheduler.
     pub scheduler: Option<String>,
+    /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
+    pub length: Option<String>,
     /// What it should be, such as `<= 8`.
     #[serde(default)]
     pub target: String,

@@ -54,6 +54,10 @@ pub enum Outcome {
     },
 }
 
+/// The co-metric that says how much memory the agent beside a workload had at most, in
+/// megabytes.
+pub const AGENT_MEMORY: &str = "agent_memory_mb";
+
 /// What a neighbour did during the subject's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourResult {

@@ -62,6 +62,7 @@ pub struct Off {
 // are given by reference, and each struct has the C one's fields in its order.
 unsafe extern "C" {
     fn activity_off_ns(off: *const Off) -> u64;
+    fn activity_is_early(a: *mut Activity, limits: *const Limits, now_ns: u64) -> u32;
     fn activity_alive(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
     fn activity_set_timer(a: *mut Activity, due_ns: u64);
     fn activity_excuse(a: *mut Activity, now_ns: u64, due_ns: u64);
@@ -90,6 +91,13 @@ impl Activity {
     pub fn alive(&mut self, limits: &Limits, now_ns: u64, due_ns: u64) -> Option<Off> {
         // SAFETY: see above.
         unsafe { activity_alive(self, limits, now_ns, due_ns) }.found()
+    }
+
+    /// A sign of life soon after the last one; `false`, and nothing noted, where there may be
+    /// more to tell.
+    pub fn is_early(&mut self, limits: &Limits, now_ns: u64) -> bool {
+        // SAFETY: see above.
+        unsafe { activity_is_early(self, limits, now_ns) != 0 }
     }
 
     /// Its next timer is another one.

@@ -1,9 +1,10 @@
 //! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
 //! supports, the summary holds them.
 
+use unspin_model::episode::Cause;
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
+use unspin_model::{AGENT_MEMORY, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
 use unspin_stats::{Rule, false_positives, wilson};
 
 /// Random splits of the A/A check, each cell.
@@ -97,7 +98,9 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth_error).collect(),
         ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
         ClaimSource::FinishedShare => vec![finished(spec, summary)],
-        ClaimSource::SenseRecall => sensed(spec, summary).map_or_else(Vec::new, |s| recalls(&s)),
+        ClaimSource::SenseRecall => {
+            sensed(spec, summary).map_or_else(Vec::new, |s| recalls(spec, &s))
+        }
         ClaimSource::SensePrecision => {
             sensed(spec, summary).iter().map(|s| share(s.real, s.found)).collect()
         }
@@ -105,7 +108,9 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             sensed(spec, summary).iter().map(|s| share(s.looks_off[1], s.looks_off[0])).collect()
         }
         ClaimSource::SenseCauses => sensed(spec, summary).iter().map(causes).collect(),
+        ClaimSource::SenseMiscounted => sensed(spec, summary).iter().map(miscounted).collect(),
         ClaimSource::SenseKept => sensed(spec, summary).iter().map(kept).collect(),
+        ClaimSource::AgentMemory => agent_memory(spec, summary).into_iter().collect(),
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
     }
 }
@@ -180,10 +185,12 @@ fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
 }
 
-/// What guests found out by themselves, all cells (of the spec's topology) together.
+/// What guests found out by themselves, all cells (of the spec's topology and scheduler)
+/// together.
 fn sensed(spec: &ClaimSpec, summary: &Summary) -> Option<SenseCheck> {
-    let wanted = |name: &String| spec.topology.as_ref().is_none_or(|topology| topology == name);
-    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.topology));
+    let wanted = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
+    let cells = summary.cells.iter().filter(|cell| wanted(&spec.topology, &cell.cell.topology));
+    let cells = cells.filter(|cell| wanted(&spec.scheduler, &cell.cell.scheduler));
     SenseCheck::all(cells.filter_map(|cell| cell.sensed.as_ref()))
 }
 
@@ -193,24 +200,50 @@ fn causes(sensed: &SenseCheck) -> Figure {
     share(count(&mut right.into_iter()), count(&mut sensed.causes.iter()))
 }
 
+fn miscounted(sensed: &SenseCheck) -> Figure {
+    let by_off = |cause: Cause| matches!(cause, Cause::HolderOff | Cause::IpiOff);
+    let sum = |wanted: &dyn Fn(&CauseCount) -> bool| -> u64 {
+        sensed.causes.iter().filter(|count| wanted(count)).map(|count| count.waits).sum()
+    };
+    let wrong = sum(&|count| by_off(count.told) != by_off(count.real));
+    let real = sum(&|count| by_off(count.real));
+    exactly_of(100.0 * wrong as f64 / real as f64, real)
+}
+
 fn kept(sensed: &SenseCheck) -> Figure {
     let [told_s, real_s] = sensed.kept_s;
     let waits = sensed.causes.iter().map(|count| count.waits).sum();
-    let percent = 100.0 * told_s / real_s;
+    exactly_of(100.0 * told_s / real_s, waits)
+}
+
+/// A percentage, or none where there was nothing to take it of.
+fn exactly_of(percent: f64, n: u64) -> Figure {
     match percent.is_finite() {
-        true => exactly(percent, waits, "%"),
-        false => Figure::of_all(None, waits, "%"),
+        true => exactly(percent, n, "%"),
+        false => Figure::of_all(None, n, "%"),
     }
 }
 
-fn recalls(sensed: &SenseCheck) -> Vec<Figure> {
+fn recalls(spec: &ClaimSpec, sensed: &SenseCheck) -> Vec<Figure> {
     let classes = sensed.by_length.iter().zip(LENGTH_NAMES);
+    let wanted = |name: &str| spec.length.as_ref().is_none_or(|length| length == name);
     classes
+        .filter(|(_, name)| wanted(name))
         .map(|([real, found], name)| Figure {
             replace: vec![("{length}", name.to_owned())],
             ..share(*found, *real)
         })
         .collect()
+}
+
+fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
+    let wanted = |name: &String| spec.scheduler.as_ref().is_none_or(|asked| asked == name);
+    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.scheduler));
+    let cells: Vec<_> = cells.filter(|cell| cell.co_metrics.contains_key(AGENT_MEMORY)).collect();
+    let of_cells = cells.iter().map(|cell| cell.co_metrics[AGENT_MEMORY]);
+    let (least, most) = (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
+    let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
+    Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {

@@ -8,6 +8,7 @@ mod lab;
 mod man;
 mod record;
 mod report;
+mod sensing;
 mod trace;
 mod watch;
 

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unspin_guest::record::Recorder;
-use unspin_guest::sense::{Limits, Sensor, Settings};
+use unspin_guest::sense::Sensor;
 use unspin_lab::interrupt;
+
+use crate::sensing;
 
 /// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
 /// for a time or around a command: when each was off, without steal time. Needs root.
@@ -21,14 +23,8 @@ pub struct Args {
     /// Stop after so many seconds
     #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Microseconds between two heartbeats of a vCPU that is not idle; 0: none
-    /// [default: 500]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    beat: Option<u64>,
-    /// Microseconds by which a timer or an answer is late when its vCPU was off
-    /// [default: 200, under software emulation 400]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    late: Option<u64>,
+    #[command(flatten)]
+    sensing: sensing::Options,
     /// Also look every so many microseconds at what each vCPU seems to do
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
@@ -43,16 +39,13 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let mut settings = Settings::of_this_machine();
-    if let Some(beat_us) = args.beat {
-        settings.beat_ns = beat_us * 1_000;
-    }
-    if let Some(late_us) = args.late {
-        settings.limits = Limits { timer_ns: late_us * 1_000, wake_ns: late_us * 1_000 };
-    }
+    let settings = args.sensing.settings();
     let out = || format!("write {}", args.out.display());
     // A session that is there is not overwritten where there will be no new one.
     let sensor = Sensor::start(&settings)?;
+    if !args.json {
+        eprintln!("unspin: {}", sensing::told(sensor.heartbeat));
+    }
     let file = File::create(&args.out).with_context(out)?;
     let look = args.look.map(Duration::from_micros);
     let mut recorder =

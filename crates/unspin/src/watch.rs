@@ -11,11 +11,12 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use tiny_http::{Header, Response, Server};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
-use unspin_guest::sense::Settings;
 use unspin_guest::watch::Watcher;
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
+
+use crate::sensing;
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
@@ -34,10 +35,8 @@ pub struct Args {
     #[arg(long = "for", value_name = "S", default_value_t = 3, requires = "once",
         value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Microseconds between two heartbeats of a vCPU that is not idle; 0: none
-    /// [default: 500]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    beat: Option<u64>,
+    #[command(flatten)]
+    sensing: sensing::Options,
     /// With --once: print JSON
     #[arg(long, requires = "once")]
     json: bool,
@@ -48,11 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
     }
-    let mut settings = Settings::of_this_machine();
-    if let Some(beat_us) = args.beat {
-        settings.beat_ns = beat_us * 1_000;
-    }
-    let mut watcher = Watcher::start(&settings)?;
+    let mut watcher = Watcher::start(&args.sensing.settings())?;
     if args.once {
         return once(&args, &mut watcher);
     }
@@ -89,6 +84,7 @@ fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode>
     interrupt::install()?;
     let server = Server::http(address);
     let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
+    eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
     eprintln!("unspin: figures at http://{}/metrics, until Ctrl-C", server.server_addr());
     let kind = Header::from_bytes("Content-Type", openmetrics::CONTENT_TYPE);
     let kind = kind.map_err(|()| anyhow!("a header that is none"))?;

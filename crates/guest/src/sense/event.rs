@@ -29,7 +29,7 @@ impl Event {
         match raw.kind {
             OFF => off(vcpu, &raw.words),
             // Two threads that share a place may have mixed up their waits.
-            SPIN if raw.words[0] <= raw.words[1] => Some(spin(vcpu, &raw.words)),
+            SPIN if raw.words[0] <= raw.words[6] => Some(spin(vcpu, &raw.words)),
             _ => None,
         }
     }
@@ -55,10 +55,10 @@ fn halves(word: u64) -> (u32, u32) {
 }
 
 fn spin(vcpu: u16, words: &[u64]) -> Event {
-    let (flags, tid) = halves(words[3]);
-    let (owner_tid, owner_cpu) = halves(words[4]);
-    let (owner_state, taken_cpu) = halves(words[5]);
-    let taken_ns = words[6];
+    let (flags, tid) = halves(words[2]);
+    let (owner_tid, owner_cpu) = halves(words[3]);
+    let (owner_state, _) = halves(words[4]);
+    let (taken_ns, taken_cpu) = (words[7], words[8]);
     let asleep = flags & FLAG_ASLEEP != 0;
     let wait = match flags {
         flags if flags & FLAG_IPI != 0 => Wait::Ipi,
@@ -72,21 +72,21 @@ fn spin(vcpu: u16, words: &[u64]) -> Event {
         ASLEEP => OwnerState::Asleep,
         _ => OwnerState::Running,
     };
-    let (vcpu_of_owner, delay_ns) = (owner_cpu as u16, if asleep { words[7] } else { 0 });
+    let (vcpu_of_owner, delay_ns) = (owner_cpu as u16, if asleep { words[5] } else { 0 });
     let owner = Owner { tid: owner_tid, vcpu: vcpu_of_owner, state, delay_ns };
     let spin = Spin {
         wait,
-        lock: words[2],
+        lock: words[1],
         asleep,
         vcpu,
         tid,
         begin_ns: words[0],
-        end_ns: words[1],
+        end_ns: words[6],
         owner: (owner_tid != 0).then_some(owner),
         before: (taken_ns != 0).then_some(Taken { vcpu: taken_cpu as u16, t_ns: taken_ns }),
         site: String::new(),
     };
-    Event::Spin(spin, words[8..].to_vec())
+    Event::Spin(spin, words[9..].to_vec())
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn raw(kind: u64, words: &[u64]) -> Raw {
-        let mut all = [0; 16];
+        let mut all = [0; 17];
         all[..words.len()].copy_from_slice(words);
         Raw { seq: 1, kind, words: all }
     }
@@ -105,7 +105,7 @@ mod tests {
             FoundOff { vcpu: 3, start_ns: 200, end_ns: 900, start_error_ns: 100, was_idle: true };
         assert_eq!(Event::of(3, &raw(OFF, &[100, 300, 900, 1])), Some(Event::Off(off)));
         assert_eq!(Event::of(3, &raw(OFF, &[300, 100, 900, 1])), None);
-        assert_eq!(Event::of(3, &raw(SPIN, &[30, 20])), None);
+        assert_eq!(Event::of(3, &raw(SPIN, &[30, 0, 0, 0, 0, 0, 20])), None);
         assert_eq!(Event::of(3, &raw(7, &[])), None);
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn a_wait_that_slept_is_no_spin() {
         let waits = [(FLAG_FUTEX, Wait::Futex), (FLAG_MUTEX, Wait::Mutex), (1 << 2, Wait::Rwsem)];
         for (flags, wait) in waits {
-            let words = [10, 20, 0x1000, u64::from(flags | FLAG_ASLEEP), 0, 2];
+            let words = [10, 0x1000, u64::from(flags | FLAG_ASLEEP), 0, 2, 0, 20];
             let Some(Event::Spin(spin, _)) = Event::of(1, &raw(SPIN, &words)) else {
                 panic!("not a wait");
             };
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_spin_has_an_owner_where_the_kernel_named_one() {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let words = [10, 20, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 0, 9, 0xf00];
+        let words = [10, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 9, 20, 0, 0, 0xf00];
         let Some(Event::Spin(spin, frames)) = Event::of(1, &raw(SPIN, &words)) else {
             panic!("not a spin");
         };

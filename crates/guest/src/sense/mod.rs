@@ -5,6 +5,7 @@
 //! without a system call, from a page that the kernel shares.
 
 mod event;
+mod heartbeat;
 mod page;
 mod ring;
 mod sites;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use nix::time::{ClockId, clock_gettime};
 use unspin_model::diagnosis::{Hypervisor, Spinlock};
 use unspin_model::episode::Spin;
@@ -25,6 +26,7 @@ use crate::doctor;
 use crate::machine::Facts;
 
 use event::Event;
+pub use heartbeat::{Beat, Heartbeat};
 use page::Shared;
 pub use page::{Page, Vcpu};
 use ring::Rings;
@@ -44,13 +46,12 @@ static PROGRAMS_OWN_TIMERS: &Aligned<[u8]> =
 const NEEDED: [&str; 2] = ["local_timer_entry", "sched_switch"];
 
 /// How the sensor works.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// How late is too late.
     pub limits: Limits,
-    /// Nanoseconds between two heartbeats of a vCPU that is not idle; 0: none.
-    pub beat_ns: u64,
+    /// How often a vCPU that is not idle shows that it is on.
+    pub beat: Beat,
     /// Spins from this length on are told.
     pub spin_ns: u64,
 }
@@ -63,7 +64,7 @@ impl Settings {
         let late_ns = if machine.hypervisor == Hypervisor::Tcg { 400_000 } else { 200_000 };
         Settings {
             limits: Limits { timer_ns: late_ns, wake_ns: late_ns },
-            beat_ns: 500_000,
+            beat: Beat::Within(0.01),
             spin_ns: 50_000,
         }
     }
@@ -100,6 +101,8 @@ pub enum SenseError {
 pub struct Sensor {
     /// Tracepoints that this kernel does not have.
     pub missing: Vec<String>,
+    /// The heartbeats that were chosen.
+    pub heartbeat: Heartbeat,
     rings: Rings,
     sites: Sites,
     page: Page,
@@ -125,7 +128,14 @@ impl Sensor {
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
-        Ok(Sensor { missing, rings, sites, page, _links: links, _object: object })
+        let beat = map(".data.beat");
+        let set = |period_ns: u64| beat.update(&[0; 4], &period_ns.to_ne_bytes(), MapFlags::ANY);
+        set(0)?;
+        let heartbeat = heartbeat::choose(settings.beat, &page, |period_ns| {
+            // It has just worked, with the same sizes.
+            let _ = set(period_ns);
+        });
+        Ok(Sensor { missing, heartbeat, rings, sites, page, _links: links, _object: object })
     }
 
     /// What was found since the last call.
@@ -208,7 +218,7 @@ fn configure(open: &mut OpenObject, settings: &Settings, vcpus: usize) -> Result
         } else if name.ends_with(".rodata") {
             let bytes = map.initial_value_mut().expect("the settings have a value");
             let limits = settings.limits;
-            let words = [limits.timer_ns, limits.wake_ns, settings.beat_ns, settings.spin_ns];
+            let words = [limits.timer_ns, limits.wake_ns, settings.spin_ns];
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }

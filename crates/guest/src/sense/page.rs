@@ -102,6 +102,11 @@ impl Page {
         self.0.read(index, 0)
     }
 
+    /// A vCPU's heartbeats since the start.
+    pub(super) fn beats(&self, index: usize) -> u64 {
+        self.0.read(index, std::mem::offset_of!(Vcpu, beats))
+    }
+
     /// All vCPUs' records now.
     pub fn all(&self) -> Vec<Vcpu> {
         (0..self.vcpus()).map(|index| self.vcpu(index)).collect()

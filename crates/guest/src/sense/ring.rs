@@ -13,7 +13,7 @@ const FRAMES: usize = 8;
 pub(super) struct Raw {
     pub(super) seq: u64,
     pub(super) kind: u64,
-    pub(super) words: [u64; 8 + FRAMES],
+    pub(super) words: [u64; 9 + FRAMES],
 }
 
 /// `struct ring`.

@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 10] = shipped![
+const BUILTIN: [(&str, &str); 11] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -82,7 +82,8 @@ const BUILTIN: [(&str, &str); 10] = shipped![
     "truth",
     "sense",
     "causes",
-    "sense-cost"
+    "sense-cost",
+    "counts"
 ];
 
 impl Experiment {

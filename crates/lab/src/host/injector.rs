@@ -14,6 +14,9 @@ use unspin_model::FailureKind;
 use crate::clock::mono_ns;
 use crate::wire::{Failure, Injection};
 
+/// While it waits for its begin, it looks this often whether it is to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// One interval that was taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injected {
@@ -63,6 +66,10 @@ impl Injector {
 fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
     let tid = nix::unistd::gettid().as_raw();
     let mut done = Vec::with_capacity(plan.count as usize);
+    let begin_ns = mono_ns() + plan.after_ms * 1_000_000;
+    while mono_ns() < begin_ns && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK_AGAIN);
+    }
     for number in 0..plan.count as usize {
         std::thread::sleep(Duration::from_micros(plan.gap_us));
         if stop.load(Ordering::Relaxed) || plan.lengths_us.is_empty() {

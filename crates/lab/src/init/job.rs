@@ -59,6 +59,7 @@ pub fn run_job(job: &Job) -> JobResult {
     result.idle = idle.and_then(|spans| {
         spans.inspect_err(|error| eprintln!("unspin init: when vCPUs idled: {error}")).ok()
     });
+    result.agent_memory = scheduler::peak_memory();
     match job.scheduler.as_ref().map(scheduler::after_job) {
         Some(Ok(session)) => result.session = session,
         Some(Err(error)) => {
@@ -88,6 +89,13 @@ impl Background {
         Ok(Background { pid, exited, stdout, stderr, cgroup, start_ns, oom_kills_before })
     }
 
+    /// The most memory that its first process has had until now, bytes.
+    pub fn peak_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    }
+
     /// Asks it to end (SIGINT), waits, and returns what it printed.
     pub fn stop(self) -> JobResult {
         // Programs that fork share the process group; stress-ng prints on SIGINT.
@@ -112,6 +120,7 @@ impl Background {
             stderr: text(self.stderr),
             scheduler_failed: false,
             session: None,
+            agent_memory: None,
             idle: None,
         };
         let _ = fs::remove_dir(&self.cgroup);

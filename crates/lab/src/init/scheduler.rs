@@ -67,6 +67,12 @@ pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(fs::read(session).with_context(|| session.clone())?))
 }
 
+/// The most memory that what runs beside jobs has had, bytes.
+pub fn peak_memory() -> Option<u64> {
+    let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    current.as_ref()?.job.peak_memory()
+}
+
 fn stop(old: Running) -> anyhow::Result<()> {
     let result = old.job.stop();
     if old.agent.is_scheduler() {

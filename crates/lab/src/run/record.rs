@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unspin_model::{FailureKind, Label, NeighbourResult, Outcome, RunRecord};
+use unspin_model::{AGENT_MEMORY, FailureKind, Label, NeighbourResult, Outcome, RunRecord};
 
 use crate::experiment::{PlannedRun, Topology};
 use crate::wire::{Failure, JobResult, RunOutput};
@@ -43,6 +43,9 @@ pub fn record(
         None => Outcome::DidNotFinish { limit_s },
         Some(job) => judge(job, workload, limit_s, &mut co_metrics),
     };
+    if let Some(bytes) = output.job.as_ref().and_then(|job| job.agent_memory) {
+        co_metrics.insert(AGENT_MEMORY.to_owned(), bytes as f64 / 1e6);
+    }
     let elapsed_s = output.job.as_ref().map_or(limit_s, JobResult::elapsed_s);
     RunRecord {
         outcome,
