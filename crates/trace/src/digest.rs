@@ -94,7 +94,7 @@ pub fn digest(session: &Session) -> Digest {
     Digest {
         seconds,
         vcpus: session.vcpus,
-        off: (0..session.vcpus).map(|vcpu| vcpu_off(session, vcpu)).collect(),
+        off: by_vcpu(session),
         off_ms: lengths(session),
         spins: spins.len() as u64,
         spin_s: seconds_of(&spins),
@@ -107,10 +107,20 @@ pub fn digest(session: &Session) -> Digest {
     }
 }
 
-fn vcpu_off(session: &Session, vcpu: u16) -> VcpuOff {
-    let own = session.offs.iter().filter(|off| off.vcpu == vcpu);
-    let off_ns: u64 = own.clone().map(|off| off.end_ns - off.start_ns).sum();
-    VcpuOff { vcpu, intervals: own.count() as u64, off_s: off_ns as f64 / 1e9 }
+fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
+    let mut sums = vec![(0, 0); usize::from(session.vcpus)];
+    for off in &session.offs {
+        if let Some((intervals, off_ns)) = sums.get_mut(usize::from(off.vcpu)) {
+            *intervals += 1;
+            *off_ns += off.end_ns - off.start_ns;
+        }
+    }
+    let of = |(vcpu, (intervals, off_ns)): (u16, (u64, u64))| VcpuOff {
+        vcpu,
+        intervals,
+        off_s: off_ns as f64 / 1e9,
+    };
+    (0..session.vcpus).zip(sums).map(of).collect()
 }
 
 fn lengths(session: &Session) -> Option<[f64; 4]> {
