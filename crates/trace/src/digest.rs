@@ -6,7 +6,7 @@ use serde::Serialize;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Episode, Spin, Wait};
 
-use crate::episodes::explain;
+use crate::episodes::{burned_ns, explain};
 
 /// A session in figures: the format of `unspin report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,7 +22,7 @@ pub struct Digest {
     pub off_ms: Option<[f64; 4]>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
-    /// vCPU-seconds of those.
+    /// vCPU-seconds that those burned.
     pub spin_s: f64,
     /// Waits that slept and were long enough to be recorded.
     pub waits: u64,
@@ -87,9 +87,7 @@ pub fn digest(session: &Session) -> Digest {
     let episodes = explain(session.spins.clone(), &session.offs);
     let (waits, spins): (Vec<&Spin>, Vec<&Spin>) =
         session.spins.iter().partition(|spin| spin.asleep);
-    let seconds_of = |all: &[&Spin]| {
-        all.iter().map(|spin| spin.end_ns - spin.begin_ns).sum::<u64>() as f64 / 1e9
-    };
+    let wait_ns: u64 = waits.iter().map(|wait| wait.end_ns - wait.begin_ns).sum();
     let vcpu_s = seconds * f64::from(session.vcpus);
     Digest {
         seconds,
@@ -97,9 +95,9 @@ pub fn digest(session: &Session) -> Digest {
         off: by_vcpu(session),
         off_ms: lengths(session),
         spins: spins.len() as u64,
-        spin_s: seconds_of(&spins),
+        spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
         waits: waits.len() as u64,
-        wait_s: seconds_of(&waits),
+        wait_s: wait_ns as f64 / 1e9,
         causes: causes(&episodes),
         sites: sites(&episodes),
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },

@@ -59,6 +59,16 @@ pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
         .collect()
 }
 
+/// Nanoseconds that spins burned: while their own vCPUs were off, they burned nothing.
+pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
+    let offs = Offs::of(offs);
+    let burned = |spin: &Spin| {
+        let whole = spin.end_ns - spin.begin_ns;
+        whole - offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns).min(whole)
+    };
+    spins.iter().filter(|spin| !spin.asleep).map(burned).sum()
+}
+
 /// What is found out about a spin.
 struct Why {
     cause: Cause,

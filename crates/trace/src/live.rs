@@ -128,6 +128,11 @@ impl Live {
         (self.now_ns - self.start_ns) as f64 / 1e9
     }
 
+    /// The off intervals of the last seconds that ended at an instant or later.
+    pub fn offs_since(&self, t_ns: u64) -> Vec<FoundOff> {
+        self.offs.iter().filter(|off| off.end_ns >= t_ns).copied().collect()
+    }
+
     /// The last seconds in figures.
     pub fn digest(&self) -> Digest {
         digest(&Session {
