@@ -137,7 +137,7 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     fitting.max().and_then(|it| off(Cause::HolderOff, FITTED, it)).unwrap_or(plain)
 }
 
-/// Each vCPU's off intervals, in order.
+/// Each vCPU's off intervals, in order and apart: of what was found twice, the union.
 struct Offs(HashMap<u16, Vec<(u64, u64)>>);
 
 impl Offs {
@@ -148,6 +148,11 @@ impl Offs {
         }
         for intervals in by_vcpu.values_mut() {
             intervals.sort_unstable();
+            intervals.dedup_by(|next, last| {
+                let meet = next.0 <= last.1;
+                last.1 = if meet { last.1.max(next.1) } else { last.1 };
+                meet
+            });
         }
         Offs(by_vcpu)
     }
@@ -160,7 +165,8 @@ impl Offs {
         let all = self.0.get(&vcpu).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|(_, end)| *end <= from_ns);
         let here = all[first..].iter().take_while(move |(start, _)| *start < to_ns);
-        here.map(move |(start, end)| (*start.max(&from_ns), *end.min(&to_ns)))
+        let cut = here.map(move |(start, end)| (*start.max(&from_ns), *end.min(&to_ns)));
+        cut.filter(|(start, end)| start < end)
     }
 
     /// Nanoseconds that a vCPU was off between two instants.

@@ -1,5 +1,6 @@
 //! Causes of spins whose causes are known.
 
+use proptest::prelude::*;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
@@ -163,4 +164,37 @@ fn sums_that_grow_know_of_what_was_found_before() {
     let expected = Sum { count: 1, ns: 428 * MS };
     assert_eq!(totals.waits, [((Wait::Mutex, Cause::HolderOff), expected)].into());
     assert_eq!((totals.off[1], totals.lost), (Sum { count: 2, ns: 428 * MS }, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// Whatever was found, twice or in any order: no cause kept a spin for longer than it
+    /// lasted.
+    #[test]
+    fn no_cause_lasts_longer_than_the_wait(
+        offs in prop::collection::vec((0..3_u16, 0..40_u64, 0..20_u64), 0..12),
+        waits in prop::collection::vec(
+            (0..3_u16, 0..40_u64, 0..20_u64, any::<bool>(), 0..3_u16, 0..60_u64, 0..5_usize),
+            1..6,
+        ),
+    ) {
+        let offs: Vec<FoundOff> =
+            offs.into_iter().map(|(vcpu, start, len)| off(vcpu, start, start + len)).collect();
+        let kinds = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex, Wait::Ipi];
+        let wait = |(vcpu, begin, len, asleep, other, taken, kind): (_, u64, _, _, _, _, usize)| {
+            let owner = Owner { tid: 7, vcpu: other, state: OwnerState::Running, delay_ns: 0 };
+            Spin {
+                asleep,
+                owner: asleep.then_some(owner),
+                before: (!asleep).then_some(Taken { vcpu: other, t_ns: taken * MS }),
+                ..spin(kinds[kind], vcpu, begin, begin + len)
+            }
+        };
+        let spins: Vec<Spin> = waits.into_iter().map(wait).collect();
+        let whole_ns: u64 = spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+        prop_assert!(burned_ns(&spins, &offs) <= whole_ns);
+        for episode in explain(spins, &offs) {
+            prop_assert!(episode.wasted_ns <= episode.spin.end_ns - episode.spin.begin_ns);
+        }
+    }
 }
