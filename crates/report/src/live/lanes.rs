@@ -27,7 +27,7 @@ const ON: (&str, Style) = ("─", Style::new().fg(Color::Green));
 /// What is off for so much of a slice, the most first. The glyphs are those that a VGA
 /// console has, too.
 const OFF: [(f32, &str, Color); 4] = [
-    (0.75, "█", Color::Red),
+    (0.75, "█", Color::LightRed),
     (0.5, "▓", Color::Red),
     (0.25, "▒", Color::Yellow),
     (0.05, "░", Color::Yellow),
