@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use unspin_model::VcpuState;
-use unspin_model::episode::Spin;
 use unspin_model::session::Look;
+use unspin_trace::episodes::burned_ns;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
 use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, now_ns};
@@ -27,7 +27,7 @@ pub struct Recorded {
     pub off_s: f64,
     /// Spins that were long enough to be told.
     pub spins: u64,
-    /// vCPU-seconds of those.
+    /// vCPU-seconds that those burned.
     pub spin_s: f64,
     /// The heartbeats that were chosen.
     pub heartbeat: Heartbeat,
@@ -147,12 +147,10 @@ impl<W: Write> Recorder<W> {
         let Findings { offs, spins, .. } = std::mem::take(&mut self.findings);
         self.writer.write(&offs, &spins, &self.looks, &stretches)?;
         let off_ns: u64 = offs.iter().map(|off| off.end_ns - off.start_ns).sum();
-        let burned: Vec<&Spin> = spins.iter().filter(|spin| !spin.asleep).collect();
-        let spin_ns: u64 = burned.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
         self.recorded.off_s += off_ns as f64 / 1e9;
         self.recorded.offs += offs.len() as u64;
-        self.recorded.spin_s += spin_ns as f64 / 1e9;
-        self.recorded.spins += burned.len() as u64;
+        self.recorded.spin_s += burned_ns(&spins, &offs) as f64 / 1e9;
+        self.recorded.spins += spins.iter().filter(|spin| !spin.asleep).count() as u64;
         self.recorded.beats += stretches.iter().map(|stretch| stretch.beats).sum::<u64>();
         self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
         self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;

@@ -47,8 +47,10 @@ impl Watcher {
         });
         let idle = idle.collect();
         let seconds = (end_ns - self.before_ns) as f64 / 1e9;
-        self.totals.add(seconds, &found.offs, found.spins.clone(), found.lost);
-        self.live.add(end_ns, found.offs, found.spins, idle, found.lost);
+        let (offs, spins, lost) = (found.offs, found.spins, found.lost);
+        self.live.add(end_ns, offs.clone(), spins.clone(), idle, lost);
+        let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
+        self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
         (self.before, self.before_ns) = (now, end_ns);
     }
 }

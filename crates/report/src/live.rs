@@ -1,23 +1,28 @@
 //! `unspin watch` on a terminal.
 
+mod lanes;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style, Stylize};
+use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph};
+use ratatui::widgets::Paragraph;
 use unspin_trace::digest::Digest;
-use unspin_trace::live::{Live, Slice};
+use unspin_trace::live::Live;
 
-use crate::format::number;
+use crate::columns::printable;
+use crate::format::{count, number, percent};
 use crate::session::{causes, sites};
 
-/// Columns for a vCPU's number and its figure.
-const HEAD: u16 = 18;
-/// Lines that the tables below the lanes should have.
-const TABLES: u16 = 11;
+/// With more vCPUs than that, those that are off most come first.
+const MANY: u16 = 16;
+/// From so many columns on, the tables are side by side.
+const WIDE: u16 = 140;
+/// Lines that the lanes have at least, with the frame round them.
+const LANES_MIN: u16 = 4;
 
 /// What the user chose to see.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     /// The first vCPU that is shown, in the order of the lanes.
     pub first: usize,
@@ -27,107 +32,133 @@ pub struct View {
     pub paused: bool,
 }
 
-/// Draws all of it. `machine` says in a few words what the guest is.
-pub fn draw(frame: &mut Frame, live: &Live, view: View, machine: &str) {
-    let digest = live.digest();
-    let lanes_wanted = live.vcpus().saturating_add(2);
-    let tables = if digest.causes.is_empty() { 2 } else { TABLES };
-    let [head, lanes, below, keys] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Max(lanes_wanted),
-        Constraint::Min(tables.min(frame.area().height / 2)),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
-    frame.render_widget(heading(live, &digest, machine), head);
-    draw_lanes(frame, lanes, live, &digest, view);
-    frame.render_widget(figures(&digest), below);
-    frame.render_widget(footer(view), keys);
+impl View {
+    /// What fits a guest of so many vCPUs.
+    pub fn of(vcpus: u16) -> View {
+        View { first: 0, worst_first: vcpus > MANY, paused: false }
+    }
 }
 
-fn heading(live: &Live, digest: &Digest, machine: &str) -> Paragraph<'static> {
+/// Draws all of it. `digest` is that of `live`; `machine` says in a few words what the
+/// guest is. A view beyond the last vCPU is moved back to it. Returns how many vCPUs have
+/// a lane.
+pub fn draw(
+    frame: &mut Frame,
+    live: &Live,
+    digest: &Digest,
+    view: &mut View,
+    machine: &str,
+) -> usize {
+    let [head, middle, keys] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
+            .areas(frame.area());
+    let tables = Tables::of(digest, middle.width);
+    let lanes_wanted = live.vcpus().saturating_add(lanes::AROUND);
+    let lanes_height = lanes_height(middle.height, lanes_wanted, tables.height());
+    let [lanes, below] =
+        Layout::vertical([Constraint::Length(lanes_height), Constraint::Min(0)]).areas(middle);
+    frame.render_widget(heading(live, digest, *view, machine), head);
+    let shown = lanes::draw(frame, lanes, live, digest, view);
+    tables.draw(frame, below);
+    frame.render_widget(footer(*view, shown == usize::from(live.vcpus())), keys);
+    shown
+}
+
+/// What lanes and tables want is seldom there: the tables then have two fifths.
+fn lanes_height(height: u16, lanes: u16, tables: u16) -> u16 {
+    let tables = tables.min(height.saturating_sub(lanes).max(height * 2 / 5));
+    let left = height - tables;
+    if left < LANES_MIN { height } else { left.min(lanes) }
+}
+
+fn heading(live: &Live, digest: &Digest, view: View, machine: &str) -> Paragraph<'static> {
     let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
     let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
     let seconds = digest.seconds.max(1e-9);
+    let all_s = seconds * f64::from(live.vcpus().max(1));
     let longest = digest.off_ms.map_or(0.0, |all| all[3]);
-    Paragraph::new(vec![
-        Line::from(vec![
-            "unspin ".bold(),
-            format!("{machine}, {} vCPUs, {:.0} s", live.vcpus(), live.elapsed_s()).into(),
-        ]),
-        Line::from(format!(
-            "off {} ms/s in {} intervals/s, longest {} ms; long spins burn {} CPUs",
-            number(1e3 * off_s / seconds),
-            number(intervals as f64 / seconds),
-            number(longest),
-            number(digest.spin_s / seconds),
-        )),
-    ])
-}
-
-fn draw_lanes(frame: &mut Frame, area: Rect, live: &Live, digest: &Digest, view: View) {
-    let legend = Line::from(vec![
-        " vCPUs: ".into(),
-        Span::styled("█ on", Color::Green),
-        "  ".into(),
-        Span::styled("▒ partly off", Color::Yellow),
-        "  ".into(),
-        Span::styled("░ mostly off", Color::Red),
-        "  ".into(),
-        Span::styled("· idle ", Color::DarkGray),
-    ]);
-    let block = Block::bordered().title(legend);
-    let inside = block.inner(area);
-    let rows = usize::from(inside.height);
-    let order = order(digest, view);
-    let first = view.first.min(order.len().saturating_sub(rows));
-    let hidden = order.len().saturating_sub(rows);
-    let block = if hidden == 0 {
-        block
-    } else {
-        let last = (first + rows).min(order.len());
-        block.title_bottom(format!(" {} to {last} of {} ", first + 1, order.len()))
-    };
-    frame.render_widget(block, area);
-    let width = usize::from(inside.width.saturating_sub(HEAD));
-    let seconds = digest.seconds.max(1e-9);
-    let lanes = order.iter().skip(first).take(rows).map(|vcpu| {
-        let off_s = digest.off.get(usize::from(*vcpu)).map_or(0.0, |vcpu| vcpu.off_s);
-        let mut spans =
-            vec![Span::from(format!("{vcpu:>4} {:>8} ms/s ", number(1e3 * off_s / seconds)))];
-        spans.extend(live.lane(*vcpu, width).iter().map(cell));
-        Line::from(spans)
-    });
-    frame.render_widget(Paragraph::new(lanes.collect::<Vec<_>>()), inside);
-}
-
-fn order(digest: &Digest, view: View) -> Vec<u16> {
-    let mut vcpus: Vec<_> = digest.off.clone();
-    if view.worst_first {
-        vcpus.sort_by(|a, b| b.off_s.total_cmp(&a.off_s));
+    let what = format!("watch: {machine}, {} vCPUs, {:.0} s", live.vcpus(), live.elapsed_s());
+    let mut first = vec!["unspin ".bold(), printable(&what).into()];
+    if view.paused {
+        first.extend(["  ".into(), " paused ".reversed()]);
     }
-    vcpus.iter().map(|vcpu| vcpu.vcpu).collect()
-}
-
-fn cell(slice: &Slice) -> Span<'static> {
-    let (glyph, colour) = match slice {
-        slice if slice.off >= 0.5 => ("░", Color::Red),
-        slice if slice.off >= 0.05 => ("▒", Color::Yellow),
-        slice if slice.idle >= 0.5 => ("·", Color::DarkGray),
-        _ => ("█", Color::Green),
-    };
-    Span::styled(glyph, Style::new().fg(colour))
-}
-
-fn figures(digest: &Digest) -> Paragraph<'static> {
-    if digest.causes.is_empty() {
-        return Paragraph::new("No long spins in the last seconds.");
+    let mut figures = format!(
+        "last {seconds:.0} s: off {}, {} times/s, longest {} ms; long spins {}",
+        percent(off_s / all_s),
+        number(intervals as f64 / seconds),
+        number(longest),
+        percent(digest.spin_s / all_s),
+    );
+    if digest.lost > 0 {
+        figures += &format!("; {} lost", count(digest.lost));
     }
-    Paragraph::new(format!("{}\n{}", causes(digest).text(), sites(digest).text()))
+    Paragraph::new(vec![Line::from(first), Line::from(printable(&figures))])
 }
 
-fn footer(view: View) -> Line<'static> {
-    let pause = if view.paused { "p go on" } else { "p pause" };
-    let sort = if view.worst_first { "s by number" } else { "s worst first" };
-    Line::from(format!("q quit  {pause}  {sort}  up/down scroll")).dim()
+/// Why they waited, and where.
+struct Tables {
+    causes: Vec<String>,
+    sites: Vec<String>,
+    beside: bool,
+}
+
+impl Tables {
+    fn of(digest: &Digest, width: u16) -> Tables {
+        let lines = |text: String| text.lines().map(str::to_owned).collect();
+        if digest.causes.is_empty() {
+            let nothing = "No long spins or waits in the last seconds.".to_owned();
+            return Tables { causes: vec![nothing], sites: Vec::new(), beside: false };
+        }
+        let (causes, beside) = (causes(digest).text(), width >= WIDE);
+        let causes_width = causes.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        let for_sites =
+            usize::from(width).saturating_sub(if beside { causes_width + 4 } else { 0 });
+        let sites = sites(digest).text_within(for_sites);
+        Tables { causes: lines(causes), sites: lines(sites), beside }
+    }
+
+    fn height(&self) -> u16 {
+        let (causes, sites) = (self.causes.len() as u16, self.sites.len() as u16);
+        if self.beside { causes.max(sites) } else { causes + u16::from(sites > 0) + sites }
+    }
+
+    fn draw(&self, frame: &mut Frame, area: Rect) {
+        let table = |lines: &[String]| {
+            let bold =
+                |at| if at == 0 && lines.len() > 1 { Modifier::BOLD } else { Modifier::empty() };
+            let styled = |(at, line): (usize, &String)| {
+                Line::styled(line.clone(), Style::new().add_modifier(bold(at)))
+            };
+            Paragraph::new(lines.iter().enumerate().map(styled).collect::<Vec<_>>())
+        };
+        let rows = usize::from(area.height);
+        let width = |lines: &[String]| lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+        let [left, right] = if self.beside {
+            let left = Constraint::Length(width(&self.causes) as u16 + 4);
+            Layout::horizontal([left, Constraint::Min(0)]).areas(area)
+        } else {
+            let causes = self.causes.len().min(rows - self.sites.len().min(rows / 2));
+            let gap = usize::from(causes + self.sites.len() < rows);
+            let left = Constraint::Length((causes + gap) as u16);
+            Layout::vertical([left, Constraint::Min(0)]).areas(area)
+        };
+        frame.render_widget(table(&self.causes), left);
+        frame.render_widget(table(&self.sites), right);
+    }
+}
+
+fn footer(view: View, all_shown: bool) -> Line<'static> {
+    let key = |key: &'static str, does: &'static str| {
+        [Span::from(key).bold(), Span::from(format!(" {does}   "))]
+    };
+    let mut keys = [
+        key("q", "quit"),
+        key("p", if view.paused { "go on" } else { "pause" }),
+        key("s", if view.worst_first { "by number" } else { "most off first" }),
+    ]
+    .concat();
+    if !all_shown {
+        keys.extend(key("up down page-up page-down home end", "scroll"));
+    }
+    Line::from(keys)
 }

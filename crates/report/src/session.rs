@@ -7,12 +7,14 @@ use unspin_model::episode::{Cause, Wait};
 use unspin_trace::digest::Digest;
 
 use crate::columns;
-use crate::format::{count, number};
+use crate::format::{count, number, plural};
 use crate::html::{HtmlError, render};
 use crate::markdown;
 
 mod plots;
 
+/// Columns that a table's first column has at least.
+const FIRST_MIN: usize = 8;
 /// Places that are listed.
 const ROWS: usize = 15;
 
@@ -34,6 +36,18 @@ impl Table {
         let words: Vec<&str> =
             (0..self.heads.len()).filter(is_word).map(|at| self.heads[at]).collect();
         columns::table(&self.heads, &words, self.rows.clone())
+    }
+
+    /// For a terminal of so many columns: the first column gives way to the others.
+    pub(crate) fn text_within(mut self, columns: usize) -> String {
+        let widest = self.text().lines().map(columns::width).max().unwrap_or(0);
+        let firsts = self.rows.iter().map(|row| columns::width(&row[0]));
+        let first = firsts.max().unwrap_or(0);
+        let room = (columns + first).saturating_sub(widest).max(FIRST_MIN);
+        for row in &mut self.rows {
+            row[0] = columns::cut(&row[0], room);
+        }
+        self.text()
     }
 }
 
@@ -94,10 +108,10 @@ fn sentences(digest: &Digest) -> Vec<String> {
     let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
     let per_s = if digest.seconds > 0.0 { 1e3 * off_s / digest.seconds } else { 0.0 };
     let mut out = vec![format!(
-        "{} s of {} vCPUs. They were off {} times, {} ms in every second, all together.",
+        "{} s of {}. They were off {}, {} ms in every second, all together.",
         number(digest.seconds),
-        digest.vcpus,
-        count(intervals),
+        plural(u64::from(digest.vcpus), "vCPU", "vCPUs"),
+        plural(intervals, "time", "times"),
         number(per_s),
     )];
     out.extend(digest.off_ms.map(|all| all.map(number)).map(|[median, p90, p99, largest]| {
@@ -107,19 +121,20 @@ fn sentences(digest: &Digest) -> Vec<String> {
         )
     }));
     out.push(format!(
-        "{} long spins burned {} vCPU-seconds.",
-        count(digest.spins),
+        "{} burned {} vCPU-seconds.",
+        plural(digest.spins, "long spin", "long spins"),
         number(digest.spin_s)
     ));
     if digest.waits > 0 {
         out.push(format!(
-            "{} long waits for locks kept threads asleep for {} s, all together.",
-            count(digest.waits),
+            "{} for locks kept threads asleep for {} s, all together.",
+            plural(digest.waits, "long wait", "long waits"),
             number(digest.wait_s)
         ));
     }
     if digest.lost > 0 {
-        out.push(format!("{} findings were lost: they came too fast.", count(digest.lost)));
+        let lost = plural(digest.lost, "finding was", "findings were");
+        out.push(format!("{lost} lost: they came too fast."));
     }
     out
 }
@@ -174,7 +189,7 @@ pub(crate) fn sites(digest: &Digest) -> Table {
             number(waste.wasted_s),
             number(waste.blocked_s),
             wait(waste.wait).to_owned(),
-            cause(waste.cause).to_owned(),
+            cause_in_short(waste.cause).to_owned(),
         ]
     };
     Table {
@@ -193,6 +208,16 @@ fn cause(cause: Cause) -> &'static str {
         Cause::IpiOff => "a vCPU that had to answer was off",
         Cause::HolderPreempted => "the guest did not run the holder",
         Cause::Plain => "plain contention",
+    }
+}
+
+fn cause_in_short(cause: Cause) -> &'static str {
+    match cause {
+        Cause::HolderOff => "holder off",
+        Cause::WaiterOff => "waiter off",
+        Cause::IpiOff => "IPI target off",
+        Cause::HolderPreempted => "holder not run",
+        Cause::Plain => "contention",
     }
 }
 

@@ -8,70 +8,104 @@ use unspin_report::live::{View, draw};
 use unspin_trace::live::Live;
 
 const MS: u64 = 1_000_000;
+const SLICE_NS: u64 = 200 * MS;
 
-/// A guest whose odd vCPUs are off for 4 of every 10 ms, and whose last one is idle.
+/// A guest whose vCPUs share too few pCPUs: they are off for 0 to 8 of every 20 ms, and for
+/// more in each seventh slice. The last but one is idle.
 fn guest(vcpus: u16) -> Live {
     let mut live = Live::new(vcpus, 0);
-    for slice in 0..150_u64 {
-        let start_ns = slice * 100 * MS;
+    let idle = vcpus.saturating_sub(2);
+    for slice in 0..75_u64 {
+        let start_ns = slice * SLICE_NS;
         let mut offs = Vec::new();
-        for vcpu in (1..vcpus).step_by(2) {
-            for at in (0..100).step_by(if slice % 7 == 0 { 5 } else { 20 }) {
-                let start_ns = start_ns + at * MS;
-                let end_ns = start_ns + 4 * MS;
+        for vcpu in (0..vcpus).filter(|vcpu| *vcpu != idle) {
+            let slower = if slice % 7 == u64::from(vcpu % 7) { 8 } else { 0 };
+            let len_ns = (u64::from(vcpu) * 5 % 9 + slower) * MS;
+            for start_ns in (start_ns..start_ns + SLICE_NS).step_by(20 * MS as usize) {
+                let end_ns = start_ns + len_ns;
                 offs.push(FoundOff { vcpu, start_ns, end_ns, start_error_ns: 0, was_idle: false });
             }
         }
-        let spin = |wait, site: &str, vcpu, tid| Spin {
-            wait,
-            lock: 0xffff_8880_0000_1000,
-            asleep: false,
-            vcpu: 0,
-            tid: 100,
-            begin_ns: start_ns,
-            end_ns: start_ns + 4 * MS,
-            owner: Some(Owner { tid, vcpu, state: OwnerState::Running, delay_ns: 0 }),
-            before: None,
-            site: site.into(),
-        };
-        let spins = vec![
-            spin(Wait::Mutex, "do_renameat2", 1, 77),
-            spin(Wait::Spinlock, "d_alloc_parallel", 2, 78),
-        ];
+        offs.retain(|off| off.end_ns > off.start_ns);
         let mut idle_ns = vec![0; usize::from(vcpus)];
-        idle_ns[usize::from(vcpus) - 2] = 100 * MS;
-        live.add(start_ns + 100 * MS, offs, spins, idle_ns, 0);
+        idle_ns[usize::from(idle)] = SLICE_NS;
+        live.add(start_ns + SLICE_NS, offs, spins(vcpus, start_ns), idle_ns, 0);
     }
     live
 }
 
-fn picture(vcpus: u16, width: u16, height: u16, view: View) -> String {
+/// Some of each kind.
+fn spins(vcpus: u16, start_ns: u64) -> Vec<Spin> {
+    let places = [
+        (Wait::Mutex, false, OwnerState::Running, "do_renameat2"),
+        (Wait::Mutex, true, OwnerState::Running, "do_renameat2"),
+        (Wait::Spinlock, false, OwnerState::Running, "d_alloc_parallel"),
+        (Wait::Spinlock, false, OwnerState::Running, "__percpu_counter_compare_and_add_all"),
+        (Wait::Ipi, false, OwnerState::Running, "flush_tlb_mm_range"),
+        (Wait::Futex, true, OwnerState::Runnable, "__x64_sys_futex"),
+        (Wait::Rwsem, true, OwnerState::Running, "vm_mmap_pgoff"),
+        (Wait::Mutex, false, OwnerState::Running, "pipe_write"),
+        (Wait::Spinlock, false, OwnerState::Running, ""),
+    ];
+    let spin = |(place, (wait, asleep, state, site)): (usize, (Wait, bool, OwnerState, &str))| {
+        let owned = !matches!(wait, Wait::Spinlock | Wait::Ipi);
+        let vcpu = place as u16 % vcpus;
+        Spin {
+            wait,
+            lock: 0xffff_8880_0000_1000 + place as u64 * 64,
+            asleep,
+            vcpu: 0,
+            tid: 100,
+            begin_ns: start_ns,
+            end_ns: start_ns + (9 - place as u64) * MS,
+            owner: owned.then_some(Owner { tid: 77, vcpu, state, delay_ns: 0 }),
+            before: None,
+            site: site.into(),
+        }
+    };
+    places.into_iter().enumerate().map(spin).collect()
+}
+
+fn picture(vcpus: u16, width: u16, height: u16, mut view: View) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let live = guest(vcpus);
-    terminal.draw(|frame| draw(frame, &live, view, "confidential VM (AMD SEV-SNP)")).unwrap();
+    let machine = "confidential VM (AMD SEV-SNP)";
+    let digest = live.digest();
+    terminal.draw(|frame| _ = draw(frame, &live, &digest, &mut view, machine)).unwrap();
     terminal.backend().to_string()
 }
 
 #[test]
 fn four_vcpus_in_a_small_terminal() {
-    insta::assert_snapshot!(picture(4, 80, 24, View::default()));
+    insta::assert_snapshot!(picture(4, 80, 24, View::of(4)));
 }
 
 #[test]
-fn many_vcpus_in_a_small_terminal_scroll() {
-    let view = View { first: 250, worst_first: false, paused: true };
-    insta::assert_snapshot!(picture(256, 80, 24, view));
+fn four_vcpus_in_a_large_terminal() {
+    insta::assert_snapshot!(picture(4, 160, 50, View::of(4)));
+}
+
+#[test]
+fn many_vcpus_in_a_small_terminal() {
+    insta::assert_snapshot!(picture(256, 80, 24, View::of(256)));
 }
 
 #[test]
 fn many_vcpus_in_a_large_terminal() {
-    let view = View { worst_first: true, ..View::default() };
-    insta::assert_snapshot!(picture(256, 160, 50, view));
+    insta::assert_snapshot!(picture(256, 160, 50, View::of(256)));
+}
+
+#[test]
+fn the_last_of_many_vcpus_are_scrolled_to() {
+    let view = View { first: usize::MAX, worst_first: false, paused: true };
+    insta::assert_snapshot!(picture(256, 80, 24, view));
 }
 
 #[test]
 fn a_terminal_of_any_size_is_drawn_on() {
-    for (width, height) in [(1, 1), (10, 3), (40, 5), (80, 8), (300, 100)] {
-        picture(8, width, height, View::default());
+    for (width, height) in [(1, 1), (10, 3), (40, 5), (40, 10), (80, 8), (300, 100)] {
+        for vcpus in [1, 8, 300] {
+            picture(vcpus, width, height, View::of(vcpus));
+        }
     }
 }

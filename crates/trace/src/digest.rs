@@ -6,7 +6,7 @@ use serde::Serialize;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Episode, Spin, Wait};
 
-use crate::episodes::explain;
+use crate::episodes::{burned_ns, explain};
 
 /// A session in figures: the format of `unspin report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,7 +22,7 @@ pub struct Digest {
     pub off_ms: Option<[f64; 4]>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
-    /// vCPU-seconds of those.
+    /// vCPU-seconds that those burned.
     pub spin_s: f64,
     /// Waits that slept and were long enough to be recorded.
     pub waits: u64,
@@ -87,19 +87,17 @@ pub fn digest(session: &Session) -> Digest {
     let episodes = explain(session.spins.clone(), &session.offs);
     let (waits, spins): (Vec<&Spin>, Vec<&Spin>) =
         session.spins.iter().partition(|spin| spin.asleep);
-    let seconds_of = |all: &[&Spin]| {
-        all.iter().map(|spin| spin.end_ns - spin.begin_ns).sum::<u64>() as f64 / 1e9
-    };
+    let wait_ns: u64 = waits.iter().map(|wait| wait.end_ns - wait.begin_ns).sum();
     let vcpu_s = seconds * f64::from(session.vcpus);
     Digest {
         seconds,
         vcpus: session.vcpus,
-        off: (0..session.vcpus).map(|vcpu| vcpu_off(session, vcpu)).collect(),
+        off: by_vcpu(session),
         off_ms: lengths(session),
         spins: spins.len() as u64,
-        spin_s: seconds_of(&spins),
+        spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
         waits: waits.len() as u64,
-        wait_s: seconds_of(&waits),
+        wait_s: wait_ns as f64 / 1e9,
         causes: causes(&episodes),
         sites: sites(&episodes),
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
@@ -107,10 +105,20 @@ pub fn digest(session: &Session) -> Digest {
     }
 }
 
-fn vcpu_off(session: &Session, vcpu: u16) -> VcpuOff {
-    let own = session.offs.iter().filter(|off| off.vcpu == vcpu);
-    let off_ns: u64 = own.clone().map(|off| off.end_ns - off.start_ns).sum();
-    VcpuOff { vcpu, intervals: own.count() as u64, off_s: off_ns as f64 / 1e9 }
+fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
+    let mut sums = vec![(0, 0); usize::from(session.vcpus)];
+    for off in &session.offs {
+        if let Some((intervals, off_ns)) = sums.get_mut(usize::from(off.vcpu)) {
+            *intervals += 1;
+            *off_ns += off.end_ns - off.start_ns;
+        }
+    }
+    let of = |(vcpu, (intervals, off_ns)): (u16, (u64, u64))| VcpuOff {
+        vcpu,
+        intervals,
+        off_s: off_ns as f64 / 1e9,
+    };
+    (0..session.vcpus).zip(sums).map(of).collect()
 }
 
 fn lengths(session: &Session) -> Option<[f64; 4]> {

@@ -59,6 +59,16 @@ pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
         .collect()
 }
 
+/// Nanoseconds that spins burned: while their own vCPUs were off, they burned nothing.
+pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
+    let offs = Offs::of(offs);
+    let burned = |spin: &Spin| {
+        let whole = spin.end_ns - spin.begin_ns;
+        whole - offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns).min(whole)
+    };
+    spins.iter().filter(|spin| !spin.asleep).map(burned).sum()
+}
+
 /// What is found out about a spin.
 struct Why {
     cause: Cause,
@@ -127,7 +137,7 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     fitting.max().and_then(|it| off(Cause::HolderOff, FITTED, it)).unwrap_or(plain)
 }
 
-/// Each vCPU's off intervals, in order.
+/// Each vCPU's off intervals, in order and apart: of what was found twice, the union.
 struct Offs(HashMap<u16, Vec<(u64, u64)>>);
 
 impl Offs {
@@ -138,6 +148,11 @@ impl Offs {
         }
         for intervals in by_vcpu.values_mut() {
             intervals.sort_unstable();
+            intervals.dedup_by(|next, last| {
+                let meet = next.0 <= last.1;
+                last.1 = if meet { last.1.max(next.1) } else { last.1 };
+                meet
+            });
         }
         Offs(by_vcpu)
     }
@@ -150,7 +165,8 @@ impl Offs {
         let all = self.0.get(&vcpu).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|(_, end)| *end <= from_ns);
         let here = all[first..].iter().take_while(move |(start, _)| *start < to_ns);
-        here.map(move |(start, end)| (*start.max(&from_ns), *end.min(&to_ns)))
+        let cut = here.map(move |(start, end)| (*start.max(&from_ns), *end.min(&to_ns)));
+        cut.filter(|(start, end)| start < end)
     }
 
     /// Nanoseconds that a vCPU was off between two instants.

@@ -11,9 +11,10 @@ use crate::digest::{Digest, digest};
 
 /// Slices of a lane that are kept.
 pub const SLICES: usize = 512;
-/// The figures are those of the last so many nanoseconds.
+/// The figures are those of the last so many nanoseconds, or of fewer where that would be
+/// more findings than are kept.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// Findings that are kept at most, whatever the window holds.
+/// Findings of a kind that are kept at most.
 const KEPT: usize = 200_000;
 
 /// What a vCPU did in a slice of time.
@@ -25,16 +26,27 @@ pub struct Slice {
     pub idle: f32,
 }
 
+/// What all vCPUs did in a slice of time.
+#[derive(Debug, Clone, PartialEq)]
+struct Slices {
+    start_ns: u64,
+    end_ns: u64,
+    /// Nanoseconds off and idle, by vCPU.
+    off_ns: Vec<u64>,
+    idle_ns: Vec<u64>,
+}
+
 /// The last seconds of a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     vcpus: u16,
     start_ns: u64,
     now_ns: u64,
+    /// All that was found since then is kept.
+    kept_from_ns: u64,
     offs: VecDeque<FoundOff>,
     spins: VecDeque<Spin>,
-    /// Ends of the slices, and of each the nanoseconds idle by vCPU.
-    slices: VecDeque<(u64, Vec<u64>)>,
+    slices: VecDeque<Slices>,
     lost: u64,
 }
 
@@ -45,6 +57,7 @@ impl Live {
             vcpus,
             start_ns,
             now_ns: start_ns,
+            kept_from_ns: start_ns,
             offs: VecDeque::new(),
             spins: VecDeque::new(),
             slices: VecDeque::new(),
@@ -62,23 +75,46 @@ impl Live {
         idle_ns: Vec<u64>,
         lost: u64,
     ) {
-        self.now_ns = now_ns;
-        self.lost += lost;
-        self.offs.extend(offs);
-        self.spins.extend(spins);
-        self.slices.push_back((now_ns, idle_ns));
-        let from_ns = now_ns.saturating_sub(WINDOW_NS);
-        let shown_from_ns = self.slices.front().map_or(now_ns, |(end_ns, _)| *end_ns).min(from_ns);
-        self.offs.retain(|off| off.end_ns >= shown_from_ns);
-        self.spins.retain(|spin| spin.end_ns >= from_ns);
-        while self.slices.len() > SLICES {
+        let off_ns = vec![0; usize::from(self.vcpus)];
+        self.slices.push_back(Slices { start_ns: self.now_ns, end_ns: now_ns, off_ns, idle_ns });
+        if self.slices.len() > SLICES {
             self.slices.pop_front();
         }
-        while self.offs.len() > KEPT {
-            self.offs.pop_front();
+        self.now_ns = now_ns;
+        self.lost += lost;
+        for off in &offs {
+            self.spread(off);
         }
-        while self.spins.len() > KEPT {
-            self.spins.pop_front();
+        self.offs.extend(offs);
+        self.spins.extend(spins);
+        self.forget();
+    }
+
+    /// Adds an off interval to every slice that it touches.
+    fn spread(&mut self, off: &FoundOff) {
+        for slice in self.slices.iter_mut().rev() {
+            if slice.end_ns <= off.start_ns {
+                break;
+            }
+            let (start_ns, end_ns) =
+                (off.start_ns.max(slice.start_ns), off.end_ns.min(slice.end_ns));
+            if let Some(sum) = slice.off_ns.get_mut(usize::from(off.vcpu)) {
+                *sum += end_ns.saturating_sub(start_ns);
+            }
+        }
+    }
+
+    /// Forgets what the window no longer holds; where it holds too much, it becomes shorter.
+    fn forget(&mut self) {
+        let oldest_ns = self.now_ns.saturating_sub(WINDOW_NS).max(self.kept_from_ns);
+        let later = self.slices.iter().map(|slice| slice.end_ns).filter(|end| *end > oldest_ns);
+        for from_ns in std::iter::once(oldest_ns).chain(later) {
+            self.kept_from_ns = from_ns;
+            self.offs.retain(|off| off.end_ns >= from_ns);
+            self.spins.retain(|spin| spin.end_ns >= from_ns);
+            if self.offs.len().max(self.spins.len()) <= KEPT {
+                return;
+            }
         }
     }
 
@@ -92,14 +128,18 @@ impl Live {
         (self.now_ns - self.start_ns) as f64 / 1e9
     }
 
+    /// The off intervals of the last seconds that ended at an instant or later.
+    pub fn offs_since(&self, t_ns: u64) -> Vec<FoundOff> {
+        self.offs.iter().filter(|off| off.end_ns >= t_ns).copied().collect()
+    }
+
     /// The last seconds in figures.
     pub fn digest(&self) -> Digest {
-        let start_ns = self.now_ns.saturating_sub(WINDOW_NS).max(self.start_ns);
         digest(&Session {
             vcpus: self.vcpus,
-            start_ns,
+            start_ns: self.kept_from_ns,
             end_ns: self.now_ns,
-            offs: self.offs.iter().filter(|off| off.end_ns >= start_ns).copied().collect(),
+            offs: self.offs.iter().copied().collect(),
             spins: self.spins.iter().cloned().collect(),
             lost: self.lost,
             ..Session::default()
@@ -108,20 +148,34 @@ impl Live {
 
     /// The last `count` slices of a vCPU, the oldest first.
     pub fn lane(&self, vcpu: u16, count: usize) -> Vec<Slice> {
-        let skip = self.slices.len().saturating_sub(count);
-        let starts = std::iter::once(self.start_ns).chain(self.slices.iter().map(|slice| slice.0));
-        let slices = starts.zip(&self.slices).skip(skip);
-        slices.map(|(start_ns, (end_ns, idle))| self.slice(vcpu, start_ns, *end_ns, idle)).collect()
+        self.last(count).map(|slices| slices.of(vcpu)).collect()
     }
 
-    fn slice(&self, vcpu: u16, start_ns: u64, end_ns: u64, idle: &[u64]) -> Slice {
-        let own = self.offs.iter().filter(|off| off.vcpu == vcpu);
-        let common =
-            |off: &FoundOff| off.end_ns.min(end_ns).saturating_sub(off.start_ns.max(start_ns));
-        let length = (end_ns - start_ns).max(1) as f32;
-        let off = own.map(common).sum::<u64>() as f32 / length;
-        let idle = idle.get(usize::from(vcpu)).map_or(0.0, |ns| *ns as f32 / length);
-        Slice { off: off.min(1.0), idle: idle.min(1.0 - off.min(1.0)) }
+    /// The last `count` slices of a vCPU as one.
+    pub fn recent(&self, vcpu: u16, count: usize) -> Slice {
+        let slices = self.lane(vcpu, count);
+        let mean =
+            |of: fn(&Slice) -> f32| slices.iter().map(of).sum::<f32>() / slices.len().max(1) as f32;
+        Slice { off: mean(|slice| slice.off), idle: mean(|slice| slice.idle) }
+    }
+
+    /// Seconds that the last `count` slices cover.
+    pub fn covers_s(&self, count: usize) -> f64 {
+        let from_ns = self.last(count).next().map_or(self.now_ns, |slices| slices.start_ns);
+        (self.now_ns - from_ns) as f64 / 1e9
+    }
+
+    fn last(&self, count: usize) -> impl Iterator<Item = &Slices> {
+        self.slices.iter().skip(self.slices.len().saturating_sub(count))
+    }
+}
+
+impl Slices {
+    fn of(&self, vcpu: u16) -> Slice {
+        let length = (self.end_ns - self.start_ns).max(1) as f32;
+        let share = |all: &[u64]| all.get(usize::from(vcpu)).map_or(0.0, |ns| *ns as f32 / length);
+        let off = share(&self.off_ns).min(1.0);
+        Slice { off, idle: share(&self.idle_ns).min(1.0 - off) }
     }
 }
 
@@ -150,7 +204,20 @@ mod tests {
         assert_eq!(lane, [Slice { off: 0.1, idle: 0.5 }, Slice { off: 0.5, idle: 0.0 }]);
         assert_eq!(live.lane(1, 1).len(), 1);
         assert_eq!(live.lane(0, 10)[1], Slice::default());
+        assert_eq!(live.recent(1, 2), Slice { off: 0.3, idle: 0.25 });
         assert_eq!(live.digest().off[1].intervals, 1);
+    }
+
+    #[test]
+    fn where_too_much_is_found_the_figures_are_of_less_time() {
+        let mut live = Live::new(2, 0);
+        for second in 0..10 {
+            let offs = vec![off(second * 1_000, second * 1_000 + 500); KEPT / 4];
+            live.add((second + 1) * 1_000 * MS, offs, vec![], vec![0, 0], 0);
+        }
+        let digest = live.digest();
+        assert_eq!(digest.seconds, 4.0);
+        assert_eq!(digest.off[1].intervals, KEPT as u64);
     }
 
     #[test]
@@ -162,6 +229,7 @@ mod tests {
         }
         assert_eq!(live.digest().off[1].intervals, 0);
         assert_eq!((live.digest().seconds, live.digest().lost), (10.0, 1));
+        assert_eq!((live.covers_s(2), live.covers_s(0)), (2.0, 0.0));
         for slice in 0..2 * SLICES as u64 {
             live.add((60_000 + slice) * MS, vec![], vec![], vec![0, 0], 0);
         }

@@ -49,12 +49,21 @@ impl Totals {
     pub fn of(session: &Session) -> Totals {
         let mut totals = Totals::new(session.vcpus);
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
-        totals.add(seconds, &session.offs, session.spins.clone(), session.lost);
+        let offs = &session.offs;
+        totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
         totals
     }
 
-    /// Adds what was found in the seconds since the last call.
-    pub fn add(&mut self, seconds: f64, offs: &[FoundOff], spins: Vec<Spin>, lost: u64) {
+    /// Adds what was found in the seconds since the last call. Spins and waits can have
+    /// begun earlier: `around` are the off intervals since then, the new ones included.
+    pub fn add(
+        &mut self,
+        seconds: f64,
+        offs: &[FoundOff],
+        around: &[FoundOff],
+        spins: Vec<Spin>,
+        lost: u64,
+    ) {
         self.seconds += seconds;
         self.lost += lost;
         for off in offs {
@@ -62,7 +71,7 @@ impl Totals {
                 sum.add(off.end_ns - off.start_ns);
             }
         }
-        for episode in explain(spins, offs) {
+        for episode in explain(spins, around) {
             let key = (episode.spin.wait, episode.cause);
             let sums = if episode.spin.asleep { &mut self.waits } else { &mut self.spins };
             sums.entry(key).or_default().add(episode.wasted_ns);

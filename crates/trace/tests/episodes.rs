@@ -1,10 +1,12 @@
 //! Causes of spins whose causes are known.
 
+use proptest::prelude::*;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
 use unspin_trace::digest::digest;
-use unspin_trace::episodes::explain;
+use unspin_trace::episodes::{burned_ns, explain};
+use unspin_trace::totals::{Sum, Totals};
 
 const MS: u64 = 1_000_000;
 
@@ -114,7 +116,9 @@ fn a_shootdown_waits_for_the_slowest_vcpu() {
 fn what_the_spinner_was_off_itself_is_not_wasted() {
     let owner = Some(Owner { tid: 7, vcpu: 1, state: OwnerState::Running, delay_ns: 0 });
     let spins = vec![Spin { owner, ..spin(Wait::Mutex, 0, 10, 20) }];
-    assert_eq!(causes(spins, &[off(1, 10, 20), off(0, 14, 20)]), [(Cause::HolderOff, 4)]);
+    let offs = [off(1, 10, 20), off(0, 14, 20)];
+    assert_eq!(burned_ns(&spins, &offs), 4 * MS);
+    assert_eq!(causes(spins, &offs), [(Cause::HolderOff, 4)]);
 }
 
 #[test]
@@ -147,4 +151,50 @@ fn a_session_is_summed_up_by_cause_and_by_place() {
     assert_eq!((digest.causes[2].wasted_s, digest.causes[2].blocked_s), (0.0, 0.004));
     assert_eq!((&*digest.sites[0].site, digest.sites[0].episodes), ("do_something", 2));
     assert_eq!(digest.sites[0].cause, Cause::HolderOff);
+}
+
+#[test]
+fn sums_that_grow_know_of_what_was_found_before() {
+    let owner = Some(Owner { tid: 7, vcpu: 1, state: OwnerState::Running, delay_ns: 0 });
+    let wait = Spin { owner, asleep: true, ..spin(Wait::Mutex, 0, 10, 500) };
+    let (before, last) = (off(1, 12, 400), off(1, 450, 490));
+    let mut totals = Totals::new(2);
+    totals.add(0.4, &[before], &[before], vec![], 0);
+    totals.add(0.2, &[last], &[before, last], vec![wait], 1);
+    let expected = Sum { count: 1, ns: 428 * MS };
+    assert_eq!(totals.waits, [((Wait::Mutex, Cause::HolderOff), expected)].into());
+    assert_eq!((totals.off[1], totals.lost), (Sum { count: 2, ns: 428 * MS }, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// Whatever was found, twice or in any order: no cause kept a spin for longer than it
+    /// lasted.
+    #[test]
+    fn no_cause_lasts_longer_than_the_wait(
+        offs in prop::collection::vec((0..3_u16, 0..40_u64, 0..20_u64), 0..12),
+        waits in prop::collection::vec(
+            (0..3_u16, 0..40_u64, 0..20_u64, any::<bool>(), 0..3_u16, 0..60_u64, 0..5_usize),
+            1..6,
+        ),
+    ) {
+        let offs: Vec<FoundOff> =
+            offs.into_iter().map(|(vcpu, start, len)| off(vcpu, start, start + len)).collect();
+        let kinds = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex, Wait::Ipi];
+        let wait = |(vcpu, begin, len, asleep, other, taken, kind): (_, u64, _, _, _, _, usize)| {
+            let owner = Owner { tid: 7, vcpu: other, state: OwnerState::Running, delay_ns: 0 };
+            Spin {
+                asleep,
+                owner: asleep.then_some(owner),
+                before: (!asleep).then_some(Taken { vcpu: other, t_ns: taken * MS }),
+                ..spin(kinds[kind], vcpu, begin, begin + len)
+            }
+        };
+        let spins: Vec<Spin> = waits.into_iter().map(wait).collect();
+        let whole_ns: u64 = spins.iter().map(|spin| spin.end_ns - spin.begin_ns).sum();
+        prop_assert!(burned_ns(&spins, &offs) <= whole_ns);
+        for episode in explain(spins, &offs) {
+            prop_assert!(episode.wasted_ns <= episode.spin.end_ns - episode.spin.begin_ns);
+        }
+    }
 }

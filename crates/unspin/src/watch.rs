@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tiny_http::{Header, Response, Server};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
@@ -15,6 +15,7 @@ use unspin_guest::watch::Watcher;
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
+use unspin_trace::live::Live;
 
 use crate::sensing;
 
@@ -103,40 +104,61 @@ fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
+/// Until `q`, Ctrl-C or a signal that asks for it.
 fn watch(
     terminal: &mut DefaultTerminal,
     watcher: &mut Watcher,
     machine: &str,
 ) -> anyhow::Result<()> {
-    let mut view = View::default();
-    let mut shown = watcher.live.clone();
+    interrupt::install()?;
+    let mut view = View::of(watcher.live.vcpus());
+    let mut digest = watcher.live.digest();
+    let mut paused_at: Option<Live> = None;
     let mut next = Instant::now() + SLICE;
-    loop {
-        while event::poll(next.saturating_duration_since(Instant::now()))? {
-            if let Event::Key(key) = event::read()? {
-                let stop = key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    _ if key.kind != KeyEventKind::Press => {}
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Char('c') if stop => return Ok(()),
-                    KeyCode::Char('p') => view.paused = !view.paused,
-                    KeyCode::Char('s') => view.worst_first = !view.worst_first,
-                    KeyCode::Down => view.first += 1,
-                    KeyCode::Up => view.first = view.first.saturating_sub(1),
-                    KeyCode::PageDown => view.first += 10,
-                    KeyCode::PageUp => view.first = view.first.saturating_sub(10),
-                    KeyCode::Home => view.first = 0,
-                    _ => {}
-                }
-                view.first = view.first.min(usize::from(watcher.live.vcpus()));
+    while !interrupt::requested() {
+        if next <= Instant::now() {
+            watcher.step();
+            if !view.paused {
+                digest = watcher.live.digest();
             }
-            terminal.draw(|frame| draw(frame, &shown, view, machine))?;
+            next = Instant::now() + SLICE;
         }
-        next += SLICE;
-        watcher.step();
-        if !view.paused {
-            shown = watcher.live.clone();
+        let mut page = 0;
+        let live = paused_at.as_ref().unwrap_or(&watcher.live);
+        terminal.draw(|frame| page = draw(frame, live, &digest, &mut view, machine))?;
+        if !event::poll(next.saturating_duration_since(Instant::now()))? {
+            continue;
         }
-        terminal.draw(|frame| draw(frame, &shown, view, machine))?;
+        if let Event::Key(key) = event::read()? {
+            if !obey(key, &mut view, page) {
+                break;
+            }
+        }
+        match (view.paused, &paused_at) {
+            (true, None) => paused_at = Some(watcher.live.clone()),
+            (false, Some(_)) => paused_at = None,
+            _ => {}
+        }
     }
+    Ok(())
+}
+
+/// Does what a key stands for; false where that is to end. A page is so many lanes.
+fn obey(key: KeyEvent, view: &mut View, page: usize) -> bool {
+    match key.code {
+        _ if key.kind != KeyEventKind::Press => {}
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('p') => view.paused = !view.paused,
+        KeyCode::Char('s') => view.worst_first = !view.worst_first,
+        KeyCode::Down => view.first = view.first.saturating_add(1),
+        KeyCode::Up => view.first = view.first.saturating_sub(1),
+        KeyCode::PageDown => view.first = view.first.saturating_add(page),
+        KeyCode::PageUp => view.first = view.first.saturating_sub(page),
+        KeyCode::Home => view.first = 0,
+        // Drawing moves it back to the last one that there is.
+        KeyCode::End => view.first = usize::MAX,
+        _ => {}
+    }
+    true
 }

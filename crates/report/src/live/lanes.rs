@@ -1,0 +1,138 @@
+//! What each vCPU did: a lane a vCPU, and where not all have room, a cell a vCPU above.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph};
+use unspin_trace::digest::Digest;
+use unspin_trace::live::{Live, Slice};
+
+use super::View;
+use crate::columns::printable;
+use crate::format::percent;
+
+/// Lines round the lanes: a frame and their heads.
+pub(super) const AROUND: u16 = 3;
+/// Columns in front of a lane: the vCPU's number and how long it was off.
+const HEAD: usize = 15;
+/// Columns in front of cells.
+const LABEL: usize = 6;
+/// Lanes that there must be at least below the cells.
+const LANES_MIN: usize = 3;
+/// Slices that a cell shows: about a second.
+const RECENT: usize = 5;
+
+const ON: (&str, Style) = ("─", Style::new().fg(Color::Green));
+/// What is off for so much of a slice, the most first. The glyphs are those that a VGA
+/// console has, too.
+const OFF: [(f32, &str, Color); 4] = [
+    (0.75, "█", Color::LightRed),
+    (0.5, "▓", Color::Red),
+    (0.25, "▒", Color::Yellow),
+    (0.05, "░", Color::Yellow),
+];
+const IDLE: (&str, Style) = ("·", Style::new().add_modifier(Modifier::DIM));
+
+/// Draws them, and returns how many lanes had room.
+pub(super) fn draw(
+    frame: &mut Frame,
+    area: Rect,
+    live: &Live,
+    digest: &Digest,
+    view: &mut View,
+) -> usize {
+    let block = Block::bordered().title(legend());
+    let inside = block.inner(area);
+    let (width, height) = (usize::from(inside.width), usize::from(inside.height));
+    let order = order(digest, *view);
+    let mut lines = Vec::new();
+    if order.len() + 1 > height {
+        lines.extend(cells(live, width).filter(|cells| cells.len() + 1 + LANES_MIN <= height));
+    }
+    let mut lines: Vec<Line> = lines.into_iter().flatten().collect();
+    lines.push(heads(live, width));
+    let room = height.saturating_sub(lines.len());
+    view.first = view.first.min(order.len().saturating_sub(room));
+    let shown = order.iter().skip(view.first).take(room);
+    let count = shown.len();
+    lines.extend(shown.map(|vcpu| lane(live, digest, *vcpu, width)));
+    let block = if count == order.len() || room == 0 {
+        block
+    } else {
+        let sorted = if view.worst_first { ", most off first" } else { "" };
+        let hidden = order.len() - room;
+        let (from, last, all) = (view.first + 1, view.first + count, order.len());
+        block.title_bottom(format!(" {from} to {last} of {all}{sorted}; {hidden} not shown "))
+    };
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+    count
+}
+
+fn legend() -> Line<'static> {
+    let word = |glyph: &str, style: Style, word: &str| {
+        [Span::styled(format!("{glyph} {word}"), style), "  ".into()]
+    };
+    let mut words = vec![" vCPUs:  ".into()];
+    words.extend(word(ON.0, ON.1, "on"));
+    for (at, (share, glyph, colour)) in OFF.iter().rev().enumerate() {
+        let from = format!("{}≥ {:.0} %", if at == 0 { "off " } else { "" }, 100.0 * share);
+        words.extend(word(glyph, Style::new().fg(*colour), &from));
+    }
+    words.extend([Span::styled(format!("{} idle", IDLE.0), IDLE.1), " ".into()]);
+    Line::from(words)
+}
+
+/// The vCPUs, in the order of their lanes.
+fn order(digest: &Digest, view: View) -> Vec<u16> {
+    let mut vcpus: Vec<_> = digest.off.clone();
+    if view.worst_first {
+        vcpus.sort_by(|a, b| b.off_s.total_cmp(&a.off_s));
+    }
+    vcpus.iter().map(|vcpu| vcpu.vcpu).collect()
+}
+
+/// All vCPUs by number, a cell each, with a line above; `None` where there is no room.
+fn cells(live: &Live, width: usize) -> Option<Vec<Line<'static>>> {
+    let room = width.checked_sub(LABEL).filter(|room| *room > 0)?;
+    let a_row = 1 << room.ilog2();
+    let vcpus: Vec<u16> = (0..live.vcpus()).collect();
+    let row = |vcpus: &[u16]| {
+        let label = Span::from(format!("{:>4}  ", vcpus[0]));
+        let cells = vcpus.iter().map(|vcpu| cell(&live.recent(*vcpu, RECENT)));
+        Line::from_iter(std::iter::once(label).chain(cells))
+    };
+    let head = format!("vCPU  a cell each, the last {:.0} s", live.covers_s(RECENT));
+    let head = Line::from(head.dim());
+    Some([vec![head], vcpus.chunks(a_row).map(row).collect()].concat())
+}
+
+/// What stands above the lanes.
+fn heads(live: &Live, width: usize) -> Line<'static> {
+    let room = width.saturating_sub(HEAD);
+    let ago = format!("-{:.0} s", live.covers_s(room));
+    let right = "now";
+    let gap = live.lane(0, room).len().saturating_sub(ago.len() + right.len());
+    let before = " ".repeat(room.saturating_sub(ago.len() + gap + right.len()));
+    Line::from(format!("vCPU      off  {before}{ago}{}{right}", " ".repeat(gap)).dim())
+}
+
+/// A vCPU's last slices, the latest at the right.
+fn lane(live: &Live, digest: &Digest, vcpu: u16, width: usize) -> Line<'static> {
+    let off_s = digest.off.get(usize::from(vcpu)).map_or(0.0, |vcpu| vcpu.off_s);
+    let share = printable(&percent(off_s / digest.seconds.max(1e-9)));
+    let room = width.saturating_sub(HEAD);
+    let slices = live.lane(vcpu, room);
+    let head = format!("{vcpu:>4}  {share:>7}  {}", " ".repeat(room - slices.len()));
+    Line::from_iter(std::iter::once(Span::from(head)).chain(slices.iter().map(cell)))
+}
+
+fn cell(slice: &Slice) -> Span<'static> {
+    let off = OFF.iter().find(|(share, _, _)| slice.off >= *share);
+    let (glyph, style) = match off {
+        Some((_, glyph, colour)) => (*glyph, Style::new().fg(*colour)),
+        None if slice.idle >= 0.5 => IDLE,
+        None => ON,
+    };
+    Span::styled(glyph, style)
+}
