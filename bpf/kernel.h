@@ -41,7 +41,14 @@ struct bpf_timer {
 	__u64 __opaque[2];
 } __attribute__((aligned(8)));
 
+/* Of bpf_for(). */
+struct bpf_iter_num {
+	__u64 __opaque[1];
+} __attribute__((aligned(8)));
+
 #define CLOCK_MONOTONIC 1
+/* Of include/linux/sched.h. */
+#define PF_KTHREAD 0x00200000
 /* Of include/trace/events/lock.h. */
 #define LCB_F_SPIN (1U << 0)
 #define LCB_F_READ (1U << 1)
@@ -69,14 +76,28 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct cpumask {
+	unsigned long bits[1];
+};
+
+struct sched_ext_entity {
+	u32 weight;
+	u64 slice;
+	u64 dsq_vtime;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	/* Its size differs between kernels, which is handled for unsigned fields only. */
 	unsigned int on_cpu;
 	struct sched_info sched_info;
 	unsigned int __state;
+	unsigned int flags;
 	int pid;
 	int tgid;
+	int nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
+	struct sched_ext_entity scx;
 };
 
 struct mutex {

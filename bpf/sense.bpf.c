@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "sense.h"
+#include "vcpu.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -20,14 +21,6 @@ const volatile struct settings settings = {};
 /* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be
  * set at any time. */
 volatile u64 beat_ns SEC(".data.beat");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct vcpu);
-} vcpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -49,45 +42,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct heart);
 } hearts SEC(".maps");
-
-#ifndef OWN_TIMERS_ONLY
-extern const struct hrtimer_cpu_base hrtimer_bases __ksym;
-#endif
-
-static struct vcpu *this_vcpu(void)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&vcpus, &cpu);
-}
-
-/* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. A
- * kernel that does not tell where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
-static u64 kernels_due_ns(void)
-{
-#ifdef OWN_TIMERS_ONLY
-	return 0;
-#else
-	const struct hrtimer_cpu_base *base = bpf_this_cpu_ptr(&hrtimer_bases);
-	s64 next = base->expires_next;
-
-	return next == KTIME_MAX ? 0 : next;
-#endif
-}
-
-static u64 earlier(u64 a_ns, u64 b_ns)
-{
-	if (!a_ns || !b_ns)
-		return a_ns + b_ns;
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
-/* When the next timer interrupt is due, seen from now. A heartbeat that has expired waits
- * for its softirq, not for an interrupt. */
-static u64 due_ns(const struct vcpu *v, u64 now_ns)
-{
-	return earlier(kernels_due_ns(), v->beat_due_ns > now_ns ? v->beat_due_ns : 0);
-}
 
 /* The next place in this vCPU's ring. An interrupt that comes now gets the one after it. */
 static struct event *begin_event(u64 *seq)
@@ -112,15 +66,17 @@ static void end_event(struct event *event, u64 seq)
 	*(volatile u64 *)&event->seq = seq;
 }
 
-static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
+static void judge_and_tell(struct vcpu *v, u64 now_ns, u64 due)
 {
+	struct activity_limits limits = settings.limits;
+	struct found_off found = {};
+	struct activity_off *off = &found.off;
 	struct event *event;
 	u64 seq;
 
+	judge(v, &limits, now_ns, due, &found);
 	if (!off->end_ns)
 		return;
-	v->offs++;
-	v->off_ns += activity_off_ns(off);
 	event = begin_event(&seq);
 	if (!event)
 		return;
@@ -128,27 +84,8 @@ static void note(struct vcpu *v, const struct activity_off *off, bool was_idle)
 	event->off.earliest_ns = off->earliest_ns;
 	event->off.latest_ns = off->latest_ns;
 	event->off.end_ns = off->end_ns;
-	event->off.was_idle = was_idle;
+	event->off.was_idle = found.was_idle;
 	end_event(event, seq);
-}
-
-/* This vCPU runs now, and its next timer interrupt is due then. */
-static void judge(struct vcpu *v, u64 now_ns, u64 due)
-{
-	struct activity_limits limits = settings.limits;
-	struct activity_off off;
-
-	activity_set_timer(&v->activity, due_ns(v, v->activity.alive_ns));
-	if (v->activity.idle) {
-		off = activity_resume(&v->activity, &limits, now_ns, due);
-		if (v->idle_since_ns && now_ns > v->idle_since_ns)
-			v->idle_ns += now_ns - v->idle_since_ns;
-		v->idle_since_ns = 0;
-		note(v, &off, true);
-	} else {
-		off = activity_alive(&v->activity, &limits, now_ns, due);
-		note(v, &off, false);
-	}
 }
 
 static int sign_of(struct vcpu *v)
@@ -157,7 +94,7 @@ static int sign_of(struct vcpu *v)
 	u64 now_ns = bpf_ktime_get_ns();
 
 	if (!activity_is_early(&v->activity, &limits, now_ns))
-		judge(v, now_ns, due_ns(v, now_ns));
+		judge_and_tell(v, now_ns, due_ns(v, now_ns));
 	return 0;
 }
 
@@ -222,7 +159,7 @@ int BPF_PROG(local_timer_exit, int vector)
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		judge(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
+		judge_and_tell(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
 	return 0;
 }
 

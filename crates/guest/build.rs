@@ -12,15 +12,16 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
-    compile(&headers, &[], &out.join("sense.bpf.o"));
-    compile(&headers, &["-DOWN_TIMERS_ONLY"], &out.join("sense-own-timers.bpf.o"));
+    compile("sense", &headers, &[], &out.join("sense.bpf.o"));
+    compile("sense", &headers, &["-DOWN_TIMERS_ONLY"], &out.join("sense-own-timers.bpf.o"));
+    compile("run", &headers, &[], &out.join("run.bpf.o"));
 }
 
-fn compile(headers: &str, defines: &[&str], object: &Path) {
+fn compile(program: &str, headers: &str, defines: &[&str], object: &Path) {
     let mut command = Command::new(clang());
     command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
     command.args(["-I", headers, "-I", "../../policy"]).args(defines);
-    command.args(["-c", "../../bpf/sense.bpf.c", "-o"]).arg(object);
+    command.arg("-c").arg(format!("../../bpf/{program}.bpf.c")).arg("-o").arg(object);
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("{command:?}: {status}"),

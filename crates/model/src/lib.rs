@@ -13,6 +13,7 @@ pub mod event;
 pub mod label;
 pub mod metric;
 pub mod run;
+pub mod scheduler;
 pub mod sensed;
 pub mod session;
 pub mod summary;

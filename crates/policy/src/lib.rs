@@ -2,3 +2,4 @@
 //! same headers, behind the C ABI. What they mean is told in the headers.
 
 pub mod activity;
+pub mod pack;

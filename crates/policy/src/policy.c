@@ -2,3 +2,4 @@
 /* The policy's functions with external linkage. */
 #define POLICY
 #include "activity.h"
+#include "pack.h"

@@ -241,7 +241,8 @@ fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.scheduler));
     let cells: Vec<_> = cells.filter(|cell| cell.co_metrics.contains_key(AGENT_MEMORY)).collect();
     let of_cells = cells.iter().map(|cell| cell.co_metrics[AGENT_MEMORY]);
-    let (least, most) = (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
+    let (least, most) =
+        (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
     let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
     Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
 }

@@ -12,6 +12,7 @@ pub mod live;
 pub mod markdown;
 pub mod openmetrics;
 mod rows;
+pub mod scheduler;
 pub mod session;
 pub mod storms;
 pub mod summarize;

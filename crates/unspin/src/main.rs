@@ -8,6 +8,7 @@ mod lab;
 mod man;
 mod record;
 mod report;
+mod run;
 mod sensing;
 mod trace;
 mod watch;
@@ -35,6 +36,8 @@ enum Verb {
     Claims(claims::Args),
     /// Watch this guest's vCPUs being on, off and idle, and what spinning burns
     Watch(watch::Args),
+    /// Run the guest scheduler: stop the waste
+    Run(run::Args),
     /// Record this guest's off intervals into a session file
     Record(record::Args),
     /// What a session file holds: vCPUs off, spins, why and where
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Verb::Lab(verb) => lab::run(verb),
         Verb::Claims(args) => claims::run(args),
         Verb::Watch(args) => watch::run(args),
+        Verb::Run(args) => run::run(args),
         Verb::Record(args) => record::run(args),
         Verb::Report(args) => report::run(args),
         Verb::Export(args) => export::run(args),
@@ -80,7 +84,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<unspin_lab::toml_error::ConfigError>() {
         return ExitCode::from(2);
     }
-    if error.is::<unspin_guest::sense::SenseError>() {
+    if error.is::<unspin_guest::sense::SenseError>() || error.is::<unspin_guest::run::RunError>() {
         return ExitCode::from(77);
     }
     match error.downcast_ref::<LabError>() {

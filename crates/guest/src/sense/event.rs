@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn a_spin_has_an_owner_where_the_kernel_named_one() {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let words = [10, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 9, 20, 0, 0, 0xf00];
+        let words =
+            [10, 0x1000, two(FLAG_MUTEX | 1, 55), two(66, 2), two(1, 0), 9, 20, 0, 0, 0xf00];
         let Some(Event::Spin(spin, frames)) = Event::of(1, &raw(SPIN, &words)) else {
             panic!("not a spin");
         };

@@ -27,14 +27,14 @@ use crate::machine::Facts;
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
-use page::Shared;
 pub use page::{Page, Vcpu};
+pub(crate) use page::{Plain, Shared};
 use ring::Rings;
 use sites::{Sites, TIMERS};
 
 /// An ELF file is read where it lies, so it must lie as a file in memory would.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));

@@ -14,7 +14,7 @@ use unspin_policy::activity::Activity;
 ///
 /// # Safety
 /// Every bit pattern must be a valid value.
-pub(super) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait Plain: Copy {}
 
 /// A vCPU's record; `struct vcpu` of bpf/sense.h.
 #[repr(C)]
@@ -45,7 +45,7 @@ pub struct Vcpu {
 unsafe impl Plain for Vcpu {}
 
 /// A map's values, one a vCPU.
-pub(super) struct Shared<T> {
+pub(crate) struct Shared<T> {
     values: NonNull<T>,
     bytes: NonZeroUsize,
     count: usize,
@@ -53,7 +53,7 @@ pub(super) struct Shared<T> {
 }
 
 impl<T: Plain> Shared<T> {
-    pub(super) fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<Shared<T>> {
+    pub(crate) fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<Shared<T>> {
         let page = 4096;
         let bytes = (count * size_of::<T>()).next_multiple_of(page).max(page);
         let bytes = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
@@ -64,7 +64,7 @@ impl<T: Plain> Shared<T> {
         Ok(Shared { values: start.cast(), bytes, count, of: PhantomData })
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
@@ -72,7 +72,7 @@ impl<T: Plain> Shared<T> {
     ///
     /// # Panics
     /// Where it is not within the value, or not aligned.
-    pub(super) fn read<F: Plain>(&self, index: usize, offset: usize) -> F {
+    pub(crate) fn read<F: Plain>(&self, index: usize, offset: usize) -> F {
         assert!(index < self.count, "vCPU {index} of {}", self.count);
         assert!(offset + size_of::<F>() <= size_of::<T>() && offset % align_of::<F>() == 0);
         // SAFETY: within the mapping and aligned, as was just checked; every bit pattern

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the scheduler and its agent share. */
+#ifndef UNSPIN_BPF_RUN_H
+#define UNSPIN_BPF_RUN_H
+
+#include "pack.h"
+#include "sense.h"
+
+/* Functions of the kernel that spin. */
+#define SPINNING_RANGES 24
+
+struct run_settings {
+	struct activity_limits limits;
+	/* How long a task runs before others get their turn. */
+	u64 slice_ns;
+	/* Mechanisms that are switched off. */
+	u64 no_pack;
+	/* Addresses from-to of functions that spin; unused ones are 0. */
+	struct {
+		u64 from;
+		u64 to;
+	} spinning[SPINNING_RANGES];
+};
+
+/* What the scheduler knows of a vCPU beside its signs of life. */
+struct seat {
+	/* It is one of those that are to be used. */
+	u32 used;
+	/* Whose turn it was last, its own queue's or the shared one's. */
+	u32 turn;
+	/* When its task began to run, and how long the vCPU had been off in all by then. */
+	u64 since_ns;
+	u64 since_off_ns;
+	/* The last look at what it does, and how long it had been off by then. */
+	u64 looked_ns;
+	u64 looked_off_ns;
+	/* Since the start: nanoseconds spent spinning, as the looks have found. */
+	u64 spin_ns;
+	u64 unused;
+};
+
+/* Figures since the start, and the decisions of now. */
+struct run_state {
+	struct pack pack;
+	struct pack_facts facts;
+	/* Sums over all vCPUs, nanoseconds. */
+	u64 idle_ns;
+	u64 off_ns;
+	u64 spin_ns;
+	/* When they were taken. */
+	u64 t_ns;
+	/* Windows with how many vCPUs in use, and their sum. */
+	u64 windows;
+	u64 used_sum;
+	/* Tasks: placed on an idle vCPU at once, and queued; vCPUs told to give up a task. */
+	u64 placed;
+	u64 queued;
+	u64 cleared;
+};
+
+/* How it ended. */
+struct run_end {
+	s32 kind;
+	u32 unused;
+	s64 code;
+	char reason[128];
+	char message[512];
+};
+
+#endif /* UNSPIN_BPF_RUN_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sched_ext as the scheduler uses it, from 6.12 on: the kernel's names for things have
+ * changed since, and the values of flags differ, so both are found when it is loaded.
+ */
+#ifndef UNSPIN_BPF_SCX_H
+#define UNSPIN_BPF_SCX_H
+
+enum scx_enq_flags {
+	SCX_ENQ_WAKEUP = 1ULL,
+	SCX_ENQ_PREEMPT = 1ULL << 32,
+	SCX_ENQ_LAST = 1ULL << 41,
+};
+
+enum scx_dsq_id_flags {
+	SCX_DSQ_LOCAL = 1ULL << 63 | 2,
+};
+
+enum scx_kick_flags {
+	SCX_KICK_IDLE = 1,
+	SCX_KICK_PREEMPT = 2,
+};
+
+enum scx_wake_flags {
+	SCX_WAKE_SYNC = 16,
+};
+
+enum scx_exit_kind {
+	SCX_EXIT_NONE = 0,
+};
+
+/* Flags of struct sched_ext_ops have had these values since 6.12. */
+#define SCX_OPS_ENQ_LAST 2
+
+#define SCX(type, name) bpf_core_enum_value(enum type, name)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	s64 exit_code;
+	const char *reason;
+	char *msg;
+};
+
+struct pt_regs {
+	unsigned long ip;
+};
+
+#pragma clang attribute pop
+
+/* What of it is used; the loader finds the members by name. */
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*enable)(struct task_struct *p);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u64 flags;
+	u32 timeout_ms;
+	char name[128];
+};
+
+s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+u32 scx_bpf_nr_cpu_ids(void) __ksym;
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+
+/* Since 6.13. */
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+			      u64 flags) __ksym __weak;
+bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
+/* Until then. */
+void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
+void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+			    u64 flags) __ksym __weak;
+bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
+
+static void insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert))
+		scx_bpf_dsq_insert(p, queue, slice_ns, flags);
+	else
+		scx_bpf_dispatch(p, queue, slice_ns, flags);
+}
+
+static void insert_in_order(struct task_struct *p, u64 queue, u64 slice_ns, u64 vtime, u64 flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
+		scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime, flags);
+	else
+		scx_bpf_dispatch_vtime(p, queue, slice_ns, vtime, flags);
+}
+
+static bool take_from(u64 queue)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
+		return scx_bpf_dsq_move_to_local(queue);
+	return scx_bpf_consume(queue);
+}
+
+#endif /* UNSPIN_BPF_SCX_H */

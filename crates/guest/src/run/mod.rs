@@ -1,0 +1,158 @@
+//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, tells what it does.
+//!
+//! It decides in the kernel, by `policy/`. When this process ends, however it does, the
+//! kernel takes its own scheduler again.
+
+mod spinning;
+mod stats;
+
+use std::fs;
+use std::os::fd::AsFd;
+
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use unspin_model::scheduler::Stats;
+use unspin_policy::activity::Limits;
+
+use crate::sense::{Aligned, Plain, Settings, Shared};
+use stats::{End, State};
+
+static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
+/// An exit code with this bit asks to be loaded again: a vCPU came or went.
+const RESTART: i64 = 1 << 48;
+/// Kinds of ends from this one on are errors.
+const ERROR: i32 = 1024;
+
+/// How the scheduler works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How late is too late.
+    pub limits: Limits,
+    /// Nanoseconds that a task runs before others get their turn.
+    pub slice_ns: u64,
+    /// Whether vCPUs are left out where fewer do more.
+    pub pack: bool,
+}
+
+impl Options {
+    /// What fits this machine.
+    pub fn of_this_machine() -> Options {
+        let limits = Settings::of_this_machine().limits;
+        Options { limits, slice_ns: 3_000_000, pack: true }
+    }
+}
+
+/// Why there is no scheduler.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The kernel has no sched_ext.
+    #[error(
+        "this kernel has no sched_ext: Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y is needed, \
+         such as Debian's from trixie-backports"
+    )]
+    NoSchedExt,
+    /// Another scheduler is loaded.
+    #[error("the scheduler `{0}` is loaded: stop it first")]
+    Taken(String),
+    /// Loading failed.
+    #[error("the scheduler cannot be loaded: {0} (is this run as root?)")]
+    Load(#[from] libbpf_rs::Error),
+    /// Its figures cannot be mapped.
+    #[error("the scheduler's figures cannot be mapped: {0}")]
+    Map(std::io::Error),
+}
+
+/// How the scheduler ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The kernel's word for it, with what it says beside.
+    pub reason: String,
+    /// It is to be loaded again: the number of vCPUs has changed.
+    pub restart: bool,
+    /// It did not end as it should.
+    pub failed: bool,
+}
+
+/// The scheduler at work; the kernel takes its own again when this is dropped.
+pub struct Scheduler {
+    states: Shared<State>,
+    ends: Shared<End>,
+    _link: Link,
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+impl Scheduler {
+    /// Loads it and gives it all tasks.
+    pub fn start(options: &Options) -> Result<Scheduler, RunError> {
+        let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
+        if state.trim() != "disabled" {
+            let loaded = fs::read_to_string(LOADED).unwrap_or_default();
+            return Err(RunError::Taken(loaded.trim().to_owned()));
+        }
+        libbpf_rs::set_print(None);
+        let vcpus = libbpf_rs::num_possible_cpus()?;
+        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+        configure(&mut open, options, vcpus)?;
+        let mut object = open.load()?;
+        let mut links = Vec::new();
+        for program in object.progs_mut() {
+            if program.section().to_string_lossy().starts_with("tp_btf/") {
+                links.push(program.attach()?);
+            }
+        }
+        let shared = |name: &str| object.maps().find(|map| map.name() == name).expect("our map");
+        let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
+        let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
+        let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
+        let link = ops.attach_struct_ops()?;
+        Ok(Scheduler { states, ends, _link: link, _links: links, _object: object })
+    }
+
+    /// What it does and has done.
+    pub fn stats(&self) -> Stats {
+        self.states.read::<State>(0, 0).stats()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        let end: End = self.ends.read(0, 0);
+        let text = |bytes: &[u8]| {
+            let until = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..until]).into_owned()
+        };
+        let words: Vec<String> =
+            [text(&end.reason), text(&end.message)].into_iter().filter(|t| !t.is_empty()).collect();
+        (end.kind != 0).then(|| Ended {
+            reason: words.join(": "),
+            restart: end.code & RESTART != 0,
+            failed: end.kind >= ERROR,
+        })
+    }
+}
+
+fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(), RunError> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if ["vcpus", "seats"].contains(&name.as_str()) {
+            map.set_max_entries(vcpus as u32)?;
+        } else if name.ends_with(".rodata") {
+            let bytes = map.initial_value_mut().expect("the settings have a value");
+            let limits = options.limits;
+            let mut words =
+                vec![limits.timer_ns, limits.wake_ns, options.slice_ns, u64::from(!options.pack)];
+            words.extend(spinning::ranges().into_iter().flat_map(|(from, to)| [from, to]));
+            for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+        }
+    }
+    Ok(())
+}
+
+// SAFETY: integers only.
+unsafe impl Plain for State {}
+// SAFETY: integers only.
+unsafe impl Plain for End {}

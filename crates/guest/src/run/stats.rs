@@ -1,0 +1,56 @@
+//! The scheduler's figures, see bpf/run.h.
+
+use unspin_model::scheduler::Stats;
+use unspin_policy::pack::{Facts, Pack};
+
+/// `struct run_state`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct State {
+    pack: Pack,
+    facts: Facts,
+    idle_ns: u64,
+    off_ns: u64,
+    spin_ns: u64,
+    t_ns: u64,
+    windows: u64,
+    used_sum: u64,
+    placed: u64,
+    queued: u64,
+    cleared: u64,
+}
+
+/// `struct run_end`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub(super) kind: i32,
+    unused: u32,
+    pub(super) code: i64,
+    pub(super) reason: [u8; 128],
+    pub(super) message: [u8; 512],
+}
+
+impl State {
+    pub(super) fn stats(&self) -> Stats {
+        let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
+        let (state, pack, facts) = (self, &self.pack, &self.facts);
+        Stats {
+            vcpus: pack.vcpus,
+            used: pack.in_use(),
+            trial: pack.phase != 0,
+            on: vcpus(facts.on_m),
+            off: vcpus(facts.off_m),
+            spinning: vcpus(facts.spin_m),
+            waiting: vcpus(facts.queued_m),
+            used_mean: state.used_sum as f64 / state.windows.max(1) as f64,
+            off_s: state.off_ns as f64 / 1e9,
+            spin_s: state.spin_ns as f64 / 1e9,
+            trials_fewer: [pack.trials_fewer, pack.helped_fewer],
+            trials_more: [pack.trials_more, pack.helped_more],
+            placed: state.placed,
+            queued: state.queued,
+            cleared: state.cleared,
+        }
+    }
+}

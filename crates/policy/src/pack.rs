@@ -1,0 +1,94 @@
+//! `policy/pack.h`: how many vCPUs to use.
+
+/// What all vCPUs did in a window of time, in thousandths of a vCPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// They ran.
+    pub on_m: u32,
+    /// They wanted to run and were off.
+    pub off_m: u32,
+    /// Of what they ran: spinning.
+    pub spin_m: u32,
+    /// Tasks that waited for a vCPU.
+    pub queued_m: u32,
+}
+
+/// What has been decided, and what is being tried.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pack {
+    /// All that there are.
+    pub vcpus: u32,
+    /// That are to be used; 0: all.
+    pub usage: u32,
+    /// 1 while another number is tried.
+    pub phase: u32,
+    /// Windows since the phase began.
+    pub windows: u32,
+    /// Sums over the windows that count.
+    pub useful_sum: u64,
+    /// Spinning.
+    pub spin_sum: u64,
+    /// Off.
+    pub off_sum: u64,
+    /// On.
+    pub on_sum: u64,
+    /// A trial's alternative.
+    pub before: u32,
+    /// The useful time with that.
+    pub before_useful_m: u32,
+    /// Wasteful windows one after the other.
+    pub wasteful: u32,
+    /// Fills the record up.
+    pub unused: u32,
+    /// Not before this may fewer be tried.
+    pub fewer_ns: u64,
+    /// Not before this may more be tried.
+    pub more_ns: u64,
+    /// How long to wait after a trial to fewer that did not help.
+    pub fewer_wait_ns: u64,
+    /// The same for more.
+    pub more_wait_ns: u64,
+    /// The load when the last trial to fewer failed.
+    pub failed_wanted_m: u32,
+    /// Its spinning.
+    pub failed_spin_m: u32,
+    /// Trials to fewer.
+    pub trials_fewer: u64,
+    /// Those that helped.
+    pub helped_fewer: u64,
+    /// Trials to more.
+    pub trials_more: u64,
+    /// Those that helped.
+    pub helped_more: u64,
+}
+
+/// Time between two decisions, nanoseconds.
+pub const WINDOW_NS: u64 = 25_000_000;
+
+// SAFETY: of every call below: the functions read and write nothing but what they
+// are given by reference, and each struct has the C one's fields in its order.
+unsafe extern "C" {
+    fn pack_step(pack: *mut Pack, facts: *const Facts, now_ns: u64) -> u32;
+    fn pack_use(pack: *const Pack) -> u32;
+}
+
+impl Pack {
+    /// Nothing has been decided yet.
+    pub fn new(vcpus: u32) -> Pack {
+        Pack { vcpus, ..Pack::default() }
+    }
+
+    /// A window has passed; how many vCPUs to use from now on.
+    pub fn step(&mut self, facts: &Facts, now_ns: u64) -> u32 {
+        // SAFETY: see above.
+        unsafe { pack_step(self, facts, now_ns) }
+    }
+
+    /// How many are in use.
+    pub fn in_use(&self) -> u32 {
+        // SAFETY: see above.
+        unsafe { pack_use(self) }
+    }
+}

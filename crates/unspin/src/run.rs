@@ -1,0 +1,91 @@
+//! `unspin run`.
+
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use unspin_guest::run::{Options, Scheduler};
+use unspin_lab::interrupt;
+use unspin_model::scheduler::Stats;
+use unspin_report::scheduler;
+
+/// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
+/// vCPUs as do the most useful work, where the host takes others away while locks are held.
+/// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Use all vCPUs always
+    #[arg(long)]
+    no_pack: bool,
+    /// Milliseconds that a task runs before others get their turn
+    #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    slice: u64,
+    /// Print the figures every so many seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    stats: Option<u64>,
+    /// Print figures as JSON, one line each
+    #[arg(long)]
+    json: bool,
+    /// A command to run meanwhile, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Does it.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let slice_ns = args.slice * 1_000_000;
+    let options = Options { slice_ns, pack: !args.no_pack, ..Options::of_this_machine() };
+    let mut scheduler = Scheduler::start(&options)?;
+    let started = Instant::now();
+    if !args.json {
+        eprintln!("unspin: the guest scheduler runs, Ctrl-C ends it");
+    }
+    let mut child = start(&args.command)?;
+    let mut next = args.stats.map(|seconds| started + Duration::from_secs(seconds));
+    let mut code = ExitCode::SUCCESS;
+    while !interrupt::requested() {
+        std::thread::sleep(PAUSE);
+        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
+            code = ExitCode::from(status.code().map_or(1, |code| code as u8));
+            break;
+        }
+        if let Some(ended) = scheduler.ended() {
+            if !ended.restart {
+                bail!("the kernel ended the scheduler: {}", ended.reason);
+            }
+            eprintln!("unspin: {}: loading it again", ended.reason);
+            drop(scheduler);
+            scheduler = Scheduler::start(&options)?;
+        }
+        if let Some(due) = next.as_mut().filter(|due| **due <= Instant::now()) {
+            *due += Duration::from_secs(args.stats.unwrap_or(1));
+            tell(&scheduler.stats(), started.elapsed(), args.json)?;
+        }
+    }
+    let stats = scheduler.stats();
+    drop(scheduler);
+    if args.json {
+        tell(&stats, started.elapsed(), true)?;
+    } else {
+        eprint!("{}", scheduler::summary(&stats, started.elapsed().as_secs_f64()));
+    }
+    Ok(code)
+}
+
+fn tell(stats: &Stats, since: Duration, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(stats)?);
+    } else {
+        println!("{}", scheduler::line(stats, since.as_secs_f64()));
+    }
+    Ok(())
+}
+
+fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
+    let Some((program, args)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program).args(args).spawn();
+    Ok(Some(child.with_context(|| format!("start {program}"))?))
+}
