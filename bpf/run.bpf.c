@@ -225,6 +225,17 @@ static s32 home_of(const struct task_struct *p)
 	return home < 0 ? was : home;
 }
 
+/* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
+ * longer than a slice for such pairs. */
+static bool can_take_over(const struct task_struct *p, s32 here)
+{
+	struct seat *seat = seat_of(here);
+
+	return seat && seat->used && seat->since_ns - seat->served_ns < settings.slice_ns &&
+	       bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
+	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL));
+}
+
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -232,10 +243,7 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 	struct run_state *s = state();
 	s32 cpu;
 
-	/* Who wakes it will sleep at once: it can go on here. */
-	if (wake_flags & SCX(scx_wake_flags, SCX_WAKE_SYNC) && is_used(here) &&
-	    bpf_cpumask_test_cpu(here, p->cpus_ptr) && !scx_bpf_dsq_nr_queued(SHARED) &&
-	    !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)))
+	if (wake_flags & SCX(scx_wake_flags, SCX_WAKE_SYNC) && can_take_over(p, here))
 		cpu = here;
 	else
 		cpu = take_idle(p, prev_cpu);
@@ -303,6 +311,7 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	seat->turn ^= 1;
+	seat->served_ns = bpf_ktime_get_ns();
 	if (take_from(seat->turn ? SHARED : OWN(cpu)) ||
 	    take_from(seat->turn ? OWN(cpu) : SHARED))
 		return;

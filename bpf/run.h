@@ -36,7 +36,8 @@ struct seat {
 	u64 looked_off_ns;
 	/* Since the start: nanoseconds spent spinning, as the looks have found. */
 	u64 spin_ns;
-	u64 unused;
+	/* When it last asked the queues for a task. */
+	u64 served_ns;
 };
 
 /* Figures since the start, and the decisions of now. */

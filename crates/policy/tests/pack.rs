@@ -1,0 +1,134 @@
+//! Packing against a model of a guest and its host whose best number of vCPUs is known.
+
+use proptest::prelude::*;
+use unspin_policy::pack::{Facts, Pack, WINDOW_NS};
+
+/// A host that gives a guest so much time, and work that spins where vCPUs are off.
+#[derive(Debug, Clone, Copy)]
+struct World {
+    vcpus: u32,
+    /// pCPUs that the guest gets when it asks for that many vCPUs or more.
+    supply_m: u32,
+    /// Runnable threads of the host's other guests; each is as heavy as a vCPU.
+    rivals: u32,
+    /// Share of its time on that a guest spins where half of its vCPUs are off.
+    waste: f64,
+    /// Tasks of the guest that want to run.
+    tasks: u32,
+}
+
+impl World {
+    /// What is to be seen with so many vCPUs in use.
+    fn facts(&self, used: u32) -> Facts {
+        let wanted = used.min(self.tasks);
+        let share = match self.rivals {
+            0 => self.supply_m,
+            rivals => self.supply_m * wanted / (wanted + rivals),
+        };
+        let on_m = (1_000 * wanted).min(share);
+        let off_m = 1_000 * wanted - on_m;
+        let off_share = f64::from(off_m) / f64::from((1_000 * wanted).max(1));
+        let spin_m = (f64::from(on_m) * (self.waste * 2.0 * off_share).min(0.95)) as u32;
+        Facts { on_m, off_m, spin_m, queued_m: 1_000 * self.tasks.saturating_sub(used) }
+    }
+
+    fn useful_m(&self, used: u32) -> u32 {
+        let facts = self.facts(used);
+        facts.on_m - facts.spin_m
+    }
+
+    fn best_m(&self) -> u32 {
+        (1..=self.vcpus).map(|used| self.useful_m(used)).max().unwrap_or(0)
+    }
+}
+
+/// Runs so many windows from the instant on; the mean of the useful time.
+fn run(pack: &mut Pack, world: &World, now_ns: &mut u64, windows: u32) -> f64 {
+    let mut useful = 0.0;
+    for _ in 0..windows {
+        *now_ns += WINDOW_NS;
+        let used = pack.in_use();
+        useful += f64::from(world.useful_m(used)) / f64::from(windows);
+        let next = pack.step(&world.facts(used), *now_ns);
+        assert!((1..=world.vcpus).contains(&next));
+    }
+    useful
+}
+
+const SPINS: World = World { vcpus: 4, supply_m: 2_000, rivals: 0, waste: 0.6, tasks: 8 };
+
+#[test]
+fn a_spinning_guest_is_packed_within_100_ms_and_stays() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    run(&mut pack, &SPINS, &mut now, 4);
+    assert_eq!(pack.in_use(), 2);
+    run(&mut pack, &SPINS, &mut now, 40 * 60);
+    assert_eq!((pack.in_use(), pack.trials_fewer, pack.helped_fewer), (2, 1, 1));
+    // Looks for more vCPUs, ever more rarely.
+    assert!(pack.helped_more == 0 && (2..8).contains(&pack.trials_more), "{pack:?}");
+}
+
+#[test]
+fn work_that_does_not_spin_keeps_its_share() {
+    let world = World { waste: 0.0, rivals: 4, ..SPINS };
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    let useful = run(&mut pack, &world, &mut now, 40 * 60);
+    assert!(useful > 0.99 * f64::from(world.best_m()), "{useful} of {}", world.best_m());
+}
+
+#[test]
+fn nothing_is_done_where_nothing_is_overcommitted() {
+    let world = World { supply_m: 4_000, ..SPINS };
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    run(&mut pack, &world, &mut now, 40 * 60);
+    assert_eq!((pack.in_use(), pack.trials_fewer), (4, 0));
+}
+
+#[test]
+fn a_guest_that_becomes_idle_gets_all_vcpus_back() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    run(&mut pack, &SPINS, &mut now, 40);
+    assert_eq!(pack.in_use(), 2);
+    let idle = World { tasks: 1, ..SPINS };
+    run(&mut pack, &idle, &mut now, 40 * 8);
+    assert_eq!(pack.in_use(), 4);
+    // And is packed again when it works again.
+    run(&mut pack, &SPINS, &mut now, 40);
+    assert_eq!(pack.in_use(), 2);
+}
+
+proptest! {
+    /// In any world it ends near the best, whatever the world was before.
+    #[test]
+    fn the_useful_time_is_near_the_best(
+        vcpus in 2..16_u32,
+        supply in 1..16_u32,
+        rivals in 0..8_u32,
+        waste in prop_oneof![Just(0.0), 0.1..0.9_f64],
+        before in 0.0..0.9_f64,
+    ) {
+        let supply_m = 1_000 * supply.min(vcpus);
+        let tasks = 2 * vcpus;
+        let (mut pack, mut now) = (Pack::new(vcpus), 1_000_000_000);
+        let first = World { vcpus, supply_m, rivals: 0, waste: before, tasks };
+        run(&mut pack, &first, &mut now, 400);
+        let world = World { rivals, waste, ..first };
+        run(&mut pack, &world, &mut now, 40 * 120);
+        let useful = run(&mut pack, &world, &mut now, 40 * 60);
+        let best = f64::from(world.best_m());
+        prop_assert!(useful > 0.85 * best, "{useful} of {best} with {} in {world:?}", pack.in_use());
+    }
+
+    /// Any figures: never none, never more than there are, no panic.
+    #[test]
+    fn any_figures_are_survived(
+        steps in prop::collection::vec((any::<[u32; 4]>(), any::<u64>()), 0..200),
+        vcpus in 1..1_000_u32,
+    ) {
+        let mut pack = Pack::new(vcpus);
+        for ([on_m, off_m, spin_m, queued_m], now_ns) in steps {
+            let used = pack.step(&Facts { on_m, off_m, spin_m, queued_m }, now_ns);
+            prop_assert!((1..=vcpus).contains(&used));
+        }
+    }
+}
