@@ -31,7 +31,7 @@ pub struct CompareReport {
 /// One cell in A and in B.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellChange {
-    /// The cell.
+    /// The cell, as A has it.
     pub cell: Cell,
     /// What is measured.
     pub metric: Metric,
@@ -53,7 +53,8 @@ pub struct CellChange {
     pub verdict: Verdict,
 }
 
-/// Compares two summaries cell by cell. The seed of A seeds the resampling.
+/// Compares two summaries cell by cell. Where each has one kernel, and not the same, the
+/// kernels are what is compared. The seed of A seeds the resampling.
 pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
     let mut warnings = warnings::of_summaries(a, b);
     let mut found = Vec::new();
@@ -86,12 +87,25 @@ fn pairs<'a>(
     a: &'a Summary,
     b: &'a Summary,
 ) -> impl Iterator<Item = (&'a CellSummary, &'a CellSummary)> {
-    let partner = |cell: &CellSummary| b.cells.iter().find(|other| other.cell == cell.cell);
+    let fits = fits(a, b);
+    let partner =
+        move |cell: &CellSummary| b.cells.iter().find(|other| fits(&cell.cell, &other.cell));
     a.cells.iter().filter_map(move |cell| Some((cell, partner(cell)?)))
 }
 
+/// Whether a cell of one and a cell of the other belong together.
+fn fits(a: &Summary, b: &Summary) -> impl Fn(&Cell, &Cell) -> bool + use<> {
+    let any_kernel = warnings::only_kernel(a).is_some() && warnings::only_kernel(b).is_some();
+    move |one, other| {
+        let kernel = if any_kernel { &one.kernel } else { &other.kernel };
+        *one == Cell { kernel: kernel.clone(), ..other.clone() }
+    }
+}
+
 fn only_in(these: &Summary, those: &Summary) -> Vec<Cell> {
-    let missing = |cell: &&CellSummary| !those.cells.iter().any(|other| other.cell == cell.cell);
+    let fits = fits(these, those);
+    let missing =
+        |cell: &&CellSummary| !those.cells.iter().any(|other| fits(&cell.cell, &other.cell));
     these.cells.iter().filter(missing).map(|cell| cell.cell.clone()).collect()
 }
 

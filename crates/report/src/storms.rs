@@ -3,7 +3,7 @@
 use unspin_trace::storms::{Distribution, Storm, Storms};
 
 use crate::columns::{printable, table};
-use crate::format::{count, number};
+use crate::format::{count, number, plural};
 
 /// Places and vCPUs that are listed.
 const ROWS: usize = 10;
@@ -28,17 +28,17 @@ pub fn text(storms: &Storms) -> String {
 
 fn opening(storms: &Storms) -> String {
     let mut out = format!(
-        "{} exits of {} vCPUs in {} s, {} of them by PAUSE.\n",
-        count(storms.exits),
-        count(storms.vcpus.len() as u64),
+        "{} of {} in {} s, {} of them by PAUSE.\n",
+        plural(storms.exits, "exit", "exits"),
+        plural(storms.vcpus.len() as u64, "vCPU", "vCPUs"),
         number(storms.span_s),
         count(storms.pause_exits),
     );
     out += &match storms.storm_share {
         None => "No vCPU left its guest because it spun.\n".to_owned(),
         Some(share) => format!(
-            "{} storms: {} % of the PAUSE exits, {} s of vCPU time.\n",
-            count(storms.storms),
+            "{}: {} % of the PAUSE exits, {} s of vCPU time.\n",
+            plural(storms.storms, "storm", "storms"),
             number(100.0 * share),
             number(storms.storm_s),
         ),

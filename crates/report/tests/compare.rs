@@ -67,6 +67,18 @@ fn cells_of_one_side_and_differences_of_the_machines_are_told() {
 }
 
 #[test]
+fn one_kernel_is_held_against_another() {
+    let mut b = changed();
+    b.cells.iter_mut().for_each(|c| c.cell.kernel = "lab".into());
+    let report = compare(&common::few(), &b);
+    assert_eq!((report.cells.len(), report.only_in_a.len(), report.only_in_b.len()), (18, 0, 0));
+    let told = "Different kernels: debian-cloud in A, lab in B.";
+    assert!(report.warnings.iter().any(|w| w == told), "{:?}", report.warnings);
+    b.cells[0].cell.kernel = "debian-cloud".into();
+    assert_eq!(compare(&common::few(), &b).cells.len(), 1);
+}
+
+#[test]
 fn nothing_in_common_is_said() {
     let mut b = common::few();
     b.cells.iter_mut().for_each(|c| c.cell.topology = "8:1".into());

@@ -14,6 +14,7 @@ use unspin_report::claims::{blocks, terminal};
 use unspin_report::evaluate::{Origin, evaluate};
 
 use crate::lab::report;
+use crate::out;
 
 const WIDTH: usize = 100;
 
@@ -76,9 +77,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let wanted: Vec<&Claim> = select(claims, pattern);
     if json {
-        println!("{}", serde_json::to_string_pretty(&wanted)?);
+        out::line(serde_json::to_string_pretty(&wanted)?)?;
     } else {
-        print!("{}", terminal(&wanted, WIDTH));
+        out::text(terminal(&wanted, WIDTH))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -138,7 +139,7 @@ fn render(claims: &[Claim], documents: &[PathBuf], check: bool) -> anyhow::Resul
             eprintln!("{name}: out of date, run `unspin claims render {name}`");
         } else {
             std::fs::write(path, new).with_context(|| format!("write {name}"))?;
-            println!("{name}");
+            out::line(name)?;
         }
     }
     Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use crate::out;
+
 /// Print completions for a shell.
 #[derive(clap::Args)]
 pub struct Args {
@@ -15,6 +17,8 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut command = crate::Cli::command();
-    clap_complete::generate(args.shell, &mut command, "unspin", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "unspin", &mut script);
+    out::text(String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,8 @@ use anyhow::Context;
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 
+use crate::out;
+
 /// Say what this machine is (confidential VM, hypervisor, spinlocks), which help against
 /// spinning its hypervisor gives, and what can be done here. Changes nothing; says more
 /// as root.
@@ -37,11 +39,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let diagnosis = doctor::diagnose(&facts);
     if args.facts {
-        println!("{}", serde_json::to_string_pretty(&facts)?);
+        out::line(serde_json::to_string_pretty(&facts)?)?;
     } else if args.json {
-        println!("{}", serde_json::to_string_pretty(&diagnosis)?);
+        out::line(serde_json::to_string_pretty(&diagnosis)?)?;
     } else {
-        print!("{}", unspin_report::doctor::text(&diagnosis));
+        out::text(unspin_report::doctor::text(&diagnosis))?;
     }
     Ok(ExitCode::SUCCESS)
 }

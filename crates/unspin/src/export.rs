@@ -9,6 +9,8 @@ use unspin_report::openmetrics;
 use unspin_trace::totals::Totals;
 use unspin_trace::{perfetto, recording, session};
 
+use crate::out;
+
 /// Write a session or a recording in a form that other tools read.
 /// A Perfetto trace has a lane a vCPU; open it at ui.perfetto.dev, which reads it without
 /// sending it anywhere.
@@ -68,9 +70,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Input::Recordings(all) => all.iter().map(|recording| recording.events.len()).sum(),
     };
     if args.json {
-        println!("{}", serde_json::json!({"out": out, "events": events, "bytes": bytes.len()}));
+        out::line(serde_json::json!({"out": out, "events": events, "bytes": bytes.len()}))?;
     } else {
-        println!("{}: {events} events, {} bytes", out.display(), bytes.len());
+        out::line(format_args!("{}: {events} events, {} bytes", out.display(), bytes.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod lab;
 mod man;
+mod out;
 mod record;
 mod report;
 mod run;
@@ -72,10 +73,21 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("unspin: {error:#}");
+            eprintln!("unspin: {}", told(&error));
             exit_code(&error)
         }
     }
+}
+
+/// An error and what led to it, each said once.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
 }
 
 /// 2 for what the user wrote wrongly, 77 for what is missing on this machine, 1 else.

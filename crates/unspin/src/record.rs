@@ -11,7 +11,7 @@ use unspin_guest::record::Recorder;
 use unspin_guest::sense::Sensor;
 use unspin_lab::interrupt;
 
-use crate::sensing;
+use crate::{out, sensing};
 
 /// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
 /// for a time or around a command: when each was off, without steal time. Needs root.
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let recorded = recorder.finish().with_context(out)?;
     if args.json {
-        println!("{}", serde_json::to_string(&recorded)?);
+        out::line(serde_json::to_string(&recorded)?)?;
     } else {
         let missing = if recorded.missing.is_empty() {
             String::new()

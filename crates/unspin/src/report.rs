@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use unspin_trace::{digest, session};
 
+use crate::out;
+
 /// Say what a session file holds: how long each vCPU was off, what was burned by spinning,
 /// why and where.
 #[derive(clap::Args)]
@@ -33,11 +35,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string(&digest)?);
+        out::line(serde_json::to_string(&digest)?)?;
     } else if args.markdown {
-        print!("{}", unspin_report::session::document(&digest));
+        out::text(unspin_report::session::document(&digest))?;
     } else {
-        print!("{}", unspin_report::session::text(&digest));
+        out::text(unspin_report::session::text(&digest))?;
     }
     Ok(ExitCode::SUCCESS)
 }

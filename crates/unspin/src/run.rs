@@ -9,6 +9,8 @@ use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
 
+use crate::out;
+
 /// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
 /// vCPUs as do the most useful work, where the host takes others away while locks are held.
 /// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
@@ -77,11 +79,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn tell(stats: &Stats, since: Duration, json: bool) -> anyhow::Result<()> {
     if json {
-        println!("{}", serde_json::to_string(stats)?);
+        out::line(serde_json::to_string(stats)?)
     } else {
-        println!("{}", scheduler::line(stats, since.as_secs_f64()));
+        out::line(scheduler::line(stats, since.as_secs_f64()))
     }
-    Ok(())
 }
 
 fn start(command: &[String]) -> anyhow::Result<Option<Child>> {

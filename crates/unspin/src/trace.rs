@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use unspin_trace::storms::{self, Limits, Symbols};
 
+use crate::out;
+
 /// Find pause-loop storms in a host's trace of KVM exits: vCPUs that leave the guest
 /// by PAUSE again and again at one address, because the vCPU they wait for does not run.
 ///
@@ -59,9 +61,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     if args.json {
-        println!("{}", serde_json::to_string(&found)?);
+        out::line(serde_json::to_string(&found)?)?;
     } else {
-        print!("{}", unspin_report::storms::text(&found));
+        out::text(unspin_report::storms::text(&found))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -17,7 +17,7 @@ use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
 use unspin_trace::live::Live;
 
-use crate::sensing;
+use crate::{out, sensing};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
@@ -74,9 +74,9 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     }
     let digest = watcher.live.digest();
     if args.json {
-        println!("{}", serde_json::to_string(&digest)?);
+        out::line(serde_json::to_string(&digest)?)?;
     } else {
-        print!("{}", unspin_report::session::text(&digest));
+        out::text(unspin_report::session::text(&digest))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -89,7 +89,7 @@ pub enum LabError {
         source: std::io::Error,
     },
     /// Results could not be read.
-    #[error("{path}:{line}: {detail}")]
+    #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
     Read {
         /// The file.
         path: PathBuf,

@@ -170,7 +170,10 @@ impl Store {
 /// a run that had not finished; it is passed over.
 pub fn load(out: &Path) -> Result<Loaded, LabError> {
     let path = out.join("experiment.json");
-    let text = fs::read_to_string(&path).map_err(|e| read_error(&path, 0, &e))?;
+    let text = fs::read_to_string(&path).map_err(|e| {
+        let detail = format!("not an output folder of `unspin lab run`: {e}");
+        read_error(&path, 0, &detail)
+    })?;
     let meta: Meta = serde_json::from_str(&text).map_err(|e| read_error(&path, e.line(), &e))?;
     let path = out.join("runs.jsonl");
     let runs = fs::read_to_string(&path).unwrap_or_default();

@@ -52,10 +52,19 @@ fn table(report: &CompareReport, width: usize) -> String {
     rows.extend(report.cells.iter().map(|cell| cells(cell, one_kernel(report))));
     let excess = columns::line_width(&columns::widths(&rows)).saturating_sub(width);
     let keep = columns::widths(&rows)[0].saturating_sub(excess).max(12);
-    rows.iter_mut().for_each(|row| row[0] = columns::cut(&row[0], keep));
+    for (row, change) in rows.iter_mut().skip(1).zip(&report.cells) {
+        row[0] = shortened(&row[0], &change.cell.workload, keep);
+    }
     let widths = columns::widths(&rows);
     let align = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left, Align::Right];
     rows.iter().map(|row| columns::line(row, &widths, &align) + "\n").collect()
+}
+
+/// A cell's name cut to a number of columns: the workload gives way to what follows it.
+fn shortened(name: &str, workload: &str, columns: usize) -> String {
+    let rest = name.strip_prefix(workload).unwrap_or_default();
+    let left = columns.saturating_sub(columns::width(rest)).max(2);
+    columns::cut(&format!("{}{rest}", columns::cut(workload, left)), columns)
 }
 
 /// Whether all cells share kernel and boot parameters, so that these say nothing.

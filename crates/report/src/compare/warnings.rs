@@ -6,6 +6,7 @@ use unspin_model::summary::Summary;
 /// One sentence for each difference that could explain a difference in speed.
 pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
     let (ma, mb) = (&a.machine, &b.machine);
+    let kernel = |summary| only_kernel(summary).unwrap_or("several").to_owned();
     let texts = [
         ("CPU models", ma.cpu.clone(), mb.cpu.clone()),
         ("numbers of CPUs", ma.cpus.to_string(), mb.cpus.to_string()),
@@ -15,6 +16,7 @@ pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
         ("unspin versions", ma.unspin.clone(), mb.unspin.clone()),
         ("commits", ma.commit.clone(), mb.commit.clone()),
         ("experiments", a.experiment.name.clone(), b.experiment.name.clone()),
+        ("kernels", kernel(a), kernel(b)),
         ("labels", labels(a), labels(b)),
     ];
     let mut out: Vec<_> = texts
@@ -27,6 +29,13 @@ pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
         (missing > 0).then(|| format!("{name} lacks {missing} of its {} runs.", summary.planned))
     }));
     out
+}
+
+/// The kernel, as the experiment names it, where all cells have the same.
+pub fn only_kernel(summary: &Summary) -> Option<&str> {
+    let mut kernels = summary.cells.iter().map(|cell| cell.cell.kernel.as_str());
+    let first = kernels.next()?;
+    kernels.all(|kernel| kernel == first).then_some(first)
 }
 
 /// The labels without the host, which has warnings of its own.

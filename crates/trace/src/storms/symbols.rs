@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead};
 
-/// More symbols than any kernel has.
-const SYMBOLS_MAX: usize = 4_000_000;
+/// More bytes than any kernel's list has.
+const BYTES_MAX: u64 = 1 << 29;
 
 /// Larger than any function.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
@@ -36,11 +36,9 @@ impl Symbols {
     /// See [`SymbolsError`].
     pub fn read(input: impl BufRead) -> Result<Symbols, SymbolsError> {
         let mut by_address = Vec::new();
-        for line in input.split(b'\n').take(SYMBOLS_MAX) {
-            if let Some(symbol) = function(&String::from_utf8_lossy(&line?)) {
-                by_address.push(symbol);
-            }
-        }
+        super::each_line(input.take(BYTES_MAX), |line| {
+            by_address.extend(function(&String::from_utf8_lossy(line)));
+        })?;
         if by_address.is_empty() {
             return Err(SymbolsError::Empty);
         }

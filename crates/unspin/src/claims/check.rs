@@ -11,6 +11,8 @@ use unspin_lab::run::{Bar, Finish, Options, execute};
 use unspin_model::{Claim, Target};
 use unspin_report::claims::figure;
 
+use crate::out;
+
 /// A claim beside what was measured now.
 #[derive(Serialize)]
 struct Checked {
@@ -50,10 +52,15 @@ pub fn run(
     }
     let checked: Vec<Checked> = wanted.iter().map(|claim| check(claim, &measured)).collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&checked)?);
+        out::line(serde_json::to_string_pretty(&checked)?)?;
     } else {
         for one in &checked {
-            println!("{} {}: {}", if one.holds { "holds" } else { "FAILS" }, one.id, one.text);
+            out::line(format_args!(
+                "{} {}: {}",
+                if one.holds { "holds" } else { "FAILS" },
+                one.id,
+                one.text
+            ))?;
         }
     }
     let all = checked.iter().all(|one| one.holds);

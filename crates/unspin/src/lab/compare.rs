@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::report;
+use crate::out;
 
 const WIDTH: usize = 100;
 
@@ -24,9 +25,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
     let compared = unspin_report::compare::compare(&a, &b);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&compared)?);
+        out::line(serde_json::to_string_pretty(&compared)?)?;
     } else {
-        print!("{}", unspin_report::compare::terminal(&compared, WIDTH));
+        out::text(unspin_report::compare::terminal(&compared, WIDTH))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,8 @@ use clap::Subcommand;
 use unspin_lab::kernel::{self, Kernel, KernelError, Source};
 use unspin_lab::run::{Bar, Event, Progress};
 
+use crate::out;
+
 /// What to do about kernels.
 #[derive(Subcommand)]
 pub enum Verb {
@@ -87,16 +89,16 @@ fn find(name: &str) -> anyhow::Result<Kernel> {
 
 fn print_all(kernels: &[Kernel], json: bool) -> anyhow::Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(kernels)?);
+        out::line(serde_json::to_string_pretty(kernels)?)?;
         return Ok(());
     }
     if kernels.is_empty() {
-        println!("no kernels yet: `unspin lab kernel build` or `unspin lab kernel fetch`");
+        out::line("no kernels yet: `unspin lab kernel build` or `unspin lab kernel fetch`")?;
     }
     for kernel in kernels {
-        println!("{}", kernel.id);
-        println!("    release {}\n    source  {}", kernel.release, kernel.source);
-        println!("    image   {}", kernel.image.display());
+        out::line(&kernel.id)?;
+        out::line(format_args!("    release {}\n    source  {}", kernel.release, kernel.source))?;
+        out::line(format_args!("    image   {}", kernel.image.display()))?;
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ use anyhow::Context;
 use unspin_model::Summary;
 use unspin_report::terminal::Style;
 
+use crate::out;
+
 const WIDTH: usize = 100;
 
 /// Summarise an output folder: the table here, summary.json and report.html there.
@@ -27,7 +29,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let summary = write(&args.out)?;
     if args.markdown {
-        print!("{}", unspin_report::markdown::document(&summary));
+        out::text(unspin_report::markdown::document(&summary))?;
     } else {
         print(&summary, &args.out, args.json)?;
     }
@@ -64,7 +66,7 @@ pub fn write(out: &Path) -> anyhow::Result<Summary> {
 /// Prints the table, or the summary as JSON.
 pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(summary)?);
+        out::line(serde_json::to_string_pretty(summary)?)?;
         return Ok(());
     }
     let style = Style {
@@ -72,6 +74,6 @@ pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
         colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         report: Some(out.join("report.html").display().to_string()),
     };
-    print!("{}", unspin_report::terminal::table(summary, &style));
+    out::text(unspin_report::terminal::table(summary, &style))?;
     Ok(())
 }

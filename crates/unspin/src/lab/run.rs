@@ -9,6 +9,7 @@ use unspin_lab::run::{Bar, Finish, Options, Timings, duration, execute};
 use unspin_model::Accel;
 
 use super::report;
+use crate::out;
 
 /// Run an experiment, or go on with one that was interrupted.
 #[derive(clap::Args)]
@@ -53,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         experiment.repeats = repeats;
     }
     if args.dry_run {
-        dry_run(&experiment, args.json);
+        dry_run(&experiment, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::install()?;
@@ -72,14 +73,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if summary.done == summary.planned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn dry_run(experiment: &Experiment, json: bool) {
+fn dry_run(experiment: &Experiment, json: bool) -> anyhow::Result<()> {
     let boots = plan(experiment);
     let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
     let seconds = Timings::load().estimate_s(experiment, &boots, |_| false);
     if json {
         let text = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
-        println!("{text}");
+        out::line(text)
     } else {
-        println!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds));
+        out::line(format_args!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds)))
     }
 }
