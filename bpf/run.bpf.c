@@ -93,14 +93,16 @@ static bool may_run_everywhere(const struct task_struct *p)
 
 /* Signs of life, and what the kernel does at them. */
 
-static void look(struct vcpu *v, struct seat *seat, u64 now_ns);
+static void look(struct vcpu *v, struct seat *seat, u64 now_ns, u64 off_ns);
 
-static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
+/* Returns the length of the off interval behind it. */
+static u64 sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct found_off found = {};
 
 	judge(v, &limits, now_ns, due, &found);
+	return found.off.end_ns ? activity_off_ns(&found.off) : 0;
 }
 
 SEC("tp_btf/local_timer_entry")
@@ -111,13 +113,14 @@ int BPF_PROG(local_timer_entry, int vector)
 	struct seat *seat = seat_of(cpu);
 	struct vcpu *v = this_vcpu();
 	bool was_idle;
+	u64 off_ns;
 
 	if (!v || !seat)
 		return 0;
 	was_idle = v->activity.idle;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
+	off_ns = sign_of_life(v, now_ns, due_ns(v, now_ns));
 	if (!was_idle)
-		look(v, seat, now_ns);
+		look(v, seat, now_ns, off_ns);
 	return 0;
 }
 
@@ -162,24 +165,28 @@ static u64 interrupted_at(void)
 	return regs ? BPF_CORE_READ(regs, ip) : 0;
 }
 
-static bool is_spinning(u64 ip)
+static bool is_within(const volatile struct range *ranges, u32 count, u64 ip)
 {
 	u32 i;
 
-	for (i = 0; i < SPINNING_RANGES; i++) {
-		if (ip >= settings.spinning[i].from && ip < settings.spinning[i].to)
+	for (i = 0; i < count; i++) {
+		if (ip >= ranges[i].from && ip < ranges[i].to)
 			return true;
 	}
 	return false;
 }
 
-/* Each tick stands for the time since the one before that the vCPU was on. */
-static void look(struct vcpu *v, struct seat *seat, u64 now_ns)
+/* Each tick stands for the time since the one before that the vCPU was on. The last off
+ * interval ended with it. */
+static void look(struct vcpu *v, struct seat *seat, u64 now_ns, u64 last_off_ns)
 {
 	u64 since_ns = now_ns - seat->looked_ns;
 	u64 off_ns = v->off_ns - seat->looked_off_ns;
+	u64 ip = interrupted_at();
 
-	if (seat->looked_ns && off_ns < since_ns && is_spinning(interrupted_at()))
+	if (last_off_ns && is_within(settings.unmasking, UNMASKING_RANGES, ip))
+		seat->masked_ns += last_off_ns;
+	if (seat->looked_ns && off_ns < since_ns && is_within(settings.spinning, SPINNING_RANGES, ip))
 		seat->spin_ns += since_ns - off_ns;
 	seat->looked_ns = now_ns;
 	seat->looked_off_ns = v->off_ns;
@@ -298,6 +305,17 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
 }
 
+static bool take_shared(void)
+{
+	struct run_state *s = state();
+
+	if (!take_from(SHARED))
+		return false;
+	if (s)
+		s->taken++;
+	return true;
+}
+
 SEC("struct_ops/dispatch")
 void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 {
@@ -312,8 +330,7 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	seat->turn ^= 1;
 	seat->served_ns = bpf_ktime_get_ns();
-	if (take_from(seat->turn ? SHARED : OWN(cpu)) ||
-	    take_from(seat->turn ? OWN(cpu) : SHARED))
+	if ((seat->turn && take_shared()) || take_from(OWN(cpu)) || (!seat->turn && take_shared()))
 		return;
 	/* Tasks that wait elsewhere and may run here. */
 	bpf_for(i, 1, vcpu_count) {
@@ -371,8 +388,15 @@ void BPF_PROG(run_enable, struct task_struct *p)
 
 /* How many vCPUs are used. */
 
-/* Sums over all vCPUs until now. */
-static void sum_up(u64 now_ns, u64 *idle_ns, u64 *off_ns, u64 *spin_ns)
+/* Sums over all vCPUs, nanoseconds since the start. */
+struct sums {
+	u64 idle_ns;
+	u64 off_ns;
+	u64 spin_ns;
+	u64 masked_ns;
+};
+
+static void sum_up(u64 now_ns, struct sums *sums)
 {
 	struct activity_limits limits = settings.limits;
 	struct seat *seat;
@@ -385,14 +409,15 @@ static void sum_up(u64 now_ns, u64 *idle_ns, u64 *off_ns, u64 *spin_ns)
 		seat = seat_of(i);
 		if (!v || !seat)
 			break;
-		*idle_ns += v->idle_ns;
+		sums->idle_ns += v->idle_ns;
 		if (v->idle_since_ns && now_ns > v->idle_since_ns)
-			*idle_ns += now_ns - v->idle_since_ns;
-		*off_ns += v->off_ns;
+			sums->idle_ns += now_ns - v->idle_since_ns;
+		sums->off_ns += v->off_ns;
 		if (!v->activity.idle && v->activity.due_ns &&
 		    activity_look(&v->activity, &limits, now_ns) == ACTIVITY_OFF)
-			*off_ns += now_ns - v->activity.due_ns;
-		*spin_ns += seat->spin_ns;
+			sums->off_ns += now_ns - v->activity.due_ns;
+		sums->spin_ns += seat->spin_ns;
+		sums->masked_ns += seat->masked_ns;
 	}
 }
 
@@ -421,34 +446,45 @@ static void use_vcpus(struct run_state *s, u32 use)
 	}
 }
 
+static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
+{
+	u64 window_ns = now_ns - s->t_ns, all_m = (u64)vcpu_count * 1000, away_m;
+	struct pack_facts facts = {};
+
+	if (!s->t_ns || !window_ns)
+		return;
+	facts.off_m = thousandths(sums->off_ns, s->off_ns, window_ns);
+	facts.spin_m = thousandths(sums->spin_ns, s->spin_ns, window_ns);
+	facts.masked_m = thousandths(sums->masked_ns, s->masked_ns, window_ns);
+	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
+	facts.on_m = away_m < all_m ? all_m - away_m : 0;
+	facts.wakes = s->placed + s->queued - s->wakes;
+	facts.taken = s->taken - s->taken_before;
+	s->taken_before = s->taken;
+	facts.queued_m = scx_bpf_dsq_nr_queued(SHARED) * 1000;
+	s->facts = facts;
+	s->windows++;
+	s->used_sum += pack_use(&s->pack);
+	if (!settings.no_pack)
+		use_vcpus(s, pack_step(&s->pack, &facts, now_ns));
+}
+
 static int window(void *map, u32 *key, struct clockwork *clockwork)
 {
-	u64 now_ns = bpf_ktime_get_ns(), idle_ns = 0, off_ns = 0, spin_ns = 0, all_m, away_m;
+	u64 now_ns = bpf_ktime_get_ns();
 	struct run_state *s = state();
-	struct pack_facts facts = {};
-	u64 window_ns;
+	struct sums sums = {};
 
 	bpf_timer_start(&clockwork->timer, PACK_WINDOW_NS, 0);
 	if (!s)
 		return 0;
-	sum_up(now_ns, &idle_ns, &off_ns, &spin_ns);
-	window_ns = now_ns - s->t_ns;
-	if (s->t_ns && window_ns) {
-		facts.off_m = thousandths(off_ns, s->off_ns, window_ns);
-		facts.spin_m = thousandths(spin_ns, s->spin_ns, window_ns);
-		all_m = (u64)vcpu_count * 1000;
-		away_m = facts.off_m + thousandths(idle_ns, s->idle_ns, window_ns);
-		facts.on_m = away_m < all_m ? all_m - away_m : 0;
-		facts.queued_m = scx_bpf_dsq_nr_queued(SHARED) * 1000;
-		s->facts = facts;
-		s->windows++;
-		s->used_sum += pack_use(&s->pack);
-		if (!settings.no_pack)
-			use_vcpus(s, pack_step(&s->pack, &facts, now_ns));
-	}
-	s->idle_ns = idle_ns;
-	s->off_ns = off_ns;
-	s->spin_ns = spin_ns;
+	sum_up(now_ns, &sums);
+	decide(s, &sums, now_ns);
+	s->idle_ns = sums.idle_ns;
+	s->off_ns = sums.off_ns;
+	s->spin_ns = sums.spin_ns;
+	s->masked_ns = sums.masked_ns;
+	s->wakes = s->placed + s->queued;
 	s->t_ns = now_ns;
 	return 0;
 }

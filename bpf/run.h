@@ -9,17 +9,23 @@
 /* Functions of the kernel that spin. */
 #define SPINNING_RANGES 24
 
+#define UNMASKING_RANGES 4
+
+struct range {
+	u64 from;
+	u64 to;
+};
+
 struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
 	u64 slice_ns;
 	/* Mechanisms that are switched off. */
 	u64 no_pack;
-	/* Addresses from-to of functions that spin; unused ones are 0. */
-	struct {
-		u64 from;
-		u64 to;
-	} spinning[SPINNING_RANGES];
+	/* Addresses from-to of functions that spin, and of those where the kernel takes
+	 * interrupts again after a lock; unused ones are 0. */
+	struct range spinning[SPINNING_RANGES];
+	struct range unmasking[UNMASKING_RANGES];
 };
 
 /* What the scheduler knows of a vCPU beside its signs of life. */
@@ -36,6 +42,8 @@ struct seat {
 	u64 looked_off_ns;
 	/* Since the start: nanoseconds spent spinning, as the looks have found. */
 	u64 spin_ns;
+	/* Of what it was off since the start: found where interrupts are taken again. */
+	u64 masked_ns;
 	/* When it last asked the queues for a task. */
 	u64 served_ns;
 };
@@ -48,6 +56,8 @@ struct run_state {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
+	u64 masked_ns;
+	u64 wakes;
 	/* When they were taken. */
 	u64 t_ns;
 	/* Windows with how many vCPUs in use, and their sum. */
@@ -57,6 +67,9 @@ struct run_state {
 	u64 placed;
 	u64 queued;
 	u64 cleared;
+	/* Tasks that were taken from the shared queue, and until the last window. */
+	u64 taken;
+	u64 taken_before;
 };
 
 /* How it ended. */

@@ -255,7 +255,8 @@ int BPF_PROG(contention_begin, void *lock, u32 flags)
 	}
 	/* A mutex that spinning did not get: the same wait goes on asleep. */
 	end_spin(ctx, (u64)lock, false);
-	if (!(flags & (LCB_F_RT | LCB_F_PERCPU)))
+	/* A plain semaphore has no flags and no owner. */
+	if (flags & (LCB_F_MUTEX | LCB_F_READ | LCB_F_WRITE) && !(flags & (LCB_F_RT | LCB_F_PERCPU)))
 		begin_sleep((u64)lock, flags);
 	return 0;
 }

@@ -8,9 +8,9 @@
  * their share shrinks. So the number is found by trying, and judged by what counts: the
  * useful time, which is what the vCPUs were on, less what they spun.
  *
- * A trial to fewer begins where time is wasted, with as many vCPUs as the host gave time
- * for; a trial to more begins where the vCPUs in use are busy and always on. What did not
- * help is undone, and is tried again later and later, until the load changes.
+ * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
+ * for. It is kept only if it shows much more useful time, and all vCPUs are tried again
+ * later and later, at once when the load changes, and used where there is little to do.
  */
 #ifndef UNSPIN_POLICY_PACK_H
 #define UNSPIN_POLICY_PACK_H
@@ -28,6 +28,13 @@ struct pack_facts {
 	u32 spin_m;
 	/* Tasks that could have run and waited for a vCPU, in thousandths. */
 	u32 queued_m;
+	/* Of what they were off: found where the kernel takes interrupts again after a lock. It
+	 * may have been a spin with interrupts disabled, or a holder that was off. */
+	u32 masked_m;
+	/* Tasks that became ready to run, and those that a vCPU took from the queue. */
+	u32 wakes;
+	u32 taken;
+	u32 unused;
 };
 
 enum pack_phase {
@@ -51,11 +58,18 @@ struct pack {
 	u64 spin_sum;
 	u64 off_sum;
 	u64 on_sum;
+	u64 masked_sum;
+	u64 queued_sum;
+	u64 wakes_sum;
 	/* A trial's alternative: the number before it, and the useful time with that. */
 	u32 before;
 	u32 before_useful_m;
 	/* Since when something speaks for fewer, in windows. */
 	u32 wasteful;
+	/* Since when there is little to do, in windows. */
+	u32 quiet;
+	/* Since when tasks wait and none is taken, in windows. */
+	u32 stuck;
 	u32 unused;
 	/* Not before this may fewer, or more, be tried. */
 	u64 fewer_ns;
@@ -63,9 +77,12 @@ struct pack {
 	/* How long to wait after a trial that did not help. */
 	u64 fewer_wait_ns;
 	u64 more_wait_ns;
-	/* The load when the last trial to fewer failed: on and off together. */
-	u32 failed_wanted_m;
-	u32 failed_spin_m;
+	/* What was wanted, on and off together, and what was wasted when fewer were tried last. */
+	u32 tried_wanted_m;
+	u32 tried_waste_m;
+	/* What waited, and what woke, when all were tried last. */
+	u32 tried_queued_m;
+	u32 tried_wakes;
 	/* Counts since the start: trials to fewer and to more, and those that helped. */
 	u64 trials_fewer;
 	u64 helped_fewer;
@@ -83,14 +100,27 @@ struct pack {
 #define PACK_WASTEFUL_WINDOWS 2
 /* A settled number's sums forget the windows before the last ones. */
 #define PACK_MEMORY_WINDOWS 32
-/* From these shares on time is wasted, in percent: off of wanted, spinning of on. */
+/* From these shares on time is wasted, in percent: off of wanted; of on, spinning and what
+ * may have been. */
 #define PACK_OFF_PERCENT 10
-#define PACK_SPIN_PERCENT 5
-/* A trial helps if there is so much more useful time, in percent. */
-#define PACK_GAIN_PERCENT 4
-/* Waits after trials that did not help: with waste to be seen, without, and at most. */
-#define PACK_WAIT_NS 500000000ULL
-#define PACK_WAIT_BLIND_NS 4000000000ULL
+#define PACK_WASTE_PERCENT 4
+/* Fewer are better if there is so much more useful time, in percent: many short off
+ * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
+ * than they are. */
+#define PACK_GAIN_PERCENT 25
+/* There is little to do where less than this share of the vCPUs in use is wanted, in
+ * percent, for so many windows. */
+#define PACK_QUIET_PERCENT 50
+#define PACK_QUIET_WINDOWS 4
+/* Tasks that wait so many windows while none is taken get all vCPUs: real-time tasks may
+ * have those in use. */
+#define PACK_STUCK_WINDOWS 2
+/* A trial is given up early where so much less useful time shows, in percent. */
+#define PACK_LOSS_PERCENT 30
+#define PACK_LOSS_WINDOWS 3
+/* Waits after trials that did not help, of fewer and of more: at first, and at most. */
+#define PACK_WAIT_FEWER_NS 500000000ULL
+#define PACK_WAIT_MORE_NS 1000000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
 
 POLICY u32 pack_useful_m(const struct pack_facts *facts)
@@ -104,11 +134,11 @@ POLICY u32 pack_use(const struct pack *pack)
 	return pack->use ? pack->use : pack->vcpus;
 }
 
-/* As many as the host gave time for, and fewer than now. */
+/* As many as the host gave time for, rather too many, and fewer than now. */
 POLICY u32 pack_fewer(const struct pack *pack, u64 on_m)
 {
 	u32 use = pack_use(pack);
-	u32 fewer = (u32)((on_m + 500) / 1000);
+	u32 fewer = (u32)((on_m + 850) / 1000);
 
 	if (fewer < 1)
 		fewer = 1;
@@ -124,7 +154,11 @@ POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
 	pack->spin_sum = 0;
 	pack->off_sum = 0;
 	pack->on_sum = 0;
+	pack->masked_sum = 0;
+	pack->queued_sum = 0;
+	pack->wakes_sum = 0;
 	pack->wasteful = 0;
+	pack->quiet = 0;
 }
 
 /* A sum over the windows that count, as a mean. */
@@ -147,12 +181,18 @@ POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 		pack->spin_sum /= 2;
 		pack->off_sum /= 2;
 		pack->on_sum /= 2;
+		pack->masked_sum /= 2;
+		pack->queued_sum /= 2;
+		pack->wakes_sum /= 2;
 		pack->windows++;
 	}
 	pack->useful_sum += pack_useful_m(facts);
 	pack->spin_sum += facts->spin_m;
 	pack->off_sum += facts->off_m;
 	pack->on_sum += facts->on_m;
+	pack->masked_sum += facts->masked_m;
+	pack->queued_sum += facts->queued_m;
+	pack->wakes_sum += facts->wakes;
 }
 
 POLICY void pack_start_trial(struct pack *pack, u32 use)
@@ -180,81 +220,93 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 /* The trial has lasted: keep it or undo it. */
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
-	u64 useful_m = pack_mean_m(pack, pack->useful_sum);
-	u64 spin_m = pack_mean_m(pack, pack->spin_sum);
-	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
+	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
 	int fewer = pack->use < pack->before;
-	int helps = useful_m * 100 >= (u64)pack->before_useful_m * (100 + PACK_GAIN_PERCENT);
+	int is_better = (fewer ? now_m : before_m) * 100 >=
+			(fewer ? before_m : now_m) * (100 + PACK_GAIN_PERCENT);
+	u32 use = fewer == is_better ? pack->use : pack->before;
 
-	/* More that harm nobody are kept, so that a guest with little to do has them all. */
-	if (!fewer && off_m * 100 <= (on_m + off_m) * PACK_OFF_PERCENT &&
-	    useful_m * 100 >= (u64)pack->before_useful_m * (100 - PACK_GAIN_PERCENT))
-		helps = 1;
-	if (helps) {
-		/* What speaks for the other direction has changed. */
+	pack->helped_fewer += fewer && is_better;
+	pack->helped_more += !fewer && !is_better;
+	if (is_better) {
+		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
 		pack->fewer_wait_ns = 0;
-		pack->more_wait_ns = 0;
-		if (fewer) {
-			pack->helped_fewer++;
-			pack->more_ns = now_ns + PACK_WAIT_BLIND_NS;
-		} else {
-			pack->helped_more++;
-			pack->fewer_ns = now_ns + PACK_WAIT_NS;
-		}
-		pack_begin(pack, PACK_SETTLED, pack->use);
-		return;
-	}
-	if (fewer) {
-		pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_NS);
-		pack->fewer_ns = now_ns + pack->fewer_wait_ns;
-		pack->failed_spin_m = (u32)spin_m;
 	} else {
-		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_BLIND_NS);
-		pack->more_ns = now_ns + pack->more_wait_ns;
+		pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
+		pack->more_wait_ns = 0;
 	}
-	pack_begin(pack, PACK_SETTLED, pack->before);
+	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
+	pack->more_ns = now_ns + pack->more_wait_ns;
+	pack_begin(pack, PACK_SETTLED, use);
 }
 
-/* Whether two figures differ by more than a third. */
-POLICY int pack_differ(u64 a_m, u64 b_m)
+/* The trial has lost so much that its end need not be awaited. */
+POLICY int pack_is_lost(const struct pack *pack)
 {
-	return a_m * 3 > b_m * 4 + 300 || b_m * 3 > a_m * 4 + 300;
+	return pack->windows >= PACK_SKIP + PACK_LOSS_WINDOWS &&
+	       (u64)pack_mean_m(pack, pack->useful_sum) * 100 <
+		       (u64)pack->before_useful_m * (100 - PACK_LOSS_PERCENT);
+}
+
+/* Whether two figures differ by more than half, and not by little only. */
+POLICY int pack_differ(u64 a, u64 b)
+{
+	return a * 2 > b * 3 + 300 || b * 2 > a * 3 + 300;
+}
+
+/* Whether a window, or the mean of many, shows more vCPUs than the host gives time for, and
+ * time that is wasted. */
+POLICY int pack_is_wasteful(u64 on_m, u64 off_m, u64 waste_m)
+{
+	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT &&
+	       waste_m * 100 > on_m * PACK_WASTE_PERCENT;
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
 {
-	u32 use = pack_use(pack);
-	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
-	u64 spin_m = pack_mean_m(pack, pack->spin_sum);
-	int overcommitted = (u64)facts->off_m * 100 > wanted_m * PACK_OFF_PERCENT &&
-			    off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT;
-	int spins = (u64)facts->spin_m * 100 > (u64)facts->on_m * PACK_SPIN_PERCENT &&
-		    spin_m * 100 > on_m * PACK_SPIN_PERCENT;
-	int busy = wanted_m * 100 > (u64)use * 90000;
+	u64 waste_m = pack_mean_m(pack, pack->spin_sum + pack->masked_sum);
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+	u32 use = pack_use(pack);
 
-	pack->wasteful = overcommitted ? pack->wasteful + 1 : 0;
+	if (pack_is_wasteful(facts->on_m, facts->off_m, (u64)facts->spin_m + facts->masked_m) ||
+	    (pack->wasteful && pack_is_wasteful(on_m, off_m, waste_m)))
+		pack->wasteful++;
+	else
+		pack->wasteful = 0;
 	/* Another load than the one that fewer did not help. */
-	if (pack->fewer_wait_ns && pack_differ(on_m + off_m, pack->failed_wanted_m) &&
-	    pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS) {
+	if (pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
+	    (pack_differ(on_m + off_m, pack->tried_wanted_m) ||
+	     pack_differ(waste_m, pack->tried_waste_m))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 	}
-	if (pack->wasteful >= PACK_WASTEFUL_WINDOWS && use > 1 && now_ns >= pack->fewer_ns) {
-		if (!spins && !pack->fewer_wait_ns) {
-			/* Nothing but being off speaks for it: not at once. */
-			pack->fewer_wait_ns = PACK_WAIT_BLIND_NS / 2;
-			pack->fewer_ns = now_ns + PACK_WAIT_BLIND_NS;
-			pack->failed_wanted_m = (u32)(on_m + off_m);
-			return;
-		}
-		pack->failed_wanted_m = (u32)(on_m + off_m);
-		pack_start_trial(pack, pack_fewer(pack, on_m));
+	if (pack->wasteful >= PACK_WASTEFUL_WINDOWS && use > 1 && now_ns >= pack->fewer_ns &&
+	    pack_is_wasteful(on_m, off_m, waste_m)) {
+		pack->tried_wanted_m = (u32)(on_m + off_m);
+		pack->tried_waste_m = (u32)waste_m;
+		pack_start_trial(pack, pack_fewer(pack, on_m > facts->on_m ? on_m : facts->on_m));
 		return;
 	}
-	if (use < pack->vcpus && now_ns >= pack->more_ns && pack->windows > PACK_TRIAL_WINDOWS) {
-		if (!busy || (!overcommitted && facts->queued_m > 200))
-			pack_start_trial(pack, busy ? use + 1 : pack->vcpus);
+	if (use == pack->vcpus)
+		return;
+	pack->quiet = wanted_m * 100 < (u64)use * 1000 * PACK_QUIET_PERCENT ? pack->quiet + 1 : 0;
+	if (pack->quiet >= PACK_QUIET_WINDOWS) {
+		pack->more_wait_ns = 0;
+		pack_begin(pack, PACK_SETTLED, pack->vcpus);
+		return;
+	}
+	/* Another load than the one that all vCPUs were too many for. */
+	if (pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
+	    (pack_differ(pack_mean_m(pack, pack->queued_sum), pack->tried_queued_m) ||
+	     pack_differ(pack_mean_m(pack, pack->wakes_sum), pack->tried_wakes))) {
+		pack->more_wait_ns = 0;
+		pack->more_ns = 0;
+	}
+	if (now_ns >= pack->more_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS) {
+		pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
+		pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
+		pack_start_trial(pack, pack->vcpus);
 	}
 }
 
@@ -264,8 +316,13 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 POLICY u32 pack_step(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
 {
 	pack_add(pack, facts);
-	if (pack->phase == PACK_TRIAL) {
-		if (pack->windows >= PACK_SKIP + PACK_TRIAL_WINDOWS)
+	pack->stuck = facts->queued_m && !facts->taken ? pack->stuck + 1 : 0;
+	if (pack->stuck >= PACK_STUCK_WINDOWS && pack_use(pack) < pack->vcpus) {
+		pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
+		pack->fewer_ns = now_ns + pack->fewer_wait_ns;
+		pack_begin(pack, PACK_SETTLED, pack->vcpus);
+	} else if (pack->phase == PACK_TRIAL) {
+		if (pack->windows >= PACK_SKIP + PACK_TRIAL_WINDOWS || pack_is_lost(pack))
 			pack_judge(pack, now_ns);
 	} else if (pack->windows > PACK_SKIP) {
 		pack_settled(pack, facts, now_ns);

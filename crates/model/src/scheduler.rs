@@ -25,6 +25,9 @@ pub struct Stats {
     pub off_s: f64,
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
+    /// vCPU-seconds off since the start that may have been a spin with interrupts disabled, or
+    /// the holder of such a lock.
+    pub masked_s: f64,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// Trials of more.

@@ -12,6 +12,14 @@ pub struct Facts {
     pub spin_m: u32,
     /// Tasks that waited for a vCPU.
     pub queued_m: u32,
+    /// Of what they were off: found where the kernel takes interrupts again after a lock.
+    pub masked_m: u32,
+    /// Tasks that became ready to run.
+    pub wakes: u32,
+    /// Tasks that a vCPU took from the queue.
+    pub taken: u32,
+    /// Fills the record up.
+    pub unused: u32,
 }
 
 /// What has been decided, and what is being tried.
@@ -34,12 +42,22 @@ pub struct Pack {
     pub off_sum: u64,
     /// On.
     pub on_sum: u64,
+    /// Off where interrupts are taken again.
+    pub masked_sum: u64,
+    /// Tasks that waited.
+    pub queued_sum: u64,
+    /// Tasks that woke.
+    pub wakes_sum: u64,
     /// A trial's alternative.
     pub before: u32,
     /// The useful time with that.
     pub before_useful_m: u32,
     /// Wasteful windows one after the other.
     pub wasteful: u32,
+    /// Quiet windows one after the other.
+    pub quiet: u32,
+    /// Windows one after the other in which tasks waited and none was taken.
+    pub stuck: u32,
     /// Fills the record up.
     pub unused: u32,
     /// Not before this may fewer be tried.
@@ -50,10 +68,14 @@ pub struct Pack {
     pub fewer_wait_ns: u64,
     /// The same for more.
     pub more_wait_ns: u64,
-    /// The load when the last trial to fewer failed.
-    pub failed_wanted_m: u32,
-    /// Its spinning.
-    pub failed_spin_m: u32,
+    /// What was wanted when fewer were tried last.
+    pub tried_wanted_m: u32,
+    /// What was wasted then.
+    pub tried_waste_m: u32,
+    /// What waited when all were tried last.
+    pub tried_queued_m: u32,
+    /// What woke then.
+    pub tried_wakes: u32,
     /// Trials to fewer.
     pub trials_fewer: u64,
     /// Those that helped.
