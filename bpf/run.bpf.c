@@ -21,178 +21,8 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before loading. */
 const volatile struct run_settings settings = {};
 
-#define SHARED 0
-#define OWN(cpu) (1 + (u64)(cpu))
-/* A weight of 100 is a task's normal one. */
-#define WEIGHT 100
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct seat);
-} seats SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct run_state);
-} states SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct run_end);
-} ends SEC(".maps");
-
-struct clockwork {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct clockwork);
-} clockworks SEC(".maps");
-
-/* The virtual time that runs now. */
-static u64 vtime_now;
-static u32 vcpu_count;
-
-static struct run_state *state(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&states, &zero);
-}
-
-static struct seat *seat_of(s32 cpu)
-{
-	u32 key = cpu;
-
-	return bpf_map_lookup_elem(&seats, &key);
-}
-
-static bool is_used(s32 cpu)
-{
-	struct seat *seat = seat_of(cpu);
-
-	return seat && seat->used;
-}
-
-static bool may_run_everywhere(const struct task_struct *p)
-{
-	return p->nr_cpus_allowed >= vcpu_count;
-}
-
-/* Signs of life, and what the kernel does at them. */
-
-static void look(struct vcpu *v, struct seat *seat, u64 now_ns, u64 off_ns);
-
-/* Returns the length of the off interval behind it. */
-static u64 sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
-{
-	struct activity_limits limits = settings.limits;
-	struct found_off found = {};
-
-	judge(v, &limits, now_ns, due, &found);
-	return found.off.end_ns ? activity_off_ns(&found.off) : 0;
-}
-
-SEC("tp_btf/local_timer_entry")
-int BPF_PROG(local_timer_entry, int vector)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	u64 now_ns = bpf_ktime_get_ns();
-	struct seat *seat = seat_of(cpu);
-	struct vcpu *v = this_vcpu();
-	bool was_idle;
-	u64 off_ns;
-
-	if (!v || !seat)
-		return 0;
-	was_idle = v->activity.idle;
-	off_ns = sign_of_life(v, now_ns, due_ns(v, now_ns));
-	if (!was_idle)
-		look(v, seat, now_ns, off_ns);
-	return 0;
-}
-
-SEC("tp_btf/local_timer_exit")
-int BPF_PROG(local_timer_exit, int vector)
-{
-	struct vcpu *v = this_vcpu();
-
-	if (v)
-		sign_of_life(v, bpf_ktime_get_ns(), kernels_due_ns());
-	return 0;
-}
-
-SEC("tp_btf/cpu_idle")
-int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
-{
-	u64 now_ns = bpf_ktime_get_ns();
-	struct vcpu *v = this_vcpu();
-	struct seat *seat = seat_of(cpu);
-
-	if (!v || !seat)
-		return 0;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
-	if (entered != PWR_EVENT_EXIT) {
-		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
-		v->idle_since_ns = now_ns;
-	} else {
-		seat->looked_ns = now_ns;
-		seat->looked_off_ns = v->off_ns;
-	}
-	return 0;
-}
-
-extern const struct pt_regs *__irq_regs __ksym;
-
-/* Where the interrupt found this vCPU. */
-static u64 interrupted_at(void)
-{
-	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
-	const struct pt_regs *regs = *slot;
-
-	return regs ? BPF_CORE_READ(regs, ip) : 0;
-}
-
-static bool is_within(const volatile struct range *ranges, u32 count, u64 ip)
-{
-	u32 i;
-
-	for (i = 0; i < count; i++) {
-		if (ip >= ranges[i].from && ip < ranges[i].to)
-			return true;
-	}
-	return false;
-}
-
-/* Each tick stands for the time since the one before that the vCPU was on. The last off
- * interval ended with it. */
-static void look(struct vcpu *v, struct seat *seat, u64 now_ns, u64 last_off_ns)
-{
-	u64 since_ns = now_ns - seat->looked_ns;
-	u64 off_ns = v->off_ns - seat->looked_off_ns;
-	u64 ip = interrupted_at();
-
-	if (last_off_ns && is_within(settings.unmasking, UNMASKING_RANGES, ip))
-		seat->masked_ns += last_off_ns;
-	if (seat->looked_ns && off_ns < since_ns && is_within(settings.spinning, SPINNING_RANGES, ip))
-		seat->spin_ns += since_ns - off_ns;
-	seat->looked_ns = now_ns;
-	seat->looked_off_ns = v->off_ns;
-}
-
-/* Where tasks go. */
+#include "seats.h"
+#include "packing.h"
 
 /* An idle vCPU in use where the task may run, the one where it was first; it is taken. */
 static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
@@ -256,7 +86,7 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 		cpu = take_idle(p, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
-	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), settings.slice_ns, 0);
+	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), LONG_NS, 0);
 	if (s)
 		s->placed++;
 	return cpu;
@@ -271,38 +101,56 @@ static u64 place_in_time(const struct task_struct *p)
 	return (s64)(vtime - earliest) < 0 ? earliest : vtime;
 }
 
+/* Whether what runs there has had so much more that the task should run first. */
+static bool should_preempt(s32 cpu, u64 vtime)
+{
+	struct seat *seat = seat_of(cpu);
+	u64 runs_vtime;
+
+	if (!seat || !seat->used || !seat->since_ns)
+		return false;
+	runs_vtime = seat->since_vtime + (bpf_ktime_get_ns() - seat->since_ns);
+	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns / 3);
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	s32 was = scx_bpf_task_cpu(p), cpu;
+	u64 vtime = place_in_time(p);
 	struct run_state *s = state();
 
 	/* The kernel's own threads of a vCPU, which others wait for. */
 	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
-		insert(p, local, settings.slice_ns,
+		insert(p, local, LONG_NS,
 		       enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
 	}
 	/* Nobody else wants this vCPU. */
 	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) &&
 	    (is_used(was) || p->nr_cpus_allowed == 1)) {
-		insert(p, local, settings.slice_ns, enq_flags);
+		insert(p, local, LONG_NS, enq_flags);
 		return;
 	}
 	if (s)
 		s->queued++;
 	if (may_run_everywhere(p)) {
-		insert_in_order(p, SHARED, settings.slice_ns, place_in_time(p), enq_flags);
+		insert_in_order(p, SHARED, LONG_NS, vtime, enq_flags);
 		cpu = take_idle(p, was);
 	} else {
 		cpu = home_of(p);
-		insert_in_order(p, OWN(cpu), settings.slice_ns, place_in_time(p), enq_flags);
+		insert_in_order(p, OWN(cpu), LONG_NS, vtime, enq_flags);
 		if (!scx_bpf_test_and_clear_cpu_idle(cpu))
 			cpu = take_idle(p, was);
 	}
-	if (cpu >= 0)
+	if (cpu >= 0) {
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
+	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) && should_preempt(was, vtime)) {
+		scx_bpf_kick_cpu(was, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+		if (s)
+			s->preempted++;
+	}
 }
 
 static bool take_shared(void)
@@ -342,11 +190,21 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 	}
 }
 
-/* A task that may run elsewhere leaves a vCPU that is not in use. */
+/* A task that has had its turn gives way to those that wait, and one that may run elsewhere
+ * leaves a vCPU that is not in use. */
 SEC("struct_ops/tick")
 void BPF_PROG(run_tick, struct task_struct *p)
 {
-	if (!is_used(bpf_get_smp_processor_id()) && may_run_everywhere(p))
+	u32 cpu = bpf_get_smp_processor_id();
+	struct seat *seat = seat_of(cpu);
+
+	if (!seat)
+		return;
+	if (!seat->used && may_run_everywhere(p))
+		p->scx.slice = 0;
+	else if (bpf_ktime_get_ns() - seat->since_ns >= settings.slice_ns &&
+		 (scx_bpf_dsq_nr_queued(OWN(cpu)) ||
+		  (seat->used && scx_bpf_dsq_nr_queued(SHARED))))
 		p->scx.slice = 0;
 }
 
@@ -360,6 +218,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 		return;
 	seat->since_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
+	seat->since_vtime = p->scx.dsq_vtime;
 	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
 		vtime_now = p->scx.dsq_vtime;
 }
@@ -384,109 +243,6 @@ SEC("struct_ops/enable")
 void BPF_PROG(run_enable, struct task_struct *p)
 {
 	p->scx.dsq_vtime = vtime_now;
-}
-
-/* How many vCPUs are used. */
-
-/* Sums over all vCPUs, nanoseconds since the start. */
-struct sums {
-	u64 idle_ns;
-	u64 off_ns;
-	u64 spin_ns;
-	u64 masked_ns;
-};
-
-static void sum_up(u64 now_ns, struct sums *sums)
-{
-	struct activity_limits limits = settings.limits;
-	struct seat *seat;
-	struct vcpu *v;
-	u32 i, key;
-
-	bpf_for(i, 0, vcpu_count) {
-		key = i;
-		v = bpf_map_lookup_elem(&vcpus, &key);
-		seat = seat_of(i);
-		if (!v || !seat)
-			break;
-		sums->idle_ns += v->idle_ns;
-		if (v->idle_since_ns && now_ns > v->idle_since_ns)
-			sums->idle_ns += now_ns - v->idle_since_ns;
-		sums->off_ns += v->off_ns;
-		if (!v->activity.idle && v->activity.due_ns &&
-		    activity_look(&v->activity, &limits, now_ns) == ACTIVITY_OFF)
-			sums->off_ns += now_ns - v->activity.due_ns;
-		sums->spin_ns += seat->spin_ns;
-		sums->masked_ns += seat->masked_ns;
-	}
-}
-
-static u32 thousandths(u64 now, u64 before, u64 window_ns)
-{
-	return now > before ? (now - before) * 1000 / window_ns : 0;
-}
-
-/* Uses the first so many vCPUs. */
-static void use_vcpus(struct run_state *s, u32 use)
-{
-	struct seat *seat;
-	u32 i, wanted;
-
-	bpf_for(i, 0, vcpu_count) {
-		seat = seat_of(i);
-		if (!seat)
-			break;
-		wanted = i < use;
-		if (seat->used == wanted)
-			continue;
-		seat->used = wanted;
-		s->cleared += !wanted;
-		scx_bpf_kick_cpu(i, wanted ? SCX(scx_kick_flags, SCX_KICK_IDLE)
-					   : SCX(scx_kick_flags, SCX_KICK_PREEMPT));
-	}
-}
-
-static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
-{
-	u64 window_ns = now_ns - s->t_ns, all_m = (u64)vcpu_count * 1000, away_m;
-	struct pack_facts facts = {};
-
-	if (!s->t_ns || !window_ns)
-		return;
-	facts.off_m = thousandths(sums->off_ns, s->off_ns, window_ns);
-	facts.spin_m = thousandths(sums->spin_ns, s->spin_ns, window_ns);
-	facts.masked_m = thousandths(sums->masked_ns, s->masked_ns, window_ns);
-	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
-	facts.on_m = away_m < all_m ? all_m - away_m : 0;
-	facts.wakes = s->placed + s->queued - s->wakes;
-	facts.taken = s->taken - s->taken_before;
-	s->taken_before = s->taken;
-	facts.queued_m = scx_bpf_dsq_nr_queued(SHARED) * 1000;
-	s->facts = facts;
-	s->windows++;
-	s->used_sum += pack_use(&s->pack);
-	if (!settings.no_pack)
-		use_vcpus(s, pack_step(&s->pack, &facts, now_ns));
-}
-
-static int window(void *map, u32 *key, struct clockwork *clockwork)
-{
-	u64 now_ns = bpf_ktime_get_ns();
-	struct run_state *s = state();
-	struct sums sums = {};
-
-	bpf_timer_start(&clockwork->timer, PACK_WINDOW_NS, 0);
-	if (!s)
-		return 0;
-	sum_up(now_ns, &sums);
-	decide(s, &sums, now_ns);
-	s->idle_ns = sums.idle_ns;
-	s->off_ns = sums.off_ns;
-	s->spin_ns = sums.spin_ns;
-	s->masked_ns = sums.masked_ns;
-	s->wakes = s->placed + s->queued;
-	s->t_ns = now_ns;
-	return 0;
 }
 
 SEC("struct_ops.s/init")

@@ -9,8 +9,6 @@
 /* Functions of the kernel that spin. */
 #define SPINNING_RANGES 24
 
-#define UNMASKING_RANGES 4
-
 struct range {
 	u64 from;
 	u64 to;
@@ -22,10 +20,8 @@ struct run_settings {
 	u64 slice_ns;
 	/* Mechanisms that are switched off. */
 	u64 no_pack;
-	/* Addresses from-to of functions that spin, and of those where the kernel takes
-	 * interrupts again after a lock; unused ones are 0. */
+	/* Addresses from-to of functions that spin; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
-	struct range unmasking[UNMASKING_RANGES];
 };
 
 /* What the scheduler knows of a vCPU beside its signs of life. */
@@ -34,16 +30,16 @@ struct seat {
 	u32 used;
 	/* Whose turn it was last, its own queue's or the shared one's. */
 	u32 turn;
-	/* When its task began to run, and how long the vCPU had been off in all by then. */
+	/* When its task began to run, at which virtual time, and how long the vCPU had been off in
+	 * all by then. */
 	u64 since_ns;
+	u64 since_vtime;
 	u64 since_off_ns;
 	/* The last look at what it does, and how long it had been off by then. */
 	u64 looked_ns;
 	u64 looked_off_ns;
 	/* Since the start: nanoseconds spent spinning, as the looks have found. */
 	u64 spin_ns;
-	/* Of what it was off since the start: found where interrupts are taken again. */
-	u64 masked_ns;
 	/* When it last asked the queues for a task. */
 	u64 served_ns;
 };
@@ -56,7 +52,6 @@ struct run_state {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
-	u64 masked_ns;
 	u64 wakes;
 	/* When they were taken. */
 	u64 t_ns;
@@ -67,6 +62,8 @@ struct run_state {
 	u64 placed;
 	u64 queued;
 	u64 cleared;
+	/* Tasks that gave way to one that woke and had had less. */
+	u64 preempted;
 	/* Tasks that were taken from the shared queue, and until the last window. */
 	u64 taken;
 	u64 taken_before;

@@ -28,13 +28,9 @@ struct pack_facts {
 	u32 spin_m;
 	/* Tasks that could have run and waited for a vCPU, in thousandths. */
 	u32 queued_m;
-	/* Of what they were off: found where the kernel takes interrupts again after a lock. It
-	 * may have been a spin with interrupts disabled, or a holder that was off. */
-	u32 masked_m;
 	/* Tasks that became ready to run, and those that a vCPU took from the queue. */
 	u32 wakes;
 	u32 taken;
-	u32 unused;
 };
 
 enum pack_phase {
@@ -58,7 +54,6 @@ struct pack {
 	u64 spin_sum;
 	u64 off_sum;
 	u64 on_sum;
-	u64 masked_sum;
 	u64 queued_sum;
 	u64 wakes_sum;
 	/* A trial's alternative: the number before it, and the useful time with that. */
@@ -77,9 +72,9 @@ struct pack {
 	/* How long to wait after a trial that did not help. */
 	u64 fewer_wait_ns;
 	u64 more_wait_ns;
-	/* What was wanted, on and off together, and what was wasted when fewer were tried last. */
+	/* What was wanted, on and off together, and what was spun when fewer were tried last. */
 	u32 tried_wanted_m;
-	u32 tried_waste_m;
+	u32 tried_spin_m;
 	/* What waited, and what woke, when all were tried last. */
 	u32 tried_queued_m;
 	u32 tried_wakes;
@@ -100,10 +95,10 @@ struct pack {
 #define PACK_WASTEFUL_WINDOWS 2
 /* A settled number's sums forget the windows before the last ones. */
 #define PACK_MEMORY_WINDOWS 32
-/* From these shares on time is wasted, in percent: off of wanted; of on, spinning and what
- * may have been. */
+/* From these shares on time is wasted, in percent: off of wanted, and spinning of on. A
+ * spin with interrupts disabled is seen by no tick, so little that is seen says much. */
 #define PACK_OFF_PERCENT 10
-#define PACK_WASTE_PERCENT 4
+#define PACK_SPIN_PERCENT 4
 /* Fewer are better if there is so much more useful time, in percent: many short off
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
  * than they are. */
@@ -154,7 +149,6 @@ POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
 	pack->spin_sum = 0;
 	pack->off_sum = 0;
 	pack->on_sum = 0;
-	pack->masked_sum = 0;
 	pack->queued_sum = 0;
 	pack->wakes_sum = 0;
 	pack->wasteful = 0;
@@ -181,7 +175,6 @@ POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 		pack->spin_sum /= 2;
 		pack->off_sum /= 2;
 		pack->on_sum /= 2;
-		pack->masked_sum /= 2;
 		pack->queued_sum /= 2;
 		pack->wakes_sum /= 2;
 		pack->windows++;
@@ -190,7 +183,6 @@ POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 	pack->spin_sum += facts->spin_m;
 	pack->off_sum += facts->off_m;
 	pack->on_sum += facts->on_m;
-	pack->masked_sum += facts->masked_m;
 	pack->queued_sum += facts->queued_m;
 	pack->wakes_sum += facts->wakes;
 }
@@ -256,35 +248,35 @@ POLICY int pack_differ(u64 a, u64 b)
 
 /* Whether a window, or the mean of many, shows more vCPUs than the host gives time for, and
  * time that is wasted. */
-POLICY int pack_is_wasteful(u64 on_m, u64 off_m, u64 waste_m)
+POLICY int pack_is_wasteful(u64 on_m, u64 off_m, u64 spin_m)
 {
 	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT &&
-	       waste_m * 100 > on_m * PACK_WASTE_PERCENT;
+	       spin_m * 100 > on_m * PACK_SPIN_PERCENT;
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
 {
 	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
-	u64 waste_m = pack_mean_m(pack, pack->spin_sum + pack->masked_sum);
+	u64 spin_m = pack_mean_m(pack, pack->spin_sum);
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	u32 use = pack_use(pack);
 
-	if (pack_is_wasteful(facts->on_m, facts->off_m, (u64)facts->spin_m + facts->masked_m) ||
-	    (pack->wasteful && pack_is_wasteful(on_m, off_m, waste_m)))
+	if (pack_is_wasteful(facts->on_m, facts->off_m, facts->spin_m) ||
+	    (pack->wasteful && pack_is_wasteful(on_m, off_m, spin_m)))
 		pack->wasteful++;
 	else
 		pack->wasteful = 0;
 	/* Another load than the one that fewer did not help. */
 	if (pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
 	    (pack_differ(on_m + off_m, pack->tried_wanted_m) ||
-	     pack_differ(waste_m, pack->tried_waste_m))) {
+	     pack_differ(spin_m, pack->tried_spin_m))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 	}
 	if (pack->wasteful >= PACK_WASTEFUL_WINDOWS && use > 1 && now_ns >= pack->fewer_ns &&
-	    pack_is_wasteful(on_m, off_m, waste_m)) {
+	    pack_is_wasteful(on_m, off_m, spin_m)) {
 		pack->tried_wanted_m = (u32)(on_m + off_m);
-		pack->tried_waste_m = (u32)waste_m;
+		pack->tried_spin_m = (u32)spin_m;
 		pack_start_trial(pack, pack_fewer(pack, on_m > facts->on_m ? on_m : facts->on_m));
 		return;
 	}

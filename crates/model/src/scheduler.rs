@@ -25,9 +25,6 @@ pub struct Stats {
     pub off_s: f64,
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
-    /// vCPU-seconds off since the start that may have been a spin with interrupts disabled, or
-    /// the holder of such a lock.
-    pub masked_s: f64,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// Trials of more.
@@ -36,6 +33,8 @@ pub struct Stats {
     pub placed: u64,
     /// Tasks that were queued.
     pub queued: u64,
+    /// Tasks that gave way to one that woke and had had less.
+    pub preempted: u64,
     /// vCPUs that were taken out of use.
     pub cleared: u64,
 }

@@ -12,14 +12,10 @@ pub struct Facts {
     pub spin_m: u32,
     /// Tasks that waited for a vCPU.
     pub queued_m: u32,
-    /// Of what they were off: found where the kernel takes interrupts again after a lock.
-    pub masked_m: u32,
     /// Tasks that became ready to run.
     pub wakes: u32,
     /// Tasks that a vCPU took from the queue.
     pub taken: u32,
-    /// Fills the record up.
-    pub unused: u32,
 }
 
 /// What has been decided, and what is being tried.
@@ -42,8 +38,6 @@ pub struct Pack {
     pub off_sum: u64,
     /// On.
     pub on_sum: u64,
-    /// Off where interrupts are taken again.
-    pub masked_sum: u64,
     /// Tasks that waited.
     pub queued_sum: u64,
     /// Tasks that woke.
@@ -70,8 +64,8 @@ pub struct Pack {
     pub more_wait_ns: u64,
     /// What was wanted when fewer were tried last.
     pub tried_wanted_m: u32,
-    /// What was wasted then.
-    pub tried_waste_m: u32,
+    /// What was spun then.
+    pub tried_spin_m: u32,
     /// What waited when all were tried last.
     pub tried_queued_m: u32,
     /// What woke then.

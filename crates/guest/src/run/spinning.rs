@@ -4,7 +4,6 @@ use std::fs;
 
 /// As many as bpf/run.h has places for.
 const PLACES: usize = 24;
-const UNMASKING_PLACES: usize = 4;
 
 /// Their names; what a compiler made of one (`.constprop.0`, `.isra.0`) counts, too.
 const FUNCTIONS: [&str; 15] = [
@@ -25,31 +24,22 @@ const FUNCTIONS: [&str; 15] = [
     "csd_lock_wait_toolong",
 ];
 
-/// Where interrupts are taken again after a lock.
-const UNMASKING: [&str; 3] =
-    ["_raw_spin_unlock_irqrestore", "_raw_spin_unlock_irq", "_raw_read_unlock_irqrestore"];
-
-/// Ranges of addresses on this kernel, from and up to, as bpf/run.h has places for: of the
-/// functions that spin, and of those that take interrupts again. All are empty without the
-/// right to see them.
+/// The ranges of addresses on this kernel, from and up to; none without the right to see
+/// them.
 pub(super) fn ranges() -> Vec<(u64, u64)> {
-    let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut ranges = find(&kallsyms, &FUNCTIONS);
-    ranges.resize(PLACES, (0, 0));
-    ranges.extend(find(&kallsyms, &UNMASKING));
-    ranges.resize(PLACES + UNMASKING_PLACES, (0, 0));
-    ranges
+    find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }
 
-fn find(kallsyms: &str, functions: &[&str]) -> Vec<(u64, u64)> {
+fn find(kallsyms: &str) -> Vec<(u64, u64)> {
     let mut symbols: Vec<(u64, &str)> = kallsyms.lines().filter_map(symbol).collect();
     symbols.sort_unstable();
-    let is_meant = |name: &str| functions.contains(&name.split('.').next().unwrap_or(name));
+    let is_meant = |name: &str| FUNCTIONS.contains(&name.split('.').next().unwrap_or(name));
     let ends = |from: u64| symbols.iter().map(|(at, _)| *at).find(move |at| *at > from);
     let meant = symbols.iter().filter(|(at, name)| *at != 0 && is_meant(name));
     let mut ranges: Vec<(u64, u64)> =
         meant.filter_map(|(from, _)| Some((*from, ends(*from)?))).collect();
     ranges.dedup();
+    ranges.truncate(PLACES);
     ranges
 }
 
@@ -74,12 +64,9 @@ mod tests {
                     ffffffff81000190 D csd_lock_wait\n\
                     ffffffff81000100 t osq_lock\n\
                     broken\n";
-        let ranges = find(text, &FUNCTIONS);
+        let ranges = find(text);
         let high = 0xffff_ffff_8100_0000;
         assert_eq!(ranges, [(high + 0x100, high + 0x180), (high + 0x200, high + 0x300)]);
-        assert!(
-            find("0000000000000000 t osq_lock\n0000000000000000 t schedule\n", &FUNCTIONS)
-                .is_empty()
-        );
+        assert!(find("0000000000000000 t osq_lock\n0000000000000000 t schedule\n").is_empty());
     }
 }

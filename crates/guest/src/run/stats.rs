@@ -12,7 +12,6 @@ pub(super) struct State {
     idle_ns: u64,
     off_ns: u64,
     spin_ns: u64,
-    masked_ns: u64,
     wakes: u64,
     t_ns: u64,
     windows: u64,
@@ -20,6 +19,7 @@ pub(super) struct State {
     placed: u64,
     queued: u64,
     cleared: u64,
+    preempted: u64,
     taken: u64,
     taken_before: u64,
 }
@@ -50,12 +50,12 @@ impl State {
             used_mean: state.used_sum as f64 / state.windows.max(1) as f64,
             off_s: state.off_ns as f64 / 1e9,
             spin_s: state.spin_ns as f64 / 1e9,
-            masked_s: state.masked_ns as f64 / 1e9,
             trials_fewer: [pack.trials_fewer, pack.helped_fewer],
             trials_more: [pack.trials_more, pack.helped_more],
             placed: state.placed,
             queued: state.queued,
             cleared: state.cleared,
+            preempted: state.preempted,
         }
     }
 }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How many vCPUs are used: what each one was in the last window is summed up, and
+ * policy/pack.h decides.
+ */
+#ifndef UNSPIN_BPF_PACKING_H
+#define UNSPIN_BPF_PACKING_H
+
+/* Sums over all vCPUs, nanoseconds since the start. */
+struct sums {
+	u64 idle_ns;
+	u64 off_ns;
+	u64 spin_ns;
+};
+
+static void sum_up(u64 now_ns, struct sums *sums)
+{
+	struct activity_limits limits = settings.limits;
+	struct seat *seat;
+	struct vcpu *v;
+	u32 i, key;
+
+	bpf_for(i, 0, vcpu_count) {
+		key = i;
+		v = bpf_map_lookup_elem(&vcpus, &key);
+		seat = seat_of(i);
+		if (!v || !seat)
+			break;
+		sums->idle_ns += v->idle_ns;
+		if (v->idle_since_ns && now_ns > v->idle_since_ns)
+			sums->idle_ns += now_ns - v->idle_since_ns;
+		sums->off_ns += v->off_ns;
+		if (!v->activity.idle && v->activity.due_ns &&
+		    activity_look(&v->activity, &limits, now_ns) == ACTIVITY_OFF)
+			sums->off_ns += now_ns - v->activity.due_ns;
+		sums->spin_ns += seat->spin_ns;
+	}
+}
+
+static u32 thousandths(u64 now, u64 before, u64 window_ns)
+{
+	return now > before ? (now - before) * 1000 / window_ns : 0;
+}
+
+/* Uses the first so many vCPUs. */
+static void use_vcpus(struct run_state *s, u32 use)
+{
+	struct seat *seat;
+	u32 i, wanted;
+
+	bpf_for(i, 0, vcpu_count) {
+		seat = seat_of(i);
+		if (!seat)
+			break;
+		wanted = i < use;
+		if (seat->used == wanted)
+			continue;
+		seat->used = wanted;
+		s->cleared += !wanted;
+		scx_bpf_kick_cpu(i, wanted ? SCX(scx_kick_flags, SCX_KICK_IDLE)
+					   : SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	}
+}
+
+static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
+{
+	u64 window_ns = now_ns - s->t_ns, all_m = (u64)vcpu_count * 1000, away_m;
+	struct pack_facts facts = {};
+
+	if (!s->t_ns || !window_ns)
+		return;
+	facts.off_m = thousandths(sums->off_ns, s->off_ns, window_ns);
+	facts.spin_m = thousandths(sums->spin_ns, s->spin_ns, window_ns);
+	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
+	facts.on_m = away_m < all_m ? all_m - away_m : 0;
+	facts.wakes = s->placed + s->queued - s->wakes;
+	facts.taken = s->taken - s->taken_before;
+	s->taken_before = s->taken;
+	facts.queued_m = scx_bpf_dsq_nr_queued(SHARED) * 1000;
+	s->facts = facts;
+	s->windows++;
+	s->used_sum += pack_use(&s->pack);
+	if (!settings.no_pack)
+		use_vcpus(s, pack_step(&s->pack, &facts, now_ns));
+}
+
+static int window(void *map, u32 *key, struct clockwork *clockwork)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	struct run_state *s = state();
+	struct sums sums = {};
+
+	bpf_timer_start(&clockwork->timer, PACK_WINDOW_NS, 0);
+	if (!s)
+		return 0;
+	sum_up(now_ns, &sums);
+	decide(s, &sums, now_ns);
+	s->idle_ns = sums.idle_ns;
+	s->off_ns = sums.off_ns;
+	s->spin_ns = sums.spin_ns;
+	s->wakes = s->placed + s->queued;
+	s->t_ns = now_ns;
+	return 0;
+}
+
+#endif /* UNSPIN_BPF_PACKING_H */
