@@ -91,14 +91,17 @@ struct pack {
 #define PACK_SKIP 1
 /* Windows until a trial is judged, and until a settled number's figures count. */
 #define PACK_TRIAL_WINDOWS 8
-/* Windows that have to be wasteful one after the other. */
-#define PACK_WASTEFUL_WINDOWS 2
+/* How many windows one after the other must speak for fewer: with spinning, and without. */
+#define PACK_SPINS_WINDOWS 2
+#define PACK_LONG_WINDOWS 16
 /* A settled number's sums forget the windows before the last ones. */
 #define PACK_MEMORY_WINDOWS 32
 /* From these shares on time is wasted, in percent: off of wanted, and spinning of on. A
- * spin with interrupts disabled is seen by no tick, so little that is seen says much. */
+ * spin with interrupts disabled is seen by no tick, so little that is seen says much, and
+ * much that is off may be spinning. */
 #define PACK_OFF_PERCENT 10
 #define PACK_SPIN_PERCENT 4
+#define PACK_LONG_PERCENT 35
 /* Fewer are better if there is so much more useful time, in percent: many short off
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
  * than they are. */
@@ -246,12 +249,27 @@ POLICY int pack_differ(u64 a, u64 b)
 	return a * 2 > b * 3 + 300 || b * 2 > a * 3 + 300;
 }
 
-/* Whether a window, or the mean of many, shows more vCPUs than the host gives time for, and
- * time that is wasted. */
-POLICY int pack_is_wasteful(u64 on_m, u64 off_m, u64 spin_m)
+/* More vCPUs are on or off than the host gives time for. */
+POLICY int pack_is_overcommitted(u64 on_m, u64 off_m)
 {
-	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT &&
-	       spin_m * 100 > on_m * PACK_SPIN_PERCENT;
+	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT;
+}
+
+/* What speaks for fewer. */
+enum pack_sign {
+	PACK_NO_SIGN,
+	/* vCPUs are off for so long that some may be spinning unseen. */
+	PACK_OFF_FOR_LONG,
+	PACK_SPINS,
+};
+
+POLICY enum pack_sign pack_sign(u64 on_m, u64 off_m, u64 spin_m)
+{
+	if (!pack_is_overcommitted(on_m, off_m))
+		return PACK_NO_SIGN;
+	if (spin_m * 100 > on_m * PACK_SPIN_PERCENT)
+		return PACK_SPINS;
+	return off_m * 100 > (on_m + off_m) * PACK_LONG_PERCENT ? PACK_OFF_FOR_LONG : PACK_NO_SIGN;
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
@@ -259,13 +277,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
 	u64 spin_m = pack_mean_m(pack, pack->spin_sum);
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+	enum pack_sign sign = pack_sign(on_m, off_m, spin_m);
 	u32 use = pack_use(pack);
 
-	if (pack_is_wasteful(facts->on_m, facts->off_m, facts->spin_m) ||
-	    (pack->wasteful && pack_is_wasteful(on_m, off_m, spin_m)))
-		pack->wasteful++;
-	else
-		pack->wasteful = 0;
+	pack->wasteful = sign ? pack->wasteful + 1 : 0;
 	/* Another load than the one that fewer did not help. */
 	if (pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
 	    (pack_differ(on_m + off_m, pack->tried_wanted_m) ||
@@ -273,10 +288,13 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 	}
-	if (pack->wasteful >= PACK_WASTEFUL_WINDOWS && use > 1 && now_ns >= pack->fewer_ns &&
-	    pack_is_wasteful(on_m, off_m, spin_m)) {
+	if (use > 1 && now_ns >= pack->fewer_ns &&
+	    pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS)) {
 		pack->tried_wanted_m = (u32)(on_m + off_m);
 		pack->tried_spin_m = (u32)spin_m;
+		/* Where no spinning is to be seen, it is tried rarely. */
+		if (sign == PACK_OFF_FOR_LONG)
+			pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
 		pack_start_trial(pack, pack_fewer(pack, on_m > facts->on_m ? on_m : facts->on_m));
 		return;
 	}
