@@ -9,8 +9,9 @@
  * useful time, which is what the vCPUs were on, less what they spun.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
- * for. It is kept only if it shows much more useful time, and all vCPUs are tried again
- * later and later, at once when the load changes, and used where there is little to do.
+ * for. It is kept only if it shows much more useful time; then one more is tried, because
+ * that time may have seemed too short. All vCPUs are tried again later and later, at once
+ * when the load changes, and used where there is little to do.
  */
 #ifndef UNSPIN_POLICY_PACK_H
 #define UNSPIN_POLICY_PACK_H
@@ -65,7 +66,8 @@ struct pack {
 	u32 quiet;
 	/* Since when tasks wait and none is taken, in windows. */
 	u32 stuck;
-	u32 unused;
+	/* 1: with this number, one more has been tried. */
+	u32 tried_one;
 	/* Not before this may fewer, or more, be tried. */
 	u64 fewer_ns;
 	u64 more_ns;
@@ -106,6 +108,9 @@ struct pack {
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
  * than they are. */
 #define PACK_GAIN_PERCENT 25
+/* One more than fewer is better if there is so much more, in percent: both have few off
+ * intervals. */
+#define PACK_GAIN_ONE_PERCENT 8
 /* There is little to do where less than this share of the vCPUs in use is wanted, in
  * percent, for so many windows. */
 #define PACK_QUIET_PERCENT 50
@@ -212,27 +217,38 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 	return wait_ns < PACK_WAIT_MOST_NS ? wait_ns : PACK_WAIT_MOST_NS;
 }
 
+/* Whether there is so much more useful time, in percent. */
+POLICY int pack_gains(u64 useful_m, u64 than_m, u32 percent)
+{
+	return useful_m * 100 >= than_m * (100 + percent);
+}
+
 /* The trial has lasted: keep it or undo it. */
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
 	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
-	int fewer = pack->use < pack->before;
-	int is_better = (fewer ? now_m : before_m) * 100 >=
-			(fewer ? before_m : now_m) * (100 + PACK_GAIN_PERCENT);
-	u32 use = fewer == is_better ? pack->use : pack->before;
+	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
 
-	pack->helped_fewer += fewer && is_better;
-	pack->helped_more += !fewer && !is_better;
-	if (is_better) {
-		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
-		pack->fewer_wait_ns = 0;
-	} else {
+	if (fewer)
+		keep = pack_gains(now_m, before_m, PACK_GAIN_PERCENT);
+	else if (all)
+		keep = !pack_gains(before_m, now_m, PACK_GAIN_PERCENT);
+	else
+		keep = pack_gains(now_m, before_m, PACK_GAIN_ONE_PERCENT);
+	pack->helped_fewer += fewer && keep;
+	pack->helped_more += !fewer && keep;
+	if ((fewer && !keep) || (all && keep)) {
 		pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
 		pack->more_wait_ns = 0;
+	} else if (fewer || all) {
+		pack->fewer_wait_ns = 0;
+		if (all)
+			pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
 	}
+	pack->tried_one = !keep && pack->use > pack->before;
 	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
-	pack->more_ns = now_ns + pack->more_wait_ns;
-	pack_begin(pack, PACK_SETTLED, use);
+	pack->more_ns = now_ns + (pack->more_wait_ns ? pack->more_wait_ns : PACK_WAIT_MORE_NS);
+	pack_begin(pack, PACK_SETTLED, keep ? pack->use : pack->before);
 }
 
 /* The trial has lost so much that its end need not be awaited. */
@@ -306,14 +322,21 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
 		return;
 	}
+	if (pack->windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
+		return;
+	if (!pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
+	    !pack_is_overcommitted(on_m, off_m)) {
+		pack_start_trial(pack, use + 1);
+		return;
+	}
 	/* Another load than the one that all vCPUs were too many for. */
-	if (pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
+	if (pack->tried_wakes | pack->tried_queued_m &&
 	    (pack_differ(pack_mean_m(pack, pack->queued_sum), pack->tried_queued_m) ||
 	     pack_differ(pack_mean_m(pack, pack->wakes_sum), pack->tried_wakes))) {
 		pack->more_wait_ns = 0;
 		pack->more_ns = 0;
 	}
-	if (now_ns >= pack->more_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS) {
+	if (now_ns >= pack->more_ns) {
 		pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
 		pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
 		pack_start_trial(pack, pack->vcpus);

@@ -52,8 +52,8 @@ pub struct Pack {
     pub quiet: u32,
     /// Windows one after the other in which tasks waited and none was taken.
     pub stuck: u32,
-    /// Fills the record up.
-    pub unused: u32,
+    /// 1: with this number, one more has been tried.
+    pub tried_one: u32,
     /// Not before this may fewer be tried.
     pub fewer_ns: u64,
     /// Not before this may more be tried.

@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 11] = shipped![
+const BUILTIN: [(&str, &str); 12] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -83,7 +83,8 @@ const BUILTIN: [(&str, &str); 11] = shipped![
     "sense",
     "causes",
     "sense-cost",
-    "counts"
+    "counts",
+    "sched-screen"
 ];
 
 impl Experiment {

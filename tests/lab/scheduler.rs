@@ -1,0 +1,54 @@
+//! The guest scheduler in a real guest: it runs tasks, and the kernel always gets its own
+//! scheduler back.
+
+use libtest_mimic::Failed;
+
+use crate::bench::{Bench, check, experiment};
+
+/// What the scripts share: waits for a state of sched_ext, and what a clean log is.
+const TOOLS: &str = "S=/sys/kernel/sched_ext/state; \
+    is() { for i in $(seq 100); do grep -q $1 $S && return 0; sleep 0.1; done; \
+        echo never $1; exit 1; }; \
+    clean() { ! dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|stall' || exit 1; }; ";
+
+/// Runs a script in a guest with four vCPUs on two pCPUs.
+fn in_guest(script: &str) -> Result<(), Failed> {
+    let text = experiment(&["try.toml"], "", "").replace("vcpus = 2", "vcpus = 4");
+    let bench = Bench::new(&text).workload("try", &format!("{TOOLS}{script}"), "");
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["outcome"], "done", "{record:#}");
+    Ok(())
+}
+
+/// Tasks of all kinds run to their end around a command: free ones, bound ones, nice ones.
+pub fn runs_a_command() -> Result<(), Failed> {
+    in_guest(
+        "cat > /tmp/load <<'END'\n\
+         cat /sys/kernel/sched_ext/state > /tmp/during\n\
+         for m in 1 2 4 8 3 c f; do taskset $m timeout 2 sh -c 'while :; do :; done' & done\n\
+         for i in 1 2 3 4; do nice -n 15 timeout 2 sh -c 'while :; do :; done' & done\n\
+         wait\n\
+         exit 7\n\
+         END\n\
+         /init run --json -- sh /tmp/load > /tmp/stats; [ $? = 7 ] || exit 1; \
+         grep -q enabled /tmp/during || exit 1; grep -q '\"vcpus\":4' /tmp/stats || exit 1; \
+         is disabled; clean; echo result 1",
+    )
+}
+
+/// A second one is refused, a killed one leaves, a changed number of vCPUs is survived.
+pub fn leaves_however_it_ends() -> Result<(), Failed> {
+    in_guest(
+        "/init run > /tmp/one 2>&1 & P=$!; is enabled; \
+         /init run -- true 2> /tmp/two; [ $? = 77 ] || exit 1; \
+         grep -q 'is loaded' /tmp/two || exit 1; \
+         echo 0 > /sys/devices/system/cpu/cpu3/online; sleep 2; is enabled; \
+         echo 1 > /sys/devices/system/cpu/cpu3/online; sleep 2; is enabled; \
+         kill -0 $P || { cat /tmp/one; exit 1; }; \
+         kill -9 $P; is disabled; \
+         /init run > /tmp/one 2>&1 & P=$!; is enabled; kill -INT $P; wait $P || exit 1; \
+         grep -q 'vCPUs in use' /tmp/one || exit 1; is disabled; clean; echo result 1",
+    )
+}
