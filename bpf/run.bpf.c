@@ -113,37 +113,21 @@ static bool should_preempt(s32 cpu, u64 vtime)
 	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns / 3);
 }
 
-SEC("struct_ops/enqueue")
-void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
+/* Where it may not run everywhere, a task waits for a certain vCPU. */
+static void wait_at_home(struct task_struct *p, s32 home, u64 vtime, u64 enq_flags)
 {
-	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	s32 was = scx_bpf_task_cpu(p), cpu;
-	u64 vtime = place_in_time(p);
-	struct run_state *s = state();
+	insert_in_order(p, OWN(home), LONG_NS, vtime, enq_flags);
+	/* That one may be about to idle, or be one that nobody else takes from. */
+	scx_bpf_kick_cpu(home, 0);
+}
 
-	/* The kernel's own threads of a vCPU, which others wait for. */
-	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
-		insert(p, local, LONG_NS,
-		       enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
-		return;
-	}
-	/* Nobody else wants this vCPU. */
-	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) &&
-	    (is_used(was) || p->nr_cpus_allowed == 1)) {
-		insert(p, local, LONG_NS, enq_flags);
-		return;
-	}
-	if (s)
-		s->queued++;
-	if (may_run_everywhere(p)) {
-		insert_in_order(p, SHARED, LONG_NS, vtime, enq_flags);
-		cpu = take_idle(p, was);
-	} else {
-		cpu = home_of(p);
-		insert_in_order(p, OWN(cpu), LONG_NS, vtime, enq_flags);
-		if (!scx_bpf_test_and_clear_cpu_idle(cpu))
-			cpu = take_idle(p, was);
-	}
+static void wait_in_line(struct task_struct *p, s32 was, u64 vtime, u64 enq_flags)
+{
+	struct run_state *s = state();
+	s32 cpu;
+
+	insert_in_order(p, SHARED, LONG_NS, vtime, enq_flags);
+	cpu = take_idle(p, was);
 	if (cpu >= 0) {
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
 	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) && should_preempt(was, vtime)) {
@@ -151,6 +135,32 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		if (s)
 			s->preempted++;
 	}
+}
+
+SEC("struct_ops/enqueue")
+void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 was = scx_bpf_task_cpu(p), home = may_run_everywhere(p) ? -1 : home_of(p);
+	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	u64 vtime = place_in_time(p);
+	struct run_state *s = state();
+
+	/* The kernel's own threads of a vCPU, which others wait for. */
+	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
+		insert(p, local, LONG_NS, enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	/* Nobody else wants this vCPU. */
+	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) && (is_used(was) || home == was)) {
+		insert(p, local, LONG_NS, enq_flags);
+		return;
+	}
+	if (s)
+		s->queued++;
+	if (home < 0)
+		wait_in_line(p, was, vtime, enq_flags);
+	else
+		wait_at_home(p, home, vtime, enq_flags);
 }
 
 static bool take_shared(void)
