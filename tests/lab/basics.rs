@@ -89,7 +89,7 @@ pub fn doctor() -> Result<(), Failed> {
 /// A guest finds its off intervals by itself, and what it found is held against the truth.
 pub fn records_itself() -> Result<(), Failed> {
     let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
-        argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--look\", \"5000\"]";
+        argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--beat\", \"500\", \"--look\", \"5000\"]";
     let injector = "pinned = true\n\
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
