@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 /// What the scheduler does now, and has done since it was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
+    /// A timer later than this shows that its vCPU was off, microseconds.
+    pub late_us: u64,
     /// vCPUs that there are.
     pub vcpus: u32,
     /// vCPUs in use now.

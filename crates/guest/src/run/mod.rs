@@ -79,6 +79,7 @@ pub struct Ended {
 pub struct Scheduler {
     states: Shared<State>,
     ends: Shared<End>,
+    late_ns: u64,
     _link: Link,
     _links: Vec<Link>,
     _object: Object,
@@ -108,12 +109,13 @@ impl Scheduler {
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
-        Ok(Scheduler { states, ends, _link: link, _links: links, _object: object })
+        let late_ns = options.limits.timer_ns;
+        Ok(Scheduler { states, ends, late_ns, _link: link, _links: links, _object: object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        self.states.read::<State>(0, 0).stats()
+        self.states.read::<State>(0, 0).stats(self.late_ns)
     }
 
     /// How it ended, if it has.

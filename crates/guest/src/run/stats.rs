@@ -36,10 +36,11 @@ pub(super) struct End {
 }
 
 impl State {
-    pub(super) fn stats(&self) -> Stats {
+    pub(super) fn stats(&self, late_ns: u64) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
         let (state, pack, facts) = (self, &self.pack, &self.facts);
         Stats {
+            late_us: late_ns / 1_000,
             vcpus: pack.vcpus,
             used: pack.in_use(),
             trial: pack.phase != 0,
