@@ -35,6 +35,8 @@ pub struct Stats {
     pub placed: u64,
     /// Tasks that were queued.
     pub queued: u64,
+    /// Tasks that a vCPU took from another one's queue.
+    pub pulled: u64,
     /// Tasks that gave way to one that woke and had had less.
     pub preempted: u64,
     /// vCPUs that were taken out of use.

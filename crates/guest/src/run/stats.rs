@@ -22,6 +22,10 @@ pub(super) struct State {
     preempted: u64,
     taken: u64,
     taken_before: u64,
+    pulled: u64,
+    online: u64,
+    counted: u64,
+    waiting: u64,
 }
 
 /// `struct run_end`.
@@ -57,6 +61,7 @@ impl State {
             queued: state.queued,
             cleared: state.cleared,
             preempted: state.preempted,
+            pulled: state.pulled,
         }
     }
 }
