@@ -19,6 +19,15 @@ pub struct Args {
     /// Use all vCPUs always
     #[arg(long)]
     no_pack: bool,
+    /// Leave each task in the queue of the vCPU where it was
+    #[arg(long)]
+    no_place: bool,
+    /// Treat holders of locks that others wait for like other tasks
+    #[arg(long)]
+    no_handoff: bool,
+    /// Let the kernel's spinners spin though the owner's vCPU is off
+    #[arg(long)]
+    no_adaptive_spin: bool,
     /// Milliseconds that a task runs before others get their turn
     #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     slice: u64,
@@ -39,7 +48,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let slice_ns = args.slice * 1_000_000;
-    let options = Options { slice_ns, pack: !args.no_pack, ..Options::of_this_machine() };
+    let options = Options {
+        slice_ns,
+        pack: !args.no_pack,
+        place: !args.no_place,
+        handoff: !args.no_handoff,
+        adaptive_spin: !args.no_adaptive_spin,
+        ..Options::of_this_machine()
+    };
     let mut scheduler = Scheduler::start(&options)?;
     let started = Instant::now();
     if !args.json {
