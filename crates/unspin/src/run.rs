@@ -4,7 +4,7 @@ use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use unspin_guest::run::{Options, Scheduler};
+use unspin_guest::run::{Options, Rule, Scheduler};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
@@ -16,8 +16,11 @@ use crate::out;
 /// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
 #[derive(clap::Args)]
 pub struct Args {
+    /// What decides how many vCPUs are used
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
+    pack: Pack,
     /// Use all vCPUs always
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pack")]
     no_pack: bool,
     /// Leave each task in the queue of the vCPU where it was
     #[arg(long)]
@@ -42,6 +45,25 @@ pub struct Args {
     command: Vec<String>,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Pack {
+    /// Fewer where they get more useful work done
+    Waste,
+    /// One fewer or one more each second by the time that is lost, as Linux 7.4's
+    /// steal_governor: a baseline to compare with
+    StealGovernor,
+}
+
+impl Args {
+    fn rule(&self) -> Rule {
+        match self.pack {
+            _ if self.no_pack => Rule::Never,
+            Pack::Waste => Rule::Waste,
+            Pack::StealGovernor => Rule::StealGovernor,
+        }
+    }
+}
+
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Does it.
@@ -50,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let slice_ns = args.slice * 1_000_000;
     let options = Options {
         slice_ns,
-        pack: !args.no_pack,
+        pack: args.rule(),
         place: !args.no_place,
         handoff: !args.no_handoff,
         adaptive_spin: !args.no_adaptive_spin,
