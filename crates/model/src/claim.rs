@@ -97,6 +97,12 @@ pub enum ClaimSource {
     OracleRatio,
     /// Speed of a scheduler as a ratio to the baseline scheduler's.
     SchedulerRatio,
+    /// Speed of each of a scheduler's cells as a ratio to that of `against`.
+    SpeedRatio,
+    /// Geometric mean over the cells of a scheduler's speed as a ratio to that of `against`.
+    SpeedGeomean,
+    /// The least of these ratios.
+    SpeedLeast,
     /// Seconds from QEMU's start to the first job.
     BootS,
     /// Seconds that the experiment took.
@@ -147,6 +153,11 @@ pub struct ClaimSpec {
     pub topology: Option<String>,
     /// Only this scheduler.
     pub scheduler: Option<String>,
+    /// What speeds are held against: a scheduler, or `oracle`, the static choice with the
+    /// best median of the cell's place; without it, the baseline scheduler.
+    pub against: Option<String>,
+    /// The topology whose cells speeds are held against; without it, the cell's own.
+    pub against_topology: Option<String>,
     /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
     pub length: Option<String>,
     /// What it should be, such as `<= 8`.

@@ -4,8 +4,10 @@
 use unspin_model::episode::Cause;
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{AGENT_MEMORY, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
-use unspin_stats::{Rule, false_positives, wilson};
+use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
+use unspin_stats::{Bootstrap, Rule, false_positives, wilson};
+
+mod overall;
 
 /// Random splits of the A/A check, each cell.
 const AA_SPLITS: u64 = 200;
@@ -89,6 +91,9 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             }
             losses
         }
+        ClaimSource::SpeedRatio => each(spec, summary),
+        ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
+        ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
         ClaimSource::BootS => boots(spec, summary),
         ClaimSource::ElapsedS => vec![exactly(summary.elapsed_s, summary.done, "s")],
         ClaimSource::LabCpu => {
@@ -131,13 +136,48 @@ fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figu
             estimate: c.ratio,
             n: n_of(c),
             unit: "x",
-            replace: vec![
-                ("{workload}", c.subject.workload.clone()),
-                ("{topology}", c.subject.topology.clone()),
-                ("{scheduler}", c.subject.scheduler.clone()),
-            ],
+            replace: names(&c.subject),
         })
         .collect()
+}
+
+/// One figure of all cells of a scheduler against another one's.
+fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Option<Figure> {
+    let pairs: Vec<_> = overall::pairs(spec, summary).into_iter().map(|(_, pair)| pair).collect();
+    let runs = pairs.iter().map(|(subject, _)| subject.len() as u64).min();
+    let found = Bootstrap::seeded(summary.experiment.seed).of_ratios(&pairs, figure);
+    let estimate = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+    Some(Figure::of_all(estimate, runs?, "x"))
+}
+
+/// Each cell of a scheduler against another one's.
+fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
+    let pairs = overall::pairs(spec, summary).into_iter();
+    pairs
+        .map(|(cell, (subject, baseline))| {
+            let found = bootstrap.ratio(&subject, &baseline);
+            let estimate = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+            Figure { replace: names(cell), ..Figure::of_all(estimate, subject.len() as u64, "x") }
+        })
+        .collect()
+}
+
+/// What stands for the placeholders of an id.
+fn names(cell: &Cell) -> Vec<(&'static str, String)> {
+    vec![
+        ("{workload}", cell.workload.clone()),
+        ("{topology}", cell.topology.clone()),
+        ("{scheduler}", cell.scheduler.clone()),
+    ]
+}
+
+fn geomean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
+}
+
+fn least(ratios: &[f64]) -> f64 {
+    ratios.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// A ratio as the share lost; its ends change places.

@@ -106,6 +106,31 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
+    /// A figure of many cells' ratios, such as their geometric mean, and its interval. Each
+    /// pair is a subject and its baseline, whose runs are resampled as in
+    /// [`Bootstrap::ratio`]; `None` where a pair has no ratio or there is no pair.
+    pub fn of_ratios(
+        &self,
+        pairs: &[(Vec<f64>, Vec<f64>)],
+        figure: impl Fn(&[f64]) -> f64,
+    ) -> Option<Interval> {
+        let found: Option<Vec<f64>> = pairs.iter().map(|(a, b)| ratio_of_medians(a, b)).collect();
+        let value = figure(&found.filter(|ratios| !ratios.is_empty())?);
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        let mut resample = || -> Option<f64> {
+            let mut ratios = Vec::with_capacity(pairs.len());
+            for (subject, baseline) in pairs {
+                let above = median_speed_in(draw(subject, &mut rng, &mut above))?;
+                let below = median_speed_in(draw(baseline, &mut rng, &mut below))?;
+                ratios.push(ratio(above, below));
+            }
+            Some(figure(&ratios))
+        };
+        let draws = (0..self.resamples).filter_map(|_| resample()).collect();
+        Some(self.interval(value, draws))
+    }
+
     /// The middle of the draws. In tiny samples the estimate can lie outside of
     /// it; an interval without its estimate would mislead, so it is widened.
     fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {

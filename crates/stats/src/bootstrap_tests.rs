@@ -88,3 +88,18 @@ fn intervals_of_ten_runs_cover_the_truth_about_as_often_as_they_say() {
     let blocked = coverage(10, blocked, 1.0);
     assert!((0.91..=0.99).contains(&blocked), "blocked ratio: {blocked}");
 }
+
+#[test]
+fn figures_of_many_ratios_have_an_interval() {
+    let twice = (V.map(|v| 2.0 * v).to_vec(), V.to_vec());
+    let half = (V.map(|v| v / 2.0).to_vec(), V.to_vec());
+    let pairs = [twice, half];
+    let least = |ratios: &[f64]| ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let product = |ratios: &[f64]| ratios.iter().product::<f64>();
+    let found = Bootstrap::seeded(3).of_ratios(&pairs, least).unwrap();
+    assert!((found.value - 0.5).abs() < 1e-9 && found.lo <= 0.5 && found.hi >= 0.5, "{found:?}");
+    let found = Bootstrap::seeded(3).of_ratios(&pairs, product).unwrap();
+    assert!((found.value - 1.0).abs() < 1e-9 && found.lo < 1.0 && found.hi > 1.0, "{found:?}");
+    assert!(Bootstrap::seeded(3).of_ratios(&[], product).is_none());
+    assert!(Bootstrap::seeded(3).of_ratios(&[(vec![], V.to_vec())], product).is_none());
+}

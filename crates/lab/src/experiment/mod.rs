@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 12] = shipped![
+const BUILTIN: [(&str, &str); 14] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -84,7 +84,9 @@ const BUILTIN: [(&str, &str); 12] = shipped![
     "causes",
     "sense-cost",
     "counts",
-    "sched-screen"
+    "sched-screen",
+    "sched-claims",
+    "sched-abandoned"
 ];
 
 impl Experiment {

@@ -1,4 +1,5 @@
 use super::*;
+use unspin_model::ClaimSpec;
 use unspin_model::summary::Verdict;
 
 fn experiment(stock: &[f64], held: &[(&str, &[f64])]) -> Summary {
@@ -69,4 +70,24 @@ fn beats_a_stock_that_does_not_finish() {
     let found = of_kind(&summary, ComparisonKind::Oracle)[0];
     assert_eq!((found.ratio, found.verdict), (None, Verdict::Better));
     assert_eq!(found.choice.as_deref(), Some("hold:2"));
+}
+
+#[test]
+fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
+    let held: [(&str, &[f64]); 2] = [("hold:2", &around(25.0)), ("unspin", &around(20.0))];
+    let summary = experiment(&around(10.0), &held);
+    let spec = |from: &str, against: &str| -> ClaimSpec {
+        let text = format!(
+            "id = \"x\"\nwhat = \"x\"\nfrom = \"{from}\"\nscheduler = \"unspin\"\n{against}"
+        );
+        toml::from_str(&text).unwrap()
+    };
+    let specs = [
+        spec("speed-geomean", "against = \"oracle\""),
+        spec("speed-least", ""),
+        spec("speed-geomean", "against = \"scx_lavd\""),
+    ];
+    let found = evaluate(&specs, &summary, &Origin::default());
+    let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
+    assert_eq!((found.len(), values), (2, vec![0.8, 2.0]));
 }
