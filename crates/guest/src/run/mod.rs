@@ -3,18 +3,20 @@
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
 
+pub mod socket;
 mod spinning;
 mod stats;
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::sense::{Aligned, Plain, Settings, Shared};
-use stats::{End, State};
+use stats::{End, Seats, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
 
@@ -79,6 +81,8 @@ pub struct Ended {
 pub struct Scheduler {
     states: Shared<State>,
     ends: Shared<End>,
+    seats: Seats,
+    loaded: Instant,
     _link: Link,
     _links: Vec<Link>,
     _object: Object,
@@ -106,14 +110,19 @@ impl Scheduler {
         let shared = |name: &str| object.maps().find(|map| map.name() == name).expect("our map");
         let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
+        let seats = shared("seats");
+        let seats = Seats::map(seats.as_fd(), vcpus, seats.value_size()).map_err(RunError::Map)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
-        Ok(Scheduler { states, ends, _link: link, _links: links, _object: object })
+        let loaded = Instant::now();
+        Ok(Scheduler { states, ends, seats, loaded, _link: link, _links: links, _object: object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        self.states.read::<State>(0, 0).stats()
+        let stats = self.states.read::<State>(0, 0).stats();
+        let (seconds, used_vcpus) = (self.loaded.elapsed().as_secs_f64(), self.seats.used());
+        Stats { seconds, used_vcpus, ..stats }
     }
 
     /// How it ended, if it has.

@@ -1,7 +1,12 @@
 //! The scheduler's figures, see bpf/run.h.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+
 use unspin_model::scheduler::Stats;
 use unspin_policy::pack::{Facts, Pack};
+
+use crate::sense::{Plain, Shared};
 
 /// `struct run_state`.
 #[repr(C)]
@@ -35,6 +40,30 @@ pub(super) struct End {
     pub(super) message: [u8; 512],
 }
 
+/// Which vCPUs are in use: `used`, the first word of each `struct seat`.
+pub(super) struct Seats {
+    words: Shared<u64>,
+    words_each: usize,
+}
+
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+
+impl Seats {
+    /// Of so many vCPUs, with so many bytes each.
+    pub(super) fn map(map: BorrowedFd<'_>, vcpus: usize, bytes: u32) -> io::Result<Seats> {
+        // The kernel pads the values of an array to whole words.
+        let words_each = bytes.div_ceil(8) as usize;
+        Ok(Seats { words: Shared::map(map, vcpus * words_each)?, words_each })
+    }
+
+    pub(super) fn used(&self) -> Vec<u32> {
+        let vcpus = self.words.count() / self.words_each;
+        let is_used = |vcpu: &usize| self.words.read::<u32>(vcpu * self.words_each, 0) != 0;
+        (0..vcpus).filter(is_used).map(|vcpu| vcpu as u32).collect()
+    }
+}
+
 impl State {
     pub(super) fn stats(&self) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
@@ -56,6 +85,7 @@ impl State {
             queued: state.queued,
             cleared: state.cleared,
             preempted: state.preempted,
+            ..Stats::default()
         }
     }
 }
