@@ -65,14 +65,14 @@ impl Socket {
         Ok(Socket { listener, path: path.to_owned(), made, clients: Vec::new() })
     }
 
-    /// Answers what has come; waits for nothing. `stats` is called where it is asked for.
-    pub fn step(&mut self, stats: impl Fn() -> Stats) {
+    /// Answers what has come; waits for nothing.
+    pub fn step(&mut self, stats: &Stats) {
         // No more than can be kept, so that connecting without end holds nothing up.
         for _ in 0..CLIENTS_MAX {
             let Ok((stream, _)) = self.listener.accept() else { break };
             self.admit(stream);
         }
-        self.clients.retain_mut(|client| client.step(&stats).is_ok());
+        self.clients.retain_mut(|client| client.step(stats).is_ok());
     }
 
     fn admit(&mut self, mut stream: UnixStream) {
@@ -98,7 +98,7 @@ impl Drop for Socket {
 
 impl Client {
     /// An error where it is to be let go.
-    fn step(&mut self, stats: &impl Fn() -> Stats) -> io::Result<()> {
+    fn step(&mut self, stats: &Stats) -> io::Result<()> {
         let mut buffer = [0; LINE_MAX];
         let read = match self.stream.read(&mut buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -115,7 +115,7 @@ impl Client {
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let request: Vec<u8> = self.line.drain(..=end).collect();
             // An answer that finds no room is not kept until there is some.
-            self.stream.write_all(answer(&request, &stats()).as_bytes())?;
+            self.stream.write_all(answer(&request, stats).as_bytes())?;
         }
         if self.line.len() >= LINE_MAX {
             let _ = writeln!(self.stream, "{}", refusal("a request that is too long"));

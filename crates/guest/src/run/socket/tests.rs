@@ -23,7 +23,7 @@ fn figures() -> Stats {
 fn serve(socket: &mut Socket, until: impl Fn() -> bool) {
     let started = Instant::now();
     while !until() && started.elapsed() < Duration::from_secs(10) {
-        socket.step(figures);
+        socket.step(&figures());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -31,7 +31,7 @@ fn serve(socket: &mut Socket, until: impl Fn() -> bool) {
 fn connect(socket: &mut Socket, path: &std::path::Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    socket.step(figures);
+    socket.step(&figures());
     stream
 }
 
@@ -71,7 +71,7 @@ fn requests_in_pieces_and_in_heaps_are_answered() {
     let mut client = connect(&mut socket, &path);
     for piece in ["sta", "ts\nfish\n\nst", "ats\n"] {
         client.write_all(piece.as_bytes()).unwrap();
-        socket.step(figures);
+        socket.step(&figures());
     }
     let lines = BufReader::new(client).lines().take(4).collect::<Result<Vec<_>, _>>().unwrap();
     let told: Vec<bool> = lines.iter().map(|line| line.contains("\"vcpus\":4")).collect();
@@ -85,8 +85,8 @@ fn who_asks_too_much_is_let_go() {
     let mut socket = Socket::bind(&path).unwrap();
     let mut long = connect(&mut socket, &path);
     long.write_all(&[b'x'; LINE_MAX * 2]).unwrap();
-    socket.step(figures);
-    socket.step(figures);
+    socket.step(&figures());
+    socket.step(&figures());
     let mut told = String::new();
     let _ = long.read_to_string(&mut told);
     assert!(told.contains("too long"), "{told}");
@@ -97,10 +97,10 @@ fn who_asks_too_much_is_let_go() {
     refused.read_to_string(&mut told).unwrap();
     assert!(told.contains("too many"), "{told}");
     drop(others);
-    socket.step(figures);
+    socket.step(&figures());
     let mut next = connect(&mut socket, &path);
     next.write_all(b"stats\n").unwrap();
-    socket.step(figures);
+    socket.step(&figures());
     assert!(BufReader::new(next).lines().next().unwrap().unwrap().contains("vcpus"));
 }
 
@@ -117,7 +117,7 @@ fn who_does_not_read_is_let_go() {
         let_go = deaf
             .write_all(b"stats\nstats\nstats\n")
             .is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
-        socket.step(figures);
+        socket.step(&figures());
     }
     assert!(let_go);
 }
