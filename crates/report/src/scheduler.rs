@@ -13,6 +13,18 @@ pub fn line(stats: &Stats) -> String {
     )
 }
 
+/// In short, the weightiest first, because what finds no room is not shown.
+pub fn brief(stats: &Stats) -> String {
+    let trial = if stats.trial { ", a trial" } else { "" };
+    let [fewer, fewer_kept] = stats.trials_fewer;
+    let [more, more_kept] = stats.trials_more;
+    format!(
+        "scheduler: {} of {} vCPUs in use{trial}; kept fewer {fewer_kept} of {fewer} times, more {more_kept} of {more}; \
+         off {:.1} s, spinning {:.1} s in {:.0} s",
+        stats.used, stats.vcpus, stats.off_s, stats.spin_s, stats.seconds
+    )
+}
+
 /// What it has done since it was loaded.
 pub fn summary(stats: &Stats) -> String {
     let mut text = String::new();

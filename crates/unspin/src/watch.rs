@@ -2,7 +2,9 @@
 
 use std::io::{IsTerminal, stdout};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -10,6 +12,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
+use unspin_guest::run::socket;
 use unspin_guest::watch::Watcher;
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
@@ -102,6 +105,8 @@ fn watch(
     interrupt::install()?;
     let mut view = View::of(watcher.live.vcpus());
     let mut digest = watcher.live.digest();
+    let scheduler = socket::follow(Path::new(socket::PATH));
+    let mut scheduled = None;
     let mut paused_at: Option<Live> = None;
     let mut next = Instant::now() + SLICE;
     while !interrupt::requested() {
@@ -109,12 +114,15 @@ fn watch(
             watcher.step();
             if !view.paused {
                 digest = watcher.live.digest();
+                scheduled = scheduler.lock().unwrap_or_else(PoisonError::into_inner).clone();
             }
             next = Instant::now() + SLICE;
         }
         let mut page = 0;
         let live = paused_at.as_ref().unwrap_or(&watcher.live);
-        terminal.draw(|frame| page = draw(frame, live, &digest, &mut view, machine))?;
+        terminal.draw(|frame| {
+            page = draw(frame, live, &digest, &mut view, machine, scheduled.as_ref());
+        })?;
         if !event::poll(next.saturating_duration_since(Instant::now()))? {
             continue;
         }
