@@ -34,7 +34,10 @@ impl Keeper {
         }
         eprintln!("unspin: {}: loading it again", ended.reason);
         match Scheduler::start(&self.options) {
-            Ok(scheduler) => self.scheduler = Some(scheduler),
+            Ok(scheduler) => {
+                self.stats = scheduler.stats();
+                self.scheduler = Some(scheduler);
+            }
             Err(error) => {
                 self.ended = Some(format!("{}: it cannot be loaded again: {error}", ended.reason));
             }

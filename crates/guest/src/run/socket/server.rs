@@ -56,6 +56,7 @@ impl Socket {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
         remove_stale(path)?;
+        // Were its mode set afterwards, others could connect before.
         let before = umask(Mode::from_bits_truncate(0o177));
         let listener = UnixListener::bind(path);
         umask(before);
