@@ -71,7 +71,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = Options { slice_ns, pack: !args.no_pack, ..Options::of_this_machine() };
     let mut keeper = Keeper::start(options)?;
     if !args.json {
-        eprintln!("unspin: the guest scheduler runs, Ctrl-C ends it");
+        let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
+        eprintln!("unspin: the guest scheduler runs until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
     let running = match args.command.split_first() {
