@@ -13,19 +13,25 @@ struct sums {
 	u64 spin_ns;
 };
 
-static void sum_up(u64 now_ns, struct sums *sums)
+static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 {
 	struct activity_limits limits = settings.limits;
 	struct seat *seat;
 	struct vcpu *v;
-	u32 i, key;
+	u32 i;
 
+	s->counted = 0;
+	s->waiting = 0;
 	bpf_for(i, 0, vcpu_count) {
-		key = i;
-		v = bpf_map_lookup_elem(&vcpus, &key);
+		v = vcpu_of(i);
 		seat = seat_of(i);
 		if (!v || !seat)
 			break;
+		/* It may be possible and not there. */
+		if (!v->activity.alive_ns)
+			continue;
+		s->counted++;
+		s->waiting += scx_bpf_dsq_nr_queued(QUEUE(i));
 		sums->idle_ns += v->idle_ns;
 		if (v->idle_since_ns && now_ns > v->idle_since_ns)
 			sums->idle_ns += now_ns - v->idle_since_ns;
@@ -35,6 +41,7 @@ static void sum_up(u64 now_ns, struct sums *sums)
 			sums->off_ns += now_ns - v->activity.due_ns;
 		sums->spin_ns += seat->spin_ns;
 	}
+	s->online = s->counted;
 }
 
 static u32 thousandths(u64 now, u64 before, u64 window_ns)
@@ -64,7 +71,7 @@ static void use_vcpus(struct run_state *s, u32 use)
 
 static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 {
-	u64 window_ns = now_ns - s->t_ns, all_m = (u64)vcpu_count * 1000, away_m;
+	u64 window_ns = now_ns - s->t_ns, all_m = s->online * 1000, away_m;
 	struct pack_facts facts = {};
 
 	if (!s->t_ns || !window_ns)
@@ -76,7 +83,7 @@ static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 	facts.wakes = s->placed + s->queued - s->wakes;
 	facts.taken = s->taken - s->taken_before;
 	s->taken_before = s->taken;
-	facts.queued_m = scx_bpf_dsq_nr_queued(SHARED) * 1000;
+	facts.queued_m = s->waiting * 1000;
 	s->facts = facts;
 	s->windows++;
 	s->used_sum += pack_use(&s->pack);
@@ -93,7 +100,7 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 	bpf_timer_start(&clockwork->timer, PACK_WINDOW_NS, 0);
 	if (!s)
 		return 0;
-	sum_up(now_ns, &sums);
+	sum_up(s, now_ns, &sums);
 	decide(s, &sums, now_ns);
 	s->idle_ns = sums.idle_ns;
 	s->off_ns = sums.off_ns;

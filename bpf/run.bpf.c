@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The guest scheduler. Tasks wait in one queue that all vCPUs in use take from, in the
- * order of their virtual time. A vCPU takes a task when it runs, so no task waits for one
- * that is off. How many vCPUs are in use is decided by policy/pack.h, every PACK_WINDOW_NS,
- * from what each was: on, off, idle, spinning.
- *
- * Tasks that may not run everywhere wait in the queue of a vCPU where they may; a vCPU that
- * is not in use runs those of its own queue, and no others.
+ * The guest scheduler. Tasks wait in the queues of vCPUs (queues.h); those that run take
+ * from the queues of those that do not. How many vCPUs are in use is decided by
+ * policy/pack.h, every PACK_WINDOW_NS, from what each was: on, off, idle, spinning. One that
+ * is not in use runs tasks that may run nowhere else.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -22,45 +19,8 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct run_settings settings = {};
 
 #include "seats.h"
+#include "queues.h"
 #include "packing.h"
-
-/* An idle vCPU in use where the task may run, the one where it was first; it is taken. */
-static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
-{
-	s32 cpu;
-	u32 i;
-
-	bpf_for(i, 0, vcpu_count) {
-		cpu = prev_cpu + i;
-		if (cpu >= (s32)vcpu_count)
-			cpu -= vcpu_count;
-		if (is_used(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
-		    scx_bpf_test_and_clear_cpu_idle(cpu))
-			return cpu;
-	}
-	return -1;
-}
-
-/* A vCPU where a task that may not run everywhere is to wait: one in use if it may run on
- * one, where it was if possible. */
-static s32 home_of(const struct task_struct *p)
-{
-	s32 was = scx_bpf_task_cpu(p), home = -1, cpu;
-	u32 i;
-
-	bpf_for(i, 0, vcpu_count) {
-		cpu = was + i;
-		if (cpu >= (s32)vcpu_count)
-			cpu -= vcpu_count;
-		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		if (is_used(cpu))
-			return cpu;
-		if (home < 0)
-			home = cpu;
-	}
-	return home < 0 ? was : home;
-}
 
 /* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
  * longer than a slice for such pairs. */
@@ -86,6 +46,7 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 		cpu = take_idle(p, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
+	note_wake(cpu);
 	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), LONG_NS, 0);
 	if (s)
 		s->placed++;
@@ -113,25 +74,19 @@ static bool should_preempt(s32 cpu, u64 vtime)
 	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns / 3);
 }
 
-/* Where it may not run everywhere, a task waits for a certain vCPU. */
-static void wait_at_home(struct task_struct *p, s32 home, u64 vtime, u64 enq_flags)
-{
-	insert_in_order(p, OWN(home), LONG_NS, vtime, enq_flags);
-	/* That one may be about to idle, or be one that nobody else takes from. */
-	scx_bpf_kick_cpu(home, 0);
-}
-
-static void wait_in_line(struct task_struct *p, s32 was, u64 vtime, u64 enq_flags)
+/* Makes a vCPU run the task that waits now, if one should. */
+static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_flags)
 {
 	struct run_state *s = state();
-	s32 cpu;
+	s32 cpu = take_idle(p, line);
 
-	insert_in_order(p, SHARED, LONG_NS, vtime, enq_flags);
-	cpu = take_idle(p, was);
+	if (cpu < 0 && !is_used(line))
+		cpu = line;
 	if (cpu >= 0) {
+		note_wake(cpu);
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
-	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) && should_preempt(was, vtime)) {
-		scx_bpf_kick_cpu(was, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) && should_preempt(line, vtime)) {
+		scx_bpf_kick_cpu(line, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 		if (s)
 			s->preempted++;
 	}
@@ -140,64 +95,42 @@ static void wait_in_line(struct task_struct *p, s32 was, u64 vtime, u64 enq_flag
 SEC("struct_ops/enqueue")
 void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	s32 was = scx_bpf_task_cpu(p), home = may_run_everywhere(p) ? -1 : home_of(p);
-	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	u64 vtime = place_in_time(p);
+	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), now_ns = bpf_ktime_get_ns();
+	s32 was = scx_bpf_task_cpu(p), line;
 	struct run_state *s = state();
+	u64 vtime;
 
 	/* The kernel's own threads of a vCPU, which others wait for. */
 	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
 		insert(p, local, LONG_NS, enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
 	}
+	line = line_for(p, was, now_ns);
 	/* Nobody else wants this vCPU. */
-	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) && (is_used(was) || home == was)) {
+	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) && line == was) {
 		insert(p, local, LONG_NS, enq_flags);
 		return;
 	}
+	vtime = place_in_time(p);
 	if (s)
 		s->queued++;
-	if (home < 0)
-		wait_in_line(p, was, vtime, enq_flags);
-	else
-		wait_at_home(p, home, vtime, enq_flags);
-}
-
-static bool take_shared(void)
-{
-	struct run_state *s = state();
-
-	if (!take_from(SHARED))
-		return false;
-	if (s)
-		s->taken++;
-	return true;
+	queue_at(p, line, vtime, enq_flags);
+	wake_for(p, line, vtime, enq_flags);
 }
 
 SEC("struct_ops/dispatch")
 void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 {
+	u64 now_ns = bpf_ktime_get_ns();
 	struct seat *seat = seat_of(cpu);
-	u32 i, other;
 
 	if (!seat)
 		return;
-	if (!seat->used) {
-		take_from(OWN(cpu));
-		return;
-	}
-	seat->turn ^= 1;
-	seat->served_ns = bpf_ktime_get_ns();
-	if ((seat->turn && take_shared()) || take_from(OWN(cpu)) || (!seat->turn && take_shared()))
-		return;
-	/* Tasks that wait elsewhere and may run here. */
-	bpf_for(i, 1, vcpu_count) {
-		other = cpu + i;
-		if (other >= vcpu_count)
-			other -= vcpu_count;
-		if (scx_bpf_dsq_nr_queued(OWN(other)) && take_from(OWN(other)))
-			return;
-	}
+	seat->served_ns = now_ns;
+	if (seat->used)
+		take_next(seat, cpu, now_ns);
+	else
+		take_at(seat, cpu);
 }
 
 /* A task that has had its turn gives way to those that wait, and one that may run elsewhere
@@ -207,21 +140,23 @@ void BPF_PROG(run_tick, struct task_struct *p)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct seat *seat = seat_of(cpu);
+	u64 now_ns = bpf_ktime_get_ns(), ran_ns;
 
 	if (!seat)
 		return;
+	ran_ns = now_ns - seat->since_ns;
 	if (!seat->used && may_run_everywhere(p))
 		p->scx.slice = 0;
-	else if (bpf_ktime_get_ns() - seat->since_ns >= settings.slice_ns &&
-		 (scx_bpf_dsq_nr_queued(OWN(cpu)) ||
-		  (seat->used && scx_bpf_dsq_nr_queued(SHARED))))
+	else if (ran_ns >= settings.slice_ns &&
+		 (scx_bpf_dsq_nr_queued(QUEUE(cpu)) ||
+		  (seat->used && late_queue(seat, cpu, seat->since_vtime + ran_ns, now_ns) >= 0)))
 		p->scx.slice = 0;
 }
 
 SEC("struct_ops/running")
 void BPF_PROG(run_running, struct task_struct *p)
 {
-	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct seat *seat = seat_of(bpf_get_smp_processor_id()), *from;
 	struct vcpu *v = this_vcpu();
 
 	if (!seat || !v)
@@ -229,6 +164,10 @@ void BPF_PROG(run_running, struct task_struct *p)
 	seat->since_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
 	seat->since_vtime = p->scx.dsq_vtime;
+	from = seat_of(seat->from);
+	if (from)
+		from->first_vtime = p->scx.dsq_vtime;
+	seat->from = -1;
 	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
 		vtime_now = p->scx.dsq_vtime;
 }
@@ -262,17 +201,16 @@ s32 BPF_PROG(run_init)
 	struct run_state *s = state();
 	struct seat *seat;
 	u32 zero = 0, i;
-	s32 error;
+	s32 error = 0;
 
 	vcpu_count = scx_bpf_nr_cpu_ids();
 	clockwork = bpf_map_lookup_elem(&clockworks, &zero);
 	if (!clockwork || !s)
 		return -1;
-	error = scx_bpf_create_dsq(SHARED, -1);
 	bpf_for(i, 0, vcpu_count) {
+		error = scx_bpf_create_dsq(QUEUE(i), -1);
 		if (error)
 			break;
-		error = scx_bpf_create_dsq(OWN(i), -1);
 		seat = seat_of(i);
 		if (seat)
 			seat->used = 1;
@@ -280,6 +218,7 @@ s32 BPF_PROG(run_init)
 	if (error)
 		return error;
 	s->pack.vcpus = vcpu_count;
+	s->online = vcpu_count;
 	error = bpf_timer_init(&clockwork->timer, &clockworks, CLOCK_MONOTONIC);
 	if (!error)
 		error = bpf_timer_set_callback(&clockwork->timer, window);

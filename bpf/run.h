@@ -4,6 +4,7 @@
 #define UNSPIN_BPF_RUN_H
 
 #include "pack.h"
+#include "place.h"
 #include "sense.h"
 
 /* Functions of the kernel that spin. */
@@ -28,8 +29,16 @@ struct run_settings {
 struct seat {
 	/* It is one of those that are to be used. */
 	u32 used;
-	/* Whose turn it was last, its own queue's or the shared one's. */
-	u32 turn;
+	/* The queue of another vCPU that it looked at last, and the one that it took from. */
+	s32 looked_at;
+	s32 from;
+	u32 unused;
+	/* Its queue: the virtual time of the first task, about; and until when nobody else need
+	 * look, because what waits there must wait there. */
+	u64 first_vtime;
+	u64 bound_ns;
+	/* How long it has taken to answer when it was idle, on average. */
+	u64 wake_ns;
 	/* When its task began to run, at which virtual time, and how long the vCPU had been off in
 	 * all by then. */
 	u64 since_ns;
@@ -40,7 +49,7 @@ struct seat {
 	u64 looked_off_ns;
 	/* Since the start: nanoseconds spent spinning, as the looks have found. */
 	u64 spin_ns;
-	/* When it last asked the queues for a task. */
+	/* When it asked the queues for a task last. */
 	u64 served_ns;
 };
 
@@ -64,9 +73,16 @@ struct run_state {
 	u64 cleared;
 	/* Tasks that gave way to one that woke and had had less. */
 	u64 preempted;
-	/* Tasks that were taken from the shared queue, and until the last window. */
+	/* Tasks that were taken from queues, and until the last window; of them, from those of
+	 * other vCPUs. */
 	u64 taken;
 	u64 taken_before;
+	u64 pulled;
+	/* vCPUs that have shown signs of life. */
+	u64 online;
+	u64 counted;
+	/* Tasks that wait. */
+	u64 waiting;
 };
 
 /* How it ended. */

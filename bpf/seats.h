@@ -5,8 +5,6 @@
 #ifndef UNSPIN_BPF_SEATS_H
 #define UNSPIN_BPF_SEATS_H
 
-#define SHARED 0
-#define OWN(cpu) (1 + (u64)(cpu))
 /* Where nobody waits, a task runs on; every tick looks whether somebody does. */
 #define LONG_NS 100000000ULL
 /* A weight of 100 is a task's normal one. */
@@ -65,6 +63,13 @@ static struct seat *seat_of(s32 cpu)
 	return bpf_map_lookup_elem(&seats, &key);
 }
 
+static struct vcpu *vcpu_of(s32 cpu)
+{
+	u32 key = cpu;
+
+	return bpf_map_lookup_elem(&vcpus, &key);
+}
+
 static bool is_used(s32 cpu)
 {
 	struct seat *seat = seat_of(cpu);
@@ -74,7 +79,9 @@ static bool is_used(s32 cpu)
 
 static bool may_run_everywhere(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed >= vcpu_count;
+	struct run_state *s = state();
+
+	return s && p->nr_cpus_allowed >= s->online;
 }
 
 extern const struct pt_regs *__irq_regs __ksym;
@@ -111,11 +118,15 @@ static void look(struct vcpu *v, struct seat *seat, u64 now_ns)
 	seat->looked_off_ns = v->off_ns;
 }
 
-static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
+static void sign_of_life(struct vcpu *v, struct seat *seat, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct found_off found = {};
+	u64 asked_ns;
 
+	asked_ns = v->activity.idle ? activity_asked_ns(&v->activity) : 0;
+	if (asked_ns && now_ns > asked_ns)
+		seat->wake_ns = policy_mean(seat->wake_ns, now_ns - asked_ns);
 	judge(v, &limits, now_ns, due, &found);
 }
 
@@ -131,7 +142,7 @@ int BPF_PROG(local_timer_entry, int vector)
 	if (!v || !seat)
 		return 0;
 	was_idle = v->activity.idle;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
+	sign_of_life(v, seat, now_ns, due_ns(v, now_ns));
 	if (!was_idle)
 		look(v, seat, now_ns);
 	return 0;
@@ -140,10 +151,11 @@ int BPF_PROG(local_timer_entry, int vector)
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(local_timer_exit, int vector)
 {
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
 	struct vcpu *v = this_vcpu();
 
-	if (v)
-		sign_of_life(v, bpf_ktime_get_ns(), kernels_due_ns());
+	if (v && seat)
+		sign_of_life(v, seat, bpf_ktime_get_ns(), kernels_due_ns());
 	return 0;
 }
 
@@ -156,7 +168,7 @@ int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
 
 	if (!v || !seat)
 		return 0;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
+	sign_of_life(v, seat, now_ns, due_ns(v, now_ns));
 	if (entered != PWR_EVENT_EXIT) {
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;

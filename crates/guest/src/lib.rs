@@ -6,6 +6,7 @@
 //! them in a file, [`watch`] for some seconds. [`run`] acts: it is the guest scheduler.
 
 pub mod doctor;
+mod lateness;
 pub mod machine;
 pub mod record;
 pub mod run;

@@ -8,6 +8,8 @@ pub struct Stats {
     /// Seconds since it was loaded.
     #[serde(default)]
     pub seconds: f64,
+    /// A timer later than this shows that its vCPU was off, microseconds.
+    pub late_us: u64,
     /// vCPUs that there are.
     pub vcpus: u32,
     /// vCPUs in use now.
@@ -39,6 +41,8 @@ pub struct Stats {
     pub placed: u64,
     /// Tasks that were queued.
     pub queued: u64,
+    /// Tasks that a vCPU took from another one's queue.
+    pub pulled: u64,
     /// Tasks that gave way to one that woke and had had less.
     pub preempted: u64,
     /// vCPUs that were taken out of use.

@@ -21,6 +21,7 @@ fn every_sum_is_a_counter_with_its_unit() {
 fn the_scheduler_has_counters_and_gauges() {
     let stats = Stats {
         seconds: 10.5,
+        late_us: 400,
         vcpus: 3,
         used: 2,
         used_vcpus: vec![0, 2],
@@ -36,6 +37,7 @@ fn the_scheduler_has_counters_and_gauges() {
         trials_more: [2, 0],
         placed: 100,
         queued: 1_000,
+        pulled: 50,
         preempted: 10,
         cleared: 1,
     };

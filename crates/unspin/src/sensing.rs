@@ -14,7 +14,7 @@ pub struct Options {
         value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     beat: Option<u64>,
     /// Microseconds by which a timer or an answer is late when its vCPU was off
-    /// [default: 200, under software emulation 400]
+    /// [default: four times what is usual here, from 200 to 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     late: Option<u64>,
 }

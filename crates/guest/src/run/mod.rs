@@ -83,6 +83,7 @@ pub struct Scheduler {
     ends: Shared<End>,
     seats: Seats,
     loaded: Instant,
+    late_ns: u64,
     _link: Link,
     _links: Vec<Link>,
     _object: Object,
@@ -114,13 +115,14 @@ impl Scheduler {
         let seats = Seats::map(seats.as_fd(), vcpus, seats.value_size()).map_err(RunError::Map)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
-        let loaded = Instant::now();
-        Ok(Scheduler { states, ends, seats, loaded, _link: link, _links: links, _object: object })
+        let (late_ns, loaded) = (options.limits.timer_ns, Instant::now());
+        let (_link, _links, _object) = (link, links, object);
+        Ok(Scheduler { states, ends, seats, late_ns, loaded, _link, _links, _object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        let stats = self.states.read::<State>(0, 0).stats();
+        let stats = self.states.read::<State>(0, 0).stats(self.late_ns);
         let (seconds, used_vcpus) = (self.loaded.elapsed().as_secs_f64(), self.seats.used());
         Stats { seconds, used_vcpus, ..stats }
     }

@@ -27,6 +27,10 @@ pub(super) struct State {
     preempted: u64,
     taken: u64,
     taken_before: u64,
+    pulled: u64,
+    online: u64,
+    counted: u64,
+    waiting: u64,
 }
 
 /// `struct run_end`.
@@ -65,10 +69,11 @@ impl Seats {
 }
 
 impl State {
-    pub(super) fn stats(&self) -> Stats {
+    pub(super) fn stats(&self, late_ns: u64) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
         let (state, pack, facts) = (self, &self.pack, &self.facts);
         Stats {
+            late_us: late_ns / 1_000,
             vcpus: pack.vcpus,
             used: pack.in_use(),
             trial: pack.phase != 0,
@@ -85,6 +90,7 @@ impl State {
             queued: state.queued,
             cleared: state.cleared,
             preempted: state.preempted,
+            pulled: state.pulled,
             ..Stats::default()
         }
     }

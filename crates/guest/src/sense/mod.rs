@@ -17,13 +17,13 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use nix::time::{ClockId, clock_gettime};
-use unspin_model::diagnosis::{Hypervisor, Spinlock};
+use unspin_model::diagnosis::Spinlock;
 use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
-use crate::doctor;
 use crate::machine::Facts;
+use crate::{doctor, lateness};
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
@@ -57,11 +57,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What fits this machine: a hypervisor that serves timers from user space is late by
-    /// itself.
+    /// What fits this machine; how late its timers are is measured.
     pub fn of_this_machine() -> Settings {
-        let machine = doctor::diagnose(&Facts::probe()).machine;
-        let late_ns = if machine.hypervisor == Hypervisor::Tcg { 400_000 } else { 200_000 };
+        let late_ns = lateness::limit_ns();
         Settings {
             limits: Limits { timer_ns: late_ns, wake_ns: late_ns },
             beat: Beat::Within(0.01),

@@ -22,6 +22,7 @@ pub fn scheduler(stats: &Stats) -> String {
     let counts = [
         ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
         ("unspin_run_queued", "Tasks that were queued", stats.queued),
+        ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),
         (
             "unspin_run_preempted",
             "Tasks that gave way to one that woke and had had less",

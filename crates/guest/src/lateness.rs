@@ -1,0 +1,73 @@
+//! How late timers are served here while their vCPU is on.
+
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::sense::now_ns;
+
+const TIMERS: usize = 48;
+const PERIOD_NS: u64 = 500_000;
+/// A timer is given up after so long; this thread may not get a vCPU.
+const PATIENCE_NS: u64 = 20_000_000;
+/// Later than so many times the usual is too late.
+const FACTOR: u64 = 4;
+/// The kernel itself holds interrupts back so long now and then.
+const SHORTEST_NS: u64 = 200_000;
+/// Longer is a host's slice, not the way of an interrupt.
+const LONGEST_NS: u64 = 2_000_000;
+
+/// How late a timer must be served to show that its vCPU was off, nanoseconds: some times
+/// what is usual here. On a machine of one's own that is microseconds; a hypervisor that
+/// serves timers from user space, or one that is itself a guest, needs hundreds. Takes some
+/// 30 ms.
+pub(crate) fn limit_ns() -> u64 {
+    limit_of(samples())
+}
+
+/// The lower quartile is what is usual: many timers may meet an off vCPU.
+fn limit_of(mut samples: Vec<u64>) -> u64 {
+    samples.sort_unstable();
+    let usual_ns = samples.get(samples.len() / 4).copied().unwrap_or_default();
+    (usual_ns * FACTOR).clamp(SHORTEST_NS, LONGEST_NS)
+}
+
+/// Looks for each timer's end without sleeping: an idle vCPU is late for other reasons.
+fn samples() -> Vec<u64> {
+    let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+    let Ok(timer) = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags) else { return Vec::new() };
+    (0..TIMERS).filter_map(|_| lateness_ns(&timer)).collect()
+}
+
+fn lateness_ns(timer: &TimerFd) -> Option<u64> {
+    let due_ns = now_ns() + PERIOD_NS;
+    let due = Expiration::OneShot(TimeSpec::from_duration(Duration::from_nanos(due_ns)));
+    timer.set(due, TimerSetTimeFlags::TFD_TIMER_ABSTIME).ok()?;
+    while timer.wait().is_err() {
+        if now_ns() > due_ns + PATIENCE_NS {
+            return None;
+        }
+    }
+    Some(now_ns().saturating_sub(due_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_follows_what_is_usual_within_bounds() {
+        assert_eq!(limit_of(Vec::new()), SHORTEST_NS);
+        assert_eq!(limit_of(vec![3_000; 40]), SHORTEST_NS);
+        let mut half_off = vec![90_000; 24];
+        half_off.extend([4_000_000; 24]);
+        assert_eq!(limit_of(half_off), 360_000);
+        assert_eq!(limit_of(vec![5_000_000; 10]), LONGEST_NS);
+    }
+
+    #[test]
+    fn timers_are_seen() {
+        assert!(!samples().is_empty());
+    }
+}
