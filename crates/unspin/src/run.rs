@@ -21,14 +21,16 @@ use command::Running;
 use keeper::Keeper;
 use offer::Offer;
 
+const COMMAND: &str = "\
+A command gets the SIGINT and SIGTERM that this gets, and is waited for. Its exit code is
+returned, 128 and the signal's number where a signal ended it. Where the kernel ends the
+scheduler before, the command goes on without it; that is told, and 1 is returned.";
+
 /// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
 /// vCPUs as do the most useful work, where the host takes others away while locks are held.
 /// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
-///
-/// A command gets the SIGINT and SIGTERM that this gets, and is waited for; its exit code is
-/// returned, 128 and the signal's number where a signal ended it. Where the kernel ends the
-/// scheduler before, the command goes on without it; that is told, and 1 is returned.
 #[derive(clap::Args)]
+#[command(after_help = COMMAND)]
 pub struct Args {
     /// Use all vCPUs always
     #[arg(long)]
