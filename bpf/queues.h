@@ -57,7 +57,7 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		ns = seat->wake_ns;
-		if (best < 0 || place_is_better(ns, least_ns)) {
+		if (best < 0 || (!settings.no_place && place_is_better(ns, least_ns))) {
 			best = cpu;
 			least_ns = ns;
 		}
@@ -89,7 +89,7 @@ static s32 line_for(const struct task_struct *p, s32 was, u64 now_ns)
 	bool may_stay = may_wait_at(p, was), may_come = may_wait_at(p, here);
 	u32 i;
 
-	if (may_stay && (here == was || !may_come ||
+	if (may_stay && (settings.no_place || here == was || !may_come ||
 			 !place_is_better(wait_ns(here, now_ns), wait_ns(was, now_ns))))
 		return was;
 	if (may_come)

@@ -11,6 +11,7 @@
 #include <bpf/bpf_tracing.h>
 #include "scx.h"
 #include "run.h"
+#include "peek.h"
 #include "vcpu.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -20,6 +21,8 @@ const volatile struct run_settings settings = {};
 
 #include "seats.h"
 #include "queues.h"
+#include "holders.h"
+#include "signs.h"
 #include "packing.h"
 
 /* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
@@ -65,12 +68,13 @@ static u64 place_in_time(const struct task_struct *p)
 /* Whether what runs there has had so much more that the task should run first. */
 static bool should_preempt(s32 cpu, u64 vtime)
 {
+	u64 now_ns = bpf_ktime_get_ns(), runs_vtime;
 	struct seat *seat = seat_of(cpu);
-	u64 runs_vtime;
 
-	if (!seat || !seat->used || !seat->since_ns)
+	if (!seat || !seat->used || !seat->since_ns ||
+	    handoff_goes_on(&seat->holder, seat->runs_tid, 0, settings.slice_ns, now_ns))
 		return false;
-	runs_vtime = seat->since_vtime + (bpf_ktime_get_ns() - seat->since_ns);
+	runs_vtime = seat->since_vtime + (now_ns - seat->since_ns);
 	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns / 3);
 }
 
@@ -123,14 +127,24 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct seat *seat = seat_of(cpu);
+	struct run_state *s = state();
 
-	if (!seat)
+	if (!seat || !s)
 		return;
 	seat->served_ns = now_ns;
+	if (take_wanted(s, seat))
+		return;
 	if (seat->used)
 		take_next(seat, cpu, now_ns);
 	else
 		take_at(seat, cpu);
+}
+
+/* Whether somebody waits who is to run before what this vCPU runs. */
+static bool others_wait(struct seat *seat, u32 cpu, u64 ran_ns, u64 now_ns)
+{
+	return scx_bpf_dsq_nr_queued(QUEUE(cpu)) ||
+	       (seat->used && late_queue(seat, cpu, seat->since_vtime + ran_ns, now_ns) >= 0);
 }
 
 /* A task that has had its turn gives way to those that wait, and one that may run elsewhere
@@ -138,18 +152,21 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 SEC("struct_ops/tick")
 void BPF_PROG(run_tick, struct task_struct *p)
 {
+	u64 now_ns = bpf_ktime_get_ns(), ran_ns;
 	u32 cpu = bpf_get_smp_processor_id();
 	struct seat *seat = seat_of(cpu);
-	u64 now_ns = bpf_ktime_get_ns(), ran_ns;
+	struct run_state *s = state();
 
-	if (!seat)
+	if (!seat || !s)
 		return;
 	ran_ns = now_ns - seat->since_ns;
 	if (!seat->used && may_run_everywhere(p))
 		p->scx.slice = 0;
-	else if (ran_ns >= settings.slice_ns &&
-		 (scx_bpf_dsq_nr_queued(QUEUE(cpu)) ||
-		  (seat->used && late_queue(seat, cpu, seat->since_vtime + ran_ns, now_ns) >= 0)))
+	else if (ran_ns < settings.slice_ns || !others_wait(seat, cpu, ran_ns, now_ns))
+		return;
+	else if (handoff_goes_on(&seat->holder, p->pid, ran_ns, settings.slice_ns, now_ns))
+		s->extended++;
+	else
 		p->scx.slice = 0;
 }
 
@@ -163,6 +180,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 		return;
 	seat->since_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
+	seat->runs_tid = p->pid;
 	seat->since_vtime = p->scx.dsq_vtime;
 	from = seat_of(seat->from);
 	if (from)

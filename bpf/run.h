@@ -3,6 +3,8 @@
 #ifndef UNSPIN_BPF_RUN_H
 #define UNSPIN_BPF_RUN_H
 
+#include "adaptive_spin.h"
+#include "handoff.h"
 #include "pack.h"
 #include "place.h"
 #include "sense.h"
@@ -21,6 +23,9 @@ struct run_settings {
 	u64 slice_ns;
 	/* Mechanisms that are switched off. */
 	u64 no_pack;
+	u64 no_place;
+	u64 no_handoff;
+	u64 no_adaptive_spin;
 	/* Addresses from-to of functions that spin; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
 };
@@ -32,7 +37,8 @@ struct seat {
 	/* The queue of another vCPU that it looked at last, and the one that it took from. */
 	s32 looked_at;
 	s32 from;
-	u32 unused;
+	/* The task that runs. */
+	u32 runs_tid;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. */
 	u64 first_vtime;
@@ -49,6 +55,17 @@ struct seat {
 	u64 looked_off_ns;
 	/* Since the start: nanoseconds spent spinning, as the looks have found. */
 	u64 spin_ns;
+	/* The holder that runs here, and when this vCPU was asked whether it is on. */
+	struct handoff holder;
+	u64 asked_ns;
+	/* The sleeping lock that a task here has begun to wait for; 0: none that the kernel may
+	 * spin for. */
+	u64 lock;
+	u32 lock_kind;
+	u32 lock_tid;
+	/* The holder, ready to run, that a task here waits for, and in whose queue it is. */
+	u32 wanted_tid;
+	s32 wanted_cpu;
 	/* When it asked the queues for a task last. */
 	u64 served_ns;
 };
@@ -78,6 +95,12 @@ struct run_state {
 	u64 taken;
 	u64 taken_before;
 	u64 pulled;
+	/* Slices lengthened for a holder, at ticks; holders that ran next on the vCPU of who
+	 * waits; spinners told to sleep; vCPUs asked whether they are on. */
+	u64 extended;
+	u64 handed;
+	u64 slept;
+	u64 asked;
 	/* vCPUs that have shown signs of life. */
 	u64 online;
 	u64 counted;

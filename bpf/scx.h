@@ -34,6 +34,11 @@ enum scx_exit_kind {
 
 #define SCX(type, name) bpf_core_enum_value(enum type, name)
 
+/* Of bpf_for_each(scx_dsq, ...). */
+struct bpf_iter_scx_dsq {
+	u64 __opaque[6];
+} __attribute__((aligned(8)));
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct scx_exit_info {
@@ -84,6 +89,15 @@ void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vt
 			    u64 flags) __ksym __weak;
 bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
 
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+		      u64 flags) __ksym __weak;
+/* Until 6.13. */
+bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+			       u64 flags) __ksym __weak;
+int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym __weak;
+struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym __weak;
+void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
+
 static void insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 flags)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_insert))
@@ -105,6 +119,27 @@ static bool take_from(u64 queue)
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
 		return scx_bpf_dsq_move_to_local(queue);
 	return scx_bpf_consume(queue);
+}
+
+/* Looks at so many waiting tasks for a certain one. */
+#define SEARCH 32
+
+/* That task comes here from the queue it waits in, if it is among the first. */
+static bool take_one(u64 queue, u32 tid)
+{
+	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	struct task_struct *p;
+	u32 looked = 0;
+
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if ((u32)p->pid == tid)
+			return bpf_ksym_exists(scx_bpf_dsq_move) ?
+				       scx_bpf_dsq_move(&___it, p, local, 0) :
+				       scx_bpf_dispatch_from_dsq(&___it, p, local, 0);
+		if (++looked >= SEARCH)
+			break;
+	}
+	return false;
 }
 
 #endif /* UNSPIN_BPF_SCX_H */

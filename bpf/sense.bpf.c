@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "sense.h"
+#include "peek.h"
 #include "vcpu.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -43,6 +43,14 @@ pub struct Stats {
     pub queued: u64,
     /// Tasks that a vCPU took from another one's queue.
     pub pulled: u64,
+    /// Slices that were lengthened because others waited for what the task held.
+    pub extended: u64,
+    /// Holders that waited for a vCPU and ran next on that of a task that waits for them.
+    pub handed: u64,
+    /// Spinners that were told to sleep because the owner's vCPU was off.
+    pub slept: u64,
+    /// vCPUs that were asked whether they are on.
+    pub asked: u64,
     /// Tasks that gave way to one that woke and had had less.
     pub preempted: u64,
     /// vCPUs that were taken out of use.

@@ -20,8 +20,16 @@ pub fn brief(stats: &Stats) -> String {
     let [more, more_kept] = stats.trials_more;
     format!(
         "scheduler: {} of {} vCPUs in use{trial}; kept fewer {fewer_kept} of {fewer} times, more {more_kept} of {more}; \
-         off {:.1} s, spinning {:.1} s in {:.0} s",
-        stats.used, stats.vcpus, stats.off_s, stats.spin_s, stats.seconds
+         off {:.1} s, spinning {:.1} s in {:.0} s; \
+         {} slices lengthened, {} holders ran next, {} spinners slept",
+        stats.used,
+        stats.vcpus,
+        stats.off_s,
+        stats.spin_s,
+        stats.seconds,
+        stats.extended,
+        stats.handed,
+        stats.slept
     )
 }
 
@@ -40,6 +48,11 @@ pub fn summary(stats: &Stats) -> String {
         text,
         "{:.2} vCPU-seconds off, {:.2} spent spinning; {} tasks went to an idle vCPU at once, {} were queued",
         stats.off_s, stats.spin_s, stats.placed, stats.queued
+    );
+    let _ = writeln!(
+        text,
+        "{} slices of holders were lengthened, {} holders ran next, {} spinners slept instead",
+        stats.extended, stats.handed, stats.slept
     );
     text
 }

@@ -123,9 +123,12 @@ fn a_scheduler_has_a_line_and_marks_what_it_does_not_use() {
         spin_s: 2.25,
         trials_fewer: [12, 4],
         trials_more: [7, 3],
+        extended: 8,
+        handed: 5,
+        slept: 3,
         ..Stats::default()
     };
-    for size in [(80, 24), (120, 24)] {
+    for size in [(80, 24), (190, 24)] {
         insta::assert_snapshot!(picture_beside(Some(&stats), 4, size, View::of(4)));
     }
 }

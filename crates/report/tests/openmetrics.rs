@@ -38,6 +38,10 @@ fn the_scheduler_has_counters_and_gauges() {
         placed: 100,
         queued: 1_000,
         pulled: 50,
+        extended: 6,
+        handed: 5,
+        slept: 4,
+        asked: 20,
         preempted: 10,
         cleared: 1,
     };

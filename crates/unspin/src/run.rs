@@ -35,6 +35,15 @@ pub struct Args {
     /// Use all vCPUs always
     #[arg(long)]
     no_pack: bool,
+    /// Leave each task in the queue of the vCPU where it was
+    #[arg(long)]
+    no_place: bool,
+    /// Treat holders of locks that others wait for like other tasks
+    #[arg(long)]
+    no_handoff: bool,
+    /// Let the kernel's spinners spin though the owner's vCPU is off
+    #[arg(long)]
+    no_adaptive_spin: bool,
     /// Milliseconds that a task runs before others get their turn
     #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     slice: u64,
@@ -48,7 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
-    #[arg(long, conflicts_with_all = ["no_pack", "slice", "stats", "listen", "command"])]
+    #[arg(long, conflicts_with_all = ["no_pack", "no_place", "no_handoff",
+        "no_adaptive_spin", "slice", "stats", "listen", "command"])]
     status: bool,
     /// The socket where it tells them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
@@ -60,6 +70,19 @@ pub struct Args {
 
 const PAUSE: Duration = Duration::from_millis(50);
 
+impl Args {
+    fn options(&self) -> Options {
+        Options {
+            slice_ns: self.slice * 1_000_000,
+            pack: !self.no_pack,
+            place: !self.no_place,
+            handoff: !self.no_handoff,
+            adaptive_spin: !self.no_adaptive_spin,
+            ..Options::of_this_machine()
+        }
+    }
+}
+
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
@@ -69,9 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.command.is_empty() {
         interrupt::install()?;
     }
-    let slice_ns = args.slice * 1_000_000;
-    let options = Options { slice_ns, pack: !args.no_pack, ..Options::of_this_machine() };
-    let mut keeper = Keeper::start(options)?;
+    let mut keeper = Keeper::start(args.options())?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
         eprintln!("unspin: the guest scheduler runs until {until}");

@@ -11,6 +11,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
@@ -36,13 +38,26 @@ pub struct Options {
     pub slice_ns: u64,
     /// Whether vCPUs are left out where fewer do more.
     pub pack: bool,
+    /// Whether tasks are put where they wait least, and pulled from vCPUs that do not run.
+    pub place: bool,
+    /// Whether holders of locks that others wait for run on, and run next.
+    pub handoff: bool,
+    /// Whether spinners for a lock whose owner's vCPU is off are told to sleep.
+    pub adaptive_spin: bool,
 }
 
 impl Options {
     /// What fits this machine.
     pub fn of_this_machine() -> Options {
         let limits = Settings::of_this_machine().limits;
-        Options { limits, slice_ns: 3_000_000, pack: true }
+        Options {
+            limits,
+            slice_ns: 3_000_000,
+            pack: true,
+            place: true,
+            handoff: true,
+            adaptive_spin: true,
+        }
     }
 }
 
@@ -101,10 +116,11 @@ impl Scheduler {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
         configure(&mut open, options, vcpus)?;
+        leave_out_missing(&mut open, options)?;
         let mut object = open.load()?;
         let mut links = Vec::new();
-        for program in object.progs_mut() {
-            if program.section().to_string_lossy().starts_with("tp_btf/") {
+        for program in object.progs_mut().filter(|program| program.autoload()) {
+            if !program.section().to_string_lossy().contains("struct_ops") {
                 links.push(program.attach()?);
             }
         }
@@ -144,16 +160,31 @@ impl Scheduler {
     }
 }
 
+/// Functions of the kernel that it does not have, or whose programs nobody needs, are not
+/// watched.
+fn leave_out_missing(open: &mut OpenObject, options: &Options) -> Result<(), RunError> {
+    let btf = Btf::from_vmlinux()?;
+    let wanted = options.handoff || options.adaptive_spin;
+    for mut program in open.progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        if let Some(function) = section.strip_prefix("fentry/") {
+            program.set_autoload(wanted && btf.type_by_name::<Func<'_>>(function).is_some());
+        }
+    }
+    Ok(())
+}
+
 fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(), RunError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if ["vcpus", "seats"].contains(&name.as_str()) {
+        if ["vcpus", "seats", "lookouts"].contains(&name.as_str()) {
             map.set_max_entries(vcpus as u32)?;
         } else if name.ends_with(".rodata") {
             let bytes = map.initial_value_mut().expect("the settings have a value");
             let limits = options.limits;
-            let mut words =
-                vec![limits.timer_ns, limits.wake_ns, options.slice_ns, u64::from(!options.pack)];
+            let mut words = vec![limits.timer_ns, limits.wake_ns, options.slice_ns];
+            let on = [options.pack, options.place, options.handoff, options.adaptive_spin];
+            words.extend(on.map(|on| u64::from(!on)));
             words.extend(spinning::ranges().into_iter().flat_map(|(from, to)| [from, to]));
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());

@@ -28,6 +28,10 @@ pub(super) struct State {
     taken: u64,
     taken_before: u64,
     pulled: u64,
+    extended: u64,
+    handed: u64,
+    slept: u64,
+    asked: u64,
     online: u64,
     counted: u64,
     waiting: u64,
@@ -91,6 +95,10 @@ impl State {
             cleared: state.cleared,
             preempted: state.preempted,
             pulled: state.pulled,
+            extended: state.extended,
+            handed: state.handed,
+            slept: state.slept,
+            asked: state.asked,
             ..Stats::default()
         }
     }

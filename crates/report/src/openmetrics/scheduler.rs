@@ -19,18 +19,7 @@ pub fn scheduler(stats: &Stats) -> String {
         sample(&mut out, name, "", value);
     }
     trials(&mut out, stats);
-    let counts = [
-        ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
-        ("unspin_run_queued", "Tasks that were queued", stats.queued),
-        ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),
-        (
-            "unspin_run_preempted",
-            "Tasks that gave way to one that woke and had had less",
-            stats.preempted,
-        ),
-        ("unspin_run_cleared", "Times that a vCPU was taken out of use", stats.cleared),
-    ];
-    for (name, about, count) in counts {
+    for (name, about, count) in counts(stats) {
         counter(&mut out, name, None, about);
         sample(&mut out, name, "", count as f64);
     }
@@ -75,4 +64,34 @@ fn trials(out: &mut String, stats: &Stats) {
             sample(out, name, labels, trials[place] as f64);
         }
     }
+}
+
+fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 9] {
+    [
+        ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
+        ("unspin_run_queued", "Tasks that were queued", stats.queued),
+        ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),
+        (
+            "unspin_run_preempted",
+            "Tasks that gave way to one that woke and had had less",
+            stats.preempted,
+        ),
+        (
+            "unspin_run_slices_extended",
+            "Slices that were lengthened because others waited for what the task held",
+            stats.extended,
+        ),
+        (
+            "unspin_run_holders_handed",
+            "Holders that waited and ran next on the vCPU of a task that waits for them",
+            stats.handed,
+        ),
+        (
+            "unspin_run_spinners_slept",
+            "Spinners that were told to sleep because the owner's vCPU was off",
+            stats.slept,
+        ),
+        ("unspin_run_vcpus_asked", "Times that a vCPU was asked whether it is on", stats.asked),
+        ("unspin_run_cleared", "Times that a vCPU was taken out of use", stats.cleared),
+    ]
 }

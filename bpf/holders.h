@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who holds what others wait for. The slow paths of the kernel's sleeping locks and of
+ * glibc's mutexes tell, and cost nothing where nobody waits. A holder that runs goes on
+ * for a while (policy/handoff.h); one that waits for a vCPU runs next, on the vCPU of who
+ * wants the lock; and who spins for one whose vCPU is off sleeps instead
+ * (policy/adaptive_spin.h).
+ */
+#ifndef UNSPIN_BPF_HOLDERS_H
+#define UNSPIN_BPF_HOLDERS_H
+
+enum {
+	LOCK_MUTEX = 1,
+	LOCK_RWSEM = 2,
+};
+
+/* What a task that spins is watched for, and how often. */
+#define WATCH_NS 250000ULL
+/* What sleeping and waking up takes beside the time until an idle vCPU answers. */
+#define SWITCH_NS 20000ULL
+
+struct lookout {
+	struct bpf_timer timer;
+	u32 ready;
+	u32 pending;
+};
+
+/* A timer that shows a spinner, by its interrupt, whether its lock's owner is off. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lookout);
+} lookouts SEC(".maps");
+
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+
+struct owner {
+	u32 tid;
+	s32 cpu;
+	bool runs;
+	bool is_ready;
+};
+
+static void read_owner(u64 task, struct owner *owner)
+{
+	const void *p = (const void *)task;
+
+	owner->tid = PEEK(p, struct task_struct, pid);
+	owner->cpu = PEEK(p, struct task_struct, thread_info.cpu);
+	owner->runs = PEEK(p, struct task_struct, on_cpu);
+	owner->is_ready = !owner->runs && !PEEK(p, struct task_struct, __state);
+}
+
+/* The owner's word holds the task and three flags; readers leave none that can be trusted. */
+static bool find_owner(u64 lock, u32 kind, struct owner *owner)
+{
+	long word;
+
+	if (kind == LOCK_MUTEX)
+		word = PEEK((const void *)lock, struct mutex, owner.counter);
+	else
+		word = PEEK((const void *)lock, struct rw_semaphore, owner.counter);
+	if (!(word & ~7L) || (kind == LOCK_RWSEM && word & RWSEM_READER_OWNED))
+		return false;
+	read_owner(word & ~7L, owner);
+	return true;
+}
+
+/* When the vCPU went off, at the latest; 0: it is not, as far as is known. */
+static u64 off_since_ns(s32 cpu, u64 now_ns)
+{
+	struct seat *seat = seat_of(cpu);
+	struct vcpu *v = vcpu_of(cpu);
+	u64 asked_ns;
+
+	if (!v || !seat || v->activity.idle)
+		return 0;
+	if (is_off(v, now_ns))
+		return v->activity.due_ns;
+	asked_ns = seat->asked_ns;
+	if (asked_ns > v->activity.alive_ns && now_ns - asked_ns > settings.limits.timer_ns)
+		return asked_ns;
+	return 0;
+}
+
+/* Whether what spins on this vCPU for a lock should sleep. */
+static bool should_sleep(const struct owner *owner, const struct seat *here, u64 now_ns)
+{
+	struct adaptive_spin spin = {};
+	struct vcpu *v = vcpu_of(owner->cpu);
+
+	spin.off_since_ns = off_since_ns(owner->cpu, now_ns);
+	if (!spin.off_since_ns || !v)
+		return false;
+	spin.off_mean_ns = v->activity.off_mean_ns;
+	spin.block_ns = SWITCH_NS + here->wake_ns;
+	return adaptive_spin_ends(&spin, now_ns);
+}
+
+/* The kernel's spinners look whether they are to make way. */
+static void put_to_sleep(struct run_state *s, s32 here)
+{
+	s->slept++;
+	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+static int look_out(void *map, u32 *key, struct lookout *lookout)
+{
+	lookout->pending = 0;
+	return 0;
+}
+
+static void set_lookout(s32 here)
+{
+	u32 key = here;
+	struct lookout *lookout = bpf_map_lookup_elem(&lookouts, &key);
+
+	if (!lookout)
+		return;
+	if (!lookout->ready && !bpf_timer_init(&lookout->timer, &lookouts, CLOCK_MONOTONIC) &&
+	    !bpf_timer_set_callback(&lookout->timer, look_out))
+		lookout->ready = 1;
+	if (lookout->ready && !lookout->pending)
+		lookout->pending = !bpf_timer_start(&lookout->timer, WATCH_NS,
+						    BPF_F_TIMER_CPU_PIN);
+}
+
+/* An owner that runs, as its own kernel believes. */
+static void want_running(struct run_state *s, struct seat *seat, const struct owner *owner,
+			 u64 now_ns)
+{
+	s32 here = bpf_get_smp_processor_id();
+	struct seat *its = seat_of(owner->cpu);
+
+	if (its && !settings.no_handoff)
+		handoff_want(&its->holder, owner->tid, now_ns);
+	if (settings.no_adaptive_spin || !seat->lock)
+		return;
+	if (should_sleep(owner, seat, now_ns))
+		put_to_sleep(s, here);
+	else if (pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
+		set_lookout(here);
+}
+
+static void want(const struct owner *owner, u64 now_ns)
+{
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct run_state *s = state();
+
+	if (!seat || !s)
+		return;
+	if (owner->runs) {
+		want_running(s, seat, owner, now_ns);
+	} else if (owner->is_ready && !settings.no_handoff) {
+		seat->wanted_tid = owner->tid;
+		seat->wanted_cpu = owner->cpu;
+	}
+}
+
+static int begin_wait(u64 lock, u32 kind)
+{
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct owner owner = {};
+
+	if (!seat)
+		return 0;
+	seat->lock = lock;
+	seat->lock_kind = kind;
+	seat->lock_tid = bpf_get_current_pid_tgid();
+	if (find_owner(lock, kind, &owner))
+		want(&owner, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("fentry/__mutex_lock_slowpath")
+int BPF_PROG(mutex_begin, void *lock)
+{
+	return begin_wait((u64)lock, LOCK_MUTEX);
+}
+
+SEC("fentry/__mutex_lock_killable_slowpath")
+int BPF_PROG(mutex_killable_begin, void *lock)
+{
+	return begin_wait((u64)lock, LOCK_MUTEX);
+}
+
+SEC("fentry/__mutex_lock_interruptible_slowpath")
+int BPF_PROG(mutex_interruptible_begin, void *lock)
+{
+	return begin_wait((u64)lock, LOCK_MUTEX);
+}
+
+SEC("fentry/rwsem_down_write_slowpath")
+int BPF_PROG(rwsem_write_begin, void *lock)
+{
+	return begin_wait((u64)lock, LOCK_RWSEM);
+}
+
+SEC("fentry/rwsem_down_read_slowpath")
+int BPF_PROG(rwsem_read_begin, void *lock)
+{
+	return begin_wait((u64)lock, LOCK_RWSEM);
+}
+
+/* The begin of glibc's pthread_mutex_t (nptl, struct __pthread_mutex_s). */
+struct glibc_mutex {
+	u32 lock;
+	u32 count;
+	u32 owner;
+};
+
+/* The lock word of one that others wait for. */
+#define GLIBC_CONTENDED 2
+
+/* What waits here may be anything. It is a mutex, as far as can be told, if the word is
+ * that of a contended one and the owner's place holds a thread of this process. */
+SEC("fentry/futex_wait")
+int BPF_PROG(futex_begin, const void *word)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct glibc_mutex mutex = {};
+	struct owner owner = {};
+	struct task_struct *p;
+
+	if (!seat || settings.no_handoff || !bpf_ksym_exists(bpf_task_from_pid) ||
+	    !bpf_ksym_exists(bpf_task_release))
+		return 0;
+	if (bpf_probe_read_user(&mutex, sizeof(mutex), word) || mutex.lock != GLIBC_CONTENDED)
+		return 0;
+	p = bpf_task_from_pid(mutex.owner);
+	if (!p)
+		return 0;
+	seat->lock = 0;
+	if ((u32)p->tgid == tgid) {
+		read_owner((u64)p, &owner);
+		want(&owner, bpf_ktime_get_ns());
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+/* A timer's interrupt has found a spinner: whose owner is off is told by its vCPU's signs of
+ * life, or, next time, by whether it answers. */
+static void watch_spinner(struct run_state *s, struct seat *seat, u64 now_ns)
+{
+	s32 here = bpf_get_smp_processor_id();
+	struct owner owner = {};
+	struct seat *its;
+
+	if (settings.no_adaptive_spin || !seat->lock ||
+	    seat->lock_tid != (u32)bpf_get_current_pid_tgid() ||
+	    !find_owner(seat->lock, seat->lock_kind, &owner) || !owner.runs || owner.cpu == here)
+		return;
+	if (should_sleep(&owner, seat, now_ns)) {
+		put_to_sleep(s, here);
+		return;
+	}
+	its = seat_of(owner.cpu);
+	if (its && now_ns - its->asked_ns > WATCH_NS) {
+		its->asked_ns = now_ns;
+		s->asked++;
+		scx_bpf_kick_cpu(owner.cpu, 0);
+	}
+	set_lookout(here);
+}
+
+/* The holder that this vCPU's task has begun to wait for runs here, now. */
+static bool take_wanted(struct run_state *s, struct seat *seat)
+{
+	u32 tid = seat->wanted_tid;
+	bool taken;
+
+	if (!tid)
+		return false;
+	seat->wanted_tid = 0;
+	taken = take_one(QUEUE(seat->wanted_cpu), tid);
+	s->handed += taken;
+	return taken;
+}
+
+#endif /* UNSPIN_BPF_HOLDERS_H */
