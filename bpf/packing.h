@@ -55,6 +55,7 @@ static void use_vcpus(struct run_state *s, u32 use)
 	struct seat *seat;
 	u32 i, wanted;
 
+	s->use = use;
 	bpf_for(i, 0, vcpu_count) {
 		seat = seat_of(i);
 		if (!seat)
@@ -80,15 +81,17 @@ static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 	facts.spin_m = thousandths(sums->spin_ns, s->spin_ns, window_ns);
 	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
 	facts.on_m = away_m < all_m ? all_m - away_m : 0;
-	facts.wakes = s->placed + s->queued - s->wakes;
+	facts.wakes = s->woken - s->wakes;
 	facts.taken = s->taken - s->taken_before;
 	s->taken_before = s->taken;
 	facts.queued_m = s->waiting * 1000;
 	s->facts = facts;
 	s->windows++;
-	s->used_sum += pack_use(&s->pack);
-	if (!settings.no_pack)
+	s->used_sum += s->use;
+	if (settings.pack_rule == PACK_BY_WASTE)
 		use_vcpus(s, pack_step(&s->pack, &facts, now_ns));
+	else if (settings.pack_rule == PACK_AS_STEAL_GOVERNOR)
+		use_vcpus(s, steal_governor_step(&s->governor, facts.off_m, now_ns));
 }
 
 static int window(void *map, u32 *key, struct clockwork *clockwork)
@@ -105,7 +108,7 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 	s->idle_ns = sums.idle_ns;
 	s->off_ns = sums.off_ns;
 	s->spin_ns = sums.spin_ns;
-	s->wakes = s->placed + s->queued;
+	s->wakes = s->woken;
 	s->t_ns = now_ns;
 	return 0;
 }

@@ -51,8 +51,10 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 		return prev_cpu;
 	note_wake(cpu);
 	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), LONG_NS, 0);
-	if (s)
+	if (s) {
 		s->placed++;
+		s->woken++;
+	}
 	return cpu;
 }
 
@@ -116,8 +118,10 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	vtime = place_in_time(p);
-	if (s)
+	if (s) {
 		s->queued++;
+		s->woken += enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) ? 1 : 0;
+	}
 	queue_at(p, line, vtime, enq_flags);
 	wake_for(p, line, vtime, enq_flags);
 }
@@ -236,6 +240,8 @@ s32 BPF_PROG(run_init)
 	if (error)
 		return error;
 	s->pack.vcpus = vcpu_count;
+	s->governor.vcpus = vcpu_count;
+	s->use = vcpu_count;
 	s->online = vcpu_count;
 	error = bpf_timer_init(&clockwork->timer, &clockworks, CLOCK_MONOTONIC);
 	if (!error)

@@ -8,6 +8,7 @@
 #include "pack.h"
 #include "place.h"
 #include "sense.h"
+#include "steal_governor.h"
 
 /* Functions of the kernel that spin. */
 #define SPINNING_RANGES 24
@@ -17,12 +18,18 @@ struct range {
 	u64 to;
 };
 
+enum pack_rule {
+	PACK_BY_WASTE,
+	PACK_NEVER,
+	PACK_AS_STEAL_GOVERNOR,
+};
+
 struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
 	u64 slice_ns;
-	/* Mechanisms that are switched off. */
-	u64 no_pack;
+	/* How many vCPUs to use, of enum pack_rule; other mechanisms that are switched off. */
+	u64 pack_rule;
 	u64 no_place;
 	u64 no_handoff;
 	u64 no_adaptive_spin;
@@ -73,15 +80,19 @@ struct seat {
 /* Figures since the start, and the decisions of now. */
 struct run_state {
 	struct pack pack;
+	struct steal_governor governor;
 	struct pack_facts facts;
 	/* Sums over all vCPUs, nanoseconds. */
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
+	/* Tasks that woke, until the last window and in all. */
 	u64 wakes;
+	u64 woken;
 	/* When they were taken. */
 	u64 t_ns;
-	/* Windows with how many vCPUs in use, and their sum. */
+	/* vCPUs in use; windows, and the sum of those in use in them. */
+	u64 use;
 	u64 windows;
 	u64 used_sum;
 	/* Tasks: placed on an idle vCPU at once, and queued; vCPUs told to give up a task. */

@@ -6,7 +6,9 @@
  * others wait for what they hold. With as few vCPUs as there is time for, those stay on
  * and nobody waits. But fewer vCPUs also ask the host for less: where neighbours compete,
  * their share shrinks. So the number is found by trying, and judged by what counts: the
- * useful time, which is what the vCPUs were on, less what they spun.
+ * useful time, which is what the vCPUs were on, less what they spun. A spin with interrupts
+ * disabled is seen by no tick; where tasks hand work to each other, it shows in how rarely
+ * they wake.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
  * for. It is kept only if it shows much more useful time; then one more is tried, because
@@ -60,6 +62,11 @@ struct pack {
 	/* A trial's alternative: the number before it, and the useful time with that. */
 	u32 before;
 	u32 before_useful_m;
+	/* And its wake-ups a window. */
+	u32 before_wakes;
+	/* How many fewer than there is time for are to be tried next, because more have not
+	 * helped. */
+	u32 lower;
 	/* Since when something speaks for fewer, in windows. */
 	u32 wasteful;
 	/* Since when there is little to do, in windows. */
@@ -118,6 +125,8 @@ struct pack {
 /* Tasks that wait so many windows while none is taken get all vCPUs: real-time tasks may
  * have those in use. */
 #define PACK_STUCK_WINDOWS 2
+/* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
+#define PACK_WAKES_OFTEN 20
 /* A trial is given up early where so much less useful time shows, in percent. */
 #define PACK_LOSS_PERCENT 30
 #define PACK_LOSS_WINDOWS 3
@@ -143,8 +152,7 @@ POLICY u32 pack_fewer(const struct pack *pack, u64 on_m)
 	u32 use = pack_use(pack);
 	u32 fewer = (u32)((on_m + 850) / 1000);
 
-	if (fewer < 1)
-		fewer = 1;
+	fewer = fewer > pack->lower ? fewer - pack->lower : 1;
 	return fewer < use ? fewer : use > 1 ? use - 1 : 1;
 }
 
@@ -199,6 +207,7 @@ POLICY void pack_start_trial(struct pack *pack, u32 use)
 {
 	u32 before = pack_use(pack);
 	u32 useful_m = pack_mean_m(pack, pack->useful_sum);
+	u32 wakes = pack_mean_m(pack, pack->wakes_sum);
 
 	if (use < before)
 		pack->trials_fewer++;
@@ -207,6 +216,7 @@ POLICY void pack_start_trial(struct pack *pack, u32 use)
 	pack_begin(pack, PACK_TRIAL, use);
 	pack->before = before;
 	pack->before_useful_m = useful_m;
+	pack->before_wakes = wakes;
 }
 
 POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
@@ -217,9 +227,20 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 	return wait_ns < PACK_WAIT_MOST_NS ? wait_ns : PACK_WAIT_MOST_NS;
 }
 
-/* Whether there is so much more useful time, in percent. */
-POLICY int pack_gains(u64 useful_m, u64 than_m, u32 percent)
+/* Whether there are so many more wake-ups that they cannot be chance. */
+POLICY int pack_wakes_more(u64 wakes, u64 than)
 {
+	return wakes >= PACK_WAKES_OFTEN && wakes * 2 > than * 3;
+}
+
+/* Whether there is so much more progress, in percent: useful time, and wake-ups, of which
+ * half as many more may be chance. */
+POLICY int pack_gains(u64 useful_m, u64 wakes, u64 than_m, u64 than_wakes, u32 percent)
+{
+	if (pack_wakes_more(wakes, than_wakes)) {
+		useful_m *= wakes * 2;
+		than_m *= than_wakes * 3;
+	}
 	return useful_m * 100 >= than_m * (100 + percent);
 }
 
@@ -227,14 +248,17 @@ POLICY int pack_gains(u64 useful_m, u64 than_m, u32 percent)
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
 	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
+	u64 wakes = pack_mean_m(pack, pack->wakes_sum), before_wakes = pack->before_wakes;
 	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
 
 	if (fewer)
-		keep = pack_gains(now_m, before_m, PACK_GAIN_PERCENT);
+		keep = pack_gains(now_m, wakes, before_m, before_wakes, PACK_GAIN_PERCENT);
 	else if (all)
-		keep = !pack_gains(before_m, now_m, PACK_GAIN_PERCENT);
+		keep = !pack_gains(before_m, before_wakes, now_m, wakes, PACK_GAIN_PERCENT);
 	else
-		keep = pack_gains(now_m, before_m, PACK_GAIN_ONE_PERCENT);
+		keep = pack_gains(now_m, wakes, before_m, before_wakes, PACK_GAIN_ONE_PERCENT);
+	if (fewer)
+		pack->lower = !keep && pack->use > 1 ? pack->lower + 1 : 0;
 	pack->helped_fewer += fewer && keep;
 	pack->helped_more += !fewer && keep;
 	if ((fewer && !keep) || (all && keep)) {
@@ -255,6 +279,7 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 POLICY int pack_is_lost(const struct pack *pack)
 {
 	return pack->windows >= PACK_SKIP + PACK_LOSS_WINDOWS &&
+	       !pack_wakes_more(pack_mean_m(pack, pack->wakes_sum), pack->before_wakes) &&
 	       (u64)pack_mean_m(pack, pack->useful_sum) * 100 <
 		       (u64)pack->before_useful_m * (100 - PACK_LOSS_PERCENT);
 }
@@ -303,6 +328,7 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	     pack_differ(spin_m, pack->tried_spin_m))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
+		pack->lower = 0;
 	}
 	if (use > 1 && now_ns >= pack->fewer_ns &&
 	    pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS)) {

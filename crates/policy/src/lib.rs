@@ -2,4 +2,8 @@
 //! same headers, behind the C ABI. What they mean is told in the headers.
 
 pub mod activity;
+pub mod adaptive_spin;
+pub mod handoff;
 pub mod pack;
+pub mod place;
+pub mod steal_governor;

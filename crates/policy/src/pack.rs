@@ -46,6 +46,10 @@ pub struct Pack {
     pub before: u32,
     /// The useful time with that.
     pub before_useful_m: u32,
+    /// Its wake-ups a window.
+    pub before_wakes: u32,
+    /// How many fewer than there is time for are tried next.
+    pub lower: u32,
     /// Wasteful windows one after the other.
     pub wasteful: u32,
     /// Quiet windows one after the other.

@@ -2,4 +2,8 @@
 /* The policy's functions with external linkage. */
 #define POLICY
 #include "activity.h"
+#include "adaptive_spin.h"
+#include "handoff.h"
 #include "pack.h"
+#include "place.h"
+#include "steal_governor.h"

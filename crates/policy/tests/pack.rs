@@ -152,3 +152,20 @@ proptest! {
         }
     }
 }
+
+/// What spins with interrupts disabled seems useful; only wake-ups tell.
+#[test]
+fn more_wake_ups_are_more_progress() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    let mut windows = [0; 5];
+    for _ in 0..400 {
+        now += WINDOW_NS;
+        let used = pack.in_use();
+        windows[used as usize] += 1;
+        let (on_m, wakes) = if used > 2 { (2_000, 40) } else { (1_950, 400) };
+        let off_m = 1_000 * used - on_m;
+        let facts = Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, spin_m: 0 };
+        pack.step(&facts, now);
+    }
+    assert!(windows[2] > 300, "{windows:?}");
+}

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use unspin_guest::run::{Options, socket};
+use unspin_guest::run::{Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
@@ -32,8 +32,11 @@ scheduler before, the command goes on without it; that is told, and 1 is returne
 #[derive(clap::Args)]
 #[command(after_help = COMMAND)]
 pub struct Args {
+    /// What decides how many vCPUs are used
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
+    pack: Pack,
     /// Use all vCPUs always
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pack")]
     no_pack: bool,
     /// Leave each task in the queue of the vCPU where it was
     #[arg(long)]
@@ -57,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
-    #[arg(long, conflicts_with_all = ["no_pack", "no_place", "no_handoff",
+    #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_place", "no_handoff",
         "no_adaptive_spin", "slice", "stats", "listen", "command"])]
     status: bool,
     /// The socket where it tells them
@@ -68,13 +71,28 @@ pub struct Args {
     command: Vec<String>,
 }
 
-const PAUSE: Duration = Duration::from_millis(50);
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Pack {
+    /// Fewer where they get more useful work done
+    Waste,
+    /// One fewer or one more each second by the time that is lost, as Linux 7.4's
+    /// steal_governor: a baseline to compare with
+    StealGovernor,
+}
 
 impl Args {
+    fn rule(&self) -> Rule {
+        match self.pack {
+            _ if self.no_pack => Rule::Never,
+            Pack::Waste => Rule::Waste,
+            Pack::StealGovernor => Rule::StealGovernor,
+        }
+    }
+
     fn options(&self) -> Options {
         Options {
             slice_ns: self.slice * 1_000_000,
-            pack: !self.no_pack,
+            pack: self.rule(),
             place: !self.no_place,
             handoff: !self.no_handoff,
             adaptive_spin: !self.no_adaptive_spin,
@@ -82,6 +100,8 @@ impl Args {
         }
     }
 }
+
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -29,6 +29,17 @@ const RESTART: i64 = 1 << 48;
 /// Kinds of ends from this one on are errors.
 const ERROR: i32 = 1024;
 
+/// What decides how many vCPUs are used, `enum pack_rule` of bpf/run.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// As few as do more than all, `policy/pack.h`.
+    Waste,
+    /// Nothing: all are.
+    Never,
+    /// The share of time that they are off, `policy/steal_governor.h`: a baseline.
+    StealGovernor,
+}
+
 /// How the scheduler works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -36,8 +47,8 @@ pub struct Options {
     pub limits: Limits,
     /// Nanoseconds that a task runs before others get their turn.
     pub slice_ns: u64,
-    /// Whether vCPUs are left out where fewer do more.
-    pub pack: bool,
+    /// How many vCPUs are used.
+    pub pack: Rule,
     /// Whether tasks are put where they wait least, and pulled from vCPUs that do not run.
     pub place: bool,
     /// Whether holders of locks that others wait for run on, and run next.
@@ -53,7 +64,7 @@ impl Options {
         Options {
             limits,
             slice_ns: 3_000_000,
-            pack: true,
+            pack: Rule::Waste,
             place: true,
             handoff: true,
             adaptive_spin: true,
@@ -183,7 +194,8 @@ fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(
             let bytes = map.initial_value_mut().expect("the settings have a value");
             let limits = options.limits;
             let mut words = vec![limits.timer_ns, limits.wake_ns, options.slice_ns];
-            let on = [options.pack, options.place, options.handoff, options.adaptive_spin];
+            words.push(options.pack as u64);
+            let on = [options.place, options.handoff, options.adaptive_spin];
             words.extend(on.map(|on| u64::from(!on)));
             words.extend(spinning::ranges().into_iter().flat_map(|(from, to)| [from, to]));
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {

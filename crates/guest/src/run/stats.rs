@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use unspin_model::scheduler::Stats;
 use unspin_policy::pack::{Facts, Pack};
+use unspin_policy::steal_governor::StealGovernor;
 
 use crate::sense::{Plain, Shared};
 
@@ -13,12 +14,15 @@ use crate::sense::{Plain, Shared};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
     pack: Pack,
+    governor: StealGovernor,
     facts: Facts,
     idle_ns: u64,
     off_ns: u64,
     spin_ns: u64,
     wakes: u64,
+    woken: u64,
     t_ns: u64,
+    usage: u64,
     windows: u64,
     used_sum: u64,
     placed: u64,
@@ -79,7 +83,7 @@ impl State {
         Stats {
             late_us: late_ns / 1_000,
             vcpus: pack.vcpus,
-            used: pack.in_use(),
+            used: state.usage as u32,
             trial: pack.phase != 0,
             on: vcpus(facts.on_m),
             off: vcpus(facts.off_m),

@@ -1,0 +1,99 @@
+//! Holders, spinners and places: what follows from the facts.
+
+use proptest::prelude::*;
+use unspin_policy::activity::State;
+use unspin_policy::adaptive_spin::AdaptiveSpin;
+use unspin_policy::handoff::Handoff;
+use unspin_policy::place::{Place, Queue};
+use unspin_policy::steal_governor::StealGovernor;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const SLICE: u64 = 3 * MS;
+
+#[test]
+fn a_spinner_sleeps_while_its_owner_will_be_off_for_long() {
+    let spin = AdaptiveSpin { off_since_ns: 10 * MS, off_mean_ns: 4 * MS, block_ns: 100 * US };
+    assert_eq!(spin.left_ns(11 * MS), 3 * MS);
+    assert!(spin.ends(10 * MS) && spin.ends(11 * MS));
+    // Longer than usual: as long again.
+    assert_eq!(spin.left_ns(20 * MS), 10 * MS);
+    let short = AdaptiveSpin { off_mean_ns: 50 * US, ..spin };
+    assert!(!short.ends(10 * MS) && short.ends(11 * MS));
+}
+
+#[test]
+fn a_holder_goes_on_within_its_budget() {
+    let mut holder = Handoff::default();
+    holder.want(7, 100 * MS);
+    assert!(holder.goes_on(7, SLICE, SLICE, 101 * MS));
+    assert!(!holder.goes_on(8, SLICE, SLICE, 101 * MS), "another task");
+    assert!(!holder.goes_on(7, 2 * SLICE, SLICE, 101 * MS), "too long");
+    assert!(!holder.goes_on(7, SLICE, SLICE, 200 * MS), "nobody wants it any more");
+}
+
+#[test]
+fn a_task_goes_where_it_waits_least() {
+    let on =
+        Place { state: State::On as u32, left_ns: 50 * MS, off_ns: 4 * MS, ..Place::default() };
+    let off = Place { state: State::Off as u32, ..on };
+    let idle = Place { state: State::Idle as u32, wake_ns: 100 * US, ..on };
+    let slow = Place { wake_ns: 20 * MS, ..idle };
+    assert!(idle.is_better_than(&on, SLICE) && on.is_better_than(&off, SLICE));
+    assert!(on.is_better_than(&slow, SLICE) && !slow.is_better_than(&off, SLICE));
+    let ending = Place { left_ns: MS, ..on };
+    assert!(on.is_better_than(&ending, SLICE));
+}
+
+#[test]
+fn a_queue_that_is_not_served_is_taken_from_at_once() {
+    let served = Queue { first_vtime: 10 * MS, served_ns: 100 * MS, serves: 1 };
+    assert!(!served.comes_before(12 * MS, 101 * MS, SLICE));
+    assert!(served.comes_before(14 * MS, 101 * MS, SLICE));
+    assert!(served.comes_before(12 * MS, 120 * MS, SLICE), "nobody has served it for long");
+    let off = Queue { serves: 0, ..served };
+    assert!(off.comes_before(12 * MS, 101 * MS, SLICE));
+    assert!(!off.comes_before(9 * MS, 101 * MS, SLICE), "its tasks have had more");
+}
+
+#[test]
+fn the_governor_steps_once_a_second() {
+    let mut governor = StealGovernor::new(4);
+    let mut used = Vec::new();
+    for second in 0..8_u64 {
+        for window in 0..40 {
+            // Half of four vCPUs' time while three and more are used.
+            let off_m = if second < 4 { 1_000 } else { 0 };
+            let now = 1_000 * MS + (second * 40 + window) * 25 * MS;
+            used.push(governor.step(off_m, now));
+        }
+    }
+    let changes = used.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert_eq!((used[0], used[100], *used.last().unwrap(), changes), (4, 2, 4, 6), "{used:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_figures_are_survived(a in any::<[u64; 4]>(), b in any::<[u64; 3]>(), n in any::<u32>()) {
+        let spin = AdaptiveSpin { off_since_ns: a[0], off_mean_ns: a[1], block_ns: a[2] };
+        prop_assert!(spin.ends(a[3]) == (spin.left_ns(a[3]) > spin.block_ns));
+        let place = Place { state: n % 3, waiting: n, left_ns: b[0], off_ns: b[1], wake_ns: b[2] };
+        place.wait_ns(a[0]);
+        let queue = Queue { first_vtime: b[0], served_ns: b[1], serves: n & 1 };
+        // Of two queues, at most one comes before the other.
+        let other = Queue { first_vtime: a[0], ..queue };
+        prop_assert!(!(queue.comes_before(a[0], a[1], SLICE) && other.comes_before(b[0], a[1], SLICE)));
+    }
+
+    #[test]
+    fn the_governor_keeps_within_its_vcpus(
+        vcpus in 1..64_u32,
+        steps in prop::collection::vec((any::<u32>(), 0..2_000_000_000_u64), 0..100),
+    ) {
+        let (mut governor, mut now) = (StealGovernor::new(vcpus), 1);
+        for (off_m, later) in steps {
+            now += later;
+            prop_assert!((1..=vcpus).contains(&governor.step(off_m, now)));
+        }
+    }
+}
