@@ -72,7 +72,6 @@ mod tests {
         }
     }
 
-    #[test]
     fn codes_are_those_of_shells() {
         assert_eq!(end(&mut start("exit 7")), 7);
         assert_eq!(end(&mut start("kill -9 $$")), 137);
@@ -82,8 +81,6 @@ mod tests {
         assert_eq!(not_started(&folder), 126);
     }
 
-    /// One test for both, because signals are for all of a process.
-    #[test]
     fn a_signal_is_passed_on_and_the_command_waited_for() {
         let mut running = start("exec sleep 100");
         kill(Pid::this(), Signal::SIGTERM).unwrap();
@@ -99,5 +96,12 @@ mod tests {
         }
         kill(Pid::this(), Signal::SIGINT).unwrap();
         assert_eq!(end(&mut running), 5);
+    }
+
+    /// One after the other, because a signal is for all that this process runs.
+    #[test]
+    fn a_command_gets_signals_and_its_code_is_a_shells() {
+        codes_are_those_of_shells();
+        a_signal_is_passed_on_and_the_command_waited_for();
     }
 }
