@@ -35,9 +35,9 @@ experiment: build ## NAME=... ARGS=...: an experiment into out/NAME; can be inte
 $(EXPERIMENTS):
 	@$(MAKE) --no-print-directory experiment NAME=$@
 
-install: ## what `make build` built, its man pages and completions, below PREFIX
+install: ## what `make build` built, man pages, completions and systemd unit, below PREFIX
 	@test -x $(RELEASE)/unspin || { echo "run 'make build' first, not as root"; exit 1; }
-	scripts/install.sh $(RELEASE) $(DESTDIR)$(PREFIX)
+	scripts/install.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
 
 clean: ## remove what was built; results in out/ and cached kernels stay
 	$(CARGO) clean

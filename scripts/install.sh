@@ -1,9 +1,11 @@
 #!/bin/sh
-# install.sh RELEASE PREFIX: installs the programs of the folder RELEASE, the man pages and
-# the shell completions below PREFIX.
+# install.sh RELEASE PREFIX [DESTDIR]: installs the programs of the folder RELEASE, the man
+# pages, the shell completions and the systemd unit below PREFIX; with DESTDIR, into that
+# folder instead of /, as packages are made.
 set -eu
+sources=$(dirname "$0")/..
 release=$1
-prefix=$2
+prefix=${3-}$2
 install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench"
 
 work=$(mktemp -d)
@@ -17,3 +19,6 @@ completion() {
 completion bash bash-completion/completions/unspin
 completion zsh zsh/site-functions/_unspin
 completion fish fish/vendor_completions.d/unspin.fish
+
+sed "s|@PREFIX@|$2|" "$sources/dist/unspin.service.in" >"$work/unspin.service"
+install -D -m 644 -t "$prefix/lib/systemd/system" "$work/unspin.service"

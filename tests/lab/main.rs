@@ -19,7 +19,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 23] = [
+const TESTS: [(&str, Needs, Test); 24] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -32,6 +32,7 @@ const TESTS: [(&str, Needs, Test); 23] = [
     ("a_guest_records_itself", Some(bench::guest_and_tracing), basics::records_itself),
     ("guest_scheduler_runs_a_command", Some(bench::guest), scheduler::runs_a_command),
     ("guest_scheduler_always_leaves", Some(bench::guest), scheduler::leaves_however_it_ends),
+    ("guest_scheduler_tells_its_figures", Some(bench::guest), scheduler::tells_its_figures),
     ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),
     ("injected_off_intervals_come_back", Some(bench::guest_and_tracing), basics::truth),
     ("a_time_limit_is_a_result", Some(bench::guest), basics::did_not_finish),

@@ -52,3 +52,25 @@ pub fn leaves_however_it_ends() -> Result<(), Failed> {
          grep -q 'vCPUs in use' /tmp/one || exit 1; is disabled; clean; echo result 1",
     )
 }
+
+/// Its figures are told while it runs, by socket and by HTTP. A command gets our signals,
+/// and goes on when the kernel ends the scheduler.
+pub fn tells_its_figures() -> Result<(), Failed> {
+    in_guest(
+        "SOCK=/run/unspin/run.sock; \
+         /init run --status 2> /tmp/none; [ $? = 77 ] || exit 1; \
+         grep -q 'unspin run' /tmp/none || exit 1; \
+         /init run --listen 127.0.0.1:9470 -- sh -c 'trap \"exit 5\" TERM; sleep 50 & wait' & P=$!; \
+         for i in $(seq 100); do [ -S $SOCK ] && break; sleep 0.1; done; \
+         [ $(stat -c %a $SOCK) = 600 ] || exit 1; \
+         /init run --status > /tmp/status || exit 1; cat /tmp/status; \
+         grep -q 'of 4 vCPUs' /tmp/status || exit 1; \
+         /init run --status --json | grep '\"used_vcpus\":.0' || exit 1; \
+         wget -q -O - http://127.0.0.1:9470/metrics | grep 'unspin_run_vcpus 4' || exit 1; \
+         kill -TERM $P; wait $P; [ $? = 5 ] || exit 1; [ ! -e $SOCK ] || exit 1; is disabled; \
+         echo 'sleep 1; echo S > /proc/sysrq-trigger; sleep 1; > /tmp/done; exit 3' > /tmp/load; \
+         /init run -- sh /tmp/load 2> /tmp/ended; [ $? = 1 ] || exit 1; cat /tmp/ended; \
+         [ -e /tmp/done ] || exit 1; grep -q 'exit code 3' /tmp/ended || exit 1; \
+         is disabled; clean; echo result 1",
+    )
+}

@@ -5,12 +5,18 @@ use serde::{Deserialize, Serialize};
 /// What the scheduler does now, and has done since it was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
+    /// Seconds since it was loaded.
+    #[serde(default)]
+    pub seconds: f64,
     /// A timer later than this shows that its vCPU was off, microseconds.
     pub late_us: u64,
     /// vCPUs that there are.
     pub vcpus: u32,
     /// vCPUs in use now.
     pub used: u32,
+    /// Which those are.
+    #[serde(default)]
+    pub used_vcpus: Vec<u32>,
     /// Whether that is being tried.
     pub trial: bool,
     /// vCPUs on, off and spinning in the last window, and tasks that waited for one.

@@ -7,11 +7,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use unspin_model::scheduler::Stats;
 use unspin_trace::digest::Digest;
 use unspin_trace::live::Live;
 
 use crate::columns::printable;
 use crate::format::{count, number, percent};
+use crate::scheduler::brief;
 use crate::session::{causes, sites};
 
 /// With more vCPUs than that, those that are off most come first.
@@ -40,25 +42,30 @@ impl View {
 }
 
 /// Draws all of it. `digest` is that of `live`; `machine` says in a few words what the
-/// guest is. A view beyond the last vCPU is moved back to it. Returns how many vCPUs have
-/// a lane.
+/// guest is, `scheduler` what a guest scheduler of ours does that runs meanwhile. A view
+/// beyond the last vCPU is moved back to it. Returns how many vCPUs have a lane.
 pub fn draw(
     frame: &mut Frame,
     live: &Live,
     digest: &Digest,
     view: &mut View,
     machine: &str,
+    scheduler: Option<&Stats>,
 ) -> usize {
-    let [head, middle, keys] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
-            .areas(frame.area());
+    let heading = heading(live, digest, *view, machine, scheduler);
+    let [head, middle, keys] = Layout::vertical([
+        Constraint::Length(heading.len() as u16),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
     let tables = Tables::of(digest, middle.width);
     let lanes_wanted = live.vcpus().saturating_add(lanes::AROUND);
     let lanes_height = lanes_height(middle.height, lanes_wanted, tables.height());
     let [lanes, below] =
         Layout::vertical([Constraint::Length(lanes_height), Constraint::Min(0)]).areas(middle);
-    frame.render_widget(heading(live, digest, *view, machine), head);
-    let shown = lanes::draw(frame, lanes, live, digest, view);
+    frame.render_widget(Paragraph::new(heading), head);
+    let shown = lanes::draw(frame, lanes, live, digest, view, scheduler);
     tables.draw(frame, below);
     frame.render_widget(footer(*view, shown == usize::from(live.vcpus())), keys);
     shown
@@ -71,7 +78,13 @@ fn lanes_height(height: u16, lanes: u16, tables: u16) -> u16 {
     if left < LANES_MIN { height } else { left.min(lanes) }
 }
 
-fn heading(live: &Live, digest: &Digest, view: View, machine: &str) -> Paragraph<'static> {
+fn heading(
+    live: &Live,
+    digest: &Digest,
+    view: View,
+    machine: &str,
+    scheduler: Option<&Stats>,
+) -> Vec<Line<'static>> {
     let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
     let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
     let seconds = digest.seconds.max(1e-9);
@@ -92,7 +105,9 @@ fn heading(live: &Live, digest: &Digest, view: View, machine: &str) -> Paragraph
     if digest.lost > 0 {
         figures += &format!("; {} lost", count(digest.lost));
     }
-    Paragraph::new(vec![Line::from(first), Line::from(printable(&figures))])
+    let mut lines = vec![Line::from(first), Line::from(printable(&figures))];
+    lines.extend(scheduler.map(|stats| Line::from(brief(stats))));
+    lines
 }
 
 /// Why they waited, and where.

@@ -1,11 +1,15 @@
 //! Sums as OpenMetrics text, which Prometheus reads.
 //! Source: OpenMetrics 1.0, <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
 
+mod scheduler;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use unspin_model::episode::{Cause, Wait};
 use unspin_trace::totals::{Sum, Totals};
+
+pub use scheduler::scheduler;
 
 /// The content type of [`text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -67,8 +71,16 @@ fn counter(out: &mut String, name: &str, unit: Option<&str>, about: &str) {
     let _ = writeln!(out, "# HELP {name} {about}.");
 }
 
+fn gauge(out: &mut String, name: &str, about: &str) {
+    let _ = writeln!(out, "# TYPE {name} gauge\n# HELP {name} {about}.");
+}
+
 /// A counter's samples have names that end in `_total`.
-fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+fn sample(out: &mut String, name: &str, labels: &str, number: f64) {
+    value(out, &format!("{name}_total"), labels, number);
+}
+
+fn value(out: &mut String, name: &str, labels: &str, number: f64) {
     let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-    let _ = writeln!(out, "{name}_total{labels} {value}");
+    let _ = writeln!(out, "{name}{labels} {number}");
 }

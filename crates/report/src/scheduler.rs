@@ -5,29 +5,54 @@ use std::fmt::Write;
 use unspin_model::scheduler::Stats;
 
 /// One line for one moment.
-pub fn line(stats: &Stats, seconds: f64) -> String {
+pub fn line(stats: &Stats) -> String {
     let trial = if stats.trial { ", being tried" } else { "" };
     format!(
-        "{seconds:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} of them spinning, {:.2} off, {:.0} tasks wait",
-        stats.used, stats.vcpus, stats.on, stats.spinning, stats.off, stats.waiting
+        "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} of them spinning, {:.2} off, {:.0} tasks wait",
+        stats.seconds, stats.used, stats.vcpus, stats.on, stats.spinning, stats.off, stats.waiting
     )
 }
 
-/// What it has done, when it ends after so many seconds.
-pub fn summary(stats: &Stats, seconds: f64) -> String {
+/// In short, the weightiest first, because what finds no room is not shown.
+pub fn brief(stats: &Stats) -> String {
+    let trial = if stats.trial { ", a trial" } else { "" };
+    let [fewer, fewer_kept] = stats.trials_fewer;
+    let [more, more_kept] = stats.trials_more;
+    format!(
+        "scheduler: {} of {} vCPUs in use{trial}; kept fewer {fewer_kept} of {fewer} times, more {more_kept} of {more}; \
+         off {:.1} s, spinning {:.1} s in {:.0} s; \
+         {} slices lengthened, {} holders ran next, {} spinners slept",
+        stats.used,
+        stats.vcpus,
+        stats.off_s,
+        stats.spin_s,
+        stats.seconds,
+        stats.extended,
+        stats.handed,
+        stats.slept
+    )
+}
+
+/// What it has done since it was loaded.
+pub fn summary(stats: &Stats) -> String {
     let mut text = String::new();
     let [fewer, fewer_kept] = stats.trials_fewer;
     let [more, more_kept] = stats.trials_more;
     let _ = writeln!(
         text,
-        "{seconds:.1} s with {:.1} of {} vCPUs in use; fewer were tried {fewer} times and kept {fewer_kept} times, \
+        "{:.1} s with {:.1} of {} vCPUs in use; fewer were tried {fewer} times and kept {fewer_kept} times, \
          more {more} and {more_kept}",
-        stats.used_mean, stats.vcpus
+        stats.seconds, stats.used_mean, stats.vcpus
     );
     let _ = writeln!(
         text,
         "{:.2} vCPU-seconds off, {:.2} spent spinning; {} tasks went to an idle vCPU at once, {} were queued",
         stats.off_s, stats.spin_s, stats.placed, stats.queued
+    );
+    let _ = writeln!(
+        text,
+        "{} slices of holders were lengthened, {} holders ran next, {} spinners slept instead",
+        stats.extended, stats.handed, stats.slept
     );
     text
 }
@@ -39,6 +64,7 @@ mod tests {
     #[test]
     fn a_summary_says_what_was_tried_and_kept() {
         let stats = Stats {
+            seconds: 10.0,
             vcpus: 4,
             used: 2,
             used_mean: 2.25,
@@ -46,8 +72,11 @@ mod tests {
             off_s: 1.5,
             ..Stats::default()
         };
-        let text = summary(&stats, 10.0);
-        assert!(text.contains("2.2 of 4 vCPUs") && text.contains("3 times and kept 1 times"));
-        assert!(line(&stats, 1.0).contains("uses 2 of 4 vCPUs; "));
+        let text = summary(&stats);
+        assert!(
+            text.starts_with("10.0 s with 2.2 of 4 vCPUs")
+                && text.contains("3 times and kept 1 times")
+        );
+        assert!(line(&stats).contains("uses 2 of 4 vCPUs; "));
     }
 }

@@ -3,6 +3,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
+use unspin_model::scheduler::Stats;
 use unspin_model::session::FoundOff;
 use unspin_report::live::{View, draw};
 use unspin_trace::live::Live;
@@ -66,12 +67,21 @@ fn spins(vcpus: u16, start_ns: u64) -> Vec<Spin> {
     places.into_iter().enumerate().map(spin).collect()
 }
 
-fn picture(vcpus: u16, width: u16, height: u16, mut view: View) -> String {
+fn picture(vcpus: u16, width: u16, height: u16, view: View) -> String {
+    picture_beside(None, vcpus, (width, height), view)
+}
+
+fn picture_beside(
+    scheduler: Option<&Stats>,
+    vcpus: u16,
+    (width, height): (u16, u16),
+    mut view: View,
+) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let live = guest(vcpus);
     let machine = "confidential VM (AMD SEV-SNP)";
     let digest = live.digest();
-    terminal.draw(|frame| _ = draw(frame, &live, &digest, &mut view, machine)).unwrap();
+    terminal.draw(|frame| _ = draw(frame, &live, &digest, &mut view, machine, scheduler)).unwrap();
     terminal.backend().to_string()
 }
 
@@ -99,6 +109,28 @@ fn many_vcpus_in_a_large_terminal() {
 fn the_last_of_many_vcpus_are_scrolled_to() {
     let view = View { first: usize::MAX, worst_first: false, paused: true };
     insta::assert_snapshot!(picture(256, 80, 24, view));
+}
+
+#[test]
+fn a_scheduler_has_a_line_and_marks_what_it_does_not_use() {
+    let stats = Stats {
+        seconds: 75.0,
+        vcpus: 4,
+        used: 2,
+        used_vcpus: vec![0, 2],
+        trial: true,
+        off_s: 4.5,
+        spin_s: 2.25,
+        trials_fewer: [12, 4],
+        trials_more: [7, 3],
+        extended: 8,
+        handed: 5,
+        slept: 3,
+        ..Stats::default()
+    };
+    for size in [(80, 24), (190, 24)] {
+        insta::assert_snapshot!(picture_beside(Some(&stats), 4, size, View::of(4)));
+    }
 }
 
 #[test]

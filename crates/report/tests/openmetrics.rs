@@ -1,7 +1,8 @@
 //! The OpenMetrics text of sums that are known.
 
 use unspin_model::episode::{Cause, Wait};
-use unspin_report::openmetrics::text;
+use unspin_model::scheduler::Stats;
+use unspin_report::openmetrics::{scheduler, text};
 use unspin_trace::totals::{Sum, Totals};
 
 #[test]
@@ -14,4 +15,35 @@ fn every_sum_is_a_counter_with_its_unit() {
         lost: 1,
     };
     insta::assert_snapshot!(text(&totals));
+}
+
+#[test]
+fn the_scheduler_has_counters_and_gauges() {
+    let stats = Stats {
+        seconds: 10.5,
+        late_us: 400,
+        vcpus: 3,
+        used: 2,
+        used_vcpus: vec![0, 2],
+        trial: true,
+        on: 1.75,
+        off: 0.25,
+        spinning: 0.5,
+        waiting: 3.0,
+        used_mean: 2.5,
+        off_s: 4.5,
+        spin_s: 2.25,
+        trials_fewer: [3, 1],
+        trials_more: [2, 0],
+        placed: 100,
+        queued: 1_000,
+        pulled: 50,
+        extended: 6,
+        handed: 5,
+        slept: 4,
+        asked: 20,
+        preempted: 10,
+        cleared: 1,
+    };
+    insta::assert_snapshot!(scheduler(&stats));
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod lab;
 mod man;
+mod metrics;
 mod out;
 mod record;
 mod report;
@@ -96,7 +97,10 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<unspin_lab::toml_error::ConfigError>() {
         return ExitCode::from(2);
     }
-    if error.is::<unspin_guest::sense::SenseError>() || error.is::<unspin_guest::run::RunError>() {
+    if error.is::<unspin_guest::sense::SenseError>()
+        || error.is::<unspin_guest::run::RunError>()
+        || error.is::<unspin_guest::run::socket::AskError>()
+    {
         return ExitCode::from(77);
     }
     match error.downcast_ref::<LabError>() {

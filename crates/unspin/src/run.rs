@@ -1,20 +1,36 @@
 //! `unspin run`.
 
-use std::process::{Child, Command, ExitCode};
+mod command;
+mod keeper;
+mod offer;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use unspin_guest::run::{Options, Rule, Scheduler};
+use anyhow::bail;
+use unspin_guest::run::{Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
 
+use crate::metrics::Metrics;
 use crate::out;
+use command::Running;
+use keeper::Keeper;
+use offer::Offer;
+
+const COMMAND: &str = "\
+A command gets the SIGINT and SIGTERM that this gets, and is waited for. Its exit code is
+returned, 128 and the signal's number where a signal ended it. Where the kernel ends the
+scheduler before, the command goes on without it; that is told, and 1 is returned.";
 
 /// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
 /// vCPUs as do the most useful work, where the host takes others away while locks are held.
 /// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
 #[derive(clap::Args)]
+#[command(after_help = COMMAND)]
 pub struct Args {
     /// What decides how many vCPUs are used
     #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
@@ -40,6 +56,16 @@ pub struct Args {
     /// Print figures as JSON, one line each
     #[arg(long)]
     json: bool,
+    /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Ask the scheduler that runs, started by another `unspin run`, for its figures
+    #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_place", "no_handoff",
+        "no_adaptive_spin", "slice", "stats", "listen", "command"])]
+    status: bool,
+    /// The socket where it tells them
+    #[arg(long, value_name = "PATH", default_value = socket::PATH)]
+    socket: PathBuf,
     /// A command to run meanwhile, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
@@ -62,69 +88,110 @@ impl Args {
             Pack::StealGovernor => Rule::StealGovernor,
         }
     }
+
+    fn options(&self) -> Options {
+        Options {
+            slice_ns: self.slice * 1_000_000,
+            pack: self.rule(),
+            place: !self.no_place,
+            handoff: !self.no_handoff,
+            adaptive_spin: !self.no_adaptive_spin,
+            ..Options::of_this_machine()
+        }
+    }
 }
 
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    interrupt::install()?;
-    let slice_ns = args.slice * 1_000_000;
-    let options = Options {
-        slice_ns,
-        pack: args.rule(),
-        place: !args.no_place,
-        handoff: !args.no_handoff,
-        adaptive_spin: !args.no_adaptive_spin,
-        ..Options::of_this_machine()
-    };
-    let mut scheduler = Scheduler::start(&options)?;
-    let started = Instant::now();
+    if args.status {
+        return status(&args);
+    }
+    let metrics = args.listen.map(Metrics::listen).transpose()?;
+    if args.command.is_empty() {
+        interrupt::install()?;
+    }
+    let mut keeper = Keeper::start(args.options())?;
     if !args.json {
-        eprintln!("unspin: the guest scheduler runs, Ctrl-C ends it");
+        let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
+        eprintln!("unspin: the guest scheduler runs until {until}");
     }
-    let mut child = start(&args.command)?;
-    let mut next = args.stats.map(|seconds| started + Duration::from_secs(seconds));
-    let mut code = ExitCode::SUCCESS;
-    while !interrupt::requested() {
-        std::thread::sleep(PAUSE);
-        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
-            code = ExitCode::from(status.code().map_or(1, |code| code as u8));
-            break;
-        }
-        if let Some(ended) = scheduler.ended() {
-            if !ended.restart {
-                bail!("the kernel ended the scheduler: {}", ended.reason);
+    let offer = Offer::open(&args.socket, metrics);
+    let running = match args.command.split_first() {
+        None => None,
+        Some((program, words)) => match Running::start(program, words) {
+            Ok(running) => Some(running),
+            Err(error) => {
+                eprintln!("unspin: start {program}: {error}");
+                return Ok(ExitCode::from(command::not_started(&error)));
             }
-            eprintln!("unspin: {}: loading it again", ended.reason);
-            drop(scheduler);
-            scheduler = Scheduler::start(&options)?;
-        }
-        if let Some(due) = next.as_mut().filter(|due| **due <= Instant::now()) {
-            *due += Duration::from_secs(args.stats.unwrap_or(1));
-            tell(&scheduler.stats(), started.elapsed(), args.json)?;
-        }
+        },
+    };
+    let (code, told) = work(&args, &mut keeper, offer, running)?;
+    told.and(tell_last(&keeper.stats, args.json))?;
+    match keeper.ended {
+        None => Ok(ExitCode::from(code)),
+        Some(why) if args.command.is_empty() => bail!(why),
+        Some(why) => bail!("{why}; the command ended without it, with exit code {code}"),
     }
-    let stats = scheduler.stats();
-    drop(scheduler);
-    if args.json {
-        tell(&stats, started.elapsed(), true)?;
-    } else {
-        eprint!("{}", scheduler::summary(&stats, started.elapsed().as_secs_f64()));
-    }
-    Ok(code)
 }
 
-fn tell(stats: &Stats, since: Duration, json: bool) -> anyhow::Result<()> {
+/// Until the command ends, or until a signal or the scheduler's end where there is none.
+/// Returns the command's exit code, and whether all figures could be printed.
+fn work(
+    args: &Args,
+    keeper: &mut Keeper,
+    offer: Offer,
+    mut running: Option<Running>,
+) -> anyhow::Result<(u8, anyhow::Result<()>)> {
+    let mut offer = Some(offer);
+    let every = args.stats.map(Duration::from_secs);
+    let mut next = every.map(|every| Instant::now() + every);
+    let mut told = Ok(());
+    loop {
+        std::thread::sleep(PAUSE);
+        keeper.step();
+        match &mut running {
+            Some(running) => {
+                if let Some(code) = running.step()? {
+                    return Ok((code, told));
+                }
+            }
+            None if interrupt::requested() || keeper.ended.is_some() => return Ok((0, told)),
+            None => {}
+        }
+        if let Some(why) = &keeper.ended {
+            if offer.take().is_some() {
+                eprintln!("unspin: {why}; the command goes on under the kernel's own");
+            }
+            continue;
+        }
+        offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
+        if let (Some(due), Some(every)) = (next.filter(|due| *due <= Instant::now()), every) {
+            told = tell(&keeper.stats, args.json);
+            next = told.is_ok().then(|| due + every);
+        }
+    }
+}
+
+fn status(args: &Args) -> anyhow::Result<ExitCode> {
+    let stats = socket::ask(&args.socket)?;
+    tell(&stats, args.json)?;
+    if !args.json {
+        out::text(scheduler::summary(&stats))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(stats: &Stats, json: bool) -> anyhow::Result<()> {
+    if json { out::line(serde_json::to_string(stats)?) } else { out::line(scheduler::line(stats)) }
+}
+
+fn tell_last(stats: &Stats, json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string(stats)?)
-    } else {
-        out::line(scheduler::line(stats, since.as_secs_f64()))
+        return tell(stats, true);
     }
-}
-
-fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
-    let Some((program, args)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(args).spawn();
-    Ok(Some(child.with_context(|| format!("start {program}"))?))
+    eprint!("{}", scheduler::summary(stats));
+    Ok(())
 }

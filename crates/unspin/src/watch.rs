@@ -2,21 +2,24 @@
 
 use std::io::{IsTerminal, stdout};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use tiny_http::{Header, Response, Server};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
+use unspin_guest::run::socket;
 use unspin_guest::watch::Watcher;
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
 use unspin_trace::live::Live;
 
+use crate::metrics::Metrics;
 use crate::{out, sensing};
 
 /// A slice of a lane, and the time between two pictures.
@@ -83,23 +86,12 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
 
 fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let server = Server::http(address);
-    let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
+    let metrics = Metrics::listen(address)?;
     eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
-    eprintln!("unspin: figures at http://{}/metrics, until Ctrl-C", server.server_addr());
-    let kind = Header::from_bytes("Content-Type", openmetrics::CONTENT_TYPE);
-    let kind = kind.map_err(|()| anyhow!("a header that is none"))?;
+    eprintln!("unspin: figures at {}, until Ctrl-C", metrics.url());
     while !interrupt::requested() {
         watcher.step();
-        let Some(request) = server.recv_timeout(SLICE)? else { continue };
-        let answer = match request.url() {
-            "/metrics" => {
-                Response::from_string(openmetrics::text(&watcher.totals)).with_header(kind.clone())
-            }
-            _ => Response::from_string("the figures are at /metrics\n").with_status_code(404),
-        };
-        // Who asked may have gone; that is no reason to stop watching.
-        let _ = request.respond(answer);
+        metrics.answer(SLICE, || openmetrics::text(&watcher.totals))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -113,6 +105,8 @@ fn watch(
     interrupt::install()?;
     let mut view = View::of(watcher.live.vcpus());
     let mut digest = watcher.live.digest();
+    let scheduler = socket::follow(Path::new(socket::PATH));
+    let mut scheduled = None;
     let mut paused_at: Option<Live> = None;
     let mut next = Instant::now() + SLICE;
     while !interrupt::requested() {
@@ -120,12 +114,15 @@ fn watch(
             watcher.step();
             if !view.paused {
                 digest = watcher.live.digest();
+                scheduled = scheduler.lock().unwrap_or_else(PoisonError::into_inner).clone();
             }
             next = Instant::now() + SLICE;
         }
         let mut page = 0;
         let live = paused_at.as_ref().unwrap_or(&watcher.live);
-        terminal.draw(|frame| page = draw(frame, live, &digest, &mut view, machine))?;
+        terminal.draw(|frame| {
+            page = draw(frame, live, &digest, &mut view, machine, scheduled.as_ref());
+        })?;
         if !event::poll(next.saturating_duration_since(Instant::now()))? {
             continue;
         }

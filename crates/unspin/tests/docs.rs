@@ -129,6 +129,14 @@ fn examples_are_read() {
     }
 }
 
+#[test]
+fn the_service_starts_a_known_command() {
+    let unit = fs::read_to_string(root().join("dist/unspin.service.in")).expect("a unit");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
+    let line = start.expect("a command").replace("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470");
+    assert_eq!(complaint(&line), None, "{line}");
+}
+
 /// The tables of README and docs are what `results/claims.json` says.
 #[test]
 fn tables_match_the_claims() {

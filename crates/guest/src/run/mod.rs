@@ -3,11 +3,13 @@
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
 
+pub mod socket;
 mod spinning;
 mod stats;
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
@@ -16,7 +18,7 @@ use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::sense::{Aligned, Plain, Settings, Shared};
-use stats::{End, State};
+use stats::{End, Seats, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
 
@@ -105,6 +107,8 @@ pub struct Ended {
 pub struct Scheduler {
     states: Shared<State>,
     ends: Shared<End>,
+    seats: Seats,
+    loaded: Instant,
     late_ns: u64,
     _link: Link,
     _links: Vec<Link>,
@@ -134,15 +138,20 @@ impl Scheduler {
         let shared = |name: &str| object.maps().find(|map| map.name() == name).expect("our map");
         let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
+        let seats = shared("seats");
+        let seats = Seats::map(seats.as_fd(), vcpus, seats.value_size()).map_err(RunError::Map)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
-        let late_ns = options.limits.timer_ns;
-        Ok(Scheduler { states, ends, late_ns, _link: link, _links: links, _object: object })
+        let (late_ns, loaded) = (options.limits.timer_ns, Instant::now());
+        let (_link, _links, _object) = (link, links, object);
+        Ok(Scheduler { states, ends, seats, late_ns, loaded, _link, _links, _object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        self.states.read::<State>(0, 0).stats(self.late_ns)
+        let stats = self.states.read::<State>(0, 0).stats(self.late_ns);
+        let (seconds, used_vcpus) = (self.loaded.elapsed().as_secs_f64(), self.seats.used());
+        Stats { seconds, used_vcpus, ..stats }
     }
 
     /// How it ended, if it has.

@@ -1,8 +1,13 @@
 //! The scheduler's figures, see bpf/run.h.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+
 use unspin_model::scheduler::Stats;
 use unspin_policy::pack::{Facts, Pack};
 use unspin_policy::steal_governor::StealGovernor;
+
+use crate::sense::{Plain, Shared};
 
 /// `struct run_state`.
 #[repr(C)]
@@ -47,6 +52,30 @@ pub(super) struct End {
     pub(super) message: [u8; 512],
 }
 
+/// Which vCPUs are in use: `used`, the first word of each `struct seat`.
+pub(super) struct Seats {
+    words: Shared<u64>,
+    words_each: usize,
+}
+
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+
+impl Seats {
+    /// Of so many vCPUs, with so many bytes each.
+    pub(super) fn map(map: BorrowedFd<'_>, vcpus: usize, bytes: u32) -> io::Result<Seats> {
+        // The kernel pads the values of an array to whole words.
+        let words_each = bytes.div_ceil(8) as usize;
+        Ok(Seats { words: Shared::map(map, vcpus * words_each)?, words_each })
+    }
+
+    pub(super) fn used(&self) -> Vec<u32> {
+        let vcpus = self.words.count() / self.words_each;
+        let is_used = |vcpu: &usize| self.words.read::<u32>(vcpu * self.words_each, 0) != 0;
+        (0..vcpus).filter(is_used).map(|vcpu| vcpu as u32).collect()
+    }
+}
+
 impl State {
     pub(super) fn stats(&self, late_ns: u64) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
@@ -74,6 +103,7 @@ impl State {
             handed: state.handed,
             slept: state.slept,
             asked: state.asked,
+            ..Stats::default()
         }
     }
 }

@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
+use unspin_model::scheduler::Stats;
 use unspin_trace::digest::Digest;
 use unspin_trace::live::{Live, Slice};
 
@@ -34,6 +35,9 @@ const OFF: [(f32, &str, Color); 4] = [
 ];
 const IDLE: (&str, Style) = ("·", Style::new().add_modifier(Modifier::DIM));
 
+/// Stands behind the number of a vCPU that the guest scheduler does not use.
+const UNUSED: &str = "-";
+
 /// Draws them, and returns how many lanes had room.
 pub(super) fn draw(
     frame: &mut Frame,
@@ -41,8 +45,12 @@ pub(super) fn draw(
     live: &Live,
     digest: &Digest,
     view: &mut View,
+    scheduler: Option<&Stats>,
 ) -> usize {
-    let block = Block::bordered().title(legend());
+    let is_used =
+        |vcpu: u16| scheduler.is_none_or(|stats| stats.used_vcpus.contains(&u32::from(vcpu)));
+    let some_unused = (0..live.vcpus()).any(|vcpu| !is_used(vcpu));
+    let block = Block::bordered().title(legend(some_unused));
     let inside = block.inner(area);
     let (width, height) = (usize::from(inside.width), usize::from(inside.height));
     let order = order(digest, *view);
@@ -56,7 +64,7 @@ pub(super) fn draw(
     view.first = view.first.min(order.len().saturating_sub(room));
     let shown = order.iter().skip(view.first).take(room);
     let count = shown.len();
-    lines.extend(shown.map(|vcpu| lane(live, digest, *vcpu, width)));
+    lines.extend(shown.map(|vcpu| lane(live, digest, *vcpu, width, is_used(*vcpu))));
     let block = if count == order.len() || room == 0 {
         block
     } else {
@@ -69,7 +77,7 @@ pub(super) fn draw(
     count
 }
 
-fn legend() -> Line<'static> {
+fn legend(some_unused: bool) -> Line<'static> {
     let word = |glyph: &str, style: Style, word: &str| {
         [Span::styled(format!("{glyph} {word}"), style), "  ".into()]
     };
@@ -80,6 +88,7 @@ fn legend() -> Line<'static> {
         words.extend(word(glyph, Style::new().fg(*colour), &from));
     }
     words.extend([Span::styled(format!("{} idle", IDLE.0), IDLE.1), " ".into()]);
+    words.extend(some_unused.then(|| format!(" {UNUSED} not used ").into()));
     Line::from(words)
 }
 
@@ -118,12 +127,13 @@ fn heads(live: &Live, width: usize) -> Line<'static> {
 }
 
 /// A vCPU's last slices, the latest at the right.
-fn lane(live: &Live, digest: &Digest, vcpu: u16, width: usize) -> Line<'static> {
+fn lane(live: &Live, digest: &Digest, vcpu: u16, width: usize, used: bool) -> Line<'static> {
     let off_s = digest.off.get(usize::from(vcpu)).map_or(0.0, |vcpu| vcpu.off_s);
     let share = printable(&percent(off_s / digest.seconds.max(1e-9)));
     let room = width.saturating_sub(HEAD);
     let slices = live.lane(vcpu, room);
-    let head = format!("{vcpu:>4}  {share:>7}  {}", " ".repeat(room - slices.len()));
+    let mark = if used { " " } else { UNUSED };
+    let head = format!("{vcpu:>4}{mark} {share:>7}  {}", " ".repeat(room - slices.len()));
     Line::from_iter(std::iter::once(Span::from(head)).chain(slices.iter().map(cell)))
 }
 

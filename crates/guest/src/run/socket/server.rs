@@ -1,0 +1,143 @@
+//! The side that answers.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::{Mode, umask};
+use unspin_model::scheduler::Stats;
+
+use super::{answer, refusal};
+
+/// As many may be connected.
+pub(super) const CLIENTS_MAX: usize = 8;
+/// A request has fewer bytes than that, its end included.
+pub(super) const LINE_MAX: usize = 64;
+/// Who says nothing for so long makes room.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Someone answers there.
+    #[error("another process answers at it")]
+    Taken,
+    /// It would have to be removed first, and is no socket.
+    #[error("there is something else")]
+    NoSocket,
+    /// It cannot be made.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The socket; its file is removed when this is dropped.
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    made: Metadata,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    stream: UnixStream,
+    /// What has come of a request.
+    line: Vec<u8>,
+    heard: Instant,
+}
+
+impl Socket {
+    /// Makes it and its folder, for its owner only. One that nobody answers at, which a
+    /// killed process left, is replaced.
+    pub fn bind(path: &Path) -> Result<Socket, BindError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+        }
+        remove_stale(path)?;
+        // Were its mode set afterwards, others could connect before.
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let listener = UnixListener::bind(path);
+        umask(before);
+        let listener = listener?;
+        listener.set_nonblocking(true)?;
+        let made = fs::symlink_metadata(path)?;
+        Ok(Socket { listener, path: path.to_owned(), made, clients: Vec::new() })
+    }
+
+    /// Answers what has come; waits for nothing.
+    pub fn step(&mut self, stats: &Stats) {
+        // No more than can be kept, so that connecting without end holds nothing up.
+        for _ in 0..CLIENTS_MAX {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            self.admit(stream);
+        }
+        self.clients.retain_mut(|client| client.step(stats).is_ok());
+    }
+
+    fn admit(&mut self, mut stream: UnixStream) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        if self.clients.len() < CLIENTS_MAX {
+            self.clients.push(Client { stream, line: Vec::new(), heard: Instant::now() });
+        } else {
+            let _ = writeln!(stream, "{}", refusal("too many ask at once"));
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let is_ours = |now: Metadata| (now.dev(), now.ino()) == (self.made.dev(), self.made.ino());
+        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Client {
+    /// An error where it is to be let go.
+    fn step(&mut self, stats: &Stats) -> io::Result<()> {
+        let mut buffer = [0; LINE_MAX];
+        let read = match self.stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let silent = self.heard.elapsed() > SILENCE_MAX;
+                return if silent { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.heard = Instant::now();
+        self.line.extend_from_slice(&buffer[..read]);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let request: Vec<u8> = self.line.drain(..=end).collect();
+            // An answer that finds no room is not kept until there is some.
+            self.stream.write_all(answer(&request, stats).as_bytes())?;
+        }
+        if self.line.len() >= LINE_MAX {
+            let _ = writeln!(self.stream, "{}", refusal("a request that is too long"));
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Ok(())
+    }
+}
+
+/// Removes a socket that nobody listens at; it is an error that someone does.
+fn remove_stale(path: &Path) -> Result<(), BindError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NoSocket);
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(fs::remove_file(path)?),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(BindError::Taken),
+    }
+}

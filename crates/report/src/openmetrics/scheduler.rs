@@ -1,0 +1,97 @@
+//! The guest scheduler's figures.
+
+use unspin_model::scheduler::Stats;
+
+use super::{counter, gauge, sample, value};
+
+/// All of them, with the closing line that the format asks for. Counts begin again where
+/// the scheduler is loaded again, as they may.
+pub fn scheduler(stats: &Stats) -> String {
+    let mut out = String::new();
+    now(&mut out, stats);
+    let seconds = [
+        ("unspin_run_seconds", "Time since the scheduler was loaded", stats.seconds),
+        ("unspin_run_vcpu_off_seconds", "vCPU time off", stats.off_s),
+        ("unspin_run_vcpu_spin_seconds", "vCPU time spent spinning", stats.spin_s),
+    ];
+    for (name, about, value) in seconds {
+        counter(&mut out, name, Some("seconds"), about);
+        sample(&mut out, name, "", value);
+    }
+    trials(&mut out, stats);
+    for (name, about, count) in counts(stats) {
+        counter(&mut out, name, None, about);
+        sample(&mut out, name, "", count as f64);
+    }
+    out + "# EOF\n"
+}
+
+/// What holds at this moment.
+fn now(out: &mut String, stats: &Stats) {
+    let gauges = [
+        ("unspin_run_vcpus", "vCPUs that there are", f64::from(stats.vcpus)),
+        ("unspin_run_vcpus_in_use", "vCPUs in use", f64::from(stats.used)),
+        ("unspin_run_trial", "1 while that number is being tried", f64::from(stats.trial)),
+        ("unspin_run_vcpus_on", "vCPUs on, in the last window", stats.on),
+        ("unspin_run_vcpus_off", "vCPUs off, in the last window", stats.off),
+        ("unspin_run_vcpus_spinning", "vCPUs spinning, in the last window", stats.spinning),
+        (
+            "unspin_run_tasks_waiting",
+            "Tasks that waited for a vCPU, in the last window",
+            stats.waiting,
+        ),
+    ];
+    for (name, about, number) in gauges {
+        gauge(out, name, about);
+        value(out, name, "", number);
+    }
+    gauge(out, "unspin_run_vcpu_in_use", "1 for each vCPU in use");
+    for vcpu in 0..stats.vcpus {
+        let used = f64::from(stats.used_vcpus.contains(&vcpu));
+        value(out, "unspin_run_vcpu_in_use", &format!("vcpu=\"{vcpu}\""), used);
+    }
+}
+
+fn trials(out: &mut String, stats: &Stats) {
+    let directions = [("to=\"fewer\"", stats.trials_fewer), ("to=\"more\"", stats.trials_more)];
+    let counts = [
+        ("unspin_run_trials", "Times that another number of vCPUs was tried"),
+        ("unspin_run_trials_kept", "Those that were kept"),
+    ];
+    for (place, (name, about)) in counts.into_iter().enumerate() {
+        counter(out, name, None, about);
+        for (labels, trials) in directions {
+            sample(out, name, labels, trials[place] as f64);
+        }
+    }
+}
+
+fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 9] {
+    [
+        ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
+        ("unspin_run_queued", "Tasks that were queued", stats.queued),
+        ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),
+        (
+            "unspin_run_preempted",
+            "Tasks that gave way to one that woke and had had less",
+            stats.preempted,
+        ),
+        (
+            "unspin_run_slices_extended",
+            "Slices that were lengthened because others waited for what the task held",
+            stats.extended,
+        ),
+        (
+            "unspin_run_holders_handed",
+            "Holders that waited and ran next on the vCPU of a task that waits for them",
+            stats.handed,
+        ),
+        (
+            "unspin_run_spinners_slept",
+            "Spinners that were told to sleep because the owner's vCPU was off",
+            stats.slept,
+        ),
+        ("unspin_run_vcpus_asked", "Times that a vCPU was asked whether it is on", stats.asked),
+        ("unspin_run_cleared", "Times that a vCPU was taken out of use", stats.cleared),
+    ]
+}

@@ -1,0 +1,70 @@
+//! Where others can read the scheduler's figures while it works.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use unspin_guest::run::socket::Socket;
+use unspin_model::scheduler::Stats;
+use unspin_report::openmetrics;
+
+use crate::metrics::Metrics;
+
+/// How soon the listening ends when the scheduler has ended.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// The socket, and the address for Prometheus; both are gone when this is dropped.
+pub struct Offer {
+    socket: Option<Socket>,
+    latest: Arc<Mutex<Stats>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Offer {
+    /// Opens both. A socket that cannot be made is told, and done without.
+    pub fn open(path: &Path, metrics: Option<Metrics>) -> Offer {
+        let socket = Socket::bind(path)
+            .inspect_err(|error| {
+                eprintln!("unspin: no socket at {}, so no --status: {error}", path.display());
+            })
+            .ok();
+        let (latest, over) = Default::default();
+        let offer = Offer { socket, latest, over };
+        if let Some(metrics) = metrics {
+            eprintln!("unspin: figures at {}", metrics.url());
+            let (latest, over) = (offer.latest.clone(), offer.over.clone());
+            // Its answers may block, so it has a thread of its own.
+            thread::spawn(move || serve(&metrics, &latest, &over));
+        }
+        offer
+    }
+
+    /// These are the figures now: answers who asks for them.
+    pub fn step(&mut self, stats: &Stats) {
+        stats.clone_into(&mut self.latest.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(socket) = &mut self.socket {
+            socket.step(stats);
+        }
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn serve(metrics: &Metrics, latest: &Mutex<Stats>, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let figures = || {
+            let stats = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            openmetrics::scheduler(&stats)
+        };
+        if let Err(error) = metrics.answer(SLICE, figures) {
+            eprintln!("unspin: no more figures for Prometheus: {error}");
+            return;
+        }
+    }
+}
