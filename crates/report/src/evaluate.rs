@@ -4,7 +4,9 @@
 use unspin_model::episode::Cause;
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target};
+use unspin_model::{
+    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target,
+};
 use unspin_stats::{Bootstrap, Rule, false_positives, wilson};
 
 mod overall;
@@ -132,12 +134,7 @@ fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figu
     };
     let comparisons = summary.comparisons.iter().filter(wanted);
     comparisons
-        .map(|c| Figure {
-            estimate: c.ratio,
-            n: n_of(c),
-            unit: "x",
-            replace: names(&c.subject),
-        })
+        .map(|c| Figure { estimate: c.ratio, n: n_of(c), unit: "x", replace: names(&c.subject) })
         .collect()
 }
 

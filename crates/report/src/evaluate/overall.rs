@@ -32,9 +32,10 @@ fn rival<'a>(spec: &ClaimSpec, summary: &'a Summary, subject: &Cell) -> Option<&
     let against = spec.against.as_ref().unwrap_or(baseline);
     let topology = spec.against_topology.as_ref().unwrap_or(&subject.topology);
     let place = Cell { topology: topology.clone(), ..subject.clone() };
-    let here = summary.cells.iter().filter(|cell| {
-        Cell { scheduler: subject.scheduler.clone(), ..cell.cell.clone() } == place
-    });
+    let here = summary
+        .cells
+        .iter()
+        .filter(|cell| Cell { scheduler: subject.scheduler.clone(), ..cell.cell.clone() } == place);
     if against != "oracle" {
         return here.into_iter().find(|cell| cell.cell.scheduler == *against);
     }

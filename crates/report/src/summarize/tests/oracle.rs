@@ -1,4 +1,6 @@
 use super::*;
+use crate::evaluate::{Origin, evaluate};
+use serde_json::json;
 use unspin_model::ClaimSpec;
 use unspin_model::summary::Verdict;
 
@@ -76,16 +78,16 @@ fn beats_a_stock_that_does_not_finish() {
 fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
     let held: [(&str, &[f64]); 2] = [("hold:2", &around(25.0)), ("unspin", &around(20.0))];
     let summary = experiment(&around(10.0), &held);
-    let spec = |from: &str, against: &str| -> ClaimSpec {
-        let text = format!(
-            "id = \"x\"\nwhat = \"x\"\nfrom = \"{from}\"\nscheduler = \"unspin\"\n{against}"
-        );
-        toml::from_str(&text).unwrap()
+    let spec = |from: &str, against: Option<&str>| -> ClaimSpec {
+        let spec = json!({
+            "id": "x", "what": "x", "from": from, "scheduler": "unspin", "against": against,
+        });
+        serde_json::from_value(spec).unwrap()
     };
     let specs = [
-        spec("speed-geomean", "against = \"oracle\""),
-        spec("speed-least", ""),
-        spec("speed-geomean", "against = \"scx_lavd\""),
+        spec("speed-geomean", Some("oracle")),
+        spec("speed-least", None),
+        spec("speed-geomean", Some("scx_lavd")),
     ];
     let found = evaluate(&specs, &summary, &Origin::default());
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
