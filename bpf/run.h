@@ -6,14 +6,6 @@
 #include "pack.h"
 #include "sense.h"
 
-/* Functions of the kernel that spin. */
-#define SPINNING_RANGES 24
-
-struct range {
-	u64 from;
-	u64 to;
-};
-
 struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
@@ -35,11 +27,6 @@ struct seat {
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
-	/* The last look at what it does, and how long it had been off by then. */
-	u64 looked_ns;
-	u64 looked_off_ns;
-	/* Since the start: nanoseconds spent spinning, as the looks have found. */
-	u64 spin_ns;
 	/* When it last asked the queues for a task. */
 	u64 served_ns;
 };

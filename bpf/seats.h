@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler knows: its maps, each vCPU's signs of life, and how much it spins.
+ * What the scheduler knows: its maps, and by ticks.h each vCPU's signs of life.
  */
 #ifndef UNSPIN_BPF_SEATS_H
 #define UNSPIN_BPF_SEATS_H
@@ -77,94 +77,6 @@ static bool may_run_everywhere(const struct task_struct *p)
 	return p->nr_cpus_allowed >= vcpu_count;
 }
 
-extern const struct pt_regs *__irq_regs __ksym;
-
-/* Where the interrupt found this vCPU. */
-static u64 interrupted_at(void)
-{
-	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
-	const struct pt_regs *regs = *slot;
-
-	return regs ? BPF_CORE_READ(regs, ip) : 0;
-}
-
-static bool is_spinning(u64 ip)
-{
-	u32 i;
-
-	for (i = 0; i < SPINNING_RANGES; i++) {
-		if (ip >= settings.spinning[i].from && ip < settings.spinning[i].to)
-			return true;
-	}
-	return false;
-}
-
-/* Each tick stands for the time since the one before that the vCPU was on. */
-static void look(struct vcpu *v, struct seat *seat, u64 now_ns)
-{
-	u64 since_ns = now_ns - seat->looked_ns;
-	u64 off_ns = v->off_ns - seat->looked_off_ns;
-
-	if (seat->looked_ns && off_ns < since_ns && is_spinning(interrupted_at()))
-		seat->spin_ns += since_ns - off_ns;
-	seat->looked_ns = now_ns;
-	seat->looked_off_ns = v->off_ns;
-}
-
-static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
-{
-	struct activity_limits limits = settings.limits;
-	struct found_off found = {};
-
-	judge(v, &limits, now_ns, due, &found);
-}
-
-SEC("tp_btf/local_timer_entry")
-int BPF_PROG(local_timer_entry, int vector)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	u64 now_ns = bpf_ktime_get_ns();
-	struct seat *seat = seat_of(cpu);
-	struct vcpu *v = this_vcpu();
-	bool was_idle;
-
-	if (!v || !seat)
-		return 0;
-	was_idle = v->activity.idle;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
-	if (!was_idle)
-		look(v, seat, now_ns);
-	return 0;
-}
-
-SEC("tp_btf/local_timer_exit")
-int BPF_PROG(local_timer_exit, int vector)
-{
-	struct vcpu *v = this_vcpu();
-
-	if (v)
-		sign_of_life(v, bpf_ktime_get_ns(), kernels_due_ns());
-	return 0;
-}
-
-SEC("tp_btf/cpu_idle")
-int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
-{
-	u64 now_ns = bpf_ktime_get_ns();
-	struct vcpu *v = this_vcpu();
-	struct seat *seat = seat_of(cpu);
-
-	if (!v || !seat)
-		return 0;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
-	if (entered != PWR_EVENT_EXIT) {
-		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
-		v->idle_since_ns = now_ns;
-	} else {
-		seat->looked_ns = now_ns;
-		seat->looked_off_ns = v->off_ns;
-	}
-	return 0;
-}
+#include "ticks.h"
 
 #endif /* UNSPIN_BPF_SEATS_H */

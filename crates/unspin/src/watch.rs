@@ -11,16 +11,19 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use tiny_http::{Header, Response, Server};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
-use unspin_guest::watch::Watcher;
+use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
 use unspin_trace::live::Live;
+use unspin_trace::totals::Totals;
 
 use crate::{out, sensing};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
+/// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
+const REST: Duration = Duration::from_secs(1);
 
 /// Watch this guest's vCPUs being on, off and idle, what is burned by spinning, why and
 /// where. Needs root.
@@ -29,6 +32,10 @@ pub struct Args {
     /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus
     #[arg(long, value_name = "ADDR", conflicts_with = "once")]
     listen: Option<SocketAddr>,
+    /// With --listen: also watch each wait for a lock, and serve what they cost and why.
+    /// Without it, watching costs next to nothing
+    #[arg(long, requires = "listen")]
+    causes: bool,
     /// Watch for some seconds, print the figures, and end
     #[arg(long)]
     once: bool,
@@ -48,19 +55,32 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
     }
-    let mut watcher = Watcher::start(&args.sensing.settings())?;
+    let settings = args.sensing.settings();
+    if let Some(address) = args.listen.filter(|_| !args.causes) {
+        if args.sensing.tell_heartbeats() {
+            bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
+        }
+        let sums = Sums::start(&settings)?;
+        return serve(address, sums.missing(), REST, || sums.totals());
+    }
+    let mut watcher = Watcher::start(&settings)?;
     if args.once {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        return serve(address, &mut watcher);
+        eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+        let missing = watcher.missing().to_vec();
+        return serve(address, &missing, SLICE, || {
+            watcher.step();
+            watcher.totals.clone()
+        });
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
     let mut terminal = ratatui::try_init()?;
     let done = watch(&mut terminal, &mut watcher, &machine);
     ratatui::restore();
-    for name in watcher.missing() {
-        eprintln!("unspin: not seen here, because this kernel does not have it: {name}");
+    if let Some(missing) = sensing::missing(watcher.missing()) {
+        eprintln!("unspin: {missing}");
     }
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -81,20 +101,29 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
+/// Serves sums, which are asked for at least that often.
+fn serve(
+    address: SocketAddr,
+    missing: &[String],
+    pause: Duration,
+    mut sums: impl FnMut() -> Totals,
+) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let server = Server::http(address);
     let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-    eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+    if let Some(missing) = sensing::missing(missing) {
+        eprintln!("unspin: {missing}");
+    }
     eprintln!("unspin: figures at http://{}/metrics, until Ctrl-C", server.server_addr());
     let kind = Header::from_bytes("Content-Type", openmetrics::CONTENT_TYPE);
     let kind = kind.map_err(|()| anyhow!("a header that is none"))?;
     while !interrupt::requested() {
-        watcher.step();
-        let Some(request) = server.recv_timeout(SLICE)? else { continue };
+        let request = server.recv_timeout(pause)?;
+        let totals = sums();
+        let Some(request) = request else { continue };
         let answer = match request.url() {
             "/metrics" => {
-                Response::from_string(openmetrics::text(&watcher.totals)).with_header(kind.clone())
+                Response::from_string(openmetrics::text(&totals)).with_header(kind.clone())
             }
             _ => Response::from_string("the figures are at /metrics\n").with_status_code(404),
         };

@@ -3,7 +3,6 @@
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
 
-mod spinning;
 mod stats;
 
 use std::fs;
@@ -14,6 +13,7 @@ use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::sense::{Aligned, Plain, Settings, Shared};
+use crate::spinning;
 use stats::{End, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
