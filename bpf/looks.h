@@ -7,6 +7,8 @@
 #ifndef UNSPIN_BPF_LOOKS_H
 #define UNSPIN_BPF_LOOKS_H
 
+#include "peek.h"
+
 #ifdef OWN_TIMERS_ONLY
 /* Such a kernel does not tell where its interrupts' registers are, either. */
 static u64 interrupted_at(void)
@@ -22,7 +24,7 @@ static u64 interrupted_at(void)
 	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
 	const struct pt_regs *regs = *slot;
 
-	return regs ? BPF_CORE_READ(regs, ip) : 0;
+	return regs ? PEEK(regs, struct pt_regs, ip) : 0;
 }
 #endif
 

@@ -14,6 +14,8 @@
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
 
+#include "peek.h"
+
 /* A task, a softirq, an interrupt and an NMI. */
 #define SPIN_DEPTH 4
 
@@ -52,20 +54,6 @@ static struct spins *this_spins(void)
 
 	return bpf_map_lookup_elem(&spins, &zero);
 }
-
-/* Since 6.2 a program may read what it holds to be a task without a call for each word. */
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
-
-#define PEEK(object, type, field)                                                            \
-	({                                                                                   \
-		typeof(((type *)0)->field) value = 0;                                        \
-		if (bpf_ksym_exists(bpf_rdonly_cast))                                        \
-			value = ((type *)bpf_rdonly_cast(object, bpf_core_type_id_kernel(type))) \
-					->field;                                             \
-		else                                                                         \
-			bpf_core_read(&value, sizeof(value), &((type *)(object))->field);    \
-		value;                                                                       \
-	})
 
 /* How long it has waited for a CPU in all; 0 where the kernel does not count that. */
 static u64 run_delay_ns(const void *task)
