@@ -8,10 +8,10 @@ UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test experiment $(EXPERIMENTS) install clean
+.PHONY: help setup build demo test experiment $(EXPERIMENTS) trace-speed install clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  make NAME         one of $(EXPERIMENTS)"
 
 setup: ## install what is missing, and say what and why
@@ -31,6 +31,11 @@ test: setup ## set up, then everything that CI checks; the tests boot guests
 
 experiment: build ## NAME=... ARGS=...: an experiment into out/NAME; can be interrupted, resumes
 	$(UNSPIN) lab run $(NAME) --out out/$(NAME) $(ARGS)
+
+trace-speed: build ## how fast `unspin trace` reads, into out/trace-speed.json
+	@mkdir -p out
+	scripts/trace-speed.sh $(RELEASE)/unspin > out/trace-speed.json
+	$(UNSPIN) claims list --file out/trace-speed.json
 
 $(EXPERIMENTS):
 	@$(MAKE) --no-print-directory experiment NAME=$@

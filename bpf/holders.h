@@ -244,13 +244,14 @@ int BPF_PROG(futex_begin, const void *word)
 
 /* A timer's interrupt has found a spinner: whose owner is off is told by its vCPU's signs of
  * life, or, next time, by whether it answers. */
-static void watch_spinner(struct run_state *s, struct seat *seat, u64 now_ns)
+static void found_spinning(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
+	struct seat *seat = seat_of(here), *its;
+	struct run_state *s = state();
 	struct owner owner = {};
-	struct seat *its;
 
-	if (settings.no_adaptive_spin || !seat->lock ||
+	if (!seat || !s || settings.no_adaptive_spin || !seat->lock ||
 	    seat->lock_tid != (u32)bpf_get_current_pid_tgid() ||
 	    !find_owner(seat->lock, seat->lock_kind, &owner) || !owner.runs || owner.cpu == here)
 		return;

@@ -68,6 +68,10 @@ struct hrtimer_cpu_base {
 	s64 expires_next;
 };
 
+struct pt_regs {
+	unsigned long ip;
+};
+
 struct thread_info {
 	u32 cpu;
 };

@@ -39,7 +39,7 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		if (!v->activity.idle && v->activity.due_ns &&
 		    activity_look(&v->activity, &limits, now_ns) == ACTIVITY_OFF)
 			sums->off_ns += now_ns - v->activity.due_ns;
-		sums->spin_ns += seat->spin_ns;
+		sums->spin_ns += v->looks.spin_ns;
 	}
 	s->online = s->counted;
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Reading fields of the kernel's objects at an address that comes from anywhere.
- */
+/* How programs read what others of the kernel's write. */
 #ifndef UNSPIN_BPF_PEEK_H
 #define UNSPIN_BPF_PEEK_H
 

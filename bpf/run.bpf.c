@@ -22,8 +22,21 @@ const volatile struct run_settings settings = {};
 #include "seats.h"
 #include "queues.h"
 #include "holders.h"
-#include "signs.h"
+#include "ticks.h"
 #include "packing.h"
+
+/* Another vCPU asks for something, or whether this one is on. */
+SEC("tp_btf/reschedule_entry")
+int BPF_PROG(reschedule_entry, int vector)
+{
+	struct activity_limits limits = settings.limits;
+	u64 now_ns = bpf_ktime_get_ns();
+	struct vcpu *v = this_vcpu();
+
+	if (v && !activity_is_early(&v->activity, &limits, now_ns))
+		sign_of_life(v, now_ns, due_ns(v, now_ns));
+	return 0;
+}
 
 /* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
  * longer than a slice for such pairs. */

@@ -10,14 +10,6 @@
 #include "sense.h"
 #include "steal_governor.h"
 
-/* Functions of the kernel that spin. */
-#define SPINNING_RANGES 24
-
-struct range {
-	u64 from;
-	u64 to;
-};
-
 enum pack_rule {
 	PACK_BY_WASTE,
 	PACK_NEVER,
@@ -57,11 +49,6 @@ struct seat {
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
-	/* The last look at what it does, and how long it had been off by then. */
-	u64 looked_ns;
-	u64 looked_off_ns;
-	/* Since the start: nanoseconds spent spinning, as the looks have found. */
-	u64 spin_ns;
 	/* The holder that runs here, and when this vCPU was asked whether it is on. */
 	struct handoff holder;
 	u64 asked_ns;

@@ -48,10 +48,6 @@ struct scx_exit_info {
 	char *msg;
 };
 
-struct pt_regs {
-	unsigned long ip;
-};
-
 #pragma clang attribute pop
 
 /* What of it is used; the loader finds the members by name. */

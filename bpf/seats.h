@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler knows: its maps, each vCPU's signs of life, and how much it spins.
+ * What the scheduler knows: its maps, and by ticks.h each vCPU's signs of life.
  */
 #ifndef UNSPIN_BPF_SEATS_H
 #define UNSPIN_BPF_SEATS_H
@@ -84,26 +84,14 @@ static bool may_run_everywhere(const struct task_struct *p)
 	return s && p->nr_cpus_allowed >= s->online;
 }
 
-extern const struct pt_regs *__irq_regs __ksym;
 
-/* Where the interrupt found this vCPU. */
-static u64 interrupted_at(void)
+/* This vCPU, which was idle, took so long to answer. */
+static void answered_after(u64 ns)
 {
-	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
-	const struct pt_regs *regs = *slot;
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
 
-	return regs ? BPF_CORE_READ(regs, ip) : 0;
-}
-
-static bool is_spinning(u64 ip)
-{
-	u32 i;
-
-	for (i = 0; i < SPINNING_RANGES; i++) {
-		if (ip >= settings.spinning[i].from && ip < settings.spinning[i].to)
-			return true;
-	}
-	return false;
+	if (seat)
+		seat->wake_ns = policy_mean(seat->wake_ns, ns);
 }
 
 #endif /* UNSPIN_BPF_SEATS_H */

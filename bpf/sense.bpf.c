@@ -19,6 +19,8 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before loading. */
 const volatile struct settings settings = {};
 
+#include "looks.h"
+
 /* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be
  * set at any time. */
 volatile u64 beat_ns SEC(".data.beat");
@@ -63,7 +65,7 @@ static struct event *begin_event(u64 *seq)
 
 static void end_event(struct event *event, u64 seq)
 {
-	__asm__ volatile("" ::: "memory");
+	barrier();
 	*(volatile u64 *)&event->seq = seq;
 }
 
@@ -75,7 +77,15 @@ static void judge_and_tell(struct vcpu *v, u64 now_ns, u64 due)
 	struct event *event;
 	u64 seq;
 
+	/* A heartbeat is judged with interrupts enabled. What an interrupt meanwhile would find
+	 * is being found, and what one has found before is not found again. */
+	if (*(volatile u64 *)&v->judging || now_ns < v->activity.alive_ns)
+		return;
+	*(volatile u64 *)&v->judging = 1;
+	barrier();
 	judge(v, &limits, now_ns, due, &found);
+	barrier();
+	*(volatile u64 *)&v->judging = 0;
 	if (!off->end_ns)
 		return;
 	event = begin_event(&seq);
@@ -142,7 +152,9 @@ SEC("tp_btf/local_timer_entry")
 int BPF_PROG(local_timer_entry, int vector)
 {
 	u32 cpu = bpf_get_smp_processor_id();
+	struct vcpu *v = this_vcpu();
 	struct heart *heart;
+	bool was_idle;
 
 	if (beat_ns) {
 		heart = bpf_map_lookup_elem(&hearts, &cpu);
@@ -150,7 +162,13 @@ int BPF_PROG(local_timer_entry, int vector)
 		    !bpf_timer_set_callback(&heart->timer, beat))
 			heart->ready = 1;
 	}
-	return sign();
+	if (!v)
+		return 0;
+	was_idle = v->activity.idle;
+	sign_of(v);
+	if (!was_idle)
+		look(v, bpf_ktime_get_ns());
+	return 0;
 }
 
 /* A heartbeat that has expired is served next, by the softirq that follows. */
@@ -215,35 +233,17 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 	if (!v)
 		return 0;
 	sign_of(v);
+	now_ns = bpf_ktime_get_ns();
 	if (state != PWR_EVENT_EXIT) {
-		now_ns = bpf_ktime_get_ns();
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
+	} else {
+		begin_looks(v, now_ns);
 	}
 	return 0;
 }
 
-static int wake(u32 cpu)
-{
-	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &cpu);
-
-	if (v)
-		activity_wake(&v->activity, bpf_ktime_get_ns());
-	return 0;
-}
-
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(ipi_send_cpu, u32 cpu)
-{
-	return wake(cpu);
-}
-
-SEC("tp_btf/sched_wake_idle_without_ipi")
-int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
-{
-	return wake(cpu);
-}
-
+#include "wake.h"
 #include "spin.h"
 #include "wait.h"
 

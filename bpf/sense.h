@@ -5,9 +5,30 @@
 
 #include "activity.h"
 
+/* Functions of the kernel that spin. */
+#define SPINNING_RANGES 24
+
+struct range {
+	u64 from;
+	u64 to;
+};
+
 struct settings {
 	struct activity_limits limits;
 	/* Spins from this length on are handed on. */
+	u64 spin_ns;
+	/* Addresses from-to of functions that spin, in order; unused ones are 0. */
+	struct range spinning[SPINNING_RANGES];
+};
+
+/* What ticks find a vCPU doing. */
+struct looks {
+	/* The last one, and how long the vCPU had been off in all by then. */
+	u64 last_ns;
+	u64 last_off_ns;
+	/* Since the start: how many there were, and nanoseconds that they found spent
+	 * spinning. */
+	u64 count;
 	u64 spin_ns;
 };
 
@@ -26,7 +47,11 @@ struct vcpu {
 	u64 spin_ns;
 	/* When its heartbeat is due; 0: none is. */
 	u64 beat_due_ns;
-	u64 unused;
+	/* Its last sign of life is being judged; an interrupt can come meanwhile. */
+	u64 judging;
+	struct looks looks;
+	/* No two vCPUs share a cache line. */
+	u64 unused[3];
 };
 
 /* An off interval. */

@@ -14,6 +14,8 @@
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
 
+#include "peek.h"
+
 /* A task, a softirq, an interrupt and an NMI. */
 #define SPIN_DEPTH 4
 

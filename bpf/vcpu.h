@@ -60,6 +60,14 @@ struct found_off {
 	bool was_idle;
 };
 
+/* It is no longer idle, and was asked to run at an instant. */
+static void end_idle(struct vcpu *v, u64 asked_ns)
+{
+	if (v->idle_since_ns && asked_ns > v->idle_since_ns)
+		v->idle_ns += asked_ns - v->idle_since_ns;
+	v->idle_since_ns = 0;
+}
+
 /* This vCPU runs now, and its next timer interrupt is due then. Tells the off interval
  * behind it; its end is 0 where there was none. */
 static void judge(struct vcpu *v, const struct activity_limits *limits, u64 now_ns, u64 due,
@@ -69,9 +77,7 @@ static void judge(struct vcpu *v, const struct activity_limits *limits, u64 now_
 	activity_set_timer(&v->activity, due_ns(v, v->activity.alive_ns));
 	if (v->activity.idle) {
 		found->off = activity_resume(&v->activity, limits, now_ns, due);
-		if (v->idle_since_ns && now_ns > v->idle_since_ns)
-			v->idle_ns += now_ns - v->idle_since_ns;
-		v->idle_since_ns = 0;
+		end_idle(v, found->off.end_ns ? found->off.earliest_ns : now_ns);
 	} else {
 		found->off = activity_alive(&v->activity, limits, now_ns, due);
 	}

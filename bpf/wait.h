@@ -9,6 +9,8 @@
 #define UNSPIN_BPF_WAIT_H
 
 #define SLEEP_BITS 10
+/* No thread's number: what lies in this place is being changed. */
+#define CHANGING (~0U)
 
 /* By thread. Two that fall into one place make each other forgotten. */
 struct {
@@ -28,24 +30,51 @@ static struct wait *sleep_of(u32 tid)
 	return bpf_map_lookup_elem(&sleeps, &place);
 }
 
-/* Returns the wait, or 0 where it goes on: a mutex's waiter may spin again meanwhile. */
-static struct wait *new_sleep(u64 lock, u32 flags)
+/* Whether this thread's wait goes on: a mutex's waiter may spin again meanwhile. */
+static bool goes_on(u32 tid, u64 lock)
 {
-	u32 tid = bpf_get_current_pid_tgid();
-	struct wait *wait = sleep_of(tid);
+	struct wait *kept = sleep_of(tid);
 
-	if (!wait || (wait->tid == tid && wait->lock == lock))
-		return 0;
-	begin_wait(wait, lock, flags | WAIT_ASLEEP);
-	return wait;
+	return kept && kept->tid == tid && kept->lock == lock;
+}
+
+/* Who comes to a place that another one is changing right now is not recorded. */
+static void keep(struct wait *wait)
+{
+	u32 tid = wait->tid;
+	struct wait *place = sleep_of(tid);
+	u32 before;
+
+	if (!place)
+		return;
+	before = *(volatile u32 *)&place->tid;
+	if (before == CHANGING || !__sync_bool_compare_and_swap(&place->tid, before, CHANGING))
+		return;
+	wait->tid = CHANGING;
+	*place = *wait;
+	__sync_lock_test_and_set(&place->tid, tid);
+}
+
+/* Takes this thread's wait out, unless another one's has come into its place. */
+static bool take_out(u32 tid, u64 lock, struct wait *wait)
+{
+	struct wait *place = sleep_of(tid);
+
+	if (!place || place->tid != tid || place->lock != lock)
+		return false;
+	*wait = *place;
+	return __sync_bool_compare_and_swap(&place->tid, tid, 0);
 }
 
 static void begin_sleep(u64 lock, u32 flags)
 {
-	struct wait *wait = new_sleep(lock, flags);
+	struct wait wait = {};
 
-	if (wait)
-		find_owner(wait);
+	if (goes_on(bpf_get_current_pid_tgid(), lock))
+		return;
+	begin_wait(&wait, lock, flags | WAIT_ASLEEP);
+	find_owner(&wait);
+	keep(&wait);
 }
 
 /* The owner has run by now, so its account is up to date. */
@@ -72,18 +101,18 @@ static void settle_delay(struct wait *wait)
 static void end_sleep(void *ctx, u64 lock)
 {
 	u32 tid = bpf_get_current_pid_tgid();
-	struct wait *wait = sleep_of(tid);
 	struct taken nobody = {};
+	struct wait wait = {};
 	u64 now_ns;
 
-	if (!wait || wait->tid != tid || wait->lock != lock)
+	if (!take_out(tid, lock, &wait))
 		return;
 	now_ns = bpf_ktime_get_ns();
-	if (now_ns - wait->begin_ns >= settings.limits.timer_ns) {
-		settle_delay(wait);
-		hand_on(ctx, wait, now_ns, nobody);
-	}
-	wait->tid = 0;
+	if (now_ns - wait.begin_ns < settings.limits.timer_ns)
+		return;
+	wait.tid = tid;
+	settle_delay(&wait);
+	hand_on(ctx, &wait, now_ns, nobody);
 }
 
 /* The begin of glibc's pthread_mutex_t (nptl, struct __pthread_mutex_s). */
@@ -106,7 +135,7 @@ int BPF_PROG(futex_begin, const void *word)
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct glibc_mutex mutex = {};
 	struct task_struct *owner;
-	struct wait *wait;
+	struct wait wait = {};
 
 	if (!bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
 		return 0;
@@ -115,10 +144,10 @@ int BPF_PROG(futex_begin, const void *word)
 	owner = bpf_task_from_pid(mutex.owner);
 	if (!owner)
 		return 0;
-	if ((u32)owner->tgid == tgid) {
-		wait = new_sleep((u64)word, WAIT_FUTEX);
-		if (wait)
-			look_at_owner(wait, owner);
+	if ((u32)owner->tgid == tgid && !goes_on(bpf_get_current_pid_tgid(), (u64)word)) {
+		begin_wait(&wait, (u64)word, WAIT_FUTEX | WAIT_ASLEEP);
+		look_at_owner(&wait, owner);
+		keep(&wait);
 	}
 	bpf_task_release(owner);
 	return 0;

@@ -14,6 +14,7 @@ fn main() {
     let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
     compile("sense", &headers, &[], &out.join("sense.bpf.o"));
     compile("sense", &headers, &["-DOWN_TIMERS_ONLY"], &out.join("sense-own-timers.bpf.o"));
+    compile("watch", &headers, &[], &out.join("watch.bpf.o"));
     compile("run", &headers, &[], &out.join("run.bpf.o"));
 }
 

@@ -95,9 +95,13 @@ pub fn records_itself() -> Result<(), Failed> {
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
         wait); /init watch --once --for 1 --json | grep -q '\"vcpus\":2' || exit 1; \
-        /init watch --listen 127.0.0.1:9469 & W=$!; U=http://127.0.0.1:9469/metrics; \
+        U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
+        /init watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
         for i in $(seq 60); do wget -q -O /tmp/m $U && break; sleep 0.5; done; \
-        tail -n 1 /tmp/m | grep -q '# EOF' || exit 1; kill -INT $W; wait $W && echo result 1";
+        sleep 1; wget -q -O /tmp/m $U; tail -n 1 /tmp/m | grep -q '# EOF' || exit 1; \
+        grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; kill -INT $W; wait $W || exit 1; \
+        [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || exit 1; \
+        done; echo result 1";
     let bench = Bench::new(&text).workload("burn", burn, "");
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;

@@ -2,8 +2,8 @@
 //!
 //! [`machine`] gathers what a machine is and works out what that means; [`doctor`]
 //! tells it, with what follows for spinning and for curing it. [`sense`] finds the off
-//! intervals of this guest's vCPUs while it runs; [`record`] keeps
-//! them in a file, [`watch`] for some seconds. [`run`] acts: it is the guest scheduler.
+//! intervals of this guest's vCPUs while it runs; [`record`] keeps them in a file,
+//! [`watch`] for some seconds or as sums. [`run`] acts: it is the guest scheduler.
 
 pub mod doctor;
 mod lateness;
@@ -11,4 +11,5 @@ pub mod machine;
 pub mod record;
 pub mod run;
 pub mod sense;
+mod spinning;
 pub mod watch;

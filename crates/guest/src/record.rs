@@ -139,7 +139,9 @@ impl<W: Write> Recorder<W> {
                 start_ns: self.batch_start_ns,
                 end_ns,
                 beats: now.beats - before.beats,
-                idle_ns: idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.batch_start_ns)),
+                idle_ns: now
+                    .idle_until(end_ns)
+                    .saturating_sub(before.idle_until(self.batch_start_ns)),
                 // Which vCPU's they were does not matter to who reads it.
                 lost: if vcpu == 0 { self.findings.lost } else { 0 },
             })
@@ -160,11 +162,4 @@ impl<W: Write> Recorder<W> {
         self.batch_began = Instant::now();
         Ok(())
     }
-}
-
-/// Nanoseconds idle until `now_ns`, the present stretch included.
-pub(crate) fn idle_ns(vcpu: &Vcpu, now_ns: u64) -> u64 {
-    let present =
-        if vcpu.idle_since_ns == 0 { 0 } else { now_ns.saturating_sub(vcpu.idle_since_ns) };
-    vcpu.idle_ns + present
 }

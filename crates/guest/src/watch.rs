@@ -1,10 +1,9 @@
-//! The sensor's findings, kept for some seconds.
+//! What a sensor finds: kept for some seconds, or as sums alone.
 
 use unspin_trace::live::Live;
-use unspin_trace::totals::Totals;
+use unspin_trace::totals::{Sum, Totals};
 
-use crate::record::idle_ns;
-use crate::sense::{Heartbeat, SenseError, Sensor, Settings, Vcpu, now_ns};
+use crate::sense::{Heartbeat, LightSensor, SenseError, Sensor, Settings, Vcpu, now_ns};
 
 /// Fetches findings into a [`Live`] picture.
 pub struct Watcher {
@@ -43,7 +42,7 @@ impl Watcher {
         let found = self.sensor.take();
         let (now, end_ns) = (self.sensor.page().all(), now_ns());
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
-            idle_ns(now, end_ns).saturating_sub(idle_ns(before, self.before_ns))
+            now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
         });
         let idle = idle.collect();
         let seconds = (end_ns - self.before_ns) as f64 / 1e9;
@@ -51,6 +50,42 @@ impl Watcher {
         self.live.add(end_ns, offs.clone(), spins.clone(), idle, lost);
         let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
         self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
+        self.totals.idle_ns = now.iter().map(|vcpu| vcpu.idle_until(end_ns)).collect();
+        self.totals.looks = now.iter().map(looks).collect();
         (self.before, self.before_ns) = (now, end_ns);
     }
+}
+
+/// Sums of what each vCPU did, at next to no cost.
+pub struct Sums {
+    sensor: LightSensor,
+    start_ns: u64,
+}
+
+impl Sums {
+    /// Starts the light sensor.
+    pub fn start(settings: &Settings) -> Result<Sums, SenseError> {
+        Ok(Sums { sensor: LightSensor::start(settings)?, start_ns: now_ns() })
+    }
+
+    /// What this kernel cannot tell.
+    pub fn missing(&self) -> &[String] {
+        &self.sensor.missing
+    }
+
+    /// Sums since the start.
+    pub fn totals(&self) -> Totals {
+        let (vcpus, now_ns) = (self.sensor.page().all(), now_ns());
+        Totals {
+            seconds: now_ns.saturating_sub(self.start_ns) as f64 / 1e9,
+            off: vcpus.iter().map(|vcpu| Sum { count: vcpu.offs, ns: vcpu.off_ns }).collect(),
+            idle_ns: vcpus.iter().map(|vcpu| vcpu.idle_until(now_ns)).collect(),
+            looks: vcpus.iter().map(looks).collect(),
+            causes: None,
+        }
+    }
+}
+
+fn looks(vcpu: &Vcpu) -> Sum {
+    Sum { count: vcpu.looks.count, ns: vcpu.looks.spin_ns }
 }

@@ -135,6 +135,9 @@ pub enum ClaimSource {
     /// The most memory that an agent beside the workloads had, in megabytes: the largest of the
     /// cells' medians.
     AgentMemory,
+    /// Timer interrupts a second that an agent adds to those of the guest under the baseline
+    /// scheduler; of workloads that count them, the most.
+    AgentTimers,
     /// Stock against stock called different, of random splits, in percent.
     AaFalsePositive,
 }

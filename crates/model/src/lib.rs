@@ -23,7 +23,9 @@ pub use claim::{Claim, ClaimSource, ClaimSpec, Target};
 pub use event::{Interval, Recording, VcpuEvent, VcpuState};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
-pub use run::{AGENT_MEMORY, FailureKind, NeighbourResult, Outcome, RunRecord, TruthSummary};
+pub use run::{
+    AGENT_MEMORY, FailureKind, NeighbourResult, Outcome, RunRecord, TIMER_INTERRUPTS, TruthSummary,
+};
 pub use sensed::SenseCheck;
 pub use session::Session;
 pub use summary::Summary;

@@ -58,6 +58,9 @@ pub enum Outcome {
 /// megabytes.
 pub const AGENT_MEMORY: &str = "agent_memory_mb";
 
+/// The co-metric of a workload that counts a guest's timer interrupts, a second.
+pub const TIMER_INTERRUPTS: &str = "timer_interrupts_per_s";
+
 /// What a neighbour did during the subject's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourResult {

@@ -3,9 +3,10 @@
 
 use unspin_model::episode::Cause;
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
-use unspin_model::summary::{Comparison, ComparisonKind, Estimate, TruthError};
+use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, TruthError};
 use unspin_model::{
-    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, Target,
+    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, TIMER_INTERRUPTS,
+    Target,
 };
 use unspin_stats::{Bootstrap, Rule, false_positives, wilson};
 
@@ -118,6 +119,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::SenseMiscounted => sensed(spec, summary).iter().map(miscounted).collect(),
         ClaimSource::SenseKept => sensed(spec, summary).iter().map(kept).collect(),
         ClaimSource::AgentMemory => agent_memory(spec, summary).into_iter().collect(),
+        ClaimSource::AgentTimers => agent_timers(spec, summary).into_iter().collect(),
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
     }
 }
@@ -214,9 +216,7 @@ fn truth_beyond(truth: &TruthError) -> Figure {
 /// phenomenon (`spec.topology`) counts as a result.
 fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     let failed: u64 = summary.failures.values().sum();
-    let should_end = |cell: &&unspin_model::summary::CellSummary| {
-        spec.topology.as_ref() != Some(&cell.cell.topology)
-    };
+    let should_end = |cell: &&CellSummary| spec.topology.as_ref() != Some(&cell.cell.topology);
     let unfinished: u64 =
         summary.cells.iter().filter(should_end).map(|cell| u64::from(cell.unfinished)).sum();
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
@@ -282,6 +282,20 @@ fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
         (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
     let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
     Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
+}
+
+fn agent_timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
+    let per_s = |cell: &CellSummary| cell.co_metrics.get(TIMER_INTERRUPTS).copied();
+    let wanted = |cell: &&CellSummary| spec.scheduler.as_ref() == Some(&cell.cell.scheduler);
+    let added = |with: &CellSummary| {
+        let base =
+            Cell { scheduler: summary.experiment.baseline_scheduler.clone(), ..with.cell.clone() };
+        let without = summary.cells.iter().find(|cell| cell.cell == base)?;
+        Some((per_s(with)? - per_s(without)?, u64::from(with.n)))
+    };
+    let all = summary.cells.iter().filter(wanted).filter_map(added);
+    let (most, n) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(exactly(most, n, "1/s"))
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use unspin_model::episode::{Cause, Wait};
-use unspin_trace::totals::{Sum, Totals};
+use unspin_trace::totals::{Causes, Sum, Totals};
 
 pub use scheduler::scheduler;
 
@@ -17,28 +17,65 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// All of it, with the closing line that the format asks for.
 pub fn text(totals: &Totals) -> String {
     let mut out = String::new();
-    let seconds = |ns: u64| ns as f64 / 1e9;
     counter(&mut out, "unspin_watched_seconds", Some("seconds"), "Time that the figures cover");
     sample(&mut out, "unspin_watched_seconds", "", totals.seconds);
 
-    let offs = || (0..).zip(&totals.off).map(|(vcpu, sum)| (format!("vcpu=\"{vcpu}\""), sum));
-    let about = "Time that a vCPU wanted to run and was off its pCPU";
-    counter(&mut out, "unspin_vcpu_off_seconds", Some("seconds"), about);
-    for (vcpu, sum) in offs() {
-        sample(&mut out, "unspin_vcpu_off_seconds", &vcpu, seconds(sum.ns));
+    off(&mut out, totals);
+    if !totals.idle_ns.is_empty() {
+        let about = "Time that a vCPU was halted, with nothing to run";
+        let idle = totals.idle_ns.iter().map(|ns| seconds(*ns));
+        by_vcpu(&mut out, "unspin_vcpu_idle_seconds", Some("seconds"), about, idle);
     }
-    counter(&mut out, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off");
-    for (vcpu, sum) in offs() {
-        sample(&mut out, "unspin_vcpu_off_intervals", &vcpu, sum.count as f64);
+    if !totals.looks.is_empty() {
+        looks(&mut out, totals);
     }
-
-    let about = "vCPU time burned in long spins, by what was waited for and why it lasted";
-    by_cause(&mut out, "unspin_spin_wasted_seconds", "unspin_spins", about, &totals.spins);
-    let about = "Time that threads slept for locks, by what was waited for and why it lasted";
-    by_cause(&mut out, "unspin_wait_blocked_seconds", "unspin_waits", about, &totals.waits);
-    counter(&mut out, "unspin_lost_findings", None, "Findings that came too fast to be counted");
-    sample(&mut out, "unspin_lost_findings", "", totals.lost as f64);
+    if let Some(sums) = &totals.causes {
+        causes(&mut out, sums);
+    }
     out + "# EOF\n"
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn off(out: &mut String, totals: &Totals) {
+    let about = "Time that a vCPU wanted to run and was off its pCPU";
+    let ns = totals.off.iter().map(|sum| seconds(sum.ns));
+    by_vcpu(out, "unspin_vcpu_off_seconds", Some("seconds"), about, ns);
+    let count = totals.off.iter().map(|sum| sum.count as f64);
+    by_vcpu(out, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off", count);
+}
+
+fn looks(out: &mut String, totals: &Totals) {
+    let about = "Time that a vCPU spun in the kernel: a tick that finds it so counts the time since \
+                 the one before";
+    let ns = totals.looks.iter().map(|sum| seconds(sum.ns));
+    by_vcpu(out, "unspin_vcpu_spin_seconds", Some("seconds"), about, ns);
+    let count = totals.looks.iter().map(|sum| sum.count as f64);
+    by_vcpu(out, "unspin_vcpu_ticks", None, "Ticks of a vCPU that was not idle", count);
+}
+
+fn causes(out: &mut String, causes: &Causes) {
+    let about = "vCPU time burned in long spins, by what was waited for and why it lasted";
+    by_cause(out, "unspin_spin_wasted_seconds", "unspin_spins", about, &causes.spins);
+    let about = "Time that threads slept for locks, by what was waited for and why it lasted";
+    by_cause(out, "unspin_wait_blocked_seconds", "unspin_waits", about, &causes.waits);
+    counter(out, "unspin_lost_findings", None, "Findings that came too fast to be counted");
+    sample(out, "unspin_lost_findings", "", causes.lost as f64);
+}
+
+fn by_vcpu(
+    out: &mut String,
+    name: &str,
+    unit: Option<&str>,
+    about: &str,
+    values: impl Iterator<Item = f64>,
+) {
+    counter(out, name, unit, about);
+    for (vcpu, value) in values.enumerate() {
+        sample(out, name, &format!("vcpu=\"{vcpu}\""), value);
+    }
 }
 
 fn by_cause(
@@ -55,7 +92,7 @@ fn by_cause(
     };
     counter(out, name, Some("seconds"), about);
     for (labels, sum) in labelled() {
-        sample(out, name, &labels, sum.ns as f64 / 1e9);
+        sample(out, name, &labels, seconds(sum.ns));
     }
     counter(out, count, None, "How many that were");
     for (labels, sum) in labelled() {

@@ -3,16 +3,22 @@
 use unspin_model::episode::{Cause, Wait};
 use unspin_model::scheduler::Stats;
 use unspin_report::openmetrics::{scheduler, text};
-use unspin_trace::totals::{Sum, Totals};
+use unspin_trace::totals::{Causes, Sum, Totals};
 
 #[test]
 fn every_sum_is_a_counter_with_its_unit() {
     let totals = Totals {
         seconds: 2.5,
         off: vec![Sum { count: 3, ns: 4_500_000 }, Sum::default()],
-        spins: [((Wait::Spinlock, Cause::HolderOff), Sum { count: 7, ns: 1_000_000_000 })].into(),
-        waits: [((Wait::Futex, Cause::HolderPreempted), Sum { count: 2, ns: 6_000_000 })].into(),
-        lost: 1,
+        idle_ns: vec![1_500_000_000, 20_000_000],
+        looks: vec![Sum { count: 250, ns: 0 }, Sum { count: 620, ns: 48_000_000 }],
+        causes: Some(Causes {
+            spins: [((Wait::Spinlock, Cause::HolderOff), Sum { count: 7, ns: 1_000_000_000 })]
+                .into(),
+            waits: [((Wait::Futex, Cause::HolderPreempted), Sum { count: 2, ns: 6_000_000 })]
+                .into(),
+            lost: 1,
+        }),
     };
     insta::assert_snapshot!(text(&totals));
 }
@@ -46,4 +52,13 @@ fn the_scheduler_has_counters_and_gauges() {
         cleared: 1,
     };
     insta::assert_snapshot!(scheduler(&stats));
+}
+
+#[test]
+fn what_is_not_known_is_not_told() {
+    let totals = Totals { seconds: 1.0, off: vec![Sum::default()], ..Totals::default() };
+    let text = text(&totals);
+    for name in ["idle", "_spin", "_wait_", "lost", "ticks"] {
+        assert!(!text.contains(name), "{name}: {text}");
+    }
 }

@@ -15,6 +15,18 @@ pub struct Totals {
     pub seconds: f64,
     /// Each vCPU's off intervals.
     pub off: Vec<Sum>,
+    /// Each vCPU's nanoseconds idle; empty where that is not known.
+    pub idle_ns: Vec<u64>,
+    /// The ticks that looked at what each vCPU does, and how long it spun as they found;
+    /// empty where none did.
+    pub looks: Vec<Sum>,
+    /// Why spins and waits lasted, where each was watched.
+    pub causes: Option<Causes>,
+}
+
+/// Why spins and waits lasted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Causes {
     /// Long spins by what was waited for and why they lasted.
     pub spins: BTreeMap<(Wait, Cause), Sum>,
     /// The same of waits that slept.
@@ -65,15 +77,16 @@ impl Totals {
         lost: u64,
     ) {
         self.seconds += seconds;
-        self.lost += lost;
         for off in offs {
             if let Some(sum) = self.off.get_mut(usize::from(off.vcpu)) {
                 sum.add(off.end_ns - off.start_ns);
             }
         }
+        let causes = self.causes.get_or_insert_default();
+        causes.lost += lost;
         for episode in explain(spins, around) {
             let key = (episode.spin.wait, episode.cause);
-            let sums = if episode.spin.asleep { &mut self.waits } else { &mut self.spins };
+            let sums = if episode.spin.asleep { &mut causes.waits } else { &mut causes.spins };
             sums.entry(key).or_default().add(episode.wasted_ns);
         }
     }

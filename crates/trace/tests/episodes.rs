@@ -162,8 +162,9 @@ fn sums_that_grow_know_of_what_was_found_before() {
     totals.add(0.4, &[before], &[before], vec![], 0);
     totals.add(0.2, &[last], &[before, last], vec![wait], 1);
     let expected = Sum { count: 1, ns: 428 * MS };
-    assert_eq!(totals.waits, [((Wait::Mutex, Cause::HolderOff), expected)].into());
-    assert_eq!((totals.off[1], totals.lost), (Sum { count: 2, ns: 428 * MS }, 1));
+    let causes = totals.causes.expect("each was watched");
+    assert_eq!(causes.waits, [((Wait::Mutex, Cause::HolderOff), expected)].into());
+    assert_eq!((totals.off[1], causes.lost), (Sum { count: 2, ns: 428 * MS }, 1));
 }
 
 proptest! {

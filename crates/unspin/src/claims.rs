@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use unspin_lab::experiment::Experiment;
-use unspin_model::Claim;
+use unspin_model::{Claim, Target};
 use unspin_report::claims::{blocks, terminal};
 use unspin_report::evaluate::{Origin, evaluate};
 
@@ -48,7 +48,8 @@ enum Verb {
     },
     /// Take the claims that an experiment's output folder supports into the file
     Record {
-        /// The output folder of `unspin lab run`
+        /// The output folder of `unspin lab run`, or a file of claims as JSON, for what is not
+        /// measured by an experiment
         out: PathBuf,
     },
     /// Write the claims' tables into documents, between their markers
@@ -90,9 +91,9 @@ fn select<'a>(claims: &'a [Claim], pattern: Option<&str>) -> Vec<&'a Claim> {
 }
 
 fn record(path: &Path, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let found = supported(out)?;
+    let found = if out.is_dir() { supported(out)? } else { measured(out)? };
     if found.is_empty() {
-        bail!("{}: its experiment has no [[claim]]", out.display());
+        bail!("{}: no claims; an experiment has them as [[claim]]", out.display());
     }
     let mut claims = file::load(path)?;
     for claim in &found {
@@ -102,6 +103,19 @@ fn record(path: &Path, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
     claims.sort_by(|a, b| a.id.cmp(&b.id));
     file::save(path, &claims)?;
     list(&found, None, json)
+}
+
+/// The claims of a file. Whether they hold is not for who measured them to say.
+fn measured(path: &Path) -> anyhow::Result<Vec<Claim>> {
+    if !path.exists() {
+        bail!("{}: no such folder or file", path.display());
+    }
+    let mut claims = file::load(path)?;
+    for claim in &mut claims {
+        let target = claim.target.parse::<Target>().ok();
+        claim.holds = target.is_none_or(|t| claim.value.is_some_and(|value| t.met_by(value)));
+    }
+    Ok(claims)
 }
 
 /// The claims that an output folder supports.

@@ -6,8 +6,9 @@ use unspin_guest::sense::{Beat, Heartbeat, Limits, Settings};
 pub struct Options {
     /// Share of each vCPU's time that heartbeats may take, in percent. They show off
     /// intervals that the kernel's own tick misses; what one costs is measured at the start
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
-    budget: f64,
+    /// [default: 1]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    budget: Option<f64>,
     /// Microseconds between two heartbeats of a vCPU that is not idle, whatever they cost;
     /// 0: none
     #[arg(long, value_name = "US", conflicts_with = "budget",
@@ -23,15 +24,27 @@ impl Options {
     /// For this machine.
     pub fn settings(&self) -> Settings {
         let mut settings = Settings::of_this_machine();
-        settings.beat = match self.beat {
-            Some(us) => Beat::Every(us * 1_000),
-            None => Beat::Within(self.budget / 100.0),
+        settings.beat = match (self.beat, self.budget) {
+            (Some(us), _) => Beat::Every(us * 1_000),
+            (None, Some(percent)) => Beat::Within(percent / 100.0),
+            (None, None) => settings.beat,
         };
         if let Some(us) = self.late {
             settings.limits = Limits { timer_ns: us * 1_000, wake_ns: us * 1_000 };
         }
         settings
     }
+
+    /// Whether heartbeats were asked for, or asked not to be.
+    pub fn tell_heartbeats(&self) -> bool {
+        self.beat.is_some() || self.budget.is_some()
+    }
+}
+
+/// What this kernel cannot tell, if there is something.
+pub fn missing(names: &[String]) -> Option<String> {
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| format!("not seen, because this kernel does not have it: {names}"))
 }
 
 /// What was chosen and why, for who reads along.

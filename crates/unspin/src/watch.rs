@@ -13,17 +13,20 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 use unspin_guest::run::socket;
-use unspin_guest::watch::Watcher;
+use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
 use unspin_report::live::{View, draw};
 use unspin_report::openmetrics;
 use unspin_trace::live::Live;
+use unspin_trace::totals::Totals;
 
 use crate::metrics::Metrics;
 use crate::{out, sensing};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
+/// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
+const REST: Duration = Duration::from_secs(1);
 
 /// Watch this guest's vCPUs being on, off and idle, what is burned by spinning, why and
 /// where. Needs root.
@@ -32,6 +35,10 @@ pub struct Args {
     /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus
     #[arg(long, value_name = "ADDR", conflicts_with = "once")]
     listen: Option<SocketAddr>,
+    /// With --listen: also watch each wait for a lock, and serve what they cost and why.
+    /// Without it, watching costs next to nothing
+    #[arg(long, requires = "listen")]
+    causes: bool,
     /// Watch for some seconds, print the figures, and end
     #[arg(long)]
     once: bool,
@@ -51,19 +58,32 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
     }
-    let mut watcher = Watcher::start(&args.sensing.settings())?;
+    let settings = args.sensing.settings();
+    if let Some(address) = args.listen.filter(|_| !args.causes) {
+        if args.sensing.tell_heartbeats() {
+            bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
+        }
+        let sums = Sums::start(&settings)?;
+        return serve(address, sums.missing(), REST, || sums.totals());
+    }
+    let mut watcher = Watcher::start(&settings)?;
     if args.once {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        return serve(address, &mut watcher);
+        eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+        let missing = watcher.missing().to_vec();
+        return serve(address, &missing, SLICE, || {
+            watcher.step();
+            watcher.totals.clone()
+        });
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
     let mut terminal = ratatui::try_init()?;
     let done = watch(&mut terminal, &mut watcher, &machine);
     ratatui::restore();
-    for name in watcher.missing() {
-        eprintln!("unspin: not seen here, because this kernel does not have it: {name}");
+    if let Some(missing) = sensing::missing(watcher.missing()) {
+        eprintln!("unspin: {missing}");
     }
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -84,14 +104,22 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve(address: SocketAddr, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
+/// Serves sums, which are asked for at least that often.
+fn serve(
+    address: SocketAddr,
+    missing: &[String],
+    pause: Duration,
+    mut sums: impl FnMut() -> Totals,
+) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let metrics = Metrics::listen(address)?;
-    eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+    if let Some(missing) = sensing::missing(missing) {
+        eprintln!("unspin: {missing}");
+    }
     eprintln!("unspin: figures at {}, until Ctrl-C", metrics.url());
     while !interrupt::requested() {
-        watcher.step();
-        metrics.answer(SLICE, || openmetrics::text(&watcher.totals))?;
+        metrics.answer(pause, || openmetrics::text(&sums()))?;
+        sums();
     }
     Ok(ExitCode::SUCCESS)
 }

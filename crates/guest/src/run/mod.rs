@@ -4,7 +4,6 @@
 //! kernel takes its own scheduler again.
 
 pub mod socket;
-mod spinning;
 mod stats;
 
 use std::fs;
@@ -18,6 +17,7 @@ use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::sense::{Aligned, Plain, Settings, Shared};
+use crate::spinning;
 use stats::{End, Seats, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));

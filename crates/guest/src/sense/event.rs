@@ -28,7 +28,6 @@ impl Event {
     pub(super) fn of(vcpu: u16, raw: &Raw) -> Option<Event> {
         match raw.kind {
             OFF => off(vcpu, &raw.words),
-            // Two threads that share a place may have mixed up their waits.
             SPIN if raw.words[0] <= raw.words[6] => Some(spin(vcpu, &raw.words)),
             _ => None,
         }

@@ -6,6 +6,8 @@
 
 mod event;
 mod heartbeat;
+mod light;
+mod load;
 mod page;
 mod ring;
 mod sites;
@@ -13,20 +15,18 @@ mod sites;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Typedef};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use nix::time::{ClockId, clock_gettime};
-use unspin_model::diagnosis::Spinlock;
 use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
-use crate::machine::Facts;
-use crate::{doctor, lateness};
+use crate::lateness;
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
+pub use light::LightSensor;
+use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};
 pub(crate) use page::{Plain, Shared};
 use ring::Rings;
@@ -41,9 +41,6 @@ static PROGRAMS: &Aligned<[u8]> =
 /// For a kernel that does not tell where its timers are.
 static PROGRAMS_OWN_TIMERS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense-own-timers.bpf.o")));
-
-/// Without these there is nothing to tell.
-const NEEDED: [&str; 2] = ["local_timer_entry", "sched_switch"];
 
 /// How the sensor works.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,6 +90,12 @@ pub enum SenseError {
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
     Map(std::io::Error),
+    /// The kernel does not tell where its timers are.
+    #[error(
+        "this kernel does not tell where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
+         tell nothing: use --causes, which brings timers of its own"
+    )]
+    NoTimers,
 }
 
 /// The sensor at work; it is gone from the kernel when this is dropped.
@@ -119,10 +122,7 @@ impl Sensor {
         let loaded = load(settings, vcpus, sites.tells_timers, true);
         let loaded = loaded.or_else(|_| load(settings, vcpus, sites.tells_timers, false));
         let (object, missing) = loaded?;
-        let mut links = Vec::new();
-        for program in object.progs_mut().filter(|program| program.autoload()) {
-            links.push(program.attach()?);
-        }
+        let links = attach(&object)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -177,50 +177,4 @@ fn load(
     }
     configure(&mut open, settings, vcpus)?;
     Ok((open.load()?, missing))
-}
-
-/// Programs that this kernel has nothing to attach to are not loaded, nor those that
-/// watch the spinlock's slow path where the tracepoints tell enough.
-fn leave_out_missing(open: &mut OpenObject, functions: bool) -> Result<Vec<String>, SenseError> {
-    let btf = Btf::from_vmlinux()?;
-    let spinlock = doctor::diagnose(&Facts::probe()).machine.spinlock;
-    let mut missing = Vec::new();
-    for mut program in open.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        let section = program.section().to_string_lossy().into_owned();
-        let is_there = match section.split_once('/') {
-            Some(("tp_btf", event)) => {
-                btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}")).is_some()
-            }
-            Some((_, function)) => functions && btf.type_by_name::<Func<'_>>(function).is_some(),
-            None => true,
-        };
-        let is_wanted = !name.starts_with("slowpath_") || spinlock == Spinlock::TestAndSet;
-        if !is_there && NEEDED.contains(&name.as_str()) {
-            return Err(SenseError::Tracepoint(name));
-        }
-        if !is_there && is_wanted {
-            missing.push(section);
-        }
-        program.set_autoload(is_there && is_wanted);
-    }
-    missing.dedup();
-    Ok(missing)
-}
-
-fn configure(open: &mut OpenObject, settings: &Settings, vcpus: usize) -> Result<(), SenseError> {
-    for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        if ["vcpus", "rings", "hearts"].contains(&name.as_str()) {
-            map.set_max_entries(vcpus as u32)?;
-        } else if name.ends_with(".rodata") {
-            let bytes = map.initial_value_mut().expect("the settings have a value");
-            let limits = settings.limits;
-            let words = [limits.timer_ns, limits.wake_ns, settings.spin_ns];
-            for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-                place.copy_from_slice(&word.to_ne_bytes());
-            }
-        }
-    }
-    Ok(())
 }

@@ -38,7 +38,36 @@ pub struct Vcpu {
     pub spin_ns: u64,
     /// When its heartbeat is due; 0: none is.
     pub beat_due_ns: u64,
-    unused: u64,
+    judging: u64,
+    /// What its ticks found.
+    pub looks: Looks,
+    unused: [u64; 3],
+}
+
+/// What ticks found a vCPU doing; `struct looks` of bpf/sense.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Looks {
+    last_ns: u64,
+    last_off_ns: u64,
+    /// How many looked since the start.
+    pub count: u64,
+    /// Nanoseconds that they found spent spinning.
+    pub spin_ns: u64,
+}
+
+impl Vcpu {
+    /// Nanoseconds idle until `now_ns`. One that was asked to run is idle no longer, even if
+    /// it does not run yet.
+    pub fn idle_until(&self, now_ns: u64) -> u64 {
+        if self.idle_since_ns == 0 {
+            return self.idle_ns;
+        }
+        let asked = [self.activity.woken_ns, self.activity.due_ns];
+        let asked = asked.into_iter().filter(|asked| *asked > self.idle_since_ns);
+        let until_ns = asked.fold(now_ns, u64::min);
+        self.idle_ns + until_ns.saturating_sub(self.idle_since_ns)
+    }
 }
 
 // SAFETY: integers only.
@@ -110,5 +139,25 @@ impl Page {
     /// All vCPUs' records now.
     pub fn all(&self) -> Vec<Vcpu> {
         (0..self.vcpus()).map(|index| self.vcpu(index)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vcpu_is_idle_until_it_is_asked_to_run() {
+        let halted = |woken_ns, due_ns| Vcpu {
+            activity: Activity { woken_ns, due_ns, ..Activity::default() },
+            idle_since_ns: 1_000,
+            idle_ns: 50,
+            ..Vcpu::default()
+        };
+        assert_eq!(halted(0, 0).idle_until(1_700), 750);
+        assert_eq!(halted(1_200, 0).idle_until(1_700), 250);
+        assert_eq!(halted(1_200, 1_100).idle_until(1_700), 150);
+        assert_eq!(halted(0, 900).idle_until(1_700), 750);
+        assert_eq!(Vcpu { idle_since_ns: 0, ..halted(0, 0) }.idle_until(1_700), 50);
     }
 }

@@ -34,7 +34,7 @@ impl Sites {
     /// Reads them; without the right to do so, sites have no names.
     pub(super) fn new() -> Sites {
         let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let tells_timers = text.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS));
+        let tells_timers = tells_timers(&text);
         Sites { functions: Symbols::read(text.as_bytes()).ok(), tells_timers }
     }
 
@@ -47,4 +47,9 @@ impl Sites {
         let is_locking = |name: &&str| LOCKING.iter().any(|part| name.contains(part));
         names.find(|name| !is_locking(name)).unwrap_or_default().to_owned()
     }
+}
+
+/// Whether a kernel with these symbols tells where its timers are.
+pub(super) fn tells_timers(kallsyms: &str) -> bool {
+    kallsyms.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS))
 }

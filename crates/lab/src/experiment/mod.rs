@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 14] = shipped![
+const BUILTIN: [(&str, &str); 15] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -83,6 +83,7 @@ const BUILTIN: [(&str, &str); 14] = shipped![
     "sense",
     "causes",
     "sense-cost",
+    "sense-idle",
     "counts",
     "sched-screen",
     "sched-claims",

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// As many as bpf/run.h has places for.
+/// As many as bpf/sense.h has places for.
 const PLACES: usize = 24;
 
 /// Their names; what a compiler made of one (`.constprop.0`, `.isra.0`) counts, too.
@@ -26,7 +26,7 @@ const FUNCTIONS: [&str; 15] = [
 
 /// The ranges of addresses on this kernel, from and up to; none without the right to see
 /// them.
-pub(super) fn ranges() -> Vec<(u64, u64)> {
+pub(crate) fn ranges() -> Vec<(u64, u64)> {
     find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }
 

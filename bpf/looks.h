@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How much a vCPU spins, as its ticks find it: a tick that interrupts a function that spins
+ * stands for the time since the tick before. That costs nothing between ticks. Spins with
+ * interrupts disabled hold back the tick, too, and are not seen.
+ */
+#ifndef UNSPIN_BPF_LOOKS_H
+#define UNSPIN_BPF_LOOKS_H
+
+#include "peek.h"
+
+#ifdef OWN_TIMERS_ONLY
+/* Such a kernel does not tell where its interrupts' registers are, either. */
+static u64 interrupted_at(void)
+{
+	return 0;
+}
+#else
+extern const struct pt_regs *__irq_regs __ksym;
+
+/* Where the interrupt found this vCPU. */
+static u64 interrupted_at(void)
+{
+	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
+	const struct pt_regs *regs = *slot;
+
+	return regs ? PEEK(regs, struct pt_regs, ip) : 0;
+}
+#endif
+
+static bool is_spinning(u64 ip)
+{
+	u32 i;
+
+	for (i = 0; i < SPINNING_RANGES && ip >= settings.spinning[i].from; i++) {
+		if (ip < settings.spinning[i].to)
+			return true;
+	}
+	return false;
+}
+
+/* From now on the vCPU does something, after it was idle. */
+static void begin_looks(struct vcpu *v, u64 now_ns)
+{
+	v->looks.last_ns = now_ns;
+	v->looks.last_off_ns = v->off_ns;
+}
+
+/* Each tick stands for the time since the one before that the vCPU was on. Whether it
+ * spins now. */
+static bool look(struct vcpu *v, u64 now_ns)
+{
+	u64 since_ns = now_ns - v->looks.last_ns;
+	u64 off_ns = v->off_ns - v->looks.last_off_ns;
+	bool spins = is_spinning(interrupted_at());
+
+	v->looks.count++;
+	if (spins && v->looks.last_ns && off_ns < since_ns)
+		v->looks.spin_ns += since_ns - off_ns;
+	begin_looks(v, now_ns);
+	return spins;
+}
+
+#endif /* UNSPIN_BPF_LOOKS_H */

@@ -1,0 +1,47 @@
+//! The light sensor: loads `bpf/watch.bpf.c`, which keeps sums and tells nothing else.
+
+use std::os::fd::AsFd;
+
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+
+use super::load::{attach, configure, leave_out_missing};
+use super::page::{Page, Shared};
+use super::sites::tells_timers;
+use super::{Aligned, SenseError, Settings};
+
+static PROGRAMS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
+
+/// The light sensor at work; it is gone from the kernel when this is dropped.
+pub struct LightSensor {
+    /// Tracepoints that this kernel does not have.
+    pub missing: Vec<String>,
+    page: Page,
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+impl LightSensor {
+    /// Loads it into this kernel. Of the settings, the limits count.
+    pub fn start(settings: &Settings) -> Result<LightSensor, SenseError> {
+        libbpf_rs::set_print(None);
+        let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        if !tells_timers(&symbols) {
+            return Err(SenseError::NoTimers);
+        }
+        let vcpus = libbpf_rs::num_possible_cpus()?;
+        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+        let missing = leave_out_missing(&mut open, false)?;
+        configure(&mut open, settings, vcpus)?;
+        let object = open.load()?;
+        let links = attach(&object)?;
+        let map = object.maps().find(|map| map.name() == "vcpus").expect("a map of ours");
+        let page = Page(Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?);
+        Ok(LightSensor { missing, page, _links: links, _object: object })
+    }
+
+    /// The records of all vCPUs.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+}
