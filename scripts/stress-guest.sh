@@ -50,11 +50,15 @@ for name in $OUT; do
     case $known in *" $name "*) left_out=$left_out${left_out:+,}$name ;; esac
 done
 
+up_s() { cut -d. -f1 /proc/uptime; }
+began=$(up_s)
 unspin run --json > /tmp/agent 2>&1 &
 agent=$!
 within "grep -q enabled $STATE" "the scheduler does not load"
+echo "loaded in $(($(up_s) - began)) s"
+end=$(($(up_s) + MINUTES * 60))
 rounds=0 started=0 odd=0
-until [ "$(cut -d. -f1 /proc/uptime)" -ge $((MINUTES * 60)) ]; do
+until [ "$(up_s)" -ge $end ]; do
     looks=
     for mask in 1 2 4 8 f; do
         taskset $mask sh /tmp/look $ROUND_S &

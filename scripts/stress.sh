@@ -18,9 +18,13 @@ packages = ["stress-ng"]
 programs = ["stress-ng"]
 files = ["$here/stress-guest.sh"]
 command = ["sh", "$here/stress-guest.sh", "$minutes", "$seed"]
-time_limit_s = $((minutes * 60 + 240))
+time_limit_s = $((minutes * 60 + 300))
 metric = { name = "worst_wait_s", unit = "s", better = "lower" }
 read = { regex = 'result (\S+)' }
+
+[[co_metric]]
+name = "load_s"
+read = { regex = 'loaded in (\d+)' }
 
 [[co_metric]]
 name = "rounds"

@@ -1,9 +1,15 @@
 //! The guest scheduler when something goes wrong around it: it is told, work goes on, and the
 //! kernel gets its own scheduler back.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::bench::{check, lab_kernel};
+use crate::faults::{guest_of, wait_for};
 use crate::scheduler::{guest_with, has_result, in_guest};
 
 /// Tasks that compute, and one that counts in a file; `goes_on` needs it to have counted on.
@@ -20,9 +26,9 @@ const WORK: &str = "for m in 1 2 4 8 f f; do \
 pub fn told() -> Result<(), Failed> {
     in_guest(&format!(
         "/init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
-         kill -STOP $P; sleep 12; is enabled; goes_on; clean; kill -CONT $P; goes_on; \
+         kill -STOP $P; sleep 5; is enabled; goes_on; clean; kill -CONT $P; goes_on; \
          echo S > /proc/sysrq-trigger; is disabled; ended $P; wait $P; [ $? = 1 ] || exit 1; \
-         grep -q 'ended the scheduler: disabled by sysrq-S' /tmp/one || {{ cat /tmp/one; exit 1; }}; \
+         grep -q 'ended the scheduler: disabled by sysrq-S' /tmp/one || exit 1; \
          goes_on; \
          /init run -- sh -c 'sleep 1; echo S > /proc/sysrq-trigger; sleep 3; echo > /tmp/whole' \
              2> /tmp/two; [ $? = 1 ] || exit 1; \
@@ -41,7 +47,7 @@ pub fn comes_and_goes() -> Result<(), Failed> {
              /init run -- true 2> /tmp/one || {{ cat /tmp/one; exit 1; }}; \
              grep -q disabled $S || exit 1; done; kill $B; \
          /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
-         for round in 1 2 3; do for c in 1 2 3; do \
+         for round in 1 2; do for c in 1 2 3; do \
              echo 0 > /sys/devices/system/cpu/cpu$c/online; goes_on; \
              echo 1 > /sys/devices/system/cpu/cpu$c/online; done; done; \
          for c in 1 2 3; do echo 0 > /sys/devices/system/cpu/cpu$c/online; done; \
@@ -75,4 +81,32 @@ pub fn suspend() -> Result<(), Failed> {
         record["detail"].as_str().is_some_and(|words| words.contains("sysrq triggered crash"))
     });
     check(told, &format!("{records:#?}"), &output)
+}
+
+/// The host stops the machine for longer than the kernel lets a task wait: the scheduler is
+/// there afterwards. It is stopped several times, until that was once while it was loaded.
+pub fn stopped_by_the_host() -> Result<(), Failed> {
+    let bench = guest_with(&format!(
+        "/init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} set +x; \
+         now() {{ read n rest < /proc/uptime; n=${{n%.*}}; }}; now; last=$n; \
+         until [ $((n - last)) -gt 10 ]; do last=$n; now; sleep 0.1; done; set -x; \
+         sleep 3; is enabled; goes_on; kill -0 $P || {{ cat /tmp/one; exit 1; }}; \
+         kill -INT $P; is disabled; ended $P; wait $P || exit 1; kill $W; echo result 1"
+    ));
+    let mut child = bench.lab_run().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let qemu = Pid::from_raw(wait_for(|| guest_of(child.id())).ok_or("QEMU did not start")?);
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_secs(20));
+        if child.try_wait()?.is_some() || kill(qemu, Signal::SIGSTOP).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs(13));
+        kill(qemu, Signal::SIGCONT)?;
+    }
+    let ended = child.wait()?;
+    let results = bench.results();
+    if !ended.success() || results[0]["outcome"] != "done" {
+        return Err(format!("{ended}: {:#?}", bench.records()).into());
+    }
+    Ok(())
 }

@@ -27,7 +27,7 @@ const GAP: &str = "cat > /tmp/gap <<'END'\n\
 pub fn all_kinds() -> Result<(), Failed> {
     in_guest(&format!(
         "{GAP} /init run --json > /tmp/stats 2>&1 & P=$!; is enabled; set +x
-         run() {{ how=$1; shift; \"$@\" sh /tmp/gap \"$how\" 20 & T=\"$T $!\"; }}
+         run() {{ how=$1; shift; \"$@\" sh /tmp/gap \"$how\" 15 & T=\"$T $!\"; }}
          for n in -20 -20 -20 -10 -10 -5 0 0 0 0 0 0 5 10 15 19 19; do run nice$n nice -n $n; done
          for m in 1 2 4 8; do
            for n in 0 19 -20; do run bound$m,$n nice -n $n taskset $m; done
