@@ -8,7 +8,7 @@ UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test experiment $(EXPERIMENTS) trace-speed install clean
+.PHONY: help setup build demo test stress experiment $(EXPERIMENTS) trace-speed install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: setup ## set up, then everything that CI checks; the tests boot guests
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
 	$(CARGO) test --locked --workspace
+
+stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
+	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)
 
 experiment: build ## NAME=... ARGS=...: an experiment into out/NAME; can be interrupted, resumes
 	$(UNSPIN) lab run $(NAME) --out out/$(NAME) $(ARGS)

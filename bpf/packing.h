@@ -94,6 +94,16 @@ static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 		use_vcpus(s, steal_governor_step(&s->governor, facts.off_m, now_ns));
 }
 
+/* Tasks of a great weight hardly move virtual time on; the others would wait for ever. */
+static void move_on(u64 window_ns)
+{
+	u64 least = vtime_before + window_ns / SLOWEST;
+
+	if ((s64)(least - vtime_now) > 0)
+		vtime_now = least;
+	vtime_before = vtime_now;
+}
+
 static int window(void *map, u32 *key, struct clockwork *clockwork)
 {
 	u64 now_ns = bpf_ktime_get_ns();
@@ -103,6 +113,8 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 	bpf_timer_start(&clockwork->timer, PACK_WINDOW_NS, 0);
 	if (!s)
 		return 0;
+	if (s->t_ns)
+		move_on(now_ns - s->t_ns);
 	sum_up(s, now_ns, &sums);
 	decide(s, &sums, now_ns);
 	s->idle_ns = sums.idle_ns;

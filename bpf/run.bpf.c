@@ -71,13 +71,16 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 	return cpu;
 }
 
-/* A task has earned no more than a slice by sleeping. */
+/* A task has earned no more than a slice by sleeping, and owes no more than what time makes
+ * up for in a while. */
 static u64 place_in_time(const struct task_struct *p)
 {
-	u64 earliest = vtime_now - settings.slice_ns;
+	u64 earliest = vtime_now - settings.slice_ns, latest = vtime_now + AHEAD_MAX_NS;
 	u64 vtime = p->scx.dsq_vtime;
 
-	return (s64)(vtime - earliest) < 0 ? earliest : vtime;
+	if ((s64)(vtime - earliest) < 0)
+		return earliest;
+	return (s64)(vtime - latest) > 0 ? latest : vtime;
 }
 
 /* Whether what runs there has had so much more that the task should run first. */

@@ -9,6 +9,11 @@
 #define LONG_NS 100000000ULL
 /* A weight of 100 is a task's normal one. */
 #define WEIGHT 100
+/* Virtual time goes on at least at this share of real time, whatever the weights of those
+ * that run, and nobody is further ahead of it than this. So nobody waits, for weight alone,
+ * longer than AHEAD_MAX_NS * SLOWEST: well within the kernel's watchdog. */
+#define SLOWEST 30
+#define AHEAD_MAX_NS 100000000ULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -47,6 +52,8 @@ struct {
 
 /* The virtual time that runs now. */
 static u64 vtime_now;
+/* As it was at the end of the last window. */
+static u64 vtime_before;
 static u32 vcpu_count;
 
 static struct run_state *state(void)

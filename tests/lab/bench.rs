@@ -21,6 +21,18 @@ pub fn guest() -> Missing {
     has_kernel("debian-cloud", "unspin lab kernel fetch debian-cloud")
 }
 
+/// A guest whose kernel can hibernate.
+pub fn suspending_guest() -> Missing {
+    let hibernates = || {
+        let mut show = Command::new(UNSPIN);
+        show.args(["lab", "kernel", "show", "debian-cloud", "--json"]);
+        let kernels: Value = serde_json::from_slice(&show.output().ok()?.stdout).ok()?;
+        let config = fs::read_to_string(kernels[0]["config"].as_str()?).ok()?;
+        config.lines().find(|line| *line == "CONFIG_HIBERNATION=y").map(drop)
+    };
+    guest().or_else(|| hibernates().is_none().then(|| "needs a kernel that can hibernate".into()))
+}
+
 /// The lab kernel, for nested machines.
 pub fn lab_kernel() -> Missing {
     guest().or_else(|| has_kernel("lab", "unspin lab kernel build (minutes)"))

@@ -189,7 +189,7 @@ impl Bench {
     }
 }
 
-fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
+pub fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(120) {
         if let Some(value) = found() {
@@ -201,7 +201,7 @@ fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
 }
 
 /// The QEMU child of `parent` that runs a guest.
-fn guest_of(parent: u32) -> Option<i32> {
+pub fn guest_of(parent: u32) -> Option<i32> {
     let list = fs::read_dir("/proc").ok()?.flatten();
     let pids = list.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.into_iter().find(|pid| {

@@ -8,6 +8,8 @@ mod config;
 mod faults;
 mod nested;
 mod scheduler;
+mod scheduler_faults;
+mod scheduler_waits;
 
 use std::process::ExitCode;
 
@@ -19,7 +21,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 24] = [
+const TESTS: [(&str, Needs, Test); 30] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -33,6 +35,12 @@ const TESTS: [(&str, Needs, Test); 24] = [
     ("guest_scheduler_runs_a_command", Some(bench::guest), scheduler::runs_a_command),
     ("guest_scheduler_always_leaves", Some(bench::guest), scheduler::leaves_however_it_ends),
     ("guest_scheduler_tells_its_figures", Some(bench::guest), scheduler::tells_its_figures),
+    ("guest_scheduler_faults_are_told", Some(bench::guest), scheduler_faults::told),
+    ("guest_scheduler_comes_and_goes", Some(bench::guest), scheduler_faults::comes_and_goes),
+    ("guest_scheduler_and_suspend", Some(bench::suspending_guest), scheduler_faults::suspend),
+    ("guest_scheduler_and_a_stop", Some(bench::guest), scheduler_faults::stopped_by_the_host),
+    ("guest_scheduler_lets_all_run", Some(bench::guest), scheduler_waits::all_kinds),
+    ("guest_scheduler_and_cgroups", Some(bench::guest), scheduler_waits::cgroups_and_forks),
     ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),
     ("injected_off_intervals_come_back", Some(bench::guest_and_tracing), basics::truth),
     ("a_time_limit_is_a_result", Some(bench::guest), basics::did_not_finish),

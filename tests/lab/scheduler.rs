@@ -5,16 +5,31 @@ use libtest_mimic::Failed;
 
 use crate::bench::{Bench, check, experiment};
 
-/// What the scripts share: waits for a state of sched_ext, and what a clean log is.
-const TOOLS: &str = "set -x; S=/sys/kernel/sched_ext/state; \
-    is() { for i in $(seq 100); do grep -q $1 $S && return 0; sleep 0.1; done; \
+/// What the scripts share: waits for a state of sched_ext (to load takes long on busy vCPUs),
+/// and what a clean log is.
+pub const TOOLS: &str = "set -x; S=/sys/kernel/sched_ext/state; \
+    is() { for i in $(seq 600); do grep -q $1 $S && return 0; sleep 0.1; done; \
         echo never $1; exit 1; }; \
     clean() { ! dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall' || exit 1; }; ";
 
-/// Runs a script in a guest with four vCPUs on two pCPUs.
-fn in_guest(script: &str) -> Result<(), Failed> {
-    let text = experiment(&["try.toml"], "", "").replace("vcpus = 2", "vcpus = 4");
+/// A guest with four vCPUs on two pCPUs, and a script for it.
+pub fn guest_with(script: &str) -> Bench {
+    let limit = "time_limit_s = 240";
+    let text = experiment(&["try.toml"], limit, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text).workload("try", &format!("{TOOLS}{script}"), "");
+    let workload = std::fs::read_to_string(bench.path("try.toml")).expect("a workload");
+    let programs = "programs = [\"nice\", \"chrt\"]";
+    bench.write("try.toml", &workload.replace("programs = []", programs));
+    bench
+}
+
+/// Runs a script in a guest, to its `result`.
+pub fn in_guest(script: &str) -> Result<(), Failed> {
+    has_result(&guest_with(script))
+}
+
+/// Runs a guest's script to its `result`.
+pub fn has_result(bench: &Bench) -> Result<(), Failed> {
     let output = bench.run();
     check(output.status.success(), &format!("{:#?}", bench.records()), &output)?;
     let record = &bench.results()[0];

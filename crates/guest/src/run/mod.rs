@@ -26,6 +26,8 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
 /// An exit code with this bit asks to be loaded again: a vCPU came or went.
 const RESTART: i64 = 1 << 48;
+/// What the kernel says when its own watchdog did not run for long either: nothing did.
+const ALL_STOOD_STILL: &str = "watchdog failed to check in";
 /// Kinds of ends from this one on are errors.
 const ERROR: i32 = 1024;
 
@@ -97,7 +99,8 @@ pub enum RunError {
 pub struct Ended {
     /// The kernel's word for it, with what it says beside.
     pub reason: String,
-    /// It is to be loaded again: the number of vCPUs has changed.
+    /// It is to be loaded again: the number of vCPUs has changed, or the host had stopped the
+    /// whole machine for so long that the kernel took it for a stall.
     pub restart: bool,
     /// It did not end as it should.
     pub failed: bool,
@@ -165,7 +168,7 @@ impl Scheduler {
             [text(&end.reason), text(&end.message)].into_iter().filter(|t| !t.is_empty()).collect();
         (end.kind != 0).then(|| Ended {
             reason: words.join(": "),
-            restart: end.code & RESTART != 0,
+            restart: end.code & RESTART != 0 || text(&end.message).starts_with(ALL_STOOD_STILL),
             failed: end.kind >= ERROR,
         })
     }

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Random stressors of stress-ng under `unspin run`, in a guest with four vCPUs on one pCPU.
+# Usage: stress.sh UNSPIN [MINUTES [SEED]]; 30 minutes, 55 at most. The result is in
+# out/stress-SEED/runs.jsonl: `outcome` is "done" where the scheduler lasted and the kernel's
+# log is clean, `metric` then the worst wait that a computing task saw, in seconds; else
+# `detail` says what happened.
+set -eu
+unspin=$1 minutes=${2:-30} seed=${3:-$(date +%s)}
+here=$(cd "$(dirname "$0")" && pwd)
+out=$PWD/out/stress-$seed
+rm -rf "$out"
+mkdir -p "$out"
+cat > "$out/stress.toml" <<END
+name = "stress"
+title = "random stressors for $minutes minutes, seed $seed"
+stresses = "the guest scheduler, by everything that stress-ng has"
+packages = ["stress-ng"]
+programs = ["stress-ng"]
+files = ["$here/stress-guest.sh"]
+command = ["sh", "$here/stress-guest.sh", "$minutes", "$seed"]
+time_limit_s = $((minutes * 60 + 300))
+metric = { name = "worst_wait_s", unit = "s", better = "lower" }
+read = { regex = 'result (\S+)' }
+
+[[co_metric]]
+name = "load_s"
+read = { regex = 'loaded in (\d+)' }
+
+[[co_metric]]
+name = "rounds"
+read = { regex = 'rounds (\d+)' }
+
+[[co_metric]]
+name = "stressors"
+read = { regex = 'started (\d+)' }
+
+# Rounds in which a stressor failed, found nothing to do, or was killed.
+[[co_metric]]
+name = "rounds_odd"
+read = { regex = 'odd (\d+)' }
+END
+cat > "$out/stress-experiment.toml" <<END
+name = "stress"
+title = "The guest scheduler under random stressors"
+about = "Does it last, does it leave, is the kernel's log clean, and how long do tasks wait?"
+repeats = 1
+kernels = ["debian-cloud"]
+schedulers = ["stock"]
+workloads = ["stress.toml"]
+
+[[topology]]
+name = "4:1"
+vcpus = 4
+pcpus = 1
+memory_mib = 2048
+END
+"$unspin" lab run "$out/stress-experiment.toml" --out "$out/lab"
+mv "$out/lab"/* "$out"
+grep -q '"outcome":"done"' "$out/runs.jsonl"
