@@ -257,8 +257,11 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 		keep = !pack_gains(before_m, before_wakes, now_m, wakes, PACK_GAIN_PERCENT);
 	else
 		keep = pack_gains(now_m, wakes, before_m, before_wakes, PACK_GAIN_ONE_PERCENT);
+	/* Where wake-ups tell nothing, still fewer are only slower. */
 	if (fewer)
-		pack->lower = !keep && pack->use > 1 ? pack->lower + 1 : 0;
+		pack->lower = !keep && pack->use > 1 && before_wakes >= PACK_WAKES_OFTEN ?
+				      pack->lower + 1 :
+				      0;
 	pack->helped_fewer += fewer && keep;
 	pack->helped_more += !fewer && keep;
 	if ((fewer && !keep) || (all && keep)) {
