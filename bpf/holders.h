@@ -9,6 +9,8 @@
 #ifndef UNSPIN_BPF_HOLDERS_H
 #define UNSPIN_BPF_HOLDERS_H
 
+#include "glibc.h"
+
 enum {
 	LOCK_MUTEX = 1,
 	LOCK_RWSEM = 2,
@@ -32,9 +34,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct lookout);
 } lookouts SEC(".maps");
-
-extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 struct owner {
 	u32 tid;
@@ -204,37 +203,21 @@ int BPF_PROG(rwsem_read_begin, void *lock)
 	return begin_wait((u64)lock, LOCK_RWSEM);
 }
 
-/* The begin of glibc's pthread_mutex_t (nptl, struct __pthread_mutex_s). */
-struct glibc_mutex {
-	u32 lock;
-	u32 count;
-	u32 owner;
-};
-
-/* The lock word of one that others wait for. */
-#define GLIBC_CONTENDED 2
-
-/* What waits here may be anything. It is a mutex, as far as can be told, if the word is
- * that of a contended one and the owner's place holds a thread of this process. */
 SEC("fentry/futex_wait")
 int BPF_PROG(futex_begin, const void *word)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct seat *seat = seat_of(bpf_get_smp_processor_id());
-	struct glibc_mutex mutex = {};
 	struct owner owner = {};
 	struct task_struct *p;
+	u32 tid;
 
-	if (!seat || settings.no_handoff || !bpf_ksym_exists(bpf_task_from_pid) ||
-	    !bpf_ksym_exists(bpf_task_release))
-		return 0;
-	if (bpf_probe_read_user(&mutex, sizeof(mutex), word) || mutex.lock != GLIBC_CONTENDED)
-		return 0;
-	p = bpf_task_from_pid(mutex.owner);
+	tid = seat && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
+	p = tid ? bpf_task_from_pid(tid) : 0;
 	if (!p)
 		return 0;
+	/* It does not spin for this one. */
 	seat->lock = 0;
-	if ((u32)p->tgid == tgid) {
+	if (is_of_this_process(p)) {
 		read_owner((u64)p, &owner);
 		want(&owner, bpf_ktime_get_ns());
 	}
@@ -277,7 +260,7 @@ static bool take_wanted(struct run_state *s, struct seat *seat)
 	if (!tid)
 		return false;
 	seat->wanted_tid = 0;
-	taken = take_one(QUEUE(seat->wanted_cpu), tid);
+	taken = take_one(QUEUE(seat->wanted_cpu), tid, bpf_get_smp_processor_id());
 	s->handed += taken;
 	return taken;
 }

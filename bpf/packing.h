@@ -13,9 +13,27 @@ struct sums {
 	u64 spin_ns;
 };
 
-static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
+/* What a vCPU was off and idle since the start, what lasts included. */
+static u64 off_so_far_ns(const struct vcpu *v, u64 now_ns)
 {
 	struct activity_limits limits = settings.limits;
+
+	if (v->activity.idle || !v->activity.due_ns ||
+	    activity_look(&v->activity, &limits, now_ns) != ACTIVITY_OFF)
+		return v->off_ns;
+	return v->off_ns + now_ns - v->activity.due_ns;
+}
+
+static u64 idle_so_far_ns(const struct vcpu *v, u64 now_ns)
+{
+	if (!v->idle_since_ns || now_ns < v->idle_since_ns)
+		return v->idle_ns;
+	return v->idle_ns + now_ns - v->idle_since_ns;
+}
+
+static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
+{
+	u64 off_ns, idle_ns;
 	struct seat *seat;
 	struct vcpu *v;
 	u32 i;
@@ -32,13 +50,11 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 			continue;
 		s->counted++;
 		s->waiting += scx_bpf_dsq_nr_queued(QUEUE(i));
-		sums->idle_ns += v->idle_ns;
-		if (v->idle_since_ns && now_ns > v->idle_since_ns)
-			sums->idle_ns += now_ns - v->idle_since_ns;
-		sums->off_ns += v->off_ns;
-		if (!v->activity.idle && v->activity.due_ns &&
-		    activity_look(&v->activity, &limits, now_ns) == ACTIVITY_OFF)
-			sums->off_ns += now_ns - v->activity.due_ns;
+		off_ns = off_so_far_ns(v, now_ns);
+		idle_ns = idle_so_far_ns(v, now_ns);
+		capacity_look(&seat->capacity, off_ns, idle_ns, now_ns - s->t_ns);
+		sums->idle_ns += idle_ns;
+		sums->off_ns += off_ns;
 		sums->spin_ns += v->looks.spin_ns;
 	}
 	s->online = s->counted;
@@ -49,18 +65,40 @@ static u32 thousandths(u64 now, u64 before, u64 window_ns)
 	return now > before ? (now - before) * 1000 / window_ns : 0;
 }
 
-/* Uses the first so many vCPUs. */
+/* How many vCPUs come before this one in the choice of those to use. */
+static void rank(struct seat *seat, u32 cpu)
+{
+	struct seat *other;
+	struct vcpu *v;
+	u32 i;
+
+	seat->rank = 0;
+	bpf_for(i, 0, vcpu_count) {
+		other = seat_of(i);
+		v = vcpu_of(i);
+		if (!other || !v)
+			break;
+		if (v->activity.alive_ns && i != cpu &&
+		    capacity_comes_first(&other->capacity, i, &seat->capacity, cpu))
+			seat->rank++;
+	}
+}
+
+/* Uses so many vCPUs, those that deliver most. */
 static void use_vcpus(struct run_state *s, u32 use)
 {
 	struct seat *seat;
 	u32 i, wanted;
 
+	if (use == s->use)
+		return;
 	s->use = use;
 	bpf_for(i, 0, vcpu_count) {
 		seat = seat_of(i);
 		if (!seat)
 			break;
-		wanted = i < use;
+		rank(seat, i);
+		wanted = seat->rank < use;
 		if (seat->used == wanted)
 			continue;
 		seat->used = wanted;

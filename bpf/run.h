@@ -4,6 +4,7 @@
 #define UNSPIN_BPF_RUN_H
 
 #include "adaptive_spin.h"
+#include "capacity.h"
 #include "handoff.h"
 #include "pack.h"
 #include "place.h"
@@ -60,6 +61,9 @@ struct seat {
 	/* The holder, ready to run, that a task here waits for, and in whose queue it is. */
 	u32 wanted_tid;
 	s32 wanted_cpu;
+	/* What it delivers, and how many come before it in the choice of those to use. */
+	struct capacity capacity;
+	u64 rank;
 	/* When it asked the queues for a task last. */
 	u64 served_ns;
 };

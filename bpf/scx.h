@@ -120,15 +120,16 @@ static bool take_from(u64 queue)
 /* Looks at so many waiting tasks for a certain one. */
 #define SEARCH 32
 
-/* That task comes here from the queue it waits in, if it is among the first. */
-static bool take_one(u64 queue, u32 tid)
+/* That task comes here from the queue it waits in, if it is among the first and may: one
+ * that may not would be an error that ends the scheduler. */
+static bool take_one(u64 queue, u32 tid, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	struct task_struct *p;
 	u32 looked = 0;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if ((u32)p->pid == tid)
+		if ((u32)p->pid == tid && bpf_cpumask_test_cpu(here, p->cpus_ptr))
 			return bpf_ksym_exists(scx_bpf_dsq_move) ?
 				       scx_bpf_dsq_move(&___it, p, local, 0) :
 				       scx_bpf_dispatch_from_dsq(&___it, p, local, 0);

@@ -245,6 +245,7 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 
 #include "wake.h"
 #include "spin.h"
+#include "glibc.h"
 #include "wait.h"
 
 SEC("tp_btf/contention_begin")

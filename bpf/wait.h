@@ -20,8 +20,6 @@ struct {
 	__type(value, struct wait);
 } sleeps SEC(".maps");
 
-extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 static struct wait *sleep_of(u32 tid)
 {
@@ -85,8 +83,7 @@ static void settle_delay(struct wait *wait)
 	u64 after_ns;
 
 	wait->owner_delay_ns = 0;
-	if (!wait->owner_tid || !bpf_ksym_exists(bpf_task_from_pid) ||
-	    !bpf_ksym_exists(bpf_task_release))
+	if (!wait->owner_tid || !can_find_tasks())
 		return;
 	owner = bpf_task_from_pid(wait->owner_tid);
 	if (!owner)
@@ -115,36 +112,17 @@ static void end_sleep(void *ctx, u64 lock)
 	hand_on(ctx, &wait, now_ns, nobody);
 }
 
-/* The begin of glibc's pthread_mutex_t (nptl, struct __pthread_mutex_s). */
-struct glibc_mutex {
-	u32 lock;
-	u32 count;
-	u32 owner;
-};
-
-/* The lock word of one that others wait for. */
-#define GLIBC_CONTENDED 2
-
-/*
- * What waits here may be anything. It is a mutex, as far as can be told, if the word
- * is that of a contended one and the owner's place holds a thread of this process.
- */
 SEC("fentry/futex_wait")
 int BPF_PROG(futex_begin, const void *word)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct glibc_mutex mutex = {};
+	u32 tid = can_find_tasks() ? glibc_owner(word) : 0;
 	struct task_struct *owner;
 	struct wait wait = {};
 
-	if (!bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
-		return 0;
-	if (bpf_probe_read_user(&mutex, sizeof(mutex), word) || mutex.lock != GLIBC_CONTENDED)
-		return 0;
-	owner = bpf_task_from_pid(mutex.owner);
+	owner = tid ? bpf_task_from_pid(tid) : 0;
 	if (!owner)
 		return 0;
-	if ((u32)owner->tgid == tgid && !goes_on(bpf_get_current_pid_tgid(), (u64)word)) {
+	if (is_of_this_process(owner) && !goes_on(bpf_get_current_pid_tgid(), (u64)word)) {
 		begin_wait(&wait, (u64)word, WAIT_FUTEX | WAIT_ASLEEP);
 		look_at_owner(&wait, owner);
 		keep(&wait);

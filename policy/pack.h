@@ -118,6 +118,8 @@ struct pack {
 /* One more than fewer is better if there is so much more, in percent: both have few off
  * intervals. */
 #define PACK_GAIN_ONE_PERCENT 8
+/* Windows with fewer until one more is tried: a short job is not disturbed. */
+#define PACK_ONE_WINDOWS 20
 /* There is little to do where less than this share of the vCPUs in use is wanted, in
  * percent, for so many windows. */
 #define PACK_QUIET_PERCENT 50
@@ -129,10 +131,10 @@ struct pack {
 #define PACK_WAKES_OFTEN 20
 /* A trial is given up early where so much less useful time shows, in percent. */
 #define PACK_LOSS_PERCENT 30
-#define PACK_LOSS_WINDOWS 3
+#define PACK_LOSS_WINDOWS 2
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
-#define PACK_WAIT_MORE_NS 1000000000ULL
+#define PACK_WAIT_MORE_NS 2000000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
 
 POLICY u32 pack_useful_m(const struct pack_facts *facts)
@@ -353,11 +355,6 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	}
 	if (pack->windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
 		return;
-	if (!pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
-	    !pack_is_overcommitted(on_m, off_m)) {
-		pack_start_trial(pack, use + 1);
-		return;
-	}
 	/* Another load than the one that all vCPUs were too many for. */
 	if (pack->tried_wakes | pack->tried_queued_m &&
 	    (pack_differ(pack_mean_m(pack, pack->queued_sum), pack->tried_queued_m) ||
@@ -365,7 +362,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		pack->more_wait_ns = 0;
 		pack->more_ns = 0;
 	}
-	if (now_ns >= pack->more_ns) {
+	if (!pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
+	    pack->windows > PACK_SKIP + PACK_ONE_WINDOWS && !pack_is_overcommitted(on_m, off_m)) {
+		pack_start_trial(pack, use + 1);
+	} else if (now_ns >= pack->more_ns) {
 		pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
 		pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
 		pack_start_trial(pack, pack->vcpus);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use unspin_policy::activity::State;
 use unspin_policy::adaptive_spin::AdaptiveSpin;
+use unspin_policy::capacity::Capacity;
 use unspin_policy::handoff::Handoff;
 use unspin_policy::place::{Place, Queue};
 use unspin_policy::steal_governor::StealGovernor;
@@ -54,6 +55,25 @@ fn a_queue_that_is_not_served_is_taken_from_at_once() {
     let off = Queue { serves: 0, ..served };
     assert!(off.comes_before(12 * MS, 101 * MS, SLICE));
     assert!(!off.comes_before(9 * MS, 101 * MS, SLICE), "its tasks have had more");
+}
+
+#[test]
+fn vcpus_that_deliver_more_come_first() {
+    let mut capacities = [Capacity::default(); 3];
+    let window = 25 * MS;
+    for n in 1..=40_u64 {
+        capacities[0].look(n * window / 2, 0, window);
+        capacities[1].look(n * window / 50, n * window / 2, window);
+        // Idle almost always: nothing is known of it.
+        capacities[2].look(0, n * (window - US), window);
+    }
+    assert!((450..550).contains(&capacities[0].share_m), "{capacities:?}");
+    assert!(capacities[1].share_m > 900 && capacities[2].share_m == 0, "{capacities:?}");
+    let mut order = [0_u32, 1, 2];
+    order.sort_by(|a, b| {
+        capacities[*a as usize].order(*a, &capacities[*b as usize], *b)
+    });
+    assert_eq!(order, [1, 2, 0]);
 }
 
 #[test]
