@@ -67,6 +67,8 @@ struct pack {
 	/* How many fewer than there is time for are to be tried next, because more have not
 	 * helped. */
 	u32 lower;
+	/* What a trial of fewer must gain, in percent. */
+	u32 must_gain;
 	/* Since when something speaks for fewer, in windows. */
 	u32 wasteful;
 	/* Since when there is little to do, in windows. */
@@ -115,6 +117,8 @@ struct pack {
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
  * than they are. */
 #define PACK_GAIN_PERCENT 25
+/* Where no spinning was seen, fewer vCPUs hardly help, and the measure flatters them. */
+#define PACK_GAIN_UNSEEN_PERCENT 60
 /* One more than fewer is better if there is so much more, in percent: both have few off
  * intervals. */
 #define PACK_GAIN_ONE_PERCENT 8
@@ -254,7 +258,7 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
 
 	if (fewer)
-		keep = pack_gains(now_m, wakes, before_m, before_wakes, PACK_GAIN_PERCENT);
+		keep = pack_gains(now_m, wakes, before_m, before_wakes, pack->must_gain);
 	else if (all)
 		keep = !pack_gains(before_m, before_wakes, now_m, wakes, PACK_GAIN_PERCENT);
 	else
@@ -339,6 +343,7 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	    pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS)) {
 		pack->tried_wanted_m = (u32)(on_m + off_m);
 		pack->tried_spin_m = (u32)spin_m;
+		pack->must_gain = sign == PACK_SPINS ? PACK_GAIN_PERCENT : PACK_GAIN_UNSEEN_PERCENT;
 		/* Where no spinning is to be seen, it is tried rarely. */
 		if (sign == PACK_OFF_FOR_LONG)
 			pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);

@@ -50,6 +50,8 @@ pub struct Pack {
     pub before_wakes: u32,
     /// How many fewer than there is time for are tried next.
     pub lower: u32,
+    /// What a trial of fewer must gain, in percent.
+    pub must_gain: u32,
     /// Wasteful windows one after the other.
     pub wasteful: u32,
     /// Quiet windows one after the other.
