@@ -18,7 +18,12 @@ pub struct Capacity {
 // given by reference, and the struct has the C one's fields in its order.
 unsafe extern "C" {
     fn capacity_look(capacity: *mut Capacity, off_ns: u64, idle_ns: u64, window_ns: u64);
-    fn capacity_comes_first(a: *const Capacity, a_index: u32, b: *const Capacity, b_index: u32) -> i32;
+    fn capacity_comes_first(
+        a: *const Capacity,
+        a_index: u32,
+        b: *const Capacity,
+        b_index: u32,
+    ) -> i32;
 }
 
 impl Capacity {

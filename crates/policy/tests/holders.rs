@@ -70,9 +70,7 @@ fn vcpus_that_deliver_more_come_first() {
     assert!((450..550).contains(&capacities[0].share_m), "{capacities:?}");
     assert!(capacities[1].share_m > 900 && capacities[2].share_m == 0, "{capacities:?}");
     let mut order = [0_u32, 1, 2];
-    order.sort_by(|a, b| {
-        capacities[*a as usize].order(*a, &capacities[*b as usize], *b)
-    });
+    order.sort_by(|a, b| capacities[*a as usize].order(*a, &capacities[*b as usize], *b));
     assert_eq!(order, [1, 2, 0]);
 }
 
