@@ -242,6 +242,8 @@ static void found_spinning(u64 now_ns)
 		put_to_sleep(s, here);
 		return;
 	}
+	if (!pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
+		return;
 	its = seat_of(owner.cpu);
 	if (its && now_ns - its->asked_ns > WATCH_NS) {
 		its->asked_ns = now_ns;

@@ -53,7 +53,8 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 			cpu -= vcpu_count;
 		seat = seat_of(cpu);
 		v = vcpu_of(cpu);
-		if (!seat || !v || !seat->used || !v->activity.idle ||
+		/* One that was asked to run already is taken. */
+		if (!seat || !v || !seat->used || !v->activity.idle || v->activity.woken_ns ||
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		ns = seat->wake_ns;

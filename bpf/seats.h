@@ -91,7 +91,6 @@ static bool may_run_everywhere(const struct task_struct *p)
 	return s && p->nr_cpus_allowed >= s->online;
 }
 
-
 /* This vCPU, which was idle, took so long to answer. */
 static void answered_after(u64 ns)
 {

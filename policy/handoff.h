@@ -4,8 +4,7 @@
  *
  * A task at the end of its slice that holds a lock which somebody waits for keeps its vCPU
  * a little longer (delayed preemption), so that it can release the lock. The time is
- * bounded, and a task that holds such locks again and again gets no more of it than its
- * budget, which fills up as it runs.
+ * bounded for each slice; what it runs is charged as always.
  */
 #ifndef UNSPIN_POLICY_HANDOFF_H
 #define UNSPIN_POLICY_HANDOFF_H

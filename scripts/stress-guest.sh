@@ -80,6 +80,7 @@ within "grep -q disabled $STATE" "the scheduler does not leave"
 wait $agent || fail "exit code $? at its end"
 dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall|hung_task' &&
     fail "the kernel complains"
+[ $rounds -gt 0 ] || fail "no round was run"
 worst=$(sort -n /tmp/waits | tail -n 1)
 echo "rounds $rounds started $started odd $odd"
 echo "result $((worst / 100)).$(printf %02d $((worst % 100)))"

@@ -51,7 +51,7 @@ pub struct Options {
     pub slice_ns: u64,
     /// How many vCPUs are used.
     pub pack: Rule,
-    /// Whether tasks are put where they wait least, and pulled from vCPUs that do not run.
+    /// Whether tasks are put where they wait least.
     pub place: bool,
     /// Whether holders of locks that others wait for run on, and run next.
     pub handoff: bool,
