@@ -11,9 +11,9 @@
  * they wake.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
- * for. It is kept only if it shows much more useful time; then one more is tried, because
- * that time may have seemed too short. All vCPUs are tried again later and later, at once
- * when the load changes, and used where there is little to do.
+ * for. It is kept only if it shows much more useful time; a while later one more is tried,
+ * because that time may have seemed too short. All vCPUs are tried again later and later, at
+ * once when the load changes, and used where there is little to do.
  */
 #ifndef UNSPIN_POLICY_PACK_H
 #define UNSPIN_POLICY_PACK_H
@@ -75,7 +75,7 @@ struct pack {
 	u32 quiet;
 	/* Since when tasks wait and none is taken, in windows. */
 	u32 stuck;
-	/* 1: with this number, one more has been tried. */
+	/* 1: with this number, one more has been tried, or need not be. */
 	u32 tried_one;
 	/* Not before this may fewer, or more, be tried. */
 	u64 fewer_ns;
@@ -86,7 +86,7 @@ struct pack {
 	/* What was wanted, on and off together, and what was spun when fewer were tried last. */
 	u32 tried_wanted_m;
 	u32 tried_spin_m;
-	/* What waited, and what woke, when all were tried last. */
+	/* What waited, and what woke, when more were tried last. */
 	u32 tried_queued_m;
 	u32 tried_wakes;
 	/* Counts since the start: trials to fewer and to more, and those that helped. */
@@ -122,8 +122,6 @@ struct pack {
 /* One more than fewer is better if there is so much more, in percent: both have few off
  * intervals. */
 #define PACK_GAIN_ONE_PERCENT 8
-/* Windows with fewer until one more is tried: a short job is not disturbed. */
-#define PACK_ONE_WINDOWS 20
 /* There is little to do where less than this share of the vCPUs in use is wanted, in
  * percent, for so many windows. */
 #define PACK_QUIET_PERCENT 50
@@ -133,9 +131,9 @@ struct pack {
 #define PACK_STUCK_WINDOWS 2
 /* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
 #define PACK_WAKES_OFTEN 20
-/* A trial is given up early where so much less useful time shows, in percent. */
-#define PACK_LOSS_PERCENT 30
-#define PACK_LOSS_WINDOWS 2
+/* A trial is given up where so much less useful time shows so soon, in percent. */
+#define PACK_LOSS_PERCENT 40
+#define PACK_LOSS_WINDOWS 1
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
@@ -329,6 +327,7 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	enum pack_sign sign = pack_sign(on_m, off_m, spin_m);
 	u32 use = pack_use(pack);
+	int one;
 
 	pack->wasteful = sign ? pack->wasteful + 1 : 0;
 	/* Another load than the one that fewer did not help. */
@@ -360,21 +359,21 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	}
 	if (pack->windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
 		return;
-	/* Another load than the one that all vCPUs were too many for. */
+	/* Another load than the one that more vCPUs did not help. */
 	if (pack->tried_wakes | pack->tried_queued_m &&
 	    (pack_differ(pack_mean_m(pack, pack->queued_sum), pack->tried_queued_m) ||
 	     pack_differ(pack_mean_m(pack, pack->wakes_sum), pack->tried_wakes))) {
 		pack->more_wait_ns = 0;
 		pack->more_ns = 0;
+		pack->tried_one = 1;
 	}
-	if (!pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
-	    pack->windows > PACK_SKIP + PACK_ONE_WINDOWS && !pack_is_overcommitted(on_m, off_m)) {
-		pack_start_trial(pack, use + 1);
-	} else if (now_ns >= pack->more_ns) {
-		pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
-		pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
-		pack_start_trial(pack, pack->vcpus);
-	}
+	if (now_ns < pack->more_ns)
+		return;
+	one = !pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
+	      !pack_is_overcommitted(on_m, off_m);
+	pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
+	pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
+	pack_start_trial(pack, one ? use + 1 : pack->vcpus);
 }
 
 /*

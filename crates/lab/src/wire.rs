@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use unspin_model::scheduler::Stats;
 use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
 
 use crate::truth::IdleSpans;
@@ -125,6 +127,9 @@ pub struct Agent {
     pub session: Option<String>,
     /// Where it answers once it is ready. One that does loads no scheduler, either.
     pub listens: Option<SocketAddr>,
+    /// The unix socket that a guest scheduler tells its figures at.
+    #[serde(default)]
+    pub stats: Option<PathBuf>,
 }
 
 impl Agent {
@@ -161,6 +166,9 @@ pub struct JobResult {
     /// The most memory that the agent beside it had, bytes; where there was one.
     #[serde(default)]
     pub agent_memory: Option<u64>,
+    /// The guest scheduler's figures before and after it; of one that tells them.
+    #[serde(default)]
+    pub stats: Option<Box<[Stats; 2]>>,
     /// When each vCPU idled; `None` where that was not traced, or not in full.
     #[serde(default)]
     pub idle: Option<Vec<IdleSpans>>,

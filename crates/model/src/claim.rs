@@ -103,6 +103,9 @@ pub enum ClaimSource {
     SpeedGeomean,
     /// The least of these ratios.
     SpeedLeast,
+    /// How much less of a co-metric (`figure`), or of what the workload measures, each of a
+    /// scheduler's cells has than that of `against`, in percent.
+    FigureCut,
     /// Seconds from QEMU's start to the first job.
     BootS,
     /// Seconds that the experiment took.
@@ -161,6 +164,10 @@ pub struct ClaimSpec {
     pub against: Option<String>,
     /// The topology whose cells speeds are held against; without it, the cell's own.
     pub against_topology: Option<String>,
+    /// Only this workload.
+    pub workload: Option<String>,
+    /// The co-metric that is compared (`figure-cut`); without it, what the workload measures.
+    pub figure: Option<String>,
     /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
     pub length: Option<String>,
     /// What it should be, such as `<= 8`.

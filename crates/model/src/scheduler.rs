@@ -1,5 +1,7 @@
 //! Figures of the guest scheduler.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What the scheduler does now, and has done since it was loaded.
@@ -55,4 +57,51 @@ pub struct Stats {
     pub preempted: u64,
     /// vCPUs that were taken out of use.
     pub cleared: u64,
+}
+
+impl Stats {
+    /// What happened since `before`, as co-metrics of a run: vCPUs that were off and that
+    /// spun, on average, and how often each thing was done in a second. Empty where no time
+    /// has passed, or the scheduler was loaded anew.
+    pub fn since(&self, before: &Stats) -> BTreeMap<String, f64> {
+        let seconds = self.seconds - before.seconds;
+        if seconds <= 0.0 {
+            return BTreeMap::new();
+        }
+        let trials = |stats: &Stats| stats.trials_fewer[0] + stats.trials_more[0];
+        let spans = [("off", self.off_s - before.off_s), ("spinning", self.spin_s - before.spin_s)];
+        let counts = [
+            ("trials", trials(self), trials(before)),
+            ("placed", self.placed, before.placed),
+            ("queued", self.queued, before.queued),
+            ("pulled", self.pulled, before.pulled),
+            ("extended", self.extended, before.extended),
+            ("handed", self.handed, before.handed),
+            ("slept", self.slept, before.slept),
+            ("asked", self.asked, before.asked),
+            ("preempted", self.preempted, before.preempted),
+            ("cleared", self.cleared, before.cleared),
+        ];
+        let spans = spans.map(|(name, spent_s)| (format!("scheduler_{name}"), spent_s / seconds));
+        let counts = counts.map(|(name, now, before)| {
+            let per_s = now.saturating_sub(before) as f64 / seconds;
+            (format!("scheduler_{name}_per_s"), per_s)
+        });
+        spans.into_iter().chain(counts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_run_are_those_since_it_began() {
+        let before = Stats { seconds: 10.0, spin_s: 3.0, handed: 7, ..Stats::default() };
+        let after = Stats { seconds: 14.0, spin_s: 5.0, handed: 15, ..Stats::default() };
+        let figures = after.since(&before);
+        assert_eq!(figures["scheduler_spinning"], 0.5);
+        assert_eq!(figures["scheduler_handed_per_s"], 2.0);
+        assert!(before.since(&after).is_empty());
+    }
 }

@@ -95,6 +95,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             losses
         }
         ClaimSource::SpeedRatio => each(spec, summary),
+        ClaimSource::FigureCut => cuts(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
         ClaimSource::BootS => boots(spec, summary),
@@ -158,6 +159,20 @@ fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             let found = bootstrap.ratio(&subject, &baseline);
             let estimate = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
             Figure { replace: names(cell), ..Figure::of_all(estimate, subject.len() as u64, "x") }
+        })
+        .collect()
+}
+
+/// How much less of a figure each of a scheduler's cells has than another one's.
+fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
+    let pairs = overall::figures(spec, summary).into_iter();
+    pairs
+        .map(|(cell, (subject, baseline))| {
+            let found = bootstrap.ratio(&subject, &baseline);
+            let ratio = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+            let cut = Figure::of_all(ratio.map(loss_percent), subject.len() as u64, "%");
+            Figure { replace: names(cell), ..cut }
         })
         .collect()
 }

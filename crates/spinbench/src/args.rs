@@ -48,6 +48,7 @@ impl Args {
         Plan {
             threads: self.threads as usize,
             loop_ns,
+            cs_ns: self.cs,
             cs_loops: work::loops(self.cs, loop_ns),
             outside_loops: work::loops(self.outside, loop_ns),
             sample_every: self.sample,

@@ -15,6 +15,10 @@ use crate::work;
 /// Longest wait that the histogram tells apart: an hour, in nanoseconds.
 const WAIT_MAX_NS: u64 = 3_600_000_000_000;
 
+/// A critical section that took so much longer than its work was interrupted: its thread, or
+/// its vCPU, lost the CPU meanwhile.
+const HIT_NS: u64 = 1_000_000;
+
 /// Significant digits of the histogram: values are within 1 %.
 const WAIT_DIGITS: u8 = 2;
 
@@ -25,6 +29,8 @@ pub struct Plan {
     pub threads: usize,
     /// Length of one loop of work, nanoseconds.
     pub loop_ns: f64,
+    /// Work inside the lock, nanoseconds.
+    pub cs_ns: u64,
     /// Loops inside the lock.
     pub cs_loops: u64,
     /// Loops outside the lock.
@@ -46,6 +52,8 @@ pub struct Measured {
     pub lost_updates: u64,
     /// How long the timed acquisitions lasted, nanoseconds.
     pub waits: Histogram<u64>,
+    /// Critical sections after those acquisitions that took [`HIT_NS`] more than their work.
+    pub hits: u64,
 }
 
 /// Runs the plan until `until` returns.
@@ -120,6 +128,7 @@ fn summarise<L: RawLock>(threads: &[Thread], elapsed: Duration, counter: u64) ->
         lost_updates: per_thread.iter().sum::<u64>().abs_diff(counted),
         per_thread,
         waits,
+        hits: threads.iter().map(|thread| thread.hits).sum(),
     }
 }
 
@@ -132,54 +141,49 @@ struct Thread {
     operations: u64,
     gave_up: bool,
     waits: Histogram<u64>,
+    hits: u64,
     sampler: Sampler,
 }
 
 impl Thread {
     fn new(index: usize, sample_every: u32) -> Self {
         let sampler = Sampler::new(index as u64, sample_every);
-        Self { operations: 0, gave_up: false, waits: new_histogram(), sampler }
+        Self { operations: 0, gave_up: false, waits: new_histogram(), hits: 0, sampler }
     }
 
     fn run<L: RawLock>(&mut self, shared: &Shared<L>, node: &L::Node, plan: &Plan) {
         while !shared.stop.0.load(Ordering::Relaxed) {
-            if !self.take(shared, node) {
+            let timed = L::EXCLUDES && self.sampler.is_due();
+            let wanted = timed.then(Instant::now);
+            // SAFETY: not held here; the node is this thread's own and outlives all threads.
+            if !unsafe { shared.lock.0.lock(node, &shared.stop.0) } {
                 self.gave_up = true;
                 return;
             }
+            let taken = timed.then(Instant::now);
             work::run(plan.cs_loops);
             if L::EXCLUDES {
                 // SAFETY: this thread holds the lock, which guards the counter.
                 unsafe { *shared.counter.0.get() += 1 };
             }
+            let done = timed.then(Instant::now);
             // SAFETY: held, taken with this node.
             unsafe { shared.lock.0.unlock(node) };
             self.operations += 1;
+            if let (Some(wanted), Some(taken), Some(done)) = (wanted, taken, done) {
+                self.waits.saturating_record((taken - wanted).as_nanos() as u64);
+                let section_ns = (done - taken).as_nanos() as u64;
+                self.hits += u64::from(section_ns > plan.cs_ns + HIT_NS);
+            }
             work::run(plan.outside_loops);
         }
-    }
-
-    #[inline]
-    fn take<L: RawLock>(&mut self, shared: &Shared<L>, node: &L::Node) -> bool {
-        let (lock, stop) = (&shared.lock.0, &shared.stop.0);
-        if !L::EXCLUDES || !self.sampler.is_due() {
-            // SAFETY: not held here; the node is this thread's own and outlives all threads.
-            return unsafe { lock.lock(node, stop) };
-        }
-        let start = Instant::now();
-        // SAFETY: as above.
-        let taken = unsafe { lock.lock(node, stop) };
-        if taken {
-            self.waits.saturating_record(start.elapsed().as_nanos() as u64);
-        }
-        taken
     }
 }
 
 /// Picks one in n acquisitions, at random distances, so that it cannot fall into
 /// step with a pattern of the lock. Between picks it costs one subtraction.
 ///
-/// Two clock reads take some 50 ns; one in 16 adds 3 ns to an operation.
+/// Three clock reads take some 75 ns; one in 16 adds 5 ns to an operation.
 struct Sampler {
     left: u64,
     /// Distances are uniform in 1..=2n-1, n on average.

@@ -42,6 +42,10 @@ pub struct Report {
     pub jain: Option<f64>,
     /// How long taking the lock lasted. Null when nothing was timed.
     pub wait: Option<Wait>,
+    /// Critical sections that took a millisecond more than their work, because their thread
+    /// or its vCPU lost the CPU meanwhile: their share of those after the timed acquisitions.
+    /// Null when nothing was timed.
+    pub hit_share: Option<f64>,
     /// Threads that still waited when the run ended. Their last wait is not in `wait`.
     pub gave_up: u32,
     /// Operations that two threads did at once. Anything but 0 is a broken lock.
@@ -88,6 +92,10 @@ impl Report {
             per_thread: measured.per_thread.clone(),
             jain: jain(&measured.per_thread),
             wait: Wait::new(&measured.waits, plan.sample_every),
+            hit_share: match measured.waits.len() {
+                0 => None,
+                timed => Some(measured.hits as f64 / timed as f64),
+            },
             gave_up: measured.gave_up,
             lost_updates: measured.lost_updates,
         }
@@ -122,6 +130,11 @@ impl Report {
                 wait.sample_every,
             )
             .expect("a string takes all");
+        }
+        if let Some(share) = self.hit_share {
+            let percent = share * 100.0;
+            writeln!(out, "{percent:.2} % of the critical sections lost the CPU for 1 ms or more")
+                .expect("a string takes all");
         }
         if self.gave_up > 0 {
             writeln!(out, "{} threads still waited at the end", self.gave_up).expect("a string");

@@ -25,7 +25,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 fn the_json_format_is_stable() {
     let result = json(&spinbench("--lock mcs --threads 3 --seconds 0.2 --json").output().unwrap());
     let expected = "format lock threads cs_ns outside_ns cs_loops outside_loops loop_ns elapsed_s \
-                    interrupted operations ops_per_s per_thread jain wait gave_up lost_updates";
+                    interrupted operations ops_per_s per_thread jain wait hit_share gave_up lost_updates";
     assert_eq!(keys(&result), expected.split_whitespace().collect());
     let expected = "sample_every samples p50_ns p90_ns p99_ns p999_ns max_ns";
     assert_eq!(keys(&result["wait"]), expected.split_whitespace().collect());

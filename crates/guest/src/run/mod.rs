@@ -139,6 +139,8 @@ impl Scheduler {
             }
         }
         let shared = |name: &str| object.maps().find(|map| map.name() == name).expect("our map");
+        let size = |name| shared(name).value_size() as usize;
+        assert_eq!([size("states"), size("ends")], [size_of::<State>(), size_of::<End>()]);
         let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
         let seats = shared("seats");

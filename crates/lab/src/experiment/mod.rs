@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 15] = shipped![
+const BUILTIN: [(&str, &str); 17] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -87,7 +87,9 @@ const BUILTIN: [(&str, &str); 15] = shipped![
     "counts",
     "sched-screen",
     "sched-claims",
-    "sched-abandoned"
+    "sched-abandoned",
+    "sched-ablation",
+    "sched-dynamic"
 ];
 
 impl Experiment {

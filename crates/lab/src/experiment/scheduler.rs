@@ -35,6 +35,9 @@ pub struct Command {
     /// The address in the guest that it answers at once it is ready: such a command loads
     /// no scheduler, either.
     pub listens: Option<SocketAddr>,
+    /// The unix socket in the guest that a guest scheduler tells its figures at, as
+    /// `unspin run` does: they become co-metrics of each run.
+    pub stats: Option<PathBuf>,
 }
 
 impl Scheduler {

@@ -49,6 +49,7 @@ pub fn run_job(job: &Job) -> JobResult {
         let stderr = format!("{error:#}");
         return JobResult { scheduler_failed: true, stderr, ..JobResult::default() };
     }
+    let stats = scheduler::stats();
     let idle_trace = job.trace_idle.then(IdleTrace::start);
     let mut result = match Background::start(job) {
         Ok(running) => running.wait(Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6))),
@@ -59,6 +60,7 @@ pub fn run_job(job: &Job) -> JobResult {
     result.idle = idle.and_then(|spans| {
         spans.inspect_err(|error| eprintln!("unspin init: when vCPUs idled: {error}")).ok()
     });
+    result.stats = stats.and_then(|before| Some(Box::new([before, scheduler::stats()?])));
     result.agent_memory = scheduler::peak_memory();
     match job.scheduler.as_ref().map(scheduler::after_job) {
         Some(Ok(session)) => result.session = session,
@@ -121,6 +123,7 @@ impl Background {
             scheduler_failed: false,
             session: None,
             agent_memory: None,
+            stats: None,
             idle: None,
         };
         let _ = fs::remove_dir(&self.cgroup);

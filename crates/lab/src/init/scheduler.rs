@@ -3,11 +3,15 @@
 //! wants as well stays.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use unspin_model::scheduler::Stats;
 
 use super::job::Background;
 use crate::wire::{Agent, Job, JobResult};
@@ -73,6 +77,23 @@ pub fn peak_memory() -> Option<u64> {
     current.as_ref()?.job.peak_memory()
 }
 
+/// What the guest scheduler has counted until now, if it tells.
+pub fn stats() -> Option<Stats> {
+    let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let path = current.as_ref()?.agent.stats.as_ref()?;
+    let asked = ask(path).with_context(|| path.display().to_string());
+    asked.inspect_err(|error| eprintln!("unspin init: the scheduler's figures: {error:#}")).ok()
+}
+
+fn ask(path: &Path) -> anyhow::Result<Stats> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    stream.write_all(b"stats\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
 fn stop(old: Running) -> anyhow::Result<()> {
     let result = old.job.stop();
     if old.agent.is_scheduler() {
@@ -89,7 +110,7 @@ fn is_ready(agent: &Agent) -> bool {
     match (&agent.session, &agent.listens) {
         (Some(session), _) => fs::metadata(session).is_ok_and(|about| about.len() > 0),
         (None, Some(address)) => TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok(),
-        (None, None) => is_enabled(),
+        (None, None) => is_enabled() && agent.stats.as_deref().is_none_or(Path::exists),
     }
 }
 

@@ -190,7 +190,12 @@ fn install(command: &Command, progress: &mut dyn Progress) -> Result<Installed, 
     let agent = |program: &Path| {
         let program = program.display().to_string();
         let argv = [program].into_iter().chain(args.iter().cloned()).collect();
-        Agent { argv, session: command.session.clone(), listens: command.listens }
+        Agent {
+            argv,
+            session: command.session.clone(),
+            listens: command.listens,
+            stats: command.stats.clone(),
+        }
     };
     if program == OWN_NAME {
         return Ok(Installed { program: None, agent: agent(Path::new(OWN_PATH)) });

@@ -46,6 +46,9 @@ pub fn record(
     if let Some(bytes) = output.job.as_ref().and_then(|job| job.agent_memory) {
         co_metrics.insert(AGENT_MEMORY.to_owned(), bytes as f64 / 1e6);
     }
+    if let Some([before, after]) = output.job.as_ref().and_then(|job| job.stats.as_deref()) {
+        co_metrics.extend(after.since(before));
+    }
     let elapsed_s = output.job.as_ref().map_or(limit_s, JobResult::elapsed_s);
     RunRecord {
         outcome,

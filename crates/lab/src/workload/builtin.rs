@@ -14,10 +14,13 @@ macro_rules! shipped {
 }
 
 shipped![
+    "changing",
     "cyclictest",
+    "cyclictest-batch",
     "dbench",
     "fio",
     "greedy",
+    "greedy-at-times",
     "hackbench-pipe-processes",
     "hackbench-pipe-threads",
     "hackbench-socket-processes",
@@ -35,6 +38,7 @@ shipped![
     "spinbench-none",
     "spinbench-pthread-mutex",
     "spinbench-pthread-spin",
+    "spinbench-sections",
     "spinbench-tas",
     "spinbench-ticket",
     "stress-ng-dentry",

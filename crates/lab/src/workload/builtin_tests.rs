@@ -44,10 +44,13 @@ fn programs_are_packaged_or_our_own() {
 /// command) and the value that is in it.
 /// Workloads that are timed from outside have none.
 const GOLDEN: &[(&str, f64)] = &[
+    ("changing", 20945.2),
     ("cyclictest", 539.0),
+    ("cyclictest-batch", 1108.0),
     ("dbench", 741.925),
     ("fio", 210941.274054),
     ("greedy", 256558.8644040127),
+    ("greedy-at-times", 4938722.833475941),
     ("half-loaded", 1208.31),
     ("hackbench-pipe-processes", 0.231),
     ("hackbench-pipe-threads", 0.269),
@@ -65,6 +68,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("spinbench-pthread-spin", 135611.1831034628),
     ("spinbench-tas", 131324.89791121436),
     ("spinbench-ticket", 1553.5278533219946),
+    ("spinbench-sections", 4178.15295610422),
     ("stress-ng-dentry", 21503.14),
     ("stress-ng-flock", 1084642.46),
     ("stress-ng-futex", 58265.04),

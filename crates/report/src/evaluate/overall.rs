@@ -3,23 +3,37 @@
 use unspin_model::summary::CellSummary;
 use unspin_model::{Cell, ClaimSpec, Summary};
 
-/// A cell's speeds, and those of what it is held against.
+/// A cell's runs, and those of what it is held against.
 pub type Pair = (Vec<f64>, Vec<f64>);
+type Cells<'a> = (&'a CellSummary, &'a CellSummary);
 
-/// Each of the scheduler's cells that there is something to hold against.
+/// The speeds of each of the scheduler's cells that there is something to hold against.
 pub fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a Cell, Pair)> {
-    let scheduler = spec.scheduler.as_deref().unwrap_or_default();
+    let with_speeds =
+        |(subject, rival): Cells<'a>| (&subject.cell, (speeds(subject), speeds(rival)));
+    cells(spec, summary).into_iter().map(with_speeds).collect()
+}
+
+/// The same cells' values of the spec's co-metric, or of what their workloads measure.
+pub fn figures<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a Cell, Pair)> {
+    let values = |cell: &CellSummary| match &spec.figure {
+        Some(name) => cell.co_values.get(name).cloned().unwrap_or_default(),
+        None => cell.values.iter().filter_map(|(_, value)| *value).collect(),
+    };
+    let with_values =
+        |(subject, rival): Cells<'a>| (&subject.cell, (values(subject), values(rival)));
+    cells(spec, summary).into_iter().map(with_values).collect()
+}
+
+fn cells<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Cells<'a>> {
+    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
     let wanted = |cell: &&CellSummary| {
-        cell.cell.scheduler == scheduler
-            && spec.topology.as_ref().is_none_or(|name| *name == cell.cell.topology)
+        spec.scheduler.as_ref() == Some(&cell.cell.scheduler)
+            && is(&spec.topology, &cell.cell.topology)
+            && is(&spec.workload, &cell.cell.workload)
     };
     let subjects = summary.cells.iter().filter(wanted);
-    subjects
-        .filter_map(|subject| {
-            let rival = rival(spec, summary, &subject.cell)?;
-            Some((&subject.cell, (speeds(subject), speeds(rival))))
-        })
-        .collect()
+    subjects.filter_map(|cell| Some((cell, rival(spec, summary, &cell.cell)?))).collect()
 }
 
 fn speeds(cell: &CellSummary) -> Vec<f64> {

@@ -101,6 +101,7 @@ impl CellRuns<'_> {
 
 /// The summary of a cell's runs; `None` where there are none.
 pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSummary> {
+    let co_values = co_values(&runs.observed);
     Some(CellSummary {
         cell: cell.clone(),
         metric: runs.observed.iter().chain(&runs.failed).next()?.metric.clone(),
@@ -109,7 +110,8 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
         failed: runs.failed.len() as u32,
         median: runs.median(seed),
         values: runs.observed.iter().filter_map(|r| Some((r.block, r.observation()?))).collect(),
-        co_metrics: co_metrics(&runs.observed),
+        co_metrics: medians(&co_values),
+        co_values,
         off_share: median_of(runs.observed.iter().filter_map(|record| off_share(record))),
         kvm_per_s: kvm_per_s(&runs.observed),
         neighbours: runs.neighbour_values(),
@@ -128,11 +130,18 @@ fn fairness(record: &RunRecord) -> Option<f64> {
     if all.len() < 2 { None } else { jain(&all) }
 }
 
-fn co_metrics(records: &[&RunRecord]) -> BTreeMap<String, f64> {
-    let names: BTreeSet<&String> = records.iter().flat_map(|r| r.co_metrics.keys()).collect();
+fn co_values(records: &[&RunRecord]) -> BTreeMap<String, Vec<f64>> {
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (name, value) in records.iter().flat_map(|record| &record.co_metrics) {
+        values.entry(name.clone()).or_default().push(*value);
+    }
+    values
+}
+
+fn medians(values: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
     let median =
-        |name: &String| median_of(records.iter().filter_map(|r| r.co_metrics.get(name)).copied());
-    names.into_iter().filter_map(|name| Some((name.clone(), median(name)?))).collect()
+        |(name, all): (&String, &Vec<f64>)| Some((name.clone(), median_of(all.iter().copied())?));
+    values.iter().filter_map(median).collect()
 }
 
 /// The share of the vCPUs' wanted time that they were off.

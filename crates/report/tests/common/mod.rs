@@ -192,6 +192,7 @@ fn cell_summary(
             ("p99_latency_us".into(), 120.0 * noise.factor(0.5)),
             ("user_s".into(), 3.2),
         ]),
+        co_values: BTreeMap::new(),
         off_share: Some(off * noise.factor(0.02)),
         kvm_per_s: if topology == 2 {
             BTreeMap::from([

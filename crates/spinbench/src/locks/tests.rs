@@ -9,7 +9,7 @@ const LOCKS: [Kind; 6] =
     [Kind::Ticket, Kind::Tas, Kind::Ttas, Kind::Mcs, Kind::PthreadSpin, Kind::PthreadMutex];
 
 fn plan(threads: usize) -> Plan {
-    Plan { threads, loop_ns: 1.0, cs_loops: 20, outside_loops: 10, sample_every: 4 }
+    Plan { threads, loop_ns: 1.0, cs_ns: 20, cs_loops: 20, outside_loops: 10, sample_every: 4 }
 }
 
 fn for_ms(ms: u64) -> impl FnOnce() {

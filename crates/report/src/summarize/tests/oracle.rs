@@ -93,3 +93,25 @@ fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), values), (2, vec![0.8, 2.0]));
 }
+
+#[test]
+fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
+    let mut records = runs(cell("stock"), Better::Lower, &[10.0; 10]);
+    records.extend(runs(cell("unspin"), Better::Lower, &[4.0; 10]));
+    for record in &mut records {
+        let spinning = if record.cell.scheduler == "unspin" { 0.1 } else { 0.5 };
+        record.co_metrics.insert("spinning".into(), spinning);
+    }
+    let spec = |figure: Option<&str>, workload: Option<&str>| -> ClaimSpec {
+        let spec = json!({
+            "id": "x", "what": "x", "from": "figure-cut", "scheduler": "unspin",
+            "figure": figure, "workload": workload,
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    let specs = [spec(Some("spinning"), None), spec(None, None), spec(None, Some("another"))];
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default());
+    let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
+    assert_eq!((found.len(), found[0].unit.as_str()), (2, "%"));
+    assert!((values[0] - 80.0).abs() < 1e-9 && (values[1] - 60.0).abs() < 1e-9, "{values:?}");
+}
