@@ -83,7 +83,8 @@ static u64 place_in_time(const struct task_struct *p)
 	return (s64)(vtime - latest) > 0 ? latest : vtime;
 }
 
-/* Whether what runs there has had so much more that the task should run first. */
+/* Whether what runs there has had so much more that the task should run first. Tasks that
+ * hand little pieces of work to each other are not to interrupt each other at every one. */
 static bool should_preempt(s32 cpu, u64 vtime)
 {
 	u64 now_ns = bpf_ktime_get_ns(), runs_vtime;
@@ -93,7 +94,7 @@ static bool should_preempt(s32 cpu, u64 vtime)
 	    handoff_goes_on(&seat->holder, seat->runs_tid, 0, settings.slice_ns, now_ns))
 		return false;
 	runs_vtime = seat->since_vtime + (now_ns - seat->since_ns);
-	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns / 3);
+	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns * 2 / 3);
 }
 
 /* Makes a vCPU run the task that waits now, if one should. */
