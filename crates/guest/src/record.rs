@@ -132,6 +132,7 @@ impl<W: Write> Recorder<W> {
     fn write(&mut self) -> Result<(), SessionError> {
         let now = self.sensor.page().all();
         let end_ns = now_ns();
+        let spun_ns = self.sensor.user_spin_ns(&now);
         let pairs = now.iter().zip(&self.before).enumerate();
         let stretches: Vec<Stretch> = pairs
             .map(|(vcpu, (now, before))| Stretch {
@@ -142,6 +143,7 @@ impl<W: Write> Recorder<W> {
                 idle_ns: now
                     .idle_until(end_ns)
                     .saturating_sub(before.idle_until(self.batch_start_ns)),
+                user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.looks.user_spin_ns),
                 // Which vCPU's they were does not matter to who reads it.
                 lost: if vcpu == 0 { self.findings.lost } else { 0 },
             })

@@ -1,6 +1,6 @@
 //! What a sensor finds: kept for some seconds, or as sums alone.
 
-use unspin_trace::live::Live;
+use unspin_trace::live::{Live, News};
 use unspin_trace::totals::{Sum, Totals};
 
 use crate::sense::{Heartbeat, LightSensor, SenseError, Sensor, Settings, Vcpu, now_ns};
@@ -44,14 +44,23 @@ impl Watcher {
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
             now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
         });
-        let idle = idle.collect();
+        let user_spin_ns = self.sensor.user_spin_ns(&now);
+        let new_ns = user_spin_ns.iter().zip(&self.before);
         let seconds = (end_ns - self.before_ns) as f64 / 1e9;
         let (offs, spins, lost) = (found.offs, found.spins, found.lost);
-        self.live.add(end_ns, offs.clone(), spins.clone(), idle, lost);
+        let news = News {
+            offs: offs.clone(),
+            spins: spins.clone(),
+            idle_ns: idle.collect(),
+            user_spin_ns: new_ns.map(|(ns, before)| ns - before.looks.user_spin_ns).collect(),
+            lost,
+        };
+        self.live.add(end_ns, news);
         let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
         self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
         self.totals.idle_ns = now.iter().map(|vcpu| vcpu.idle_until(end_ns)).collect();
         self.totals.looks = now.iter().map(looks).collect();
+        self.totals.user_spin_ns = user_spin_ns;
         (self.before, self.before_ns) = (now, end_ns);
     }
 }
@@ -81,6 +90,7 @@ impl Sums {
             off: vcpus.iter().map(|vcpu| Sum { count: vcpu.offs, ns: vcpu.off_ns }).collect(),
             idle_ns: vcpus.iter().map(|vcpu| vcpu.idle_until(now_ns)).collect(),
             looks: vcpus.iter().map(looks).collect(),
+            user_spin_ns: vcpus.iter().map(|vcpu| vcpu.looks.user_spin_ns).collect(),
             causes: None,
         }
     }

@@ -106,6 +106,10 @@ fn heading(
         figures += &format!("; {} lost", count(digest.lost));
     }
     let mut lines = vec![Line::from(first), Line::from(printable(&figures))];
+    lines.extend(digest.user_spin_s.map(|spun_s| {
+        let spun = percent(spun_s / all_s);
+        Line::from(printable(&format!("user-space spins by ticks {spun}")))
+    }));
     lines.extend(scheduler.map(|stats| Line::from(brief(stats))));
     lines
 }

@@ -29,6 +29,12 @@ pub fn text(totals: &Totals) -> String {
     if !totals.looks.is_empty() {
         looks(&mut out, totals);
     }
+    if !totals.user_spin_ns.is_empty() {
+        let about = "Time that a vCPU spun in user space: a tick that finds a PAUSE near by counts \
+                     the time since the one before";
+        let spun = totals.user_spin_ns.iter().map(|ns| seconds(*ns));
+        by_vcpu(&mut out, "unspin_vcpu_user_spin_seconds", Some("seconds"), about, spun);
+    }
     if let Some(sums) = &totals.causes {
         causes(&mut out, sums);
     }

@@ -125,6 +125,9 @@ fn sentences(digest: &Digest) -> Vec<String> {
         plural(digest.spins, "long spin", "long spins"),
         number(digest.spin_s)
     ));
+    out.extend(digest.user_spin_s.map(|spun_s| {
+        format!("Ticks found {} vCPU-seconds of spinning in user space.", number(spun_s))
+    }));
     if digest.waits > 0 {
         out.push(format!(
             "{} for locks kept threads asleep for {} s, all together.",
@@ -148,14 +151,18 @@ fn tables(digest: &Digest) -> Vec<Table> {
 }
 
 fn vcpus(digest: &Digest) -> Table {
+    let mut heads = vec!["vCPU", "off intervals", "s off"];
+    heads.extend(digest.user_spin_s.map(|_| "s user spin"));
     let row = |vcpu: &unspin_trace::digest::VcpuOff| {
-        vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)]
+        let mut row = vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)];
+        row.extend(digest.user_spin_s.map(|_| number(vcpu.user_spin_s.unwrap_or(0.0))));
+        row
     };
     Table {
         title: "vCPUs",
         about: "Off: it wanted to run and did not have its pCPU.",
-        heads: vec!["vCPU", "off intervals", "s off"],
-        figures: vec![1, 2],
+        figures: (1..heads.len()).collect(),
+        heads,
         rows: digest.off.iter().map(row).collect(),
     }
 }

@@ -12,6 +12,7 @@ fn every_sum_is_a_counter_with_its_unit() {
         off: vec![Sum { count: 3, ns: 4_500_000 }, Sum::default()],
         idle_ns: vec![1_500_000_000, 20_000_000],
         looks: vec![Sum { count: 250, ns: 0 }, Sum { count: 620, ns: 48_000_000 }],
+        user_spin_ns: vec![12_000_000, 0],
         causes: Some(Causes {
             spins: [((Wait::Spinlock, Cause::HolderOff), Sum { count: 7, ns: 1_000_000_000 })]
                 .into(),

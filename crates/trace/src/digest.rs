@@ -15,7 +15,7 @@ pub struct Digest {
     pub seconds: f64,
     /// vCPUs.
     pub vcpus: u16,
-    /// Each vCPU's off intervals.
+    /// Each vCPU's off intervals, and its spinning in user space.
     pub off: Vec<VcpuOff>,
     /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile,
     /// largest; absent where there was none.
@@ -24,6 +24,9 @@ pub struct Digest {
     pub spins: u64,
     /// vCPU-seconds that those burned.
     pub spin_s: f64,
+    /// vCPU-seconds spent spinning in user space, as ticks found; absent where they did not
+    /// look.
+    pub user_spin_s: Option<f64>,
     /// Waits that slept and were long enough to be recorded.
     pub waits: u64,
     /// Seconds of those, one after the other.
@@ -47,6 +50,9 @@ pub struct VcpuOff {
     pub intervals: u64,
     /// Seconds off.
     pub off_s: f64,
+    /// Seconds spent spinning in user space, as its ticks found; absent where they did not
+    /// look.
+    pub user_spin_s: Option<f64>,
 }
 
 /// What a cause wasted.
@@ -96,6 +102,7 @@ pub fn digest(session: &Session) -> Digest {
         off_ms: lengths(session),
         spins: spins.len() as u64,
         spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
+        user_spin_s: all_s(&session.user_spin_ns),
         waits: waits.len() as u64,
         wait_s: wait_ns as f64 / 1e9,
         causes: causes(&episodes),
@@ -103,6 +110,12 @@ pub fn digest(session: &Session) -> Digest {
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
         lost: session.lost,
     }
+}
+
+/// Seconds of all vCPUs together, where they are known.
+fn all_s(by_vcpu_ns: &[u64]) -> Option<f64> {
+    let sum_ns = || by_vcpu_ns.iter().map(|ns| *ns as f64).sum::<f64>();
+    (!by_vcpu_ns.is_empty()).then(|| sum_ns() / 1e9)
 }
 
 fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
@@ -117,6 +130,7 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
         vcpu,
         intervals,
         off_s: off_ns as f64 / 1e9,
+        user_spin_s: session.user_spin_ns.get(usize::from(vcpu)).map(|ns| *ns as f64 / 1e9),
     };
     (0..session.vcpus).zip(sums).map(of).collect()
 }

@@ -17,9 +17,11 @@ pub struct Totals {
     pub off: Vec<Sum>,
     /// Each vCPU's nanoseconds idle; empty where that is not known.
     pub idle_ns: Vec<u64>,
-    /// The ticks that looked at what each vCPU does, and how long it spun as they found;
-    /// empty where none did.
+    /// The ticks that looked at what each vCPU does, and how long it spun in the kernel as
+    /// they found; empty where none did.
     pub looks: Vec<Sum>,
+    /// How many nanoseconds each spun in user space, as they found; empty where none looked.
+    pub user_spin_ns: Vec<u64>,
     /// Why spins and waits lasted, where each was watched.
     pub causes: Option<Causes>,
 }
@@ -63,6 +65,7 @@ impl Totals {
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
         let offs = &session.offs;
         totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
+        totals.user_spin_ns.clone_from(&session.user_spin_ns);
         totals
     }
 
