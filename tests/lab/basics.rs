@@ -111,6 +111,7 @@ pub fn records_itself() -> Result<(), Failed> {
         grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; \
         SPINS=$(spun ticket); NOT=$(spun none); echo \"spun $SPINS ms, without a lock $NOT\"; \
         [ $SPINS -gt 200 -a $NOT -lt 50 ] || exit 3; \
+        grep -q 'vcpu_steal_seconds_total.* 0$' /tmp/m || exit 1; \
         kill -INT $W; wait $W || exit 1; \
         [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || exit 1; \
         done; echo result 1";

@@ -32,9 +32,10 @@ fn guest(vcpus: u16) -> Live {
         idle_ns[usize::from(idle)] = SLICE_NS;
         let spins = spins(vcpus, start_ns);
         let user_spin_ns = vec![4 * MS; usize::from(vcpus)];
+        let steal_ns = vec![if vcpus > 4 { 30 * MS } else { 0 }; usize::from(vcpus)];
         live.add(
             start_ns + SLICE_NS,
-            News { offs, spins, idle_ns, user_spin_ns, ..News::default() },
+            News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost: 0 },
         );
     }
     live

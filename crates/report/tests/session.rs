@@ -27,10 +27,23 @@ fn a_session_as_text() {
         seconds: 10.0,
         vcpus: 2,
         off: vec![
-            VcpuOff { vcpu: 0, intervals: 812, off_s: 3.25, user_spin_s: Some(0.012) },
-            VcpuOff { vcpu: 1, intervals: 790, off_s: 3.5, user_spin_s: Some(0.5) },
+            VcpuOff {
+                vcpu: 0,
+                intervals: 812,
+                off_s: 3.25,
+                steal_s: Some(3.18),
+                user_spin_s: Some(0.012),
+            },
+            VcpuOff {
+                vcpu: 1,
+                intervals: 790,
+                off_s: 3.5,
+                steal_s: Some(3.52),
+                user_spin_s: Some(0.5),
+            },
         ],
         off_ms: Some([3.9, 7.2, 12.4, 30.0]),
+        steal_s: Some(6.7),
         spins: 1_402,
         spin_s: 1.25,
         user_spin_s: Some(0.512),
@@ -64,6 +77,7 @@ fn a_page_needs_nothing_else() {
         offs: (0..40).map(|vcpu| off(vcpu, 500_000_000)).collect(),
         ..Session::default()
     };
+    assert!(!text(&digest(&session)).contains("Steal time"), "nobody asked");
     let page = page("<b>.gz", &session, &digest(&session)).unwrap();
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
     assert!(page.contains("The 32 that were off most are shown."));
@@ -78,8 +92,15 @@ fn nothing_found_is_said_plainly() {
     let digest = Digest {
         seconds: 1.0,
         vcpus: 1,
-        off: vec![VcpuOff { vcpu: 0, intervals: 0, off_s: 0.0, user_spin_s: None }],
+        off: vec![VcpuOff {
+            vcpu: 0,
+            intervals: 0,
+            off_s: 0.0,
+            steal_s: Some(0.0),
+            user_spin_s: None,
+        }],
         off_ms: None,
+        steal_s: Some(0.0),
         spins: 0,
         spin_s: 0.0,
         user_spin_s: None,

@@ -15,11 +15,14 @@ pub struct Digest {
     pub seconds: f64,
     /// vCPUs.
     pub vcpus: u16,
-    /// Each vCPU's off intervals, and its spinning in user space.
+    /// Each vCPU's off intervals, steal time and spinning in user space.
     pub off: Vec<VcpuOff>,
     /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile,
     /// largest; absent where there was none.
     pub off_ms: Option<[f64; 4]>,
+    /// vCPU-seconds of steal time, which is the hypervisor's word for off: 0 also where it
+    /// tells none, absent where nobody asked.
+    pub steal_s: Option<f64>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
     /// vCPU-seconds that those burned.
@@ -50,6 +53,8 @@ pub struct VcpuOff {
     pub intervals: u64,
     /// Seconds off.
     pub off_s: f64,
+    /// Seconds of steal time, as the hypervisor tells it; absent where nobody asked.
+    pub steal_s: Option<f64>,
     /// Seconds spent spinning in user space, as its ticks found; absent where they did not
     /// look.
     pub user_spin_s: Option<f64>,
@@ -100,6 +105,7 @@ pub fn digest(session: &Session) -> Digest {
         vcpus: session.vcpus,
         off: by_vcpu(session),
         off_ms: lengths(session),
+        steal_s: all_s(&session.steal_ns),
         spins: spins.len() as u64,
         spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
         user_spin_s: all_s(&session.user_spin_ns),
@@ -118,6 +124,11 @@ fn all_s(by_vcpu_ns: &[u64]) -> Option<f64> {
     (!by_vcpu_ns.is_empty()).then(|| sum_ns() / 1e9)
 }
 
+/// Seconds of one vCPU, where they are known.
+fn vcpu_s(by_vcpu_ns: &[u64], vcpu: u16) -> Option<f64> {
+    by_vcpu_ns.get(usize::from(vcpu)).map(|ns| *ns as f64 / 1e9)
+}
+
 fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
     let mut sums = vec![(0, 0); usize::from(session.vcpus)];
     for off in &session.offs {
@@ -130,7 +141,8 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
         vcpu,
         intervals,
         off_s: off_ns as f64 / 1e9,
-        user_spin_s: session.user_spin_ns.get(usize::from(vcpu)).map(|ns| *ns as f64 / 1e9),
+        steal_s: vcpu_s(&session.steal_ns, vcpu),
+        user_spin_s: vcpu_s(&session.user_spin_ns, vcpu),
     };
     (0..session.vcpus).zip(sums).map(of).collect()
 }

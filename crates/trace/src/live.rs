@@ -38,6 +38,9 @@ pub struct News {
     /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
     /// they did not look.
     pub user_spin_ns: Vec<u64>,
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// asked.
+    pub steal_ns: Vec<u64>,
     /// Findings that were lost.
     pub lost: u64,
 }
@@ -51,6 +54,7 @@ struct Slices {
     off_ns: Vec<u64>,
     idle_ns: Vec<u64>,
     user_spin_ns: Vec<u64>,
+    steal_ns: Vec<u64>,
 }
 
 /// The last seconds of a guest.
@@ -84,13 +88,14 @@ impl Live {
 
     /// Adds what was found until `now_ns`.
     pub fn add(&mut self, now_ns: u64, news: News) {
-        let News { offs, spins, idle_ns, user_spin_ns, lost } = news;
+        let News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost } = news;
         self.slices.push_back(Slices {
             start_ns: self.now_ns,
             end_ns: now_ns,
             off_ns: vec![0; usize::from(self.vcpus)],
             idle_ns,
             user_spin_ns,
+            steal_ns,
         });
         if self.slices.len() > SLICES {
             self.slices.pop_front();
@@ -157,6 +162,7 @@ impl Live {
             offs: self.offs.iter().copied().collect(),
             spins: self.spins.iter().cloned().collect(),
             user_spin_ns: self.in_window(|slices| &slices.user_spin_ns),
+            steal_ns: self.in_window(|slices| &slices.steal_ns),
             lost: self.lost,
             ..Session::default()
         })

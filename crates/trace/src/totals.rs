@@ -15,6 +15,9 @@ pub struct Totals {
     pub seconds: f64,
     /// Each vCPU's off intervals.
     pub off: Vec<Sum>,
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// asked.
+    pub steal_ns: Vec<u64>,
     /// Each vCPU's nanoseconds idle; empty where that is not known.
     pub idle_ns: Vec<u64>,
     /// The ticks that looked at what each vCPU does, and how long it spun in the kernel as
@@ -66,6 +69,7 @@ impl Totals {
         let offs = &session.offs;
         totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
         totals.user_spin_ns.clone_from(&session.user_spin_ns);
+        totals.steal_ns.clone_from(&session.steal_ns);
         totals
     }
 

@@ -31,8 +31,8 @@ fn spin(begin_ns: u64) -> Spin {
 }
 
 fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
-    let user_spin_ns = (vcpu == 1).then_some(3);
-    Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1, user_spin_ns }
+    let (user_spin_ns, steal_ns) = ((vcpu == 1).then_some(3), Some(20));
+    Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1, user_spin_ns, steal_ns }
 }
 
 /// Three batches of two vCPUs, and where each ends.
@@ -61,7 +61,7 @@ fn what_is_written_comes_back() {
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.vcpus, session.start_ns, session.end_ns), (2, 1_000, 4_000));
     assert_eq!((session.beats, session.lost), (66, 6));
-    assert_eq!(session.user_spin_ns, [0, 9]);
+    assert_eq!((session.user_spin_ns, session.steal_ns), (vec![0, 9], vec![60, 60]));
     assert_eq!(session.offs.len(), 6);
     assert_eq!(session.offs[3], off(1, 2_050, 200, true));
     assert_eq!(session.spins, [1_000, 2_000, 3_000].map(spin));
@@ -109,7 +109,7 @@ fn a_finding_of_another_kind_is_an_error() {
 fn read_as(format: u8) -> Result<Session, SessionError> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes).unwrap();
-    let stretch = Stretch { user_spin_ns: None, ..stretch(1, 1_000, 2_000) };
+    let stretch = Stretch { user_spin_ns: None, steal_ns: None, ..stretch(1, 1_000, 2_000) };
     writer.write(&[off(1, 1_050, 200, true)], &[], &[], &[stretch]).unwrap();
     drop(writer);
     let mut table = Vec::new();
@@ -126,7 +126,7 @@ fn read_as(format: u8) -> Result<Session, SessionError> {
 fn an_older_format_is_read_and_a_later_one_is_not() {
     let session = read_as(b'1').unwrap();
     assert_eq!((session.offs.len(), session.end_ns), (1, 2_000));
-    assert!(session.user_spin_ns.is_empty());
+    assert!(session.user_spin_ns.is_empty() && session.steal_ns.is_empty());
     let error = read_as(b'3').unwrap_err().to_string();
     assert!(error.contains("no session of format 1 or 2"), "{error}");
 }

@@ -19,6 +19,7 @@
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
 //! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |
+//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor tells it |
 //!
 //! Only spins and waits have values in the other columns, and only where they are known:
 //! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the
@@ -31,7 +32,7 @@
 //! recorder had written before it was killed can be read: a batch that was cut off is
 //! passed over, one that was damaged is an error. The schema's metadata holds
 //! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too.
-//! Version 1, which is read as well, had no `user-spin`.
+//! Version 1, which is read as well, had no `user-spin` and no `steal`.
 //!
 //! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
 
@@ -78,6 +79,7 @@ const BEATS: &str = "beats";
 const IDLE: &str = "idle";
 const LOST: &str = "lost";
 const USER_SPIN: &str = "user-spin";
+const STEAL: &str = "steal";
 
 /// What can be wrong with a session file.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ use unspin_model::session::{FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, READ,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, READ, STEAL,
     SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
@@ -205,6 +205,7 @@ impl<'a> Columns<'a> {
             }
             LOST => session.lost = session.lost.saturating_add(self.values.value(row)),
             USER_SPIN => add_to(&mut session.user_spin_ns, vcpu, self.values.value(row)),
+            STEAL => add_to(&mut session.steal_ns, vcpu, self.values.value(row)),
             IDLE => {}
             kind => {
                 let known = WAITS.iter().find(|(name, _, _)| *name == kind);

@@ -15,8 +15,8 @@ use unspin_model::episode::{OwnerState, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SessionError, USER_SPIN, WAITS, WAKE,
-    schema,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, STEAL, SessionError, USER_SPIN, WAITS,
+    WAKE, schema,
 };
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
@@ -36,6 +36,8 @@ pub struct Stretch {
     pub lost: u64,
     /// Nanoseconds spent spinning in user space, where ticks looked.
     pub user_spin_ns: Option<u64>,
+    /// Nanoseconds of steal time, where the kernel has such a figure.
+    pub steal_ns: Option<u64>,
 }
 
 /// Writes a session file.
@@ -178,6 +180,7 @@ impl<'a> Row<'a> {
             (IDLE, Some(stretch.idle_ns)),
             (LOST, Some(stretch.lost)),
             (USER_SPIN, stretch.user_spin_ns),
+            (STEAL, stretch.steal_ns),
         ];
         let row = move |(kind, value): (_, Option<u64>)| {
             Some(Row { kind, vcpu, start_ns, end_ns, value: value?, spin: None })
