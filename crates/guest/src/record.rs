@@ -60,11 +60,13 @@ impl<W: Write> Recorder<W> {
     /// Records what the sensor finds, which was started with these settings; with `look`,
     /// also notes that often what each vCPU seems to do.
     pub fn new(
-        sensor: Sensor,
+        mut sensor: Sensor,
         settings: &Settings,
         look: Option<Duration>,
         out: W,
     ) -> Result<Recorder<W>, SessionError> {
+        // What it found while it was being attached lies before the session.
+        let _ = sensor.take();
         let before = sensor.page().all();
         let recorded = Recorded {
             heartbeat: sensor.heartbeat,

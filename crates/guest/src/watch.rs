@@ -22,7 +22,9 @@ pub struct Watcher {
 impl Watcher {
     /// Starts the sensor.
     pub fn start(settings: &Settings) -> Result<Watcher, SenseError> {
-        let sensor = Sensor::start(settings)?;
+        let mut sensor = Sensor::start(settings)?;
+        // What it found while it was being attached lies before the start.
+        let _ = sensor.take();
         let start_ns = now_ns();
         let before = sensor.page().all();
         let live = Live::new(before.len() as u16, start_ns);
