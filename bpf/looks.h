@@ -2,7 +2,8 @@
 /*
  * How much a vCPU spins, as its ticks find it: a tick that interrupts a function that spins
  * stands for the time since the tick before. That costs nothing between ticks. Spins with
- * interrupts disabled hold back the tick, too, and are not seen.
+ * interrupts disabled hold back the tick, too, and are not seen. Who includes this defines
+ * spins_in_user() before, as user_spin.h does.
  */
 #ifndef UNSPIN_BPF_LOOKS_H
 #define UNSPIN_BPF_LOOKS_H
@@ -47,16 +48,21 @@ static void begin_looks(struct vcpu *v, u64 now_ns)
 }
 
 /* Each tick stands for the time since the one before that the vCPU was on. Whether it
- * spins now. */
+ * spins in the kernel now. */
 static bool look(struct vcpu *v, u64 now_ns)
 {
 	u64 since_ns = now_ns - v->looks.last_ns;
 	u64 off_ns = v->off_ns - v->looks.last_off_ns;
-	bool spins = is_spinning(interrupted_at());
+	u64 ip = interrupted_at();
+	bool spins = is_spinning(ip);
 
 	v->looks.count++;
-	if (spins && v->looks.last_ns && off_ns < since_ns)
-		v->looks.spin_ns += since_ns - off_ns;
+	if (v->looks.last_ns && off_ns < since_ns) {
+		if (spins)
+			v->looks.spin_ns += since_ns - off_ns;
+		else if (spins_in_user(ip))
+			v->looks.user_spin_ns += since_ns - off_ns;
+	}
 	begin_looks(v, now_ns);
 	return spins;
 }

@@ -19,6 +19,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before loading. */
 const volatile struct settings settings = {};
 
+#include "user_spin.h"
 #include "looks.h"
 
 /* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be

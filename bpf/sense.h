@@ -27,9 +27,10 @@ struct looks {
 	u64 last_ns;
 	u64 last_off_ns;
 	/* Since the start: how many there were, and nanoseconds that they found spent
-	 * spinning. */
+	 * spinning, in the kernel and in user space. */
 	u64 count;
 	u64 spin_ns;
+	u64 user_spin_ns;
 };
 
 /* One vCPU's entry in the page that everyone may map and read. */
@@ -50,9 +51,11 @@ struct vcpu {
 	/* Its last sign of life is being judged; an interrupt can come meanwhile. */
 	u64 judging;
 	struct looks looks;
-	/* No two vCPUs share a cache line. */
-	u64 unused[3];
+	u64 unused[2];
 };
+
+/* No two vCPUs share a cache line. */
+_Static_assert(sizeof(struct vcpu) % 64 == 0, "a whole number of cache lines");
 
 /* An off interval. */
 struct off_event {

@@ -2,7 +2,7 @@
 /*
  * Each vCPU's signs of life and how much it spins, by its ticks and its ways into idle and
  * out of it alone: for the scheduler, and where watching is to cost next to nothing. Who
- * includes this defines answered_after() and found_spinning() before.
+ * includes this defines answered_after(), found_spinning() and spins_in_user() before.
  */
 #ifndef UNSPIN_BPF_TICKS_H
 #define UNSPIN_BPF_TICKS_H

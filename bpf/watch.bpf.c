@@ -25,5 +25,6 @@ static void found_spinning(u64 now_ns)
 {
 }
 
+#include "user_spin.h"
 #include "ticks.h"
 #include "wake.h"

@@ -86,6 +86,14 @@ pub fn doctor() -> Result<(), Failed> {
     Ok(())
 }
 
+/// What `watch --listen` tells of spinning in user space while a lock is wanted that spins, and
+/// while none is, in milliseconds.
+const SPUN: &str = "\
+    told() { wget -q -O /tmp/m $U; awk '/user_spin_seconds_total/ { s += $2 } \
+        END { print int(1000 * s) }' /tmp/m; }; \
+    spun() { A=$(told); spinbench --lock $1 --threads 4 --seconds 2 >/dev/null; \
+        echo $(($(told) - A)); }; ";
+
 /// A guest finds its off intervals by itself, and what it found is held against the truth.
 pub fn records_itself() -> Result<(), Failed> {
     let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
@@ -94,15 +102,23 @@ pub fn records_itself() -> Result<(), Failed> {
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
-        wait); /init watch --once --for 1 --json | grep -q '\"vcpus\":2' || exit 1; \
+        wait); /init watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\":2' /tmp/w || exit 1; \
+        grep -q '\"user_spin_s\":[0-9]' /tmp/w || exit 1; \
         U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
         /init watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
         for i in $(seq 60); do wget -q -O /tmp/m $U && break; sleep 0.5; done; \
         sleep 1; wget -q -O /tmp/m $U; tail -n 1 /tmp/m | grep -q '# EOF' || exit 1; \
-        grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; kill -INT $W; wait $W || exit 1; \
+        grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; \
+        SPINS=$(spun ticket); NOT=$(spun none); echo \"spun $SPINS ms, without a lock $NOT\"; \
+        [ $SPINS -gt 200 -a $NOT -lt 50 ] || exit 3; \
+        grep -q 'vcpu_steal_seconds_total.* 0$' /tmp/m || exit 1; \
+        kill -INT $W; wait $W || exit 1; \
         [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || exit 1; \
         done; echo result 1";
-    let bench = Bench::new(&text).workload("burn", burn, "");
+    let bench = Bench::new(&text).workload("burn", &format!("{SPUN}{burn}"), "");
+    let workload = fs::read_to_string(bench.path("burn.toml"))?;
+    let workload = workload.replace("programs = []", "programs = [\"spinbench\"]");
+    bench.write("burn.toml", &workload.replace("time_limit_s = 60", "time_limit_s = 120"));
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];

@@ -12,4 +12,5 @@ pub mod record;
 pub mod run;
 pub mod sense;
 mod spinning;
+mod steal;
 pub mod watch;

@@ -10,6 +10,7 @@ use unspin_trace::episodes::burned_ns;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
 use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, now_ns};
+use crate::steal::Steal;
 
 /// A batch covers this time.
 const BATCH: Duration = Duration::from_secs(1);
@@ -50,6 +51,8 @@ pub struct Recorder<W: Write> {
     batch_start_ns: u64,
     batch_began: Instant,
     before: Vec<Vcpu>,
+    steal: Steal,
+    steal_before: Vec<u64>,
     recorded: Recorded,
 }
 
@@ -57,11 +60,13 @@ impl<W: Write> Recorder<W> {
     /// Records what the sensor finds, which was started with these settings; with `look`,
     /// also notes that often what each vCPU seems to do.
     pub fn new(
-        sensor: Sensor,
+        mut sensor: Sensor,
         settings: &Settings,
         look: Option<Duration>,
         out: W,
     ) -> Result<Recorder<W>, SessionError> {
+        // What it found while it was being attached lies before the session.
+        let _ = sensor.take();
         let before = sensor.page().all();
         let recorded = Recorded {
             heartbeat: sensor.heartbeat,
@@ -69,6 +74,7 @@ impl<W: Write> Recorder<W> {
             ..Recorded::default()
         };
         let writer = Writer::new(out)?;
+        let mut steal = Steal::start(before.len());
         Ok(Recorder {
             sensor,
             settings: *settings,
@@ -79,6 +85,8 @@ impl<W: Write> Recorder<W> {
             batch_start_ns: now_ns(),
             batch_began: Instant::now(),
             before,
+            steal_before: steal.ns(),
+            steal,
             recorded,
         })
     }
@@ -132,6 +140,8 @@ impl<W: Write> Recorder<W> {
     fn write(&mut self) -> Result<(), SessionError> {
         let now = self.sensor.page().all();
         let end_ns = now_ns();
+        let (spun_ns, steal_ns) = (self.sensor.user_spin_ns(&now), self.steal.ns());
+        let stolen_before = |vcpu| self.steal_before.get(vcpu).copied().unwrap_or(0);
         let pairs = now.iter().zip(&self.before).enumerate();
         let stretches: Vec<Stretch> = pairs
             .map(|(vcpu, (now, before))| Stretch {
@@ -142,6 +152,8 @@ impl<W: Write> Recorder<W> {
                 idle_ns: now
                     .idle_until(end_ns)
                     .saturating_sub(before.idle_until(self.batch_start_ns)),
+                user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.looks.user_spin_ns),
+                steal_ns: steal_ns.get(vcpu).map(|ns| ns - stolen_before(vcpu)),
                 // Which vCPU's they were does not matter to who reads it.
                 lost: if vcpu == 0 { self.findings.lost } else { 0 },
             })
@@ -157,7 +169,7 @@ impl<W: Write> Recorder<W> {
         self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
         self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;
         self.looks.clear();
-        self.before = now;
+        (self.before, self.steal_before) = (now, steal_ns);
         self.batch_start_ns = end_ns;
         self.batch_began = Instant::now();
         Ok(())

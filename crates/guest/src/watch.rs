@@ -1,15 +1,18 @@
 //! What a sensor finds: kept for some seconds, or as sums alone.
 
-use unspin_trace::live::Live;
+use unspin_trace::live::{Live, News};
 use unspin_trace::totals::{Sum, Totals};
 
 use crate::sense::{Heartbeat, LightSensor, SenseError, Sensor, Settings, Vcpu, now_ns};
+use crate::steal::Steal;
 
 /// Fetches findings into a [`Live`] picture.
 pub struct Watcher {
     sensor: Sensor,
     before: Vec<Vcpu>,
     before_ns: u64,
+    steal: Steal,
+    steal_before: Vec<u64>,
     /// The picture.
     pub live: Live,
     /// Sums since the start.
@@ -19,12 +22,16 @@ pub struct Watcher {
 impl Watcher {
     /// Starts the sensor.
     pub fn start(settings: &Settings) -> Result<Watcher, SenseError> {
-        let sensor = Sensor::start(settings)?;
+        let mut sensor = Sensor::start(settings)?;
+        // What it found while it was being attached lies before the start.
+        let _ = sensor.take();
         let start_ns = now_ns();
         let before = sensor.page().all();
         let live = Live::new(before.len() as u16, start_ns);
         let totals = Totals::new(before.len() as u16);
-        Ok(Watcher { sensor, before, before_ns: start_ns, live, totals })
+        let mut steal = Steal::start(before.len());
+        let steal_before = steal.ns();
+        Ok(Watcher { sensor, before, before_ns: start_ns, steal, steal_before, live, totals })
     }
 
     /// What this kernel cannot tell.
@@ -44,14 +51,28 @@ impl Watcher {
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
             now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
         });
-        let idle = idle.collect();
+        let user_spin_ns = self.sensor.user_spin_ns(&now);
+        let spun_ns = user_spin_ns.iter().zip(&self.before);
+        let steal_ns = self.steal.ns();
+        let stolen_ns = steal_ns.iter().zip(&self.steal_before);
         let seconds = (end_ns - self.before_ns) as f64 / 1e9;
         let (offs, spins, lost) = (found.offs, found.spins, found.lost);
-        self.live.add(end_ns, offs.clone(), spins.clone(), idle, lost);
+        let news = News {
+            offs: offs.clone(),
+            spins: spins.clone(),
+            idle_ns: idle.collect(),
+            user_spin_ns: spun_ns.map(|(ns, before)| ns - before.looks.user_spin_ns).collect(),
+            steal_ns: stolen_ns.map(|(ns, before)| ns - before).collect(),
+            lost,
+        };
+        self.live.add(end_ns, news);
         let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
         self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
         self.totals.idle_ns = now.iter().map(|vcpu| vcpu.idle_until(end_ns)).collect();
         self.totals.looks = now.iter().map(looks).collect();
+        self.totals.user_spin_ns = user_spin_ns;
+        self.totals.steal_ns.clone_from(&steal_ns);
+        self.steal_before = steal_ns;
         (self.before, self.before_ns) = (now, end_ns);
     }
 }
@@ -60,12 +81,15 @@ impl Watcher {
 pub struct Sums {
     sensor: LightSensor,
     start_ns: u64,
+    steal: Steal,
 }
 
 impl Sums {
     /// Starts the light sensor.
     pub fn start(settings: &Settings) -> Result<Sums, SenseError> {
-        Ok(Sums { sensor: LightSensor::start(settings)?, start_ns: now_ns() })
+        let sensor = LightSensor::start(settings)?;
+        let steal = Steal::start(sensor.page().vcpus());
+        Ok(Sums { sensor, start_ns: now_ns(), steal })
     }
 
     /// What this kernel cannot tell.
@@ -74,13 +98,15 @@ impl Sums {
     }
 
     /// Sums since the start.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&mut self) -> Totals {
         let (vcpus, now_ns) = (self.sensor.page().all(), now_ns());
         Totals {
             seconds: now_ns.saturating_sub(self.start_ns) as f64 / 1e9,
             off: vcpus.iter().map(|vcpu| Sum { count: vcpu.offs, ns: vcpu.off_ns }).collect(),
+            steal_ns: self.steal.ns(),
             idle_ns: vcpus.iter().map(|vcpu| vcpu.idle_until(now_ns)).collect(),
             looks: vcpus.iter().map(looks).collect(),
+            user_spin_ns: vcpus.iter().map(|vcpu| vcpu.looks.user_spin_ns).collect(),
             causes: None,
         }
     }

@@ -45,6 +45,12 @@ pub struct Session {
     pub spins: Vec<Spin>,
     /// Looks of one vCPU at others, in order of time.
     pub looks: Vec<Look>,
+    /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
+    /// they did not look.
+    pub user_spin_ns: Vec<u64>,
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// asked.
+    pub steal_ns: Vec<u64>,
     /// Findings that were lost because they came faster than they were fetched.
     pub lost: u64,
     /// Heartbeats that were added.

@@ -106,8 +106,18 @@ fn heading(
         figures += &format!("; {} lost", count(digest.lost));
     }
     let mut lines = vec![Line::from(first), Line::from(printable(&figures))];
+    lines.extend(beside(digest, all_s).map(|beside| Line::from(printable(&beside))));
     lines.extend(scheduler.map(|stats| Line::from(brief(stats))));
     lines
+}
+
+/// The hypervisor's word, and what ticks say of user space, as shares of all time.
+fn beside(digest: &Digest, all_s: f64) -> Option<String> {
+    let spun = |s: f64| format!("user-space spins by ticks {}", percent(s / all_s));
+    let steal = digest.steal_s.map(|s| if s == 0.0 { "none".into() } else { percent(s / all_s) });
+    let steal = steal.map(|steal| format!("steal as the hypervisor tells it: {steal}"));
+    let parts: Vec<String> = steal.into_iter().chain(digest.user_spin_s.map(spun)).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Why they waited, and where.

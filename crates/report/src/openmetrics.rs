@@ -29,6 +29,12 @@ pub fn text(totals: &Totals) -> String {
     if !totals.looks.is_empty() {
         looks(&mut out, totals);
     }
+    if !totals.user_spin_ns.is_empty() {
+        let about = "Time that a vCPU spun in user space: a tick that finds a PAUSE near by counts \
+                     the time since the one before";
+        let spun = totals.user_spin_ns.iter().map(|ns| seconds(*ns));
+        by_vcpu(&mut out, "unspin_vcpu_user_spin_seconds", Some("seconds"), about, spun);
+    }
     if let Some(sums) = &totals.causes {
         causes(&mut out, sums);
     }
@@ -45,6 +51,11 @@ fn off(out: &mut String, totals: &Totals) {
     by_vcpu(out, "unspin_vcpu_off_seconds", Some("seconds"), about, ns);
     let count = totals.off.iter().map(|sum| sum.count as f64);
     by_vcpu(out, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off", count);
+    if !totals.steal_ns.is_empty() {
+        let about = "Steal time as the hypervisor tells it; 0 also where it tells none";
+        let steal = totals.steal_ns.iter().map(|ns| seconds(*ns));
+        by_vcpu(out, "unspin_vcpu_steal_seconds", Some("seconds"), about, steal);
+    }
 }
 
 fn looks(out: &mut String, totals: &Totals) {

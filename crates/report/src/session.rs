@@ -120,11 +120,15 @@ fn sentences(digest: &Digest) -> Vec<String> {
              {largest} at most."
         )
     }));
+    out.extend(digest.steal_s.map(|steal_s| steal(steal_s, off_s)));
     out.push(format!(
         "{} burned {} vCPU-seconds.",
         plural(digest.spins, "long spin", "long spins"),
         number(digest.spin_s)
     ));
+    out.extend(digest.user_spin_s.map(|spun_s| {
+        format!("Ticks found {} vCPU-seconds of spinning in user space.", number(spun_s))
+    }));
     if digest.waits > 0 {
         out.push(format!(
             "{} for locks kept threads asleep for {} s, all together.",
@@ -139,6 +143,14 @@ fn sentences(digest: &Digest) -> Vec<String> {
     out
 }
 
+fn steal(steal_s: f64, off_s: f64) -> String {
+    if steal_s == 0.0 {
+        return "Steal time as the hypervisor tells it: none.".into();
+    }
+    let (told, found) = (number(steal_s), number(off_s));
+    format!("Steal time as the hypervisor tells it: {told} s; {found} s off were found.")
+}
+
 fn tables(digest: &Digest) -> Vec<Table> {
     let mut tables = vec![vcpus(digest)];
     if !digest.causes.is_empty() {
@@ -148,14 +160,20 @@ fn tables(digest: &Digest) -> Vec<Table> {
 }
 
 fn vcpus(digest: &Digest) -> Table {
+    let mut heads = vec!["vCPU", "off intervals", "s off"];
+    heads.extend(digest.steal_s.map(|_| "s steal"));
+    heads.extend(digest.user_spin_s.map(|_| "s user spin"));
     let row = |vcpu: &unspin_trace::digest::VcpuOff| {
-        vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)]
+        let mut row = vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)];
+        row.extend(digest.steal_s.map(|_| number(vcpu.steal_s.unwrap_or(0.0))));
+        row.extend(digest.user_spin_s.map(|_| number(vcpu.user_spin_s.unwrap_or(0.0))));
+        row
     };
     Table {
         title: "vCPUs",
         about: "Off: it wanted to run and did not have its pCPU.",
-        heads: vec!["vCPU", "off intervals", "s off"],
-        figures: vec![1, 2],
+        figures: (1..heads.len()).collect(),
+        heads,
         rows: digest.off.iter().map(row).collect(),
     }
 }

@@ -6,7 +6,7 @@ use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::scheduler::Stats;
 use unspin_model::session::FoundOff;
 use unspin_report::live::{View, draw};
-use unspin_trace::live::Live;
+use unspin_trace::live::{Live, News};
 
 const MS: u64 = 1_000_000;
 const SLICE_NS: u64 = 200 * MS;
@@ -30,7 +30,13 @@ fn guest(vcpus: u16) -> Live {
         offs.retain(|off| off.end_ns > off.start_ns);
         let mut idle_ns = vec![0; usize::from(vcpus)];
         idle_ns[usize::from(idle)] = SLICE_NS;
-        live.add(start_ns + SLICE_NS, offs, spins(vcpus, start_ns), idle_ns, 0);
+        let spins = spins(vcpus, start_ns);
+        let user_spin_ns = vec![4 * MS; usize::from(vcpus)];
+        let steal_ns = vec![if vcpus > 4 { 30 * MS } else { 0 }; usize::from(vcpus)];
+        live.add(
+            start_ns + SLICE_NS,
+            News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost: 0 },
+        );
     }
     live
 }

@@ -10,8 +10,10 @@ fn every_sum_is_a_counter_with_its_unit() {
     let totals = Totals {
         seconds: 2.5,
         off: vec![Sum { count: 3, ns: 4_500_000 }, Sum::default()],
+        steal_ns: vec![10_000_000, 0],
         idle_ns: vec![1_500_000_000, 20_000_000],
         looks: vec![Sum { count: 250, ns: 0 }, Sum { count: 620, ns: 48_000_000 }],
+        user_spin_ns: vec![12_000_000, 0],
         causes: Some(Causes {
             spins: [((Wait::Spinlock, Cause::HolderOff), Sum { count: 7, ns: 1_000_000_000 })]
                 .into(),
@@ -58,7 +60,7 @@ fn the_scheduler_has_counters_and_gauges() {
 fn what_is_not_known_is_not_told() {
     let totals = Totals { seconds: 1.0, off: vec![Sum::default()], ..Totals::default() };
     let text = text(&totals);
-    for name in ["idle", "_spin", "_wait_", "lost", "ticks"] {
+    for name in ["idle", "steal", "_spin", "_wait_", "lost", "ticks"] {
         assert!(!text.contains(name), "{name}: {text}");
     }
 }

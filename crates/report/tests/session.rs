@@ -27,12 +27,26 @@ fn a_session_as_text() {
         seconds: 10.0,
         vcpus: 2,
         off: vec![
-            VcpuOff { vcpu: 0, intervals: 812, off_s: 3.25 },
-            VcpuOff { vcpu: 1, intervals: 790, off_s: 3.5 },
+            VcpuOff {
+                vcpu: 0,
+                intervals: 812,
+                off_s: 3.25,
+                steal_s: Some(3.18),
+                user_spin_s: Some(0.012),
+            },
+            VcpuOff {
+                vcpu: 1,
+                intervals: 790,
+                off_s: 3.5,
+                steal_s: Some(3.52),
+                user_spin_s: Some(0.5),
+            },
         ],
         off_ms: Some([3.9, 7.2, 12.4, 30.0]),
+        steal_s: Some(6.7),
         spins: 1_402,
         spin_s: 1.25,
+        user_spin_s: Some(0.512),
         waits: 12,
         wait_s: 0.35,
         causes: vec![cause(Cause::HolderOff, 900, 0.8, 0.83), cause(Cause::Plain, 502, 0.2, 0.85)],
@@ -63,6 +77,7 @@ fn a_page_needs_nothing_else() {
         offs: (0..40).map(|vcpu| off(vcpu, 500_000_000)).collect(),
         ..Session::default()
     };
+    assert!(!text(&digest(&session)).contains("Steal time"), "nobody asked");
     let page = page("<b>.gz", &session, &digest(&session)).unwrap();
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
     assert!(page.contains("The 32 that were off most are shown."));
@@ -77,10 +92,18 @@ fn nothing_found_is_said_plainly() {
     let digest = Digest {
         seconds: 1.0,
         vcpus: 1,
-        off: vec![VcpuOff { vcpu: 0, intervals: 0, off_s: 0.0 }],
+        off: vec![VcpuOff {
+            vcpu: 0,
+            intervals: 0,
+            off_s: 0.0,
+            steal_s: Some(0.0),
+            user_spin_s: None,
+        }],
         off_ms: None,
+        steal_s: Some(0.0),
         spins: 0,
         spin_s: 0.0,
+        user_spin_s: None,
         waits: 0,
         wait_s: 0.0,
         causes: Vec::new(),

@@ -15,15 +15,21 @@ pub struct Digest {
     pub seconds: f64,
     /// vCPUs.
     pub vcpus: u16,
-    /// Each vCPU's off intervals.
+    /// Each vCPU's off intervals, steal time and spinning in user space.
     pub off: Vec<VcpuOff>,
     /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile,
     /// largest; absent where there was none.
     pub off_ms: Option<[f64; 4]>,
+    /// vCPU-seconds of steal time, which is the hypervisor's word for off: 0 also where it
+    /// tells none, absent where nobody asked.
+    pub steal_s: Option<f64>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
     /// vCPU-seconds that those burned.
     pub spin_s: f64,
+    /// vCPU-seconds spent spinning in user space, as ticks found; absent where they did not
+    /// look.
+    pub user_spin_s: Option<f64>,
     /// Waits that slept and were long enough to be recorded.
     pub waits: u64,
     /// Seconds of those, one after the other.
@@ -47,6 +53,11 @@ pub struct VcpuOff {
     pub intervals: u64,
     /// Seconds off.
     pub off_s: f64,
+    /// Seconds of steal time, as the hypervisor tells it; absent where nobody asked.
+    pub steal_s: Option<f64>,
+    /// Seconds spent spinning in user space, as its ticks found; absent where they did not
+    /// look.
+    pub user_spin_s: Option<f64>,
 }
 
 /// What a cause wasted.
@@ -94,8 +105,10 @@ pub fn digest(session: &Session) -> Digest {
         vcpus: session.vcpus,
         off: by_vcpu(session),
         off_ms: lengths(session),
+        steal_s: all_s(&session.steal_ns),
         spins: spins.len() as u64,
         spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
+        user_spin_s: all_s(&session.user_spin_ns),
         waits: waits.len() as u64,
         wait_s: wait_ns as f64 / 1e9,
         causes: causes(&episodes),
@@ -103,6 +116,17 @@ pub fn digest(session: &Session) -> Digest {
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
         lost: session.lost,
     }
+}
+
+/// Seconds of all vCPUs together, where they are known.
+fn all_s(by_vcpu_ns: &[u64]) -> Option<f64> {
+    let sum_ns = || by_vcpu_ns.iter().map(|ns| *ns as f64).sum::<f64>();
+    (!by_vcpu_ns.is_empty()).then(|| sum_ns() / 1e9)
+}
+
+/// Seconds of one vCPU, where they are known.
+fn vcpu_s(by_vcpu_ns: &[u64], vcpu: u16) -> Option<f64> {
+    by_vcpu_ns.get(usize::from(vcpu)).map(|ns| *ns as f64 / 1e9)
 }
 
 fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
@@ -117,6 +141,8 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
         vcpu,
         intervals,
         off_s: off_ns as f64 / 1e9,
+        steal_s: vcpu_s(&session.steal_ns, vcpu),
+        user_spin_s: vcpu_s(&session.user_spin_ns, vcpu),
     };
     (0..session.vcpus).zip(sums).map(of).collect()
 }

@@ -26,6 +26,25 @@ pub struct Slice {
     pub idle: f32,
 }
 
+/// What was found since the last time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct News {
+    /// Off intervals.
+    pub offs: Vec<FoundOff>,
+    /// Spins and waits.
+    pub spins: Vec<Spin>,
+    /// Each vCPU's nanoseconds idle.
+    pub idle_ns: Vec<u64>,
+    /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
+    /// they did not look.
+    pub user_spin_ns: Vec<u64>,
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// asked.
+    pub steal_ns: Vec<u64>,
+    /// Findings that were lost.
+    pub lost: u64,
+}
+
 /// What all vCPUs did in a slice of time.
 #[derive(Debug, Clone, PartialEq)]
 struct Slices {
@@ -34,6 +53,8 @@ struct Slices {
     /// Nanoseconds off and idle, by vCPU.
     off_ns: Vec<u64>,
     idle_ns: Vec<u64>,
+    user_spin_ns: Vec<u64>,
+    steal_ns: Vec<u64>,
 }
 
 /// The last seconds of a guest.
@@ -65,18 +86,17 @@ impl Live {
         }
     }
 
-    /// Adds what was found until `now_ns`, and how long each vCPU was idle since the call
-    /// before.
-    pub fn add(
-        &mut self,
-        now_ns: u64,
-        offs: Vec<FoundOff>,
-        spins: Vec<Spin>,
-        idle_ns: Vec<u64>,
-        lost: u64,
-    ) {
-        let off_ns = vec![0; usize::from(self.vcpus)];
-        self.slices.push_back(Slices { start_ns: self.now_ns, end_ns: now_ns, off_ns, idle_ns });
+    /// Adds what was found until `now_ns`.
+    pub fn add(&mut self, now_ns: u64, news: News) {
+        let News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost } = news;
+        self.slices.push_back(Slices {
+            start_ns: self.now_ns,
+            end_ns: now_ns,
+            off_ns: vec![0; usize::from(self.vcpus)],
+            idle_ns,
+            user_spin_ns,
+            steal_ns,
+        });
         if self.slices.len() > SLICES {
             self.slices.pop_front();
         }
@@ -141,9 +161,26 @@ impl Live {
             end_ns: self.now_ns,
             offs: self.offs.iter().copied().collect(),
             spins: self.spins.iter().cloned().collect(),
+            user_spin_ns: self.in_window(|slices| &slices.user_spin_ns),
+            steal_ns: self.in_window(|slices| &slices.steal_ns),
             lost: self.lost,
             ..Session::default()
         })
+    }
+
+    /// Each vCPU's nanoseconds of a kind in the time that the figures are of; empty where
+    /// they are not known.
+    fn in_window(&self, of: fn(&Slices) -> &Vec<u64>) -> Vec<u64> {
+        let mut sums = Vec::new();
+        for slices in self.slices.iter().filter(|slices| slices.end_ns > self.kept_from_ns) {
+            sums.resize(of(slices).len().max(sums.len()), 0);
+            let within_ns = slices.end_ns - slices.start_ns.max(self.kept_from_ns);
+            let share = within_ns as f64 / (slices.end_ns - slices.start_ns).max(1) as f64;
+            for (sum, ns) in sums.iter_mut().zip(of(slices)) {
+                *sum += (*ns as f64 * share) as u64;
+            }
+        }
+        sums
     }
 
     /// The last `count` slices of a vCPU, the oldest first.
@@ -195,11 +232,28 @@ mod tests {
         }
     }
 
+    fn offs(offs: Vec<FoundOff>) -> News {
+        News { offs, ..News::default() }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_window() {
+        let mut live = Live::new(2, 0);
+        assert_eq!(live.digest().user_spin_s, None);
+        let spun = |ms: u64| News { user_spin_ns: vec![0, ms * MS], ..News::default() };
+        live.add(4_000 * MS, spun(400));
+        // The window begins in the middle of the first slice.
+        live.add(12_000 * MS, spun(100));
+        let digest = live.digest();
+        assert_eq!((digest.seconds, digest.user_spin_s), (10.0, Some(0.3)));
+        assert_eq!([0, 1].map(|vcpu| digest.off[vcpu].user_spin_s), [Some(0.0), Some(0.3)]);
+    }
+
     #[test]
     fn an_off_interval_lies_in_every_slice_that_it_touches() {
         let mut live = Live::new(2, 0);
-        live.add(100 * MS, vec![], vec![], vec![0, 50 * MS], 0);
-        live.add(200 * MS, vec![off(90, 150)], vec![], vec![0, 0], 0);
+        live.add(100 * MS, News { idle_ns: vec![0, 50 * MS], ..News::default() });
+        live.add(200 * MS, offs(vec![off(90, 150)]));
         let lane = live.lane(1, 10);
         assert_eq!(lane, [Slice { off: 0.1, idle: 0.5 }, Slice { off: 0.5, idle: 0.0 }]);
         assert_eq!(live.lane(1, 1).len(), 1);
@@ -213,7 +267,7 @@ mod tests {
         let mut live = Live::new(2, 0);
         for second in 0..10 {
             let offs = vec![off(second * 1_000, second * 1_000 + 500); KEPT / 4];
-            live.add((second + 1) * 1_000 * MS, offs, vec![], vec![0, 0], 0);
+            live.add((second + 1) * 1_000 * MS, self::offs(offs));
         }
         let digest = live.digest();
         assert_eq!(digest.seconds, 4.0);
@@ -223,15 +277,15 @@ mod tests {
     #[test]
     fn what_is_older_than_the_window_is_forgotten() {
         let mut live = Live::new(2, 0);
-        live.add(100 * MS, vec![off(10, 20)], vec![], vec![0, 0], 1);
+        live.add(100 * MS, News { lost: 1, ..offs(vec![off(10, 20)]) });
         for second in 1..60 {
-            live.add(second * 1_000 * MS, vec![], vec![], vec![0, 0], 0);
+            live.add(second * 1_000 * MS, News::default());
         }
         assert_eq!(live.digest().off[1].intervals, 0);
         assert_eq!((live.digest().seconds, live.digest().lost), (10.0, 1));
         assert_eq!((live.covers_s(2), live.covers_s(0)), (2.0, 0.0));
         for slice in 0..2 * SLICES as u64 {
-            live.add((60_000 + slice) * MS, vec![], vec![], vec![0, 0], 0);
+            live.add((60_000 + slice) * MS, News::default());
         }
         assert_eq!(live.lane(0, usize::MAX).len(), SLICES);
     }

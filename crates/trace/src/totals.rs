@@ -15,11 +15,16 @@ pub struct Totals {
     pub seconds: f64,
     /// Each vCPU's off intervals.
     pub off: Vec<Sum>,
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// asked.
+    pub steal_ns: Vec<u64>,
     /// Each vCPU's nanoseconds idle; empty where that is not known.
     pub idle_ns: Vec<u64>,
-    /// The ticks that looked at what each vCPU does, and how long it spun as they found;
-    /// empty where none did.
+    /// The ticks that looked at what each vCPU does, and how long it spun in the kernel as
+    /// they found; empty where none did.
     pub looks: Vec<Sum>,
+    /// How many nanoseconds each spun in user space, as they found; empty where none looked.
+    pub user_spin_ns: Vec<u64>,
     /// Why spins and waits lasted, where each was watched.
     pub causes: Option<Causes>,
 }
@@ -63,6 +68,8 @@ impl Totals {
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
         let offs = &session.offs;
         totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
+        totals.user_spin_ns.clone_from(&session.user_spin_ns);
+        totals.steal_ns.clone_from(&session.steal_ns);
         totals
     }
 

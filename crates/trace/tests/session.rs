@@ -6,9 +6,9 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
-use unspin_model::VcpuState;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
+use unspin_model::{Session, VcpuState};
 use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
 
 fn off(vcpu: u16, start_ns: u64, len_ns: u64, was_idle: bool) -> FoundOff {
@@ -31,7 +31,8 @@ fn spin(begin_ns: u64) -> Spin {
 }
 
 fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
-    Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1 }
+    let (user_spin_ns, steal_ns) = ((vcpu == 1).then_some(3), Some(20));
+    Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1, user_spin_ns, steal_ns }
 }
 
 /// Three batches of two vCPUs, and where each ends.
@@ -60,6 +61,7 @@ fn what_is_written_comes_back() {
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.vcpus, session.start_ns, session.end_ns), (2, 1_000, 4_000));
     assert_eq!((session.beats, session.lost), (66, 6));
+    assert_eq!((session.user_spin_ns, session.steal_ns), (vec![0, 9], vec![60, 60]));
     assert_eq!(session.offs.len(), 6);
     assert_eq!(session.offs[3], off(1, 2_050, 200, true));
     assert_eq!(session.spins, [1_000, 2_000, 3_000].map(spin));
@@ -100,7 +102,33 @@ fn a_finding_of_another_kind_is_an_error() {
     let mut member = GzEncoder::new(Vec::new(), Compression::fast());
     member.write_all(&table).unwrap();
     let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
-    assert_eq!(error, "s, batch 0: row 2: format 1 has no findings of kind `wait-ghost`");
+    assert_eq!(error, "s, batch 0: row 2: format 2 has no findings of kind `wait-ghost`");
+}
+
+/// Read as if its head said that it has another format of one digit.
+fn read_as(format: u8) -> Result<Session, SessionError> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes).unwrap();
+    let stretch = Stretch { user_spin_ns: None, steal_ns: None, ..stretch(1, 1_000, 2_000) };
+    writer.write(&[off(1, 1_050, 200, true)], &[], &[], &[stretch]).unwrap();
+    drop(writer);
+    let mut table = Vec::new();
+    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    let text = [1, 0, 0, 0, b'2', 0];
+    let at = table.windows(text.len()).position(|here| here == text).unwrap();
+    table[at + 4] = format;
+    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+    member.write_all(&table).unwrap();
+    read_from(&member.finish().unwrap()[..], "s")
+}
+
+#[test]
+fn an_older_format_is_read_and_a_later_one_is_not() {
+    let session = read_as(b'1').unwrap();
+    assert_eq!((session.offs.len(), session.end_ns), (1, 2_000));
+    assert!(session.user_spin_ns.is_empty() && session.steal_ns.is_empty());
+    let error = read_as(b'3').unwrap_err().to_string();
+    assert!(error.contains("no session of format 1 or 2"), "{error}");
 }
 
 #[test]

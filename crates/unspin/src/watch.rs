@@ -63,8 +63,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.sensing.tell_heartbeats() {
             bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
         }
-        let sums = Sums::start(&settings)?;
-        return serve(address, sums.missing(), REST, || sums.totals());
+        let mut sums = Sums::start(&settings)?;
+        let missing = sums.missing().to_vec();
+        return serve(address, &missing, REST, || sums.totals());
     }
     let mut watcher = Watcher::start(&settings)?;
     if args.once {

@@ -10,6 +10,7 @@ use raw_cpuid::CpuIdResult;
 use raw_cpuid::native_cpuid::cpuid_count;
 
 use super::{Facts, Leaf, TRACEPOINTS};
+use crate::steal;
 
 /// Settings that decide about spinning.
 const CONFIG: &[&str] = &[
@@ -37,7 +38,7 @@ pub(super) fn probe() -> Facts {
         kernel,
         command_line: text("/proc/cmdline"),
         clocksource: some_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        steal_ticks: steal_ticks(&text("/proc/stat")),
+        steal_ticks: steal::of_all(&text("/proc/stat")),
         sched_ext: some_text("/sys/kernel/sched_ext/state"),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         tracepoints: tracepoints(),
@@ -105,11 +106,6 @@ fn config(kernel: &str) -> BTreeMap<String, String> {
     let settings = file.lines().filter_map(|line| line.split_once('='));
     let wanted = settings.filter(|(name, _)| CONFIG.contains(name));
     wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-/// The eighth figure of the line `cpu` (Documentation/filesystems/proc.rst).
-fn steal_ticks(stat: &str) -> Option<u64> {
-    stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().nth(7)?.parse().ok()
 }
 
 fn tracepoints() -> Option<BTreeSet<String>> {

@@ -150,6 +150,13 @@ impl Sensor {
         Findings { offs, spins, lost }
     }
 
+    /// How many nanoseconds each vCPU has spun in user space by such records; empty where this
+    /// kernel does not tell what its ticks interrupt.
+    pub fn user_spin_ns(&self, vcpus: &[Vcpu]) -> Vec<u64> {
+        let looked = vcpus.iter().filter(|_| self.sites.tells_timers);
+        looked.map(|vcpu| vcpu.looks.user_spin_ns).collect()
+    }
+
     /// The records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page

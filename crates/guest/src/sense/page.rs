@@ -41,8 +41,10 @@ pub struct Vcpu {
     judging: u64,
     /// What its ticks found.
     pub looks: Looks,
-    unused: [u64; 3],
+    unused: [u64; 2],
 }
+
+const _: () = assert!(size_of::<Vcpu>() % 64 == 0, "a whole number of cache lines");
 
 /// What ticks found a vCPU doing; `struct looks` of bpf/sense.h.
 #[repr(C)]
@@ -52,8 +54,10 @@ pub struct Looks {
     last_off_ns: u64,
     /// How many looked since the start.
     pub count: u64,
-    /// Nanoseconds that they found spent spinning.
+    /// Nanoseconds that they found spent spinning in the kernel.
     pub spin_ns: u64,
+    /// Nanoseconds that they found spent spinning in user space.
+    pub user_spin_ns: u64,
 }
 
 impl Vcpu {

@@ -18,6 +18,8 @@
 //! | `beats` | a stretch that was covered | heartbeats added to it |
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
+//! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |
+//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor tells it |
 //!
 //! Only spins and waits have values in the other columns, and only where they are known:
 //! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the
@@ -30,6 +32,7 @@
 //! recorder had written before it was killed can be read: a batch that was cut off is
 //! passed over, one that was damaged is an error. The schema's metadata holds
 //! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too.
+//! Version 1, which is read as well, had no `user-spin` and no `steal`.
 //!
 //! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
 
@@ -53,7 +56,9 @@ pub const MAX_BATCH_BYTES: u64 = 1 << 30;
 /// The key of the format's version in the schema's metadata.
 const VERSION_KEY: &str = "unspin.session";
 /// The format's version.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+/// Those that are read: what a later one has is new kinds of rows.
+const READ: [&str; 2] = ["1", VERSION];
 
 const OFF: &str = "off";
 const WAKE: &str = "wake";
@@ -73,6 +78,8 @@ const WAITS: [(&str, Wait, bool); 6] = [
 const BEATS: &str = "beats";
 const IDLE: &str = "idle";
 const LOST: &str = "lost";
+const USER_SPIN: &str = "user-spin";
+const STEAL: &str = "steal";
 
 /// What can be wrong with a session file.
 #[derive(Debug, thiserror::Error)]

@@ -20,8 +20,8 @@ use unspin_model::session::{FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, SessionError,
-    VERSION, VERSION_KEY, WAITS, WAKE, schema,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, READ, STEAL,
+    SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
 /// Reads a session file.
@@ -86,8 +86,10 @@ fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatc
     let decode = AssertUnwindSafe(|| {
         while let Some(batch) = decoder.decode(&mut buffer)? {
             let found = batch.schema();
-            if found.metadata().get(VERSION_KEY).map(String::as_str) != Some(VERSION) {
-                return Err(ArrowError::SchemaError(format!("no session of format {VERSION}")));
+            let version = found.metadata().get(VERSION_KEY);
+            if !version.is_some_and(|version| READ.contains(&version.as_str())) {
+                let known = READ.join(" or ");
+                return Err(ArrowError::SchemaError(format!("no session of format {known}")));
             }
             if found.fields() != schema().fields() {
                 return Err(ArrowError::SchemaError("its columns are not a session's".into()));
@@ -202,6 +204,8 @@ impl<'a> Columns<'a> {
                 session.beats = session.beats.saturating_add(self.values.value(row));
             }
             LOST => session.lost = session.lost.saturating_add(self.values.value(row)),
+            USER_SPIN => add_to(&mut session.user_spin_ns, vcpu, self.values.value(row)),
+            STEAL => add_to(&mut session.steal_ns, vcpu, self.values.value(row)),
             IDLE => {}
             kind => {
                 let known = WAITS.iter().find(|(name, _, _)| *name == kind);
@@ -213,6 +217,13 @@ impl<'a> Columns<'a> {
         }
         Ok(())
     }
+}
+
+/// Adds to a vCPU's sum.
+fn add_to(by_vcpu: &mut Vec<u64>, vcpu: u16, value: u64) {
+    let at = usize::from(vcpu);
+    by_vcpu.resize(by_vcpu.len().max(at + 1), 0);
+    by_vcpu[at] = by_vcpu[at].saturating_add(value);
 }
 
 fn add(session: &mut Session, batch: &RecordBatch) -> Result<(), String> {

@@ -15,7 +15,8 @@ use unspin_model::episode::{OwnerState, Spin, Wait};
 use unspin_model::session::{FoundOff, Look};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, SessionError, WAITS, WAKE, schema,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, STEAL, SessionError, USER_SPIN, WAITS,
+    WAKE, schema,
 };
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
@@ -33,6 +34,10 @@ pub struct Stretch {
     pub idle_ns: u64,
     /// Findings lost.
     pub lost: u64,
+    /// Nanoseconds spent spinning in user space, where ticks looked.
+    pub user_spin_ns: Option<u64>,
+    /// Nanoseconds of steal time, where the kernel has such a figure.
+    pub steal_ns: Option<u64>,
 }
 
 /// Writes a session file.
@@ -168,16 +173,18 @@ impl<'a> Row<'a> {
         Row { kind, vcpu: look.vcpu, start_ns: look.t_ns, end_ns: look.t_ns, value: 0, spin: None }
     }
 
-    fn of_stretch(stretch: &Stretch) -> [Row<'a>; 3] {
-        [(BEATS, stretch.beats), (IDLE, stretch.idle_ns), (LOST, stretch.lost)].map(
-            |(kind, value)| Row {
-                kind,
-                vcpu: stretch.vcpu,
-                start_ns: stretch.start_ns,
-                end_ns: stretch.end_ns,
-                value,
-                spin: None,
-            },
-        )
+    fn of_stretch(stretch: &Stretch) -> impl Iterator<Item = Row<'a>> + use<'a> {
+        let Stretch { vcpu, start_ns, end_ns, .. } = *stretch;
+        let values = [
+            (BEATS, Some(stretch.beats)),
+            (IDLE, Some(stretch.idle_ns)),
+            (LOST, Some(stretch.lost)),
+            (USER_SPIN, stretch.user_spin_ns),
+            (STEAL, stretch.steal_ns),
+        ];
+        let row = move |(kind, value): (_, Option<u64>)| {
+            Some(Row { kind, vcpu, start_ns, end_ns, value: value?, spin: None })
+        };
+        values.into_iter().filter_map(row)
     }
 }
