@@ -101,7 +101,9 @@ impl Args {
     }
 }
 
+/// How soon a command's end is seen, and a signal or a question: each look wakes a vCPU.
 const PAUSE: Duration = Duration::from_millis(50);
+const LONG_PAUSE: Duration = Duration::from_millis(250);
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -150,7 +152,7 @@ fn work(
     let mut next = every.map(|every| Instant::now() + every);
     let mut told = Ok(());
     loop {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(if running.is_some() { PAUSE } else { LONG_PAUSE });
         keeper.step();
         match &mut running {
             Some(running) => {
