@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         let mut sums = Sums::start(&settings)?;
         let missing = sums.missing().to_vec();
-        return serve(address, &missing, REST, || sums.totals());
+        return serve(address, &missing, None, || sums.totals());
     }
     let mut watcher = Watcher::start(&settings)?;
     if args.once {
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(address) = args.listen {
         eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
         let missing = watcher.missing().to_vec();
-        return serve(address, &missing, SLICE, || {
+        return serve(address, &missing, Some(SLICE), || {
             watcher.step();
             watcher.totals.clone()
         });
@@ -105,11 +105,11 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves sums, which are asked for at least that often.
+/// Serves sums, which have to be asked for that often, if at all.
 fn serve(
     address: SocketAddr,
     missing: &[String],
-    pause: Duration,
+    at_least: Option<Duration>,
     mut sums: impl FnMut() -> Totals,
 ) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
@@ -119,8 +119,10 @@ fn serve(
     }
     eprintln!("unspin: figures at {}, until Ctrl-C", metrics.url());
     while !interrupt::requested() {
-        metrics.answer(pause, || openmetrics::text(&sums()))?;
-        sums();
+        metrics.answer(at_least.unwrap_or(REST), || openmetrics::text(&sums()))?;
+        if at_least.is_some() {
+            sums();
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
