@@ -20,7 +20,6 @@ struct {
 	__type(value, struct wait);
 } sleeps SEC(".maps");
 
-
 static struct wait *sleep_of(u32 tid)
 {
 	u32 place = tid & ((1 << SLEEP_BITS) - 1);
