@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Who holds what others wait for. The slow paths of the kernel's sleeping locks and of
- * glibc's mutexes tell, and cost nothing where nobody waits. A holder that runs goes on
- * for a while (policy/handoff.h); one that waits for a vCPU runs next, on the vCPU of who
- * wants the lock; and who spins for one whose vCPU is off sleeps instead
- * (policy/adaptive_spin.h).
+ * glibc's mutexes tell, and cost nothing where nobody waits. A holder that is to give way
+ * goes on until it has released the lock (policy/handoff.h); one that waits for a vCPU
+ * runs next, on the vCPU of who wants the lock; and who spins for one whose vCPU is off
+ * sleeps instead (policy/adaptive_spin.h).
  */
 #ifndef UNSPIN_BPF_HOLDERS_H
 #define UNSPIN_BPF_HOLDERS_H
 
-#include "glibc.h"
+#include "contended.h"
 
-enum {
-	LOCK_MUTEX = 1,
-	LOCK_RWSEM = 2,
-};
-
-/* What a task that spins is watched for, and how often. */
+/* How often a task is looked at that spins, or that holds a lock and is to give way. */
 #define WATCH_NS 250000ULL
 /* What sleeping and waking up takes beside the time until an idle vCPU answers. */
 #define SWITCH_NS 20000ULL
 
 struct lookout {
 	struct bpf_timer timer;
-	u32 ready;
-	u32 pending;
+	/* When it goes off next, or went off last. */
+	u64 at_ns;
+	u64 ready;
 };
 
-/* A timer that shows a spinner, by its interrupt, whether its lock's owner is off. */
+/* A timer whose interrupt shows what the task does that it meets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -52,19 +48,13 @@ static void read_owner(u64 task, struct owner *owner)
 	owner->is_ready = !owner->runs && !PEEK(p, struct task_struct, __state);
 }
 
-/* The owner's word holds the task and three flags; readers leave none that can be trusted. */
 static bool find_owner(u64 lock, u32 kind, struct owner *owner)
 {
-	long word;
+	u64 task = owner_of(lock, kind);
 
-	if (kind == LOCK_MUTEX)
-		word = PEEK((const void *)lock, struct mutex, owner.counter);
-	else
-		word = PEEK((const void *)lock, struct rw_semaphore, owner.counter);
-	if (!(word & ~7L) || (kind == LOCK_RWSEM && word & RWSEM_READER_OWNED))
-		return false;
-	read_owner(word & ~7L, owner);
-	return true;
+	if (task)
+		read_owner(task, owner);
+	return task;
 }
 
 /* When the vCPU went off, at the latest; 0: it is not, as far as is known. */
@@ -107,23 +97,21 @@ static void put_to_sleep(struct run_state *s, s32 here)
 
 static int look_out(void *map, u32 *key, struct lookout *lookout)
 {
-	lookout->pending = 0;
 	return 0;
 }
 
-static void set_lookout(s32 here)
+static void set_lookout(s32 here, u64 now_ns)
 {
 	u32 key = here;
 	struct lookout *lookout = bpf_map_lookup_elem(&lookouts, &key);
 
-	if (!lookout)
+	if (!lookout || now_ns < lookout->at_ns)
 		return;
 	if (!lookout->ready && !bpf_timer_init(&lookout->timer, &lookouts, CLOCK_MONOTONIC) &&
 	    !bpf_timer_set_callback(&lookout->timer, look_out))
 		lookout->ready = 1;
-	if (lookout->ready && !lookout->pending)
-		lookout->pending = !bpf_timer_start(&lookout->timer, WATCH_NS,
-						    BPF_F_TIMER_CPU_PIN);
+	if (lookout->ready && !bpf_timer_start(&lookout->timer, WATCH_NS, BPF_F_TIMER_CPU_PIN))
+		lookout->at_ns = now_ns + WATCH_NS;
 }
 
 /* An owner that runs, as its own kernel believes. */
@@ -131,16 +119,13 @@ static void want_running(struct run_state *s, struct seat *seat, const struct ow
 			 u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
-	struct seat *its = seat_of(owner->cpu);
 
-	if (its && !settings.no_handoff)
-		handoff_want(&its->holder, owner->tid, now_ns);
 	if (settings.no_adaptive_spin || !seat->lock)
 		return;
 	if (should_sleep(owner, seat, now_ns))
 		put_to_sleep(s, here);
 	else if (pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
-		set_lookout(here);
+		set_lookout(here, now_ns);
 }
 
 static void want(const struct owner *owner, u64 now_ns)
@@ -161,6 +146,7 @@ static void want(const struct owner *owner, u64 now_ns)
 static int begin_wait(u64 lock, u32 kind)
 {
 	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	u64 now_ns = bpf_ktime_get_ns();
 	struct owner owner = {};
 
 	if (!seat)
@@ -168,8 +154,10 @@ static int begin_wait(u64 lock, u32 kind)
 	seat->lock = lock;
 	seat->lock_kind = kind;
 	seat->lock_tid = bpf_get_current_pid_tgid();
+	if (!settings.no_handoff)
+		note_contended(lock, kind, KERNEL, now_ns);
 	if (find_owner(lock, kind, &owner))
-		want(&owner, bpf_ktime_get_ns());
+		want(&owner, now_ns);
 	return 0;
 }
 
@@ -207,9 +195,10 @@ SEC("fentry/futex_wait")
 int BPF_PROG(futex_begin, const void *word)
 {
 	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	u32 process = bpf_get_current_pid_tgid() >> 32, tid;
+	u64 now_ns = bpf_ktime_get_ns();
 	struct owner owner = {};
 	struct task_struct *p;
-	u32 tid;
 
 	tid = seat && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
 	p = tid ? bpf_task_from_pid(tid) : 0;
@@ -218,11 +207,42 @@ int BPF_PROG(futex_begin, const void *word)
 	/* It does not spin for this one. */
 	seat->lock = 0;
 	if (is_of_this_process(p)) {
+		note_contended((u64)word, LOCK_GLIBC, process, now_ns);
 		read_owner((u64)p, &owner);
-		want(&owner, bpf_ktime_get_ns());
+		want(&owner, now_ns);
 	}
 	bpf_task_release(p);
 	return 0;
+}
+
+/* Whether the task that runs here, and is to give way, goes on for now: it holds a lock. */
+static bool goes_on(struct run_state *s, struct seat *seat, u64 now_ns)
+{
+	if (!seat->due_ns)
+		seat->due_ns = now_ns;
+	if (settings.no_handoff || !handoff_goes_on(seat->due_ns, now_ns) ||
+	    !holds_contended(now_ns)) {
+		seat->due_ns = 0;
+		return false;
+	}
+	s->extended += !seat->extended;
+	seat->extended = 1;
+	return true;
+}
+
+/* An interrupt on a vCPU whose task is to give way: now, or when it has released a lock. */
+static void give_way(u64 now_ns)
+{
+	s32 here = bpf_get_smp_processor_id();
+	struct seat *seat = seat_of(here);
+	struct run_state *s = state();
+
+	if (!s || !seat || !seat->due_ns)
+		return;
+	if (goes_on(s, seat, now_ns))
+		set_lookout(here, now_ns);
+	else
+		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 /* A timer's interrupt has found a spinner: whose owner is off is told by its vCPU's signs of
@@ -250,7 +270,7 @@ static void found_spinning(u64 now_ns)
 		s->asked++;
 		scx_bpf_kick_cpu(owner.cpu, 0);
 	}
-	set_lookout(here);
+	set_lookout(here, now_ns);
 }
 
 /* The holder that this vCPU's task has begun to wait for runs here, now. */

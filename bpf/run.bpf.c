@@ -42,6 +42,15 @@ int BPF_PROG(reschedule_entry, int vector)
 
 	if (v && !activity_is_early(&v->activity, &limits, now_ns))
 		sign_of_life(v, now_ns, due_ns(v, now_ns));
+	give_way(now_ns);
+	return 0;
+}
+
+/* After what the timer has done, the tick included. */
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(timer_done, int vector)
+{
+	give_way(bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -92,21 +101,32 @@ static u64 place_in_time(const struct task_struct *p)
 
 /* Whether what runs there has had so much more that the task should run first. Tasks that
  * hand little pieces of work to each other are not to interrupt each other at every one. */
-static bool should_preempt(s32 cpu, u64 vtime)
+static bool should_preempt(const struct seat *seat, u64 vtime, u64 now_ns)
 {
-	u64 now_ns = bpf_ktime_get_ns(), runs_vtime;
-	struct seat *seat = seat_of(cpu);
+	u64 runs_vtime = seat->since_vtime + (now_ns - seat->since_ns);
 
-	if (!seat || !seat->used || !seat->since_ns ||
-	    handoff_goes_on(&seat->holder, seat->runs_tid, 0, settings.slice_ns, now_ns))
-		return false;
-	runs_vtime = seat->since_vtime + (now_ns - seat->since_ns);
-	return (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns * 2 / 3);
+	return seat->used && seat->since_ns && !seat->due_ns &&
+	       (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns * 2 / 3);
+}
+
+/* What runs there makes way, unless it holds a lock: only its own vCPU can tell that. */
+static void preempt(struct run_state *s, struct seat *seat, s32 cpu, u64 now_ns)
+{
+	s->preempted++;
+	if (settings.no_handoff || !may_hold(seat->process, now_ns)) {
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	} else if (cpu != bpf_get_smp_processor_id()) {
+		seat->due_ns = now_ns;
+		scx_bpf_kick_cpu(cpu, 0);
+	} else if (!goes_on(s, seat, now_ns)) {
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	}
 }
 
 /* Makes a vCPU run the task that waits now, if one should. */
-static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_flags)
+static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_flags, u64 now_ns)
 {
+	struct seat *seat = seat_of(line);
 	struct run_state *s = state();
 	s32 cpu = take_idle(p, line);
 
@@ -115,10 +135,9 @@ static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_f
 	if (cpu >= 0) {
 		note_wake(cpu);
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
-	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) && should_preempt(line, vtime)) {
-		scx_bpf_kick_cpu(line, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
-		if (s)
-			s->preempted++;
+	} else if (s && seat && enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) &&
+		   should_preempt(seat, vtime, now_ns)) {
+		preempt(s, seat, line, now_ns);
 	}
 }
 
@@ -147,7 +166,7 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		s->woken += enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) ? 1 : 0;
 	}
 	queue_at(p, line, vtime, enq_flags);
-	wake_for(p, line, vtime, enq_flags);
+	wake_for(p, line, vtime, enq_flags, now_ns);
 }
 
 SEC("struct_ops/dispatch")
@@ -192,9 +211,7 @@ void BPF_PROG(run_tick, struct task_struct *p)
 		p->scx.slice = 0;
 	else if (ran_ns < settings.slice_ns || !others_wait(seat, cpu, ran_ns, now_ns))
 		return;
-	else if (handoff_goes_on(&seat->holder, p->pid, ran_ns, settings.slice_ns, now_ns))
-		s->extended++;
-	else
+	else if (!goes_on(s, seat, now_ns))
 		p->scx.slice = 0;
 }
 
@@ -208,7 +225,9 @@ void BPF_PROG(run_running, struct task_struct *p)
 		return;
 	seat->since_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
-	seat->runs_tid = p->pid;
+	seat->process = p->tgid;
+	seat->due_ns = 0;
+	seat->extended = 0;
 	seat->since_vtime = p->scx.dsq_vtime;
 	from = seat_of(seat->from);
 	if (from)

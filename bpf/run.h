@@ -37,8 +37,9 @@ struct seat {
 	/* The queue of another vCPU that it looked at last, and the one that it took from. */
 	s32 looked_at;
 	s32 from;
-	/* The task that runs. */
-	u32 runs_tid;
+	/* The process of the task that runs, and whether its slice has been lengthened. */
+	u32 process;
+	u32 extended;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. */
 	u64 first_vtime;
@@ -50,8 +51,9 @@ struct seat {
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
-	/* The holder that runs here, and when this vCPU was asked whether it is on. */
-	struct handoff holder;
+	/* Since when its task is to give way; 0: it is not. */
+	u64 due_ns;
+	/* When this vCPU was asked whether it is on. */
 	u64 asked_ns;
 	/* The sleeping lock that a task here has begun to wait for; 0: none that the kernel may
 	 * spin for. */
@@ -97,7 +99,7 @@ struct run_state {
 	u64 taken;
 	u64 taken_before;
 	u64 pulled;
-	/* Slices lengthened for a holder, at ticks; holders that ran next on the vCPU of who
+	/* Slices lengthened for a holder; holders that ran next on the vCPU of who
 	 * waits; spinners told to sleep; vCPUs asked whether they are on. */
 	u64 extended;
 	u64 handed;

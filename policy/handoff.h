@@ -2,42 +2,62 @@
 /*
  * Who holds what others wait for is not to be kept from running.
  *
- * A task at the end of its slice that holds a lock which somebody waits for keeps its vCPU
- * a little longer (delayed preemption), so that it can release the lock. The time is
- * bounded for each slice; what it runs is charged as always.
+ * A task that is to give way and holds a lock which others wait for keeps its vCPU until
+ * it has released the lock (delayed preemption), for a bounded time; what it runs is
+ * charged as always. The locks that somebody has waited for lately are remembered, because
+ * whoever has one now may have taken it after the others began to wait.
  */
 #ifndef UNSPIN_POLICY_HANDOFF_H
 #define UNSPIN_POLICY_HANDOFF_H
 
 #include "base.h"
 
-/* For so long after somebody has begun to wait for a lock, its holder counts as one. */
-#define HANDOFF_FRESH_NS 4000000ULL
-/* The most that a holder runs beyond the end of its slice. */
+/* For so long after somebody has begun to wait for a lock, it counts as contended. */
+#define HANDOFF_CONTENDED_NS 50000000ULL
+/* The most that a holder runs on when it is to give way. */
 #define HANDOFF_MOST_NS 2000000ULL
+/* Locks that are remembered together. */
+#define HANDOFF_LOCKS 8
 
-/* The holder on a vCPU. */
-struct handoff {
-	/* The task; 0: none. */
-	u32 tid;
-	u32 unused;
-	/* When somebody last began to wait for what it holds. */
+/* A lock that somebody has begun to wait for. */
+struct contended {
+	/* Its address; 0: this place is free. */
+	u64 lock;
+	/* When, the last time. */
 	u64 wanted_ns;
+	/* The process whose address it is; 0: the kernel's. */
+	u32 process;
+	u32 kind;
 };
 
-/* Somebody waits for what the task holds that runs there. */
-POLICY void handoff_want(struct handoff *handoff, u32 tid, u64 now_ns)
+/* The place for a lock among HANDOFF_LOCKS: the one that it has, or that of the one which
+ * nobody has waited for the longest. */
+POLICY u32 handoff_place(const struct contended *locks, u64 lock, u32 process)
 {
-	handoff->tid = tid;
-	handoff->wanted_ns = now_ns;
+	u64 oldest_ns = ~0ULL;
+	u32 i, place = 0;
+
+	for (i = 0; i < HANDOFF_LOCKS; i++) {
+		if (locks[i].lock == lock && locks[i].process == process)
+			return i;
+		if (locks[i].wanted_ns < oldest_ns) {
+			oldest_ns = locks[i].wanted_ns;
+			place = i;
+		}
+	}
+	return place;
 }
 
-/* Whether a task is to go on that has run for ran_ns of its slice: it holds something. */
-POLICY int handoff_goes_on(const struct handoff *handoff, u32 tid, u64 ran_ns, u64 slice_ns,
-			   u64 now_ns)
+POLICY int handoff_is_contended(const struct contended *lock, u32 process, u64 now_ns)
 {
-	return handoff->tid == tid && now_ns < handoff->wanted_ns + HANDOFF_FRESH_NS &&
-	       ran_ns < slice_ns + HANDOFF_MOST_NS;
+	return lock->lock && lock->process == process &&
+	       now_ns < lock->wanted_ns + HANDOFF_CONTENDED_NS;
+}
+
+/* Whether a holder that is to give way since then is to go on. */
+POLICY int handoff_goes_on(u64 due_ns, u64 now_ns)
+{
+	return now_ns < due_ns + HANDOFF_MOST_NS;
 }
 
 #endif /* UNSPIN_POLICY_HANDOFF_H */

@@ -59,21 +59,19 @@ struct pack {
 	u64 on_sum;
 	u64 queued_sum;
 	u64 wakes_sum;
-	/* A trial's alternative: the number before it, and the useful time with that. */
+	/* A trial's alternative: the number before it, the useful time and wake-ups with that. */
 	u32 before;
 	u32 before_useful_m;
-	/* And its wake-ups a window. */
 	u32 before_wakes;
 	/* How many fewer than there is time for are to be tried next, because more have not
 	 * helped. */
 	u32 lower;
 	/* What a trial of fewer must gain, in percent. */
 	u32 must_gain;
-	/* Since when something speaks for fewer, in windows. */
+	/* For how many windows something has spoken for fewer, there has been little to do, and
+	 * tasks have waited and none was taken. */
 	u32 wasteful;
-	/* Since when there is little to do, in windows. */
 	u32 quiet;
-	/* Since when tasks wait and none is taken, in windows. */
 	u32 stuck;
 	/* 1: with this number, one more has been tried, or need not be. */
 	u32 tried_one;
@@ -98,11 +96,11 @@ struct pack {
 
 /* A window: what is called a change must last for some of them. */
 #define PACK_WINDOW_NS 25000000ULL
-/* The first window after a change shows the change itself. */
+/* The first window after a change shows the change itself; so many later a trial is judged,
+ * and a settled number's figures count. */
 #define PACK_SKIP 1
-/* Windows until a trial is judged, and until a settled number's figures count. */
 #define PACK_TRIAL_WINDOWS 8
-/* How many windows one after the other must speak for fewer: with spinning, and without. */
+/* So many windows on end must speak for fewer: with spinning, and without. */
 #define PACK_SPINS_WINDOWS 2
 #define PACK_LONG_WINDOWS 16
 /* A settled number's sums forget the windows before the last ones. */
@@ -115,25 +113,24 @@ struct pack {
 #define PACK_LONG_PERCENT 35
 /* Fewer are better if there is so much more useful time, in percent: many short off
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
- * than they are. */
+ * than they are. Where no spinning was seen, fewer hardly help, and the measure flatters. */
 #define PACK_GAIN_PERCENT 25
-/* Where no spinning was seen, fewer vCPUs hardly help, and the measure flatters them. */
 #define PACK_GAIN_UNSEEN_PERCENT 60
 /* One more than fewer is better if there is so much more, in percent: both have few off
  * intervals. */
 #define PACK_GAIN_ONE_PERCENT 8
-/* There is little to do where less than this share of the vCPUs in use is wanted, in
- * percent, for so many windows. */
+/* There is little to do where less than this percentage of those in use is wanted. */
 #define PACK_QUIET_PERCENT 50
 #define PACK_QUIET_WINDOWS 4
-/* Tasks that wait so many windows while none is taken get all vCPUs: real-time tasks may
- * have those in use. */
+/* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
 /* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
 #define PACK_WAKES_OFTEN 20
-/* A trial is given up where so much less useful time shows so soon, in percent. */
+/* A trial is given up at once where there is so much less useful time, in percent, and one
+ * without spinning seen where there is not so much more after so many windows. */
 #define PACK_LOSS_PERCENT 40
-#define PACK_LOSS_WINDOWS 1
+#define PACK_UNSEEN_PERCENT 20
+#define PACK_UNSEEN_WINDOWS 3
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
@@ -282,13 +279,17 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 	pack_begin(pack, PACK_SETTLED, keep ? pack->use : pack->before);
 }
 
-/* The trial has lost so much that its end need not be awaited. */
+/* The trial has lost so much, or gained so little, that its end need not be awaited. */
 POLICY int pack_is_lost(const struct pack *pack)
 {
-	return pack->windows >= PACK_SKIP + PACK_LOSS_WINDOWS &&
-	       !pack_wakes_more(pack_mean_m(pack, pack->wakes_sum), pack->before_wakes) &&
-	       (u64)pack_mean_m(pack, pack->useful_sum) * 100 <
-		       (u64)pack->before_useful_m * (100 - PACK_LOSS_PERCENT);
+	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
+	u64 wakes = pack_mean_m(pack, pack->wakes_sum), before_wakes = pack->before_wakes;
+
+	if (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
+	    pack->windows >= PACK_SKIP + PACK_UNSEEN_WINDOWS)
+		return !pack_gains(now_m, wakes, before_m, before_wakes, PACK_UNSEEN_PERCENT);
+	return pack->windows > PACK_SKIP && !pack_wakes_more(wakes, before_wakes) &&
+	       now_m * 100 < before_m * (100 - PACK_LOSS_PERCENT);
 }
 
 /* Whether two figures differ by more than half, and not by little only. */

@@ -1,37 +1,48 @@
 //! `policy/handoff.h`: who holds what others wait for is not to be kept from running.
 
-/// The holder on a vCPU.
+/// A lock that somebody has begun to wait for.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Handoff {
-    tid: u32,
-    unused: u32,
-    wanted_ns: u64,
+pub struct Contended {
+    /// Its address; 0: this place is free.
+    pub lock: u64,
+    /// When, the last time.
+    pub wanted_ns: u64,
+    /// The process whose address it is; 0: the kernel's.
+    pub process: u32,
+    /// What it is.
+    pub kind: u32,
 }
 
-// SAFETY: of every call below: the functions read and write nothing but what they are
-// given by reference, and the struct has the C one's fields in its order.
+/// Locks that are remembered together.
+pub const LOCKS: usize = 8;
+
+// SAFETY: of every call below: the functions read nothing but what they are given by
+// reference, LOCKS of them where it is an array, and the struct has the C one's fields in
+// its order.
 unsafe extern "C" {
-    fn handoff_want(handoff: *mut Handoff, tid: u32, now_ns: u64);
-    fn handoff_goes_on(
-        handoff: *const Handoff,
-        tid: u32,
-        ran_ns: u64,
-        slice_ns: u64,
-        now_ns: u64,
-    ) -> i32;
+    fn handoff_place(locks: *const Contended, lock: u64, process: u32) -> u32;
+    fn handoff_is_contended(lock: *const Contended, process: u32, now_ns: u64) -> i32;
+    fn handoff_goes_on(due_ns: u64, now_ns: u64) -> i32;
 }
 
-impl Handoff {
-    /// Somebody waits for what this task holds.
-    pub fn want(&mut self, tid: u32, now_ns: u64) {
-        // SAFETY: see above.
-        unsafe { handoff_want(self, tid, now_ns) }
-    }
+/// The place for a lock: the one that it has, or that of the one which nobody has waited
+/// for the longest.
+pub fn place(locks: &[Contended; LOCKS], lock: u64, process: u32) -> usize {
+    // SAFETY: see above.
+    unsafe { handoff_place(locks.as_ptr(), lock, process) as usize }
+}
 
-    /// Whether the task goes on after so long in a slice.
-    pub fn goes_on(&self, tid: u32, ran_ns: u64, slice_ns: u64, now_ns: u64) -> bool {
+impl Contended {
+    /// Whether it is a lock of this process, and somebody has waited for it lately.
+    pub fn is_contended(&self, process: u32, now_ns: u64) -> bool {
         // SAFETY: see above.
-        unsafe { handoff_goes_on(self, tid, ran_ns, slice_ns, now_ns) != 0 }
+        unsafe { handoff_is_contended(self, process, now_ns) != 0 }
     }
+}
+
+/// Whether a holder that is to give way since then is to go on.
+pub fn goes_on(due_ns: u64, now_ns: u64) -> bool {
+    // SAFETY: see above.
+    unsafe { handoff_goes_on(due_ns, now_ns) != 0 }
 }

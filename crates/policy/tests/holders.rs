@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use unspin_policy::activity::State;
 use unspin_policy::adaptive_spin::AdaptiveSpin;
 use unspin_policy::capacity::Capacity;
-use unspin_policy::handoff::Handoff;
+use unspin_policy::handoff::{self, Contended};
 use unspin_policy::place::{Place, Queue};
 use unspin_policy::steal_governor::StealGovernor;
 
@@ -25,12 +25,24 @@ fn a_spinner_sleeps_while_its_owner_will_be_off_for_long() {
 
 #[test]
 fn a_holder_goes_on_within_its_budget() {
-    let mut holder = Handoff::default();
-    holder.want(7, 100 * MS);
-    assert!(holder.goes_on(7, SLICE, SLICE, 101 * MS));
-    assert!(!holder.goes_on(8, SLICE, SLICE, 101 * MS), "another task");
-    assert!(!holder.goes_on(7, 2 * SLICE, SLICE, 101 * MS), "too long");
-    assert!(!holder.goes_on(7, SLICE, SLICE, 200 * MS), "nobody wants it any more");
+    assert!(handoff::goes_on(100 * MS, 100 * MS) && handoff::goes_on(100 * MS, 101 * MS));
+    assert!(!handoff::goes_on(100 * MS, 102 * MS), "too long");
+}
+
+#[test]
+fn the_lock_that_nobody_waits_for_any_more_is_forgotten_first() {
+    let mut locks = [Contended::default(); handoff::LOCKS];
+    for n in 1..=handoff::LOCKS as u64 {
+        let place = handoff::place(&locks, n * 64, 7);
+        locks[place] = Contended { lock: n * 64, wanted_ns: n * MS, process: 7, kind: 3 };
+    }
+    assert_eq!(handoff::place(&locks, 3 * 64, 7), 2, "it has a place");
+    assert_eq!(handoff::place(&locks, 3 * 64, 8), 0, "another process's address");
+    locks[0].wanted_ns = 100 * MS;
+    assert_eq!(handoff::place(&locks, 9 * 64, 7), 1);
+    assert!(locks[0].is_contended(7, 120 * MS) && !locks[0].is_contended(8, 120 * MS));
+    assert!(!locks[0].is_contended(7, 150 * MS), "nobody wants it any more");
+    assert!(!Contended::default().is_contended(0, MS), "a free place");
 }
 
 #[test]

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The locks that somebody has waited for lately: the kernel's sleeping ones, and each
+ * process's mutexes of glibc. A task that is to give way looks there whether it holds one.
+ */
+#ifndef UNSPIN_BPF_CONTENDED_H
+#define UNSPIN_BPF_CONTENDED_H
+
+#include "glibc.h"
+
+enum {
+	LOCK_MUTEX = 1,
+	LOCK_RWSEM = 2,
+	LOCK_GLIBC = 3,
+};
+
+/* The kernel's locks have a set of their own, processes share the others. */
+#define PROCESS_SETS 64
+#define KERNEL_SET PROCESS_SETS
+#define KERNEL 0
+
+struct contended_set {
+	struct contended locks[HANDOFF_LOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PROCESS_SETS + 1);
+	__type(key, u32);
+	__type(value, struct contended_set);
+} contended_sets SEC(".maps");
+
+static struct contended_set *contended_set_of(u32 process)
+{
+	u32 key = process == KERNEL ? KERNEL_SET : process % PROCESS_SETS;
+
+	return bpf_map_lookup_elem(&contended_sets, &key);
+}
+
+/* Two that are noted at once in one place may make a third one up. What is found there is
+ * only looked at, and any address may be. */
+static void note_contended(u64 lock, u32 kind, u32 process, u64 now_ns)
+{
+	struct contended_set *set = contended_set_of(process);
+	u32 place;
+
+	if (!set)
+		return;
+	place = handoff_place(set->locks, lock, process);
+	if (place >= HANDOFF_LOCKS)
+		return;
+	set->locks[place].lock = lock;
+	set->locks[place].process = process;
+	set->locks[place].kind = kind;
+	set->locks[place].wanted_ns = now_ns;
+}
+
+/* The task in the owner's word of one of the kernel's locks; the word holds three flags,
+ * too. Readers leave none that can be trusted. */
+static u64 owner_of(u64 lock, u32 kind)
+{
+	long word;
+
+	if (kind == LOCK_MUTEX)
+		word = PEEK((const void *)lock, struct mutex, owner.counter);
+	else
+		word = PEEK((const void *)lock, struct rw_semaphore, owner.counter);
+	return kind == LOCK_RWSEM && word & RWSEM_READER_OWNED ? 0 : word & ~7L;
+}
+
+/* Whether the thread that runs here has the mutex at that word. */
+static bool has_glibc_mutex(const void *word)
+{
+	struct glibc_mutex mutex = {};
+
+	return !bpf_probe_read_user(&mutex, sizeof(mutex), word) && mutex.lock &&
+	       mutex.owner == (u32)bpf_get_current_pid_tgid();
+}
+
+static bool this_task_holds(const struct contended *lock)
+{
+	if (lock->kind == LOCK_GLIBC)
+		return has_glibc_mutex((const void *)lock->lock);
+	return owner_of(lock->lock, lock->kind) == (u64)bpf_get_current_task();
+}
+
+/* Whether the task that runs here holds a lock of that process, or of the kernel, that
+ * others have waited for. */
+static bool holds_one_of(u32 process, u64 now_ns)
+{
+	struct contended_set *set = contended_set_of(process);
+	u32 i;
+
+	if (!set)
+		return false;
+	for (i = 0; i < HANDOFF_LOCKS; i++)
+		if (handoff_is_contended(&set->locks[i], process, now_ns) &&
+		    this_task_holds(&set->locks[i]))
+			return true;
+	return false;
+}
+
+static bool holds_contended(u64 now_ns)
+{
+	u32 process = bpf_get_current_pid_tgid() >> 32;
+
+	return holds_one_of(KERNEL, now_ns) || (process && holds_one_of(process, now_ns));
+}
+
+static bool has_contended(u32 process, u64 now_ns)
+{
+	struct contended_set *set = contended_set_of(process);
+	u32 i;
+
+	if (!set)
+		return false;
+	for (i = 0; i < HANDOFF_LOCKS; i++)
+		if (handoff_is_contended(&set->locks[i], process, now_ns))
+			return true;
+	return false;
+}
+
+/* Whether a task of that process may hold such a lock. */
+static bool may_hold(u32 process, u64 now_ns)
+{
+	return has_contended(KERNEL, now_ns) || (process && has_contended(process, now_ns));
+}
+
+#endif /* UNSPIN_BPF_CONTENDED_H */
