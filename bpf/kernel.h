@@ -47,6 +47,8 @@ struct bpf_iter_num {
 } __attribute__((aligned(8)));
 
 #define CLOCK_MONOTONIC 1
+/* Of include/linux/preempt.h. */
+#define HARDIRQ_MASK 0x000f0000
 /* Of include/linux/sched.h. */
 #define PF_KTHREAD 0x00200000
 /* Of include/trace/events/lock.h. */
@@ -66,6 +68,11 @@ struct bpf_iter_num {
 
 struct hrtimer_cpu_base {
 	s64 expires_next;
+};
+
+/* Until 6.15 the count of what forbids preemption stands in here. */
+struct pcpu_hot {
+	int preempt_count;
 };
 
 struct pt_regs {

@@ -87,11 +87,12 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 	return cpu;
 }
 
-/* A task has earned no more than a slice by sleeping, and owes no more than what time makes
- * up for in a while. */
+/* A task has earned no more than a slice by sleeping, or two if an interrupt wakes it, and
+ * owes no more than what time makes up for in a while. */
 static u64 place_in_time(const struct task_struct *p)
 {
-	u64 earliest = vtime_now - settings.slice_ns, latest = vtime_now + AHEAD_MAX_NS;
+	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
+	u64 earliest = vtime_now - earned_ns, latest = vtime_now + AHEAD_MAX_NS;
 	u64 vtime = p->scx.dsq_vtime;
 
 	if ((s64)(vtime - earliest) < 0)
@@ -100,13 +101,15 @@ static u64 place_in_time(const struct task_struct *p)
 }
 
 /* Whether what runs there has had so much more that the task should run first. Tasks that
- * hand little pieces of work to each other are not to interrupt each other at every one. */
+ * hand little pieces of work to each other are not to interrupt each other at every one;
+ * what a timer or a device wakes is not of that kind. */
 static bool should_preempt(const struct seat *seat, u64 vtime, u64 now_ns)
 {
 	u64 runs_vtime = seat->since_vtime + (now_ns - seat->since_ns);
+	u64 more_ns = in_interrupt() ? 0 : settings.slice_ns * 2 / 3;
 
 	return seat->used && seat->since_ns && !seat->due_ns &&
-	       (s64)(runs_vtime - vtime) > (s64)(settings.slice_ns * 2 / 3);
+	       (s64)(runs_vtime - vtime) > (s64)more_ns;
 }
 
 /* What runs there makes way, unless it holds a lock: only its own vCPU can tell that. */

@@ -91,6 +91,21 @@ static bool may_run_everywhere(const struct task_struct *p)
 	return s && p->nr_cpus_allowed >= s->online;
 }
 
+extern const int __preempt_count __ksym __weak;
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+
+/* Whether this runs in an interrupt, as far as the kernel tells. */
+static bool in_interrupt(void)
+{
+	int count = 0;
+
+	if (bpf_ksym_exists(&__preempt_count))
+		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
+	else if (bpf_ksym_exists(&pcpu_hot))
+		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	return count & HARDIRQ_MASK;
+}
+
 /* This vCPU, which was idle, took so long to answer. */
 static void answered_after(u64 ns)
 {
