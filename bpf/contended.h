@@ -68,13 +68,28 @@ static u64 owner_of(u64 lock, u32 kind)
 	return kind == LOCK_RWSEM && word & RWSEM_READER_OWNED ? 0 : word & ~7L;
 }
 
+/* The number that the thread which runs here calls itself by: its process's namespace has
+ * numbers of its own where it is in a container. */
+static u32 own_number(void)
+{
+	const struct pid *pid = PEEK((const void *)bpf_get_current_task(), struct task_struct,
+				     thread_pid);
+	u64 innermost = PEEK(pid, struct pid, level) * bpf_core_type_size(struct upid);
+	u32 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number),
+			      (const void *)pid + bpf_core_field_offset(struct pid, numbers) +
+				      innermost + bpf_core_field_offset(struct upid, nr));
+	return number;
+}
+
 /* Whether the thread that runs here has the mutex at that word. */
 static bool has_glibc_mutex(const void *word)
 {
 	struct glibc_mutex mutex = {};
 
 	return !bpf_probe_read_user(&mutex, sizeof(mutex), word) && mutex.lock &&
-	       mutex.owner == (u32)bpf_get_current_pid_tgid();
+	       mutex.owner == own_number();
 }
 
 static bool this_task_holds(const struct contended *lock)

@@ -4,11 +4,22 @@
 #define UNSPIN_BPF_GLIBC_H
 
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+/* Since 6.15: by the number that it has where this program runs for. */
+extern struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 static bool can_find_tasks(void)
 {
 	return bpf_ksym_exists(bpf_task_from_pid) && bpf_ksym_exists(bpf_task_release);
+}
+
+/* The thread of this number, as the task that runs here would call it: in a container, others
+ * call it otherwise. Kernels before 6.15 know no other numbers than the host's. */
+static struct task_struct *find_thread(u32 tid)
+{
+	if (bpf_ksym_exists(bpf_task_from_vpid))
+		return bpf_task_from_vpid(tid);
+	return bpf_task_from_pid(tid);
 }
 
 /* The begin of glibc's pthread_mutex_t (nptl, struct __pthread_mutex_s). */

@@ -11,6 +11,12 @@
 
 #include "contended.h"
 
+/* A kernel may be built without cgroups. */
+extern struct cgroup *bpf_cgroup_from_id(u64 id) __ksym __weak;
+extern void bpf_cgroup_release(struct cgroup *cgroup) __ksym __weak;
+extern long bpf_task_under_cgroup(struct task_struct *task,
+				  struct cgroup *ancestor) __ksym __weak;
+
 /* How often a task is looked at that spins, or that holds a lock and is to give way. */
 #define WATCH_NS 250000ULL
 /* What sleeping and waking up takes beside the time until an idle vCPU answers. */
@@ -201,7 +207,7 @@ int BPF_PROG(futex_begin, const void *word)
 	struct task_struct *p;
 
 	tid = seat && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
-	p = tid ? bpf_task_from_pid(tid) : 0;
+	p = tid ? find_thread(tid) : 0;
 	if (!p)
 		return 0;
 	/* It does not spin for this one. */
@@ -215,13 +221,41 @@ int BPF_PROG(futex_begin, const void *word)
 	return 0;
 }
 
+/* Whether the user has said that this task holds what others wait for. */
+static bool is_named(struct task_struct *p)
+{
+	struct task_name name = {};
+	struct cgroup *cgroup;
+	bool is_below;
+	u32 i;
+
+	bpf_core_read(&name, sizeof(name), &p->comm);
+	for (i = 0; i < HOLDER_PLACES && settings.holder_names[i].halves[0]; i++)
+		if (name.halves[0] == settings.holder_names[i].halves[0] &&
+		    name.halves[1] == settings.holder_names[i].halves[1])
+			return true;
+	if (!bpf_ksym_exists(bpf_cgroup_from_id) || !bpf_ksym_exists(bpf_cgroup_release) ||
+	    !bpf_ksym_exists(bpf_task_under_cgroup))
+		return false;
+	for (i = 0; i < HOLDER_PLACES && settings.holder_cgroups[i]; i++) {
+		cgroup = bpf_cgroup_from_id(settings.holder_cgroups[i]);
+		if (!cgroup)
+			continue;
+		is_below = bpf_task_under_cgroup(p, cgroup);
+		bpf_cgroup_release(cgroup);
+		if (is_below)
+			return true;
+	}
+	return false;
+}
+
 /* Whether the task that runs here, and is to give way, goes on for now: it holds a lock. */
 static bool goes_on(struct run_state *s, struct seat *seat, u64 now_ns)
 {
 	if (!seat->due_ns)
 		seat->due_ns = now_ns;
 	if (settings.no_handoff || !handoff_goes_on(seat->due_ns, now_ns) ||
-	    !holds_contended(now_ns)) {
+	    !(seat->holder || holds_contended(now_ns))) {
 		seat->due_ns = 0;
 		return false;
 	}

@@ -97,6 +97,18 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct pid_namespace;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	/* Its size differs between kernels, which is handled for unsigned fields only. */
@@ -106,9 +118,15 @@ struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	char comm[16];
+	struct pid *thread_pid;
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
+};
+
+struct cgroup {
+	int level;
 };
 
 struct mutex {

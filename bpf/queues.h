@@ -47,6 +47,8 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 	struct vcpu *v;
 	s32 cpu, best = -1;
 
+	if (none_is_idle())
+		return -1;
 	bpf_for(i, 0, vcpu_count) {
 		cpu = prev_cpu + i;
 		if (cpu >= (s32)vcpu_count)

@@ -116,7 +116,7 @@ static bool should_preempt(const struct seat *seat, u64 vtime, u64 now_ns)
 static void preempt(struct run_state *s, struct seat *seat, s32 cpu, u64 now_ns)
 {
 	s->preempted++;
-	if (settings.no_handoff || !may_hold(seat->process, now_ns)) {
+	if (settings.no_handoff || !(seat->holder || may_hold(seat->process, now_ns))) {
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	} else if (cpu != bpf_get_smp_processor_id()) {
 		seat->due_ns = now_ns;
@@ -133,7 +133,8 @@ static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_f
 	struct run_state *s = state();
 	s32 cpu = take_idle(p, line);
 
-	if (cpu < 0 && !is_used(line))
+	/* It may be on its way into idle, and have looked for tasks already. */
+	if (cpu < 0 && (!is_used(line) || scx_bpf_test_and_clear_cpu_idle(line)))
 		cpu = line;
 	if (cpu >= 0) {
 		note_wake(cpu);
@@ -231,6 +232,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 	seat->process = p->tgid;
 	seat->due_ns = 0;
 	seat->extended = 0;
+	seat->holder = is_named(p);
 	seat->since_vtime = p->scx.dsq_vtime;
 	from = seat_of(seat->from);
 	if (from)

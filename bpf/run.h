@@ -17,6 +17,12 @@ enum pack_rule {
 	PACK_AS_STEAL_GOVERNOR,
 };
 
+#define HOLDER_PLACES 8
+
+struct task_name {
+	u64 halves[2];
+};
+
 struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
@@ -28,6 +34,10 @@ struct run_settings {
 	u64 no_adaptive_spin;
 	/* Addresses from-to of functions that spin; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
+	/* Names of tasks, and ids of cgroups of tasks, that always count as holders of what others
+	 * wait for; unused ones are 0. */
+	struct task_name holder_names[HOLDER_PLACES];
+	u64 holder_cgroups[HOLDER_PLACES];
 };
 
 /* What the scheduler knows of a vCPU beside its signs of life. */
@@ -40,6 +50,9 @@ struct seat {
 	/* The process of the task that runs, and whether its slice has been lengthened. */
 	u32 process;
 	u32 extended;
+	/* It always counts as a holder. */
+	u32 holder;
+	u32 unused;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. */
 	u64 first_vtime;

@@ -106,6 +106,26 @@ static bool in_interrupt(void)
 	return count & HARDIRQ_MASK;
 }
 
+/* The vCPUs that are idle, a bit each, where there are no more of them than bits. */
+#define IDLE_BITS 64
+static u64 idle_vcpus;
+
+/* A vCPU goes idle, or no longer is. */
+static void idle_changed(u32 cpu, bool idle)
+{
+	u64 bit = 1ULL << (cpu % IDLE_BITS);
+
+	if (idle)
+		__sync_fetch_and_or(&idle_vcpus, bit);
+	else
+		__sync_fetch_and_and(&idle_vcpus, ~bit);
+}
+
+static bool none_is_idle(void)
+{
+	return vcpu_count <= IDLE_BITS && !idle_vcpus;
+}
+
 /* This vCPU, which was idle, took so long to answer. */
 static void answered_after(u64 ns)
 {

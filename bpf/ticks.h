@@ -2,7 +2,8 @@
 /*
  * Each vCPU's signs of life and how much it spins, by its ticks and its ways into idle and
  * out of it alone: for the scheduler, and where watching is to cost next to nothing. Who
- * includes this defines answered_after(), found_spinning() and spins_in_user() before.
+ * includes this defines answered_after(), idle_changed(), found_spinning() and
+ * spins_in_user() before.
  */
 #ifndef UNSPIN_BPF_TICKS_H
 #define UNSPIN_BPF_TICKS_H
@@ -58,7 +59,9 @@ int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
 	if (entered != PWR_EVENT_EXIT) {
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
+		idle_changed(cpu, true);
 	} else {
+		idle_changed(cpu, false);
 		begin_looks(v, now_ns);
 	}
 	return 0;

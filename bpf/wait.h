@@ -118,7 +118,7 @@ int BPF_PROG(futex_begin, const void *word)
 	struct task_struct *owner;
 	struct wait wait = {};
 
-	owner = tid ? bpf_task_from_pid(tid) : 0;
+	owner = tid ? find_thread(tid) : 0;
 	if (!owner)
 		return 0;
 	if (is_of_this_process(owner) && !goes_on(bpf_get_current_pid_tgid(), (u64)word)) {

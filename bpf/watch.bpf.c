@@ -21,6 +21,10 @@ static void answered_after(u64 ns)
 {
 }
 
+static void idle_changed(u32 cpu, bool idle)
+{
+}
+
 static void found_spinning(u64 now_ns)
 {
 }

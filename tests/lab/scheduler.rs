@@ -6,10 +6,11 @@ use libtest_mimic::Failed;
 use crate::bench::{Bench, check, experiment};
 
 /// What the scripts share: waits for a state of sched_ext (to load takes long on busy vCPUs),
-/// and what a clean log is.
+/// how many slices were lengthened, and what a clean log is.
 pub const TOOLS: &str = "set -x; S=/sys/kernel/sched_ext/state; \
     is() { for i in $(seq 600); do grep -q $1 $S && return 0; sleep 0.1; done; \
         echo never $1; exit 1; }; \
+    extended() { grep -o '\"extended\":[0-9]*' $1 | tail -n 1 | cut -d : -f 2; }; \
     clean() { ! dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall' || exit 1; }; ";
 
 /// A guest with four vCPUs on two pCPUs, and a script for it.
@@ -49,6 +50,48 @@ pub fn runs_a_command() -> Result<(), Failed> {
          END\n\
          /init run --json -- sh /tmp/load > /tmp/stats; [ $? = 7 ] || exit 1; \
          grep -q enabled /tmp/during || exit 1; grep -q '\"vcpus\":4' /tmp/stats || exit 1; \
+         is disabled; clean; echo result 1",
+    )
+}
+
+/// Holders of a glibc mutex go on until they have released it, in a container, too, where
+/// threads have other numbers.
+pub fn spares_holders_of_mutexes() -> Result<(), Failed> {
+    let bench = guest_with(
+        "cat > /tmp/load <<'END'\n\
+         $1 spinbench --lock pthread-mutex --threads 8 --seconds 3 --cs 200000 \
+             --outside 2000000 --loop-ns 2 > /dev/null\n\
+         END\n\
+         for how in '' 'unshare --pid --fork'; do
+           /init run --json --no-pack -- sh /tmp/load \"$how\" | tail -n 1 > /tmp/stats || exit 1
+           [ $(extended /tmp/stats) -ge 10 ] || exit 1
+         done
+         is disabled; clean; echo result 1",
+    );
+    let workload = std::fs::read_to_string(bench.path("try.toml")).expect("a workload");
+    bench.write("try.toml", &workload.replace("\"nice\"", "\"nice\", \"spinbench\", \"unshare\""));
+    has_result(&bench)
+}
+
+/// Tasks that the user names count as holders: they go on when others wait, for a while.
+pub fn spares_named_holders() -> Result<(), Failed> {
+    in_guest(
+        "mkdir /sys/fs/cgroup/h
+         cat > /tmp/load <<'END'\n\
+         [ -z $1 ] || echo 0 > $1/cgroup.procs\n\
+         for i in 1 2 3 4 5 6 7 8; do timeout 2 sh -c 'while :; do :; done' & done\n\
+         wait\n\
+         END\n\
+         /init run --json --holder sh -- sh /tmp/load > /tmp/names || exit 1
+         /init run --json --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load /sys/fs/cgroup/h \
+             > /tmp/cgroup || exit 1
+         /init run --json --holder nobody --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load \
+             > /tmp/others || exit 1
+         OTHERS=$(extended /tmp/others)
+         [ $(extended /tmp/names) -gt $((2 * OTHERS + 10)) ] || exit 1
+         [ $(extended /tmp/cgroup) -gt $((2 * OTHERS + 10)) ] || exit 1
+         /init run --holder-cgroup /tmp -- true 2> /tmp/error && exit 1
+         grep -q 'no cgroup of version 2' /tmp/error || exit 1
          is disabled; clean; echo result 1",
     )
 }

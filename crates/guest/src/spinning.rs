@@ -30,6 +30,13 @@ pub(crate) fn ranges() -> Vec<(u64, u64)> {
     find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }
 
+/// The same for all places there are, unused ones 0.
+pub(crate) fn words() -> Vec<u64> {
+    let mut words: Vec<u64> = ranges().into_iter().flat_map(|(from, to)| [from, to]).collect();
+    words.resize(2 * PLACES, 0);
+    words
+}
+
 fn find(kallsyms: &str) -> Vec<(u64, u64)> {
     let mut symbols: Vec<(u64, &str)> = kallsyms.lines().filter_map(symbol).collect();
     symbols.sort_unstable();

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use unspin_guest::run::{Options, Rule, socket};
+use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
@@ -44,6 +44,12 @@ pub struct Args {
     /// Treat holders of locks that others wait for like other tasks
     #[arg(long)]
     no_handoff: bool,
+    /// A name of threads that always count as holders of what others wait for (up to 8 times)
+    #[arg(long, value_name = "NAME", conflicts_with = "no_handoff")]
+    holder: Vec<String>,
+    /// The folder of a cgroup (version 2) whose tasks do (up to 8 times)
+    #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff")]
+    holder_cgroup: Vec<PathBuf>,
     /// Let the kernel's spinners spin though the owner's vCPU is off
     #[arg(long)]
     no_adaptive_spin: bool,
@@ -61,7 +67,7 @@ pub struct Args {
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
     #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_place", "no_handoff",
-        "no_adaptive_spin", "slice", "stats", "listen", "command"])]
+        "no_adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// The socket where it tells them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
@@ -89,15 +95,16 @@ impl Args {
         }
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> Result<Options, HoldersError> {
+        Ok(Options {
             slice_ns: self.slice * 1_000_000,
             pack: self.rule(),
             place: !self.no_place,
             handoff: !self.no_handoff,
+            holders: Holders::new(&self.holder, &self.holder_cgroup)?,
             adaptive_spin: !self.no_adaptive_spin,
             ..Options::of_this_machine()
-        }
+        })
     }
 }
 
@@ -114,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.command.is_empty() {
         interrupt::install()?;
     }
-    let mut keeper = Keeper::start(args.options())?;
+    let mut keeper = Keeper::start(args.options()?)?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
         eprintln!("unspin: the guest scheduler runs until {until}");

@@ -3,6 +3,7 @@
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
 
+mod holders;
 pub mod socket;
 mod stats;
 
@@ -18,6 +19,7 @@ use unspin_policy::activity::Limits;
 
 use crate::sense::{Aligned, Plain, Settings, Shared};
 use crate::spinning;
+pub use holders::{Holders, HoldersError};
 use stats::{End, Seats, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
@@ -55,6 +57,8 @@ pub struct Options {
     pub place: bool,
     /// Whether holders of locks that others wait for run on, and run next.
     pub handoff: bool,
+    /// Tasks that always count as such.
+    pub holders: Holders,
     /// Whether spinners for a lock whose owner's vCPU is off are told to sleep.
     pub adaptive_spin: bool,
 }
@@ -69,6 +73,7 @@ impl Options {
             pack: Rule::Waste,
             place: true,
             handoff: true,
+            holders: Holders::default(),
             adaptive_spin: true,
         }
     }
@@ -202,7 +207,8 @@ fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(
             words.push(options.pack as u64);
             let on = [options.place, options.handoff, options.adaptive_spin];
             words.extend(on.map(|on| u64::from(!on)));
-            words.extend(spinning::ranges().into_iter().flat_map(|(from, to)| [from, to]));
+            words.extend(spinning::words());
+            words.extend(options.holders.words());
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }
