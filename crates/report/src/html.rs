@@ -11,13 +11,14 @@ mod plots;
 mod sections;
 
 /// The page's templates. Names that end in `.html` are escaped automatically.
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 8] = [
     ("page.html", include_str!("html/page.html")),
     ("tables.html", include_str!("html/tables.html")),
     ("workload.html", include_str!("html/workload.html")),
     ("evidence.html", include_str!("html/evidence.html")),
     ("glossary.html", include_str!("html/glossary.html")),
     ("session.html", include_str!("session/page.html")),
+    ("plot.css", crate::svg::STYLE),
     ("style.css", include_str!("html/style.css")),
 ];
 

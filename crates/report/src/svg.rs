@@ -1,6 +1,6 @@
-//! Plots as inline SVG: a small writer, scales and axes, and the two plots of
-//! the report. Colours come from the page's style sheet by class, so one plot
-//! serves light and dark pages.
+//! Plots as SVG: a small writer, scales and axes, and the two plots of the report.
+//! Colours come from a style sheet by class, so one plot serves light and dark
+//! pages; an image of its own carries the sheet.
 
 pub mod axis;
 pub mod canvas;
@@ -9,5 +9,15 @@ pub mod scale;
 pub mod strip;
 
 pub use canvas::escape;
-pub use forest::{ForestRow, forest};
+pub use forest::{ForestRow, forest, forest_image};
 pub use strip::{Strip, StripRow, strip};
+
+/// The style sheet of plots.
+pub const STYLE: &str = include_str!("html/plot.css");
+
+/// A plot as an image of its own: with its name space and its style.
+fn image(plot: &str) -> String {
+    let (open, content) = plot.split_once('\n').unwrap_or((plot, ""));
+    let open = open.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
+    format!("{open}\n<style>\n{STYLE}</style>\n{content}")
+}

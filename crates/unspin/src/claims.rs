@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use unspin_lab::experiment::Experiment;
 use unspin_model::{Claim, Target};
+use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 use unspin_report::evaluate::{Origin, evaluate};
 
@@ -52,6 +53,15 @@ enum Verb {
         /// measured by an experiment
         out: PathBuf,
     },
+    /// Draw the plots of claims
+    Plot {
+        /// The file that says which
+        #[arg(default_value = "results/plots.toml")]
+        plots: PathBuf,
+        /// Change nothing; fail if a plot is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the claims' tables into documents, between their markers
     Render {
         /// The documents
@@ -71,6 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             check::run(&file::load(&args.file)?, pattern.as_deref(), &out, args.json)
         }
         Verb::Record { out } => record(&args.file, &out, args.json),
+        Verb::Plot { plots, check } => plot(&file::load(&args.file)?, &plots, check),
         Verb::Render { documents, check } => render(&file::load(&args.file)?, &documents, check),
     }
 }
@@ -139,22 +150,48 @@ fn last_day(out: &Path) -> anyhow::Result<String> {
     Ok(day.to_owned())
 }
 
+/// A file of plots.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plots {
+    plot: Vec<Plot>,
+}
+
+fn plot(claims: &[Claim], path: &Path, check: bool) -> anyhow::Result<ExitCode> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
+    let plots: Plots = toml::from_str(&text).with_context(|| format!("{name}"))?;
+    let mut stale = false;
+    for plot in &plots.plot {
+        let new = plot::draw(plot, claims).with_context(|| format!("{name}"))?;
+        let how = format!("unspin claims plot {name}");
+        stale |= replace(&plot.file, &new, check, &how)?;
+    }
+    Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
 fn render(claims: &[Claim], documents: &[PathBuf], check: bool) -> anyhow::Result<ExitCode> {
     let mut stale = false;
     for path in documents {
         let name = path.display();
         let old = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
         let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
-        if old == new {
-            continue;
-        }
-        stale = true;
-        if check {
-            eprintln!("{name}: out of date, run `unspin claims render {name}`");
-        } else {
-            std::fs::write(path, new).with_context(|| format!("write {name}"))?;
-            out::line(name)?;
-        }
+        stale |= replace(path, &new, check, &format!("unspin claims render {name}"))?;
     }
     Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Gives a file its new text, or says only that it has another. Whether it had.
+fn replace(path: &Path, new: &str, check: bool, how: &str) -> anyhow::Result<bool> {
+    let name = path.display();
+    if std::fs::read_to_string(path).is_ok_and(|old| old == new) {
+        return Ok(false);
+    }
+    if check {
+        eprintln!("{name}: out of date, run `{how}`");
+    } else {
+        std::fs::write(path, new).with_context(|| format!("write {name}"))?;
+        out::line(name)?;
+    }
+    Ok(true)
 }

@@ -137,13 +137,13 @@ fn the_service_starts_a_known_command() {
     assert_eq!(complaint(&line), None, "{line}");
 }
 
-/// The tables of README and docs are what `results/claims.json` says.
+/// The tables and plots of README and docs are what `results/claims.json` says.
 #[test]
-fn tables_match_the_claims() {
-    let checked = Command::new(env!("CARGO_BIN_EXE_unspin"))
-        .current_dir(root())
-        .args(["claims", "render", "--check", "README.md", "docs/results.md"])
-        .output()
-        .expect("start unspin");
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+fn tables_and_plots_match_the_claims() {
+    let render: &[&str] = &["claims", "render", "--check", "README.md", "docs/results.md"];
+    for arguments in [render, &["claims", "plot", "--check"]] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let checked = unspin.current_dir(root()).args(arguments).output().expect("start unspin");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
 }

@@ -63,6 +63,11 @@ pub fn forest(label: &str, rows: &[ForestRow], smallest_effect: f64) -> String {
     [&WIDE, &NARROW].map(|frame| draw(label, rows, smallest_effect, frame)).concat()
 }
 
+/// Draws ratios once, as an image of its own.
+pub fn forest_image(label: &str, rows: &[ForestRow]) -> String {
+    super::image(&draw(label, rows, 0.0, &WIDE))
+}
+
 fn draw(label: &str, rows: &[ForestRow], smallest_effect: f64, frame: &Frame) -> String {
     let scale = scale(rows, smallest_effect, frame);
     let bottom = TOP + ROW * rows.len() as f64;
