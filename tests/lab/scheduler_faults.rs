@@ -65,22 +65,31 @@ pub fn comes_and_goes() -> Result<(), Failed> {
 
 /// The machine hibernates, which stops all tasks and all vCPUs but one, finds no disk to
 /// write to, and goes on. The lab's channel does not survive that. So the guest tells by the
-/// way it ends: it crashes where all went well, and powers off where not.
+/// way it ends: it crashes where all went well, and says so on the console where not. An
+/// emulated machine may also be reset, without a word: the scheduler is loaded again while
+/// vCPUs come back, and the emulator may meet an int3 late with which the kernel patches
+/// itself. Such a run tells nothing.
 pub fn suspend() -> Result<(), Failed> {
-    let bench = guest_with(&format!(
-        "trap 'poweroff -f' EXIT; /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
-         echo shutdown > /sys/power/disk; \
-         for round in 1 2; do echo disk > /sys/power/state; sleep 1; is enabled; goes_on; done; \
-         dmesg | grep -c 'hibernation exit' | grep -q 2 || exit 1; \
-         kill -INT $P; is disabled; ended $P; wait $P || exit 1; clean; \
+    let script = format!(
+        "trap 'echo went wrong > /dev/ttyS0; poweroff -f' EXIT
+         /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} exec 2> /dev/ttyS0
+         echo shutdown > /sys/power/disk
+         for round in 1 2; do echo disk > /sys/power/state; sleep 1; is enabled; goes_on; done
+         dmesg | grep -c 'hibernation exit' | grep -q 2 || exit 1
+         kill -INT $P; is disabled; ended $P; wait $P || exit 1; clean
          echo c > /proc/sysrq-trigger"
-    ));
-    let output = bench.run();
-    let records = bench.records();
-    let told = records.iter().any(|record| {
-        record["detail"].as_str().is_some_and(|words| words.contains("sysrq triggered crash"))
-    });
-    check(told, &format!("{records:#?}"), &output)
+    );
+    for _ in 0..3 {
+        let bench = guest_with(&script);
+        let (output, records) = (bench.run(), bench.records());
+        let last = records.last().and_then(|record| record["detail"].as_str()).unwrap_or_default();
+        if last.contains("sysrq triggered crash") {
+            return Ok(());
+        }
+        let reset = last.contains("QEMU: exit status: 0") && !last.contains("went wrong");
+        check(reset, &format!("{records:#?}"), &output)?;
+    }
+    Err("the machine was reset three times".into())
 }
 
 /// The host stops the machine for longer than the kernel lets a task wait: the scheduler is
