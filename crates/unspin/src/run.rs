@@ -50,9 +50,9 @@ pub struct Args {
     /// The folder of a cgroup (version 2) whose tasks do (up to 8 times)
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff")]
     holder_cgroup: Vec<PathBuf>,
-    /// Let the kernel's spinners spin though the owner's vCPU is off
+    /// Tell the kernel's spinners to sleep while the owner's vCPU is off (no gain was measured)
     #[arg(long)]
-    no_adaptive_spin: bool,
+    adaptive_spin: bool,
     /// Milliseconds that a task runs before others get their turn
     #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     slice: u64,
@@ -67,7 +67,7 @@ pub struct Args {
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
     #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_place", "no_handoff",
-        "no_adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
+        "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// The socket where it tells them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
@@ -102,7 +102,7 @@ impl Args {
             place: !self.no_place,
             handoff: !self.no_handoff,
             holders: Holders::new(&self.holder, &self.holder_cgroup)?,
-            adaptive_spin: !self.no_adaptive_spin,
+            adaptive_spin: self.adaptive_spin,
             ..Options::of_this_machine()
         })
     }

@@ -74,7 +74,7 @@ impl Options {
             place: true,
             handoff: true,
             holders: Holders::default(),
-            adaptive_spin: true,
+            adaptive_spin: false,
         }
     }
 }
