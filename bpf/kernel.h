@@ -33,6 +33,7 @@ typedef __u16 __sum16;
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_F_TIMER_CPU_PIN = 1 << 1,
 };
@@ -97,6 +98,11 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct task_group {
+	unsigned long shares;
+	struct task_group *parent;
+};
+
 struct pid_namespace;
 
 struct upid {
@@ -123,6 +129,7 @@ struct task_struct {
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
+	struct task_group *sched_task_group;
 };
 
 struct cgroup {

@@ -153,6 +153,7 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 		return 0;
 	if (s->t_ns)
 		move_on(now_ns - s->t_ns);
+	weigh_groups(s->windows + 1);
 	sum_up(s, now_ns, &sums);
 	decide(s, &sums, now_ns);
 	s->idle_ns = sums.idle_ns;

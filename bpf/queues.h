@@ -6,7 +6,6 @@
 #ifndef UNSPIN_BPF_QUEUES_H
 #define UNSPIN_BPF_QUEUES_H
 
-#define QUEUE(cpu) ((u64)(cpu))
 /* Queues of others that a vCPU looks at beside its own, one after the other in turn. */
 #define LOOKS 2
 /* Idle vCPUs that a task has to choose from. */
@@ -118,6 +117,17 @@ static void queue_at(struct task_struct *p, s32 cpu, u64 vtime, u64 enq_flags)
 	insert_in_order(p, QUEUE(cpu), LONG_NS, vtime, enq_flags);
 }
 
+/* What is known of a queue's first task is from when one was put there, or taken. */
+static void look_at_first(struct seat *seat, s32 cpu)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
+		seat->first_vtime = p->scx.dsq_vtime;
+		break;
+	}
+}
+
 /* Whether that queue's first task is to run before one of that virtual time. */
 static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 {
@@ -130,6 +140,10 @@ static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 	queue.first_vtime = seat->first_vtime;
 	queue.served_ns = seat->served_ns;
 	queue.serves = seat->used && !is_off(v, now_ns);
+	if (!place_takes(vtime, &queue, now_ns, settings.slice_ns))
+		return false;
+	look_at_first(seat, cpu);
+	queue.first_vtime = seat->first_vtime;
 	return place_takes(vtime, &queue, now_ns, settings.slice_ns);
 }
 

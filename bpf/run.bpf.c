@@ -20,6 +20,7 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct run_settings settings = {};
 
 #include "seats.h"
+#include "shares.h"
 #include "queues.h"
 #include "holders.h"
 
@@ -87,14 +88,17 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 	return cpu;
 }
 
-/* A task has earned no more than a slice by sleeping, or two if an interrupt wakes it, and
- * owes no more than what time makes up for in a while. */
-static u64 place_in_time(const struct task_struct *p)
+/* A task has earned no more than a slice by sleeping, or two if an interrupt wakes it. One
+ * that has waited is owed more if its group is to have much more than its tasks would, and
+ * who has had too much owes: what time makes up for in a while. */
+static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 {
 	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
-	u64 earliest = vtime_now - earned_ns, latest = vtime_now + AHEAD_MAX_NS;
-	u64 vtime = p->scx.dsq_vtime;
+	u64 vtime = p->scx.dsq_vtime, latest = vtime_now + AHEAD_MAX_NS, earliest;
 
+	if (!(enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP)) && is_heavy(group_of(p)))
+		earned_ns = AHEAD_MAX_NS;
+	earliest = vtime_now - earned_ns;
 	if ((s64)(vtime - earliest) < 0)
 		return earliest;
 	return (s64)(vtime - latest) > 0 ? latest : vtime;
@@ -164,7 +168,7 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		insert(p, local, LONG_NS, enq_flags);
 		return;
 	}
-	vtime = place_in_time(p);
+	vtime = place_in_time(p, enq_flags);
 	if (s) {
 		s->queued++;
 		s->woken += enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) ? 1 : 0;
@@ -230,6 +234,8 @@ void BPF_PROG(run_running, struct task_struct *p)
 	seat->since_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
 	seat->process = p->tgid;
+	seat->weight = p->scx.weight;
+	seat->group = group_of(p);
 	seat->due_ns = 0;
 	seat->extended = 0;
 	seat->holder = is_named(p);
@@ -255,7 +261,8 @@ void BPF_PROG(run_stopping, struct task_struct *p, bool runnable)
 	ran_ns = bpf_ktime_get_ns() - seat->since_ns;
 	off_ns = v->off_ns - seat->since_off_ns;
 	ran_ns -= off_ns < ran_ns ? off_ns : ran_ns;
-	p->scx.dsq_vtime += ran_ns * WEIGHT / (p->scx.weight ? p->scx.weight : WEIGHT);
+	p->scx.dsq_vtime += charge_ns(ran_ns, p->scx.weight, seat->group);
+	seat->group = 0;
 }
 
 SEC("struct_ops/enable")

@@ -8,6 +8,7 @@
 #include "handoff.h"
 #include "pack.h"
 #include "place.h"
+#include "share.h"
 #include "sense.h"
 #include "steal_governor.h"
 
@@ -52,7 +53,9 @@ struct seat {
 	u32 extended;
 	/* It always counts as a holder. */
 	u32 holder;
-	u32 unused;
+	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
+	u32 weight;
+	u64 group;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. */
 	u64 first_vtime;

@@ -72,6 +72,8 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u32 scx_bpf_nr_cpu_ids(void) __ksym;
+void bpf_rcu_read_lock(void) __ksym;
+void bpf_rcu_read_unlock(void) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 
 /* Since 6.13. */

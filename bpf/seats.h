@@ -5,6 +5,8 @@
 #ifndef UNSPIN_BPF_SEATS_H
 #define UNSPIN_BPF_SEATS_H
 
+/* Every vCPU has a queue of tasks. */
+#define QUEUE(cpu) ((u64)(cpu))
 /* Where nobody waits, a task runs on; every tick looks whether somebody does. */
 #define LONG_NS 100000000ULL
 /* A weight of 100 is a task's normal one. */

@@ -7,4 +7,5 @@ pub mod capacity;
 pub mod handoff;
 pub mod pack;
 pub mod place;
+pub mod share;
 pub mod steal_governor;

@@ -7,4 +7,5 @@
 #include "handoff.h"
 #include "pack.h"
 #include "place.h"
+#include "share.h"
 #include "steal_governor.h"

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The weights of cgroups, as policy/share.h makes them factors of their tasks' weights.
+ * Every window counts which tasks run and wait, and so which groups compete: nothing is
+ * done for it when a task sleeps or wakes. The kernel's own groups are read, so version 1
+ * and 2, and sessions where those are groups (autogroup), count as for its own scheduler.
+ */
+#ifndef UNSPIN_BPF_SHARES_H
+#define UNSPIN_BPF_SHARES_H
+
+/* Groups that are remembered; who was not seen for the longest is forgotten. */
+#define GROUPS 512
+/* Levels of groups in groups. */
+#define GROUP_LEVELS 8
+/* Waiting tasks of a queue that are looked at; they stand for the others. */
+#define COUNTED 16
+/* Weights of groups in units of a normal one's hundredth: 1024, and the kernel's own scale. */
+#define GROUP_WEIGHT(shares) ((shares) * WEIGHT >> 20)
+/* Parts of a weight, for means of small ones. */
+#define PARTS 64
+
+struct group {
+	/* The key of the group it is in; 0: of none. */
+	u64 parent;
+	u64 weight;
+	/* Weights of what is ready in it, in the last window in which it was seen, and on
+	 * average. */
+	u64 ready;
+	u64 ready_mean;
+	/* The window in which it was seen last. */
+	u64 window;
+	u64 factor;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, GROUPS);
+	__type(key, u64);
+	__type(value, struct group);
+} groups SEC(".maps");
+
+/* The sum over all tasks that are ready, in this window, and on average. */
+static u64 ready_in_all;
+static u64 ready_in_all_mean;
+/* Whether any weight counts otherwise than as it is, and what is found of that now. */
+static bool weights_differ;
+static bool found_to_differ;
+
+static u64 group_of(const struct task_struct *p)
+{
+	if (!bpf_core_field_exists(p->sched_task_group))
+		return 0;
+	return (u64)PEEK(p, struct task_struct, sched_task_group);
+}
+
+static struct group *find_group(u64 key)
+{
+	struct group empty = {}, *group = bpf_map_lookup_elem(&groups, &key);
+
+	if (group)
+		return group;
+	empty.factor = SHARE_ONE;
+	bpf_map_update_elem(&groups, &key, &empty, 0);
+	return bpf_map_lookup_elem(&groups, &key);
+}
+
+/* A task of that weight is ready, and so are the groups that it is in. */
+static __noinline void count_ready(u64 key, u64 weight, u64 window)
+{
+	const void *kernels;
+	struct group *group;
+	u32 level;
+
+	ready_in_all += weight;
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = find_group(key);
+		if (!group)
+			return;
+		if (group->window == window) {
+			group->ready += weight;
+			return;
+		}
+		kernels = (const void *)key;
+		group->window = window;
+		group->ready = weight;
+		group->parent = (u64)PEEK(kernels, struct task_group, parent);
+		weight = GROUP_WEIGHT(PEEK(kernels, struct task_group, shares));
+		group->weight = weight = (weight ? weight : 1) * PARTS;
+		key = group->parent;
+	}
+}
+
+static void count_waiting(s32 cpu, u64 window)
+{
+	u32 waiting = scx_bpf_dsq_nr_queued(QUEUE(cpu)), counted = 0;
+	u32 looked = waiting < COUNTED ? waiting : COUNTED;
+	struct task_struct *p;
+
+	if (!looked)
+		return;
+	/* Some kernels take a timer's function for one that may sleep. */
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
+		if (++counted > looked)
+			break;
+		count_ready(group_of(p), p->scx.weight * PARTS * waiting / looked, window);
+	}
+	bpf_rcu_read_unlock();
+}
+
+static long average(void *map, u64 *key, struct group *group, u64 *window)
+{
+	if (group->window == *window)
+		group->ready_mean = policy_mean(group->ready_mean, group->ready);
+	return 0;
+}
+
+static long weigh(void *map, u64 *key, struct group *group, u64 *window)
+{
+	u64 share = SHARE_ONE, above = group->parent, weight = group->weight;
+	struct group *parent;
+	u32 level;
+
+	if (group->window != *window)
+		return 0;
+	for (level = 0; level < GROUP_LEVELS && above; level++) {
+		parent = bpf_map_lookup_elem(&groups, &above);
+		if (!parent)
+			break;
+		share = share_of(share, weight, parent->ready_mean);
+		above = parent->parent;
+		weight = parent->weight;
+	}
+	group->factor = share_factor(share, group->ready_mean, ready_in_all_mean);
+	if (group->factor < SHARE_ONE * 99 / 100 || group->factor > SHARE_ONE * 101 / 100)
+		found_to_differ = true;
+	return 0;
+}
+
+/* A window has passed. */
+static void weigh_groups(u64 window)
+{
+	struct seat *seat;
+	u32 i;
+
+	ready_in_all = 0;
+	bpf_for(i, 0, vcpu_count) {
+		seat = seat_of(i);
+		if (!seat)
+			break;
+		if (seat->group)
+			count_ready(seat->group, seat->weight * PARTS, window);
+		count_waiting(i, window);
+	}
+	if (!ready_in_all)
+		return;
+	ready_in_all_mean = policy_mean(ready_in_all_mean, ready_in_all);
+	found_to_differ = false;
+	bpf_for_each_map_elem(&groups, average, &window, 0);
+	bpf_for_each_map_elem(&groups, weigh, &window, 0);
+	weights_differ = found_to_differ;
+}
+
+/* Whether that group is to have much more than its tasks' weights would get. */
+static bool is_heavy(u64 key)
+{
+	struct group *group = weights_differ ? bpf_map_lookup_elem(&groups, &key) : 0;
+
+	return group && group->factor > SHARE_ONE * 5 / 4;
+}
+
+/* What a task of that weight and that group is charged. */
+static u64 charge_ns(u64 ran_ns, u32 weight, u64 key)
+{
+	struct group *group = weights_differ ? bpf_map_lookup_elem(&groups, &key) : 0;
+
+	return share_charge_ns(ran_ns, weight, group ? group->factor : SHARE_ONE);
+}
+
+#endif /* UNSPIN_BPF_SHARES_H */
