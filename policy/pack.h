@@ -18,23 +18,7 @@
 #ifndef UNSPIN_POLICY_PACK_H
 #define UNSPIN_POLICY_PACK_H
 
-#include "base.h"
-
-/* What all vCPUs did in a window of time, in thousandths of a vCPU: on_m is 2000 where two
- * of them were on all the time. */
-struct pack_facts {
-	/* They ran. */
-	u32 on_m;
-	/* They wanted to run and were off. */
-	u32 off_m;
-	/* Of what they ran: spinning for a lock or an acknowledgement. */
-	u32 spin_m;
-	/* Tasks that could have run and waited for a vCPU, in thousandths. */
-	u32 queued_m;
-	/* Tasks that became ready to run, and those that a vCPU took from the queue. */
-	u32 wakes;
-	u32 taken;
-};
+#include "pack_facts.h"
 
 enum pack_phase {
 	/* The number is what was found best, until something speaks against it. */
@@ -75,6 +59,8 @@ struct pack {
 	u32 stuck;
 	/* 1: with this number, one more has been tried, or need not be. */
 	u32 tried_one;
+	/* How many tasks woke in a window when fewer were tried last. */
+	u32 tried_fewer_wakes;
 	/* Not before this may fewer, or more, be tried. */
 	u64 fewer_ns;
 	u64 more_ns;
@@ -105,12 +91,6 @@ struct pack {
 #define PACK_LONG_WINDOWS 16
 /* A settled number's sums forget the windows before the last ones. */
 #define PACK_MEMORY_WINDOWS 32
-/* From these shares on time is wasted, in percent: off of wanted, and spinning of on. A
- * spin with interrupts disabled is seen by no tick, so little that is seen says much, and
- * much that is off may be spinning. */
-#define PACK_OFF_PERCENT 10
-#define PACK_SPIN_PERCENT 4
-#define PACK_LONG_PERCENT 35
 /* Fewer are better if there is so much more useful time, in percent: many short off
  * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
  * than they are. Where no spinning was seen, fewer hardly help, and the measure flatters. */
@@ -124,8 +104,6 @@ struct pack {
 #define PACK_QUIET_WINDOWS 4
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
-/* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
-#define PACK_WAKES_OFTEN 20
 /* A trial is given up at once where there is so much less useful time, in percent, and one
  * without spinning seen where there is not so much more after so many windows. */
 #define PACK_LOSS_PERCENT 40
@@ -135,11 +113,6 @@ struct pack {
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
-
-POLICY u32 pack_useful_m(const struct pack_facts *facts)
-{
-	return facts->on_m > facts->spin_m ? facts->on_m - facts->spin_m : 0;
-}
 
 /* How many are in use. */
 POLICY u32 pack_use(const struct pack *pack)
@@ -228,23 +201,6 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 	return wait_ns < PACK_WAIT_MOST_NS ? wait_ns : PACK_WAIT_MOST_NS;
 }
 
-/* Whether there are so many more wake-ups that they cannot be chance. */
-POLICY int pack_wakes_more(u64 wakes, u64 than)
-{
-	return wakes >= PACK_WAKES_OFTEN && wakes * 2 > than * 3;
-}
-
-/* Whether there is so much more progress, in percent: useful time, and wake-ups, of which
- * half as many more may be chance. */
-POLICY int pack_gains(u64 useful_m, u64 wakes, u64 than_m, u64 than_wakes, u32 percent)
-{
-	if (pack_wakes_more(wakes, than_wakes)) {
-		useful_m *= wakes * 2;
-		than_m *= than_wakes * 3;
-	}
-	return useful_m * 100 >= than_m * (100 + percent);
-}
-
 /* The trial has lasted: keep it or undo it. */
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
@@ -292,35 +248,6 @@ POLICY int pack_is_lost(const struct pack *pack)
 	       now_m * 100 < before_m * (100 - PACK_LOSS_PERCENT);
 }
 
-/* Whether two figures differ by more than half, and not by little only. */
-POLICY int pack_differ(u64 a, u64 b)
-{
-	return a * 2 > b * 3 + 300 || b * 2 > a * 3 + 300;
-}
-
-/* More vCPUs are on or off than the host gives time for. */
-POLICY int pack_is_overcommitted(u64 on_m, u64 off_m)
-{
-	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT;
-}
-
-/* What speaks for fewer. */
-enum pack_sign {
-	PACK_NO_SIGN,
-	/* vCPUs are off for so long that some may be spinning unseen. */
-	PACK_OFF_FOR_LONG,
-	PACK_SPINS,
-};
-
-POLICY enum pack_sign pack_sign(u64 on_m, u64 off_m, u64 spin_m)
-{
-	if (!pack_is_overcommitted(on_m, off_m))
-		return PACK_NO_SIGN;
-	if (spin_m * 100 > on_m * PACK_SPIN_PERCENT)
-		return PACK_SPINS;
-	return off_m * 100 > (on_m + off_m) * PACK_LONG_PERCENT ? PACK_OFF_FOR_LONG : PACK_NO_SIGN;
-}
-
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
 {
 	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
@@ -334,7 +261,8 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	/* Another load than the one that fewer did not help. */
 	if (pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
 	    (pack_differ(on_m + off_m, pack->tried_wanted_m) ||
-	     pack_differ(spin_m, pack->tried_spin_m))) {
+	     pack_differ(spin_m, pack->tried_spin_m) ||
+	     pack_wakes_anew(pack_mean_m(pack, pack->wakes_sum), pack->tried_fewer_wakes))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 		pack->lower = 0;
@@ -343,6 +271,7 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	    pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS)) {
 		pack->tried_wanted_m = (u32)(on_m + off_m);
 		pack->tried_spin_m = (u32)spin_m;
+		pack->tried_fewer_wakes = pack_mean_m(pack, pack->wakes_sum);
 		pack->must_gain = sign == PACK_SPINS ? PACK_GAIN_PERCENT : PACK_GAIN_UNSEEN_PERCENT;
 		/* Where no spinning is to be seen, it is tried rarely. */
 		if (sign == PACK_OFF_FOR_LONG)

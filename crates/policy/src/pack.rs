@@ -60,6 +60,8 @@ pub struct Pack {
     pub stuck: u32,
     /// 1: with this number, one more has been tried.
     pub tried_one: u32,
+    /// How many tasks woke in a window when fewer were tried last.
+    pub tried_fewer_wakes: u32,
     /// Not before this may fewer be tried.
     pub fewer_ns: u64,
     /// Not before this may more be tried.

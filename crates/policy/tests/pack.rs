@@ -169,3 +169,25 @@ fn more_wake_ups_are_more_progress() {
     }
     assert!(windows[2] > 300, "{windows:?}");
 }
+
+#[test]
+fn work_that_wakes_more_often_is_another_load() {
+    let mut now_ns = 0;
+    let mut run = |pack: &mut Pack, wakes: u32, windows: u32| {
+        let before = pack.trials_fewer;
+        for _ in 0..windows {
+            let used_m = 1_000 * pack.in_use();
+            let on_m = used_m.min(2_000);
+            let facts = Facts { on_m, off_m: used_m - on_m, queued_m: 500, wakes, ..TAKEN };
+            now_ns += WINDOW_NS;
+            pack.step(&facts, now_ns);
+        }
+        pack.trials_fewer - before
+    };
+    let mut pack = Pack::new(4);
+    assert!(run(&mut pack, 1, 1_200) > 2, "fewer bring nothing to what only computes");
+    assert_eq!(run(&mut pack, 1, 60), 0, "so they are tried rarely");
+    assert!(run(&mut pack, 50, 60) > 0, "and at once where that may have changed");
+}
+
+const TAKEN: Facts = Facts { on_m: 0, off_m: 0, spin_m: 0, queued_m: 0, wakes: 0, taken: 50 };

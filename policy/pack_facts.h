@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What the figures of a time say to who decides how many vCPUs to use (pack.h): how much of
+ * it was useful, what was wasted, and whether it is another load than before.
+ */
+#ifndef UNSPIN_POLICY_PACK_FACTS_H
+#define UNSPIN_POLICY_PACK_FACTS_H
+
+#include "base.h"
+
+/* What all vCPUs did in a window of time, in thousandths of a vCPU: on_m is 2000 where two
+ * of them were on all the time. */
+struct pack_facts {
+	/* They ran. */
+	u32 on_m;
+	/* They wanted to run and were off. */
+	u32 off_m;
+	/* Of what they ran: spinning for a lock or an acknowledgement. */
+	u32 spin_m;
+	/* Tasks that could have run and waited for a vCPU, in thousandths. */
+	u32 queued_m;
+	/* Tasks that became ready to run, and those that a vCPU took from the queue. */
+	u32 wakes;
+	u32 taken;
+};
+
+/* From these shares on time is wasted, in percent: off of wanted, and spinning of on. A
+ * spin with interrupts disabled is seen by no tick, so little that is seen says much, and
+ * much that is off may be spinning. */
+#define PACK_OFF_PERCENT 10
+#define PACK_SPIN_PERCENT 4
+#define PACK_LONG_PERCENT 35
+/* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
+#define PACK_WAKES_OFTEN 20
+
+POLICY u32 pack_useful_m(const struct pack_facts *facts)
+{
+	return facts->on_m > facts->spin_m ? facts->on_m - facts->spin_m : 0;
+}
+
+/* Whether there are so many more wake-ups that they cannot be chance. */
+POLICY int pack_wakes_more(u64 wakes, u64 than)
+{
+	return wakes >= PACK_WAKES_OFTEN && wakes * 2 > than * 3;
+}
+
+/* Whether there are so many more that other work must have begun. */
+POLICY int pack_wakes_anew(u64 wakes, u64 than)
+{
+	return wakes >= PACK_WAKES_OFTEN && wakes > than * 4;
+}
+
+/* Whether there is so much more progress, in percent: useful time, and wake-ups, of which
+ * half as many more may be chance. */
+POLICY int pack_gains(u64 useful_m, u64 wakes, u64 than_m, u64 than_wakes, u32 percent)
+{
+	if (pack_wakes_more(wakes, than_wakes)) {
+		useful_m *= wakes * 2;
+		than_m *= than_wakes * 3;
+	}
+	return useful_m * 100 >= than_m * (100 + percent);
+}
+
+/* Whether two figures differ by more than half, and not by little only. */
+POLICY int pack_differ(u64 a, u64 b)
+{
+	return a * 2 > b * 3 + 300 || b * 2 > a * 3 + 300;
+}
+
+/* More vCPUs are on or off than the host gives time for. */
+POLICY int pack_is_overcommitted(u64 on_m, u64 off_m)
+{
+	return off_m * 100 > (on_m + off_m) * PACK_OFF_PERCENT;
+}
+
+/* What speaks for fewer. */
+enum pack_sign {
+	PACK_NO_SIGN,
+	/* vCPUs are off for so long that some may be spinning unseen. */
+	PACK_OFF_FOR_LONG,
+	PACK_SPINS,
+};
+
+POLICY enum pack_sign pack_sign(u64 on_m, u64 off_m, u64 spin_m)
+{
+	if (!pack_is_overcommitted(on_m, off_m))
+		return PACK_NO_SIGN;
+	if (spin_m * 100 > on_m * PACK_SPIN_PERCENT)
+		return PACK_SPINS;
+	return off_m * 100 > (on_m + off_m) * PACK_LONG_PERCENT ? PACK_OFF_FOR_LONG : PACK_NO_SIGN;
+}
+
+#endif /* UNSPIN_POLICY_PACK_FACTS_H */
