@@ -47,7 +47,8 @@ pub fn groups_by_weight() -> Result<(), Failed> {
         "G=/sys/fs/cgroup; echo +cpu > $G/cgroup.subtree_control; mkdir $G/a $G/b
          echo +cpu > $G/b/cgroup.subtree_control; mkdir $G/b/c $G/b/d
          echo 300 > $G/a/cpu.weight; echo 300 > $G/b/c/cpu.weight
-         work() { (echo 0 > $G/$1/cgroup.procs; exec timeout 60 taskset 3 sh -c 'while :; do :; done') & }
+         work() { (echo 0 > $G/$1/cgroup.procs
+           exec timeout 60 taskset 3 sh -c 'while :; do :; done') & }
          used() { grep usage_usec $G/$1/cpu.stat | cut -d ' ' -f 2; }
          /init run > /tmp/one 2>&1 & P=$!; is enabled
          for i in 1 2 3 4 5 6; do work a; work b/c; work b/d; done; sleep 2
