@@ -12,8 +12,9 @@
 /* A weight of 100 is a task's normal one. */
 #define WEIGHT 100
 /* Virtual time goes on at least at this share of real time, whatever the weights of those
- * that run, and nobody is further ahead of it than this. So nobody waits, for weight alone,
- * longer than AHEAD_MAX_NS * SLOWEST: well within the kernel's watchdog. */
+ * that run, and nobody is further ahead of it than this, nor further behind. So nobody waits,
+ * for weight alone, longer than 2 * AHEAD_MAX_NS * SLOWEST, which is 6 s: within the kernel's
+ * watchdog. */
 #define SLOWEST 30
 #define AHEAD_MAX_NS 100000000ULL
 

@@ -14,7 +14,7 @@
 #define GROUP_LEVELS 8
 /* Waiting tasks of a queue that are looked at; they stand for the others. */
 #define COUNTED 16
-/* Weights of groups in units of a normal one's hundredth: 1024, and the kernel's own scale. */
+/* A group's weight on the scale of tasks': the kernel's normal one is 1024, in 1024ths. */
 #define GROUP_WEIGHT(shares) ((shares) * WEIGHT >> 20)
 /* Parts of a weight, for means of small ones. */
 #define PARTS 64
