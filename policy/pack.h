@@ -47,6 +47,10 @@ struct pack {
 	u32 before;
 	u32 before_useful_m;
 	u32 before_wakes;
+	/* The useful time with all vCPUs, where fewer were better; 0: that was not found. */
+	u32 beaten_m;
+	/* For how many windows something else has been wanted than on average. */
+	u32 changed;
 	/* How many fewer than there is time for are to be tried next, because more have not
 	 * helped. */
 	u32 lower;
@@ -67,7 +71,8 @@ struct pack {
 	/* How long to wait after a trial that did not help. */
 	u64 fewer_wait_ns;
 	u64 more_wait_ns;
-	/* What was wanted, on and off together, and what was spun when fewer were tried last. */
+	/* What was wanted of each vCPU in use, on and off together, and what all spun when fewer
+	 * were tried last. */
 	u32 tried_wanted_m;
 	u32 tried_spin_m;
 	/* What waited, and what woke, when more were tried last. */
@@ -102,6 +107,12 @@ struct pack {
 /* There is little to do where less than this percentage of those in use is wanted. */
 #define PACK_QUIET_PERCENT 50
 #define PACK_QUIET_WINDOWS 4
+/* For so many windows on end something else is wanted: what was before counts no more. */
+#define PACK_CHANGED_WINDOWS 2
+/* Fewer that were better once are not any more where there is so much less useful time than
+ * with all before, in percent, after so many windows. */
+#define PACK_REGRET_PERCENT 25
+#define PACK_REGRET_WINDOWS 16
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
 /* A trial is given up at once where there is so much less useful time, in percent, and one
@@ -130,10 +141,8 @@ POLICY u32 pack_fewer(const struct pack *pack, u64 on_m)
 	return fewer < use ? fewer : use > 1 ? use - 1 : 1;
 }
 
-POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
+POLICY void pack_forget(struct pack *pack)
 {
-	pack->phase = phase;
-	pack->use = use;
 	pack->windows = 0;
 	pack->useful_sum = 0;
 	pack->spin_sum = 0;
@@ -141,8 +150,16 @@ POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
 	pack->on_sum = 0;
 	pack->queued_sum = 0;
 	pack->wakes_sum = 0;
+}
+
+POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
+{
+	pack->phase = phase;
+	pack->use = use;
 	pack->wasteful = 0;
 	pack->quiet = 0;
+	pack->changed = 0;
+	pack_forget(pack);
 }
 
 /* A sum over the windows that count, as a mean. */
@@ -153,8 +170,24 @@ POLICY u32 pack_mean_m(const struct pack *pack, u64 sum)
 	return (u32)(sum / windows);
 }
 
+/* A settled number's figures are of what is wanted now: not of the quiet before a job. */
+POLICY void pack_follow(struct pack *pack, const struct pack_facts *facts)
+{
+	u32 wanted_m = pack_mean_m(pack, pack->on_sum + pack->off_sum);
+
+	if (pack->phase != PACK_SETTLED || pack->windows <= PACK_SKIP)
+		return;
+	pack->changed = pack_differ((u64)facts->on_m + facts->off_m, wanted_m) ? pack->changed + 1 : 0;
+	if (pack->changed < PACK_CHANGED_WINDOWS)
+		return;
+	pack->changed = 0;
+	pack_forget(pack);
+	pack->windows = PACK_SKIP;
+}
+
 POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 {
+	pack_follow(pack, facts);
 	pack->windows++;
 	if (pack->windows <= PACK_SKIP)
 		return;
@@ -224,11 +257,13 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 	if ((fewer && !keep) || (all && keep)) {
 		pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
 		pack->more_wait_ns = 0;
-	} else if (fewer || all) {
-		pack->fewer_wait_ns = 0;
-		if (all)
-			pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
+	} else if (all) {
+		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
 	}
+	if (all)
+		pack->beaten_m = keep ? 0 : (u32)now_m;
+	else if (fewer && keep && pack->before == pack->vcpus)
+		pack->beaten_m = pack_wakes_more(wakes, before_wakes) ? 0 : (u32)before_m;
 	pack->tried_one = !keep && pack->use > pack->before;
 	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 	pack->more_ns = now_ns + (pack->more_wait_ns ? pack->more_wait_ns : PACK_WAIT_MORE_NS);
@@ -255,21 +290,21 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	enum pack_sign sign = pack_sign(on_m, off_m, spin_m);
 	u32 use = pack_use(pack);
-	int one;
+	int one, wasteful;
 
 	pack->wasteful = sign ? pack->wasteful + 1 : 0;
+	wasteful = pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS);
 	/* Another load than the one that fewer did not help. */
-	if (pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
-	    (pack_differ(on_m + off_m, pack->tried_wanted_m) ||
+	if (wasteful && pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
+	    (pack_differ((on_m + off_m) / use, pack->tried_wanted_m) ||
 	     pack_differ(spin_m, pack->tried_spin_m) ||
 	     pack_wakes_anew(pack_mean_m(pack, pack->wakes_sum), pack->tried_fewer_wakes))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 		pack->lower = 0;
 	}
-	if (use > 1 && now_ns >= pack->fewer_ns &&
-	    pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS)) {
-		pack->tried_wanted_m = (u32)(on_m + off_m);
+	if (use > 1 && wasteful && now_ns >= pack->fewer_ns) {
+		pack->tried_wanted_m = (u32)(on_m + off_m) / use;
 		pack->tried_spin_m = (u32)spin_m;
 		pack->tried_fewer_wakes = pack_mean_m(pack, pack->wakes_sum);
 		pack->must_gain = sign == PACK_SPINS ? PACK_GAIN_PERCENT : PACK_GAIN_UNSEEN_PERCENT;
@@ -281,6 +316,15 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	}
 	if (use == pack->vcpus)
 		return;
+	/* By luck fewer had more of the host's time for a while. */
+	if (pack->beaten_m && pack->windows >= PACK_SKIP + PACK_REGRET_WINDOWS &&
+	    (u64)pack_mean_m(pack, pack->useful_sum) * 100 <
+		    (u64)pack->beaten_m * (100 - PACK_REGRET_PERCENT)) {
+		pack->beaten_m = 0;
+		pack->tried_one = 1;
+		pack->more_wait_ns = 0;
+		pack->more_ns = 0;
+	}
 	pack->quiet = wanted_m * 100 < (u64)use * 1000 * PACK_QUIET_PERCENT ? pack->quiet + 1 : 0;
 	if (pack->quiet >= PACK_QUIET_WINDOWS) {
 		pack->more_wait_ns = 0;

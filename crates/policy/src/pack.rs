@@ -48,6 +48,10 @@ pub struct Pack {
     pub before_useful_m: u32,
     /// Its wake-ups a window.
     pub before_wakes: u32,
+    /// The useful time with all vCPUs, where fewer were better.
+    pub beaten_m: u32,
+    /// Windows one after the other in which something else was wanted.
+    pub changed: u32,
     /// How many fewer than there is time for are tried next.
     pub lower: u32,
     /// What a trial of fewer must gain, in percent.
@@ -70,7 +74,7 @@ pub struct Pack {
     pub fewer_wait_ns: u64,
     /// The same for more.
     pub more_wait_ns: u64,
-    /// What was wanted when fewer were tried last.
+    /// What was wanted of each vCPU in use when fewer were tried last.
     pub tried_wanted_m: u32,
     /// What was spun then.
     pub tried_spin_m: u32,

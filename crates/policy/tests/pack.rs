@@ -80,6 +80,41 @@ fn work_that_does_not_spin_keeps_its_share() {
     assert!(useful > 0.99 * f64::from(world.best_m()), "{useful} of {}", world.best_m());
 }
 
+/// A vCPU that is alone may have a pCPU for itself until the host spreads its load again.
+#[test]
+fn luck_after_a_quiet_time_is_not_taken_for_a_gain() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    let mut packed = 0;
+    for _ in 0..20 {
+        run(&mut pack, &World { tasks: 0, ..SPINS }, &mut now, 40);
+        for _ in 0..120 {
+            now += WINDOW_NS;
+            let used = pack.in_use();
+            packed += u32::from(used < 4);
+            let on_m = if used == 4 { 900 } else { 1_000 };
+            let off_m = 1_000 * used - on_m;
+            pack.step(&Facts { on_m, off_m, queued_m: 1_000, ..TAKEN }, now);
+        }
+    }
+    assert!(packed < 20 * 120 / 20, "{packed} {pack:?}");
+}
+
+#[test]
+fn fewer_that_had_luck_are_given_up() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    let mut packed = 0;
+    for _ in 0..4_000 {
+        now += WINDOW_NS;
+        let used = pack.in_use();
+        packed += u32::from(used < 4);
+        // What a trial sees, and what it gets later.
+        let on_m = [[900, 1_500], [900, 400]][usize::from(pack.phase == 0)][usize::from(used < 4)];
+        let off_m = (1_000 * used).saturating_sub(on_m);
+        pack.step(&Facts { on_m, off_m, queued_m: 1_000, ..TAKEN }, now);
+    }
+    assert!(packed < 4_000 / 20, "{packed} {pack:?}");
+}
+
 #[test]
 fn nothing_is_done_where_nothing_is_overcommitted() {
     let world = World { supply_m: 4_000, ..SPINS };
