@@ -310,13 +310,15 @@ static void found_spinning(u64 now_ns)
 /* The holder that this vCPU's task has begun to wait for runs here, now. */
 static bool take_wanted(struct run_state *s, struct seat *seat)
 {
+	s32 here = bpf_get_smp_processor_id();
 	u32 tid = seat->wanted_tid;
 	bool taken;
 
 	if (!tid)
 		return false;
 	seat->wanted_tid = 0;
-	taken = take_one(QUEUE(seat->wanted_cpu), tid, bpf_get_smp_processor_id());
+	taken = take_one(QUEUE(seat->wanted_cpu), tid, here) ||
+		(limits_exist && take_one(THROTTLED, tid, here));
 	s->handed += taken;
 	return taken;
 }

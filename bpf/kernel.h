@@ -51,6 +51,7 @@ struct bpf_iter_num {
 /* Of include/linux/preempt.h. */
 #define HARDIRQ_MASK 0x000f0000
 /* Of include/linux/sched.h. */
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 /* Of include/trace/events/lock.h. */
 #define LCB_F_SPIN (1U << 0)
@@ -98,9 +99,16 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct cfs_bandwidth {
+	s64 period;
+	u64 quota;
+	u64 burst;
+};
+
 struct task_group {
 	unsigned long shares;
 	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
 };
 
 struct pid_namespace;

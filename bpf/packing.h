@@ -36,6 +36,7 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 	u64 off_ns, idle_ns;
 	struct seat *seat;
 	struct vcpu *v;
+	s32 waiting;
 	u32 i;
 
 	s->counted = 0;
@@ -49,7 +50,8 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		if (!v->activity.alive_ns)
 			continue;
 		s->counted++;
-		s->waiting += scx_bpf_dsq_nr_queued(QUEUE(i));
+		waiting = scx_bpf_dsq_nr_queued(QUEUE(i));
+		s->waiting += waiting > 0 ? waiting : 0;
 		off_ns = off_so_far_ns(v, now_ns);
 		idle_ns = idle_so_far_ns(v, now_ns);
 		capacity_look(&seat->capacity, off_ns, idle_ns, now_ns - s->t_ns);
@@ -153,7 +155,8 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 		return 0;
 	if (s->t_ns)
 		move_on(now_ns - s->t_ns);
-	weigh_groups(s->windows + 1);
+	weigh_groups(now_ns);
+	keep_limits(now_ns);
 	sum_up(s, now_ns, &sums);
 	decide(s, &sums, now_ns);
 	s->idle_ns = sums.idle_ns;

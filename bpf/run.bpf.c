@@ -20,8 +20,10 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct run_settings settings = {};
 
 #include "seats.h"
+#include "groups.h"
 #include "shares.h"
 #include "queues.h"
+#include "limits.h"
 #include "holders.h"
 
 /* Nothing here acts on it, so it is not looked for. */
@@ -47,11 +49,32 @@ int BPF_PROG(reschedule_entry, int vector)
 	return 0;
 }
 
+/* A timer's interrupt on a vCPU whose task's group has used its time. */
+static void throttle(struct run_state *s, struct seat *seat, u64 now_ns)
+{
+	s32 here = bpf_get_smp_processor_id();
+	bool in_kernel = (s64)interrupted_at() < 0;
+
+	if (in_kernel || goes_on(s, seat, now_ns)) {
+		set_lookout(here, now_ns);
+		return;
+	}
+	seat->throttled_tid = bpf_get_current_pid_tgid();
+	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
 /* After what the timer has done, the tick included. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(timer_done, int vector)
 {
-	give_way(bpf_ktime_get_ns());
+	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct run_state *s = state();
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (s && seat && seat->spent)
+		throttle(s, seat, now_ns);
+	else
+		give_way(now_ns);
 	return 0;
 }
 
@@ -149,6 +172,19 @@ static void wake_for(const struct task_struct *p, s32 line, u64 vtime, u64 enq_f
 	}
 }
 
+/* Whether this task has just left its vCPU because there is no time for its group. */
+static bool is_to_wait(const struct task_struct *p, s32 was)
+{
+	struct seat *seat = seat_of(was);
+	u32 tid;
+
+	if (!seat || !seat->throttled_tid)
+		return false;
+	tid = seat->throttled_tid;
+	seat->throttled_tid = 0;
+	return tid == (u32)p->pid && is_throttled(p);
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -160,6 +196,12 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 	/* The kernel's own threads of a vCPU, which others wait for. */
 	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
 		insert(p, local, LONG_NS, enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	if (is_to_wait(p, was)) {
+		insert_in_order(p, THROTTLED, LONG_NS, now_ns, enq_flags);
+		if (s)
+			s->throttled++;
 		return;
 	}
 	line = line_for(p, was, now_ns);
@@ -214,9 +256,12 @@ void BPF_PROG(run_tick, struct task_struct *p)
 
 	if (!seat || !s)
 		return;
+	charge_limits(seat, now_ns);
 	ran_ns = now_ns - seat->since_ns;
 	if (!seat->used && may_run_everywhere(p))
 		p->scx.slice = 0;
+	else if (is_throttled(p))
+		seat->spent = 1;
 	else if (ran_ns < settings.slice_ns || !others_wait(seat, cpu, ran_ns, now_ns))
 		return;
 	else if (!goes_on(s, seat, now_ns))
@@ -231,7 +276,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 
 	if (!seat || !v)
 		return;
-	seat->since_ns = bpf_ktime_get_ns();
+	seat->since_ns = seat->charged_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
 	seat->process = p->tgid;
 	seat->weight = p->scx.weight;
@@ -246,6 +291,8 @@ void BPF_PROG(run_running, struct task_struct *p)
 	seat->from = -1;
 	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
 		vtime_now = p->scx.dsq_vtime;
+	seat->spent = 0;
+	seat->throttled_tid = 0;
 }
 
 /* What it ran is charged, without what its vCPU was off meanwhile. */
@@ -254,15 +301,17 @@ void BPF_PROG(run_stopping, struct task_struct *p, bool runnable)
 {
 	struct seat *seat = seat_of(bpf_get_smp_processor_id());
 	struct vcpu *v = this_vcpu();
-	u64 ran_ns, off_ns;
+	u64 now_ns = bpf_ktime_get_ns(), ran_ns, off_ns;
 
 	if (!seat || !v)
 		return;
-	ran_ns = bpf_ktime_get_ns() - seat->since_ns;
+	charge_limits(seat, now_ns);
+	ran_ns = now_ns - seat->since_ns;
 	off_ns = v->off_ns - seat->since_off_ns;
 	ran_ns -= off_ns < ran_ns ? off_ns : ran_ns;
 	p->scx.dsq_vtime += charge_ns(ran_ns, p->scx.weight, seat->group);
 	seat->group = 0;
+	seat->spent = 0;
 }
 
 SEC("struct_ops/enable")
@@ -292,6 +341,8 @@ s32 BPF_PROG(run_init)
 		if (seat)
 			seat->used = 1;
 	}
+	if (!error)
+		error = scx_bpf_create_dsq(THROTTLED, -1);
 	if (error)
 		return error;
 	s->pack.vcpus = vcpu_count;

@@ -4,6 +4,7 @@
 #define UNSPIN_BPF_RUN_H
 
 #include "adaptive_spin.h"
+#include "bandwidth.h"
 #include "capacity.h"
 #include "handoff.h"
 #include "pack.h"
@@ -55,6 +56,10 @@ struct seat {
 	u32 holder;
 	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
 	u32 weight;
+	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space,
+	 * and then it is this one. */
+	u32 spent;
+	u32 throttled_tid;
 	u64 group;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. */
@@ -67,6 +72,8 @@ struct seat {
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
+	/* Until when what it ran has been taken from its group's time. */
+	u64 charged_ns;
 	/* Since when its task is to give way; 0: it is not. */
 	u64 due_ns;
 	/* When this vCPU was asked whether it is on. */
@@ -121,6 +128,8 @@ struct run_state {
 	u64 handed;
 	u64 slept;
 	u64 asked;
+	/* Tasks that had to wait because their group had used its time. */
+	u64 throttled;
 	/* vCPUs that have shown signs of life. */
 	u64 online;
 	u64 counted;

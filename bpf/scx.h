@@ -89,9 +89,15 @@ bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
 
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 		      u64 flags) __ksym __weak;
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+			    u64 flags) __ksym __weak;
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
 /* Until 6.13. */
 bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 			       u64 flags) __ksym __weak;
+bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p,
+				     u64 dsq_id, u64 flags) __ksym __weak;
+void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym __weak;
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym __weak;
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
@@ -117,6 +123,17 @@ static bool take_from(u64 queue)
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
 		return scx_bpf_dsq_move_to_local(queue);
 	return scx_bpf_consume(queue);
+}
+
+/* The task at which the iterator stands goes to that queue. */
+static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 queue, u64 vtime)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {
+		scx_bpf_dsq_move_set_vtime(it, vtime);
+		return scx_bpf_dsq_move_vtime(it, p, queue, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_vtime(it, vtime);
+	return scx_bpf_dispatch_vtime_from_dsq(it, p, queue, 0);
 }
 
 /* Looks at so many waiting tasks for a certain one. */

@@ -2,42 +2,13 @@
 /*
  * The weights of cgroups, as policy/share.h makes them factors of their tasks' weights.
  * Every window counts which tasks run and wait, and so which groups compete: nothing is
- * done for it when a task sleeps or wakes. The kernel's own groups are read, so version 1
- * and 2, and sessions where those are groups (autogroup), count as for its own scheduler.
+ * done for it when a task sleeps or wakes.
  */
 #ifndef UNSPIN_BPF_SHARES_H
 #define UNSPIN_BPF_SHARES_H
 
-/* Groups that are remembered; who was not seen for the longest is forgotten. */
-#define GROUPS 512
-/* Levels of groups in groups. */
-#define GROUP_LEVELS 8
 /* Waiting tasks of a queue that are looked at; they stand for the others. */
 #define COUNTED 16
-/* A group's weight on the scale of tasks': the kernel's normal one is 1024, in 1024ths. */
-#define GROUP_WEIGHT(shares) ((shares) * WEIGHT >> 20)
-/* Parts of a weight, for means of small ones. */
-#define PARTS 64
-
-struct group {
-	/* The key of the group it is in; 0: of none. */
-	u64 parent;
-	u64 weight;
-	/* Weights of what is ready in it, in the last window in which it was seen, and on
-	 * average. */
-	u64 ready;
-	u64 ready_mean;
-	/* The window in which it was seen last. */
-	u64 window;
-	u64 factor;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, GROUPS);
-	__type(key, u64);
-	__type(value, struct group);
-} groups SEC(".maps");
 
 /* The sum over all tasks that are ready, in this window, and on average. */
 static u64 ready_in_all;
@@ -46,46 +17,24 @@ static u64 ready_in_all_mean;
 static bool weights_differ;
 static bool found_to_differ;
 
-static u64 group_of(const struct task_struct *p)
-{
-	if (!bpf_core_field_exists(p->sched_task_group))
-		return 0;
-	return (u64)PEEK(p, struct task_struct, sched_task_group);
-}
-
-static struct group *find_group(u64 key)
-{
-	struct group empty = {}, *group = bpf_map_lookup_elem(&groups, &key);
-
-	if (group)
-		return group;
-	empty.factor = SHARE_ONE;
-	bpf_map_update_elem(&groups, &key, &empty, 0);
-	return bpf_map_lookup_elem(&groups, &key);
-}
-
 /* A task of that weight is ready, and so are the groups that it is in. */
 static __noinline void count_ready(u64 key, u64 weight, u64 window)
 {
-	const void *kernels;
 	struct group *group;
 	u32 level;
 
 	ready_in_all += weight;
 	for (level = 0; level < GROUP_LEVELS && key; level++) {
-		group = find_group(key);
+		group = see_group(key, window);
 		if (!group)
 			return;
 		if (group->window == window) {
 			group->ready += weight;
 			return;
 		}
-		kernels = (const void *)key;
 		group->window = window;
 		group->ready = weight;
-		group->parent = (u64)PEEK(kernels, struct task_group, parent);
-		weight = GROUP_WEIGHT(PEEK(kernels, struct task_group, shares));
-		group->weight = weight = (weight ? weight : 1) * PARTS;
+		weight = group->weight;
 		key = group->parent;
 	}
 }

@@ -12,6 +12,7 @@
 #include <linux/types.h>
 #elif !defined(__bpf__)
 #include <stdint.h>
+typedef int64_t s64;
 typedef uint64_t u64;
 typedef uint32_t u32;
 #endif

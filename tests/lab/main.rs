@@ -21,7 +21,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 33] = [
+const TESTS: [(&str, Needs, Test); 34] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -42,6 +42,7 @@ const TESTS: [(&str, Needs, Test); 33] = [
     ("guest_scheduler_and_suspend", Some(bench::suspending_guest), scheduler_faults::suspend),
     ("guest_scheduler_and_a_stop", Some(bench::guest), scheduler_faults::stopped_by_the_host),
     ("guest_scheduler_lets_all_run", Some(bench::guest), scheduler_waits::all_kinds),
+    ("guest_scheduler_limits_groups", Some(bench::guest), scheduler_waits::groups_by_limit),
     ("guest_scheduler_weighs_groups", Some(bench::guest), scheduler_waits::groups_by_weight),
     ("guest_scheduler_and_cgroups", Some(bench::guest), scheduler_waits::cgroups_and_forks),
     ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),

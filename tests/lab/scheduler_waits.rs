@@ -61,6 +61,37 @@ pub fn groups_by_weight() -> Result<(), Failed> {
     )
 }
 
+/// Cgroups with limits get no more time than those allow, nor much less, however many tasks they
+/// have: one with a limit, and one in another that is limited; a limit that is lifted ends
+/// at once. And 100 tasks for which there is hardly any time do not wait for so long that the
+/// kernel's watchdog ends the scheduler.
+pub fn groups_by_limit() -> Result<(), Failed> {
+    in_guest(
+        "G=/sys/fs/cgroup; echo +cpu > $G/cgroup.subtree_control; mkdir $G/a $G/b $G/c
+         echo +cpu > $G/b/cgroup.subtree_control; mkdir $G/b/d
+         echo '40000 100000' > $G/a/cpu.max; echo '20000 50000' > $G/b/cpu.max
+         work() { (echo 0 > $G/$1/cgroup.procs
+           exec timeout 90 sh -c 'while :; do :; done') & }
+         used() { grep usage_usec $G/$1/cpu.stat | cut -d ' ' -f 2; }
+         now() { read n _ < /proc/uptime; n=${n%.*}${n#*.}; }
+         share() { echo $((100 * ($2 - $1) / ((n - t) * 10000))); }
+         /init run --json > /tmp/stats 2>&1 & P=$!; is enabled
+         for i in 1 2 3 4 5 6; do work a; work b/d; done; work c; sleep 2
+         A=$(used a); B=$(used b); C=$(used c); now; t=$n; sleep 6
+         now; A=$(share $A $(used a)); B=$(share $B $(used b)); C=$(share $C $(used c))
+         [ $A -ge 25 ] && [ $A -le 43 ] && [ $B -ge 25 ] && [ $B -le 43 ] && [ $C -ge 60 ] || exit 1
+         echo max > $G/a/cpu.max; sleep 1; A=$(used a); now; t=$n; sleep 3
+         now; A=$(share $A $(used a)); [ $A -ge 60 ] || exit 1
+         echo 1 > $G/a/cgroup.kill; echo 1 > $G/b/cgroup.kill; echo 1 > $G/c/cgroup.kill
+         mkdir $G/e; echo '1000 100000' > $G/e/cpu.max; set +x
+         for i in $(seq 100); do work e; done; set -x; sleep 15; is enabled
+         echo 1 > $G/e/cgroup.kill
+         kill -INT $P; is disabled; wait $P || exit 1
+         grep -q '\"throttled\":[1-9]' /tmp/stats || { cat /tmp/stats; exit 1; }
+         clean; echo result 1",
+    )
+}
+
 /// Tasks that change cgroups, weights, limits and vCPUs while they run, then more tasks than
 /// may be started; Ctrl-C gets the kernel's own scheduler back in the midst of them.
 pub fn cgroups_and_forks() -> Result<(), Failed> {

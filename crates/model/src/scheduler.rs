@@ -53,6 +53,9 @@ pub struct Stats {
     pub slept: u64,
     /// vCPUs that were asked whether they are on.
     pub asked: u64,
+    /// Tasks that had to wait because their cgroup had used its time.
+    #[serde(default)]
+    pub throttled: u64,
     /// Tasks that gave way to one that woke and had had less.
     pub preempted: u64,
     /// vCPUs that were taken out of use.
@@ -79,6 +82,7 @@ impl Stats {
             ("handed", self.handed, before.handed),
             ("slept", self.slept, before.slept),
             ("asked", self.asked, before.asked),
+            ("throttled", self.throttled, before.throttled),
             ("preempted", self.preempted, before.preempted),
             ("cleared", self.cleared, before.cleared),
         ];

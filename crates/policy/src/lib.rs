@@ -3,6 +3,7 @@
 
 pub mod activity;
 pub mod adaptive_spin;
+pub mod bandwidth;
 pub mod capacity;
 pub mod handoff;
 pub mod pack;

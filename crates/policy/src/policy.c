@@ -3,6 +3,7 @@
 #define POLICY
 #include "activity.h"
 #include "adaptive_spin.h"
+#include "bandwidth.h"
 #include "capacity.h"
 #include "handoff.h"
 #include "pack.h"

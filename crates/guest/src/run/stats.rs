@@ -36,6 +36,7 @@ pub(super) struct State {
     handed: u64,
     slept: u64,
     asked: u64,
+    throttled: u64,
     online: u64,
     counted: u64,
     waiting: u64,
@@ -103,6 +104,7 @@ impl State {
             handed: state.handed,
             slept: state.slept,
             asked: state.asked,
+            throttled: state.throttled,
             ..Stats::default()
         }
     }

@@ -66,7 +66,7 @@ fn trials(out: &mut String, stats: &Stats) {
     }
 }
 
-fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 9] {
+fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 10] {
     [
         ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
         ("unspin_run_queued", "Tasks that were queued", stats.queued),
@@ -92,6 +92,11 @@ fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 9] {
             stats.slept,
         ),
         ("unspin_run_vcpus_asked", "Times that a vCPU was asked whether it is on", stats.asked),
+        (
+            "unspin_run_throttled",
+            "Tasks that had to wait because their cgroup had used its time",
+            stats.throttled,
+        ),
         ("unspin_run_cleared", "Times that a vCPU was taken out of use", stats.cleared),
     ]
 }

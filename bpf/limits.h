@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The limits of cgroups (cpu.max). What a task runs is taken from the time of its group and
+ * of those above, as policy/bandwidth.h keeps it. Where that is used, a timer's interrupt
+ * that finds a task of the group in user space sends it into a queue of those that wait
+ * for time: one in the kernel may hold what others need. It stays there until there is
+ * time again, or until another task waits for a mutex that it holds.
+ */
+#ifndef UNSPIN_BPF_LIMITS_H
+#define UNSPIN_BPF_LIMITS_H
+
+/* The queue of those that wait for time. */
+#define THROTTLED (1ULL << 32)
+/* What a task is taken to use until a tick looks at it. */
+#define TURN_NS 4000000ULL
+/* Who has waited for so long gets a turn, whether there is time or not: the kernel's watchdog
+ * ends a scheduler that leaves a task waiting. */
+#define LONGEST_WAIT_NS 4000000000ULL
+/* For so long after a limit was seen, tasks may be in a group that has one. */
+#define LIMITS_NS 10000000000ULL
+
+static bool limits_exist;
+
+/* Whether the tasks of that group are to wait. */
+static __noinline bool is_spent(u64 key)
+{
+	struct group *group;
+	u32 level;
+
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = bpf_map_lookup_elem(&groups, &key);
+		if (!group)
+			return false;
+		if (!bandwidth_has(&group->bandwidth, 0))
+			return true;
+		key = group->parent;
+	}
+	return false;
+}
+
+static bool is_throttled(const struct task_struct *p)
+{
+	return limits_exist && !(p->flags & PF_EXITING) && is_spent(group_of(p));
+}
+
+/* What the vCPU's task has run since the last time is taken from its group's time. */
+static __noinline void charge_groups(struct seat *seat, u64 now_ns)
+{
+	u64 key = seat->group, ran_ns = now_ns - seat->charged_ns;
+	struct group *group;
+	u32 level;
+
+	seat->charged_ns = now_ns;
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = bpf_map_lookup_elem(&groups, &key);
+		if (!group)
+			return;
+		bandwidth_charge(&group->bandwidth, ran_ns);
+		key = group->parent;
+	}
+}
+
+static void charge_limits(struct seat *seat, u64 now_ns)
+{
+	if (limits_exist)
+		charge_groups(seat, now_ns);
+}
+
+static long refill(void *map, u64 *key, struct group *group, u64 *now_ns)
+{
+	bandwidth_refill(&group->bandwidth, *now_ns);
+	group->promised_ns = 0;
+	return 0;
+}
+
+/* Whether there is time for a turn of one more of the group's tasks. */
+static __noinline bool has_time(u64 key)
+{
+	struct group *group;
+	u32 level;
+
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = bpf_map_lookup_elem(&groups, &key);
+		if (!group)
+			return true;
+		if (!bandwidth_has(&group->bandwidth, group->promised_ns))
+			return false;
+		key = group->parent;
+	}
+	return true;
+}
+
+static __noinline void promise_turn(u64 key)
+{
+	struct group *group;
+	u32 level;
+
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = bpf_map_lookup_elem(&groups, &key);
+		if (!group)
+			return;
+		group->promised_ns += TURN_NS;
+		key = group->parent;
+	}
+}
+
+/* The groups of a task that waits for time, as they are now. */
+static __noinline void see_groups(u64 key, u64 now_ns)
+{
+	struct group *group;
+	u32 level;
+
+	for (level = 0; level < GROUP_LEVELS && key; level++) {
+		group = see_group(key, now_ns);
+		if (!group)
+			return;
+		key = group->parent;
+	}
+}
+
+/* It waits for a vCPU again. What it has not had meanwhile is not owed to it. */
+static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_ns)
+{
+	s32 was = scx_bpf_task_cpu(p), line = line_for(p, was, now_ns), cpu = take_idle(p, line);
+	struct seat *seat = seat_of(line);
+
+	if (seat && !scx_bpf_dsq_nr_queued(QUEUE(line)))
+		seat->first_vtime = vtime_now;
+	move_in_order(it, p, QUEUE(line), vtime_now);
+	if (cpu < 0 && !is_used(line))
+		cpu = line;
+	if (cpu >= 0) {
+		note_wake(cpu);
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
+	}
+}
+
+/* A window has passed: whose groups have time again go on, who has waited longest first. */
+static void keep_limits(u64 now_ns)
+{
+	struct task_struct *p;
+	u64 key;
+
+	limits_exist = limit_seen_ns && now_ns - limit_seen_ns < LIMITS_NS;
+	if (limits_exist)
+		bpf_for_each_map_elem(&groups, refill, &now_ns, 0);
+	if (scx_bpf_dsq_nr_queued(THROTTLED) <= 0)
+		return;
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, THROTTLED, 0) {
+		key = group_of(p);
+		see_groups(key, now_ns);
+		if (now_ns - p->scx.dsq_vtime < LONGEST_WAIT_NS && !has_time(key))
+			continue;
+		promise_turn(key);
+		release(&___it, p, now_ns);
+	}
+	bpf_rcu_read_unlock();
+}
+
+#endif /* UNSPIN_BPF_LIMITS_H */
