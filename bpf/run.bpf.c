@@ -272,10 +272,14 @@ SEC("struct_ops/running")
 void BPF_PROG(run_running, struct task_struct *p)
 {
 	struct seat *seat = seat_of(bpf_get_smp_processor_id()), *from;
+	u64 latest = vtime_now + AHEAD_MAX_NS;
 	struct vcpu *v = this_vcpu();
 
 	if (!seat || !v)
 		return;
+	/* One that comes from those without time was there by the clock. */
+	if ((s64)(p->scx.dsq_vtime - latest) > 0)
+		p->scx.dsq_vtime = vtime_now;
 	seat->since_ns = seat->charged_ns = bpf_ktime_get_ns();
 	seat->since_off_ns = v->off_ns;
 	seat->process = p->tgid;
