@@ -74,7 +74,9 @@ proptest! {
     /// On average a group that always has enough to do gets its quota: what ticks let it use
     /// too much is made up for, as far as nobody has to wait for too long.
     #[test]
-    fn the_limit_holds_on_average(quota_ms in 4u64..400, period_ms in 10u64..1_000, vcpus in 1u64..16) {
+    fn the_limit_holds_on_average(
+        quota_ms in 4u64..400, period_ms in 10u64..1_000, vcpus in 1u64..16,
+    ) {
         prop_assume!(vcpus * TICK / MS * period_ms < quota_ms * 4_000, "it can be made up for");
         let seconds = 120;
         let mut bandwidth = limited(quota_ms * MS, period_ms * MS, 0);

@@ -50,6 +50,7 @@ fn the_scheduler_has_counters_and_gauges() {
         handed: 5,
         slept: 4,
         asked: 20,
+        throttled: 7,
         preempted: 10,
         cleared: 1,
     };
