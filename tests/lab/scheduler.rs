@@ -8,14 +8,14 @@ use crate::bench::{Bench, check, experiment};
 /// What the scripts share: waits for a state of sched_ext (to load takes long on busy vCPUs),
 /// how many slices were lengthened, and what a clean log is.
 pub const TOOLS: &str = "set -x; S=/sys/kernel/sched_ext/state; \
-    is() { for i in $(seq 600); do grep -q $1 $S && return 0; sleep 0.1; done; \
+    is() { for i in $(seq 1500); do grep -q $1 $S && return 0; sleep 0.1; done; \
         echo never $1; exit 1; }; \
     extended() { grep -o '\"extended\":[0-9]*' $1 | tail -n 1 | cut -d : -f 2; }; \
     clean() { ! dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall' || exit 1; }; ";
 
 /// A guest with four vCPUs on two pCPUs, and a script for it.
 pub fn guest_with(script: &str) -> Bench {
-    let limit = "time_limit_s = 240";
+    let limit = "time_limit_s = 480";
     let text = experiment(&["try.toml"], limit, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text).workload("try", &format!("{TOOLS}{script}"), "");
     let workload = std::fs::read_to_string(bench.path("try.toml")).expect("a workload");

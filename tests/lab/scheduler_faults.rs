@@ -43,7 +43,7 @@ pub fn told() -> Result<(), Failed> {
 /// has the kernel patch its own code; the lab kernel, which does not, is taken where it is.
 pub fn comes_and_goes() -> Result<(), Failed> {
     let bench = guest_with(&format!(
-        "(while :; do :; done) & B=$!; for round in $(seq 6); do \
+        "(while :; do :; done) & B=$!; for round in $(seq 4); do \
              /init run -- true 2> /tmp/one || {{ cat /tmp/one; exit 1; }}; \
              grep -q disabled $S || exit 1; done; kill $B; \
          /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
