@@ -261,7 +261,7 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
 	}
 	if (all)
-		pack->beaten_m = keep ? 0 : (u32)now_m;
+		pack->beaten_m = keep || pack_wakes_more(before_wakes, wakes) ? 0 : (u32)now_m;
 	else if (fewer && keep && pack->before == pack->vcpus)
 		pack->beaten_m = pack_wakes_more(wakes, before_wakes) ? 0 : (u32)before_m;
 	pack->tried_one = !keep && pack->use > pack->before;

@@ -205,6 +205,20 @@ fn more_wake_ups_are_more_progress() {
     assert!(windows[2] > 300, "{windows:?}");
 }
 
+/// All seemed to do more when they were tried: that is no reason to regret fewer.
+#[test]
+fn what_wake_ups_decided_is_not_regretted() {
+    let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+    for _ in 0..1_200 {
+        now += WINDOW_NS;
+        let used = pack.in_use();
+        let (on_m, wakes) = if used > 2 { (2_000, 40) } else { (1_300, 400) };
+        let off_m = (1_000 * used).saturating_sub(on_m);
+        pack.step(&Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, spin_m: 0 }, now);
+    }
+    assert!(pack.trials_more < 10, "{pack:?}");
+}
+
 #[test]
 fn work_that_wakes_more_often_is_another_load() {
     let mut now_ns = 0;
