@@ -72,6 +72,24 @@ struct hrtimer_cpu_base {
 	s64 expires_next;
 };
 
+struct rcu_segcblist {
+	long seglen[4];
+};
+
+struct rcu_data {
+	struct rcu_segcblist cblist;
+	unsigned long n_cbs_invoked;
+};
+
+/* Of include/linux/vm_event_item.h; as many as there are. */
+enum vm_event_item {
+	PGFAULT = 1,
+};
+
+struct vm_event_state {
+	unsigned long event[1];
+};
+
 /* Until 6.15 the count of what forbids preemption stands in here. */
 struct pcpu_hot {
 	int preempt_count;

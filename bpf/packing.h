@@ -6,11 +6,14 @@
 #ifndef UNSPIN_BPF_PACKING_H
 #define UNSPIN_BPF_PACKING_H
 
-/* Sums over all vCPUs, nanoseconds since the start. */
+#include "progress.h"
+
+/* Sums over all vCPUs since the start: nanoseconds, and what is counted. */
 struct sums {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
+	u64 done;
 };
 
 /* What a vCPU was off and idle since the start, what lasts included. */
@@ -58,6 +61,7 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		sums->idle_ns += idle_ns;
 		sums->off_ns += off_ns;
 		sums->spin_ns += v->looks.spin_ns;
+		sums->done += objects_given_up(i) + page_faults(i);
 	}
 	s->online = s->counted;
 }
@@ -122,6 +126,7 @@ static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
 	facts.on_m = away_m < all_m ? all_m - away_m : 0;
 	facts.wakes = s->woken - s->wakes;
+	facts.done = sums->done > s->done ? sums->done - s->done : 0;
 	facts.taken = s->taken - s->taken_before;
 	s->taken_before = s->taken;
 	facts.queued_m = s->waiting * 1000;
@@ -162,6 +167,7 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 	s->idle_ns = sums.idle_ns;
 	s->off_ns = sums.off_ns;
 	s->spin_ns = sums.spin_ns;
+	s->done = sums.done;
 	s->wakes = s->woken;
 	s->t_ns = now_ns;
 	return 0;

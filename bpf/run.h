@@ -102,6 +102,8 @@ struct run_state {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
+	/* What the kernel counted as done, until the last window. */
+	u64 done;
 	/* Tasks that woke, until the last window and in all. */
 	u64 wakes;
 	u64 woken;

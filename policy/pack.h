@@ -7,8 +7,8 @@
  * and nobody waits. But fewer vCPUs also ask the host for less: where neighbours compete,
  * their share shrinks. So the number is found by trying, and judged by what counts: the
  * useful time, which is what the vCPUs were on, less what they spun. A spin with interrupts
- * disabled is seen by no tick; where tasks hand work to each other, it shows in how rarely
- * they wake.
+ * disabled is seen by no tick, and one that leaves the guest seems to be work; both show in
+ * how little is done of what the kernel counts.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
  * for. It is kept only if it shows much more useful time; a while later one more is tried,
@@ -43,10 +43,10 @@ struct pack {
 	u64 on_sum;
 	u64 queued_sum;
 	u64 wakes_sum;
-	/* A trial's alternative: the number before it, the useful time and wake-ups with that. */
+	u64 done_sum;
+	/* A trial's alternative: the number before it, and what that brought. */
 	u32 before;
-	u32 before_useful_m;
-	u32 before_wakes;
+	struct pack_progress brought;
 	/* The useful time with all vCPUs, where fewer were better; 0: that was not found. */
 	u32 beaten_m;
 	/* For how many windows something else has been wanted than on average. */
@@ -137,8 +137,9 @@ POLICY u32 pack_fewer(const struct pack *pack, u64 on_m)
 	u32 use = pack_use(pack);
 	u32 fewer = (u32)((on_m + 850) / 1000);
 
-	fewer = fewer > pack->lower ? fewer - pack->lower : 1;
-	return fewer < use ? fewer : use > 1 ? use - 1 : 1;
+	if (fewer >= use)
+		fewer = use - 1;
+	return fewer > pack->lower ? fewer - pack->lower : 1;
 }
 
 POLICY void pack_forget(struct pack *pack)
@@ -150,6 +151,7 @@ POLICY void pack_forget(struct pack *pack)
 	pack->on_sum = 0;
 	pack->queued_sum = 0;
 	pack->wakes_sum = 0;
+	pack->done_sum = 0;
 }
 
 POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
@@ -168,6 +170,17 @@ POLICY u32 pack_mean_m(const struct pack *pack, u64 sum)
 	u32 windows = pack->windows > PACK_SKIP ? pack->windows - PACK_SKIP : 1;
 
 	return (u32)(sum / windows);
+}
+
+POLICY struct pack_progress pack_progress(const struct pack *pack)
+{
+	struct pack_progress progress = {
+		.useful_m = pack_mean_m(pack, pack->useful_sum),
+		.wakes = pack_mean_m(pack, pack->wakes_sum),
+		.done = pack_mean_m(pack, pack->done_sum),
+	};
+
+	return progress;
 }
 
 /* A settled number's figures are of what is wanted now: not of the quiet before a job. */
@@ -200,6 +213,7 @@ POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 		pack->on_sum /= 2;
 		pack->queued_sum /= 2;
 		pack->wakes_sum /= 2;
+		pack->done_sum /= 2;
 		pack->windows++;
 	}
 	pack->useful_sum += pack_useful_m(facts);
@@ -208,13 +222,13 @@ POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 	pack->on_sum += facts->on_m;
 	pack->queued_sum += facts->queued_m;
 	pack->wakes_sum += facts->wakes;
+	pack->done_sum += facts->done;
 }
 
 POLICY void pack_start_trial(struct pack *pack, u32 use)
 {
 	u32 before = pack_use(pack);
-	u32 useful_m = pack_mean_m(pack, pack->useful_sum);
-	u32 wakes = pack_mean_m(pack, pack->wakes_sum);
+	struct pack_progress brought = pack_progress(pack);
 
 	if (use < before)
 		pack->trials_fewer++;
@@ -222,8 +236,7 @@ POLICY void pack_start_trial(struct pack *pack, u32 use)
 		pack->trials_more++;
 	pack_begin(pack, PACK_TRIAL, use);
 	pack->before = before;
-	pack->before_useful_m = useful_m;
-	pack->before_wakes = wakes;
+	pack->brought = brought;
 }
 
 POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
@@ -237,19 +250,19 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 /* The trial has lasted: keep it or undo it. */
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
-	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
-	u64 wakes = pack_mean_m(pack, pack->wakes_sum), before_wakes = pack->before_wakes;
+	struct pack_progress now = pack_progress(pack), before = pack->brought;
 	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
 
 	if (fewer)
-		keep = pack_gains(now_m, wakes, before_m, before_wakes, pack->must_gain);
+		keep = pack_gains(&now, &before, pack->must_gain);
 	else if (all)
-		keep = !pack_gains(before_m, before_wakes, now_m, wakes, PACK_GAIN_PERCENT);
+		keep = !pack_gains(&before, &now, PACK_GAIN_PERCENT);
 	else
-		keep = pack_gains(now_m, wakes, before_m, before_wakes, PACK_GAIN_ONE_PERCENT);
-	/* Where wake-ups tell nothing, still fewer are only slower. */
+		keep = pack_gains(&now, &before, PACK_GAIN_ONE_PERCENT);
+	/* Where nothing is counted, still fewer are only slower. */
 	if (fewer)
-		pack->lower = !keep && pack->use > 1 && before_wakes >= PACK_WAKES_OFTEN ?
+		pack->lower = !keep && pack->use > 1 &&
+					      (before.wakes >= PACK_OFTEN || before.done >= PACK_OFTEN) ?
 				      pack->lower + 1 :
 				      0;
 	pack->helped_fewer += fewer && keep;
@@ -261,9 +274,9 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 		pack->more_wait_ns = pack_longer(pack->more_wait_ns, PACK_WAIT_MORE_NS);
 	}
 	if (all)
-		pack->beaten_m = keep || pack_wakes_more(before_wakes, wakes) ? 0 : (u32)now_m;
+		pack->beaten_m = keep || pack_counts_more(&before, &now) ? 0 : now.useful_m;
 	else if (fewer && keep && pack->before == pack->vcpus)
-		pack->beaten_m = pack_wakes_more(wakes, before_wakes) ? 0 : (u32)before_m;
+		pack->beaten_m = pack_counts_more(&now, &before) ? 0 : before.useful_m;
 	pack->tried_one = !keep && pack->use > pack->before;
 	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 	pack->more_ns = now_ns + (pack->more_wait_ns ? pack->more_wait_ns : PACK_WAIT_MORE_NS);
@@ -273,14 +286,14 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 /* The trial has lost so much, or gained so little, that its end need not be awaited. */
 POLICY int pack_is_lost(const struct pack *pack)
 {
-	u64 now_m = pack_mean_m(pack, pack->useful_sum), before_m = pack->before_useful_m;
-	u64 wakes = pack_mean_m(pack, pack->wakes_sum), before_wakes = pack->before_wakes;
+	struct pack_progress now = pack_progress(pack);
+	const struct pack_progress *before = &pack->brought;
 
 	if (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
 	    pack->windows >= PACK_SKIP + PACK_UNSEEN_WINDOWS)
-		return !pack_gains(now_m, wakes, before_m, before_wakes, PACK_UNSEEN_PERCENT);
-	return pack->windows > PACK_SKIP && !pack_wakes_more(wakes, before_wakes) &&
-	       now_m * 100 < before_m * (100 - PACK_LOSS_PERCENT);
+		return !pack_gains(&now, before, PACK_UNSEEN_PERCENT);
+	return pack->windows > PACK_SKIP && !pack_counts_more(&now, before) &&
+	       (u64)now.useful_m * 100 < (u64)before->useful_m * (100 - PACK_LOSS_PERCENT);
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)

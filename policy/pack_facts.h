@@ -22,6 +22,9 @@ struct pack_facts {
 	/* Tasks that became ready to run, and those that a vCPU took from the queue. */
 	u32 wakes;
 	u32 taken;
+	/* What the kernel counts and what grows with the work, whoever spins: page faults, and
+	 * objects given up. */
+	u32 done;
 };
 
 /* From these shares on time is wasted, in percent: off of wanted, and spinning of on. A
@@ -30,33 +33,55 @@ struct pack_facts {
 #define PACK_OFF_PERCENT 10
 #define PACK_SPIN_PERCENT 4
 #define PACK_LONG_PERCENT 35
-/* Where tasks wake so often, in a window, more wake-ups tell of more progress. */
-#define PACK_WAKES_OFTEN 20
+/* So much spinning speaks for fewer even where hardly a vCPU seems off: intervals that are too
+ * short to be seen pass for time on. */
+#define PACK_SPINS_ANYWAY_PERCENT 30
+/* From so much in a window on what is counted tells of progress. */
+#define PACK_OFTEN 20
+
+/* What a window brought. */
+struct pack_progress {
+	u32 useful_m;
+	u32 wakes;
+	u32 done;
+};
 
 POLICY u32 pack_useful_m(const struct pack_facts *facts)
 {
 	return facts->on_m > facts->spin_m ? facts->on_m - facts->spin_m : 0;
 }
 
-/* Whether there are so many more wake-ups that they cannot be chance. */
-POLICY int pack_wakes_more(u64 wakes, u64 than)
+/* Whether a count is so much greater that it cannot be chance. */
+POLICY int pack_more_often(u64 count, u64 than)
 {
-	return wakes >= PACK_WAKES_OFTEN && wakes * 2 > than * 3;
+	return count >= PACK_OFTEN && count * 2 > than * 3;
 }
 
 /* Whether there are so many more that other work must have begun. */
 POLICY int pack_wakes_anew(u64 wakes, u64 than)
 {
-	return wakes >= PACK_WAKES_OFTEN && wakes > than * 4;
+	return wakes >= PACK_OFTEN && wakes > than * 4;
 }
 
-/* Whether there is so much more progress, in percent: useful time, and wake-ups, of which
- * half as many more may be chance. */
-POLICY int pack_gains(u64 useful_m, u64 wakes, u64 than_m, u64 than_wakes, u32 percent)
+/* Whether counts say that there is more progress, whatever the useful time says. */
+POLICY int pack_counts_more(const struct pack_progress *a, const struct pack_progress *than)
 {
-	if (pack_wakes_more(wakes, than_wakes)) {
-		useful_m *= wakes * 2;
-		than_m *= than_wakes * 3;
+	return pack_more_often(a->done, than->done) || pack_more_often(a->wakes, than->wakes);
+}
+
+/* Whether there is so much more progress, in percent. What was done decides where it differs
+ * much; else it is the useful time, and wake-ups, of which half as many more may be chance. */
+POLICY int pack_gains(const struct pack_progress *a, const struct pack_progress *than, u32 percent)
+{
+	u64 useful_m = a->useful_m, than_m = than->useful_m;
+
+	if (pack_more_often(a->done, than->done))
+		return 1;
+	if (pack_more_often(than->done, a->done))
+		return 0;
+	if (pack_more_often(a->wakes, than->wakes)) {
+		useful_m *= (u64)a->wakes * 2;
+		than_m *= (u64)than->wakes * 3;
 	}
 	return useful_m * 100 >= than_m * (100 + percent);
 }
@@ -83,6 +108,8 @@ enum pack_sign {
 
 POLICY enum pack_sign pack_sign(u64 on_m, u64 off_m, u64 spin_m)
 {
+	if (spin_m * 100 > on_m * PACK_SPINS_ANYWAY_PERCENT)
+		return PACK_SPINS;
 	if (!pack_is_overcommitted(on_m, off_m))
 		return PACK_NO_SIGN;
 	if (spin_m * 100 > on_m * PACK_SPIN_PERCENT)

@@ -16,6 +16,20 @@ pub struct Facts {
     pub wakes: u32,
     /// Tasks that a vCPU took from the queue.
     pub taken: u32,
+    /// Page faults, and objects that the kernel gave up.
+    pub done: u32,
+}
+
+/// What a window brought.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Time on, less what was spun, in thousandths of a vCPU.
+    pub useful_m: u32,
+    /// Tasks that became ready to run.
+    pub wakes: u32,
+    /// What the kernel counts and what grows with the work.
+    pub done: u32,
 }
 
 /// What has been decided, and what is being tried.
@@ -42,12 +56,12 @@ pub struct Pack {
     pub queued_sum: u64,
     /// Tasks that woke.
     pub wakes_sum: u64,
+    /// What was done.
+    pub done_sum: u64,
     /// A trial's alternative.
     pub before: u32,
-    /// The useful time with that.
-    pub before_useful_m: u32,
-    /// Its wake-ups a window.
-    pub before_wakes: u32,
+    /// What that brought.
+    pub brought: Progress,
     /// The useful time with all vCPUs, where fewer were better.
     pub beaten_m: u32,
     /// Windows one after the other in which something else was wanted.

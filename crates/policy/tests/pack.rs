@@ -176,12 +176,12 @@ proptest! {
     /// Any figures: never none, never more than there are, no panic.
     #[test]
     fn any_figures_are_survived(
-        steps in prop::collection::vec((any::<[u32; 6]>(), any::<u64>()), 0..200),
+        steps in prop::collection::vec((any::<[u32; 7]>(), any::<u64>()), 0..200),
         vcpus in 1..1_000_u32,
     ) {
         let mut pack = Pack::new(vcpus);
-        for ([on_m, off_m, spin_m, queued_m, wakes, taken], now_ns) in steps {
-            let facts = Facts { on_m, off_m, spin_m, queued_m, wakes, taken };
+        for ([on_m, off_m, spin_m, queued_m, wakes, taken, done], now_ns) in steps {
+            let facts = Facts { on_m, off_m, spin_m, queued_m, wakes, taken, done };
             let used = pack.step(&facts, now_ns);
             prop_assert!((1..=vcpus).contains(&used));
         }
@@ -199,10 +199,36 @@ fn more_wake_ups_are_more_progress() {
         windows[used as usize] += 1;
         let (on_m, wakes) = if used > 2 { (2_000, 40) } else { (1_950, 400) };
         let off_m = 1_000 * used - on_m;
-        let facts = Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, spin_m: 0 };
+        let facts = Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, ..TAKEN };
         pack.step(&facts, now);
     }
     assert!(windows[2] > 300, "{windows:?}");
+}
+
+/// A waiter that leaves the guest for a moment seems to work: all vCPUs seem to be on, and two
+/// to do half as much. What the kernel counts tells.
+#[test]
+fn what_is_counted_decides() {
+    let windows_with_two = |done: [u32; 2]| {
+        let (mut pack, mut now, mut windows) = (Pack::new(4), 1_000_000_000, 0);
+        for _ in 0..1_200 {
+            now += WINDOW_NS;
+            let used = pack.in_use();
+            windows += u32::from(used == 2);
+            let facts = Facts {
+                on_m: 1_000 * used - 50,
+                off_m: 50,
+                spin_m: 400 * used,
+                queued_m: 4_000,
+                done: done[usize::from(used == 2)],
+                ..TAKEN
+            };
+            pack.step(&facts, now);
+        }
+        windows
+    };
+    assert!(windows_with_two([200, 500]) > 800);
+    assert!(windows_with_two([500, 200]) < 200);
 }
 
 /// All seemed to do more when they were tried: that is no reason to regret fewer.
@@ -214,7 +240,7 @@ fn what_wake_ups_decided_is_not_regretted() {
         let used = pack.in_use();
         let (on_m, wakes) = if used > 2 { (2_000, 40) } else { (1_300, 400) };
         let off_m = (1_000 * used).saturating_sub(on_m);
-        pack.step(&Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, spin_m: 0 }, now);
+        pack.step(&Facts { on_m, off_m, wakes, queued_m: 8_000, taken: wakes, ..TAKEN }, now);
     }
     assert!(pack.trials_more < 10, "{pack:?}");
 }
@@ -239,4 +265,5 @@ fn work_that_wakes_more_often_is_another_load() {
     assert!(run(&mut pack, 50, 60) > 0, "and at once where that may have changed");
 }
 
-const TAKEN: Facts = Facts { on_m: 0, off_m: 0, spin_m: 0, queued_m: 0, wakes: 0, taken: 50 };
+const TAKEN: Facts =
+    Facts { on_m: 0, off_m: 0, spin_m: 0, queued_m: 0, wakes: 0, taken: 50, done: 0 };

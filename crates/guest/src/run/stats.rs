@@ -19,6 +19,7 @@ pub(super) struct State {
     idle_ns: u64,
     off_ns: u64,
     spin_ns: u64,
+    done: u64,
     wakes: u64,
     woken: u64,
     t_ns: u64,
