@@ -65,9 +65,10 @@ struct pack {
 	u32 tried_one;
 	/* How many tasks woke in a window when fewer were tried last. */
 	u32 tried_fewer_wakes;
-	/* Not before this may fewer, or more, be tried. */
+	/* Not before this may fewer, all, or one more be tried. */
 	u64 fewer_ns;
 	u64 more_ns;
+	u64 one_ns;
 	/* How long to wait after a trial that did not help. */
 	u64 fewer_wait_ns;
 	u64 more_wait_ns;
@@ -115,14 +116,17 @@ struct pack {
 #define PACK_REGRET_WINDOWS 16
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
-/* A trial is given up at once where there is so much less useful time, in percent, and one
- * without spinning seen where there is not so much more after so many windows. */
+/* A trial is given up at once where there is so much less useful time, in percent; and after
+ * so many windows where much less is done, and one without spinning seen where there is not
+ * so much more useful time. */
 #define PACK_LOSS_PERCENT 40
+#define PACK_FIRST_WINDOWS 3
 #define PACK_UNSEEN_PERCENT 20
-#define PACK_UNSEEN_WINDOWS 3
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
+/* After a number has been kept, before one more is tried. */
+#define PACK_WAIT_ONE_NS 500000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
 
 /* How many are in use. */
@@ -280,6 +284,7 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 	pack->tried_one = !keep && pack->use > pack->before;
 	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 	pack->more_ns = now_ns + (pack->more_wait_ns ? pack->more_wait_ns : PACK_WAIT_MORE_NS);
+	pack->one_ns = now_ns + PACK_WAIT_ONE_NS;
 	pack_begin(pack, PACK_SETTLED, keep ? pack->use : pack->before);
 }
 
@@ -289,9 +294,11 @@ POLICY int pack_is_lost(const struct pack *pack)
 	struct pack_progress now = pack_progress(pack);
 	const struct pack_progress *before = &pack->brought;
 
-	if (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
-	    pack->windows >= PACK_SKIP + PACK_UNSEEN_WINDOWS)
-		return !pack_gains(&now, before, PACK_UNSEEN_PERCENT);
+	if (pack->windows >= PACK_SKIP + PACK_FIRST_WINDOWS &&
+	    (pack_more_often(before->done, now.done) ||
+	     (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
+	      !pack_gains(&now, before, PACK_UNSEEN_PERCENT))))
+		return 1;
 	return pack->windows > PACK_SKIP && !pack_counts_more(&now, before) &&
 	       (u64)now.useful_m * 100 < (u64)before->useful_m * (100 - PACK_LOSS_PERCENT);
 }
@@ -354,10 +361,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		pack->more_ns = 0;
 		pack->tried_one = 1;
 	}
-	if (now_ns < pack->more_ns)
-		return;
 	one = !pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
 	      !pack_is_overcommitted(on_m, off_m);
+	if (now_ns < (one ? pack->one_ns : pack->more_ns))
+		return;
 	pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
 	pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
 	pack_start_trial(pack, one ? use + 1 : pack->vcpus);

@@ -82,8 +82,10 @@ pub struct Pack {
     pub tried_fewer_wakes: u32,
     /// Not before this may fewer be tried.
     pub fewer_ns: u64,
-    /// Not before this may more be tried.
+    /// Not before this may all be tried.
     pub more_ns: u64,
+    /// Not before this may one more be tried.
+    pub one_ns: u64,
     /// How long to wait after a trial to fewer that did not help.
     pub fewer_wait_ns: u64,
     /// The same for more.

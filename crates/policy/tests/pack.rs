@@ -126,20 +126,20 @@ fn nothing_is_done_where_nothing_is_overcommitted() {
 #[test]
 fn a_guest_that_becomes_idle_gets_all_vcpus_back() {
     let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
-    run(&mut pack, &SPINS, &mut now, 40);
+    run(&mut pack, &SPINS, &mut now, 30);
     assert_eq!(pack.in_use(), 2);
     let idle = World { tasks: 1, ..SPINS };
     run(&mut pack, &idle, &mut now, 40 * 8);
     assert_eq!(pack.in_use(), 4);
     // And is packed again when it works again.
-    run(&mut pack, &SPINS, &mut now, 40);
+    run(&mut pack, &SPINS, &mut now, 30);
     assert_eq!(pack.in_use(), 2);
 }
 
 #[test]
 fn tasks_that_nobody_takes_get_all_vcpus() {
     let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
-    run(&mut pack, &SPINS, &mut now, 40);
+    run(&mut pack, &SPINS, &mut now, 30);
     assert_eq!(pack.in_use(), 2);
     // Real-time tasks have both.
     let stuck = Facts { on_m: 2_000, queued_m: 1_000, ..Facts::default() };
@@ -229,6 +229,21 @@ fn what_is_counted_decides() {
     };
     assert!(windows_with_two([200, 500]) > 800);
     assert!(windows_with_two([500, 200]) < 200);
+}
+
+/// A trial of fewer that do much less is over before all its windows have passed.
+#[test]
+fn what_is_counted_ends_a_trial_early() {
+    let (mut pack, mut now, mut longest, mut windows) = (Pack::new(4), 1_000_000_000, 0, 0);
+    for _ in 0..1_200 {
+        now += WINDOW_NS;
+        let used = pack.in_use();
+        windows = if used < 4 { windows + 1 } else { 0 };
+        longest = longest.max(windows);
+        let done = if used < 4 { 200 } else { 500 };
+        pack.step(&Facts { on_m: 1_900, off_m: 500, spin_m: 400, done, ..TAKEN }, now);
+    }
+    assert!(pack.trials_fewer > 3 && longest <= 4, "{longest} {pack:?}");
 }
 
 /// All seemed to do more when they were tried: that is no reason to regret fewer.
