@@ -19,7 +19,7 @@ fn of<'a>(records: &'a [Value], workload: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
-/// A workload whose program no package has installed.
+/// A workload whose program no package has installed, and one that no package has.
 pub fn missing_package() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["odd.toml"], "", "")).workload(
         "odd",
@@ -27,11 +27,16 @@ pub fn missing_package() -> Result<(), Failed> {
         "packages = [\"odd-tools\"]",
     );
     let text = fs::read_to_string(bench.path("odd.toml"))?;
-    bench.write("odd.toml", &text.replace("programs = []", "programs = [\"no-such-program\"]"));
-    let output = bench.run();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let says = stderr.contains("no-such-program is not installed: run `apt install odd-tools`");
-    check(output.status.code() == Some(77) && says, "77 and what to install", &output)
+    let text = text.replace("programs = []", "programs = [\"no-such-program\"]");
+    let without = text.replace("[\"odd-tools\"]", "[]");
+    for (text, cure) in [(text, "run `apt install odd-tools`"), (without, "put it into PATH")] {
+        bench.write("odd.toml", &text);
+        let output = bench.run();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let says = stderr.contains(&format!("no-such-program is not installed: {cure}"));
+        check(output.status.code() == Some(77) && says, "77 and what to do", &output)?;
+    }
+    Ok(())
 }
 
 /// A panicking guest.

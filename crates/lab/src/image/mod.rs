@@ -24,11 +24,11 @@ pub const MODULE_LIST: &str = "/etc/unspin-modules";
 #[derive(Debug, Error)]
 pub enum ImageError {
     /// A program that a workload needs is not installed.
-    #[error("{program} is not installed: run `apt install {package}`")]
+    #[error("{program} is not installed: {}", cure(package))]
     Missing {
         /// The program.
         program: String,
-        /// The Debian package that has it.
+        /// The Debian package that has it; empty: none does.
         package: String,
     },
     /// A program's libraries could not be listed.
@@ -270,6 +270,14 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     let extra = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
     let folders = own.into_iter().chain(std::env::split_paths(&path)).chain(extra);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// What to do where a program of this package is missing.
+fn cure(package: &str) -> String {
+    match package {
+        "" => "put it into PATH; unspin's own are built by `cargo build --workspace`".into(),
+        _ => format!("run `apt install {package}`"),
+    }
 }
 
 /// Where a host's program is in the image: the system's under their own path,
