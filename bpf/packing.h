@@ -49,6 +49,8 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		seat = seat_of(i);
 		if (!v || !seat)
 			break;
+		/* Since the machine's start: who appears later must not add all of it at once. */
+		sums->done += objects_given_up(i) + page_faults(i);
 		/* It may be possible and not there. */
 		if (!v->activity.alive_ns)
 			continue;
@@ -61,7 +63,6 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		sums->idle_ns += idle_ns;
 		sums->off_ns += off_ns;
 		sums->spin_ns += v->looks.spin_ns;
-		sums->done += objects_given_up(i) + page_faults(i);
 	}
 	s->online = s->counted;
 }

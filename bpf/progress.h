@@ -11,8 +11,8 @@
 extern const struct rcu_data rcu_data __ksym __weak;
 extern const struct vm_event_state vm_event_states __ksym __weak;
 
-/* Objects that were given up on this vCPU since the start: directory entries, files, pages of
- * tables and what else readers may still look at. */
+/* Objects that were given up on this vCPU since the machine's start: directory entries, files,
+ * pages of tables and what else readers may still look at. */
 static u64 objects_given_up(u32 cpu)
 {
 	const struct rcu_data *rcu;

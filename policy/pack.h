@@ -5,13 +5,13 @@
  * A guest with more vCPUs than the host gives it time for has some that are off while
  * others wait for what they hold. With as few vCPUs as there is time for, those stay on
  * and nobody waits. But fewer vCPUs also ask the host for less: where neighbours compete,
- * their share shrinks. So the number is found by trying, and judged by what counts: the
- * useful time, which is what the vCPUs were on, less what they spun. A spin with interrupts
- * disabled is seen by no tick, and one that leaves the guest seems to be work; both show in
- * how little is done of what the kernel counts.
+ * their share shrinks. So the number is found by trying, and judged by progress: by what the
+ * kernel counts, where that is much, and else by the useful time, which is what the vCPUs
+ * were on, less what they spun. A spin with interrupts disabled is seen by no tick, and one
+ * that leaves the guest seems to be work; both show in how little is counted.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time
- * for. It is kept only if it shows much more useful time; a while later one more is tried,
+ * for. It is kept only if it shows much more progress; a while later one more is tried,
  * because that time may have seemed too short. All vCPUs are tried again later and later, at
  * once when the load changes, and used where there is little to do.
  */
@@ -125,9 +125,9 @@ struct pack {
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
-/* After a number has been kept, before one more is tried. */
-#define PACK_WAIT_ONE_NS 500000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
+/* After a trial, before one more is tried. */
+#define PACK_WAIT_ONE_NS 500000000ULL
 
 /* How many are in use. */
 POLICY u32 pack_use(const struct pack *pack)
