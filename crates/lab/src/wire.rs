@@ -218,7 +218,7 @@ pub struct VmSpec {
     pub cpu: String,
     /// The pCPUs that its vCPU threads may run on.
     pub pcpus: Vec<u32>,
-    /// Whether vCPU n is held to the n-th pCPU alone.
+    /// Whether each vCPU is held to one pCPU: where there are fewer, neighbours share one.
     pub pinned: bool,
     /// What its KVM must do, where it has one.
     pub pause_exits: Option<bool>,

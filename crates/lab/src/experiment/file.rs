@@ -242,13 +242,14 @@ fn check_topology(
     schedulers: &[String],
 ) -> Result<Topology, ConfigError> {
     check_vcpus(source, &raw.vcpus)?;
-    let pcpus = raw.pcpus.get_ref();
+    let (vcpus, pcpus) = (*raw.vcpus.get_ref(), raw.pcpus.get_ref());
     if pcpus.count() == 0 {
         return Err(source.error(&raw.pcpus, "a topology needs at least one pCPU"));
     }
     if let Some(pinned) = raw.pinned.as_ref().filter(|p| *p.get_ref()) {
-        if pcpus.count() < *raw.vcpus.get_ref() {
-            return Err(source.error(pinned, "pinned needs as many pCPUs as vCPUs"));
+        if pcpus.count() < vcpus && vcpus % pcpus.count() != 0 {
+            let message = "pinned needs as many vCPUs for each pCPU";
+            return Err(source.error(pinned, message));
         }
     }
     if let Some(memory) = raw.memory_mib.as_ref().filter(|m| *m.get_ref() < 128) {
@@ -261,7 +262,7 @@ fn check_topology(
     });
     Ok(Topology {
         name: raw.name.get_ref().clone(),
-        vcpus: *raw.vcpus.get_ref(),
+        vcpus,
         pcpus: raw.pcpus.clone(),
         memory_mib: raw.memory_mib.as_ref().map_or(DEFAULT_MEMORY_MIB, |m| *m.get_ref()),
         spinlock: raw.spinlock,
@@ -287,9 +288,10 @@ fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError>
 
 fn check_injector(source: &Source, raw: &RawTopology) -> Result<(), ConfigError> {
     let Some(injector) = &raw.injector else { return Ok(()) };
-    if !is_pinned(raw) {
-        return Err(source
-            .error(injector, "an injector needs `pinned = true`, so that its pCPU has one vCPU"));
+    if !is_pinned(raw) || raw.pcpus.get_ref().count() < *raw.vcpus.get_ref() {
+        let message = "an injector needs `pinned = true` and as many pCPUs as vCPUs, so that its \
+            pCPU has one vCPU";
+        return Err(source.error(injector, message));
     }
     let plan = injector.get_ref();
     if plan.lengths_us.is_empty() || plan.lengths_us.iter().any(|us| !(10..=100_000).contains(us)) {
@@ -382,7 +384,13 @@ workload = "greedy"
             ("stress-ng-rename", "stress-rename", "expected one of `"),
             ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
             ("greedy", "stress-ng-rename", "until_stopped"),
-            ("pcpus = 2", "pcpus = 2\npinned = true", "pinned needs as many pCPUs as vCPUs"),
+            ("pcpus = 2", "pcpus = 3\npinned = true", "pinned needs as many vCPUs for each pCPU"),
+            (
+                "pcpus = 2",
+                "pcpus = 2\npinned = true\n\
+                 injector = { pcpu = 1, lengths_us = [1000], gap_us = 30000, count = 4 }",
+                "and as many pCPUs as vCPUs",
+            ),
             (
                 "pcpus = 2",
                 "pcpus = 2\nnested = { regime = \"tdx\" }",

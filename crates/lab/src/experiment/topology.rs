@@ -153,7 +153,7 @@ pub struct Topology {
     pub spinlock: Spinlock,
     /// Who shares with whom.
     pub fairness: Fairness,
-    /// vCPU n held to pCPU n alone.
+    /// Each vCPU held to one pCPU: where there are fewer, neighbours share one.
     pub pinned: bool,
     /// Other VMs.
     pub neighbours: Vec<Neighbour>,

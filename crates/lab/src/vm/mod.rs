@@ -111,13 +111,15 @@ impl Vm {
         Ok(())
     }
 
-    /// Holds vCPU n to pCPU n where the topology asks for it.
+    /// Holds each vCPU to a pCPU where the topology asks for it.
     fn pin(&self) -> Result<(), Failure> {
         if !self.spec.pinned {
             return Ok(());
         }
-        for (thread, pcpu) in self.vcpu_threads.iter().zip(&self.spec.pcpus) {
-            let set = cpu_set(&[*pcpu]);
+        let (vcpus, pcpus) = (self.vcpu_threads.len(), &self.spec.pcpus);
+        for (vcpu, thread) in self.vcpu_threads.iter().enumerate() {
+            let pcpu = pcpus[vcpu * pcpus.len().min(vcpus) / vcpus];
+            let set = cpu_set(&[pcpu]);
             sched_setaffinity(Pid::from_raw(*thread), &set).map_err(|e| {
                 Failure::new(FailureKind::QemuDied, format!("pin vCPU to pCPU {pcpu}: {e}"))
             })?;
