@@ -13,8 +13,11 @@ struct sums {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
-	u64 done;
+	u64 page_faults;
+	u64 given_up;
 };
+
+static u64 stacks_sum;
 
 /* What a vCPU was off and idle since the start, what lasts included. */
 static u64 off_so_far_ns(const struct vcpu *v, u64 now_ns)
@@ -50,7 +53,8 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 		if (!v || !seat)
 			break;
 		/* Since the machine's start: who appears later must not add all of it at once. */
-		sums->done += objects_given_up(i) + page_faults(i);
+		sums->page_faults += page_faults(i);
+		sums->given_up += objects_given_up(i);
 		/* It may be possible and not there. */
 		if (!v->activity.alive_ns)
 			continue;
@@ -67,9 +71,50 @@ static void sum_up(struct run_state *s, u64 now_ns, struct sums *sums)
 	s->online = s->counted;
 }
 
+static u64 grown(u64 now, u64 before)
+{
+	return now > before ? now - before : 0;
+}
+
 static u32 thousandths(u64 now, u64 before, u64 window_ns)
 {
-	return now > before ? (now - before) * 1000 / window_ns : 0;
+	return grown(now, before) * 1000 / window_ns;
+}
+
+static u32 stack_of(u32 cpu)
+{
+	u32 *first = bpf_map_lookup_elem(&stacks, &cpu);
+
+	return first && *first ? *first - 1 : cpu;
+}
+
+/* Whether it is known of other vCPUs now that they share a pCPU. */
+static bool stacks_have_changed(void)
+{
+	u64 sum = 0;
+	bool changed;
+	u32 i;
+
+	bpf_for(i, 0, vcpu_count)
+		sum = sum * 31 + stack_of(i);
+	changed = sum != stacks_sum;
+	stacks_sum = sum;
+	return changed;
+}
+
+/* How many of those on the same pCPU come before this vCPU. */
+static u32 behind(struct seat *seat, u32 cpu)
+{
+	u32 i, count = 0, stack = stack_of(cpu);
+	struct seat *other;
+
+	bpf_for(i, 0, vcpu_count) {
+		other = seat_of(i);
+		if (other && i != cpu && stack_of(i) == stack &&
+		    capacity_is_more(&other->capacity, i, &seat->capacity, cpu))
+			count++;
+	}
+	return count;
 }
 
 /* How many vCPUs come before this one in the choice of those to use. */
@@ -97,9 +142,14 @@ static void use_vcpus(struct run_state *s, u32 use)
 	struct seat *seat;
 	u32 i, wanted;
 
-	if (use == s->use)
+	if (!stacks_have_changed() && use == s->use)
 		return;
 	s->use = use;
+	bpf_for(i, 0, vcpu_count) {
+		seat = seat_of(i);
+		if (seat)
+			seat->capacity.behind = behind(seat, i);
+	}
 	bpf_for(i, 0, vcpu_count) {
 		seat = seat_of(i);
 		if (!seat)
@@ -127,7 +177,7 @@ static void decide(struct run_state *s, const struct sums *sums, u64 now_ns)
 	away_m = facts.off_m + thousandths(sums->idle_ns, s->idle_ns, window_ns);
 	facts.on_m = away_m < all_m ? all_m - away_m : 0;
 	facts.wakes = s->woken - s->wakes;
-	facts.done = sums->done > s->done ? sums->done - s->done : 0;
+	facts.done = grown(sums->page_faults, s->page_faults) + grown(sums->given_up, s->given_up);
 	facts.taken = s->taken - s->taken_before;
 	s->taken_before = s->taken;
 	facts.queued_m = s->waiting * 1000;
@@ -168,7 +218,8 @@ static int window(void *map, u32 *key, struct clockwork *clockwork)
 	s->idle_ns = sums.idle_ns;
 	s->off_ns = sums.off_ns;
 	s->spin_ns = sums.spin_ns;
-	s->done = sums.done;
+	s->page_faults = sums.page_faults;
+	s->given_up = sums.given_up;
 	s->wakes = s->woken;
 	s->t_ns = now_ns;
 	return 0;

@@ -102,8 +102,9 @@ struct run_state {
 	u64 idle_ns;
 	u64 off_ns;
 	u64 spin_ns;
-	/* What the kernel counted as done, until the last window. */
-	u64 done;
+	/* What the kernel counted, until the last window: page faults, and objects given up. */
+	u64 page_faults;
+	u64 given_up;
 	/* Tasks that woke, until the last window and in all. */
 	u64 wakes;
 	u64 woken;

@@ -42,6 +42,15 @@ struct {
 	__type(value, struct run_end);
 } ends SEC(".maps");
 
+/* For each vCPU, one more than the first of those that share its pCPU; 0: it shares with none.
+ * The agent finds out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} stacks SEC(".maps");
+
 struct clockwork {
 	struct bpf_timer timer;
 };

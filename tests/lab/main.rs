@@ -21,7 +21,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 34] = [
+const TESTS: [(&str, Needs, Test); 35] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -36,6 +36,7 @@ const TESTS: [(&str, Needs, Test); 34] = [
     ("guest_scheduler_spares_named", Some(bench::guest), scheduler::spares_named_holders),
     ("guest_scheduler_spares_holders", Some(bench::guest), scheduler::spares_holders_of_mutexes),
     ("guest_scheduler_always_leaves", Some(bench::guest), scheduler::leaves_however_it_ends),
+    ("guest_scheduler_spreads_over_pcpus", Some(bench::guest), scheduler::spreads_over_pcpus),
     ("guest_scheduler_tells_its_figures", Some(bench::guest), scheduler::tells_its_figures),
     ("guest_scheduler_faults_are_told", Some(bench::guest), scheduler_faults::told),
     ("guest_scheduler_comes_and_goes", Some(bench::guest), scheduler_faults::comes_and_goes),

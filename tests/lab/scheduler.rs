@@ -111,6 +111,22 @@ pub fn leaves_however_it_ends() -> Result<(), Failed> {
     )
 }
 
+/// Of vCPUs that the host holds to one pCPU, it uses one after the other.
+pub fn spreads_over_pcpus() -> Result<(), Failed> {
+    let bench = guest_with(
+        "/init run --pack steal-governor --json --stats 1 -- sh -c ' \
+             for i in 1 2 3 4; do timeout 20 sh -c \"while :; do :; done\" & done; wait' \
+             > /tmp/stats || exit 1; \
+         cat /tmp/stats; \
+         tail -n 1 /tmp/stats | grep -q '\"stacks\":.\\[0,1\\],\\[2,3\\].' || exit 1; \
+         grep '\"used\":2,' /tmp/stats | tail -n 1 | grep -q '\"used_vcpus\":.[01],[23]\\]' || exit 1; \
+         is disabled; clean; echo result 1",
+    );
+    let text = std::fs::read_to_string(bench.path("x.toml")).expect("an experiment");
+    bench.write("x.toml", &text.replace("pcpus = 2", "pcpus = 2\npinned = true"));
+    has_result(&bench)
+}
+
 /// Its figures are told while it runs, by socket and by HTTP. A command gets our signals,
 /// and goes on when the kernel ends the scheduler.
 pub fn tells_its_figures() -> Result<(), Failed> {
@@ -123,7 +139,9 @@ pub fn tells_its_figures() -> Result<(), Failed> {
          [ $(stat -c %a $SOCK) = 600 ] || exit 1; \
          /init run --status > /tmp/status || exit 1; cat /tmp/status; \
          grep -q 'of 4 vCPUs' /tmp/status || exit 1; \
-         /init run --status --json | grep '\"used_vcpus\":.0' || exit 1; \
+         /init run --status --json > /tmp/figures || exit 1; cat /tmp/figures; \
+         for figure in '\"used_vcpus\":.0' '\"page_faults\":[1-9]' '\"given_up\":[1-9]'; do \
+             grep -q \"$figure\" /tmp/figures || exit 1; done; \
          wget -q -O - http://127.0.0.1:9470/metrics | grep 'unspin_run_vcpus 4' || exit 1; \
          kill -TERM $P; wait $P; [ $? = 5 ] || exit 1; [ ! -e $SOCK ] || exit 1; is disabled; \
          echo 'sleep 1; echo S > /proc/sysrq-trigger; sleep 1; > /tmp/done; exit 3' > /tmp/load; \

@@ -13,4 +13,5 @@ pub mod run;
 pub mod sense;
 mod spinning;
 mod steal;
+pub mod topology;
 pub mod watch;

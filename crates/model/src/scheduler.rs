@@ -19,6 +19,9 @@ pub struct Stats {
     /// Which those are.
     #[serde(default)]
     pub used_vcpus: Vec<u32>,
+    /// vCPUs that share a pCPU, for each pCPU that several share. Empty while that is not known.
+    #[serde(default)]
+    pub stacks: Vec<Vec<u32>>,
     /// Whether that is being tried.
     pub trial: bool,
     /// vCPUs on, off and spinning in the last window, and tasks that waited for one.
@@ -35,6 +38,13 @@ pub struct Stats {
     pub off_s: f64,
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
+    /// Page faults, and objects that the kernel gave up, since the machine's start: the progress
+    /// that trials are judged by. 0 where the kernel does not count them.
+    #[serde(default)]
+    pub page_faults: u64,
+    /// Objects given up.
+    #[serde(default)]
+    pub given_up: u64,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// Trials of more.
@@ -74,6 +84,8 @@ impl Stats {
         let trials = |stats: &Stats| stats.trials_fewer[0] + stats.trials_more[0];
         let spans = [("off", self.off_s - before.off_s), ("spinning", self.spin_s - before.spin_s)];
         let counts = [
+            ("page_faults", self.page_faults, before.page_faults),
+            ("given_up", self.given_up, before.given_up),
             ("trials", trials(self), trials(before)),
             ("placed", self.placed, before.placed),
             ("queued", self.queued, before.queued),

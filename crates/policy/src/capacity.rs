@@ -11,7 +11,8 @@ pub struct Capacity {
     /// The share of the time that it wants to run in which it does, in thousandths; 0: not
     /// known yet.
     pub share_m: u32,
-    unused: u32,
+    /// How many of those on the same pCPU come before it.
+    pub behind: u32,
 }
 
 // SAFETY: of every call below: the functions read and write nothing but what they are

@@ -10,3 +10,4 @@ pub mod pack;
 pub mod place;
 pub mod share;
 pub mod steal_governor;
+pub mod topology;

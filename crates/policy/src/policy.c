@@ -10,3 +10,4 @@
 #include "place.h"
 #include "share.h"
 #include "steal_governor.h"
+#include "topology.h"

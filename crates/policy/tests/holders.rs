@@ -7,6 +7,7 @@ use unspin_policy::capacity::Capacity;
 use unspin_policy::handoff::{self, Contended};
 use unspin_policy::place::{Place, Queue};
 use unspin_policy::steal_governor::StealGovernor;
+use unspin_policy::topology::{Relation, relation};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -84,6 +85,17 @@ fn vcpus_that_deliver_more_come_first() {
     let mut order = [0_u32, 1, 2];
     order.sort_by(|a, b| capacities[*a as usize].order(*a, &capacities[*b as usize], *b));
     assert_eq!(order, [1, 2, 0]);
+    capacities[1].behind = 1;
+    order.sort_by(|a, b| capacities[*a as usize].order(*a, &capacities[*b as usize], *b));
+    assert_eq!(order, [2, 0, 1], "one that shares its pCPU with a used one comes last");
+}
+
+#[test]
+fn only_a_line_that_hardly_ever_comes_back_tells_of_a_shared_pcpu() {
+    assert_eq!(relation(5_000, 1), Relation::Apart);
+    assert_eq!(relation(20, 1), Relation::Unknown);
+    assert_eq!(relation(20, 8), Relation::Stacked);
+    assert_eq!(relation(400, 8), Relation::Apart);
 }
 
 #[test]

@@ -44,6 +44,9 @@ pub fn summary(stats: &Stats) -> String {
          more {more} and {more_kept}",
         stats.seconds, stats.used_mean, stats.vcpus
     );
+    if !stats.stacks.is_empty() {
+        let _ = writeln!(text, "vCPUs that share a pCPU: {}", stacks(stats));
+    }
     let _ = writeln!(
         text,
         "{:.2} vCPU-seconds off, {:.2} spent spinning; {} tasks went to an idle vCPU at once, {} were queued",
@@ -55,6 +58,13 @@ pub fn summary(stats: &Stats) -> String {
         stats.extended, stats.handed, stats.slept
     );
     text
+}
+
+/// Such as `0 with 1, 2 with 3`.
+fn stacks(stats: &Stats) -> String {
+    let stack =
+        |vcpus: &Vec<u32>| vcpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" with ");
+    stats.stacks.iter().map(stack).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -70,6 +80,7 @@ mod tests {
             used_mean: 2.25,
             trials_fewer: [3, 1],
             off_s: 1.5,
+            stacks: vec![vec![0, 2], vec![1, 3]],
             ..Stats::default()
         };
         let text = summary(&stats);
@@ -77,6 +88,7 @@ mod tests {
             text.starts_with("10.0 s with 2.2 of 4 vCPUs")
                 && text.contains("3 times and kept 1 times")
         );
+        assert!(text.contains("vCPUs that share a pCPU: 0 with 2, 1 with 3\n"));
         assert!(line(&stats).contains("uses 2 of 4 vCPUs; "));
     }
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// Use all vCPUs always
     #[arg(long, conflicts_with = "pack")]
     no_pack: bool,
+    /// Do not find out which vCPUs share a pCPU (of which one after the other is used)
+    #[arg(long)]
+    no_topology: bool,
     /// Leave each task in the queue of the vCPU where it was
     #[arg(long)]
     no_place: bool,
@@ -66,8 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
-    #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_place", "no_handoff",
-        "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
+    #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_topology", "no_place",
+        "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// The socket where it tells them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
@@ -103,6 +106,7 @@ impl Args {
             handoff: !self.no_handoff,
             holders: Holders::new(&self.holder, &self.holder_cgroup)?,
             adaptive_spin: self.adaptive_spin,
+            topology: !self.no_topology,
             ..Options::of_this_machine()
         })
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
@@ -61,6 +61,8 @@ pub struct Options {
     pub holders: Holders,
     /// Whether spinners for a lock whose owner's vCPU is off are told to sleep.
     pub adaptive_spin: bool,
+    /// Whether vCPUs that share a pCPU are used one after the other.
+    pub topology: bool,
 }
 
 impl Options {
@@ -75,6 +77,7 @@ impl Options {
             handoff: true,
             holders: Holders::default(),
             adaptive_spin: false,
+            topology: true,
         }
     }
 }
@@ -120,7 +123,7 @@ pub struct Scheduler {
     late_ns: u64,
     _link: Link,
     _links: Vec<Link>,
-    _object: Object,
+    object: Object,
 }
 
 impl Scheduler {
@@ -153,8 +156,8 @@ impl Scheduler {
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
         let (late_ns, loaded) = (options.limits.timer_ns, Instant::now());
-        let (_link, _links, _object) = (link, links, object);
-        Ok(Scheduler { states, ends, seats, late_ns, loaded, _link, _links, _object })
+        let (_link, _links) = (link, links);
+        Ok(Scheduler { states, ends, seats, late_ns, loaded, _link, _links, object })
     }
 
     /// What it does and has done.
@@ -162,6 +165,16 @@ impl Scheduler {
         let stats = self.states.read::<State>(0, 0).stats(self.late_ns);
         let (seconds, used_vcpus) = (self.loaded.elapsed().as_secs_f64(), self.seats.used());
         Stats { seconds, used_vcpus, ..stats }
+    }
+
+    /// Tells it which vCPUs share a pCPU: for each one the first of those that do.
+    pub fn share_pcpus(&self, firsts: &[u32]) -> Result<(), RunError> {
+        let stacks = self.object.maps().find(|map| map.name() == "stacks").expect("our map");
+        for (vcpu, first) in firsts.iter().enumerate() {
+            let (key, value) = ((vcpu as u32).to_ne_bytes(), (first + 1).to_ne_bytes());
+            stacks.update(&key, &value, MapFlags::ANY)?;
+        }
+        Ok(())
     }
 
     /// How it ended, if it has.
@@ -198,7 +211,7 @@ fn leave_out_missing(open: &mut OpenObject, options: &Options) -> Result<(), Run
 fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(), RunError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if ["vcpus", "seats", "lookouts"].contains(&name.as_str()) {
+        if ["vcpus", "seats", "lookouts", "stacks"].contains(&name.as_str()) {
             map.set_max_entries(vcpus as u32)?;
         } else if name.ends_with(".rodata") {
             let bytes = map.initial_value_mut().expect("the settings have a value");

@@ -19,7 +19,8 @@ pub(super) struct State {
     idle_ns: u64,
     off_ns: u64,
     spin_ns: u64,
-    done: u64,
+    page_faults: u64,
+    given_up: u64,
     wakes: u64,
     woken: u64,
     t_ns: u64,
@@ -94,6 +95,8 @@ impl State {
             used_mean: state.used_sum as f64 / state.windows.max(1) as f64,
             off_s: state.off_ns as f64 / 1e9,
             spin_s: state.spin_ns as f64 / 1e9,
+            page_faults: state.page_faults,
+            given_up: state.given_up,
             trials_fewer: [pack.trials_fewer, pack.helped_fewer],
             trials_more: [pack.trials_more, pack.helped_more],
             placed: state.placed,
@@ -107,6 +110,31 @@ impl State {
             asked: state.asked,
             throttled: state.throttled,
             ..Stats::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::btf::types::Struct;
+    use libbpf_rs::btf::{Btf, HasSize};
+
+    use super::*;
+
+    #[test]
+    fn structs_are_as_large_as_the_program_s() {
+        let program = concat!(env!("OUT_DIR"), "/run.bpf.o");
+        let btf = Btf::from_path(program).expect("types of the program");
+        let sizes = [
+            ("pack", size_of::<Pack>()),
+            ("pack_facts", size_of::<Facts>()),
+            ("steal_governor", size_of::<StealGovernor>()),
+            ("run_state", size_of::<State>()),
+            ("run_end", size_of::<End>()),
+        ];
+        for (name, size) in sizes {
+            let of_program = btf.type_by_name::<Struct<'_>>(name).expect(name);
+            assert_eq!(of_program.size(), size, "struct {name}");
         }
     }
 }

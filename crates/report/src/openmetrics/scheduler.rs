@@ -66,8 +66,14 @@ fn trials(out: &mut String, stats: &Stats) {
     }
 }
 
-fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 10] {
+fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 12] {
     [
+        ("unspin_run_page_faults", "Page faults since the machine's start", stats.page_faults),
+        (
+            "unspin_run_given_up",
+            "Objects that the kernel gave up since the machine's start",
+            stats.given_up,
+        ),
         ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
         ("unspin_run_queued", "Tasks that were queued", stats.queued),
         ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),

@@ -1,0 +1,189 @@
+//! Which vCPUs share a pCPU: pairs of them send a cache line to and fro, and
+//! `policy/topology.h` judges.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use unspin_policy::topology::{PAUSE, Relation, TRY, relation};
+
+/// A try ends when the line has gone so often.
+const ENOUGH: u64 = 1_000;
+/// How often a side looks for the line between two looks at the clock.
+const LOOKS: u32 = 256;
+/// The rest between two pairs is so many times longer than what a pair took.
+const REST: u32 = 20;
+/// A machine may be moved to another host: all is looked at again.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// Finds out in the background, at once and again every few minutes.
+pub struct Prober {
+    found: Receiver<Vec<u32>>,
+    _stop: Sender<()>,
+}
+
+impl Prober {
+    /// Begins with it, for vCPUs 0 to `vcpus` - 1.
+    pub fn start(vcpus: u32) -> Prober {
+        let (tell, found) = channel();
+        let (stop, stopped) = channel();
+        thread::spawn(move || {
+            let clock = Clock { stopped };
+            while let Some(stacks) = stacks(vcpus, |a, b| share(&clock, a, b)) {
+                if tell.send(stacks).is_err() || !clock.pause(AGAIN) {
+                    return;
+                }
+            }
+        });
+        Prober { found, _stop: stop }
+    }
+
+    /// What has been found since the last call: for each vCPU the first one of those that
+    /// share its pCPU.
+    pub fn news(&self) -> Option<Vec<u32>> {
+        self.found.try_iter().last()
+    }
+}
+
+/// Waits, unless nobody wants to know any more.
+struct Clock {
+    stopped: Receiver<()>,
+}
+
+impl Clock {
+    /// Whether somebody still does.
+    fn pause(&self, lasts: Duration) -> bool {
+        self.stopped.recv_timeout(lasts) == Err(RecvTimeoutError::Timeout)
+    }
+}
+
+/// Asks about each vCPU and the first one of each stack before it; `None` where an answer is
+/// missing.
+fn stacks(vcpus: u32, share: impl Fn(u32, u32) -> Option<bool>) -> Option<Vec<u32>> {
+    let mut firsts: Vec<u32> = Vec::new();
+    for vcpu in 0..vcpus {
+        let mut first = vcpu;
+        for other in (0..vcpu).filter(|other| firsts[*other as usize] == *other) {
+            if share(other, vcpu)? {
+                first = other;
+                break;
+            }
+        }
+        firsts.push(first);
+    }
+    Some(firsts)
+}
+
+/// Whether two vCPUs share a pCPU. One that is not there shares none.
+fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
+    let mut most = 0;
+    for tries in 1.. {
+        let began = Instant::now();
+        let Some(handoffs) = handoffs([a, b]) else { return Some(false) };
+        most = most.max(handoffs);
+        let (answer, pause) = match relation(most, tries) {
+            Relation::Unknown => (None, PAUSE),
+            found => (Some(found == Relation::Stacked), began.elapsed() * REST),
+        };
+        if !clock.pause(pause) {
+            return None;
+        }
+        if answer.is_some() {
+            return answer;
+        }
+    }
+    None
+}
+
+/// A cache line of its own, whatever its size here is.
+#[repr(align(256))]
+struct Line(AtomicU64);
+
+/// How often the line goes from one vCPU to the other until a try is over. `None` where one
+/// of them cannot be had.
+fn handoffs(vcpus: [u32; 2]) -> Option<u64> {
+    let (line, ready) = (Line(AtomicU64::new(0)), Barrier::new(2));
+    let side = |own: u64, vcpu: u32| {
+        let there = settle_on(vcpu);
+        ready.wait();
+        if there {
+            send_back(&line.0, own);
+        }
+        there
+    };
+    let there = thread::scope(|scope| {
+        let other = scope.spawn(|| side(1, vcpus[1]));
+        let own = scope.spawn(|| side(0, vcpus[0]));
+        [own, other].map(|side| side.join().unwrap_or(false))
+    });
+    (there == [true; 2]).then(|| line.0.into_inner())
+}
+
+/// Binds this thread to a vCPU, before what else wants to run there, where that is allowed.
+fn settle_on(vcpu: u32) -> bool {
+    let mut set = CpuSet::new();
+    if set.set(vcpu as usize).is_err() || sched_setaffinity(Pid::from_raw(0), &set).is_err() {
+        return false;
+    }
+    let first = nix::libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters are only read. Without the right to it, others may go first.
+    unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_FIFO, &raw const first) };
+    true
+}
+
+/// Sends the line back whenever it comes: it is this side's while its count is even or odd.
+/// No PAUSE here, which a hypervisor may take for a reason to run another vCPU.
+fn send_back(line: &AtomicU64, own: u64) {
+    let end = Instant::now() + TRY;
+    while Instant::now() < end {
+        for _ in 0..LOOKS {
+            let count = line.load(Ordering::Acquire);
+            if count >= ENOUGH {
+                return;
+            }
+            if count % 2 == own {
+                line.store(count + 1, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_share_a_pcpu_are_a_stack() {
+        let pairs = |a: u32, b: u32| Some(a / 2 == b / 2);
+        assert_eq!(stacks(6, pairs).unwrap(), [0, 0, 2, 2, 4, 4]);
+        assert_eq!(stacks(4, |_, _| Some(true)).unwrap(), [0, 0, 0, 0]);
+        assert_eq!(stacks(3, |_, _| Some(false)).unwrap(), [0, 1, 2]);
+        assert_eq!(stacks(3, |a, _| (a == 0).then_some(false)), None);
+    }
+
+    #[test]
+    fn two_threads_of_one_cpu_are_stacked_and_those_of_two_are_not() {
+        let (_stop, stopped) = channel();
+        let clock = Clock { stopped };
+        assert_eq!(share(&clock, 0, 0), Some(true));
+        if handoffs([0, 1]).is_some() {
+            assert_eq!(share(&clock, 0, 1), Some(false));
+        } else {
+            eprintln!("skipped the second half: there is one CPU only");
+        }
+        assert_eq!(handoffs([0, 1_000]), None);
+    }
+
+    #[test]
+    fn who_is_not_asked_any_more_stops() {
+        let prober = Prober::start(1);
+        assert_eq!(prober.found.recv(), Ok(vec![0]));
+        let Prober { found, _stop } = prober;
+        drop(_stop);
+        assert!(found.recv().is_err());
+    }
+}
