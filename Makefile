@@ -8,7 +8,8 @@ UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test stress experiment $(EXPERIMENTS) trace-speed install clean
+.PHONY: help setup build demo test stress experiment $(EXPERIMENTS) trace-speed cost-here \
+        install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +40,11 @@ trace-speed: build ## how fast `unspin trace` reads, into out/trace-speed.json
 	@mkdir -p out
 	scripts/trace-speed.sh $(RELEASE)/unspin > out/trace-speed.json
 	$(UNSPIN) claims list --file out/trace-speed.json
+
+cost-here: build ## what watch and record cost on this machine, into out/cost-here.json (root)
+	@mkdir -p out
+	scripts/cost-here.sh $(RELEASE)/unspin > out/cost-here.json
+	$(UNSPIN) claims list --file out/cost-here.json
 
 $(EXPERIMENTS):
 	@$(MAKE) --no-print-directory experiment NAME=$@

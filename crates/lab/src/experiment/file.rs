@@ -248,8 +248,7 @@ fn check_topology(
     }
     if let Some(pinned) = raw.pinned.as_ref().filter(|p| *p.get_ref()) {
         if pcpus.count() < vcpus && vcpus % pcpus.count() != 0 {
-            let message = "pinned needs as many vCPUs for each pCPU";
-            return Err(source.error(pinned, message));
+            return Err(source.error(pinned, "pinned needs as many vCPUs for each pCPU"));
         }
     }
     if let Some(memory) = raw.memory_mib.as_ref().filter(|m| *m.get_ref() < 128) {
@@ -289,8 +288,7 @@ fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError>
 fn check_injector(source: &Source, raw: &RawTopology) -> Result<(), ConfigError> {
     let Some(injector) = &raw.injector else { return Ok(()) };
     if !is_pinned(raw) || raw.pcpus.get_ref().count() < *raw.vcpus.get_ref() {
-        let message = "an injector needs `pinned = true` and as many pCPUs as vCPUs, so that its \
-            pCPU has one vCPU";
+        let message = "an injector needs `pinned = true` and a pCPU for each vCPU";
         return Err(source.error(injector, message));
     }
     let plan = injector.get_ref();
@@ -323,11 +321,9 @@ fn neighbours(source: &Source, raw: &[RawNeighbour]) -> Result<Vec<Neighbour>, C
 
 fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError> {
     let memory_mib = raw.memory_mib.unwrap_or(DEFAULT_L1_MEMORY_MIB);
-    let named = Nested::regime(raw.regime.get_ref(), memory_mib).ok_or_else(|| {
-        let message = format!(
-            "unknown regime `{}`, expected `pv`, `ple` or `abandoned`",
-            raw.regime.get_ref()
-        );
+    let regime = raw.regime.get_ref();
+    let named = Nested::regime(regime, memory_mib).ok_or_else(|| {
+        let message = format!("unknown regime `{regime}`, expected `pv`, `ple` or `abandoned`");
         source.error(&raw.regime, message)
     })?;
     Ok(Nested {
@@ -361,6 +357,9 @@ vcpus = 4
 workload = "greedy"
 "#;
 
+    const INJECTOR: &str =
+        "injector = { pcpu = 1, lengths_us = [1000], gap_us = 30000, count = 4 }";
+
     fn error_of(text: &str) -> String {
         Experiment::parse(Path::new("x.toml"), text).unwrap_err().to_string()
     }
@@ -385,12 +384,7 @@ workload = "greedy"
             ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
             ("greedy", "stress-ng-rename", "until_stopped"),
             ("pcpus = 2", "pcpus = 3\npinned = true", "pinned needs as many vCPUs for each pCPU"),
-            (
-                "pcpus = 2",
-                "pcpus = 2\npinned = true\n\
-                 injector = { pcpu = 1, lengths_us = [1000], gap_us = 30000, count = 4 }",
-                "and as many pCPUs as vCPUs",
-            ),
+            ("pcpus = 2", &format!("pcpus = 2\npinned = true\n{INJECTOR}"), "a pCPU for each vCPU"),
             (
                 "pcpus = 2",
                 "pcpus = 2\nnested = { regime = \"tdx\" }",
