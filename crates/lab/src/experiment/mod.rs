@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 17] = shipped![
+const BUILTIN: [(&str, &str); 18] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -89,7 +89,8 @@ const BUILTIN: [(&str, &str); 17] = shipped![
     "sched-claims",
     "sched-abandoned",
     "sched-ablation",
-    "sched-dynamic"
+    "sched-dynamic",
+    "sched-stacked"
 ];
 
 impl Experiment {
