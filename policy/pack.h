@@ -18,7 +18,7 @@
 #ifndef UNSPIN_POLICY_PACK_H
 #define UNSPIN_POLICY_PACK_H
 
-#include "pack_facts.h"
+#include "pack_sums.h"
 
 enum pack_phase {
 	/* The number is what was found best, until something speaks against it. */
@@ -34,18 +34,10 @@ struct pack {
 	/* That are to be used; 0: all, nothing has been decided yet. */
 	u32 use;
 	u32 phase;
-	/* Windows since the phase, or its number of vCPUs, began. */
-	u32 windows;
-	/* Running sums over the windows of a phase that count. */
-	u64 useful_sum;
-	u64 spin_sum;
-	u64 off_sum;
-	u64 on_sum;
-	u64 queued_sum;
-	u64 wakes_sum;
-	u64 done_sum;
 	/* A trial's alternative: the number before it, and what that brought. */
 	u32 before;
+	/* Since the phase, or its number of vCPUs, began. */
+	struct pack_sums sums;
 	struct pack_progress brought;
 	/* The useful time with all vCPUs, where fewer were better; 0: that was not found. */
 	u32 beaten_m;
@@ -88,9 +80,7 @@ struct pack {
 
 /* A window: what is called a change must last for some of them. */
 #define PACK_WINDOW_NS 25000000ULL
-/* The first window after a change shows the change itself; so many later a trial is judged,
- * and a settled number's figures count. */
-#define PACK_SKIP 1
+/* After so many windows a trial is judged, and a settled number's figures count. */
 #define PACK_TRIAL_WINDOWS 8
 /* So many windows on end must speak for fewer: with spinning, and without. */
 #define PACK_SPINS_WINDOWS 2
@@ -146,18 +136,6 @@ POLICY u32 pack_fewer(const struct pack *pack, u64 on_m)
 	return fewer > pack->lower ? fewer - pack->lower : 1;
 }
 
-POLICY void pack_forget(struct pack *pack)
-{
-	pack->windows = 0;
-	pack->useful_sum = 0;
-	pack->spin_sum = 0;
-	pack->off_sum = 0;
-	pack->on_sum = 0;
-	pack->queued_sum = 0;
-	pack->wakes_sum = 0;
-	pack->done_sum = 0;
-}
-
 POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
 {
 	pack->phase = phase;
@@ -165,74 +143,36 @@ POLICY void pack_begin(struct pack *pack, enum pack_phase phase, u32 use)
 	pack->wasteful = 0;
 	pack->quiet = 0;
 	pack->changed = 0;
-	pack_forget(pack);
-}
-
-/* A sum over the windows that count, as a mean. */
-POLICY u32 pack_mean_m(const struct pack *pack, u64 sum)
-{
-	u32 windows = pack->windows > PACK_SKIP ? pack->windows - PACK_SKIP : 1;
-
-	return (u32)(sum / windows);
-}
-
-POLICY struct pack_progress pack_progress(const struct pack *pack)
-{
-	struct pack_progress progress = {
-		.useful_m = pack_mean_m(pack, pack->useful_sum),
-		.wakes = pack_mean_m(pack, pack->wakes_sum),
-		.done = pack_mean_m(pack, pack->done_sum),
-	};
-
-	return progress;
+	pack_sums_forget(&pack->sums);
 }
 
 /* A settled number's figures are of what is wanted now: not of the quiet before a job. */
 POLICY void pack_follow(struct pack *pack, const struct pack_facts *facts)
 {
-	u32 wanted_m = pack_mean_m(pack, pack->on_sum + pack->off_sum);
+	u32 wanted_m = pack_mean(&pack->sums, pack->sums.on_m + pack->sums.off_m);
 
-	if (pack->phase != PACK_SETTLED || pack->windows <= PACK_SKIP)
+	if (pack->phase != PACK_SETTLED || pack->sums.windows <= PACK_SKIP)
 		return;
 	pack->changed = pack_differ((u64)facts->on_m + facts->off_m, wanted_m) ? pack->changed + 1 : 0;
 	if (pack->changed < PACK_CHANGED_WINDOWS)
 		return;
 	pack->changed = 0;
-	pack_forget(pack);
-	pack->windows = PACK_SKIP;
+	pack_sums_forget(&pack->sums);
+	pack->sums.windows = PACK_SKIP;
 }
 
 POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
 {
 	pack_follow(pack, facts);
-	pack->windows++;
-	if (pack->windows <= PACK_SKIP)
-		return;
-	/* Forget half, so that the mean follows the load. */
-	if (pack->phase == PACK_SETTLED && pack->windows > PACK_SKIP + PACK_MEMORY_WINDOWS) {
-		pack->windows = PACK_SKIP + PACK_MEMORY_WINDOWS / 2;
-		pack->useful_sum /= 2;
-		pack->spin_sum /= 2;
-		pack->off_sum /= 2;
-		pack->on_sum /= 2;
-		pack->queued_sum /= 2;
-		pack->wakes_sum /= 2;
-		pack->done_sum /= 2;
-		pack->windows++;
-	}
-	pack->useful_sum += pack_useful_m(facts);
-	pack->spin_sum += facts->spin_m;
-	pack->off_sum += facts->off_m;
-	pack->on_sum += facts->on_m;
-	pack->queued_sum += facts->queued_m;
-	pack->wakes_sum += facts->wakes;
-	pack->done_sum += facts->done;
+	if (pack->phase == PACK_SETTLED && pack->sums.windows >= PACK_SKIP + PACK_MEMORY_WINDOWS)
+		pack_sums_fade(&pack->sums);
+	pack_sums_add(&pack->sums, facts);
 }
 
 POLICY void pack_start_trial(struct pack *pack, u32 use)
 {
 	u32 before = pack_use(pack);
-	struct pack_progress brought = pack_progress(pack);
+	struct pack_progress brought = pack_progress(&pack->sums);
 
 	if (use < before)
 		pack->trials_fewer++;
@@ -254,7 +194,7 @@ POLICY u64 pack_longer(u64 wait_ns, u64 least_ns)
 /* The trial has lasted: keep it or undo it. */
 POLICY void pack_judge(struct pack *pack, u64 now_ns)
 {
-	struct pack_progress now = pack_progress(pack), before = pack->brought;
+	struct pack_progress now = pack_progress(&pack->sums), before = pack->brought;
 	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
 
 	if (fewer)
@@ -291,22 +231,23 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 /* The trial has lost so much, or gained so little, that its end need not be awaited. */
 POLICY int pack_is_lost(const struct pack *pack)
 {
-	struct pack_progress now = pack_progress(pack);
+	struct pack_progress now = pack_progress(&pack->sums);
 	const struct pack_progress *before = &pack->brought;
 
-	if (pack->windows >= PACK_SKIP + PACK_FIRST_WINDOWS &&
+	if (pack->sums.windows >= PACK_SKIP + PACK_FIRST_WINDOWS &&
 	    (pack_more_often(before->done, now.done) ||
 	     (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
 	      !pack_gains(&now, before, PACK_UNSEEN_PERCENT))))
 		return 1;
-	return pack->windows > PACK_SKIP && !pack_counts_more(&now, before) &&
+	return pack->sums.windows > PACK_SKIP && !pack_counts_more(&now, before) &&
 	       (u64)now.useful_m * 100 < (u64)before->useful_m * (100 - PACK_LOSS_PERCENT);
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
 {
-	u64 off_m = pack_mean_m(pack, pack->off_sum), on_m = pack_mean_m(pack, pack->on_sum);
-	u64 spin_m = pack_mean_m(pack, pack->spin_sum);
+	u64 off_m = pack_mean(&pack->sums, pack->sums.off_m);
+	u64 on_m = pack_mean(&pack->sums, pack->sums.on_m);
+	u64 spin_m = pack_mean(&pack->sums, pack->sums.spin_m);
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	enum pack_sign sign = pack_sign(on_m, off_m, spin_m);
 	u32 use = pack_use(pack);
@@ -315,10 +256,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	pack->wasteful = sign ? pack->wasteful + 1 : 0;
 	wasteful = pack->wasteful >= (sign == PACK_SPINS ? PACK_SPINS_WINDOWS : PACK_LONG_WINDOWS);
 	/* Another load than the one that fewer did not help. */
-	if (wasteful && pack->fewer_wait_ns && pack->windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
+	if (wasteful && pack->fewer_wait_ns && pack->sums.windows > PACK_SKIP + PACK_TRIAL_WINDOWS &&
 	    (pack_differ((on_m + off_m) / use, pack->tried_wanted_m) ||
 	     pack_differ(spin_m, pack->tried_spin_m) ||
-	     pack_wakes_anew(pack_mean_m(pack, pack->wakes_sum), pack->tried_fewer_wakes))) {
+	     pack_wakes_anew(pack_mean(&pack->sums, pack->sums.wakes), pack->tried_fewer_wakes))) {
 		pack->fewer_wait_ns = 0;
 		pack->fewer_ns = 0;
 		pack->lower = 0;
@@ -326,7 +267,7 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	if (use > 1 && wasteful && now_ns >= pack->fewer_ns) {
 		pack->tried_wanted_m = (u32)(on_m + off_m) / use;
 		pack->tried_spin_m = (u32)spin_m;
-		pack->tried_fewer_wakes = pack_mean_m(pack, pack->wakes_sum);
+		pack->tried_fewer_wakes = pack_mean(&pack->sums, pack->sums.wakes);
 		pack->must_gain = sign == PACK_SPINS ? PACK_GAIN_PERCENT : PACK_GAIN_UNSEEN_PERCENT;
 		/* Where no spinning is to be seen, it is tried rarely. */
 		if (sign == PACK_OFF_FOR_LONG)
@@ -337,8 +278,8 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	if (use == pack->vcpus)
 		return;
 	/* By luck fewer had more of the host's time for a while. */
-	if (pack->beaten_m && pack->windows >= PACK_SKIP + PACK_REGRET_WINDOWS &&
-	    (u64)pack_mean_m(pack, pack->useful_sum) * 100 <
+	if (pack->beaten_m && pack->sums.windows >= PACK_SKIP + PACK_REGRET_WINDOWS &&
+	    (u64)pack_mean(&pack->sums, pack->sums.useful_m) * 100 <
 		    (u64)pack->beaten_m * (100 - PACK_REGRET_PERCENT)) {
 		pack->beaten_m = 0;
 		pack->tried_one = 1;
@@ -351,12 +292,12 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
 		return;
 	}
-	if (pack->windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
+	if (pack->sums.windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
 		return;
 	/* Another load than the one that more vCPUs did not help. */
 	if (pack->tried_wakes | pack->tried_queued_m &&
-	    (pack_differ(pack_mean_m(pack, pack->queued_sum), pack->tried_queued_m) ||
-	     pack_differ(pack_mean_m(pack, pack->wakes_sum), pack->tried_wakes))) {
+	    (pack_differ(pack_mean(&pack->sums, pack->sums.queued_m), pack->tried_queued_m) ||
+	     pack_differ(pack_mean(&pack->sums, pack->sums.wakes), pack->tried_wakes))) {
 		pack->more_wait_ns = 0;
 		pack->more_ns = 0;
 		pack->tried_one = 1;
@@ -365,8 +306,8 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	      !pack_is_overcommitted(on_m, off_m);
 	if (now_ns < (one ? pack->one_ns : pack->more_ns))
 		return;
-	pack->tried_queued_m = pack_mean_m(pack, pack->queued_sum);
-	pack->tried_wakes = pack_mean_m(pack, pack->wakes_sum);
+	pack->tried_queued_m = pack_mean(&pack->sums, pack->sums.queued_m);
+	pack->tried_wakes = pack_mean(&pack->sums, pack->sums.wakes);
 	pack_start_trial(pack, one ? use + 1 : pack->vcpus);
 }
 
@@ -382,9 +323,9 @@ POLICY u32 pack_step(struct pack *pack, const struct pack_facts *facts, u64 now_
 		pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
 	} else if (pack->phase == PACK_TRIAL) {
-		if (pack->windows >= PACK_SKIP + PACK_TRIAL_WINDOWS || pack_is_lost(pack))
+		if (pack->sums.windows >= PACK_SKIP + PACK_TRIAL_WINDOWS || pack_is_lost(pack))
 			pack_judge(pack, now_ns);
-	} else if (pack->windows > PACK_SKIP) {
+	} else if (pack->sums.windows > PACK_SKIP) {
 		pack_settled(pack, facts, now_ns);
 	}
 	return pack_use(pack);

@@ -15,9 +15,9 @@ enum topology_relation {
 	TOPOLOGY_STACKED,
 };
 
-/* How long a try lasts, and how often the line must go in it: hosts switch at most some ten
- * times in that time. */
-#define TOPOLOGY_TRY_NS 12000000ULL
+/* How long a try lasts, and how often the line must go in it: hosts switch a few times in that
+ * time. */
+#define TOPOLOGY_TRY_NS 6000000ULL
 #define TOPOLOGY_HANDOFFS 100
 /* One of two that are apart may be off for a whole try, or two that are free to move may be
  * on one pCPU for a while. So many tries tell, with a pause between. */

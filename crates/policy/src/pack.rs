@@ -32,6 +32,30 @@ pub struct Progress {
     pub done: u32,
 }
 
+/// What the windows of a phase brought, in sums.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Windows, with the first one, which does not count.
+    pub windows: u64,
+    /// Useful time.
+    pub useful_m: u64,
+    /// Spinning.
+    pub spin_m: u64,
+    /// Off.
+    pub off_m: u64,
+    /// On.
+    pub on_m: u64,
+    /// Tasks that waited.
+    pub queued_m: u64,
+    /// Tasks that woke.
+    pub wakes: u64,
+    /// What was done.
+    pub done: u64,
+    /// Windows in which much was done.
+    pub done_often: u64,
+}
+
 /// What has been decided, and what is being tried.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,24 +66,10 @@ pub struct Pack {
     pub usage: u32,
     /// 1 while another number is tried.
     pub phase: u32,
-    /// Windows since the phase began.
-    pub windows: u32,
-    /// Sums over the windows that count.
-    pub useful_sum: u64,
-    /// Spinning.
-    pub spin_sum: u64,
-    /// Off.
-    pub off_sum: u64,
-    /// On.
-    pub on_sum: u64,
-    /// Tasks that waited.
-    pub queued_sum: u64,
-    /// Tasks that woke.
-    pub wakes_sum: u64,
-    /// What was done.
-    pub done_sum: u64,
     /// A trial's alternative.
     pub before: u32,
+    /// Since the phase began.
+    pub sums: Sums,
     /// What that brought.
     pub brought: Progress,
     /// The useful time with all vCPUs, where fewer were better.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long a try lasts (`TOPOLOGY_TRY_NS`).
-pub const TRY: Duration = Duration::from_millis(12);
+pub const TRY: Duration = Duration::from_millis(6);
 /// The pause after a try that told nothing (`TOPOLOGY_PAUSE_NS`).
 pub const PAUSE: Duration = Duration::from_millis(100);
 

@@ -231,6 +231,21 @@ fn what_is_counted_decides() {
     assert!(windows_with_two([500, 200]) < 200);
 }
 
+/// Programs that start do much at once: that is not what fewer vCPUs brought.
+#[test]
+fn a_burst_of_what_is_counted_does_not_decide() {
+    let (mut pack, mut now, mut trial) = (Pack::new(4), 1_000_000_000, 0);
+    for _ in 0..1_200 {
+        now += WINDOW_NS;
+        let used = pack.in_use();
+        trial = if used < 4 { trial + 1 } else { 0 };
+        let done = if trial % 5 == 3 { 2_000 } else { 0 };
+        let (on_m, off_m) = (2_000.min(1_000 * used), if used > 2 { 2_000 } else { 0 });
+        pack.step(&Facts { on_m, off_m, queued_m: 2_000, done, ..TAKEN }, now);
+    }
+    assert!(pack.trials_fewer > 3 && pack.helped_fewer == 0, "{pack:?}");
+}
+
 /// A trial of fewer that do much less is over before all its windows have passed.
 #[test]
 fn what_is_counted_ends_a_trial_early() {

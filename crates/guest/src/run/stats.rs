@@ -119,6 +119,8 @@ mod tests {
     use libbpf_rs::btf::types::Struct;
     use libbpf_rs::btf::{Btf, HasSize};
 
+    use unspin_policy::pack::Sums;
+
     use super::*;
 
     #[test]
@@ -127,6 +129,7 @@ mod tests {
         let btf = Btf::from_path(program).expect("types of the program");
         let sizes = [
             ("pack", size_of::<Pack>()),
+            ("pack_sums", size_of::<Sums>()),
             ("pack_facts", size_of::<Facts>()),
             ("steal_governor", size_of::<StealGovernor>()),
             ("run_state", size_of::<State>()),
