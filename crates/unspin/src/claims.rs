@@ -125,6 +125,9 @@ fn measured(path: &Path) -> anyhow::Result<Vec<Claim>> {
     for claim in &mut claims {
         let target = claim.target.parse::<Target>().ok();
         claim.holds = target.is_none_or(|t| claim.value.is_some_and(|value| t.met_by(value)));
+        if claim.holds {
+            claim.reason.clear();
+        }
     }
     Ok(claims)
 }
