@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bench::{check, lab_kernel};
-use crate::faults::{guest_of, wait_for};
+use crate::faults::guest_of;
 use crate::scheduler::{guest_with, has_result, in_guest};
 
 /// Tasks that compute, and one that counts in a file; `goes_on` needs it to have counted on.
@@ -103,11 +103,15 @@ pub fn stopped_by_the_host() -> Result<(), Failed> {
          kill -INT $P; is disabled; ended $P; wait $P || exit 1; kill $W; echo result 1"
     ));
     let mut child = bench.lab_run().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let qemu = Pid::from_raw(wait_for(|| guest_of(child.id())).ok_or("QEMU did not start")?);
-    for _ in 0..5 {
+    for _ in 0..6 {
         std::thread::sleep(Duration::from_secs(20));
-        if child.try_wait()?.is_some() || kill(qemu, Signal::SIGSTOP).is_err() {
+        if child.try_wait()?.is_some() {
             break;
+        }
+        // It may be another one by now: a guest that dies while it boots is made again.
+        let Some(qemu) = guest_of(child.id()).map(Pid::from_raw) else { continue };
+        if kill(qemu, Signal::SIGSTOP).is_err() {
+            continue;
         }
         std::thread::sleep(Duration::from_secs(13));
         kill(qemu, Signal::SIGCONT)?;
