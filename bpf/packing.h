@@ -107,10 +107,13 @@ static u32 behind(struct seat *seat, u32 cpu)
 {
 	u32 i, count = 0, stack = stack_of(cpu);
 	struct seat *other;
+	struct vcpu *v;
 
 	bpf_for(i, 0, vcpu_count) {
 		other = seat_of(i);
-		if (other && i != cpu && stack_of(i) == stack &&
+		v = vcpu_of(i);
+		/* One that has left may be known to have shared. */
+		if (other && v && v->activity.alive_ns && i != cpu && stack_of(i) == stack &&
 		    capacity_is_more(&other->capacity, i, &seat->capacity, cpu))
 			count++;
 	}
