@@ -9,7 +9,7 @@ EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiment
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test stress experiment $(EXPERIMENTS) trace-speed cost-here \
-        install clean
+        steal-here install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ cost-here: build ## what watch and record cost on this machine, into out/cost-he
 	@mkdir -p out
 	scripts/cost-here.sh $(RELEASE)/unspin > out/cost-here.json
 	$(UNSPIN) claims list --file out/cost-here.json
+
+steal-here: build ## what record finds beside this machine's steal time, into out/steal-here.json (root)
+	@mkdir -p out
+	scripts/steal-here.py $(RELEASE)/unspin > out/steal-here.json
+	$(UNSPIN) claims list --file out/steal-here.json
 
 $(EXPERIMENTS):
 	@$(MAKE) --no-print-directory experiment NAME=$@

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use unspin_policy::topology::{PAUSE, Relation, TRY, relation};
+use unspin_policy::topology::{Relation, pause, relation, try_time};
 
 /// A try ends when the line has gone so often.
 const ENOUGH: u64 = 1_000;
@@ -86,7 +86,7 @@ fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
         let Some(handoffs) = handoffs([a, b]) else { return Some(false) };
         most = most.max(handoffs);
         let (answer, pause) = match relation(most, tries) {
-            Relation::Unknown => (None, PAUSE),
+            Relation::Unknown => (None, pause()),
             found => (Some(found == Relation::Stacked), began.elapsed() * REST),
         };
         if !clock.pause(pause) {
@@ -138,7 +138,7 @@ fn settle_on(vcpu: u32) -> bool {
 /// Sends the line back whenever it comes: it is this side's while its count is even or odd.
 /// No PAUSE here, which a hypervisor may take for a reason to run another vCPU.
 fn send_back(line: &AtomicU64, own: u64) {
-    let end = Instant::now() + TRY;
+    let end = Instant::now() + try_time();
     while Instant::now() < end {
         for _ in 0..LOOKS {
             let count = line.load(Ordering::Acquire);

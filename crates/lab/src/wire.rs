@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use unspin_model::scheduler::Stats;
 use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
 
+use crate::clock::Moment;
 use crate::truth::IdleSpans;
 
 /// The name of the virtio-serial port that carries the channel.
@@ -19,7 +20,7 @@ pub const PORT_NAME: &str = "unspin.ctl";
 
 /// Version of these messages; both ends are the same binary, so a difference
 /// means that an old initramfs was started.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// What a guest says first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,11 +80,8 @@ pub enum Request {
 pub enum Reply {
     /// The first message of a guest.
     Hello(Hello),
-    /// The guest's CLOCK_MONOTONIC in nanoseconds.
-    Pong {
-        /// Nanoseconds.
-        mono_ns: u64,
-    },
+    /// The guest's clocks.
+    Pong(Moment),
     /// The clock was shared.
     Shared,
     /// A job ended.

@@ -11,3 +11,6 @@
 #include "share.h"
 #include "steal_governor.h"
 #include "topology.h"
+
+const u64 topology_try_ns = TOPOLOGY_TRY_NS;
+const u64 topology_pause_ns = TOPOLOGY_PAUSE_NS;

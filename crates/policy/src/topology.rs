@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-/// How long a try lasts (`TOPOLOGY_TRY_NS`).
-pub const TRY: Duration = Duration::from_millis(6);
-/// The pause after a try that told nothing (`TOPOLOGY_PAUSE_NS`).
-pub const PAUSE: Duration = Duration::from_millis(100);
-
 /// What two vCPUs are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
@@ -18,8 +13,10 @@ pub enum Relation {
     Stacked,
 }
 
-// SAFETY: of the call below: the function takes and gives numbers only.
+// SAFETY: of the call below: the function takes and gives numbers only. The rest are constants.
 unsafe extern "C" {
+    safe static topology_try_ns: u64;
+    safe static topology_pause_ns: u64;
     fn topology_relation(handoffs: u64, tries: u32) -> i32;
 }
 
@@ -31,4 +28,14 @@ pub fn relation(handoffs: u64, tries: u32) -> Relation {
         2 => Relation::Stacked,
         _ => Relation::Unknown,
     }
+}
+
+/// How long a try lasts.
+pub fn try_time() -> Duration {
+    Duration::from_nanos(topology_try_ns)
+}
+
+/// The pause after a try that told nothing.
+pub fn pause() -> Duration {
+    Duration::from_nanos(topology_pause_ns)
 }

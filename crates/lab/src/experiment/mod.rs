@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 18] = shipped![
+const BUILTIN: [(&str, &str); 19] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -84,6 +84,7 @@ const BUILTIN: [(&str, &str); 18] = shipped![
     "causes",
     "sense-cost",
     "sense-idle",
+    "sense-nested",
     "counts",
     "sched-screen",
     "sched-claims",

@@ -85,6 +85,27 @@ impl Counters {
     }
 }
 
+/// The guest's time stamp counter minus ours; `None` where that is not told, the vCPUs differ,
+/// or it runs at another rate.
+pub fn counter_shift(pid: u32, vcpus: u32) -> Option<i64> {
+    let folder = debugfs_folder(pid)?;
+    let read = |vcpu: u32, file: &str| {
+        fs::read_to_string(folder.join(format!("vcpu{vcpu}")).join(file)).ok()
+    };
+    let mut shifts = (0..vcpus).map(|vcpu| {
+        let scaled = read(vcpu, "tsc-scaling-ratio").is_some_and(|ratio| !is_one(&ratio));
+        let shift = read(vcpu, "tsc-offset")?.trim().parse::<i64>().ok()?;
+        (!scaled).then_some(shift)
+    });
+    let first = shifts.next()??;
+    shifts.all(|shift| shift == Some(first)).then_some(first)
+}
+
+/// A ratio with as many bits behind the point as the hardware has: 32 (SVM) or 48 (VMX).
+fn is_one(ratio: &str) -> bool {
+    ratio.trim().parse::<u64>().is_ok_and(|ratio| ratio == 1 << 32 || ratio == 1 << 48)
+}
+
 fn debugfs_folder(pid: u32) -> Option<PathBuf> {
     let prefix = format!("{pid}-");
     let entries = fs::read_dir("/sys/kernel/debug/kvm").ok()?;

@@ -10,7 +10,7 @@ use super::cgroup::Groups;
 use super::injector::Injector;
 use super::kvm;
 use crate::clock::{mono_ns, process_cpu_s};
-use crate::truth::{self, Alignment, Observer, Totals};
+use crate::truth::{self, Alignment, Observed, Observer, Totals};
 use crate::vm::Vm;
 use crate::wire::{
     Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec,
@@ -53,7 +53,8 @@ impl LocalHost {
     fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
         let handles = self.start_neighbours(spec)?;
         let subject = self.vms.first_mut().ok_or_else(not_booted)?;
-        let before = truth::align(subject);
+        let shift = kvm::counter_shift(subject.pid(), subject.spec.vcpus);
+        let before = truth::align(subject, shift);
         let threads = subject.vcpu_threads.clone();
         let observer = Observer::start(spec.truth, subject.pid(), &threads);
         if let Some(injection) = &spec.injection {
@@ -71,6 +72,12 @@ impl LocalHost {
         let kvm = exits.stop();
         let observed = observer.map(Observer::finish);
         let job = job?;
+        if job.is_none() && observed.as_ref().is_some_and(Observed::is_dead) {
+            return Err(Failure::new(
+                FailureKind::GuestHang,
+                "no vCPU has run since the job began: the guest lost an interrupt",
+            ));
+        }
         let mut output = RunOutput {
             neighbours: self.stop_neighbours(handles),
             neighbours_on_s: on_after
@@ -84,7 +91,7 @@ impl LocalHost {
         };
         if let (Some(job), Some(observed)) = (&job, observed) {
             let subject = self.vms.first_mut().ok_or_else(not_booted)?;
-            let alignment = Alignment::between(before, truth::align(subject));
+            let alignment = Alignment::between(before, truth::align(subject, shift));
             let (summary, recording) = truth::describe(&observed, alignment, job, &subject.spec);
             output.truth = Some(TruthSummary {
                 injected: (!injected.is_empty()).then(|| observed.check(&injected, &subject.spec)),

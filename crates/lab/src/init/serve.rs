@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use crate::clock::mono_ns;
+use crate::clock::Moment;
 use crate::clock_page::ClockPage;
 use crate::host::{Host, LocalHost};
 use crate::init::{facts, heartbeat, job};
@@ -70,7 +70,7 @@ fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
 impl Server {
     fn answer(&self, id: u64, request: Request) -> Reply {
         match request {
-            Request::Ping => Reply::Pong { mono_ns: mono_ns() },
+            Request::Ping => Reply::Pong(Moment::now()),
             Request::ShareClock { rounds, limit_s } => share_clock(rounds, limit_s),
             Request::Run(job) => Reply::Ran(job::run_job(&job)),
             Request::Start(job) => self.start(id, &job),

@@ -1,9 +1,12 @@
-//! The guest's clock against the host's, by asking the guest the time. Its answer was
-//! given after it was asked and before it was heard, which bounds the offset on both
-//! sides (Cristian 1989); of many answers, the one that was quickest there and the one
-//! that was quickest back give the closest bounds (Marzullo 1984). It is asked on a page
-//! of memory that both share, and by messages where there is none.
+//! The guest's clock against the host's. Where KVM tells by how much it shifts the guest's
+//! time stamp counter, both say what it stood at when, and nothing else has to be known.
+//! Else by asking the guest the time: its answer was given after it was asked and before it
+//! was heard, which bounds the offset on both sides (Cristian 1989); of many answers, the one
+//! that was quickest there and the one that was quickest back give the closest bounds
+//! (Marzullo 1984). It is asked on a page of memory that both share, and by messages where
+//! there is none.
 
+use crate::clock::Moment;
 use crate::vm::Vm;
 
 /// Questions by message.
@@ -26,8 +29,9 @@ pub struct Alignment {
     pub error_ns: u64,
 }
 
-/// Asks a number of times; `None` when the guest does not answer.
-pub fn align(vm: &mut Vm) -> Option<Reading> {
+/// Asks a number of times; `None` when the guest does not answer. `shift` is the guest's time
+/// stamp counter minus ours, where it is known.
+pub fn align(vm: &mut Vm, shift: Option<i64>) -> Option<Reading> {
     // An L1 that QEMU emulates loses an L2's interrupts now and then, and more often when
     // the L2 has spun: some L2s that were asked on the page never woke up again.
     let in_l1 = crate::init::is_init();
@@ -36,7 +40,13 @@ pub fn align(vm: &mut Vm) -> Option<Reading> {
         return Some(reading);
     }
     let pings: Option<Vec<_>> = (0..PINGS).map(|_| vm.ping().ok()).collect();
-    Reading::of(&pings?)
+    let pings = pings?;
+    let asked =
+        pings.iter().map(|[before, guest, after]| (before.mono_ns, guest.mono_ns, after.mono_ns));
+    let asked = Reading::of(&asked.collect::<Vec<_>>())?;
+    let counted = pings.iter().filter_map(|ping| Reading::counted(ping, shift?));
+    let counted = counted.min_by_key(|reading| reading.error_ns);
+    Some(counted.filter(|reading| reading.agrees(&asked)).unwrap_or(asked))
 }
 
 impl Reading {
@@ -52,6 +62,27 @@ impl Reading {
             offset_ns: (least + most) / 2,
             error_ns: u64::try_from((most - least).abs() / 2).unwrap_or(u64::MAX),
         })
+    }
+
+    /// From what the counter stood at when: ours before and after that of the guest, which
+    /// is ahead by `shift`. `None` where it was not between them.
+    fn counted([before, guest, after]: &[Moment; 3], shift: i64) -> Option<Reading> {
+        let at = guest.tsc.wrapping_add_signed(shift.wrapping_neg());
+        let ticks = u128::from(after.tsc.checked_sub(before.tsc).filter(|ticks| *ticks > 0)?);
+        let since = u128::from(at.checked_sub(before.tsc)?);
+        let passed = u128::from(after.mono_ns.checked_sub(before.mono_ns)?);
+        let host_ns = before.mono_ns + u64::try_from(passed * since / ticks).ok()?;
+        (since <= ticks).then(|| Reading {
+            host_ns,
+            offset_ns: i128::from(guest.mono_ns) - i128::from(host_ns),
+            error_ns: guest.error_ns + before.error_ns.max(after.error_ns),
+        })
+    }
+
+    /// Whether both can be true.
+    fn agrees(&self, other: &Reading) -> bool {
+        let apart = self.offset_ns.abs_diff(other.offset_ns);
+        apart <= u128::from(self.error_ns) + u128::from(other.error_ns)
     }
 }
 
@@ -94,5 +125,21 @@ mod tests {
         let reading = Reading::of(&[quick_there, quick_back]).unwrap();
         assert_eq!((reading.offset_ns, reading.error_ns), (499_995, 15));
         assert!(Reading::of(&[]).is_none());
+    }
+
+    #[test]
+    fn counters_that_are_shifted_by_a_known_amount_tell_the_offset() {
+        let moment = |mono_ns, tsc| Moment { mono_ns, tsc, error_ns: 10 };
+        // Three ticks a nanosecond; the guest's counter is 1000 behind.
+        let guest = moment(700_000, 3_300);
+        let ping = [moment(1_000, 3_000), guest, moment(2_000, 6_000)];
+        let reading = Reading::counted(&ping, -1_000).unwrap();
+        assert_eq!((reading.host_ns, reading.offset_ns), (1_433, 698_567));
+        assert_eq!(reading.error_ns, 20);
+        assert!(Reading::counted(&ping, 1_000).is_none(), "before it was asked");
+        assert!(Reading::counted(&ping, -9_000).is_none(), "after it was heard");
+        let asked = Reading::of(&[(1_000, 700_000, 2_000)]).unwrap();
+        assert!(reading.agrees(&asked));
+        assert!(!reading.agrees(&Reading { offset_ns: 690_000, ..asked }));
     }
 }

@@ -53,6 +53,18 @@ pub struct Observed {
     pub totals: Totals,
 }
 
+/// A guest that does anything at all runs for more of the time than this: a hundredth of
+/// one vCPU.
+const ALIVE: u64 = 100;
+
+impl Observed {
+    /// Whether the guest stopped as the observation began: all vCPUs were halted throughout.
+    /// An emulated host loses an L2's interrupts now and then, which no guest outlives.
+    pub fn is_dead(&self) -> bool {
+        (self.totals.on_ns + self.totals.off_ns) * ALIVE < self.end_ns - self.start_ns
+    }
+}
+
 impl Observer {
     /// Starts observing a VM's vCPU threads.
     pub fn start(mode: TruthMode, pid: u32, threads: &[i32]) -> Option<Observer> {
@@ -150,5 +162,25 @@ fn summarize(recording: &Recording) -> TruthSummary {
         off_count: off_us.len() as u64,
         off_us: (!off_us.is_empty()).then(|| [at(0.5), at(0.99), at(1.0)]),
         ..TruthSummary::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_only_halts_is_dead() {
+        let observed = |on_ns, off_ns| Observed {
+            start_ns: 0,
+            end_ns: 30_000_000_000,
+            events: None,
+            changes: Vec::new(),
+            lost: 0,
+            totals: Totals { on_ns, off_ns },
+        };
+        assert!(observed(20_000_000, 1_000_000).is_dead());
+        assert!(!observed(400_000_000, 0).is_dead());
+        assert!(!observed(0, 400_000_000).is_dead(), "it wants to run");
     }
 }

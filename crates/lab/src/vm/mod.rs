@@ -20,6 +20,7 @@ pub use args::{cpu_model, qemu_args};
 pub use channel::Channel;
 pub use console::{Verdict, classify};
 
+use crate::clock::Moment;
 use crate::clock_page::ClockPage;
 use crate::wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
 
@@ -216,13 +217,13 @@ impl Vm {
         }
     }
 
-    /// The guest's clock, and ours around it: (before, guest, after) nanoseconds.
-    pub fn ping(&mut self) -> Result<(u64, u64, u64), Failure> {
-        let before = crate::clock::mono_ns();
+    /// The guest's clocks, and ours around them: before, guest, after.
+    pub fn ping(&mut self) -> Result<[Moment; 3], Failure> {
+        let before = Moment::now();
         let reply = self.ask(Request::Ping, ANSWER_GRACE)?;
-        let after = crate::clock::mono_ns();
+        let after = Moment::now();
         match reply {
-            Reply::Pong { mono_ns } => Ok((before, mono_ns, after)),
+            Reply::Pong(guest) => Ok([before, guest, after]),
             other => Err(unexpected(&other)),
         }
     }

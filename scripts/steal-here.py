@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What `unspin record` finds of this machine's own vCPUs, beside the steal time that its
+hypervisor tells of: half a minute idle and half a minute of computing by turns, ten times.
+Prints what `unspin claims record` takes. Usage: scripts/steal-here.py [UNSPIN]
+"""
+
+import datetime
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROUNDS = 10
+SECONDS = 30
+RESAMPLES = 10_000
+LOADS = {
+    "idle": ["sleep", str(SECONDS)],
+    "computing": ["sysbench", "cpu", f"--threads={os.cpu_count()}", f"--time={SECONDS}", "run"],
+}
+
+
+def observe(unspin: str, folder: Path, load: str) -> dict:
+    """What a session of one load holds: the figures of `unspin report --json`."""
+    session = folder / "session.arrow.gz"
+    session.unlink(missing_ok=True)
+    record = [unspin, "record", "--beat", "500", "--out", str(session), "--", *LOADS[load]]
+    subprocess.run(record, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    report = [unspin, "report", "--json", str(session)]
+    figures = json.loads(subprocess.run(report, check=True, capture_output=True).stdout)
+    if figures["steal_s"] is None:
+        sys.exit("the session does not say what the hypervisor told of steal time")
+    off = figures["off"]
+    return {
+        "seconds": figures["seconds"],
+        "intervals": sum(vcpu["intervals"] for vcpu in off),
+        "found_s": sum(vcpu["off_s"] for vcpu in off),
+        "steal_s": figures["steal_s"],
+    }
+
+
+def ratio(rounds: list[dict]) -> float:
+    """Time found off, of the steal time of the same rounds."""
+    return sum(one["found_s"] for one in rounds) / max(sum(one["steal_s"] for one in rounds), 0.01)
+
+
+def cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "?")
+
+
+def main() -> None:
+    unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
+    if os.geteuid() != 0:
+        print("skipped: unspin record loads BPF programs, which takes root", file=sys.stderr)
+        sys.exit(77)
+    seen: dict[str, list[dict]] = {load: [] for load in LOADS}
+    with tempfile.TemporaryDirectory() as folder:
+        for round_ in range(ROUNDS):
+            for load in LOADS:
+                one = observe(unspin, Path(folder), load)
+                seen[load].append(one)
+                print(f"round {round_ + 1} of {ROUNDS}: {load} {json.dumps(one)}", file=sys.stderr)
+    if not any(one["steal_s"] for rounds in seen.values() for one in rounds):
+        sys.exit("this machine's hypervisor tells of no steal time: nothing to compare with")
+
+    # Steal time comes in ticks: less than one of them in half a minute is told as none.
+    quiet = [one["intervals"] for one in seen["idle"] if one["steal_s"] == 0]
+    busy = seen["computing"]
+    draws = random.Random(1)
+    ratios = sorted(ratio(draws.choices(busy, k=len(busy))) for _ in range(RESAMPLES))
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
+    about = {
+        "label": f"host: {cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}",
+        "experiment": "scripts/steal-here.py",
+        "command": "make steal-here",
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "commit": commit.stdout.decode().strip(),
+        "reason": "see docs/results.md",
+    }
+    claims = [
+        {
+            "id": "sense.found_of_steal_here",
+            "what": "time off that `unspin record` found on the build machine while it computed,"
+            " of the steal time that its hypervisor told",
+            "value": ratio(busy),
+            "lo": ratios[int(0.025 * RESAMPLES)],
+            "hi": ratios[int(0.975 * RESAMPLES)],
+            "n": len(busy),
+            "unit": "x",
+            "holds": True,
+            **about,
+        }
+    ]
+    if quiet:
+        claims.append(
+            {
+                "id": "sense.idle_false_here",
+                "what": f"off intervals that `unspin record` found in {SECONDS} idle seconds of the"
+                " build machine in which its hypervisor told of no steal time: the mean"
+                " (interval: least and most)",
+                "value": sum(quiet) / len(quiet),
+                "lo": min(quiet),
+                "hi": max(quiet),
+                "n": len(quiet),
+                "unit": "",
+                "target": "<= 0",
+                "holds": max(quiet) == 0,
+                **about,
+            }
+        )
+    print(json.dumps(claims, indent=1))
+
+
+if __name__ == "__main__":
+    main()
