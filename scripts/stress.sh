@@ -3,7 +3,7 @@
 # Usage: stress.sh UNSPIN [MINUTES [SEED]]; 30 minutes, 55 at most. The result is in
 # out/stress-SEED/runs.jsonl: `outcome` is "done" where the scheduler lasted and the kernel's
 # log is clean, `metric` then the worst wait that a computing task saw, in seconds; else
-# `detail` says what happened.
+# `detail` says what happened. out/stress-SEED/claims.json is what `unspin claims record` takes.
 set -eu
 unspin=$1 minutes=${2:-30} seed=${3:-$(date +%s)}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -57,3 +57,16 @@ END
 "$unspin" lab run "$out/stress-experiment.toml" --out "$out/lab"
 mv "$out/lab"/* "$out"
 grep -q '"outcome":"done"' "$out/runs.jsonl"
+
+# field NAME: the last one of that name in the record.
+field() { sed 's/.*"'"$1"'":"\{0,1\}\([^,"}]*\).*/\1/' "$out/runs.jsonl"; }
+cat > "$out/claims.json" <<END
+[{"id": "sched.stress.worst_wait",
+  "what": "the longest that a computing task was kept from the clock under unspin run, in rounds of random stressors that took $minutes minutes, four vCPUs on one pCPU, with the kernel's log clean",
+  "value": $(field value), "lo": null, "hi": null, "n": $(field rounds | cut -d. -f1), "unit": "s",
+  "target": "", "holds": true, "reason": "",
+  "label": "lab/$(field accel), kernel $(field kernel)", "experiment": "scripts/stress.sh",
+  "command": "make stress MINUTES=$minutes SEED=$seed", "date": "$(date -u +%F)",
+  "commit": "$(git -C "$here" rev-parse --short=12 HEAD 2> "$out/no-git" || true)"}]
+END
+rm -f "$out/no-git"
