@@ -166,6 +166,8 @@ pub struct ClaimSpec {
     pub against_topology: Option<String>,
     /// Only this workload.
     pub workload: Option<String>,
+    /// All but this workload: a second figure beside that of all.
+    pub without: Option<String>,
     /// The co-metric that is compared (`figure-cut`); without it, what the workload measures.
     pub figure: Option<String>,
     /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).

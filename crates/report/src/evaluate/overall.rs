@@ -31,6 +31,7 @@ fn cells<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Cells<'a>> {
         spec.scheduler.as_ref() == Some(&cell.cell.scheduler)
             && is(&spec.topology, &cell.cell.topology)
             && is(&spec.workload, &cell.cell.workload)
+            && spec.without.as_ref() != Some(&cell.cell.workload)
     };
     let subjects = summary.cells.iter().filter(wanted);
     subjects.filter_map(|cell| Some((cell, rival(spec, summary, &cell.cell)?))).collect()

@@ -95,6 +95,22 @@ fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
 }
 
 #[test]
+fn a_workload_can_be_left_out_of_a_figure() {
+    let summary = experiment(&around(10.0), &[("unspin", &around(20.0))]);
+    let values = |without: &str| -> Vec<f64> {
+        let spec = json!({
+            "id": "x", "what": "x", "from": "speed-least", "scheduler": "unspin",
+            "without": without,
+        });
+        let specs = [serde_json::from_value(spec).unwrap()];
+        let found = evaluate(&specs, &summary, &Origin::default());
+        found.iter().filter_map(|claim| claim.value).collect()
+    };
+    assert_eq!(values("another"), [2.0]);
+    assert!(values(&cell("unspin").workload).is_empty());
+}
+
+#[test]
 fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
     let mut records = runs(cell("stock"), Better::Lower, &[10.0; 10]);
     records.extend(runs(cell("unspin"), Better::Lower, &[4.0; 10]));
