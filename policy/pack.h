@@ -106,9 +106,9 @@ struct pack {
 #define PACK_REGRET_WINDOWS 16
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
-/* A trial is given up at once where there is so much less useful time, in percent; and after
- * so many windows where much less is done, and one without spinning seen where there is not
- * so much more useful time. */
+/* A trial of fewer is given up at once where there is so much less useful time, in percent, and
+ * one of more after so many windows; after as many one where much less is done, and one without
+ * spinning seen where there is not so much more useful time. */
 #define PACK_LOSS_PERCENT 40
 #define PACK_FIRST_WINDOWS 3
 #define PACK_UNSEEN_PERCENT 20
@@ -116,6 +116,10 @@ struct pack {
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
+/* After a trial of fewer that only the useful time spoke for, or what a program does that starts,
+ * before all are tried, and still fewer then: it may have been chance, because beside neighbours
+ * time comes in lumps. */
+#define PACK_WAIT_SURE_NS 250000000ULL
 /* After a trial, before one more is tried. */
 #define PACK_WAIT_ONE_NS 500000000ULL
 
@@ -225,6 +229,10 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 	pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 	pack->more_ns = now_ns + (pack->more_wait_ns ? pack->more_wait_ns : PACK_WAIT_MORE_NS);
 	pack->one_ns = now_ns + PACK_WAIT_ONE_NS;
+	if (fewer && keep && !pack_counts_surely_more(&now, &before)) {
+		pack->more_ns = now_ns + PACK_WAIT_SURE_NS;
+		pack->fewer_ns = pack->more_ns + PACK_WINDOW_NS;
+	}
 	pack_begin(pack, PACK_SETTLED, keep ? pack->use : pack->before);
 }
 
@@ -239,8 +247,22 @@ POLICY int pack_is_lost(const struct pack *pack)
 	     (pack->use < pack->before && pack->must_gain > PACK_GAIN_PERCENT &&
 	      !pack_gains(&now, before, PACK_UNSEEN_PERCENT))))
 		return 1;
-	return pack->sums.windows > PACK_SKIP && !pack_counts_more(&now, before) &&
+	return pack->sums.windows >= PACK_SKIP + (pack->use < pack->before ? 1 : PACK_FIRST_WINDOWS) &&
+	       !pack_counts_more(&now, before) &&
 	       (u64)now.useful_m * 100 < (u64)before->useful_m * (100 - PACK_LOSS_PERCENT);
+}
+
+/* The trial can be judged. Fewer that may have been better by chance must be so for twice as long. */
+POLICY int pack_is_over(const struct pack *pack)
+{
+	struct pack_progress now = pack_progress(&pack->sums);
+	const struct pack_progress *before = &pack->brought;
+	u64 windows = pack->sums.windows - PACK_SKIP;
+
+	if (windows < PACK_TRIAL_WINDOWS)
+		return 0;
+	return windows >= 2 * PACK_TRIAL_WINDOWS || pack->use > pack->before ||
+	       pack_counts_surely_more(&now, before) || !pack_gains(&now, before, pack->must_gain);
 }
 
 POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
@@ -323,7 +345,7 @@ POLICY u32 pack_step(struct pack *pack, const struct pack_facts *facts, u64 now_
 		pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
 	} else if (pack->phase == PACK_TRIAL) {
-		if (pack->sums.windows >= PACK_SKIP + PACK_TRIAL_WINDOWS || pack_is_lost(pack))
+		if (pack_is_lost(pack) || (pack->sums.windows > PACK_SKIP && pack_is_over(pack)))
 			pack_judge(pack, now_ns);
 	} else if (pack->sums.windows > PACK_SKIP) {
 		pack_settled(pack, facts, now_ns);

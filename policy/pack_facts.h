@@ -69,6 +69,13 @@ POLICY int pack_counts_more(const struct pack_progress *a, const struct pack_pro
 	return pack_more_often(a->done, than->done) || pack_more_often(a->wakes, than->wakes);
 }
 
+/* The same where it was counted before, too: not of a program that just starts. */
+POLICY int pack_counts_surely_more(const struct pack_progress *a, const struct pack_progress *than)
+{
+	return (than->done >= PACK_OFTEN && pack_more_often(a->done, than->done)) ||
+	       (than->wakes >= PACK_OFTEN && pack_more_often(a->wakes, than->wakes));
+}
+
 /* Whether there is so much more progress, in percent. What was done decides where it differs
  * much; else it is the useful time, and wake-ups, of which half as many more may be chance. */
 POLICY int pack_gains(const struct pack_progress *a, const struct pack_progress *than, u32 percent)

@@ -115,6 +115,32 @@ fn fewer_that_had_luck_are_given_up() {
     assert!(packed < 4_000 / 20, "{packed} {pack:?}");
 }
 
+/// Beside a neighbour vCPUs are off for longer than a window, so that time comes in lumps, by
+/// which fewer may seem better. A job that hardly spins is not held to them for long.
+#[test]
+fn a_share_is_not_given_away_for_what_may_be_chance() {
+    const JOBS: u32 = 400;
+    let world = World { waste: 0.03, rivals: 4, ..SPINS };
+    let (mut now, mut random, mut packed) = (1_000_000_000, 1_u64, 0);
+    for _ in 0..JOBS {
+        let mut pack = Pack::new(4);
+        run(&mut pack, &World { tasks: 0, ..SPINS }, &mut now, 20);
+        for _ in 0..120 {
+            now += WINDOW_NS;
+            let used = pack.in_use();
+            packed += u32::from(used < 4);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let smooth = world.facts(used);
+            let lump = if (random >> 32) % 3 == 0 { 3 } else { 0 };
+            let on_m = (smooth.on_m * lump).min(1_000 * used);
+            let (off_m, spin_m) = (1_000 * used - on_m, on_m / 20);
+            pack.step(&Facts { on_m, off_m, spin_m, ..smooth }, now);
+        }
+    }
+    // 0.13, nearly all of it in trials; 0.22 where luck was not doubted.
+    assert!(packed * 100 < JOBS * 120 * 16, "{packed} of {}", JOBS * 120);
+}
+
 #[test]
 fn nothing_is_done_where_nothing_is_overcommitted() {
     let world = World { supply_m: 4_000, ..SPINS };
