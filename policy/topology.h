@@ -19,17 +19,30 @@ enum topology_relation {
  * time. */
 #define TOPOLOGY_TRY_NS 6000000ULL
 #define TOPOLOGY_HANDOFFS 100
-/* One of two that are apart may be off for a whole try, or two that are free to move may be
- * on one pCPU for a while. So many tries tell, with a pause between. */
-#define TOPOLOGY_TRIES 8
+/* Two that are apart may be on by turns, too, where there is much else to run. They would have
+ * been on together for so long by chance: four time slices of a host. That it never was so is
+ * chance in one of fifty cases. */
+#define TOPOLOGY_TOGETHER_NS 16000000ULL
+/* After so many tries, with a pause between, it stays open. */
+#define TOPOLOGY_TRIES 32
 #define TOPOLOGY_PAUSE_NS 100000000ULL
 
-/* After so many tries, the best of which had so many handoffs. */
-POLICY enum topology_relation topology_relation(u64 handoffs, u32 tries)
+/* How long two that have nothing to do with each other are on together in a try, on average,
+ * where they were on for so long each. */
+POLICY u64 topology_together_ns(u64 a_on_ns, u64 b_on_ns)
+{
+	return a_on_ns * b_on_ns / TOPOLOGY_TRY_NS;
+}
+
+/* After so many tries, the best of which had so many handoffs, and in which they would have
+ * been on together for so long. */
+POLICY enum topology_relation topology_relation(u64 handoffs, u64 together_ns, u32 tries)
 {
 	if (handoffs >= TOPOLOGY_HANDOFFS)
 		return TOPOLOGY_APART;
-	return tries >= TOPOLOGY_TRIES ? TOPOLOGY_STACKED : TOPOLOGY_UNKNOWN;
+	if (together_ns >= TOPOLOGY_TOGETHER_NS)
+		return TOPOLOGY_STACKED;
+	return tries >= TOPOLOGY_TRIES ? TOPOLOGY_APART : TOPOLOGY_UNKNOWN;
 }
 
 #endif /* UNSPIN_POLICY_TOPOLOGY_H */

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use unspin_policy::topology::{Relation, pause, relation, try_time};
+use unspin_policy::topology::{Relation, pause, relation, together, try_time};
 
 /// A try ends when the line has gone so often.
 const ENOUGH: u64 = 1_000;
 /// How often a side looks for the line between two looks at the clock.
 const LOOKS: u32 = 256;
+/// A vCPU that looks at the clock so late was off.
+const GAP: Duration = Duration::from_micros(200);
 /// The rest between two pairs is so many times longer than what a pair took.
 const REST: u32 = 20;
 /// A machine may be moved to another host: all is looked at again.
@@ -80,12 +82,13 @@ fn stacks(vcpus: u32, share: impl Fn(u32, u32) -> Option<bool>) -> Option<Vec<u3
 
 /// Whether two vCPUs share a pCPU. One that is not there shares none.
 fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
-    let mut most = 0;
+    let (mut most, mut by_chance) = (0, Duration::ZERO);
     for tries in 1.. {
         let began = Instant::now();
-        let Some(handoffs) = handoffs([a, b]) else { return Some(false) };
-        most = most.max(handoffs);
-        let (answer, pause) = match relation(most, tries) {
+        let Some(seen) = try_once([a, b]) else { return Some(false) };
+        most = most.max(seen.handoffs);
+        by_chance += together(seen.on);
+        let (answer, pause) = match relation(most, by_chance, tries) {
             Relation::Unknown => (None, pause()),
             found => (Some(found == Relation::Stacked), began.elapsed() * REST),
         };
@@ -103,24 +106,29 @@ fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
 #[repr(align(256))]
 struct Line(AtomicU64);
 
-/// How often the line goes from one vCPU to the other until a try is over. `None` where one
-/// of them cannot be had.
-fn handoffs(vcpus: [u32; 2]) -> Option<u64> {
+/// What a try shows.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// How often the line went from one vCPU to the other.
+    handoffs: u64,
+    /// How long each was on.
+    on: [Duration; 2],
+}
+
+/// Tries with two vCPUs. `None` where one of them cannot be had.
+fn try_once(vcpus: [u32; 2]) -> Option<Seen> {
     let (line, ready) = (Line(AtomicU64::new(0)), Barrier::new(2));
     let side = |own: u64, vcpu: u32| {
         let there = settle_on(vcpu);
         ready.wait();
-        if there {
-            send_back(&line.0, own);
-        }
-        there
+        there.then(|| send_back(&line.0, own))
     };
-    let there = thread::scope(|scope| {
+    let [own, other] = thread::scope(|scope| {
         let other = scope.spawn(|| side(1, vcpus[1]));
         let own = scope.spawn(|| side(0, vcpus[0]));
-        [own, other].map(|side| side.join().unwrap_or(false))
+        [own, other].map(|side| side.join().unwrap_or(None))
     });
-    (there == [true; 2]).then(|| line.0.into_inner())
+    Some(Seen { on: [own?, other?], handoffs: line.0.into_inner() })
 }
 
 /// Binds this thread to a vCPU, before what else wants to run there, where that is allowed.
@@ -136,20 +144,26 @@ fn settle_on(vcpu: u32) -> bool {
 }
 
 /// Sends the line back whenever it comes: it is this side's while its count is even or odd.
-/// No PAUSE here, which a hypervisor may take for a reason to run another vCPU.
-fn send_back(line: &AtomicU64, own: u64) {
-    let end = Instant::now() + try_time();
-    while Instant::now() < end {
+/// Returns for how long this vCPU was on. No PAUSE here, which a hypervisor may take for a
+/// reason to run another vCPU.
+fn send_back(line: &AtomicU64, own: u64) -> Duration {
+    let (mut last, mut on) = (Instant::now(), Duration::ZERO);
+    let end = last + try_time();
+    while last < end {
         for _ in 0..LOOKS {
             let count = line.load(Ordering::Acquire);
             if count >= ENOUGH {
-                return;
+                return on;
             }
             if count % 2 == own {
                 line.store(count + 1, Ordering::Release);
             }
         }
+        let now = Instant::now();
+        on += Some(now - last).filter(|passed| *passed < GAP).unwrap_or_default();
+        last = now;
     }
+    on
 }
 
 #[cfg(test)]
@@ -170,12 +184,12 @@ mod tests {
         let (_stop, stopped) = channel();
         let clock = Clock { stopped };
         assert_eq!(share(&clock, 0, 0), Some(true));
-        if handoffs([0, 1]).is_some() {
+        if try_once([0, 1]).is_some() {
             assert_eq!(share(&clock, 0, 1), Some(false));
         } else {
             eprintln!("skipped the second half: there is one CPU only");
         }
-        assert_eq!(handoffs([0, 1_000]), None);
+        assert_eq!(try_once([0, 1_000]), None);
     }
 
     #[test]

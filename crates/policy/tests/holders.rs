@@ -1,5 +1,7 @@
 //! Holders, spinners and places: what follows from the facts.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use unspin_policy::activity::State;
 use unspin_policy::adaptive_spin::AdaptiveSpin;
@@ -7,7 +9,7 @@ use unspin_policy::capacity::Capacity;
 use unspin_policy::handoff::{self, Contended};
 use unspin_policy::place::{Place, Queue};
 use unspin_policy::steal_governor::StealGovernor;
-use unspin_policy::topology::{Relation, relation};
+use unspin_policy::topology::{Relation, relation, together};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -92,10 +94,19 @@ fn vcpus_that_deliver_more_come_first() {
 
 #[test]
 fn only_a_line_that_hardly_ever_comes_back_tells_of_a_shared_pcpu() {
-    assert_eq!(relation(5_000, 1), Relation::Apart);
-    assert_eq!(relation(20, 1), Relation::Unknown);
-    assert_eq!(relation(20, 8), Relation::Stacked);
-    assert_eq!(relation(400, 8), Relation::Apart);
+    let ms = Duration::from_millis;
+    assert_eq!(relation(5_000, ms(6), 1), Relation::Apart);
+    assert_eq!(relation(20, ms(2), 1), Relation::Unknown);
+    // Each was on for half of the time, and never with the other one.
+    let by_turns = together([ms(3), ms(3)]);
+    assert_eq!(by_turns, Duration::from_micros(1_500));
+    assert_eq!(relation(20, by_turns * 10, 10), Relation::Unknown);
+    assert_eq!(relation(20, by_turns * 11, 11), Relation::Stacked);
+    assert_eq!(relation(400, by_turns * 11, 11), Relation::Apart);
+    // Beside neighbours they are on so rarely that it says nothing.
+    let rarely = together([ms(1), ms(1)]);
+    assert_eq!(relation(20, rarely * 31, 31), Relation::Unknown);
+    assert_eq!(relation(20, rarely * 32, 32), Relation::Apart);
 }
 
 #[test]
