@@ -345,7 +345,7 @@ POLICY u32 pack_step(struct pack *pack, const struct pack_facts *facts, u64 now_
 		pack->fewer_ns = now_ns + pack->fewer_wait_ns;
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
 	} else if (pack->phase == PACK_TRIAL) {
-		if (pack_is_lost(pack) || (pack->sums.windows > PACK_SKIP && pack_is_over(pack)))
+		if (pack_is_lost(pack) || pack_is_over(pack))
 			pack_judge(pack, now_ns);
 	} else if (pack->sums.windows > PACK_SKIP) {
 		pack_settled(pack, facts, now_ns);

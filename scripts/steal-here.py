@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,9 @@ def observe(unspin: str, folder: Path, load: str) -> dict:
     session = folder / "session.arrow.gz"
     session.unlink(missing_ok=True)
     record = [unspin, "record", "--beat", "500", "--out", str(session), "--", *LOADS[load]]
-    subprocess.run(record, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    recorded = subprocess.run(record, capture_output=True, text=True)
+    if recorded.returncode != 0:
+        sys.exit(f"{' '.join(record)}: exit code {recorded.returncode}\n{recorded.stderr}")
     report = [unspin, "report", "--json", str(session)]
     figures = json.loads(subprocess.run(report, check=True, capture_output=True).stdout)
     if figures["steal_s"] is None:
@@ -57,6 +60,8 @@ def main() -> None:
     if os.geteuid() != 0:
         print("skipped: unspin record loads BPF programs, which takes root", file=sys.stderr)
         sys.exit(77)
+    if shutil.which("sysbench") is None:
+        sys.exit("sysbench is missing: run 'make setup'")
     seen: dict[str, list[dict]] = {load: [] for load in LOADS}
     with tempfile.TemporaryDirectory() as folder:
         for round_ in range(ROUNDS):
@@ -91,6 +96,7 @@ def main() -> None:
             "hi": ratios[int(0.975 * RESAMPLES)],
             "n": len(busy),
             "unit": "x",
+            "target": "",
             "holds": True,
             **about,
         }

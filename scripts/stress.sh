@@ -58,8 +58,8 @@ END
 mv "$out/lab"/* "$out"
 grep -q '"outcome":"done"' "$out/runs.jsonl"
 
-# field NAME: the last one of that name in the record.
-field() { sed 's/.*"'"$1"'":"\{0,1\}\([^,"}]*\).*/\1/' "$out/runs.jsonl"; }
+# field NAME: the last one of that name in the record of the attempt that came to its end.
+field() { sed -n '/"outcome":"done"/s/.*"'"$1"'":"\{0,1\}\([^,"}]*\).*/\1/p' "$out/runs.jsonl"; }
 cat > "$out/claims.json" <<END
 [{"id": "sched.stress.worst_wait",
   "what": "the longest that a computing task was kept from the clock under unspin run, in rounds of random stressors that took $minutes minutes, four vCPUs on one pCPU, with the kernel's log clean",
