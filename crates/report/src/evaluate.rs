@@ -66,7 +66,7 @@ fn claim(spec: &ClaimSpec, figure: &Figure, summary: &Summary, origin: &Origin) 
         id: fill(&spec.id),
         what: fill(&spec.what),
         value,
-        lo: figure.estimate.map(|estimate| estimate.lo),
+        lo: figure.estimate.map(|estimate| estimate.lo).filter(|lo| lo.is_finite()),
         hi: figure.estimate.map(|estimate| estimate.hi).filter(|hi| hi.is_finite()),
         n: figure.n,
         unit: figure.unit.to_owned(),
@@ -300,17 +300,19 @@ fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
 }
 
 fn agent_timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
-    let per_s = |cell: &CellSummary| cell.co_metrics.get(TIMER_INTERRUPTS).copied();
+    let per_s = |cell: &CellSummary| cell.co_values.get(TIMER_INTERRUPTS).cloned();
     let wanted = |cell: &&CellSummary| spec.scheduler.as_ref() == Some(&cell.cell.scheduler);
+    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
     let added = |with: &CellSummary| {
         let base =
             Cell { scheduler: summary.experiment.baseline_scheduler.clone(), ..with.cell.clone() };
         let without = summary.cells.iter().find(|cell| cell.cell == base)?;
-        Some((per_s(with)? - per_s(without)?, u64::from(with.n)))
+        Some((bootstrap.difference(&per_s(with)?, &per_s(without)?)?, u64::from(with.n)))
     };
     let all = summary.cells.iter().filter(wanted).filter_map(added);
-    let (most, n) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(exactly(most, n, "1/s"))
+    let (most, n) = all.max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
+    let estimate = Estimate { value: most.value, lo: most.lo, hi: most.hi };
+    Some(Figure::of_all(Some(estimate), n, "1/s"))
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {
@@ -332,8 +334,10 @@ fn share(part: u64, whole: u64) -> Figure {
     Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
 }
 
+/// A figure whose interval is not known, because it stands for all runs together.
 fn exactly(value: f64, n: u64, unit: &'static str) -> Figure {
-    Figure::of_all(Some(Estimate { value, lo: value, hi: value }), n, unit)
+    let estimate = Estimate { value, lo: f64::NEG_INFINITY, hi: f64::INFINITY };
+    Figure::of_all(Some(estimate), n, unit)
 }
 
 fn scaled(estimate: Estimate, by: f64) -> Estimate {

@@ -1,4 +1,4 @@
-//! Bootstrap intervals of a median and of a ratio of two medians.
+//! Bootstrap intervals of a median, of a ratio and of a difference of two medians.
 //!
 //! The runs are resampled with replacement, the figure is computed from each
 //! resample, and the middle 95 % of the results are the interval: the
@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::order::{median_speed_in, quantile_of_sorted};
-use crate::{Run, median_speed, speeds};
+use crate::{Run, median, median_speed, speeds};
 
 /// An estimate and its interval; `lo <= value <= hi`. `hi` is infinite where
 /// resamples have a baseline that did not finish.
@@ -103,6 +103,21 @@ impl Bootstrap {
             let medians = median_speed_in(&mut above).zip(median_speed_in(&mut below));
             draws.extend(medians.map(|(above, below)| ratio(above, below)));
         }
+        Some(self.interval(value, draws))
+    }
+
+    /// The difference of two independent samples' medians and its interval; `None` where one
+    /// is empty. A value of 0 is one like any other here.
+    pub fn difference(&self, subject: &[f64], baseline: &[f64]) -> Option<Interval> {
+        let value = median(subject)? - median(baseline)?;
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let (mut more, mut less) = (Vec::new(), Vec::new());
+        let draws = (0..self.resamples)
+            .filter_map(|_| {
+                let more = median(draw(subject, &mut rng, &mut more))?;
+                Some(more - median(draw(baseline, &mut rng, &mut less))?)
+            })
+            .collect();
         Some(self.interval(value, draws))
     }
 

@@ -22,6 +22,14 @@ fn matches_scipy() {
     close(bootstrap.median(&V).unwrap(), 10.05, 9.75, 10.4);
     close(bootstrap.ratio(&W, &V).unwrap(), 1.5075, 1.4493, 1.575);
     close(bootstrap.blocked_ratio(&runs(&W), &runs(&V)).unwrap(), 1.5075, 1.4559, 1.5473);
+    close(bootstrap.difference(&W, &V).unwrap(), 5.1, 4.65, 5.65);
+}
+
+#[test]
+fn a_difference_takes_zeros_for_figures() {
+    let bootstrap = Bootstrap::seeded(1);
+    close(bootstrap.difference(&[0.0, 0.0, 3.0], &[1.0]).unwrap(), -1.0, -1.0, 2.0);
+    assert_eq!(bootstrap.difference(&V, &[]), None);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 use super::*;
 use crate::evaluate::{Origin, evaluate};
 use serde_json::json;
-use unspin_model::ClaimSpec;
 use unspin_model::summary::Verdict;
+use unspin_model::{ClaimSpec, TIMER_INTERRUPTS};
 
 fn experiment(stock: &[f64], held: &[(&str, &[f64])]) -> Summary {
     let mut records = runs(cell("stock"), Better::Higher, stock);
@@ -130,4 +130,27 @@ fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), found[0].unit.as_str()), (2, "%"));
     assert!((values[0] - 80.0).abs() < 1e-9 && (values[1] - 60.0).abs() < 1e-9, "{values:?}");
+}
+
+#[test]
+fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
+    let mut records = runs(cell("stock"), Better::Lower, &[3.0; 10]);
+    records.extend(runs(cell("watch"), Better::Lower, &[3.0; 10]));
+    for record in &mut records {
+        let more = if record.cell.scheduler == "watch" { 4.0 } else { 0.0 };
+        let timers = 50.0 + more + f64::from(record.block);
+        record.co_metrics.insert(TIMER_INTERRUPTS.into(), timers);
+    }
+    let spec = |from: &str| -> ClaimSpec {
+        let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "watch" });
+        serde_json::from_value(spec).unwrap()
+    };
+    let specs = [spec("agent-timers"), spec("elapsed-s")];
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default());
+    let [timers, elapsed] = &found[..] else { panic!("{found:?}") };
+    // Ten values one apart: their medians scatter by some 1.5 each.
+    assert_eq!(timers.value, Some(4.0));
+    let (lo, hi) = (timers.lo.unwrap(), timers.hi.unwrap());
+    assert!((-2.0..2.0).contains(&lo) && hi > 6.0 && hi < 10.0, "{lo} {hi}");
+    assert_eq!((elapsed.value, elapsed.lo, elapsed.hi), (Some(1.0), None, None));
 }
