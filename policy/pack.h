@@ -257,11 +257,11 @@ POLICY int pack_is_over(const struct pack *pack)
 {
 	struct pack_progress now = pack_progress(&pack->sums);
 	const struct pack_progress *before = &pack->brought;
-	u64 windows = pack->sums.windows - PACK_SKIP;
+	u64 windows = pack->sums.windows;
 
-	if (windows < PACK_TRIAL_WINDOWS)
+	if (windows < PACK_SKIP + PACK_TRIAL_WINDOWS)
 		return 0;
-	return windows >= 2 * PACK_TRIAL_WINDOWS || pack->use > pack->before ||
+	return windows >= PACK_SKIP + 2 * PACK_TRIAL_WINDOWS || pack->use > pack->before ||
 	       pack_counts_surely_more(&now, before) || !pack_gains(&now, before, pack->must_gain);
 }
 
