@@ -8,7 +8,7 @@ use unspin_model::{
     AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, TIMER_INTERRUPTS,
     Target,
 };
-use unspin_stats::{Bootstrap, Rule, false_positives, wilson};
+use unspin_stats::{Bootstrap, Interval, Rule, false_positives, wilson};
 
 mod overall;
 
@@ -146,7 +146,7 @@ fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Op
     let pairs: Vec<_> = overall::pairs(spec, summary).into_iter().map(|(_, pair)| pair).collect();
     let runs = pairs.iter().map(|(subject, _)| subject.len() as u64).min();
     let found = Bootstrap::seeded(summary.experiment.seed).of_ratios(&pairs, figure);
-    let estimate = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+    let estimate = found.map(estimate);
     Some(Figure::of_all(estimate, runs?, "x"))
 }
 
@@ -157,7 +157,7 @@ fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     pairs
         .map(|(cell, (subject, baseline))| {
             let found = bootstrap.ratio(&subject, &baseline);
-            let estimate = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+            let estimate = found.map(estimate);
             Figure { replace: names(cell), ..Figure::of_all(estimate, subject.len() as u64, "x") }
         })
         .collect()
@@ -170,7 +170,7 @@ fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     pairs
         .map(|(cell, (subject, baseline))| {
             let found = bootstrap.ratio(&subject, &baseline);
-            let ratio = found.map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+            let ratio = found.map(estimate);
             let cut = Figure::of_all(ratio.map(loss_percent), subject.len() as u64, "%");
             Figure { replace: names(cell), ..cut }
         })
@@ -311,8 +311,7 @@ fn agent_timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     };
     let all = summary.cells.iter().filter(wanted).filter_map(added);
     let (most, n) = all.max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
-    let estimate = Estimate { value: most.value, lo: most.lo, hi: most.hi };
-    Some(Figure::of_all(Some(estimate), n, "1/s"))
+    Some(Figure::of_all(Some(estimate(most)), n, "1/s"))
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {
@@ -328,9 +327,13 @@ fn aa(summary: &Summary) -> Option<Figure> {
     (splits > 0).then(|| share(different, splits))
 }
 
+fn estimate(Interval { value, lo, hi }: Interval) -> Estimate {
+    Estimate { value, lo, hi }
+}
+
 /// `part` of `whole` in percent.
 fn share(part: u64, whole: u64) -> Figure {
-    let percent = wilson(part, whole).map(|i| Estimate { value: i.value, lo: i.lo, hi: i.hi });
+    let percent = wilson(part, whole).map(estimate);
     Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
 }
 
