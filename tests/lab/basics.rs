@@ -1,6 +1,7 @@
 //! What the lab measures when nothing goes wrong.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::Failed;
@@ -150,8 +151,10 @@ pub fn truth() -> Result<(), Failed> {
     let injector = "pinned = true\ninjector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 30000, count = 40 }";
     let burn = "for i in 1 2; do timeout 3 sh -c 'while :; do :; done' & done; wait; echo result 1";
     let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
+    let left = left_trace()?;
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
+    assert!(!left.exists(), "what a killed lab left goes on recording");
     let check_of = &bench.results()[0]["truth"]["injected"];
     assert_eq!(check_of["missing"], 0, "{check_of}");
     let pairs = check_of["pairs_us"].as_array().map_or(0, Vec::len);
@@ -162,6 +165,19 @@ pub fn truth() -> Result<(), Failed> {
         assert!(of(2) >= 0.99 * of(1) - 5.0, "asked, injected, observed: {pair}");
     }
     Ok(())
+}
+
+/// The tracing instance of a lab that was killed.
+fn left_trace() -> Result<PathBuf, Failed> {
+    let instances = Path::new("/sys/kernel/tracing/instances");
+    if !instances.is_dir() {
+        Command::new("mount").args(["-t", "tracefs", "none", "/sys/kernel/tracing"]).status()?;
+    }
+    let mut gone = Command::new("true").spawn()?;
+    gone.wait()?;
+    let left = instances.join(format!("unspin-truth-{}-0", gone.id()));
+    fs::create_dir(&left)?;
+    Ok(left)
 }
 
 /// What does not end in its time is a result, not an error.

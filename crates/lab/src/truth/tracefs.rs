@@ -20,12 +20,19 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance. Needs root and tracefs, which is mounted if it is not.
+    /// Makes an instance. Needs root and tracefs, which is mounted if it is not. Instances of
+    /// processes that were killed, which still record, are removed.
     pub fn create(purpose: &str) -> io::Result<Instance> {
-        let root = mounted_root()?;
+        let instances = mounted_root()?.join("instances");
+        for folder in fs::read_dir(&instances)?.flatten() {
+            let owner = folder.file_name().to_str().and_then(owner);
+            if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                drop(Instance { path: folder.path() });
+            }
+        }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("unspin-{purpose}-{}-{number}", std::process::id());
-        let path = root.join("instances").join(name);
+        let path = instances.join(name);
         fs::create_dir(&path)?;
         Ok(Instance { path })
     }
@@ -67,6 +74,13 @@ impl Drop for Instance {
         let _ = self.write("events/enable", "0");
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// The process that made the instance of this name; none where it is not ours.
+fn owner(name: &str) -> Option<u32> {
+    let mut parts = name.strip_prefix("unspin-")?.rsplit('-');
+    parts.next()?.parse::<u32>().ok()?;
+    parts.next()?.parse().ok()
 }
 
 fn mounted_root() -> io::Result<PathBuf> {
