@@ -103,6 +103,9 @@ pub struct CellSummary {
     /// recorded.
     #[serde(default)]
     pub sensed: Option<SenseCheck>,
+    /// The same, run by run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sensed_runs: Vec<SenseCheck>,
 }
 
 /// What a comparison says.

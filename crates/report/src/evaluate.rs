@@ -1,16 +1,16 @@
 //! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
 //! supports, the summary holds them.
 
-use unspin_model::episode::Cause;
-use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, TruthError};
 use unspin_model::{
-    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, SenseCheck, Summary, TIMER_INTERRUPTS,
-    Target,
+    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS, Target,
 };
 use unspin_stats::{Bootstrap, Interval, Rule, false_positives, wilson};
 
 mod overall;
+mod sensed;
+
+use sensed::Checks;
 
 /// Random splits of the A/A check, each cell.
 const AA_SPLITS: u64 = 200;
@@ -108,17 +108,14 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
         ClaimSource::FinishedShare => vec![finished(spec, summary)],
         ClaimSource::SenseRecall => {
-            sensed(spec, summary).map_or_else(Vec::new, |s| recalls(spec, &s))
+            let checks = Checks::of(spec, summary);
+            checks.iter().flat_map(|checks| checks.recalls(spec.length.as_deref())).collect()
         }
-        ClaimSource::SensePrecision => {
-            sensed(spec, summary).iter().map(|s| share(s.real, s.found)).collect()
-        }
-        ClaimSource::SenseRemote => {
-            sensed(spec, summary).iter().map(|s| share(s.looks_off[1], s.looks_off[0])).collect()
-        }
-        ClaimSource::SenseCauses => sensed(spec, summary).iter().map(causes).collect(),
-        ClaimSource::SenseMiscounted => sensed(spec, summary).iter().map(miscounted).collect(),
-        ClaimSource::SenseKept => sensed(spec, summary).iter().map(kept).collect(),
+        ClaimSource::SensePrecision => sensed(spec, summary, Checks::precision),
+        ClaimSource::SenseRemote => sensed(spec, summary, Checks::remote),
+        ClaimSource::SenseCauses => sensed(spec, summary, Checks::causes),
+        ClaimSource::SenseMiscounted => sensed(spec, summary, Checks::miscounted),
+        ClaimSource::SenseKept => sensed(spec, summary, Checks::kept),
         ClaimSource::AgentMemory => agent_memory(spec, summary).into_iter().collect(),
         ClaimSource::AgentTimers => agent_timers(spec, summary).into_iter().collect(),
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
@@ -237,55 +234,13 @@ fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
 }
 
-/// What guests found out by themselves, all cells (of the spec's topology and scheduler)
-/// together.
-fn sensed(spec: &ClaimSpec, summary: &Summary) -> Option<SenseCheck> {
-    let wanted = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
-    let cells = summary.cells.iter().filter(|cell| wanted(&spec.topology, &cell.cell.topology));
-    let cells = cells.filter(|cell| wanted(&spec.scheduler, &cell.cell.scheduler));
-    SenseCheck::all(cells.filter_map(|cell| cell.sensed.as_ref()))
-}
-
-fn causes(sensed: &SenseCheck) -> Figure {
-    let right = sensed.causes.iter().filter(|count| count.real == count.told);
-    let count = |counts: &mut dyn Iterator<Item = &CauseCount>| counts.map(|c| c.waits).sum();
-    share(count(&mut right.into_iter()), count(&mut sensed.causes.iter()))
-}
-
-fn miscounted(sensed: &SenseCheck) -> Figure {
-    let by_off = |cause: Cause| matches!(cause, Cause::HolderOff | Cause::IpiOff);
-    let sum = |wanted: &dyn Fn(&CauseCount) -> bool| -> u64 {
-        sensed.causes.iter().filter(|count| wanted(count)).map(|count| count.waits).sum()
-    };
-    let wrong = sum(&|count| by_off(count.told) != by_off(count.real));
-    let real = sum(&|count| by_off(count.real));
-    exactly_of(100.0 * wrong as f64 / real as f64, real)
-}
-
-fn kept(sensed: &SenseCheck) -> Figure {
-    let [told_s, real_s] = sensed.kept_s;
-    let waits = sensed.causes.iter().map(|count| count.waits).sum();
-    exactly_of(100.0 * told_s / real_s, waits)
-}
-
-/// A percentage, or none where there was nothing to take it of.
-fn exactly_of(percent: f64, n: u64) -> Figure {
-    match percent.is_finite() {
-        true => exactly(percent, n, "%"),
-        false => Figure::of_all(None, n, "%"),
-    }
-}
-
-fn recalls(spec: &ClaimSpec, sensed: &SenseCheck) -> Vec<Figure> {
-    let classes = sensed.by_length.iter().zip(LENGTH_NAMES);
-    let wanted = |name: &str| spec.length.as_ref().is_none_or(|length| length == name);
-    classes
-        .filter(|(_, name)| wanted(name))
-        .map(|([real, found], name)| Figure {
-            replace: vec![("{length}", name.to_owned())],
-            ..share(*found, *real)
-        })
-        .collect()
+/// One figure of what guests found out; none where no guest recorded.
+fn sensed<'a>(
+    spec: &ClaimSpec,
+    summary: &'a Summary,
+    figure: impl Fn(&Checks<'a>) -> Figure,
+) -> Vec<Figure> {
+    Checks::of(spec, summary).iter().map(figure).collect()
 }
 
 fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {

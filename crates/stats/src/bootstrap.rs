@@ -1,4 +1,5 @@
-//! Bootstrap intervals of a median, of a ratio and of a difference of two medians.
+//! Bootstrap intervals of a median, of a ratio and of a difference of two medians, and of
+//! shares of what was counted in many runs.
 //!
 //! The runs are resampled with replacement, the figure is computed from each
 //! resample, and the middle 95 % of the results are the interval: the
@@ -146,6 +147,25 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
+    /// A part of a whole, each summed over the runs of all cells, and its interval. A run is
+    /// `[part, whole]`; each cell's runs are resampled. What is counted within a run may have
+    /// as much in common as it likes, as in Davison and Hinkley, "Bootstrap Methods and their
+    /// Application", 1997, section 3.8, where clusters are resampled. `None` where the whole is 0.
+    pub fn share(&self, cells: &[Vec<[f64; 2]>]) -> Option<Interval> {
+        let value = part_of_whole(cells.iter().flatten())?;
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let mut drawn = Vec::new();
+        let mut resample = || {
+            drawn.clear();
+            for runs in cells {
+                drawn.extend((0..runs.len()).map(|_| &runs[rng.random_range(0..runs.len())]));
+            }
+            part_of_whole(drawn.iter().copied())
+        };
+        let draws = (0..self.resamples).filter_map(|_| resample()).collect();
+        Some(self.interval(value, draws))
+    }
+
     /// The middle of the draws. In tiny samples the estimate can lie outside of
     /// it; an interval without its estimate would mislead, so it is widened.
     fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {
@@ -159,6 +179,11 @@ impl Bootstrap {
 fn ratio_of_medians(subject: &[f64], baseline: &[f64]) -> Option<f64> {
     let (above, below) = (median_speed(subject)?, median_speed(baseline)?);
     (below > 0.0).then(|| ratio(above, below))
+}
+
+fn part_of_whole<'a>(runs: impl Iterator<Item = &'a [f64; 2]>) -> Option<f64> {
+    let [part, whole] = runs.fold([0.0; 2], |sum, run| [sum[0] + run[0], sum[1] + run[1]]);
+    (whole > 0.0).then(|| part / whole)
 }
 
 /// Two sides that both did not finish are equal, and so are two infinite ones.

@@ -111,3 +111,20 @@ fn figures_of_many_ratios_have_an_interval() {
     assert!(Bootstrap::seeded(3).of_ratios(&[], product).is_none());
     assert!(Bootstrap::seeded(3).of_ratios(&[(vec![], V.to_vec())], product).is_none());
 }
+
+#[test]
+fn shares_vary_as_their_runs_do() {
+    let bootstrap = Bootstrap::seeded(5);
+    let alike = [vec![[90.0, 100.0]; 6]];
+    let found = bootstrap.share(&alike).unwrap();
+    assert!((found.value - 0.9).abs() < 1e-9 && found.hi - found.lo < 1e-9, "{found:?}");
+    // The same sums, but three runs find all and three find four fifths.
+    let apart = [[[100.0, 100.0], [80.0, 100.0]].repeat(3)];
+    let found = bootstrap.share(&apart).unwrap();
+    assert!((found.value - 0.9).abs() < 1e-9 && found.lo < 0.84 && found.hi > 0.96, "{found:?}");
+    // Two cells that differ, whose own runs do not.
+    let cells = [vec![[100.0, 100.0]; 3], vec![[80.0, 100.0]; 3]];
+    let found = bootstrap.share(&cells).unwrap();
+    assert!((found.value - 0.9).abs() < 1e-9 && found.hi - found.lo < 1e-9, "{found:?}");
+    assert!(bootstrap.share(&[]).is_none() && bootstrap.share(&[vec![[0.0, 0.0]]]).is_none());
+}

@@ -147,3 +147,17 @@ fn tables_and_plots_match_the_claims() {
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     }
 }
+
+/// Whoever doubts a claim finds here what measured it.
+#[test]
+fn claims_name_experiments_that_are_here() {
+    let text = fs::read_to_string(root().join("results/claims.json")).expect("claims");
+    let claims: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let claims = claims.as_array().expect("a list");
+    assert!(!claims.is_empty());
+    for claim in claims {
+        let experiment = Path::new(claim["experiment"].as_str().expect("a path"));
+        let is_here = experiment.is_relative() && root().join(experiment).is_file();
+        assert!(is_here, "{}: {}", claim["id"], experiment.display());
+    }
+}

@@ -72,7 +72,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 19] = shipped![
+const BUILTIN: [(&str, &str); 20] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -89,6 +89,7 @@ const BUILTIN: [(&str, &str); 19] = shipped![
     "sched-screen",
     "sched-claims",
     "sched-abandoned",
+    "sched-lasting",
     "sched-ablation",
     "sched-dynamic",
     "sched-stacked"

@@ -21,6 +21,7 @@ shipped![
     "fio",
     "greedy",
     "greedy-at-times",
+    "hackbench-lasting",
     "hackbench-pipe-processes",
     "hackbench-pipe-threads",
     "hackbench-socket-processes",

@@ -52,6 +52,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("greedy", 256558.8644040127),
     ("greedy-at-times", 4938722.833475941),
     ("half-loaded", 1208.31),
+    ("hackbench-lasting", 1.339),
     ("hackbench-pipe-processes", 0.231),
     ("hackbench-pipe-threads", 0.269),
     ("hackbench-socket-processes", 0.561),

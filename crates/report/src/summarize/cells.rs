@@ -102,6 +102,8 @@ impl CellRuns<'_> {
 /// The summary of a cell's runs; `None` where there are none.
 pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSummary> {
     let co_values = co_values(&runs.observed);
+    let sensed = runs.observed.iter().filter_map(|r| r.truth.as_ref()?.sensed.clone());
+    let sensed_runs: Vec<SenseCheck> = sensed.collect();
     Some(CellSummary {
         cell: cell.clone(),
         metric: runs.observed.iter().chain(&runs.failed).next()?.metric.clone(),
@@ -116,9 +118,8 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
         kvm_per_s: kvm_per_s(&runs.observed),
         neighbours: runs.neighbour_values(),
         fairness: median_of(runs.observed.iter().filter_map(|record| fairness(record))),
-        sensed: SenseCheck::all(
-            runs.observed.iter().filter_map(|r| r.truth.as_ref()?.sensed.as_ref()),
-        ),
+        sensed: SenseCheck::all(&sensed_runs),
+        sensed_runs,
     })
 }
 

@@ -207,6 +207,7 @@ fn cell_summary(
         neighbours: BTreeMap::new(),
         fairness: (topology == 2).then_some(0.94),
         sensed: None,
+        sensed_runs: Vec::new(),
     }
 }
 

@@ -1,0 +1,139 @@
+//! Claims about what guests find out by themselves. They count off intervals, looks and waits
+//! over many runs, and what is counted in one run has much in common: the interval comes from
+//! resampling the runs.
+
+use unspin_model::episode::Cause;
+use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
+use unspin_model::summary::CellSummary;
+use unspin_model::{ClaimSpec, SenseCheck, Summary};
+use unspin_stats::Bootstrap;
+
+use super::{Figure, estimate, scaled};
+
+/// Every run's check, cell by cell (of the spec's topology and scheduler).
+pub struct Checks<'a> {
+    cells: Vec<&'a [SenseCheck]>,
+    bootstrap: Bootstrap,
+}
+
+impl<'a> Checks<'a> {
+    /// `None` where no guest recorded.
+    pub fn of(spec: &ClaimSpec, summary: &'a Summary) -> Option<Checks<'a>> {
+        let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
+        let wanted = |cell: &&CellSummary| {
+            is(&spec.topology, &cell.cell.topology) && is(&spec.scheduler, &cell.cell.scheduler)
+        };
+        let cells = summary.cells.iter().filter(wanted).map(|cell| &cell.sensed_runs[..]);
+        let cells: Vec<&[SenseCheck]> = cells.filter(|runs| !runs.is_empty()).collect();
+        let bootstrap = Bootstrap::seeded(summary.experiment.seed);
+        (!cells.is_empty()).then_some(Checks { cells, bootstrap })
+    }
+
+    /// Off intervals that were found, of those that were, by class of length, or of one class.
+    pub fn recalls(&self, length: Option<&str>) -> Vec<Figure> {
+        let wanted = |name: &str| length.is_none_or(|length| length == name);
+        let classes = LENGTH_NAMES.iter().enumerate().filter(|(_, name)| wanted(name));
+        let recall = |(class, name): (usize, &&str)| {
+            let of = |check: &SenseCheck| check.by_length.get(class).copied().unwrap_or_default();
+            let count = |check: &SenseCheck| of(check)[0];
+            let percent = self.percent(count, |check| {
+                let [real, found] = of(check);
+                [found as f64, real as f64]
+            });
+            Figure { replace: vec![("{length}", (*name).to_owned())], ..percent }
+        };
+        classes.map(recall).collect()
+    }
+
+    /// Off intervals that really were, of those that were found.
+    pub fn precision(&self) -> Figure {
+        self.percent(|check| check.found, |check| [check.real as f64, check.found as f64])
+    }
+
+    /// Looks at vCPUs that were off that said so.
+    pub fn remote(&self) -> Figure {
+        let off = |check: &SenseCheck| check.looks_off;
+        self.percent(|check| off(check)[0], |check| [off(check)[1] as f64, off(check)[0] as f64])
+    }
+
+    /// Waits whose cause was told right.
+    pub fn causes(&self) -> Figure {
+        let right = |count: &CauseCount| count.real == count.told;
+        let all = |check: &SenseCheck| waits(check, |_| true);
+        self.percent(all, |check| [waits(check, right) as f64, all(check) as f64])
+    }
+
+    /// Waits that were wrongly said to be caused by an off vCPU, or not to be, of those that
+    /// one caused.
+    pub fn miscounted(&self) -> Figure {
+        let wrong = |count: &CauseCount| by_off(count.told) != by_off(count.real);
+        let real = |check: &SenseCheck| waits(check, |count| by_off(count.real));
+        self.percent(real, |check| [waits(check, wrong) as f64, real(check) as f64])
+    }
+
+    /// Time that waits were kept by an off vCPU: what was told, of what was.
+    pub fn kept(&self) -> Figure {
+        self.percent(|check| waits(check, |_| true), |check| check.kept_s)
+    }
+
+    /// A part of a whole over all runs, and how many `count` counts.
+    fn percent(
+        &self,
+        count: impl Fn(&SenseCheck) -> u64,
+        part_and_whole: impl Fn(&SenseCheck) -> [f64; 2],
+    ) -> Figure {
+        let n = self.cells.iter().copied().flatten().map(count).sum();
+        let of_cell = |runs: &&[SenseCheck]| runs.iter().map(&part_and_whole).collect();
+        let cells: Vec<Vec<[f64; 2]>> = self.cells.iter().map(of_cell).collect();
+        let share = self.bootstrap.share(&cells).map(estimate);
+        Figure::of_all(share.map(|share| scaled(share, 100.0)), n, "%")
+    }
+}
+
+fn by_off(cause: Cause) -> bool {
+    matches!(cause, Cause::HolderOff | Cause::IpiOff)
+}
+
+fn waits(check: &SenseCheck, wanted: impl Fn(&CauseCount) -> bool) -> u64 {
+    check.causes.iter().filter(|count| wanted(count)).map(|count| count.waits).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(found_of_100: u64, told: Cause) -> SenseCheck {
+        let mut check = SenseCheck {
+            by_length: vec![[0, 0], [100, found_of_100], [10, 10], [0, 0]],
+            found: 50,
+            real: 40,
+            looks_off: [20, 19],
+            kept_s: [1.1, 1.0],
+            ..SenseCheck::default()
+        };
+        check.add_waits(Cause::HolderOff, told, 10);
+        check.add_waits(Cause::Plain, Cause::Plain, 30);
+        check
+    }
+
+    #[test]
+    fn figures_are_of_all_runs_and_vary_as_they_do() {
+        let pair = vec![check(99, Cause::HolderOff), check(81, Cause::Plain)];
+        let runs = [pair.clone(), pair.clone(), pair].concat();
+        let checks = Checks { cells: vec![&runs], bootstrap: Bootstrap::seeded(1) };
+        let is = |figure: &Figure, value: f64, n: u64, varies: bool| {
+            let found = figure.estimate.expect("runs");
+            let near = (found.value - value).abs() < 1e-9;
+            assert!(near && figure.n == n && (found.hi - found.lo > 1.0) == varies, "{found:?}");
+        };
+        is(&checks.recalls(Some("1"))[0], 90.0, 600, true);
+        is(&checks.recalls(Some("3"))[0], 100.0, 60, false);
+        assert!(checks.recalls(Some("10"))[0].estimate.is_none());
+        assert_eq!(checks.recalls(None).len(), LENGTH_NAMES.len());
+        is(&checks.precision(), 80.0, 300, false);
+        is(&checks.remote(), 95.0, 120, false);
+        is(&checks.causes(), 87.5, 240, true);
+        is(&checks.miscounted(), 50.0, 60, true);
+        is(&checks.kept(), 110.0, 240, false);
+    }
+}
