@@ -72,6 +72,14 @@ pub struct Pack {
     pub sums: Sums,
     /// What that brought.
     pub brought: Progress,
+    /// In a trial of fewer: for how many windows on end those in use have been on.
+    pub fits: u32,
+    /// What one less were on, where that was all the time.
+    pub fitted_on_m: u32,
+    /// What that brought.
+    pub fitted: Progress,
+    /// How many a trial of fewer tries at most.
+    pub most: u32,
     /// The useful time with all vCPUs, where fewer were better.
     pub beaten_m: u32,
     /// Windows one after the other in which something else was wanted.

@@ -321,5 +321,40 @@ fn work_that_wakes_more_often_is_another_load() {
     assert!(run(&mut pack, 50, 60) > 0, "and at once where that may have changed");
 }
 
+/// Of eight vCPUs with time for so many; with more, most of the time on is spun away unseen.
+fn collapsing(used: u32, time_for: u32) -> Facts {
+    let on_m = if used > time_for { 200 * used } else { 1_000 * used };
+    let wakes = if used > time_for { 5 } else { 100 * used };
+    Facts { on_m, off_m: 1_000 * used - on_m, queued_m: 40_000, wakes, ..TAKEN }
+}
+
+#[test]
+fn a_trial_finds_how_much_time_there_is_where_that_was_not_to_be_seen() {
+    for (time_for, windows) in [(2, 400), (3, 400), (4, 60), (5, 60), (6, 60), (7, 60)] {
+        let (mut pack, mut now) = (Pack::new(8), 1_000_000_000);
+        for _ in 0..windows {
+            now += WINDOW_NS;
+            pack.step(&collapsing(pack.in_use(), time_for), now);
+        }
+        assert_eq!(pack.in_use(), time_for, "{pack:?}");
+    }
+}
+
+#[test]
+fn more_are_not_tried_where_those_in_use_are_idle_at_times() {
+    let more = |on_m: u32| {
+        let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
+        run(&mut pack, &SPINS, &mut now, 30);
+        let before = pack.trials_more;
+        for _ in 0..400 {
+            now += WINDOW_NS;
+            pack.step(&Facts { on_m, off_m: 0, queued_m: 1_000, ..TAKEN }, now);
+        }
+        pack.trials_more - before
+    };
+    assert_eq!(more(1_400), 0);
+    assert!(more(2_000) > 0);
+}
+
 const TAKEN: Facts =
     Facts { on_m: 0, off_m: 0, spin_m: 0, queued_m: 0, wakes: 0, taken: 50, done: 0 };
