@@ -104,8 +104,8 @@ struct pack {
 #define PACK_REGRET_WINDOWS 16
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
-/* A trial of fewer is given up at once where there is so much less useful time, in percent, and
- * one of more after so many windows; after as many one where much less is done, and one without
+/* A trial is given up at once where there is so much less useful time, in percent, and one of
+ * all after so many windows; after as many one where much less is done, and one without
  * spinning seen where there is not so much more useful time. */
 #define PACK_LOSS_PERCENT 40
 #define PACK_FIRST_WINDOWS 3
@@ -113,9 +113,9 @@ struct pack {
 /* So many windows on end those in use must be on, each for so many thousandths, where too few
  * are tried. */
 #define PACK_FITS_WINDOWS 3
+#define PACK_FITS_M 950
 /* After so many windows it is seen whether there is more time for one more. */
 #define PACK_STEP_WINDOWS 2
-#define PACK_FITS_M 950
 /* Waits after trials that did not help, of fewer and of more: at first, and at most. */
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
