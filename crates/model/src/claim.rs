@@ -103,6 +103,9 @@ pub enum ClaimSource {
     SpeedGeomean,
     /// The least of these ratios.
     SpeedLeast,
+    /// What the least would be by chance alone: the cells that speeds are held against, each
+    /// against itself, drawn anew.
+    SpeedLeastByChance,
     /// How much less of a co-metric (`figure`), or of what the workload measures, each of a
     /// scheduler's cells has than that of `against`, in percent.
     FigureCut,

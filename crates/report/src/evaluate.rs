@@ -98,6 +98,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::FigureCut => cuts(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
+        ClaimSource::SpeedLeastByChance => least_by_chance(spec, summary).into_iter().collect(),
         ClaimSource::BootS => boots(spec, summary),
         ClaimSource::ElapsedS => vec![exactly(summary.elapsed_s, summary.done, "s")],
         ClaimSource::LabCpu => {
@@ -145,6 +146,15 @@ fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Op
     let found = Bootstrap::seeded(summary.experiment.seed).of_ratios(&pairs, figure);
     let estimate = found.map(estimate);
     Some(Figure::of_all(estimate, runs?, "x"))
+}
+
+/// The least figure of all cells of what a scheduler is held against, each against itself.
+fn least_by_chance(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
+    let rivals: Vec<_> =
+        overall::pairs(spec, summary).into_iter().map(|(_, pair)| pair.1).collect();
+    let runs = rivals.iter().map(|rival| rival.len() as u64).min();
+    let found = Bootstrap::seeded(summary.experiment.seed).by_chance(&rivals, least);
+    Some(Figure::of_all(found.map(estimate), runs?, "x"))
 }
 
 /// Each cell of a scheduler against another one's.

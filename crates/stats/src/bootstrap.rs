@@ -147,6 +147,29 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
+    /// What such a figure comes to by chance alone: each sample is held against itself, both
+    /// drawn anew, and the value is the median of the draws. `None` where there is no sample, or
+    /// one that is empty.
+    pub fn by_chance(
+        &self,
+        samples: &[Vec<f64>],
+        figure: impl Fn(&[f64]) -> f64,
+    ) -> Option<Interval> {
+        let mut rng = Pcg64::seed_from_u64(self.seed);
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        let mut resample = || -> Option<f64> {
+            let mut ratios = Vec::with_capacity(samples.len());
+            for sample in samples {
+                let above = median_speed_in(draw(sample, &mut rng, &mut above))?;
+                let below = median_speed_in(draw(sample, &mut rng, &mut below))?;
+                ratios.push(ratio(above, below));
+            }
+            (!ratios.is_empty()).then(|| figure(&ratios))
+        };
+        let draws: Vec<f64> = (0..self.resamples).map_while(|_| resample()).collect();
+        Some(self.interval(median(&draws)?, draws))
+    }
+
     /// A part of a whole, each summed over the runs of all cells, and its interval. A run is
     /// `[part, whole]`; each cell's runs are resampled. What is counted within a run may have
     /// as much in common as it likes, as in Davison and Hinkley, "Bootstrap Methods and their

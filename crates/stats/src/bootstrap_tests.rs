@@ -113,6 +113,17 @@ fn figures_of_many_ratios_have_an_interval() {
 }
 
 #[test]
+fn the_least_of_many_is_low_by_chance() {
+    let least = |ratios: &[f64]| ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let of = |samples: &[Vec<f64>]| Bootstrap::seeded(3).by_chance(samples, least);
+    let (one, twelve) = (of(&[V.to_vec()]).unwrap(), of(&vec![V.to_vec(); 12]).unwrap());
+    assert!((one.value - 1.0).abs() < 0.005 && one.lo < 0.97 && one.hi > 1.03, "{one:?}");
+    assert!(twelve.value < 0.97 && twelve.hi < 1.0, "{twelve:?}");
+    assert_eq!(of(&[vec![10.0; 5]]).map(|found| (found.lo, found.hi)), Some((1.0, 1.0)));
+    assert!(of(&[]).is_none() && of(&[V.to_vec(), vec![]]).is_none());
+}
+
+#[test]
 fn shares_vary_as_their_runs_do() {
     let bootstrap = Bootstrap::seeded(5);
     let alike = [vec![[90.0, 100.0]; 6]];

@@ -111,6 +111,21 @@ fn a_workload_can_be_left_out_of_a_figure() {
 }
 
 #[test]
+fn the_least_by_chance_is_of_what_is_held_against() {
+    let least = |from: &str, baseline: &[f64]| {
+        let summary = experiment(baseline, &[("unspin", &around(20.0))]);
+        let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "unspin" });
+        let specs = [serde_json::from_value(spec).unwrap()];
+        evaluate(&specs, &summary, &Origin::default()).remove(0)
+    };
+    let steady = least("speed-least-by-chance", &[10.0; 10]);
+    assert_eq!((steady.value, steady.lo, steady.n), (Some(1.0), Some(1.0), 10));
+    let scattered = least("speed-least-by-chance", &around(10.0));
+    assert!(scattered.value.unwrap() > 0.9 && scattered.lo.unwrap() < 1.0, "{scattered:?}");
+    assert_eq!(least("speed-least", &around(10.0)).value, Some(2.0));
+}
+
+#[test]
 fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
     let mut records = runs(cell("stock"), Better::Lower, &[10.0; 10]);
     records.extend(runs(cell("unspin"), Better::Lower, &[4.0; 10]));
