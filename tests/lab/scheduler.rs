@@ -60,7 +60,7 @@ pub fn spares_holders_of_mutexes() -> Result<(), Failed> {
     let bench = guest_with(
         "cat > /tmp/load <<'END'\n\
          $1 spinbench --lock pthread-mutex --threads 8 --seconds 3 --cs 200000 \
-             --outside 2000000 --loop-ns 2 > /dev/null\n\
+             --outside 2000000 --loop-ns 1.4 > /dev/null\n\
          END\n\
          for how in '' 'unshare --pid --fork'; do
            /init run --json --no-pack -- sh /tmp/load \"$how\" | tail -n 1 > /tmp/stats || exit 1

@@ -15,15 +15,17 @@ const SAMPLE_LOOPS: u64 = 10_000;
 const CALIBRATION: Duration = Duration::from_millis(50);
 
 /// Multiplier of Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4):
-/// a chain of dependent multiplications, which nothing can run in parallel.
+/// a chain of dependent multiplications, which nothing can run in parallel, and by the shift
+/// between them no compiler can take several at once. It stays in registers: how long an emulated
+/// load takes depends on where a thread's stack happens to lie.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
 /// Runs the loop so many times.
 #[inline]
 pub fn run(loops: u64) {
-    let mut x = loops;
+    let mut x = black_box(loops);
     for _ in 0..loops {
-        x = black_box(x.wrapping_mul(MULTIPLIER).wrapping_add(1));
+        x = (x ^ (x >> 32)).wrapping_mul(MULTIPLIER);
     }
     black_box(x);
 }
