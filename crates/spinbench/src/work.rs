@@ -16,8 +16,8 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 
 /// Multiplier of Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4):
 /// a chain of dependent multiplications, which nothing can run in parallel, and by the shift
-/// between them no compiler can take several at once. It stays in registers: how long an emulated
-/// load takes depends on where a thread's stack happens to lie.
+/// between them no compiler can take several at once. It stays in registers: through memory, an
+/// emulated loop took twice as long in one process as in the next.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
 /// Runs the loop so many times.

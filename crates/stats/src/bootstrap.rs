@@ -132,18 +132,7 @@ impl Bootstrap {
     ) -> Option<Interval> {
         let found: Option<Vec<f64>> = pairs.iter().map(|(a, b)| ratio_of_medians(a, b)).collect();
         let value = figure(&found.filter(|ratios| !ratios.is_empty())?);
-        let mut rng = Pcg64::seed_from_u64(self.seed);
-        let (mut above, mut below) = (Vec::new(), Vec::new());
-        let mut resample = || -> Option<f64> {
-            let mut ratios = Vec::with_capacity(pairs.len());
-            for (subject, baseline) in pairs {
-                let above = median_speed_in(draw(subject, &mut rng, &mut above))?;
-                let below = median_speed_in(draw(baseline, &mut rng, &mut below))?;
-                ratios.push(ratio(above, below));
-            }
-            Some(figure(&ratios))
-        };
-        let draws = (0..self.resamples).filter_map(|_| resample()).collect();
+        let draws = self.draws_of_ratios(pairs.iter().map(|(a, b)| (&a[..], &b[..])), figure);
         Some(self.interval(value, draws))
     }
 
@@ -155,19 +144,30 @@ impl Bootstrap {
         samples: &[Vec<f64>],
         figure: impl Fn(&[f64]) -> f64,
     ) -> Option<Interval> {
+        let draws = self.draws_of_ratios(samples.iter().map(|s| (&s[..], &s[..])), figure);
+        Some(self.interval(median(&draws)?, draws))
+    }
+
+    /// The figure of the ratios of each resample; none where there is no pair, or one without runs.
+    fn draws_of_ratios<'a>(
+        &self,
+        pairs: impl Iterator<Item = (&'a [f64], &'a [f64])> + Clone,
+        figure: impl Fn(&[f64]) -> f64,
+    ) -> Vec<f64> {
         let mut rng = Pcg64::seed_from_u64(self.seed);
         let (mut above, mut below) = (Vec::new(), Vec::new());
         let mut resample = || -> Option<f64> {
-            let mut ratios = Vec::with_capacity(samples.len());
-            for sample in samples {
-                let above = median_speed_in(draw(sample, &mut rng, &mut above))?;
-                let below = median_speed_in(draw(sample, &mut rng, &mut below))?;
-                ratios.push(ratio(above, below));
-            }
-            (!ratios.is_empty()).then(|| figure(&ratios))
+            let ratios: Option<Vec<f64>> = pairs
+                .clone()
+                .map(|(subject, baseline)| {
+                    let above = median_speed_in(draw(subject, &mut rng, &mut above))?;
+                    let below = median_speed_in(draw(baseline, &mut rng, &mut below))?;
+                    Some(ratio(above, below))
+                })
+                .collect();
+            ratios.filter(|ratios| !ratios.is_empty()).map(|ratios| figure(&ratios))
         };
-        let draws: Vec<f64> = (0..self.resamples).map_while(|_| resample()).collect();
-        Some(self.interval(median(&draws)?, draws))
+        (0..self.resamples).map_while(|_| resample()).collect()
     }
 
     /// A part of a whole, each summed over the runs of all cells, and its interval. A run is
