@@ -84,7 +84,7 @@ def main() -> None:
         "command": "make steal-here",
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": commit.stdout.decode().strip(),
-        "reason": "see docs/results.md",
+        "reason": "see docs/results-sensing.md",
     }
     claims = [
         {

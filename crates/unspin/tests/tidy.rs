@@ -72,7 +72,9 @@ fn each_rule_catches_what_it_is_for() {
         ("a.toml", "a\n\n".to_owned(), 2),
         ("crates/stats/Cargo.toml", "license = \"GPL-2.0-only\"\n".to_owned(), 1),
         ("crates/new/Cargo.toml", "license = \"GPL-2.0-only\"\n".to_owned(), 1),
-        ("docs/a.md", "\n[a](../README.md#x) [b](https://x/y) [c](none.md)\n".to_owned(), 2),
+        ("docs/a.md", "\n[a](../README.md) [b](https://x/y) [c](none.md)\n".to_owned(), 2),
+        ("docs/a.md", "# It's a b\n[a](#its-a-b)\n[b](#b)\n".to_owned(), 3),
+        ("docs/a.md", "[a](../README.md#unspin)\n[b](../README.md#none)\n".to_owned(), 2),
     ];
     for (path, text, line) in samples {
         let file = File { path: path.to_owned(), text };
@@ -212,16 +214,31 @@ fn agreed_licence(file: &File) -> Violations {
 
 fn live_links(file: &File) -> Violations {
     let folder = root().join(Path::new(&file.path).parent().unwrap_or(Path::new("")));
+    let dead = |target: &&str| {
+        let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+        let page = match path {
+            "" => Some(file.text.clone()),
+            _ if heading.is_empty() => folder.join(path).exists().then(String::new),
+            _ => fs::read_to_string(folder.join(path)).ok(),
+        };
+        !page.is_some_and(|page| heading.is_empty() || has_heading(&page, heading))
+    };
     file.by_line(|line| {
-        let dead = |target: &&str| !folder.join(target).exists();
         let target = if file.is(&[".md"]) { links(line).find(dead)? } else { return None };
         Some(format!("nothing at {target}"))
     })
 }
 
-/// The relative targets of a line's Markdown links, without their fragments.
+/// The relative targets of a line's Markdown links.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let targets = targets.filter(|target| !target.contains("://"));
-    targets.filter_map(|target| target.split('#').next()).filter(|target| !target.is_empty())
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// Whether a page has a heading of that anchor, as forges make them of its words.
+fn has_heading(page: &str, anchor: &str) -> bool {
+    page.lines().filter(|line| line.starts_with('#')).any(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).eq(anchor.chars())
+    })
 }
