@@ -37,6 +37,16 @@ pub enum TraceError {
         /// What is wrong with it.
         what: String,
     },
+    /// Binary data does not follow its format.
+    #[error("{name}, byte {offset}: {what}")]
+    Bytes {
+        /// The file's name.
+        name: String,
+        /// Offset of what is wrong, from 0.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A recording breaks the rules of its format, so it was not written.
     #[error("recording of `{vm}`: {what}")]
     Invalid {

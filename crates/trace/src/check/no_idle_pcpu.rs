@@ -1,0 +1,74 @@
+//! Work conservation: no entity waits for more than a quantum while a pCPU is free.
+
+use super::{Found, Rules};
+use crate::virtual_time::{Event, Kind, Record};
+
+pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
+    let mut host = Host {
+        waits_since_ns: vec![None; record.entities as usize],
+        busy: vec![false; record.pcpus as usize],
+        stolen: vec![false; record.pcpus as usize],
+        free_since_ns: Some(0),
+    };
+    for event in record.in_time_order() {
+        if let Some((entity, waited_ns)) = host.longest_wait(event.t_ns) {
+            if waited_ns > rules.quantum_ns {
+                return Err(Found::at(event, complaint(entity, waited_ns)));
+            }
+        }
+        host.step(event);
+    }
+    match host.longest_wait(record.end_ns) {
+        Some((entity, waited_ns)) if waited_ns > rules.quantum_ns => {
+            Err(Found::at_end(record, complaint(entity, waited_ns)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn complaint(entity: usize, waited_ns: u64) -> String {
+    format!("entity {entity} has waited for {waited_ns} ns beside a free pCPU")
+}
+
+struct Host {
+    waits_since_ns: Vec<Option<u64>>,
+    busy: Vec<bool>,
+    stolen: Vec<bool>,
+    /// Since when at least one pCPU has been free.
+    free_since_ns: Option<u64>,
+}
+
+impl Host {
+    /// The entity that has waited longest beside a free pCPU, and for how long.
+    fn longest_wait(&self, now_ns: u64) -> Option<(usize, u64)> {
+        let free_since_ns = self.free_since_ns?;
+        let waits = self.waits_since_ns.iter().enumerate();
+        let waits = waits.filter_map(|(entity, since_ns)| {
+            Some((entity, now_ns.saturating_sub(free_since_ns.max((*since_ns)?))))
+        });
+        waits.max_by_key(|(_, waited_ns)| *waited_ns)
+    }
+
+    fn step(&mut self, event: &Event) {
+        match (event.kind, event.pcpu) {
+            (Kind::On, Some(pcpu)) => {
+                self.waits_since_ns[usize::from(event.entity)] = None;
+                self.busy[usize::from(pcpu)] = true;
+            }
+            (Kind::Off, Some(pcpu)) => {
+                self.waits_since_ns[usize::from(event.entity)] = Some(event.t_ns);
+                self.busy[usize::from(pcpu)] = false;
+            }
+            (Kind::Idle, Some(pcpu)) => self.busy[usize::from(pcpu)] = false,
+            (Kind::Steal(taken), Some(pcpu)) => self.stolen[usize::from(pcpu)] = taken,
+            (Kind::Wake, _) => self.waits_since_ns[usize::from(event.entity)] = Some(event.t_ns),
+            _ => return,
+        }
+        let free = self.busy.iter().zip(&self.stolen).any(|(busy, stolen)| !busy && !stolen);
+        self.free_since_ns = match self.free_since_ns {
+            Some(since_ns) if free => Some(since_ns),
+            None if free => Some(event.t_ns),
+            _ => None,
+        };
+    }
+}

@@ -1,0 +1,20 @@
+//! Time never goes back for an entity, and nothing happens after the end.
+
+use super::{Found, Rules};
+use crate::virtual_time::{Kind, Record};
+
+pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
+    let mut latest_ns = vec![0; record.entities as usize];
+    for event in record.events.iter().filter(|event| !matches!(event.kind, Kind::Steal(_))) {
+        let latest = &mut latest_ns[usize::from(event.entity)];
+        if event.t_ns < *latest {
+            let what = format!("entity {}: `{}` after {latest} ns", event.entity, event.kind);
+            return Err(Found::at(event, what));
+        }
+        if event.t_ns > record.end_ns {
+            return Err(Found::at(event, format!("after the end at {} ns", record.end_ns)));
+        }
+        *latest = event.t_ns;
+    }
+    Ok(())
+}

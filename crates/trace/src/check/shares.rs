@@ -1,0 +1,127 @@
+//! Fairness: in a second in which every entity wants to run all the time, each gets the
+//! share that its weight entitles it to, within 2 % of the second.
+
+use super::{Found, Rules};
+use crate::virtual_time::{Event, Kind, Record};
+
+const WINDOW_NS: u64 = 1_000_000_000;
+const TOLERANCE_NS: u64 = WINDOW_NS / 50;
+
+pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
+    let fair_ns = fair_shares(record, rules);
+    let mut seconds = Seconds {
+        on_since_ns: vec![None; record.entities as usize],
+        runnable: vec![false; record.entities as usize],
+        on_ns: vec![0; record.entities as usize],
+        start_ns: None,
+    };
+    for event in record.in_time_order() {
+        while let Some(end_ns) = seconds.full_before(event.t_ns) {
+            seconds.close(end_ns);
+            judge(&seconds.on_ns, &fair_ns).map_err(|what| Found(end_ns, event.offset, what))?;
+            seconds.open(end_ns);
+        }
+        seconds.step(event);
+    }
+    Ok(())
+}
+
+/// Nanoseconds of a second that each entity is entitled to: weighted shares of all pCPUs,
+/// where what an entity cannot use, because it is on one pCPU at most, goes to the others.
+fn fair_shares(record: &Record, rules: &Rules) -> Vec<f64> {
+    let vm = |entity: usize| rules.vm_of.get(entity).copied().unwrap_or(0);
+    let entities = record.entities as usize;
+    let weight = |entity: usize| {
+        let vcpus = (0..entities).filter(|other| vm(*other) == vm(entity)).count();
+        if rules.per_vm { 1.0 / vcpus as f64 } else { 1.0 }
+    };
+    let mut shares = vec![0.0; entities];
+    let mut open: Vec<usize> = (0..entities).collect();
+    let mut left = f64::from(record.pcpus);
+    while !open.is_empty() {
+        let weights: f64 = open.iter().map(|entity| weight(*entity)).sum();
+        let share = |entity: usize| left * weight(entity) / weights;
+        let (capped, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|entity| share(**entity) >= 1.0);
+        if capped.is_empty() {
+            for entity in &rest {
+                shares[*entity] = share(*entity) * WINDOW_NS as f64;
+            }
+            break;
+        }
+        for entity in &capped {
+            shares[*entity] = WINDOW_NS as f64;
+        }
+        left = (left - capped.len() as f64).max(0.0);
+        open = rest;
+    }
+    shares
+}
+
+fn judge(on_ns: &[u64], fair_ns: &[f64]) -> Result<(), String> {
+    for (entity, (on_ns, fair_ns)) in on_ns.iter().zip(fair_ns).enumerate() {
+        if (*on_ns as f64 - fair_ns).abs() > TOLERANCE_NS as f64 {
+            return Err(format!(
+                "entity {entity} was on for {on_ns} ns of a second, its fair share is {fair_ns:.0} ns"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The seconds in which all want to run.
+struct Seconds {
+    on_since_ns: Vec<Option<u64>>,
+    runnable: Vec<bool>,
+    on_ns: Vec<u64>,
+    /// Start of the second under way; `None` while some entity does not want to run.
+    start_ns: Option<u64>,
+}
+
+impl Seconds {
+    /// The end of the second under way, if it is over by `now_ns`.
+    fn full_before(&self, now_ns: u64) -> Option<u64> {
+        self.start_ns.map(|start_ns| start_ns + WINDOW_NS).filter(|end_ns| *end_ns <= now_ns)
+    }
+
+    fn open(&mut self, start_ns: u64) {
+        self.start_ns = Some(start_ns);
+        self.on_ns.fill(0);
+        for since_ns in self.on_since_ns.iter_mut().flatten() {
+            *since_ns = start_ns;
+        }
+    }
+
+    /// Counts what is on until `end_ns`.
+    fn close(&mut self, end_ns: u64) {
+        for (on_ns, since_ns) in self.on_ns.iter_mut().zip(&mut self.on_since_ns) {
+            if let Some(since_ns) = since_ns {
+                *on_ns += end_ns.saturating_sub(*since_ns);
+                *since_ns = end_ns;
+            }
+        }
+    }
+
+    fn step(&mut self, event: &Event) {
+        let entity = usize::from(event.entity);
+        match event.kind {
+            Kind::On => {
+                self.on_since_ns[entity] = Some(event.t_ns);
+                self.runnable[entity] = true;
+            }
+            Kind::Off | Kind::Idle => {
+                let since_ns = self.on_since_ns[entity].take().unwrap_or(event.t_ns);
+                self.on_ns[entity] += event.t_ns.saturating_sub(since_ns);
+                self.runnable[entity] = event.kind == Kind::Off;
+            }
+            Kind::Wake => self.runnable[entity] = true,
+            Kind::Steal(_) => self.start_ns = None,
+            _ => return,
+        }
+        match (self.runnable.iter().all(|wants| *wants), self.start_ns) {
+            (true, None) if !matches!(event.kind, Kind::Steal(_)) => self.open(event.t_ns),
+            (false, Some(_)) => self.start_ns = None,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! An entity changes its state only as a vCPU can: it leaves the pCPU that it is on, and
+//! it wakes from idle. Marks come from an entity that is on.
+
+use unspin_model::VcpuState;
+
+use super::{Found, Rules};
+use crate::virtual_time::{Event, Kind, Record};
+
+pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
+    let mut states = vec![(VcpuState::Idle, None); record.entities as usize];
+    for event in record.in_time_order() {
+        let Some((state, pcpu)) = states.get_mut(usize::from(event.entity)) else { continue };
+        let legal = is_legal(event, *state, *pcpu);
+        if !legal {
+            let what = format!("entity {}: `{}` while {state:?}", event.entity, event.kind);
+            return Err(Found::at(event, what));
+        }
+        (*state, *pcpu) = match event.kind {
+            Kind::On => (VcpuState::On, event.pcpu),
+            Kind::Off | Kind::Wake => (VcpuState::Off, None),
+            Kind::Idle => (VcpuState::Idle, None),
+            _ => continue,
+        };
+    }
+    Ok(())
+}
+
+fn is_legal(event: &Event, state: VcpuState, pcpu: Option<u8>) -> bool {
+    match event.kind {
+        Kind::On => state != VcpuState::On,
+        Kind::Off | Kind::Idle => state == VcpuState::On && pcpu == event.pcpu,
+        Kind::Wake => state == VcpuState::Idle,
+        Kind::Mark(_) => state == VcpuState::On,
+        _ => true,
+    }
+}

@@ -1,0 +1,148 @@
+//! Bytes to a record. The input is not trusted: whatever is wrong with it is an error with
+//! its place, and its size decides how much memory is used, not what its header claims.
+
+use std::io::{ErrorKind, Read};
+
+use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Record, VERSION};
+use crate::TraceError;
+
+/// pCPU numbers are one byte, and 255 means none.
+const PCPUS_MAX: u32 = 255;
+/// Entity numbers are two bytes.
+const ENTITIES_MAX: u32 = u16::MAX as u32;
+
+/// Reads a record from `input`; `name` stands in error messages.
+///
+/// # Errors
+/// [`TraceError::Bytes`] with the offset of what does not follow the format: another magic
+/// or version, a count out of range, an unknown kind, a pCPU or an entity that the header
+/// does not announce, time that goes back for an entity, bytes after the end, or no end.
+pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError> {
+    let place = Place { name };
+    let mut header = [0; HEADER_BYTES];
+    if fill(&mut input, &mut header, &place, 0)? < HEADER_BYTES {
+        return Err(place.bad(0, "shorter than a header: QEMU did not start its record"));
+    }
+    let mut record = parse_header(&header).map_err(|(offset, what)| place.bad(offset, what))?;
+    let mut latest_ns = vec![0; record.entities as usize];
+    let mut offset = HEADER_BYTES as u64;
+    let mut bytes = [0; EVENT_BYTES];
+    let mut ended = false;
+    loop {
+        match fill(&mut input, &mut bytes, &place, offset)? {
+            0 if ended => return Ok(record),
+            0 => return Err(place.bad(offset, "no end event: QEMU was stopped before its end")),
+            EVENT_BYTES if ended => return Err(place.bad(offset, "an event after the end")),
+            EVENT_BYTES => {}
+            read => return Err(place.bad(offset, format!("{read} bytes of an event of 16"))),
+        }
+        let event = Event::from_bytes(&bytes, offset)
+            .and_then(|event| announced(&record, event))
+            .map_err(|what| place.bad(offset, what))?;
+        ended = event.kind == Kind::End;
+        in_order(&mut latest_ns, &event).map_err(|what| place.bad(offset, what))?;
+        keep(&mut record, event).map_err(|what| place.bad(offset, what))?;
+        offset += EVENT_BYTES as u64;
+    }
+}
+
+fn parse_header(bytes: &[u8; HEADER_BYTES]) -> Result<Record, (u64, String)> {
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    if bytes[..8] != MAGIC {
+        return Err((0, "not a record of virtual time".into()));
+    }
+    let (version, pcpus, vcpus, entities) = (word(8), word(12), word(16), word(20));
+    if version != VERSION {
+        return Err((8, format!("version {version}; this unspin reads version {VERSION}")));
+    }
+    if !(1..=PCPUS_MAX).contains(&pcpus) {
+        return Err((12, format!("{pcpus} pCPUs, expected 1 to {PCPUS_MAX}")));
+    }
+    if !(1..=entities).contains(&vcpus) || entities > ENTITIES_MAX {
+        return Err((16, format!("{vcpus} vCPUs among {entities} entities")));
+    }
+    Ok(Record { pcpus, vcpus, entities, ..Record::default() })
+}
+
+/// The event, if it names a pCPU and an entity that the header announces.
+fn announced(record: &Record, event: Event) -> Result<Event, String> {
+    if let Some(pcpu) = event.pcpu.filter(|pcpu| u32::from(*pcpu) >= record.pcpus) {
+        return Err(format!("pCPU {pcpu} of {}", record.pcpus));
+    }
+    let about_an_entity = !matches!(event.kind, Kind::Steal(_) | Kind::End);
+    if about_an_entity && u32::from(event.entity) >= record.entities {
+        return Err(format!("entity {} of {}", event.entity, record.entities));
+    }
+    let placed = matches!(event.kind, Kind::On | Kind::Off | Kind::Idle | Kind::Steal(_));
+    if placed && event.pcpu.is_none() {
+        return Err(format!("`{}` without a pCPU", event.kind));
+    }
+    Ok(event)
+}
+
+/// Refuses time that goes back for an entity; the end is at or after all of them.
+fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
+    let back = |latest_ns: u64| {
+        format!("time goes back from {latest_ns} to {} ns: {}", event.t_ns, event.kind)
+    };
+    if event.kind == Kind::End {
+        let latest_ns = latest_ns.iter().copied().max().unwrap_or(0);
+        return if event.t_ns < latest_ns { Err(back(latest_ns)) } else { Ok(()) };
+    }
+    if matches!(event.kind, Kind::Steal(_)) {
+        return Ok(());
+    }
+    let latest = &mut latest_ns[usize::from(event.entity)];
+    if event.t_ns < *latest {
+        return Err(format!("entity {}: {}", event.entity, back(*latest)));
+    }
+    *latest = event.t_ns;
+    Ok(())
+}
+
+fn keep(record: &mut Record, event: Event) -> Result<(), String> {
+    match event.kind {
+        Kind::Exit { reason, price_ns } => {
+            let sum = record.exits.entry(reason).or_default();
+            sum.count += 1;
+            sum.price_ns += u64::from(price_ns);
+        }
+        Kind::PauseLoop { verdict, .. } => *record.pause_loops.entry(verdict).or_default() += 1,
+        Kind::End => record.end_ns = event.t_ns,
+        _ if record.events.len() >= MAX_KEPT => {
+            return Err(format!("more than {MAX_KEPT} changes of state"));
+        }
+        _ => record.events.push(event),
+    }
+    Ok(())
+}
+
+struct Place<'a> {
+    name: &'a str,
+}
+
+impl Place<'_> {
+    fn bad(&self, offset: u64, what: impl Into<String>) -> TraceError {
+        TraceError::Bytes { name: self.name.into(), offset, what: what.into() }
+    }
+}
+
+/// Fills the buffer as far as the input goes; returns how far.
+fn fill(
+    input: &mut impl Read,
+    buffer: &mut [u8],
+    place: &Place,
+    offset: u64,
+) -> Result<usize, TraceError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(place.bad(offset, format!("cannot read on: {error}"))),
+        }
+    }
+    Ok(filled)
+}

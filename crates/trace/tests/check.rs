@@ -1,0 +1,152 @@
+//! Planted bugs: each invariant catches the bug that it is for, and none is broken by a
+//! record of a host that keeps its rules.
+
+use unspin_trace::check::{Rules, check, names};
+use unspin_trace::virtual_time::{Event, Exits, Kind, Mark, Record};
+
+const SLICE_NS: u64 = 3_000_000;
+const SECONDS: u64 = 3;
+
+/// Four vCPUs on two pCPUs take turns, entities 0 and 1 on pCPU 0, 2 and 3 on pCPU 1.
+fn round_robin(slices_ns: [u64; 4]) -> Record {
+    let mut events = Vec::new();
+    for pcpu in 0..2 {
+        let pair = [2 * pcpu, 2 * pcpu + 1];
+        let (mut t_ns, mut turn) = (0, 0);
+        events.push(event(0, Kind::Wake, None, pair[1]));
+        events.push(event(0, Kind::On, Some(pcpu as u8), pair[0]));
+        while t_ns < SECONDS * 1_000_000_000 + 100_000_000 {
+            t_ns += slices_ns[usize::from(pair[turn])];
+            events.push(event(t_ns, Kind::Off, Some(pcpu as u8), pair[turn]));
+            turn = 1 - turn;
+            events.push(event(t_ns, Kind::On, Some(pcpu as u8), pair[turn]));
+        }
+    }
+    events.sort_by_key(|event| event.t_ns);
+    let end_ns = events.iter().map(|event| event.t_ns).max().unwrap_or(0) + 1_000;
+    Record { pcpus: 2, vcpus: 4, entities: 4, end_ns, events, ..Record::default() }
+}
+
+fn event(t_ns: u64, kind: Kind, pcpu: Option<u8>, entity: u16) -> Event {
+    Event { t_ns, kind, pcpu, entity, offset: 0 }
+}
+
+fn fair() -> Record {
+    round_robin([SLICE_NS; 4])
+}
+
+fn caught_by(record: &Record) -> Option<&'static str> {
+    let rules = Rules { quantum_ns: 1_000, per_vm: false, vm_of: vec![0; 4] };
+    check(record, &rules).err().map(|violation| violation.checker)
+}
+
+/// Index of the n-th event that matches.
+fn nth(record: &Record, n: usize, wanted: impl Fn(&Event) -> bool) -> usize {
+    let matching = record.events.iter().enumerate().filter(|(_, event)| wanted(event));
+    matching.map(|(index, _)| index).nth(n).expect("the record has such an event")
+}
+
+#[test]
+fn a_host_that_keeps_the_rules_passes() {
+    assert_eq!(caught_by(&fair()), None);
+    assert_eq!(names().count(), 6);
+}
+
+#[test]
+fn time_that_goes_back_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 20, |event| event.kind == Kind::Off);
+    record.events[index].t_ns = 1;
+    assert_eq!(caught_by(&record), Some("order"));
+}
+
+#[test]
+fn an_entity_on_two_pcpus_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 4, |event| event.kind == Kind::On && event.entity == 0);
+    let t_ns = record.events[index].t_ns + 10;
+    let at = nth(&record, 0, |event| event.t_ns > t_ns);
+    record.events.insert(at, event(t_ns, Kind::On, Some(1), 0));
+    assert_eq!(caught_by(&record), Some("one-pcpu"));
+}
+
+#[test]
+fn a_halt_of_a_preempted_entity_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);
+    let again = Event { kind: Kind::Idle, ..record.events[index] };
+    record.events.insert(index + 1, again);
+    assert_eq!(caught_by(&record), Some("states"));
+}
+
+#[test]
+fn a_mark_of_an_entity_that_is_off_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);
+    let mark = Event { kind: Kind::Mark(Mark::Begin), pcpu: None, ..record.events[index] };
+    record.events.insert(index + 1, mark);
+    assert_eq!(caught_by(&record), Some("states"));
+}
+
+#[test]
+fn a_pcpu_that_carries_while_it_is_stolen_is_caught() {
+    let mut record = fair();
+    let at = nth(&record, 9, |event| event.kind == Kind::On);
+    let t_ns = record.events[at].t_ns + 100;
+    let at = nth(&record, 0, |event| event.t_ns > t_ns);
+    record.events.insert(at, event(t_ns, Kind::Steal(true), Some(0), 0));
+    assert_eq!(caught_by(&record), Some("accounts"));
+}
+
+#[test]
+fn exits_that_cost_more_than_there_was_are_caught() {
+    let mut record = fair();
+    record.exits.insert(1, Exits { count: 1, price_ns: 100_000_000_000 });
+    assert_eq!(caught_by(&record), Some("accounts"));
+}
+
+#[test]
+fn a_free_pcpu_beside_a_waiting_entity_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 9, |event| event.kind == Kind::On);
+    record.events[index].t_ns += 50_000;
+    record.events.sort_by_key(|event| event.t_ns);
+    assert_eq!(caught_by(&record), Some("no-idle-pcpu"));
+}
+
+#[test]
+fn a_quantum_of_delay_is_allowed() {
+    let mut record = fair();
+    let index = nth(&record, 9, |event| event.kind == Kind::On);
+    record.events[index].t_ns += 1_000;
+    record.events.sort_by_key(|event| event.t_ns);
+    assert_eq!(caught_by(&record), None);
+}
+
+#[test]
+fn an_unfair_share_is_caught() {
+    let record = round_robin([SLICE_NS, SLICE_NS, 2 * SLICE_NS, SLICE_NS]);
+    assert_eq!(caught_by(&record), Some("shares"));
+}
+
+#[test]
+fn shares_follow_the_weights_of_vms() {
+    // Each entity got half a pCPU. That is fair between two VMs of two vCPUs, and unfair
+    // between one of three (a third of a pCPU each) and one of one (a whole pCPU).
+    let record = fair();
+    let rules = Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 0, 1, 1] };
+    assert_eq!(check(&record, &rules), Ok(()));
+    let rules = Rules { vm_of: vec![0, 0, 0, 1], ..rules };
+    assert_eq!(check(&record, &rules).unwrap_err().checker, "shares");
+}
+
+#[test]
+fn a_violation_says_where_it_is() {
+    let mut record = fair();
+    let index = nth(&record, 20, |event| event.kind == Kind::Off);
+    record.events[index].t_ns = 1;
+    record.events[index].offset = 4711;
+    let violation = check(&record, &Rules::default()).unwrap_err();
+    let text = violation.to_string();
+    assert!(text.contains("`order`") && text.contains("byte 4711"), "{text}");
+}

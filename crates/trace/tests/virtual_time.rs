@@ -1,0 +1,141 @@
+//! The record's format: a golden record and its listing, hostile bytes, and the truth that
+//! is read from it.
+
+use unspin_model::VcpuState;
+use unspin_trace::virtual_time::{self, Clock, Event, Kind, Mark};
+
+const GOLDEN: &[u8] = include_bytes!("data/virtual-time/record.bin");
+const LISTING: &str = include_str!("data/virtual-time/record.txt");
+
+fn header(version: u32, pcpus: u32, vcpus: u32, entities: u32) -> Vec<u8> {
+    let mut bytes = b"UNSPINVT".to_vec();
+    for word in [version, pcpus, vcpus, entities] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend([0; 8]);
+    bytes
+}
+
+fn event(t_ns: u64, kind: Kind, pcpu: Option<u8>, entity: u16) -> Event {
+    Event { t_ns, kind, pcpu, entity, offset: 0 }
+}
+
+/// Two vCPUs and a neighbour's one on one pCPU.
+fn golden() -> Vec<u8> {
+    let events = [
+        event(0, Kind::On, Some(0), 0),
+        event(1_000, Kind::Mark(Mark::Begin), Some(0), 0),
+        event(1_500, Kind::Exit { reason: 7, price_ns: 1_200 }, Some(0), 0),
+        event(2_000, Kind::Wake, None, 1),
+        event(3_000, Kind::PauseLoop { target: Some(1), verdict: 2 }, Some(0), 0),
+        event(3_000, Kind::Off, Some(0), 0),
+        event(3_000, Kind::On, Some(0), 1),
+        event(4_000, Kind::Idle, Some(0), 1),
+        event(4_000, Kind::Wake, None, 2),
+        event(4_000, Kind::On, Some(0), 2),
+        event(6_000, Kind::Idle, Some(0), 2),
+        event(6_000, Kind::Steal(true), Some(0), 0),
+        event(7_000, Kind::Steal(false), Some(0), 0),
+        event(7_000, Kind::On, Some(0), 0),
+        event(9_000, Kind::Mark(Mark::End), Some(0), 0),
+        event(9_500, Kind::Mark(Mark::Done), Some(0), 0),
+        event(10_000, Kind::End, None, 0),
+    ];
+    events.iter().fold(header(1, 1, 2, 3), |mut bytes, event| {
+        bytes.extend(event.to_bytes());
+        bytes
+    })
+}
+
+fn error_of(bytes: &[u8]) -> String {
+    virtual_time::read_from(bytes, "record.bin").unwrap_err().to_string()
+}
+
+#[test]
+fn the_golden_record_reads_as_its_listing() {
+    assert_eq!(golden(), GOLDEN, "the format changed: give it a new version");
+    let lines = GOLDEN[32..].chunks(16).enumerate().map(|(index, bytes)| {
+        let bytes = bytes.try_into().expect("whole events");
+        let event = Event::from_bytes(bytes, 32 + 16 * index as u64).expect("a known kind");
+        format!("{event}\n")
+    });
+    assert_eq!(lines.collect::<String>(), LISTING);
+    let record = virtual_time::read_from(GOLDEN, "record.bin").unwrap();
+    assert_eq!((record.pcpus, record.vcpus, record.entities, record.end_ns), (1, 2, 3, 10_000));
+    assert_eq!(record.events.len(), 14);
+    assert_eq!((record.exits[&7].count, record.exits[&7].price_ns), (1, 1_200));
+    assert_eq!(record.pause_loops[&2], 1);
+}
+
+#[test]
+fn the_truth_is_exact_and_in_guest_time() {
+    let record = virtual_time::read_from(GOLDEN, "record.bin").unwrap();
+    let window = (record.mark_ns(Mark::Begin).unwrap(), record.mark_ns(Mark::End).unwrap());
+    assert_eq!(window, (1_000, 9_000));
+    let clock = Clock { begin: (1_000, 501_000), end: (9_000, 509_000), error_ns: 7 };
+    let truth = record.truth("subject", window, &clock);
+    let states: Vec<_> = truth.recording.events.iter().map(|e| (e.t_ns, e.vcpu, e.state)).collect();
+    use VcpuState::{Idle, Off, On};
+    let expected = [
+        (501_000, 0, On),
+        (501_000, 1, Idle),
+        (502_000, 1, Off),
+        (503_000, 0, Off),
+        (503_000, 1, On),
+        (504_000, 1, Idle),
+        (507_000, 0, On),
+    ];
+    assert_eq!(states, expected);
+    let sums = &truth.summary;
+    let sum_ns = |seconds: f64| (seconds * 1e9).round() as u64;
+    assert_eq!([sums.on_s, sums.off_s, sums.idle_s].map(sum_ns), [5_000, 5_000, 6_000]);
+    assert_eq!((sums.off_count, sums.off_us), (2, Some([4.0, 4.0, 4.0])));
+    assert_eq!(sum_ns(truth.neighbours_on_s[0]), 2_000);
+    assert_eq!(sum_ns(truth.pcpus_busy_s[0]), 7_000);
+}
+
+#[test]
+fn hostile_bytes_are_errors_with_their_place() {
+    let good = golden();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let after_end = [&good[..], &good[32..48]].concat();
+    let cases: [(Vec<u8>, &str); 12] = [
+        (Vec::new(), "byte 0: shorter than a header"),
+        (good[..31].to_vec(), "byte 0: shorter than a header"),
+        (with(0, b'X'), "byte 0: not a record of virtual time"),
+        (with(8, 2), "byte 8: version 2; this unspin reads version 1"),
+        (with(12, 0), "byte 12: 0 pCPUs"),
+        (with(16, 9), "byte 16: 9 vCPUs among 3 entities"),
+        (with(32 + 8, 77), "byte 32: 77 is not a kind of event"),
+        (with(32 + 9, 5), "byte 32: pCPU 5 of 1"),
+        (with(48 + 11, 1), "byte 48: entity 256 of 3"),
+        (with(48 + 7, 1), "byte 64: entity 0: time goes back"),
+        (good[..good.len() - 16].to_vec(), "no end event"),
+        (after_end, "an event after the end"),
+    ];
+    for (bytes, expected) in cases {
+        let message = error_of(&bytes);
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    let cut = error_of(&good[..good.len() - 3]);
+    assert!(cut.contains("13 bytes of an event of 16"), "{cut}");
+    assert!(error_of(&header(1, 1, 1, 1 << 20)).contains("entities"), "a count too large");
+}
+
+/// Writes the golden record again; run it by name after a change of the format.
+#[test]
+#[ignore = "writes tests/data/virtual-time"]
+fn write_the_golden_record() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/virtual-time");
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(format!("{folder}/record.bin"), golden()).unwrap();
+    let record = golden();
+    let lines = record[32..]
+        .chunks(16)
+        .map(|bytes| format!("{}\n", Event::from_bytes(bytes.try_into().unwrap(), 0).unwrap()));
+    std::fs::write(format!("{folder}/record.txt"), lines.collect::<String>()).unwrap();
+}
