@@ -29,6 +29,14 @@ pub enum FailureKind {
     NoResult,
     /// The guest scheduler's command failed.
     SchedulerFailed,
+    /// The host lacks what the topology asks for, such as a cgroup controller or a pCPU.
+    Unavailable,
+    /// The guest sent something that is no message of this version.
+    BadReply,
+    /// The virtual-time host broke one of its own invariants.
+    InvariantBroken,
+    /// The user interrupted the run; it has no record and runs again on resume.
+    Interrupted,
 }
 
 /// How a run ended.

@@ -27,7 +27,7 @@ impl Groups {
             (Ok(parent), _) => Ok(Groups { fairness, parent: Some(parent) }),
             (Err(_), Fairness::PerThread) => Ok(Groups { fairness, parent: None }),
             (Err(error), Fairness::PerVm) => Err(Failure::new(
-                FailureKind::QemuDied,
+                FailureKind::Unavailable,
                 format!("fairness per-vm needs the cpu cgroup controller and root: {error}"),
             )),
         }
@@ -43,7 +43,7 @@ impl Groups {
         let placed = fs::create_dir_all(&group)
             .and_then(|()| fs::write(group.join("cgroup.procs"), pid.to_string()));
         placed.map_err(|e| {
-            Failure::new(FailureKind::QemuDied, format!("cgroup {}: {e}", group.display()))
+            Failure::new(FailureKind::Unavailable, format!("cgroup {}: {e}", group.display()))
         })
     }
 }

@@ -51,8 +51,8 @@ impl Injector {
         });
         match is_ready.recv() {
             Ok(Ok(())) => Ok(Injector { stop, thread }),
-            Ok(Err(error)) => Err(Failure::new(FailureKind::QemuDied, error)),
-            Err(_) => Err(Failure::new(FailureKind::QemuDied, "the injector ended at once")),
+            Ok(Err(error)) => Err(Failure::new(FailureKind::Unavailable, error)),
+            Err(_) => Err(Failure::new(FailureKind::Unavailable, "the injector ended at once")),
         }
     }
 

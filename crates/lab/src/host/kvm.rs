@@ -48,7 +48,7 @@ fn hardware_pause_exits() -> Option<bool> {
 }
 
 fn refused(detail: &str) -> Failure {
-    Failure::new(FailureKind::QemuDied, detail)
+    Failure::new(FailureKind::Unavailable, detail)
 }
 
 /// Counts what happens to a VM from start to stop.

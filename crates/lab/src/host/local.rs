@@ -72,6 +72,7 @@ impl LocalHost {
         let kvm = exits.stop();
         let observed = observer.map(Observer::finish);
         let job = job?;
+        self.check_neighbours()?;
         if job.is_none() && observed.as_ref().is_some_and(Observed::is_dead) {
             return Err(Failure::new(
                 FailureKind::GuestHang,
@@ -80,11 +81,7 @@ impl LocalHost {
         }
         let mut output = RunOutput {
             neighbours: self.stop_neighbours(handles),
-            neighbours_on_s: on_after
-                .iter()
-                .zip(on_before)
-                .map(|(a, b)| (a - b) as f64 / 1e9)
-                .collect(),
+            neighbours_on_s: seconds_between(&on_before, &on_after),
             kvm,
             lab_cpu_s,
             ..Default::default()
@@ -111,6 +108,18 @@ impl LocalHost {
             std::thread::sleep(LEAD);
         }
         started
+    }
+
+    /// A run whose neighbour went away was not the run that was asked for.
+    fn check_neighbours(&mut self) -> Result<(), Failure> {
+        let gone = self.vms.iter_mut().skip(1).find_map(|vm| (!vm.is_alive()).then_some(&vm.spec));
+        match gone {
+            Some(spec) => {
+                let detail = format!("{} ended while the subject ran", spec.name);
+                Err(Failure::new(FailureKind::QemuDied, detail))
+            }
+            None => Ok(()),
+        }
     }
 
     fn stop_neighbours(&mut self, handles: Vec<u64>) -> Vec<Option<JobResult>> {
@@ -158,4 +167,20 @@ impl Drop for LocalHost {
 
 fn not_booted() -> Failure {
     Failure::new(FailureKind::GuestHang, format!("no VM runs (at {} ns)", mono_ns()))
+}
+
+/// Seconds between two readings in nanoseconds. A thread that ended reads 0.
+fn seconds_between(before_ns: &[u64], after_ns: &[u64]) -> Vec<f64> {
+    let pairs = before_ns.iter().zip(after_ns);
+    pairs.map(|(before, after)| after.saturating_sub(*before) as f64 / 1e9).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_that_died_was_on_for_no_time() {
+        assert_eq!(seconds_between(&[5, 7_000_000_000], &[2_000_000_005, 0]), [2.0, 0.0]);
+    }
 }

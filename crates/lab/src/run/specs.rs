@@ -104,5 +104,5 @@ fn subject(
 
 fn pcpus(topology: &Topology) -> Result<Vec<u32>, Failure> {
     let resolved = topology.pcpus.get_ref().resolve(&machine::allowed_cpus());
-    resolved.map_err(|detail| Failure::new(FailureKind::QemuDied, detail))
+    resolved.map_err(|detail| Failure::new(FailureKind::Unavailable, detail))
 }

@@ -13,12 +13,17 @@ use unspin_model::FailureKind;
 
 use super::console;
 use crate::interrupt;
-use crate::wire::{Envelope, Failure, Hello, Reply, Request, VmSpec};
+use crate::wire::{Envelope, Failure, Hello, PROTOCOL, Reply, Request, VmSpec};
 
 /// How long a wait goes on before it looks whether it still should.
 const SLICE: Duration = Duration::from_millis(200);
 
-type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Reply>>>>;
+/// How much of a malformed line an error shows, characters.
+const MALFORMED_SHOWN: usize = 200;
+
+/// A reply, or the line that is none.
+type Heard = Result<Reply, String>;
+type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Heard>>>>;
 
 /// A connection to a guest's init; a thread hands each reply to who waits for it.
 pub struct Channel {
@@ -75,16 +80,16 @@ impl Channel {
 }
 
 /// Waits for a reply; gives up when the user wants us to stop.
-fn wait(replies: &mpsc::Receiver<Reply>, limit: Duration) -> Result<Reply, Failure> {
+fn wait(replies: &mpsc::Receiver<Heard>, limit: Duration) -> Result<Reply, Failure> {
     let asked = Instant::now();
     loop {
         match replies.recv_timeout(SLICE) {
-            Ok(reply) => return Ok(reply),
+            Ok(heard) => return heard.map_err(|line| malformed(&line)),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(died("the control channel closed"));
             }
             Err(mpsc::RecvTimeoutError::Timeout) if interrupt::requested() => {
-                return Err(Failure::new(FailureKind::GuestHang, "interrupted"));
+                return Err(interrupted());
             }
             Err(mpsc::RecvTimeoutError::Timeout) if asked.elapsed() >= limit => {
                 let seconds = limit.as_secs_f64();
@@ -111,7 +116,7 @@ fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStr
 
 /// Waits for the hello; a panic on the console or QEMU's end is noticed at once.
 fn await_hello(
-    hello: &mpsc::Receiver<Reply>,
+    hello: &mpsc::Receiver<Heard>,
     qemu: &mut Child,
     deadline: Instant,
     spec: &VmSpec,
@@ -119,15 +124,16 @@ fn await_hello(
 ) -> Result<Hello, Failure> {
     loop {
         match hello.recv_timeout(SLICE) {
-            Ok(Reply::Hello(hello)) => return Ok(hello),
-            Ok(other) => return Err(died(&format!("expected a hello, got {other:?}"))),
+            Ok(Ok(Reply::Hello(hello))) => return Ok(hello),
+            Ok(Err(line)) => return Err(malformed(&line)),
+            Ok(Ok(other)) => return Err(died(&format!("expected a hello, got {other:?}"))),
             Err(mpsc::RecvTimeoutError::Timeout) => check_alive(qemu)?,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(died("the control channel closed before the guest said hello"));
             }
         }
         if interrupt::requested() {
-            return Err(Failure::new(FailureKind::BootTimeout, "interrupted"));
+            return Err(interrupted());
         }
         if console::classify(&console::tail(console), "").is_some() {
             return Err(Failure::new(FailureKind::GuestPanic, "the guest's kernel failed at boot"));
@@ -147,18 +153,36 @@ fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
 }
 
 /// Hands out replies until the socket closes; then whoever waits is let go,
-/// because the senders are dropped.
-fn dispatch(mut lines: BufReader<UnixStream>, waiting: &Waiting) {
+/// because the senders are dropped. A line that is no reply goes to all who wait:
+/// it may have been the answer to any of them.
+fn dispatch(mut lines: impl BufRead, waiting: &Waiting) {
     let mut line = String::new();
     while matches!(lines.read_line(&mut line), Ok(1..)) {
-        if let Ok(Envelope { id, body }) = serde_json::from_str::<Envelope<Reply>>(&line) {
-            if let Some(sender) = lock(waiting).remove(&id) {
-                let _ = sender.send(body);
+        match serde_json::from_str::<Envelope<Reply>>(&line) {
+            Ok(Envelope { id, body }) => {
+                if let Some(sender) = lock(waiting).remove(&id) {
+                    let _ = sender.send(Ok(body));
+                }
+            }
+            Err(_) => {
+                for (_, sender) in lock(waiting).drain() {
+                    let _ = sender.send(Err(line.trim_end().to_owned()));
+                }
             }
         }
         line.clear();
     }
     lock(waiting).clear();
+}
+
+fn malformed(line: &str) -> Failure {
+    let start: String = line.chars().take(MALFORMED_SHOWN).collect();
+    let detail = format!("the guest sent no message of protocol {PROTOCOL}: `{start}`");
+    Failure::new(FailureKind::BadReply, detail)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(FailureKind::Interrupted, "interrupted")
 }
 
 fn died(detail: &str) -> Failure {
@@ -167,4 +191,35 @@ fn died(detail: &str) -> Failure {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(lines: &str) -> Result<Reply, Failure> {
+        let waiting = Waiting::default();
+        let (sender, receiver) = mpsc::channel();
+        lock(&waiting).insert(7, sender);
+        dispatch(lines.as_bytes(), &waiting);
+        wait(&receiver, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_reply_reaches_who_waits_for_it() {
+        let reply = heard("{\"id\":3,\"body\":\"Shared\"}\n{\"id\":7,\"body\":\"Shared\"}\n");
+        assert!(matches!(reply, Ok(Reply::Shared)), "{reply:?}");
+    }
+
+    #[test]
+    fn a_malformed_reply_is_a_failure_of_its_own_kind() {
+        let failure = heard("{\"id\":7,\"bo\n").unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadReply);
+        assert!(failure.detail.contains("{\"id\":7,\"bo"), "{failure}");
+    }
+
+    #[test]
+    fn a_closed_channel_is_a_qemu_that_died() {
+        assert_eq!(heard("").unwrap_err().kind, FailureKind::QemuDied);
+    }
 }

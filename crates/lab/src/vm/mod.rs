@@ -76,6 +76,9 @@ impl Vm {
             Ok(up) => up,
             Err(failure) => {
                 end(&mut qemu);
+                if failure.kind == FailureKind::Interrupted {
+                    return Err(failure);
+                }
                 return Err(explain(failure, &console, folder));
             }
         };
@@ -122,7 +125,7 @@ impl Vm {
             let pcpu = pcpus[vcpu * pcpus.len().min(vcpus) / vcpus];
             let set = cpu_set(&[pcpu]);
             sched_setaffinity(Pid::from_raw(*thread), &set).map_err(|e| {
-                Failure::new(FailureKind::QemuDied, format!("pin vCPU to pCPU {pcpu}: {e}"))
+                Failure::new(FailureKind::Unavailable, format!("pin vCPU to pCPU {pcpu}: {e}"))
             })?;
         }
         Ok(())
@@ -161,7 +164,7 @@ impl Vm {
     /// injector disturbs the vCPU there. Needs a second CPU that we may run on.
     pub fn clear(&self, pcpu: u32) -> Result<(), Failure> {
         let fail = |e: &dyn std::fmt::Display| {
-            Failure::new(FailureKind::QemuDied, format!("keep QEMU off pCPU {pcpu}: {e}"))
+            Failure::new(FailureKind::Unavailable, format!("keep QEMU off pCPU {pcpu}: {e}"))
         };
         let mut elsewhere = sched_getaffinity(Pid::from_raw(0)).map_err(|e| fail(&e))?;
         elsewhere.unset(pcpu as usize).map_err(|e| fail(&e))?;
@@ -173,6 +176,11 @@ impl Vm {
             }
         }
         Ok(())
+    }
+
+    /// Whether QEMU still runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.qemu.try_wait(), Ok(None))
     }
 
     /// QEMU's process id.
@@ -263,6 +271,9 @@ impl Vm {
 
     /// A failure with what the console and QEMU's end say about it.
     fn explain(&mut self, failure: Failure) -> Failure {
+        if failure.kind == FailureKind::Interrupted {
+            return failure;
+        }
         // A panicking guest prints for a while before QEMU exits.
         std::thread::sleep(Duration::from_millis(100));
         let ended = self.qemu.try_wait().ok().flatten();
