@@ -4,6 +4,8 @@
 //! An init can also be a host: the L1 of a nested machine starts the L2s with
 //! the code that the build machine itself uses, asked for by [`HostRequest`].
 
+mod virtual_host;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +13,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use unspin_model::scheduler::Stats;
 use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
+
+pub use virtual_host::{
+    Errand, Help, HostScheduler, Marked, NeighbourModel, OUT_PORT_NAME, Prices, VirtualHost,
+    VirtualNeighbour,
+};
 
 use crate::clock::Moment;
 use crate::truth::IdleSpans;
@@ -170,6 +177,9 @@ pub struct JobResult {
     /// When each vCPU idled; `None` where that was not traced, or not in full.
     #[serde(default)]
     pub idle: Option<Vec<IdleSpans>>,
+    /// Its begin and its end in virtual time; empty on a host that keeps no record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Marked>,
 }
 
 /// Bytes as JSON text.

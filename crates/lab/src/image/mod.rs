@@ -20,6 +20,11 @@ pub const MARKER: &str = "/etc/unspin-guest";
 /// The file that lists the modules to load, in order.
 pub const MODULE_LIST: &str = "/etc/unspin-modules";
 
+/// The file that makes a guest run one job and power off, see [`crate::wire::Errand`].
+pub const ERRAND_FILE: &str = "/etc/unspin-jobs.json";
+/// The kernel looks for the next archive of an initramfs at multiples of this.
+const ARCHIVE_ALIGN: u64 = 4;
+
 /// Why an initramfs could not be made.
 #[derive(Debug, Error)]
 pub enum ImageError {
@@ -211,6 +216,18 @@ impl Image {
         newc::trailer(out).and_then(|mut out| out.flush()).map_err(|e| io_error(path, e))
     }
 
+    /// Writes `base` and behind it an archive with one more file. The kernel unpacks both,
+    /// so that a large image is made once and what differs from run to run is added to it.
+    pub fn extend(base: &Path, out: &Path, guest: &str, bytes: Vec<u8>) -> Result<(), ImageError> {
+        let error = |e| io_error(out, e);
+        let length = fs::copy(base, out).map_err(error)?;
+        let mut file = fs::OpenOptions::new().append(true).open(out).map_err(error)?;
+        let padding = length.next_multiple_of(ARCHIVE_ALIGN) - length;
+        file.write_all(&[0; ARCHIVE_ALIGN as usize][..padding as usize]).map_err(error)?;
+        write_entry(&mut file, Path::new(guest), &Content::Bytes(bytes), 1)?;
+        newc::trailer(file).map(drop).map_err(error)
+    }
+
     /// Every entry, each folder before what is in it.
     fn with_parents(&self) -> BTreeMap<&Path, &Content> {
         let mut all: BTreeMap<&Path, &Content> = BTreeMap::new();
@@ -321,6 +338,22 @@ mod tests {
             archive = reader.finish().unwrap();
         }
         assert_eq!(names, ["bin", "usr", "usr/share", "usr/share/a"]);
+    }
+
+    #[test]
+    fn an_extended_image_holds_both_archives() {
+        let folder = tempfile::tempdir().unwrap();
+        let (base, out) = (folder.path().join("base"), folder.path().join("out"));
+        let mut image = Image::default();
+        image.put("/a", Content::Bytes(b"x".to_vec()));
+        image.write(&base).unwrap();
+        fs::OpenOptions::new().append(true).open(&base).unwrap().write_all(b"\0").unwrap();
+        Image::extend(&base, &out, ERRAND_FILE, b"{}".to_vec()).unwrap();
+        let bytes = fs::read(&out).unwrap();
+        let at = fs::read(&base).unwrap().len().next_multiple_of(4);
+        let reader = newc::Reader::new(&bytes[at..]).unwrap();
+        assert_eq!(reader.entry().name(), "etc/unspin-jobs.json");
+        assert_eq!(reader.entry().file_size(), 2);
     }
 
     #[test]

@@ -18,8 +18,9 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use unspin_trace::virtual_time::Mark;
 
-use super::{facts, scheduler};
+use super::{facts, mark, scheduler};
 use crate::clock::mono_ns;
 use crate::truth::IdleTrace;
 use crate::wire::{Job, JobResult};
@@ -51,10 +52,8 @@ pub fn run_job(job: &Job) -> JobResult {
     }
     let stats = scheduler::stats();
     let idle_trace = job.trace_idle.then(IdleTrace::start);
-    let mut result = match Background::start(job) {
-        Ok(running) => running.wait(Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6))),
-        Err(error) => JobResult { stderr: format!("{error:#}"), ..JobResult::default() },
-    };
+    let mut result = run_marked(job)
+        .unwrap_or_else(|error| JobResult { stderr: format!("{error:#}"), ..JobResult::default() });
     let vcpus = facts::online_cpus() as usize;
     let idle = idle_trace.map(|trace| trace.and_then(|trace| trace.finish(vcpus)));
     result.idle = idle.and_then(|spans| {
@@ -74,12 +73,26 @@ pub fn run_job(job: &Job) -> JobResult {
     result
 }
 
+/// Runs the setup commands, then the job between two marks.
+fn run_marked(job: &Job) -> anyhow::Result<JobResult> {
+    run_setups(job)?;
+    let begin = mark::mark(Mark::Begin);
+    let running = Background::launch(job)?;
+    let limit = Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6));
+    let mut end = None;
+    let mut result = running.wait(limit, || end = mark::mark(Mark::End));
+    result.marks = begin.into_iter().chain(end).collect();
+    Ok(result)
+}
+
 impl Background {
     /// Runs the setup commands, then starts the job.
     pub fn start(job: &Job) -> anyhow::Result<Background> {
-        for command in &job.setup {
-            run_setup(command, job)?;
-        }
+        run_setups(job)?;
+        Background::launch(job)
+    }
+
+    fn launch(job: &Job) -> anyhow::Result<Background> {
         let oom_kills_before = oom_kills();
         let cgroup = new_cgroup()?;
         let start_ns = mono_ns();
@@ -102,12 +115,14 @@ impl Background {
     pub fn stop(self) -> JobResult {
         // Programs that fork share the process group; stress-ng prints on SIGINT.
         let _ = kill(Pid::from_raw(-self.pid), Signal::SIGINT);
-        self.wait(STOP_GRACE)
+        self.wait(STOP_GRACE, || {})
     }
 
-    fn wait(self, limit: Duration) -> JobResult {
+    /// Waits until it exits or the limit is over; `ended` is called at that instant.
+    fn wait(self, limit: Duration, ended: impl FnOnce()) -> JobResult {
         let status = self.exited.recv_timeout(limit).ok();
         let end_ns = mono_ns();
+        ended();
         kill_cgroup(&self.cgroup);
         let timed_out = status.is_none();
         let status = status.or_else(|| self.exited.recv().ok()).and_then(Result::ok);
@@ -125,10 +140,15 @@ impl Background {
             agent_memory: None,
             stats: None,
             idle: None,
+            marks: Vec::new(),
         };
         let _ = fs::remove_dir(&self.cgroup);
         result
     }
+}
+
+fn run_setups(job: &Job) -> anyhow::Result<()> {
+    job.setup.iter().try_for_each(|command| run_setup(command, job))
 }
 
 fn run_setup(command: &[String], job: &Job) -> anyhow::Result<()> {

@@ -1,14 +1,17 @@
 //! PID 1 of a lab guest: mounts what a workload expects, loads the modules
 //! that the initramfs lists, opens the control channel and serves it until it
-//! is told to power off.
+//! is asked to power off. A guest that finds an errand in its initramfs runs that
+//! instead, without a channel.
 
 mod facts;
 mod heartbeat;
 mod job;
+mod mark;
 mod mounts;
 mod port;
 mod scheduler;
 mod serve;
+mod unattended;
 
 pub use facts::spinlock_kind;
 
@@ -33,6 +36,9 @@ pub fn is_init() -> bool {
 fn boot() -> anyhow::Result<()> {
     mounts::mount_all()?;
     load_modules()?;
+    if let Some(errand) = unattended::errand()? {
+        return unattended::run(&errand);
+    }
     let (reader, writer) = port::open()?;
     serve::serve(reader, writer)
 }
