@@ -4,16 +4,17 @@
 //! An init can also be a host: the L1 of a nested machine starts the L2s with
 //! the code that the build machine itself uses, asked for by [`HostRequest`].
 
+mod host;
 mod virtual_host;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use unspin_model::scheduler::Stats;
-use unspin_model::{Accel, FailureKind, Recording, TruthSummary};
+use unspin_model::{Accel, FailureKind};
 
+pub use host::{BootSpec, Booted, HostReply, HostRequest, L1Spec, RunOutput, RunSpec};
 pub use virtual_host::{
     Errand, Help, HostScheduler, Marked, NeighbourModel, OUT_PORT_NAME, Prices, VirtualHost,
     VirtualNeighbour,
@@ -30,7 +31,7 @@ pub const PORT_NAME: &str = "unspin.ctl";
 pub const PROTOCOL: u32 = 2;
 
 /// What a guest says first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`] of the guest.
     pub protocol: u32,
@@ -206,7 +207,7 @@ impl JobResult {
 }
 
 /// A virtual machine to start.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmSpec {
     /// Its name, unique on its host.
     pub name: String,
@@ -274,72 +275,6 @@ pub struct Injection {
     pub after_ms: u64,
     /// How many in all.
     pub count: u32,
-}
-
-/// What is asked of a host.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum HostRequest {
-    /// Start these VMs and wait until each has said hello. The first one is the subject.
-    Boot {
-        /// The VMs.
-        vms: Vec<VmSpec>,
-        /// Who shares with whom.
-        fairness: Fairness,
-    },
-    /// Run the subject's job; the neighbours' jobs start before and stop after it.
-    Run(Box<RunSpec>),
-    /// Stop all VMs.
-    Halt,
-}
-
-/// One run, as a host carries it out.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RunSpec {
-    /// The subject's job.
-    pub job: Job,
-    /// The neighbours' jobs in the order of their VMs.
-    pub neighbours: Vec<Job>,
-    /// How the ground truth is observed.
-    pub truth: TruthMode,
-    /// pCPU time to take away meanwhile.
-    pub injection: Option<Injection>,
-}
-
-/// What a host answers.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum HostReply {
-    /// All VMs are up.
-    Booted {
-        /// Their hellos, in the order of the request.
-        hellos: Vec<Hello>,
-        /// Seconds from the subject's QEMU start to its hello.
-        boot_s: f64,
-    },
-    /// The run is over.
-    Ran(Box<RunOutput>),
-    /// All VMs are stopped.
-    Halted,
-    /// It went wrong; the VMs are stopped.
-    Failed(Failure),
-}
-
-/// What a run left.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct RunOutput {
-    /// The subject's job; `None` when the guest stopped answering while it ran.
-    pub job: Option<JobResult>,
-    /// The neighbours' jobs.
-    pub neighbours: Vec<Option<JobResult>>,
-    /// vCPU-seconds that each neighbour was on a pCPU while the subject ran.
-    pub neighbours_on_s: Vec<f64>,
-    /// Ground truth in figures.
-    pub truth: Option<TruthSummary>,
-    /// Every change of state, where it was observed.
-    pub recording: Option<Recording>,
-    /// KVM's counters over the run.
-    pub kvm: BTreeMap<String, u64>,
-    /// CPU seconds that the host's side of the lab used.
-    pub lab_cpu_s: f64,
 }
 
 /// Why a host could not do it.

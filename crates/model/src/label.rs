@@ -16,12 +16,13 @@ pub enum Source {
 }
 
 /// How a virtual machine's instructions were executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accel {
     /// Hardware virtualization.
     Kvm,
-    /// QEMU's software emulation, one host thread per vCPU.
+    /// QEMU's software emulation, one host thread per vCPU: works everywhere.
+    #[default]
     Tcg,
     /// QEMU's software emulation in virtual time: the host is simulated, and the same
     /// cell with the same seed gives the same bytes on every machine.

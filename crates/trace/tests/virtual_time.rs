@@ -64,7 +64,8 @@ fn the_golden_record_reads_as_its_listing() {
     assert_eq!((record.pcpus, record.vcpus, record.entities, record.end_ns), (1, 2, 3, 10_000));
     assert_eq!(record.events.len(), 14);
     assert_eq!((record.exits[&7].count, record.exits[&7].price_ns), (1, 1_200));
-    assert_eq!(record.pause_loops[&2], 1);
+    assert_eq!(record.job_exits, record.exits, "the only one was the job's");
+    assert_eq!(record.job_pause_loops[&2], 1);
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use unspin_model::ClaimSpec;
+use unspin_model::{Accel, ClaimSpec};
 
-use super::topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
+use super::neighbour::{self, RawNeighbour};
+use super::simulated::RawSimulated;
+use super::topology::{Nested, Pcpus, Refusals, Spinlock, Topology};
 use super::{Command, Experiment, Scheduler};
 use crate::toml_error::{ConfigError, choices};
 use crate::wire::{Fairness, Injection, TruthMode};
@@ -15,7 +17,6 @@ use crate::workload::{self, Workload};
 
 const VCPUS_MAX: u32 = 64;
 const DEFAULT_MEMORY_MIB: u64 = 768;
-const DEFAULT_NEIGHBOUR_MEMORY_MIB: u64 = 512;
 const DEFAULT_L1_MEMORY_MIB: u64 = 3072;
 const DEFAULT_SMALLEST_EFFECT: f64 = 0.03;
 
@@ -29,6 +30,9 @@ pub(super) struct RawExperiment {
     repeats: Spanned<u32>,
     #[serde(default)]
     seed: u64,
+    accel: Option<Accel>,
+    #[serde(default)]
+    vt: RawSimulated,
     time_limit_s: Option<Spanned<f64>>,
     boot_limit_s: Option<Spanned<f64>>,
     baseline_scheduler: Option<Spanned<String>>,
@@ -59,8 +63,10 @@ struct RawTopology {
     vcpus: Spanned<u32>,
     pcpus: Spanned<Pcpus>,
     memory_mib: Option<Spanned<u64>>,
+    accel: Option<Accel>,
     #[serde(default)]
-    spinlock: Spinlock,
+    vt: RawSimulated,
+    spinlock: Option<Spinlock>,
     #[serde(default)]
     fairness: Fairness,
     pinned: Option<Spanned<bool>>,
@@ -69,14 +75,6 @@ struct RawTopology {
     nested: Option<RawNested>,
     injector: Option<Spanned<Injection>>,
     schedulers: Option<Vec<Spanned<String>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawNeighbour {
-    vcpus: Spanned<u32>,
-    workload: Spanned<String>,
-    memory_mib: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -93,13 +91,13 @@ struct RawNested {
 }
 
 /// The file under check: what an error needs to say where it is.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     file: &'a Path,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn error<T>(&self, at: &Spanned<T>, message: impl Into<String>) -> ConfigError {
+    pub(super) fn error<T>(&self, at: &Spanned<T>, message: impl Into<String>) -> ConfigError {
         ConfigError::at(self.file, self.text, at.span(), message)
     }
 }
@@ -126,7 +124,7 @@ pub(super) fn check(
         .transpose()?;
     let workloads =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
-    Ok(Experiment {
+    let experiment = Experiment {
         name: file_name(&source, &raw.name)?,
         title: raw.title,
         about: raw.about.trim().to_owned(),
@@ -152,7 +150,9 @@ pub(super) fn check(
         claims: raw.claims,
         file: file.to_owned(),
         text: text.to_owned(),
-    })
+    };
+    experiment.check_accel()?;
+    Ok(experiment)
 }
 
 fn not_empty<T>(file: &Path, key: &str, list: Vec<T>) -> Result<Vec<T>, ConfigError> {
@@ -209,7 +209,10 @@ fn schedulers(source: &Source, raw: &RawExperiment) -> Result<Vec<Scheduler>, Co
 }
 
 /// A shipped workload's name, or a path relative to the experiment's file.
-fn find_workload(source: &Source, name: &Spanned<String>) -> Result<Workload, ConfigError> {
+pub(super) fn find_workload(
+    source: &Source,
+    name: &Spanned<String>,
+) -> Result<Workload, ConfigError> {
     if let Some(found) = workload::builtin(name.get_ref()) {
         return Ok(found);
     }
@@ -231,7 +234,7 @@ fn topologies(source: &Source, raw: &RawExperiment) -> Result<Vec<Topology>, Con
             if !seen.insert(topology.name.get_ref().clone()) {
                 return Err(source.error(&topology.name, "two topologies have this name"));
             }
-            check_topology(source, topology, &declared)
+            check_topology(source, topology, raw, &declared)
         })
         .collect()
 }
@@ -239,6 +242,7 @@ fn topologies(source: &Source, raw: &RawExperiment) -> Result<Vec<Topology>, Con
 fn check_topology(
     source: &Source,
     raw: &RawTopology,
+    experiment: &RawExperiment,
     schedulers: &[String],
 ) -> Result<Topology, ConfigError> {
     check_vcpus(source, &raw.vcpus)?;
@@ -255,6 +259,7 @@ fn check_topology(
         return Err(source.error(memory, "a guest needs at least 128 MiB"));
     }
     check_injector(source, raw)?;
+    let (real, models) = neighbour::check(source, &raw.neighbours)?;
     let named = raw.schedulers.as_ref().map(|names| {
         let check = |n: &Spanned<String>| known(source, n.clone(), schedulers.iter().cloned());
         names.iter().map(check).collect::<Result<Vec<_>, _>>()
@@ -267,18 +272,42 @@ fn check_topology(
         spinlock: raw.spinlock,
         fairness: raw.fairness,
         pinned: is_pinned(raw),
-        neighbours: neighbours(source, &raw.neighbours)?,
+        neighbours: real,
+        accel: raw.accel.or(experiment.accel),
+        simulated: raw.vt.or(&experiment.vt).resolve(models),
+        refusals: refusals(raw),
         nested: raw.nested.as_ref().map(|nested| check_nested(source, nested)).transpose()?,
         injection: raw.injector.as_ref().map(|i| i.get_ref().clone()),
         schedulers: named.transpose()?,
     })
 }
 
+/// What keeps a topology from virtual time, and what keeps it in virtual time.
+fn refusals(raw: &RawTopology) -> Refusals {
+    let pinned = raw.pinned.as_ref().filter(|pinned| *pinned.get_ref()).map(Spanned::span);
+    let nested = raw.nested.as_ref().map(|nested| nested.regime.span());
+    let virtual_time = [
+        (nested, "virtual time knows no L1: write `[topology.vt]` with a `regime` instead"),
+        (
+            raw.injector.as_ref().map(Spanned::span),
+            "virtual time has no injector: write a neighbour with `model = \"at\"` instead",
+        ),
+        (pinned, "virtual time does not hold vCPUs to pCPUs: leave `pinned` out"),
+        (neighbour::first_real(&raw.neighbours), neighbour::WRITE_A_MODEL),
+    ];
+    let first = |(at, message): (Option<_>, &str)| Some((at?, message.to_owned()));
+    let model = neighbour::first_model(&raw.neighbours);
+    Refusals {
+        virtual_time: virtual_time.into_iter().find_map(first),
+        real_time: first((model, neighbour::WRITE_A_WORKLOAD)),
+    }
+}
+
 fn is_pinned(raw: &RawTopology) -> bool {
     raw.pinned.as_ref().is_some_and(|pinned| *pinned.get_ref())
 }
 
-fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError> {
+pub(super) fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError> {
     if (1..=VCPUS_MAX).contains(vcpus.get_ref()) {
         return Ok(());
     }
@@ -296,27 +325,6 @@ fn check_injector(source: &Source, raw: &RawTopology) -> Result<(), ConfigError>
         return Err(source.error(injector, "lengths_us lists lengths of 10 to 100000 microseconds"));
     }
     Ok(())
-}
-
-fn neighbours(source: &Source, raw: &[RawNeighbour]) -> Result<Vec<Neighbour>, ConfigError> {
-    raw.iter()
-        .enumerate()
-        .map(|(index, neighbour)| {
-            check_vcpus(source, &neighbour.vcpus)?;
-            let workload = find_workload(source, &neighbour.workload)?;
-            if !workload.until_stopped {
-                let message =
-                    "a neighbour's workload must run until it is stopped (until_stopped = true)";
-                return Err(source.error(&neighbour.workload, message));
-            }
-            Ok(Neighbour {
-                name: format!("neighbour{}", index + 1),
-                vcpus: *neighbour.vcpus.get_ref(),
-                memory_mib: neighbour.memory_mib.unwrap_or(DEFAULT_NEIGHBOUR_MEMORY_MIB),
-                workload,
-            })
-        })
-        .collect()
 }
 
 fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError> {
@@ -337,64 +345,4 @@ fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-name = "sample"
-title = "A sample"
-about = "What?"
-repeats = 2
-kernels = ["lab"]
-schedulers = ["stock", "hold:2"]
-workloads = ["stress-ng-rename"]
-[[topology]]
-name = "2:1"
-vcpus = 4
-pcpus = 2
-[[topology.neighbour]]
-vcpus = 4
-workload = "greedy"
-"#;
-
-    const INJECTOR: &str =
-        "injector = { pcpu = 1, lengths_us = [1000], gap_us = 30000, count = 4 }";
-
-    fn error_of(text: &str) -> String {
-        Experiment::parse(Path::new("x.toml"), text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_good_file_is_read() {
-        let experiment = Experiment::parse(Path::new("x.toml"), GOOD).unwrap();
-        assert_eq!(experiment.baseline_scheduler, "stock");
-        assert_eq!(experiment.topologies[0].neighbours[0].name, "neighbour1");
-        assert_eq!(experiment.boot_params, [""]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_line_and_the_choices() {
-        let cases = [
-            ("repeats = 2", "repeats = 0", "x.toml:5:11: repeats must be at least 1"),
-            ("repeats = 2", "repeats = \"2\"", "x.toml:5:11: invalid type"),
-            ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 64 vCPUs"),
-            ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),
-            ("hold:2", "held:2", "expected `stock`, `hold:K`"),
-            ("stress-ng-rename", "stress-rename", "expected one of `"),
-            ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
-            ("greedy", "stress-ng-rename", "until_stopped"),
-            ("pcpus = 2", "pcpus = 3\npinned = true", "pinned needs as many vCPUs for each pCPU"),
-            ("pcpus = 2", &format!("pcpus = 2\npinned = true\n{INJECTOR}"), "a pCPU for each vCPU"),
-            (
-                "pcpus = 2",
-                "pcpus = 2\nnested = { regime = \"tdx\" }",
-                "expected `pv`, `ple` or `abandoned`",
-            ),
-            ("name = \"sample\"", "name = \"../x\"", "x.toml:2:8: a name is made of"),
-        ];
-        for (from, to, expected) in cases {
-            let message = error_of(&GOOD.replacen(from, to, 1));
-            assert!(message.contains(expected), "{to}: {message}");
-        }
-    }
-}
+mod tests;

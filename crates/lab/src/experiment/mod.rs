@@ -1,18 +1,21 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
 mod file;
+mod neighbour;
 mod plan;
 mod scheduler;
+mod simulated;
 mod topology;
 
 use std::path::{Path, PathBuf};
 
-use unspin_model::ClaimSpec;
 use unspin_model::summary::ExperimentInfo;
+use unspin_model::{Accel, ClaimSpec};
 
 pub use plan::{PlannedBoot, PlannedRun, plan};
 pub use scheduler::{Command, Scheduler};
-pub use topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
+pub use simulated::Simulated;
+pub use topology::{Neighbour, Nested, Pcpus, Refusals, Spinlock, Topology};
 
 use crate::toml_error::{self, ConfigError};
 use crate::wire::TruthMode;
@@ -142,11 +145,41 @@ impl Experiment {
     /// Checks that a machine with these CPUs has the pCPUs that each topology
     /// asks for; names the line of the one that it has not.
     pub fn check_pcpus(&self, allowed: &[u32]) -> Result<(), ConfigError> {
-        for topology in &self.topologies {
+        for topology in self.topologies.iter().filter(|topology| !topology.in_virtual_time()) {
             let pcpus = &topology.pcpus;
             pcpus.get_ref().resolve(allowed).map_err(|message| {
                 ConfigError::at(&self.file, &self.text, pcpus.span(), message)
             })?;
+        }
+        Ok(())
+    }
+
+    /// Makes every topology run under one accelerator.
+    ///
+    /// # Errors
+    /// The place in the file that keeps a topology from it, and what to write instead.
+    pub fn force_accel(&mut self, accel: Accel) -> Result<(), ConfigError> {
+        for topology in &mut self.topologies {
+            topology.accel = Some(accel);
+        }
+        self.check_accel()
+    }
+
+    /// The accelerator that its topologies ask for where time is real; all share one.
+    pub fn real_accel(&self) -> Option<Accel> {
+        self.topologies.iter().filter_map(|topology| topology.accel).find(|a| *a != Accel::Vt)
+    }
+
+    /// Checks that each topology can run under the accelerator that it asks for.
+    pub fn check_accel(&self) -> Result<(), ConfigError> {
+        for topology in &self.topologies {
+            let refusal = match topology.in_virtual_time() {
+                true => &topology.refusals.virtual_time,
+                false => &topology.refusals.real_time,
+            };
+            if let Some((at, message)) = refusal {
+                return Err(ConfigError::at(&self.file, &self.text, at.clone(), message));
+            }
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub struct PlannedRun {
 pub struct PlannedBoot {
     /// The block.
     pub block: u32,
+    /// Whether time is virtual: such a boot has one run.
+    pub virtual_time: bool,
     /// Index of the topology.
     pub topology: usize,
     /// Index of the kernel.
@@ -53,9 +55,11 @@ pub fn plan(experiment: &Experiment) -> Vec<PlannedBoot> {
             }
             shuffle_runs(&mut boot.runs, &mut rng);
         }
-        if experiment.fresh_boots {
-            boots = boots.iter().flat_map(one_run_each).collect();
-        }
+        let alone = |boot: &PlannedBoot| match experiment.fresh_boots || boot.virtual_time {
+            true => one_run_each(boot),
+            false => vec![boot.clone()],
+        };
+        boots = boots.iter().flat_map(alone).collect();
         boots.shuffle(&mut rng);
         all.extend(boots);
     }
@@ -82,7 +86,15 @@ fn boots_of_a_block(experiment: &Experiment) -> Vec<PlannedBoot> {
                         run += 1;
                     }
                 }
-                boots.push(PlannedBoot { block: 0, topology, kernel, boot_params, runs });
+                let virtual_time = place.in_virtual_time();
+                boots.push(PlannedBoot {
+                    block: 0,
+                    virtual_time,
+                    topology,
+                    kernel,
+                    boot_params,
+                    runs,
+                });
             }
         }
     }
@@ -169,6 +181,12 @@ pcpus = 2
             let changes = loaded.windows(2).filter(|pair| pair[0] != pair[1]).count();
             assert_eq!(changes, 1, "{loaded:?}");
         }
+    }
+
+    #[test]
+    fn in_virtual_time_every_run_has_its_boot() {
+        let boots = plan(&experiment("accel = \"vt\""));
+        assert!(boots.iter().all(|boot| boot.virtual_time && boot.runs.len() == 1));
     }
 
     #[test]

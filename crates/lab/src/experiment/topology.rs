@@ -1,8 +1,12 @@
 //! Topologies: which VMs share which pCPUs, and how.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use toml::Spanned;
+use unspin_model::Accel;
 
+use super::Simulated;
 use crate::wire::{Fairness, Injection};
 use crate::workload::Workload;
 
@@ -138,6 +142,15 @@ impl Nested {
     }
 }
 
+/// What keeps a topology from an accelerator: the place in the file, and what to write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// What virtual time has not.
+    pub virtual_time: Option<(Range<usize>, String)>,
+    /// What only virtual time has.
+    pub real_time: Option<(Range<usize>, String)>,
+}
+
 /// A checked topology.
 #[derive(Debug, Clone)]
 pub struct Topology {
@@ -149,13 +162,19 @@ pub struct Topology {
     pub pcpus: Spanned<Pcpus>,
     /// The subject's memory in MiB.
     pub memory_mib: u64,
-    /// The subject's spinlock, where it is flat.
-    pub spinlock: Spinlock,
+    /// The accelerator that it asks for, its own or the experiment's.
+    pub accel: Option<Accel>,
+    /// Its host where time is virtual.
+    pub simulated: Simulated,
+    /// Where it cannot run.
+    pub refusals: Refusals,
+    /// The subject's spinlock, where it is flat; test-and-set when absent and time is real.
+    pub spinlock: Option<Spinlock>,
     /// Who shares with whom.
     pub fairness: Fairness,
     /// Each vCPU held to one pCPU: where there are fewer, neighbours share one.
     pub pinned: bool,
-    /// Other VMs.
+    /// Other VMs, real ones.
     pub neighbours: Vec<Neighbour>,
     /// An L1 between.
     pub nested: Option<Nested>,
@@ -163,6 +182,13 @@ pub struct Topology {
     pub injection: Option<Injection>,
     /// The guest schedulers used here; all of the experiment's when absent.
     pub schedulers: Option<Vec<String>>,
+}
+
+impl Topology {
+    /// Whether its host is simulated.
+    pub fn in_virtual_time(&self) -> bool {
+        self.accel == Some(Accel::Vt)
+    }
 }
 
 #[cfg(test)]

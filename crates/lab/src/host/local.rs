@@ -12,9 +12,7 @@ use super::kvm;
 use crate::clock::{mono_ns, process_cpu_s};
 use crate::truth::{self, Alignment, Observed, Observer, Totals};
 use crate::vm::Vm;
-use crate::wire::{
-    Failure, Fairness, HostReply, HostRequest, JobResult, RunOutput, RunSpec, VmSpec,
-};
+use crate::wire::{BootSpec, Booted, Failure, JobResult, RunOutput, RunSpec};
 
 /// The neighbours run for this long before the subject starts.
 const LEAD: Duration = Duration::from_millis(300);
@@ -32,25 +30,24 @@ impl LocalHost {
         LocalHost { folder, groups: None, vms: Vec::new() }
     }
 
-    fn boot(&mut self, specs: &[VmSpec], fairness: Fairness) -> Result<HostReply, Failure> {
+    fn try_boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         self.halt();
-        let groups = Groups::create(fairness)?;
-        for spec in specs {
-            if let Some(on) = spec.pause_exits {
+        let groups = Groups::create(spec.fairness)?;
+        for vm in &spec.vms {
+            if let Some(on) = vm.pause_exits {
                 kvm::set_pause_exits(on)?;
             }
-            let vm = Vm::start(spec, &self.folder.join(&spec.name), |pid| {
-                groups.place(&spec.name, pid)
-            })?;
-            self.vms.push(vm);
+            let folder = self.folder.join(&vm.name);
+            let started = Vm::start(vm, &folder, |pid| groups.place(&vm.name, pid))?;
+            self.vms.push(started);
         }
         self.groups = Some(groups);
         let boot_s = self.vms.first().map_or(0.0, |vm| vm.boot_s);
         let hellos = self.vms.iter().map(|vm| vm.hello.clone()).collect();
-        Ok(HostReply::Booted { hellos, boot_s })
+        Ok(Booted { hellos, boot_s })
     }
 
-    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+    fn try_run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
         let handles = self.start_neighbours(spec)?;
         let subject = self.vms.first_mut().ok_or_else(not_booted)?;
         let shift = kvm::counter_shift(subject.pid(), subject.spec.vcpus);
@@ -133,29 +130,32 @@ impl LocalHost {
         neighbours.map(|vm| Totals::read(vm.pid(), &vm.vcpu_threads).on_ns).collect()
     }
 
+    /// After a failure the VMs are killed, not shut down: they may not answer.
+    fn or_kill<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
+        if result.is_err() {
+            self.vms.clear();
+            self.groups = None;
+        }
+        result
+    }
+}
+
+impl Host for LocalHost {
+    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
+        let booted = self.try_boot(spec);
+        self.or_kill(booted)
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        let output = self.try_run(spec);
+        self.or_kill(output)
+    }
+
     fn halt(&mut self) {
         for vm in self.vms.drain(..) {
             vm.shut_down();
         }
         self.groups = None;
-    }
-}
-
-impl Host for LocalHost {
-    fn handle(&mut self, request: HostRequest) -> Result<HostReply, Failure> {
-        let reply = match request {
-            HostRequest::Boot { vms, fairness } => self.boot(&vms, fairness),
-            HostRequest::Run(spec) => self.run(&spec).map(|out| HostReply::Ran(Box::new(out))),
-            HostRequest::Halt => {
-                self.halt();
-                Ok(HostReply::Halted)
-            }
-        };
-        if reply.is_err() {
-            self.vms.clear();
-            self.groups = None;
-        }
-        reply
     }
 }
 

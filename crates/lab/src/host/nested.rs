@@ -7,7 +7,9 @@ use unspin_model::FailureKind;
 
 use super::Host;
 use crate::vm::Vm;
-use crate::wire::{Failure, HostReply, HostRequest, Reply, Request, VmSpec};
+use crate::wire::{
+    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
+};
 
 /// What starting a VM may take beyond its own limit, and what tearing it down may.
 const SLACK: Duration = Duration::from_secs(60);
@@ -29,28 +31,53 @@ impl NestedHost {
         self.l1.shut_down();
     }
 
-    fn limit(request: &HostRequest) -> Duration {
-        let seconds = match request {
-            HostRequest::Boot { vms, .. } => vms.iter().map(|vm| vm.boot_limit_s).sum(),
-            HostRequest::Run(run) => {
-                let scheduler = if run.job.scheduler.is_some() { 80.0 } else { 0.0 };
-                run.job.time_limit_s + scheduler + 60.0 * run.job.setup.len() as f64
-            }
-            HostRequest::Halt => 0.0,
-        };
-        Duration::from_secs_f64(seconds) + SLACK
-    }
-}
-
-impl Host for NestedHost {
-    fn handle(&mut self, request: HostRequest) -> Result<HostReply, Failure> {
-        let limit = Self::limit(&request);
+    fn ask(&mut self, request: HostRequest) -> Result<HostReply, Failure> {
+        let limit = limit(&request);
         match self.l1.ask(Request::Host(Box::new(request)), limit)? {
             Reply::Host(reply) => match *reply {
                 HostReply::Failed(failure) => Err(failure),
                 reply => Ok(reply),
             },
-            other => Err(Failure::new(FailureKind::GuestHang, format!("the L1 said {other:?}"))),
+            other => Err(unexpected(&other)),
         }
+    }
+}
+
+fn limit(request: &HostRequest) -> Duration {
+    let seconds = match request {
+        HostRequest::Boot(spec) => spec.vms.iter().map(|vm| vm.boot_limit_s).sum(),
+        HostRequest::Run(run) => {
+            let scheduler = if run.job.scheduler.is_some() { 80.0 } else { 0.0 };
+            run.job.time_limit_s + scheduler + 60.0 * run.job.setup.len() as f64
+        }
+        HostRequest::Halt => 0.0,
+    };
+    Duration::from_secs_f64(seconds) + SLACK
+}
+
+fn unexpected(reply: &impl std::fmt::Debug) -> Failure {
+    Failure::new(FailureKind::BadReply, format!("the L1 said {reply:?}"))
+}
+
+impl Host for NestedHost {
+    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
+        // The L1 is the machine between; its own VMs have none.
+        let spec = BootSpec { l1: None, ..spec.clone() };
+        match self.ask(HostRequest::Boot(Box::new(spec)))? {
+            HostReply::Booted(booted) => Ok(booted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        match self.ask(HostRequest::Run(Box::new(spec.clone())))? {
+            HostReply::Ran(output) => Ok(*output),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// An L1 that cannot stop its VMs fails at its next boot.
+    fn halt(&mut self) {
+        let _ = self.ask(HostRequest::Halt);
     }
 }

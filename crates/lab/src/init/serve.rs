@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::clock_page::ClockPage;
 use crate::host::{Host, LocalHost};
 use crate::init::{facts, heartbeat, job};
-use crate::wire::{Envelope, HostReply, HostRequest, Job, Reply, Request};
+use crate::wire::{Envelope, Failure, HostReply, HostRequest, Job, Reply, Request};
 
 type Jobs = Mutex<HashMap<u64, job::Background>>;
 
@@ -60,11 +60,22 @@ fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
             if !std::mem::replace(&mut beating, true) {
                 heartbeat::start(facts::online_cpus() as usize);
             }
-            let reply = host.handle(request).unwrap_or_else(HostReply::Failed);
+            let reply = carry_out(&mut host, request).unwrap_or_else(HostReply::Failed);
             server.reply(id, Reply::Host(Box::new(reply)));
         }
     });
     sender
+}
+
+fn carry_out(host: &mut dyn Host, request: HostRequest) -> Result<HostReply, Failure> {
+    match request {
+        HostRequest::Boot(spec) => host.boot(&spec).map(HostReply::Booted),
+        HostRequest::Run(spec) => host.run(&spec).map(|output| HostReply::Ran(Box::new(output))),
+        HostRequest::Halt => {
+            host.halt();
+            Ok(HostReply::Halted)
+        }
+    }
 }
 
 impl Server {

@@ -1,29 +1,33 @@
-//! Boots and runs, in the plan's order, until every run has a result.
+//! Carries out an experiment: the schedule's steps on real or simulated hosts, each
+//! result on disk before the next run starts.
 
-use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use unspin_model::{FailureKind, Label, Outcome, RunRecord, Source};
+use unspin_model::{Label, Outcome, RunRecord, Source};
 
+use super::drive::{Bench, Turn, drive};
 use super::prepare::Prepared;
 use super::record::{self, Place};
+use super::schedule::Schedule;
 use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
-use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
-use crate::host::{Host, LocalHost, NestedHost};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
+use crate::host::{Router, vt_qemu};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
-use crate::wire::{
-    Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, TruthMode, VmSpec,
-};
+use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
 use crate::workload::Workload;
+
+/// Memory that a run in virtual time may need at most, its QEMU included.
+const LANE_MEMORY_MIB: u64 = 1536;
 
 /// Carries out an experiment into `options.out`; resumes what is there.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
-    progress: &mut dyn Progress,
+    progress: &mut (dyn Progress + Send),
 ) -> Result<Finish, LabError> {
     let boots = plan(experiment);
     let planned = boots.iter().map(|boot| boot.runs.len() as u64).sum();
@@ -31,318 +35,194 @@ pub fn execute(
     let done = boots.iter().flat_map(|b| &b.runs).filter(|r| store.is_done(r.run)).count() as u64;
     let prepared = Prepared::new(experiment, options, progress)?;
     progress.event(Event::Begin(done, planned));
-    let mut executor = Executor {
+    let desk = Desk { store, timings: Timings::load(), progress, done };
+    let machine = machine::describe();
+    let lanes = lanes(options.jobs);
+    let lab = Lab {
         experiment,
-        local: LocalHost::new(prepared.scratch.path().to_owned()),
         prepared,
         boots: &boots,
-        nested: None,
-        store,
-        timings: Timings::load(),
-        progress,
-        done,
-        machine: machine::describe(),
+        lanes,
+        desk: Mutex::new(desk),
+        host: format!("{}, Linux {}", machine.cpu, machine.kernel),
     };
     let started = Instant::now();
-    let finish = executor.run_all();
-    executor.stop_hosts();
-    executor.timings.save();
-    executor.store.add_elapsed(started.elapsed().as_secs_f64())?;
+    let finish = lab.run_all();
+    let mut desk = lab.desk();
+    desk.timings.save();
+    desk.store.add_elapsed(started.elapsed().as_secs_f64())?;
     finish
 }
 
-struct Executor<'a> {
+/// Runs in virtual time that go on at once: as many as wanted, else one for each CPU of
+/// this machine as far as its memory goes.
+pub fn lanes(wanted: Option<u32>) -> usize {
+    let here = || {
+        let machine = machine::describe();
+        machine.cpus.min((machine.memory_mib / LANE_MEMORY_MIB) as u32).max(1)
+    };
+    wanted.unwrap_or_else(here) as usize
+}
+
+struct Lab<'a> {
     experiment: &'a Experiment,
     prepared: Prepared,
     boots: &'a [PlannedBoot],
-    local: LocalHost,
-    nested: Option<L1>,
+    lanes: usize,
+    desk: Mutex<Desk<'a>>,
+    host: String,
+}
+
+/// What the lanes share: where results go, and who is to know.
+struct Desk<'a> {
     store: Store,
     timings: Timings,
-    progress: &'a mut dyn Progress,
+    progress: &'a mut (dyn Progress + Send),
     done: u64,
-    machine: unspin_model::summary::Machine,
 }
 
-/// An L1 that is up.
-struct L1 {
-    block: u32,
-    spec: VmSpec,
-    host: NestedHost,
-}
-
-/// A boot that is up.
-struct Up {
-    number: u32,
-    boot_s: f64,
-    hello: Hello,
-}
-
-/// What to do after a run.
-enum Next {
-    SameBoot,
-    NewBoot,
-}
-
-impl Executor<'_> {
-    fn run_all(&mut self) -> Result<Finish, LabError> {
-        for boot in self.boots {
-            let open = boot.runs.iter().filter(|run| !self.store.is_done(run.run));
-            let mut open: VecDeque<(PlannedRun, u32)> = open.map(|run| (run.clone(), 1)).collect();
-            while !open.is_empty() {
-                if interrupt::requested() {
-                    return Ok(Finish::Interrupted);
-                }
-                self.one_boot(boot, &mut open)?;
-            }
-        }
-        Ok(Finish::Complete)
+impl<'a> Lab<'a> {
+    /// A panic on another lane leaves the store as its last whole line left it.
+    fn desk(&self) -> MutexGuard<'_, Desk<'a>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Boots and does as many of the open runs as this boot lasts for.
-    fn one_boot(
-        &mut self,
-        boot: &PlannedBoot,
-        open: &mut VecDeque<(PlannedRun, u32)>,
-    ) -> Result<(), LabError> {
-        let number = self.store.next_boot();
-        self.progress.event(Event::Boot(&self.experiment.topologies[boot.topology].name));
-        let started = Instant::now();
-        let up = match self.boot(boot, number) {
-            Ok(up) => up,
-            Err(failure) => return self.give_up_or_retry(boot, None, 0, open, &failure),
+    /// Virtual time first, on all lanes. Where time is real, one run has the machine.
+    fn run_all(&self) -> Result<Finish, LabError> {
+        let (simulated, real): (Vec<PlannedBoot>, Vec<PlannedBoot>) =
+            self.boots.iter().cloned().partition(|boot| boot.virtual_time);
+        match self.run_lanes(&simulated, self.lanes)? {
+            Finish::Complete => self.run_lanes(&real, 1),
+            Finish::Interrupted => Ok(Finish::Interrupted),
+        }
+    }
+
+    fn run_lanes(&self, boots: &[PlannedBoot], lanes: usize) -> Result<Finish, LabError> {
+        let schedule = Mutex::new({
+            let desk = self.desk();
+            Schedule::new(boots, lanes, |run| desk.store.is_done(run))
+        });
+        let one_lane = |lane: usize| {
+            let folder = self.prepared.scratch.path().join(lane.to_string());
+            let mut hosts = Router::new(folder, vt_qemu().ok());
+            drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
         };
-        let nested = self.experiment.topologies[boot.topology].nested.is_some();
-        self.timings.note_boot(nested, started.elapsed().as_secs_f64());
-        for position in 0.. {
-            let Some((run, attempt)) = open.front().cloned() else { break };
-            if interrupt::requested() {
-                break;
-            }
-            match self.one_run(boot, &up, position, &run, attempt)? {
-                Ok(next) => {
-                    open.pop_front();
-                    if matches!(next, Next::NewBoot) {
-                        break;
-                    }
-                }
-                Err(failure) => {
-                    return self.give_up_or_retry(boot, Some(&up), position, open, &failure);
-                }
-            }
-        }
-        self.halt(boot);
-        Ok(())
+        // A VM dies with the thread that started it, so each lane has one for life.
+        let finishes: Vec<Result<Finish, LabError>> = std::thread::scope(|scope| {
+            let lanes: Vec<_> =
+                (0..lanes).map(|lane| scope.spawn(move || one_lane(lane))).collect();
+            let join = |lane: std::thread::ScopedJoinHandle<_>| {
+                lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            lanes.into_iter().map(join).collect()
+        });
+        let finishes = finishes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let interrupted = finishes.contains(&Finish::Interrupted);
+        Ok(if interrupted { Finish::Interrupted } else { Finish::Complete })
     }
 
-    fn one_run(
-        &mut self,
-        boot: &PlannedBoot,
-        up: &Up,
-        position: u32,
-        run: &PlannedRun,
-        attempt: u32,
-    ) -> Result<Result<Next, Failure>, LabError> {
-        let topology = &self.experiment.topologies[boot.topology];
-        let workload = &self.experiment.workloads[run.workload];
-        let limit_s = self.experiment.time_limit_s.unwrap_or(workload.time_limit_s);
-        let place = self.place(boot, Some(up), position, attempt);
-        let spec = self.run_spec(topology, workload, run, limit_s);
-        let started = Instant::now();
-        let mut output = match self.ask(boot, HostRequest::Run(Box::new(spec))) {
-            Ok(HostReply::Ran(output)) => *output,
-            Ok(other) => return Ok(Err(unexpected(&other))),
-            Err(failure) => return Ok(Err(failure)),
-        };
-        if output.job.is_none() && interrupt::requested() {
-            return Ok(Ok(Next::NewBoot));
-        }
-        self.timings.note_run(&workload.name, started.elapsed().as_secs_f64());
-        check_sensed(&mut output, workload);
-        self.keep_recording(run.run, &mut output)?;
-        let record = record::record(&place, run, workload, topology, limit_s, output);
-        self.finish(&record)?;
-        let fresh = matches!(record.outcome, Outcome::DidNotFinish { .. });
-        Ok(Ok(if fresh { Next::NewBoot } else { Next::SameBoot }))
-    }
-
-    fn keep_recording(&mut self, run: u64, output: &mut RunOutput) -> Result<(), LabError> {
-        let Some(recording) = output.recording.take().filter(|_| self.experiment.keep_recordings)
-        else {
-            return Ok(());
-        };
-        let name = self.store.keep_recording(run, &recording)?;
-        if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
-            self.store.keep_session(run, session)?;
-        }
-        if let Some(truth) = &mut output.truth {
-            truth.recording = Some(name);
-        }
-        Ok(())
-    }
-
-    /// Notes a failed attempt at the first open run; drops the run when another
-    /// attempt would not help.
-    fn give_up_or_retry(
-        &mut self,
-        boot: &PlannedBoot,
-        up: Option<&Up>,
-        position: u32,
-        open: &mut VecDeque<(PlannedRun, u32)>,
-        failure: &Failure,
-    ) -> Result<(), LabError> {
-        self.stop_hosts();
-        if interrupt::requested() {
-            return Ok(());
-        }
-        let Some((run, attempt)) = open.pop_front() else { return Ok(()) };
-        self.note_failure(boot, up, position, &run, attempt, failure)?;
-        if attempt < attempts(failure.kind) {
-            open.push_front((run, attempt + 1));
-        } else if up.is_none() {
-            // What does not boot for one run does not boot for the others.
-            for (run, _) in std::mem::take(open) {
-                self.note_failure(boot, up, position, &run, 1, failure)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn note_failure(
-        &mut self,
-        boot: &PlannedBoot,
-        up: Option<&Up>,
-        position: u32,
-        run: &PlannedRun,
-        attempt: u32,
-        failure: &Failure,
-    ) -> Result<(), LabError> {
-        let place = self.place(boot, up, position, attempt);
-        let workload = &self.experiment.workloads[run.workload];
-        let record = record::failed(&place, run, workload, failure);
-        self.store.keep_log(run.run, attempt, &failure.detail)?;
-        self.finish(&record)
-    }
-
-    fn finish(&mut self, record: &RunRecord) -> Result<(), LabError> {
-        self.store.append(record)?;
-        self.done += u64::from(record.observation().is_some());
-        let store = &self.store;
-        let left_s = self.timings.estimate_s(self.experiment, self.boots, |run| store.is_done(run));
-        self.progress.event(Event::Run(record, self.done, left_s));
-        Ok(())
-    }
-
-    fn place(&self, boot: &PlannedBoot, up: Option<&Up>, position: u32, attempt: u32) -> Place {
-        let guest = &self.prepared.guests[boot.kernel];
-        let topology = &self.experiment.topologies[boot.topology];
+    fn place(&self, turn: &Turn) -> Place {
+        let topology = &self.experiment.topologies[turn.boot.topology];
+        let hello = turn.up.as_ref().and_then(|(_, booted)| booted.hellos.first());
         Place {
-            block: boot.block,
-            boot: up.map_or(0, |up| up.number),
-            position,
-            attempt,
-            boot_s: up.map_or(0.0, |up| up.boot_s),
-            spinlock: up.map_or(String::new(), |up| up.hello.spinlock.clone()),
+            block: turn.boot.block,
+            boot: turn.up.as_ref().map_or(0, |(number, _)| *number),
+            position: turn.attempt.position,
+            attempt: turn.attempt.attempt,
+            boot_s: turn.up.as_ref().map_or(0.0, |(_, booted)| booted.boot_s),
+            spinlock: hello.map_or(String::new(), |hello| hello.spinlock.clone()),
             label: Label {
                 source: Source::Lab,
-                accel: Some(self.prepared.accel),
+                accel: Some(self.prepared.accel_of(topology)),
                 nested: topology.nested.is_some() && !self.prepared.own_kvm,
-                kernel: guest.kernel.release.clone(),
-                host: format!("{}, Linux {}", self.machine.cpu, self.machine.kernel),
+                kernel: self.prepared.guests[turn.boot.kernel].kernel.release.clone(),
+                host: self.host.clone(),
             },
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         }
     }
 
-    fn run_spec(
-        &self,
-        topology: &Topology,
-        workload: &Workload,
-        run: &PlannedRun,
-        limit_s: f64,
-    ) -> RunSpec {
-        let scheduler = self.prepared.schedulers.get(&run.cell.scheduler).cloned();
-        let neighbour_job = |n: &crate::experiment::Neighbour| Job {
-            argv: n.workload.argv(n.vcpus),
-            setup: n.workload.setup_argv(n.vcpus),
-            ..Job::default()
-        };
-        RunSpec {
-            job: Job {
-                argv: workload.argv(topology.vcpus),
-                setup: workload.setup_argv(topology.vcpus),
-                cpus: run.scheduler.cpus(),
-                time_limit_s: limit_s,
-                trace_idle: self.experiment.truth == TruthMode::Events
-                    && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
-                scheduler,
-            },
-            neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
-            truth: self.experiment.truth,
-            injection: topology.injection.clone(),
-        }
+    fn workload(&self, run: &PlannedRun) -> &Workload {
+        &self.experiment.workloads[run.workload]
     }
 
-    fn boot(&mut self, boot: &PlannedBoot, number: u32) -> Result<Up, Failure> {
-        let topology = &self.experiment.topologies[boot.topology];
-        let in_l1 = topology.nested.is_some() && !self.prepared.own_kvm;
-        if in_l1 {
-            self.start_l1(boot, topology)?;
-        }
-        let request = HostRequest::Boot {
-            vms: specs::vms(self.experiment, &self.prepared, boot, in_l1)?,
-            fairness: topology.fairness,
-        };
-        match self.ask(boot, request)? {
-            HostReply::Booted { hellos, boot_s } => {
-                let hello = hellos.into_iter().next().ok_or_else(|| {
-                    Failure::new(FailureKind::BootTimeout, "no VM in the topology")
-                })?;
-                Ok(Up { number, boot_s, hello })
-            }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// An L1 serves the boots of one block that want the same one, as long as
-    /// nothing fails on it.
-    fn start_l1(&mut self, boot: &PlannedBoot, topology: &Topology) -> Result<(), Failure> {
-        let spec = specs::l1(self.experiment, &self.prepared, topology)?;
-        if self.nested.as_ref().is_some_and(|l1| l1.block == boot.block && l1.spec == spec) {
-            return Ok(());
-        }
-        if let Some(old) = self.nested.take() {
-            old.host.shut_down();
-        }
-        let host = NestedHost::start(&spec, &self.prepared.scratch.path().join("l1"))?;
-        self.nested = Some(L1 { block: boot.block, spec, host });
+    fn append(&self, desk: &mut Desk, record: &RunRecord) -> Result<(), LabError> {
+        desk.store.append(record)?;
+        desk.done += u64::from(record.observation().is_some());
+        let store = &desk.store;
+        let is_done = |run| store.is_done(run);
+        let left_s = desk.timings.estimate_s(self.experiment, self.boots, self.lanes, is_done);
+        desk.progress.event(Event::Run(record, desk.done, left_s));
         Ok(())
-    }
-
-    /// Asks the host that the boot's topology runs on.
-    fn ask(&mut self, boot: &PlannedBoot, request: HostRequest) -> Result<HostReply, Failure> {
-        let nested = self.experiment.topologies[boot.topology].nested.is_some();
-        match &mut self.nested {
-            Some(l1) if nested => l1.host.handle(request),
-            _ => self.local.handle(request),
-        }
-    }
-
-    fn halt(&mut self, boot: &PlannedBoot) {
-        if self.ask(boot, HostRequest::Halt).is_err() {
-            self.stop_hosts();
-        }
-    }
-
-    fn stop_hosts(&mut self) {
-        let _ = self.local.handle(HostRequest::Halt);
-        if let Some(l1) = self.nested.take() {
-            l1.host.shut_down();
-        }
     }
 }
 
-/// Holds what the guest found out against what its host saw. A session that cannot be
+impl Bench for Lab<'_> {
+    fn boot_spec(&self, boot: &PlannedBoot) -> Result<BootSpec, Failure> {
+        specs::boot(self.experiment, &self.prepared, boot)
+    }
+
+    fn run_spec(&self, boot: &PlannedBoot, run: &PlannedRun) -> RunSpec {
+        specs::run(self.experiment, &self.prepared, boot, run)
+    }
+
+    /// Where each run has its own boot, its number is the run's: the order in which lanes
+    /// begin is not part of the result.
+    fn booting(&self, boot: &PlannedBoot) -> u32 {
+        let mut desk = self.desk();
+        desk.progress.event(Event::Boot(&self.experiment.topologies[boot.topology].name));
+        match boot.runs.first() {
+            Some(run) if boot.virtual_time => run.run as u32,
+            _ => desk.store.next_boot(),
+        }
+    }
+
+    fn ran(&self, turn: &Turn, mut output: RunOutput) -> Result<bool, LabError> {
+        let run = &turn.attempt.run;
+        let workload = self.workload(run);
+        let topology = &self.experiment.topologies[turn.boot.topology];
+        check_sensed(&mut output, workload);
+        let mut desk = self.desk();
+        if turn.attempt.position == 0 {
+            desk.timings.note_boot(&turn.boot, topology, turn.boot_real_s);
+        }
+        desk.timings.note_run(&turn.boot, run, turn.run_real_s);
+        keep_recording(self.experiment, &desk.store, run.run, &mut output)?;
+        let limit_s = specs::limit_s(self.experiment, workload);
+        let record = record::record(&self.place(turn), run, workload, topology, limit_s, output);
+        self.append(&mut desk, &record)?;
+        Ok(!matches!(record.outcome, Outcome::DidNotFinish { .. }))
+    }
+
+    fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError> {
+        let run = &turn.attempt.run;
+        let record = record::failed(&self.place(turn), run, self.workload(run), failure);
+        let mut desk = self.desk();
+        desk.store.keep_log(run.run, turn.attempt.attempt, &failure.detail)?;
+        self.append(&mut desk, &record)
+    }
+}
+
+fn keep_recording(
+    experiment: &Experiment,
+    store: &Store,
+    run: u64,
+    output: &mut RunOutput,
+) -> Result<(), LabError> {
+    let Some(recording) = output.recording.take().filter(|_| experiment.keep_recordings) else {
+        return Ok(());
+    };
+    let name = store.keep_recording(run, &recording)?;
+    if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
+        store.keep_session(run, session)?;
+    }
+    if let Some(truth) = &mut output.truth {
+        truth.recording = Some(name);
+    }
+    Ok(())
+}
+
+/// Compares what the guest found out with what its host saw. A session that cannot be
 /// read is a recorder that failed.
 fn check_sensed(output: &mut RunOutput, workload: &Workload) {
     let (Some(truth), Some(recording), Some(job)) =
@@ -358,18 +238,4 @@ fn check_sensed(output: &mut RunOutput, workload: &Workload) {
             job.stderr = error.to_string();
         }
     }
-}
-
-/// How often a run is tried in all, by how it failed: more than once only
-/// where another attempt is known to help.
-fn attempts(kind: FailureKind) -> u32 {
-    match kind {
-        FailureKind::Int3Oops => 5,
-        FailureKind::BootTimeout | FailureKind::GuestHang => 2,
-        _ => 1,
-    }
-}
-
-fn unexpected(reply: &HostReply) -> Failure {
-    Failure::new(FailureKind::GuestHang, format!("unexpected reply {reply:?}"))
 }

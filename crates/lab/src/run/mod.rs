@@ -1,9 +1,11 @@
 //! Carries out an experiment: prepares kernels and images, boots, runs, records.
 
+mod drive;
 mod executor;
 mod prepare;
 mod progress;
 mod record;
+mod schedule;
 mod specs;
 mod store;
 mod timings;
@@ -13,7 +15,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use unspin_model::Accel;
 
-pub use executor::execute;
+pub use executor::{execute, lanes};
 pub use prepare::Prepared;
 pub use progress::{Bar, Event, Progress, duration};
 pub use store::{Loaded, Store, load};
@@ -31,6 +33,8 @@ pub struct Options {
     pub out: PathBuf,
     /// The accelerator to use, whatever works here.
     pub accel: Option<Accel>,
+    /// Runs in virtual time at once; as many as the machine has CPUs and memory for when absent.
+    pub jobs: Option<u32>,
 }
 
 /// How an experiment ended.

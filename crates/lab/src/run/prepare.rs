@@ -8,6 +8,7 @@ use unspin_model::Accel;
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
+use crate::host::vt_qemu;
 use crate::image::{Image, find_program, path_in_guest};
 use crate::kernel::{self, Kernel};
 use crate::machine;
@@ -69,7 +70,11 @@ impl Prepared {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Prepared, LabError> {
-        if machine::qemu_version().is_none() {
+        let real_time = experiment.topologies.iter().any(|topology| !topology.in_virtual_time());
+        if experiment.topologies.iter().any(Topology::in_virtual_time) {
+            vt_qemu()?;
+        }
+        if real_time && machine::qemu_version().is_none() {
             return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
         }
         experiment.check_pcpus(&machine::allowed_cpus())?;
@@ -85,16 +90,28 @@ impl Prepared {
             .collect::<Result<Vec<_>, LabError>>()?;
         let scratch = scratch_in(&std::env::temp_dir())?;
         let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
-        progress.event(Event::Stage("choosing the accelerator", None));
         let first = &guests[0];
-        let accel =
-            machine::accelerator(options.accel, &first.kernel, &first.initramfs, scratch.path())?;
+        let accel = match real_time {
+            true => {
+                progress.event(Event::Stage("choosing the accelerator", None));
+                let wanted = options.accel.or(experiment.real_accel());
+                machine::accelerator(wanted, &first.kernel, &first.initramfs, scratch.path())?
+            }
+            false => Accel::Vt,
+        };
         let own_kvm = accel == Accel::Kvm;
         let l1 = (nested && !own_kvm)
             .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, folder)))
             .transpose()?;
         let schedulers = schedulers.into_iter().map(|(name, one)| (name, one.agent)).collect();
         Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch, _images: images })
+    }
+}
+
+impl Prepared {
+    /// The accelerator of a topology's outermost VM.
+    pub fn accel_of(&self, topology: &Topology) -> Accel {
+        if topology.in_virtual_time() { Accel::Vt } else { self.accel }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use unspin_model::{AGENT_MEMORY, FailureKind, Label, NeighbourResult, Outcome, RunRecord};
+use unspin_model::{
+    AGENT_MEMORY, Better, FailureKind, Label, Metric, NeighbourResult, Outcome, RunRecord,
+};
 
 use crate::experiment::{PlannedRun, Topology};
 use crate::wire::{Failure, JobResult, RunOutput};
@@ -129,6 +131,9 @@ fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
         let job = job.as_ref()?;
         workload.read(&job.stdout, job.elapsed_s()).ok().map(|reading| reading.value)
     };
+    if topology.in_virtual_time() {
+        return models(topology, output);
+    }
     let pairs = topology.neighbours.iter().zip(&output.neighbours).enumerate();
     pairs
         .map(|(index, (neighbour, job))| NeighbourResult {
@@ -137,6 +142,23 @@ fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
             metric: neighbour.workload.metric.clone(),
             value: read(&neighbour.workload, job),
             on_s: output.neighbours_on_s.get(index).copied(),
+        })
+        .collect()
+}
+
+/// A modelled neighbour measures nothing but the time it was on.
+fn models(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
+    let models = topology.simulated.neighbours.iter().enumerate();
+    models
+        .map(|(index, neighbour)| {
+            let on_s = output.neighbours_on_s.get(index).copied();
+            NeighbourResult {
+                vm: neighbour.name.clone(),
+                workload: format!("model {}", neighbour.model.as_str()),
+                metric: Metric { name: "on".into(), unit: "s".into(), better: Better::Higher },
+                value: on_s,
+                on_s,
+            }
         })
         .collect()
 }

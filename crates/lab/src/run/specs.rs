@@ -1,28 +1,119 @@
-//! From an experiment's topology to the VMs that it starts.
+//! From an experiment's plan to what a host is asked to do.
 
 use std::path::Path;
 
 use unspin_model::{Accel, FailureKind};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
-use crate::experiment::{Experiment, Nested, PlannedBoot, Spinlock, Topology};
+use crate::experiment::{Experiment, Neighbour, PlannedBoot, PlannedRun, Spinlock, Topology};
 use crate::machine;
 use crate::vm::cpu_model;
-use crate::wire::{Failure, VmSpec};
+use crate::wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
+use crate::workload::Workload;
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
 const NESTED_BOOT_LIMIT_S: f64 = 90.0;
+/// Virtual seconds that an unattended guest may take for a setup command, for starting and
+/// stopping an agent, and for its end.
+const SETUP_LIMIT_S: f64 = 60.0;
+const AGENT_LIMIT_S: f64 = 80.0;
+const END_LIMIT_S: f64 = 10.0;
 /// CPU of a nested machine's L1: without the extensions that make an L2 under
 /// emulation die (XSAVE and what needs it).
 const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
+/// Spreads the seeds of experiments apart, so that the blocks of two do not share any.
+const SEEDS_APART: u64 = 1_000_003;
+
+/// What a planned boot boots.
+pub fn boot(
+    experiment: &Experiment,
+    prepared: &Prepared,
+    boot: &PlannedBoot,
+) -> Result<BootSpec, Failure> {
+    let topology = &experiment.topologies[boot.topology];
+    let in_l1 = topology.nested.is_some() && !prepared.own_kvm;
+    let l1 = in_l1.then(|| l1(experiment, prepared, topology)).transpose()?;
+    Ok(BootSpec {
+        vms: vms(experiment, prepared, boot, in_l1)?,
+        fairness: topology.fairness,
+        l1: l1.map(|vm| Box::new(L1Spec { block: boot.block, vm })),
+        virtual_host: boot.virtual_time.then(|| Box::new(virtual_host(experiment, prepared, boot))),
+    })
+}
+
+/// What a planned run runs.
+pub fn run(
+    experiment: &Experiment,
+    prepared: &Prepared,
+    boot: &PlannedBoot,
+    run: &PlannedRun,
+) -> RunSpec {
+    let topology = &experiment.topologies[boot.topology];
+    let workload = &experiment.workloads[run.workload];
+    let scheduler = prepared.schedulers.get(&run.cell.scheduler).cloned();
+    let neighbour_job = |n: &Neighbour| Job {
+        argv: n.workload.argv(n.vcpus),
+        setup: n.workload.setup_argv(n.vcpus),
+        ..Job::default()
+    };
+    RunSpec {
+        job: Job {
+            argv: workload.argv(topology.vcpus),
+            setup: workload.setup_argv(topology.vcpus),
+            cpus: run.scheduler.cpus(),
+            time_limit_s: limit_s(experiment, workload),
+            // The record of a simulated host says so itself.
+            trace_idle: experiment.truth == TruthMode::Events
+                && !boot.virtual_time
+                && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
+            scheduler,
+        },
+        neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
+        truth: experiment.truth,
+        injection: topology.injection.clone(),
+    }
+}
+
+/// Seconds that a workload may take.
+pub fn limit_s(experiment: &Experiment, workload: &Workload) -> f64 {
+    experiment.time_limit_s.unwrap_or(workload.time_limit_s)
+}
+
+/// The simulated host of a boot. All cells of a block have one seed: what chance does to
+/// one, it does to those that it is compared with.
+fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot) -> VirtualHost {
+    let topology = &experiment.topologies[boot.topology];
+    let simulated = &topology.simulated;
+    let boot_limit_s = experiment.boot_limit_s.unwrap_or(FLAT_BOOT_LIMIT_S);
+    let jobs = boot.runs.iter().map(|planned| run(experiment, prepared, boot, planned).job);
+    let limit_s = jobs.map(|job| boot_limit_s + job_limit_s(&job) + END_LIMIT_S);
+    let until_s = limit_s.fold(boot_limit_s, f64::max);
+    VirtualHost {
+        pcpus: topology.pcpus.get_ref().count(),
+        quantum_ns: simulated.quantum_ns,
+        scheduler: simulated.host_scheduler,
+        fairness: topology.fairness,
+        prices: simulated.prices,
+        help: simulated.help,
+        seed: experiment.seed.wrapping_mul(SEEDS_APART).wrapping_add(u64::from(boot.block) + 1),
+        until_ns: (until_s * 1e9) as u64,
+        neighbours: simulated.neighbours.clone(),
+    }
+}
+
+/// Virtual seconds of an errand, from its setup to its agent's end.
+fn job_limit_s(job: &Job) -> f64 {
+    let agent_s = if job.scheduler.is_some() { AGENT_LIMIT_S } else { 0.0 };
+    job.setup.len() as f64 * SETUP_LIMIT_S + agent_s + job.time_limit_s
+}
 
 /// The L1 of a nested topology.
-pub fn l1(
+fn l1(
     experiment: &Experiment,
     prepared: &Prepared,
     topology: &Topology,
 ) -> Result<VmSpec, Failure> {
-    let missing = || Failure::new(FailureKind::BootTimeout, "no L1 was prepared");
+    let missing = || Failure::new(FailureKind::Unavailable, "no L1 was prepared");
     let guest = prepared.l1.as_ref().ok_or_else(missing)?;
     let nested = topology.nested.as_ref().ok_or_else(missing)?;
     let pcpus = pcpus(topology)?;
@@ -43,7 +134,7 @@ pub fn l1(
 }
 
 /// The VMs of a boot, the subject first. In an L1, its CPUs are the pCPUs.
-pub fn vms(
+fn vms(
     experiment: &Experiment,
     prepared: &Prepared,
     boot: &PlannedBoot,
@@ -53,10 +144,16 @@ pub fn vms(
     let count = topology.pcpus.get_ref().count();
     let own = if in_l1 { NESTED_BOOT_LIMIT_S } else { FLAT_BOOT_LIMIT_S };
     let params = &experiment.boot_params[boot.boot_params];
+    let accel = prepared.accel_of(topology);
+    let pcpus = match (in_l1, boot.virtual_time) {
+        (_, true) => Vec::new(),
+        (true, _) => (0..count).collect(),
+        (false, false) => pcpus(topology)?,
+    };
     let subject = VmSpec {
-        pcpus: if in_l1 { (0..count).collect() } else { pcpus(topology)? },
+        pcpus,
         boot_limit_s: experiment.boot_limit_s.unwrap_or(own),
-        ..subject(prepared.accel, &prepared.guests[boot.kernel], topology, in_l1, params)
+        ..subject(accel, &prepared.guests[boot.kernel], topology, in_l1, params)
     };
     let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
         name: neighbour.name.clone(),
@@ -76,8 +173,12 @@ fn subject(
     params: &str,
 ) -> VmSpec {
     let accel = if topology.nested.is_some() { Accel::Kvm } else { flat_accel };
-    let native = topology.spinlock == Spinlock::Native;
-    let cpu = topology.nested.as_ref().map_or_else(|| cpu_model(accel, native), Nested::cpu);
+    let native = topology.spinlock == Some(Spinlock::Native);
+    let cpu = match (&topology.nested, accel) {
+        (Some(nested), _) => nested.cpu(),
+        (None, Accel::Vt) => topology.simulated.cpu(topology.spinlock),
+        (None, _) => cpu_model(accel, native),
+    };
     let own_params = match (&topology.nested, native && accel == Accel::Kvm) {
         (Some(nested), _) => nested.boot_params(),
         (None, true) => "nopvspin",

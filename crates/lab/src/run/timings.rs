@@ -5,10 +5,11 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Experiment, PlannedBoot};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology};
 use crate::kernel::cache_dir;
 
 const RUN_DEFAULT_S: f64 = 4.5;
+const VIRTUAL_RUN_DEFAULT_S: f64 = 40.0;
 const BOOT_DEFAULT_S: f64 = 8.0;
 const NESTED_BOOT_DEFAULT_S: f64 = 18.0;
 /// Weight of the newest value in the running mean.
@@ -36,13 +37,15 @@ impl Timings {
     }
 
     /// Notes a run's duration, all that belongs to it included.
-    pub fn note_run(&mut self, workload: &str, seconds: f64) {
-        self.note(format!("run {workload}"), seconds);
+    pub fn note_run(&mut self, boot: &PlannedBoot, run: &PlannedRun, seconds: f64) {
+        self.note(run_key(boot, run), seconds);
     }
 
-    /// Notes a boot's duration.
-    pub fn note_boot(&mut self, nested: bool, seconds: f64) {
-        self.note(format!("boot nested={nested}"), seconds);
+    /// Notes a boot's duration. In virtual time it is part of the run's.
+    pub fn note_boot(&mut self, boot: &PlannedBoot, topology: &Topology, seconds: f64) {
+        if !boot.virtual_time {
+            self.note(boot_key(topology.nested.is_some()), seconds);
+        }
     }
 
     fn note(&mut self, key: String, seconds: f64) {
@@ -50,28 +53,48 @@ impl Timings {
         *mean += NEWEST * (seconds - *mean);
     }
 
-    /// Seconds that these boots will take, runs that are done left out.
+    /// Seconds that these boots will take, runs that are done left out. As many runs in
+    /// virtual time go on at once as there are lanes.
     pub fn estimate_s(
         &self,
         experiment: &Experiment,
         boots: &[PlannedBoot],
+        lanes: usize,
         is_done: impl Fn(u64) -> bool,
     ) -> f64 {
         let open = |boot: &PlannedBoot| -> f64 {
             let runs = boot.runs.iter().filter(|run| !is_done(run.run));
-            let runs: Vec<f64> = runs.map(|run| self.run_s(&run.cell.workload)).collect();
+            let runs: Vec<f64> = runs.map(|run| self.run_s(boot, run)).collect();
             let nested = experiment.topologies[boot.topology].nested.is_some();
-            if runs.is_empty() { 0.0 } else { runs.iter().sum::<f64>() + self.boot_s(nested) }
+            match (runs.is_empty(), boot.virtual_time) {
+                (true, _) => 0.0,
+                (false, true) => runs.iter().sum::<f64>() / lanes.max(1) as f64,
+                (false, false) => runs.iter().sum::<f64>() + self.boot_s(nested),
+            }
         };
         boots.iter().map(open).sum()
     }
 
-    fn run_s(&self, workload: &str) -> f64 {
-        self.seconds.get(&format!("run {workload}")).copied().unwrap_or(RUN_DEFAULT_S)
+    fn run_s(&self, boot: &PlannedBoot, run: &PlannedRun) -> f64 {
+        let default = if boot.virtual_time { VIRTUAL_RUN_DEFAULT_S } else { RUN_DEFAULT_S };
+        self.seconds.get(&run_key(boot, run)).copied().unwrap_or(default)
     }
 
     fn boot_s(&self, nested: bool) -> f64 {
         let default = if nested { NESTED_BOOT_DEFAULT_S } else { BOOT_DEFAULT_S };
-        self.seconds.get(&format!("boot nested={nested}")).copied().unwrap_or(default)
+        self.seconds.get(&boot_key(nested)).copied().unwrap_or(default)
+    }
+}
+
+fn boot_key(nested: bool) -> String {
+    format!("boot nested={nested}")
+}
+
+/// In virtual time, a run takes longer on more pCPUs.
+fn run_key(boot: &PlannedBoot, run: &PlannedRun) -> String {
+    let workload = &run.cell.workload;
+    match boot.virtual_time {
+        true => format!("vt run {workload} {}", run.cell.topology),
+        false => format!("run {workload}"),
     }
 }

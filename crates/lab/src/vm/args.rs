@@ -7,7 +7,7 @@ use crate::wire::{PORT_NAME, VmSpec};
 
 /// Boot parameters of every guest: everything to the serial console, no reboot
 /// after a panic (QEMU's `-no-reboot` then ends it), and no delays at start.
-const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
+pub(super) const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
                            random.trust_cpu=on no_timer_check tsc=reliable \
                            rcupdate.rcu_cpu_stall_timeout=60";
 
@@ -25,8 +25,7 @@ pub fn cpu_model(accel: Accel, native_spinlock: bool) -> String {
 pub fn qemu_args(spec: &VmSpec) -> Vec<String> {
     let accel = match spec.accel {
         Accel::Kvm => "kvm".to_owned(),
-        Accel::Tcg => "tcg,thread=multi".to_owned(),
-        Accel::Vt => "tcg,thread=single".to_owned(),
+        Accel::Tcg | Accel::Vt => "tcg,thread=multi".to_owned(),
     };
     let append = format!("{BOOT_PARAMS} {}", spec.boot_params);
     let vcpus = spec.vcpus.to_string();

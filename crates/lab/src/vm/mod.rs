@@ -3,22 +3,26 @@
 mod args;
 mod channel;
 mod console;
+mod process;
 mod qmp;
+mod virtual_args;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_model::FailureKind;
 
 pub use args::{cpu_model, qemu_args};
 pub use channel::Channel;
 pub use console::{Verdict, classify};
+pub use process::spawn;
+use process::{cpu_set, end};
+pub use virtual_args::{RECORD_FILE, RESULTS_FILE, virtual_args};
 
 use crate::clock::Moment;
 use crate::clock_page::ClockPage;
@@ -69,7 +73,7 @@ impl Vm {
     ) -> Result<Vm, Failure> {
         let console = folder.join("console.log");
         let started = Instant::now();
-        let mut qemu = spawn(spec, folder)?;
+        let mut qemu = start_qemu(spec, folder)?;
         let up = placed(qemu.id())
             .and_then(|()| Channel::connect(&folder.join("ctl.sock"), &mut qemu, spec, &console));
         let (channel, hello) = match up {
@@ -298,44 +302,15 @@ impl Drop for Vm {
     }
 }
 
-fn end(qemu: &mut Child) {
-    let _ = qemu.kill();
-    let _ = qemu.wait();
-}
-
-fn spawn(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
-    let fail = |detail: String| Failure::new(FailureKind::QemuDied, detail);
-    fs::create_dir_all(folder).map_err(|e| fail(format!("{}: {e}", folder.display())))?;
+fn start_qemu(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
+    let fail = |e: std::io::Error| {
+        Failure::new(FailureKind::QemuDied, format!("{}: {e}", folder.display()))
+    };
+    fs::create_dir_all(folder).map_err(fail)?;
     for socket in ["ctl.sock", "qmp.sock"] {
         let _ = fs::remove_file(folder.join(socket));
     }
-    let stderr = fs::File::create(folder.join("qemu.log")).map_err(|e| fail(e.to_string()))?;
-    let set = cpu_set(&spec.pcpus);
-    let mut command = Command::new(qemu_program());
-    command.args(qemu_args(spec)).current_dir(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    // SAFETY: between fork and exec only the system calls prctl,
-    // sched_setaffinity and setpgid are made; nothing allocates.
-    unsafe {
-        command.pre_exec(move || {
-            // QEMU must not outlive us, whatever ends us.
-            nix::libc::prctl(nix::libc::PR_SET_PDEATHSIG, nix::libc::SIGKILL);
-            // Ctrl-C is for us, so QEMU leaves our process group; not our session,
-            // because each session can be a scheduling group of its own (autogroup).
-            nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
-            Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
-        });
-    }
-    command.spawn().map_err(|e| fail(format!("start {QEMU}: {e} (apt install qemu-system-x86)")))
-}
-
-fn cpu_set(cpus: &[u32]) -> CpuSet {
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        // Out of range only beyond 1,024 CPUs, which the topology check refuses.
-        let _ = set.set(cpu as usize);
-    }
-    set
+    process::spawn(&qemu_program(), &qemu_args(spec), folder, &spec.pcpus)
 }
 
 fn unexpected(reply: &Reply) -> Failure {
@@ -347,7 +322,7 @@ fn unexpected(reply: &Reply) -> Failure {
 }
 
 /// Refines a failure by what the console log and QEMU's own log say.
-fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
+pub(crate) fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
     let log = console::tail(console);
     let qemu = fs::read_to_string(folder.join("qemu.log")).unwrap_or_default();
     let kind = match classify(&log, &qemu) {

@@ -52,19 +52,28 @@ pub struct Record {
     pub end_ns: u64,
     /// Every event but exits and pause-loop exits.
     pub events: Vec<Event>,
-    /// Exits by their reason's code.
+    /// All exits by their reason's code.
     pub exits: BTreeMap<u8, Exits>,
-    /// Pause-loop exits by the host's verdict.
-    pub pause_loops: BTreeMap<u8, u64>,
+    /// Those between the marks of the job's begin and end.
+    pub job_exits: BTreeMap<u8, Exits>,
+    /// Pause-loop exits between these marks, by the host's verdict.
+    pub job_pause_loops: BTreeMap<u8, u64>,
 }
 
-/// Exits of one reason, over the whole record.
+/// Exits of one reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exits {
     /// How many.
     pub count: u64,
     /// Virtual nanoseconds that they were charged.
     pub price_ns: u64,
+}
+
+impl Exits {
+    fn add(&mut self, price_ns: u32) {
+        self.count += 1;
+        self.price_ns += u64::from(price_ns);
+    }
 }
 
 impl Record {

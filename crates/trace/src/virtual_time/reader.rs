@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Record, VERSION};
+use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Mark, Record, VERSION};
 use crate::TraceError;
 
 /// pCPU numbers are one byte, and 255 means none.
@@ -27,7 +27,7 @@ pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError>
     let mut latest_ns = vec![0; record.entities as usize];
     let mut offset = HEADER_BYTES as u64;
     let mut bytes = [0; EVENT_BYTES];
-    let mut ended = false;
+    let (mut in_job, mut ended) = (false, false);
     loop {
         match fill(&mut input, &mut bytes, &place, offset)? {
             0 if ended => return Ok(record),
@@ -41,7 +41,12 @@ pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError>
             .map_err(|what| place.bad(offset, what))?;
         ended = event.kind == Kind::End;
         in_order(&mut latest_ns, &event).map_err(|what| place.bad(offset, what))?;
-        keep(&mut record, event).map_err(|what| place.bad(offset, what))?;
+        match event.kind {
+            Kind::Mark(Mark::Begin) => in_job = true,
+            Kind::Mark(_) => in_job = false,
+            _ => {}
+        }
+        keep(&mut record, event, in_job).map_err(|what| place.bad(offset, what))?;
         offset += EVENT_BYTES as u64;
     }
 }
@@ -101,14 +106,17 @@ fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
     Ok(())
 }
 
-fn keep(record: &mut Record, event: Event) -> Result<(), String> {
+fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
     match event.kind {
         Kind::Exit { reason, price_ns } => {
-            let sum = record.exits.entry(reason).or_default();
-            sum.count += 1;
-            sum.price_ns += u64::from(price_ns);
+            record.exits.entry(reason).or_default().add(price_ns);
+            if in_job {
+                record.job_exits.entry(reason).or_default().add(price_ns);
+            }
         }
-        Kind::PauseLoop { verdict, .. } => *record.pause_loops.entry(verdict).or_default() += 1,
+        Kind::PauseLoop { verdict, .. } => {
+            *record.job_pause_loops.entry(verdict).or_default() += u64::from(in_job);
+        }
         Kind::End => record.end_ns = event.t_ns,
         _ if record.events.len() >= MAX_KEPT => {
             return Err(format!("more than {MAX_KEPT} changes of state"));

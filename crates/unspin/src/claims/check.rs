@@ -43,7 +43,7 @@ pub fn run(
         let experiment = Experiment::load(file)?;
         let folder = out.join(&experiment.name);
         eprintln!("{}: into {}", experiment.name, folder.display());
-        let options = Options { out: folder.clone(), accel: None };
+        let options = Options { out: folder.clone(), ..Options::default() };
         if execute(&experiment, &options, &mut Bar::new())? == Finish::Interrupted {
             eprintln!("interrupted; the same command goes on");
             return Ok(ExitCode::FAILURE);

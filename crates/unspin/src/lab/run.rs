@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use unspin_lab::experiment::{Experiment, plan};
 use unspin_lab::interrupt;
-use unspin_lab::run::{Bar, Finish, Options, Timings, duration, execute};
+use unspin_lab::run::{Bar, Finish, Options, Timings, duration, execute, lanes};
 use unspin_model::Accel;
 
 use super::report;
@@ -28,6 +28,9 @@ pub struct Args {
     /// Run each cell so often; more than before extends a finished experiment
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
+    /// Runs in virtual time at once [default: CPUs, at most memory / 1.5 GiB]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
     /// Say how many runs there are and how long they will take; run nothing
     #[arg(long)]
     dry_run: bool,
@@ -46,16 +49,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(kernel) = args.kernel {
         experiment.kernels = vec![kernel];
     }
+    if let Some(accel) = args.accel {
+        experiment.force_accel(accel)?;
+    }
     if let Some(repeats) = args.repeats {
         experiment.repeats = repeats;
     }
     if args.dry_run {
-        dry_run(&experiment, args.json)?;
+        dry_run(&experiment, args.jobs, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
-    let options = Options { out: out.clone(), accel: args.accel };
+    let options = Options { out: out.clone(), accel: args.accel, jobs: args.jobs };
     let finish = execute(&experiment, &options, &mut Bar::new())?;
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
@@ -69,10 +75,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if summary.done == summary.planned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn dry_run(experiment: &Experiment, json: bool) -> anyhow::Result<()> {
+fn dry_run(experiment: &Experiment, jobs: Option<u32>, json: bool) -> anyhow::Result<()> {
     let boots = plan(experiment);
     let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
-    let seconds = Timings::load().estimate_s(experiment, &boots, |_| false);
+    let seconds = Timings::load().estimate_s(experiment, &boots, lanes(jobs), |_| false);
     if json {
         let text = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
         out::line(text)

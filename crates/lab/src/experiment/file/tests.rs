@@ -1,0 +1,90 @@
+//! What a file may say, and what its errors say.
+
+use super::*;
+
+const GOOD: &str = r#"
+name = "sample"
+title = "A sample"
+about = "What?"
+repeats = 2
+kernels = ["lab"]
+schedulers = ["stock", "hold:2"]
+workloads = ["stress-ng-rename"]
+[[topology]]
+name = "2:1"
+vcpus = 4
+pcpus = 2
+[[topology.neighbour]]
+vcpus = 4
+workload = "greedy"
+"#;
+
+const INJECTOR: &str = "injector = { pcpu = 1, lengths_us = [1000], gap_us = 30000, count = 4 }";
+
+fn error_of(text: &str) -> String {
+    Experiment::parse(Path::new("x.toml"), text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_good_file_is_read() {
+    let experiment = Experiment::parse(Path::new("x.toml"), GOOD).unwrap();
+    assert_eq!(experiment.baseline_scheduler, "stock");
+    assert_eq!(experiment.topologies[0].neighbours[0].name, "neighbour1");
+    assert_eq!(experiment.boot_params, [""]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_the_choices() {
+    let cases = [
+        ("repeats = 2", "repeats = 0", "x.toml:5:11: repeats must be at least 1"),
+        ("repeats = 2", "repeats = \"2\"", "x.toml:5:11: invalid type"),
+        ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 64 vCPUs"),
+        ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),
+        ("hold:2", "held:2", "expected `stock`, `hold:K`"),
+        ("stress-ng-rename", "stress-rename", "expected one of `"),
+        ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
+        ("greedy", "stress-ng-rename", "until_stopped"),
+        ("pcpus = 2", "pcpus = 3\npinned = true", "pinned needs as many vCPUs for each pCPU"),
+        ("pcpus = 2", &format!("pcpus = 2\npinned = true\n{INJECTOR}"), "a pCPU for each vCPU"),
+        (
+            "pcpus = 2",
+            "pcpus = 2\nnested = { regime = \"tdx\" }",
+            "expected `pv`, `ple` or `abandoned`",
+        ),
+        ("name = \"sample\"", "name = \"../x\"", "x.toml:2:8: a name is made of"),
+    ];
+    for (from, to, expected) in cases {
+        let message = error_of(&GOOD.replacen(from, to, 1));
+        assert!(message.contains(expected), "{to}: {message}");
+    }
+}
+
+#[test]
+fn virtual_time_takes_models_and_says_so() {
+    let vt = GOOD.replace("repeats = 2", "repeats = 2\naccel = \"vt\"");
+    let message = error_of(&vt);
+    assert!(
+        message.contains("x.toml:16:12") && message.contains("model = \"greedy\""),
+        "{message}"
+    );
+    let modelled = vt.replace("workload = \"greedy\"", "model = \"periodic\"\nwork_us = 5");
+    let experiment = Experiment::parse(Path::new("x.toml"), &modelled).unwrap();
+    let neighbour = &experiment.topologies[0].simulated.neighbours[0];
+    assert_eq!((neighbour.work_ns, neighbour.sleep_ns), (5_000, 10_000_000));
+    let real = error_of(&modelled.replace("accel = \"vt\"\n", ""));
+    assert!(real.contains("exists in virtual time only"), "{real}");
+    let both = vt.replace("workload = \"greedy\"", "workload = \"greedy\"\nmodel = \"greedy\"");
+    assert!(error_of(&both).contains("either a `workload` or a `model`"));
+}
+
+#[test]
+fn an_accelerator_can_be_forced_where_nothing_keeps_from_it() {
+    let text = GOOD.split("[[topology.neighbour]]").next().unwrap();
+    let mut experiment = Experiment::parse(Path::new("x.toml"), text).unwrap();
+    experiment.force_accel(Accel::Vt).unwrap();
+    assert!(experiment.topologies[0].in_virtual_time());
+    let nested = format!("{text}nested = {{ regime = \"pv\" }}\n");
+    let mut experiment = Experiment::parse(Path::new("x.toml"), &nested).unwrap();
+    let message = experiment.force_accel(Accel::Vt).unwrap_err().to_string();
+    assert!(message.contains("[topology.vt]"), "{message}");
+}

@@ -1,0 +1,88 @@
+//! `[[topology.neighbour]]`: another VM on the same pCPUs. It is real, with a workload, or
+//! in virtual time a model.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Neighbour;
+use super::file::{Source, check_vcpus, find_workload};
+use crate::toml_error::ConfigError;
+use crate::wire::{NeighbourModel, VirtualNeighbour};
+
+const DEFAULT_MEMORY_MIB: u64 = 512;
+const DEFAULT_WORK_US: u64 = 10_000;
+const DEFAULT_SLEEP_US: u64 = 10_000;
+
+pub(super) const WRITE_A_MODEL: &str = "in virtual time a neighbour is modelled: \
+    write `model = \"greedy\"` (or \"periodic\", \"burst\", \"at\" with work_us and sleep_us) \
+    instead of `workload`";
+pub(super) const WRITE_A_WORKLOAD: &str = "a modelled neighbour exists in virtual time only: write `workload = \"greedy\"`, or run with `--accel vt`";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawNeighbour {
+    vcpus: Spanned<u32>,
+    workload: Option<Spanned<String>>,
+    memory_mib: Option<u64>,
+    model: Option<Spanned<NeighbourModel>>,
+    work_us: Option<u64>,
+    sleep_us: Option<u64>,
+}
+
+/// The first neighbour that is a real VM, by its place in the file.
+pub(super) fn first_real(raw: &[RawNeighbour]) -> Option<Range<usize>> {
+    raw.iter().find_map(|neighbour| neighbour.workload.as_ref()).map(Spanned::span)
+}
+
+/// The first neighbour that is a model, by its place in the file.
+pub(super) fn first_model(raw: &[RawNeighbour]) -> Option<Range<usize>> {
+    raw.iter().find_map(|neighbour| neighbour.model.as_ref()).map(Spanned::span)
+}
+
+/// The real neighbours and the modelled ones.
+pub(super) fn check(
+    source: &Source,
+    raw: &[RawNeighbour],
+) -> Result<(Vec<Neighbour>, Vec<VirtualNeighbour>), ConfigError> {
+    let (mut real, mut models) = (Vec::new(), Vec::new());
+    for (index, neighbour) in raw.iter().enumerate() {
+        check_vcpus(source, &neighbour.vcpus)?;
+        let name = format!("neighbour{}", index + 1);
+        match (&neighbour.workload, &neighbour.model) {
+            (Some(workload), None) => real.push(check_real(source, neighbour, workload, name)?),
+            (None, Some(model)) => models.push(VirtualNeighbour {
+                name,
+                vcpus: *neighbour.vcpus.get_ref(),
+                model: *model.get_ref(),
+                work_ns: neighbour.work_us.unwrap_or(DEFAULT_WORK_US) * 1_000,
+                sleep_ns: neighbour.sleep_us.unwrap_or(DEFAULT_SLEEP_US) * 1_000,
+            }),
+            _ => {
+                let message = "a neighbour has either a `workload` or a `model`";
+                return Err(source.error(&neighbour.vcpus, message));
+            }
+        }
+    }
+    Ok((real, models))
+}
+
+fn check_real(
+    source: &Source,
+    raw: &RawNeighbour,
+    name: &Spanned<String>,
+    vm: String,
+) -> Result<Neighbour, ConfigError> {
+    let workload = find_workload(source, name)?;
+    if !workload.until_stopped {
+        let message = "a neighbour's workload must run until it is stopped (until_stopped = true)";
+        return Err(source.error(name, message));
+    }
+    Ok(Neighbour {
+        name: vm,
+        vcpus: *raw.vcpus.get_ref(),
+        memory_mib: raw.memory_mib.unwrap_or(DEFAULT_MEMORY_MIB),
+        workload,
+    })
+}

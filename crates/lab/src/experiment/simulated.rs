@@ -1,0 +1,128 @@
+//! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
+
+use serde::Deserialize;
+
+use super::Spinlock;
+use crate::wire::{Help, HostScheduler, Prices, VirtualNeighbour};
+
+/// Short enough that no interrupt between vCPUs is late by more than it costs.
+const DEFAULT_QUANTUM_NS: u64 = 1_000;
+
+/// `[vt]` of an experiment and `[topology.vt]`, which goes before it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSimulated {
+    regime: Option<Regime>,
+    prices: Option<Prices>,
+    host_scheduler: Option<HostScheduler>,
+    quantum_ns: Option<u64>,
+}
+
+/// What the host does for a guest that spins, and what it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Regime {
+    /// All of KVM's help.
+    Pv,
+    /// PAUSE exits only.
+    Ple,
+    /// No help.
+    #[default]
+    Abandoned,
+    /// PV spinlocks without steal time or PAUSE exits: what KVM and QEMU leave a TDX guest.
+    TdxLike,
+    /// All of KVM's help, at the prices of SEV-ES.
+    SevLike,
+}
+
+/// A checked simulated host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Simulated {
+    /// What the host's KVM offers.
+    pub help: Help,
+    /// What exits cost.
+    pub prices: Prices,
+    /// The host's scheduler.
+    pub host_scheduler: HostScheduler,
+    /// Nanoseconds that each pCPU runs in a round.
+    pub quantum_ns: u64,
+    /// Modelled neighbours.
+    pub neighbours: Vec<VirtualNeighbour>,
+}
+
+impl RawSimulated {
+    /// The keys of both tables, the topology's before the experiment's.
+    pub(super) fn or(&self, experiment: &RawSimulated) -> RawSimulated {
+        RawSimulated {
+            regime: self.regime.or(experiment.regime),
+            prices: self.prices.or(experiment.prices),
+            host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
+            quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
+        }
+    }
+
+    pub(super) fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
+        let (help, prices) = self.regime.unwrap_or_default().offers();
+        Simulated {
+            help,
+            prices: self.prices.unwrap_or(prices),
+            host_scheduler: self.host_scheduler.unwrap_or_default(),
+            quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
+            neighbours,
+        }
+    }
+}
+
+impl Regime {
+    fn offers(self) -> (Help, Prices) {
+        let help =
+            |pv_spinlocks, steal_time, pause_exits| Help { pv_spinlocks, steal_time, pause_exits };
+        match self {
+            Regime::Pv => (help(true, true, true), Prices::Vmx),
+            Regime::Ple => (help(false, false, true), Prices::Vmx),
+            Regime::Abandoned => (help(false, false, false), Prices::Vmx),
+            Regime::TdxLike => (help(true, false, false), Prices::Tdx),
+            Regime::SevLike => (help(true, true, true), Prices::SevEs),
+        }
+    }
+}
+
+impl Simulated {
+    /// QEMU's `-cpu` argument. Without the hypervisor bit Linux takes the FIFO qspinlock,
+    /// as it does on KVM with `nopvspin`; with the bit and without PV spinlocks it takes
+    /// the test-and-set lock.
+    pub fn cpu(&self, spinlock: Option<Spinlock>) -> String {
+        match spinlock {
+            Some(Spinlock::Tas) => "max".into(),
+            None if self.help.pv_spinlocks => "max".into(),
+            Some(Spinlock::Native) | None => "max,-hypervisor".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regimes_bring_their_help_and_prices() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap().resolve(Vec::new());
+        let tdx = of("regime = \"tdx-like\"");
+        assert_eq!(tdx.prices, Prices::Tdx);
+        assert!(tdx.help.pv_spinlocks && !tdx.help.steal_time && !tdx.help.pause_exits);
+        assert_eq!(tdx.cpu(None), "max");
+        assert_eq!(of("").cpu(None), "max,-hypervisor");
+        assert_eq!(of("").cpu(Some(Spinlock::Tas)), "max");
+        assert_eq!(of("regime = \"pv\"\nprices = \"free\"").prices, Prices::Free);
+        assert_eq!(of("host_scheduler = \"cfs\"").host_scheduler, HostScheduler::Cfs);
+        assert!(toml::from_str::<RawSimulated>("regime = \"none\"").is_err());
+    }
+
+    #[test]
+    fn a_topology_goes_before_its_experiment() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap();
+        let both = of("quantum_ns = 500").or(&of("quantum_ns = 2000\nprices = \"svm\""));
+        let both = both.resolve(Vec::new());
+        assert_eq!((both.quantum_ns, both.prices), (500, Prices::Svm));
+    }
+}

@@ -1,0 +1,106 @@
+//! Picks the host that a boot needs: this machine, an L1 on it, or a simulated one.
+
+use std::path::PathBuf;
+
+use unspin_model::FailureKind;
+
+use super::{Host, LocalHost, NestedHost, VtHost, VtQemu};
+use crate::wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
+
+/// All the hosts of one worker.
+pub struct Router {
+    folder: PathBuf,
+    local: LocalHost,
+    virtual_time: Option<VtHost>,
+    l1: Option<(L1Spec, NestedHost)>,
+    active: Active,
+}
+
+/// The host that runs VMs now.
+enum Active {
+    Local,
+    L1,
+    VirtualTime,
+}
+
+impl Router {
+    /// Hosts whose VMs keep their sockets and logs under `folder`. Virtual time needs its QEMU.
+    pub fn new(folder: PathBuf, vt_qemu: Option<VtQemu>) -> Router {
+        Router {
+            local: LocalHost::new(folder.clone()),
+            virtual_time: vt_qemu.map(|qemu| VtHost::new(folder.join("vt"), qemu)),
+            l1: None,
+            active: Active::Local,
+            folder,
+        }
+    }
+
+    fn active(&mut self) -> &mut dyn Host {
+        match (&self.active, &mut self.l1, &mut self.virtual_time) {
+            (Active::L1, Some((_, l1)), _) => l1,
+            (Active::VirtualTime, _, Some(host)) => host,
+            _ => &mut self.local,
+        }
+    }
+
+    /// Makes the host that a boot needs the active one. An L1 serves the boots of one block
+    /// that want the same one, as long as nothing fails on it.
+    fn select(&mut self, spec: &BootSpec) -> Result<(), Failure> {
+        if spec.virtual_host.is_some() {
+            self.active = Active::VirtualTime;
+            return match self.virtual_time {
+                Some(_) => Ok(()),
+                None => Err(Failure::new(FailureKind::Unavailable, "no QEMU for virtual time")),
+            };
+        }
+        let Some(wanted) = &spec.l1 else {
+            self.active = Active::Local;
+            return Ok(());
+        };
+        if self.l1.as_ref().is_none_or(|(running, _)| running != wanted.as_ref()) {
+            self.stop_l1();
+            let host = NestedHost::start(&wanted.vm, &self.folder.join("l1"))?;
+            self.l1 = Some((wanted.as_ref().clone(), host));
+        }
+        self.active = Active::L1;
+        Ok(())
+    }
+
+    fn stop_l1(&mut self) {
+        if let Some((_, l1)) = self.l1.take() {
+            l1.shut_down();
+        }
+    }
+
+    /// Whatever went wrong on an L1 may be the L1's fault.
+    fn or_stop<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
+        if result.is_err() {
+            self.local.halt();
+            self.stop_l1();
+        }
+        result
+    }
+}
+
+impl Host for Router {
+    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
+        let booted = self.select(spec).and_then(|()| self.active().boot(spec));
+        self.or_stop(booted)
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        let output = self.active().run(spec);
+        self.or_stop(output)
+    }
+
+    fn halt(&mut self) {
+        self.active().halt();
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.local.halt();
+        self.stop_l1();
+    }
+}

@@ -1,0 +1,207 @@
+//! The simulated host: QEMU runs the guest in virtual time. Each run has a boot of its own,
+//! so that a cell and a seed decide every byte of what comes out.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use unspin_model::FailureKind;
+
+use super::Host;
+use crate::image::{ERRAND_FILE, Image};
+use crate::interrupt;
+use crate::vm::{self, RECORD_FILE, RESULTS_FILE, virtual_args};
+use crate::wire::{
+    BootSpec, Booted, Envelope, Errand, Failure, Hello, JobResult, PROTOCOL, Reply, RunOutput,
+    RunSpec, VirtualHost, VmSpec,
+};
+
+mod outcome;
+mod twice;
+
+pub use twice::{Difference, twice};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Real seconds that a virtual second of one pCPU may take at most. Measured: 2.4 on a
+/// quiet machine, up to 7 on a loaded one.
+const REAL_S_MAX: f64 = 25.0;
+/// Real seconds that QEMU may take beside that, to start and to end.
+const REAL_SLACK_S: f64 = 60.0;
+/// QEMU's exit status when the virtual time limit ends it.
+const UNTIL_STATUS: i32 = 3;
+
+/// QEMU with virtual pCPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VtQemu {
+    /// The program.
+    pub program: OsString,
+    /// Folders with its firmware.
+    pub firmware: Vec<PathBuf>,
+}
+
+/// The QEMU that runs guests in virtual time: UNSPIN_VT_QEMU names the program,
+/// UNSPIN_VT_FIRMWARE its firmware's folders, with `:` between them.
+///
+/// # Errors
+/// [`FailureKind::Unavailable`] where no program is named.
+pub fn vt_qemu() -> Result<VtQemu, Failure> {
+    let program = std::env::var_os("UNSPIN_VT_QEMU").ok_or_else(|| {
+        let detail = "virtual time needs the patched QEMU: set UNSPIN_VT_QEMU to its program";
+        Failure::new(FailureKind::Unavailable, detail)
+    })?;
+    let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
+    Ok(VtQemu { program, firmware: std::env::split_paths(&firmware).collect() })
+}
+
+/// A simulated host.
+pub struct VtHost {
+    folder: PathBuf,
+    qemu: VtQemu,
+    boot: Option<BootSpec>,
+}
+
+impl VtHost {
+    /// A host that keeps the files of its run in `folder`.
+    pub fn new(folder: PathBuf, qemu: VtQemu) -> VtHost {
+        VtHost { folder, qemu, boot: None }
+    }
+}
+
+impl Host for VtHost {
+    /// Only notes what is to be booted: the run boots it, with its job in the initramfs.
+    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
+        self.boot = Some(spec.clone());
+        Ok(Booted::default())
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        let no_boot = || Failure::new(FailureKind::Unavailable, "nothing is booted");
+        let boot = self.boot.as_ref().ok_or_else(no_boot)?;
+        carry_out(&self.qemu, boot, spec, &self.folder)
+    }
+
+    fn halt(&mut self) {
+        self.boot = None;
+    }
+}
+
+/// Boots the guest, runs the job and reads what both sides wrote into `folder`.
+pub fn carry_out(
+    qemu: &VtQemu,
+    boot: &BootSpec,
+    run: &RunSpec,
+    folder: &Path,
+) -> Result<RunOutput, Failure> {
+    let (vm, host) = subject(boot)?;
+    let vm = prepare(vm, run, folder)?;
+    let limit = real_limit(host);
+    let mut process =
+        vm::spawn(&qemu.program, &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
+    let status = wait(&mut process, limit).map_err(|failure| match failure.kind {
+        FailureKind::Interrupted => failure,
+        _ => explain(failure, folder),
+    })?;
+    let replies = Replies::read(folder)?;
+    let _ = fs::remove_file(&vm.initramfs);
+    outcome::judge(&Ended { status, replies }, host, run, folder)
+}
+
+/// The subject of a boot, and its simulated host.
+fn subject(boot: &BootSpec) -> Result<(&VmSpec, &VirtualHost), Failure> {
+    let unfit = |detail: &str| Failure::new(FailureKind::Unavailable, detail);
+    let host = boot.virtual_host.as_deref().ok_or_else(|| unfit("no simulated host is given"))?;
+    match boot.vms.as_slice() {
+        [vm] => Ok((vm, host)),
+        vms => Err(unfit(&format!("{} VMs; in virtual time a neighbour is a model", vms.len()))),
+    }
+}
+
+/// Empties the folder and writes the initramfs with the job.
+fn prepare(vm: &VmSpec, run: &RunSpec, folder: &Path) -> Result<VmSpec, Failure> {
+    let fail = |e: &dyn std::fmt::Display| {
+        Failure::new(FailureKind::Unavailable, format!("{}: {e}", folder.display()))
+    };
+    fs::create_dir_all(folder).map_err(|e| fail(&e))?;
+    for file in [RESULTS_FILE, RECORD_FILE, "console.log"] {
+        let _ = fs::remove_file(folder.join(file));
+    }
+    let errand = Errand { protocol: PROTOCOL, job: run.job.clone() };
+    let errand = serde_json::to_vec(&errand).map_err(|e| fail(&e))?;
+    let initramfs = std::path::absolute(folder.join("initramfs")).map_err(|e| fail(&e))?;
+    Image::extend(Path::new(&vm.initramfs), &initramfs, ERRAND_FILE, errand)
+        .map_err(|e| fail(&e))?;
+    Ok(VmSpec { initramfs: initramfs.display().to_string(), ..vm.clone() })
+}
+
+/// The time that a run may really take: more for a longer one and for more pCPUs. It only
+/// ends what QEMU's own limit does not end.
+fn real_limit(host: &VirtualHost) -> Duration {
+    let virtual_s = host.until_ns as f64 / 1e9;
+    Duration::from_secs_f64(REAL_SLACK_S + virtual_s * REAL_S_MAX * f64::from(host.pcpus))
+}
+
+fn wait(qemu: &mut Child, limit: Duration) -> Result<ExitStatus, Failure> {
+    let started = Instant::now();
+    let failure = loop {
+        match qemu.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) => {}
+            Err(error) => break Failure::new(FailureKind::QemuDied, error.to_string()),
+        }
+        if interrupt::requested() {
+            break Failure::new(FailureKind::Interrupted, "interrupted");
+        }
+        if started.elapsed() > limit {
+            let detail = format!("QEMU did not end within {} s of real time", limit.as_secs());
+            break Failure::new(FailureKind::GuestHang, detail);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    };
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+    Err(failure)
+}
+
+fn explain(failure: Failure, folder: &Path) -> Failure {
+    vm::explain(failure, &folder.join("console.log"), folder)
+}
+
+/// A QEMU that ended, and what its guest wrote.
+struct Ended {
+    status: ExitStatus,
+    replies: Replies,
+}
+
+/// What the guest wrote.
+#[derive(Default)]
+struct Replies {
+    hello: Option<Hello>,
+    job: Option<JobResult>,
+}
+
+impl Replies {
+    /// Reads the replies. A line without its end is what a guest wrote that was stopped.
+    fn read(folder: &Path) -> Result<Replies, Failure> {
+        let bytes = fs::read(folder.join(RESULTS_FILE)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut replies = Replies::default();
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            match serde_json::from_str::<Envelope<Reply>>(line).map(|envelope| envelope.body) {
+                Ok(Reply::Hello(hello)) => replies.hello = Some(hello),
+                Ok(Reply::Ran(result)) => replies.job = Some(result),
+                Ok(other) => return Err(bad_reply(&format!("{other:?}"))),
+                Err(error) => return Err(bad_reply(&format!("{error}: {}", line.trim_end()))),
+            }
+        }
+        Ok(replies)
+    }
+}
+
+fn bad_reply(what: &str) -> Failure {
+    Failure::new(FailureKind::BadReply, format!("{RESULTS_FILE}: {what}"))
+}
+
+#[cfg(test)]
+mod tests;

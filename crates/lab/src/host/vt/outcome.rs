@@ -1,0 +1,120 @@
+//! From the files that a run left to its result.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use unspin_model::FailureKind;
+use unspin_trace::check::{self, Rules};
+use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
+
+use super::{Ended, UNTIL_STATUS, explain};
+use crate::vm::RECORD_FILE;
+use crate::wire::{
+    Booted, Failure, Fairness, JobResult, Marked, RunOutput, RunSpec, TruthMode, VirtualHost,
+};
+
+/// The result of a run whose QEMU ended: its job's, or "did not finish" where virtual time
+/// ran out in the job.
+pub fn judge(
+    ended: &Ended,
+    host: &VirtualHost,
+    run: &RunSpec,
+    folder: &Path,
+) -> Result<RunOutput, Failure> {
+    let timed_out = ended.status.code() == Some(UNTIL_STATUS);
+    match (&ended.replies.job, &ended.replies.hello) {
+        (None, Some(_)) if timed_out => {}
+        (None, _) => return Err(explain(no_result(ended, timed_out), folder)),
+        (Some(_), _) => {}
+    }
+    let record = virtual_time::read(&folder.join(RECORD_FILE))
+        .map_err(|e| Failure::new(FailureKind::QemuDied, e.to_string()))?;
+    check::check(&record, &rules(host, &record))
+        .map_err(|violation| Failure::new(FailureKind::InvariantBroken, violation.to_string()))?;
+    let mut output = RunOutput {
+        booted: Some(booted(ended, &record)),
+        neighbours: host.neighbours.iter().map(|_| None).collect(),
+        kvm: counters(&record),
+        job: ended.replies.job.clone(),
+        ..RunOutput::default()
+    };
+    let truth = output.job.as_ref().and_then(|job| truth(&record, job));
+    if let Some(truth) = truth.filter(|_| run.truth != TruthMode::Off) {
+        output.neighbours_on_s = per_vm(host, &truth.neighbours_on_s);
+        output.truth = Some(truth.summary);
+        output.recording = (run.truth == TruthMode::Events).then_some(truth.recording);
+    }
+    Ok(output)
+}
+
+fn no_result(ended: &Ended, timed_out: bool) -> Failure {
+    let (kind, detail) = match (timed_out, ended.status.code()) {
+        (true, _) => (FailureKind::BootTimeout, "no hello within the virtual time limit".into()),
+        (false, Some(0)) => {
+            (FailureKind::NoResult, "the guest powered off without a result".to_owned())
+        }
+        (false, _) => (FailureKind::QemuDied, format!("QEMU: {}", ended.status)),
+    };
+    Failure::new(kind, detail)
+}
+
+/// What the invariants are checked against. The entities are the guest's vCPUs, then those
+/// of each neighbour.
+fn rules(host: &VirtualHost, record: &Record) -> Rules {
+    let guest = std::iter::repeat_n(0, record.vcpus as usize);
+    let neighbours = host.neighbours.iter().zip(1..);
+    let neighbours =
+        neighbours.flat_map(|(neighbour, vm)| std::iter::repeat_n(vm, neighbour.vcpus as usize));
+    Rules {
+        quantum_ns: host.quantum_ns,
+        per_vm: host.fairness == Fairness::PerVm,
+        vm_of: guest.chain(neighbours).collect(),
+    }
+}
+
+/// The boot lasted until the job began, in virtual time.
+fn booted(ended: &Ended, record: &Record) -> Booted {
+    let begin_ns = record.mark_ns(Mark::Begin).unwrap_or(0);
+    let hellos = ended.replies.hello.iter().cloned().collect();
+    Booted { hellos, boot_s: begin_ns as f64 / 1e9 }
+}
+
+/// Exits between the job's marks: how many, and what they were charged.
+fn counters(record: &Record) -> BTreeMap<String, u64> {
+    let exits = record.job_exits.iter().flat_map(|(reason, Exits { count, price_ns })| {
+        let name = reason_name(*reason);
+        [(format!("exit:{name}"), *count), (format!("exit-ns:{name}"), *price_ns)]
+    });
+    let loops = record.job_pause_loops.iter();
+    exits.chain(loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n))).collect()
+}
+
+/// `None` where the host made no marks, so that the job's window is not known.
+fn truth(record: &Record, job: &JobResult) -> Option<Truth> {
+    let [begin, end] = job.marks.as_slice() else { return None };
+    let window = (record.mark_ns(Mark::Begin)?, record.mark_ns(Mark::End)?);
+    let ((begin, begin_error_ns), (end, end_error_ns)) = (instant(begin), instant(end));
+    let clock = Clock { begin, end, error_ns: begin_error_ns.max(end_error_ns) };
+    Some(record.truth("subject", window, &clock))
+}
+
+/// Virtual time and the guest's clock at one instant, and how far they may be apart. The
+/// guest's time stamp counter counts virtual nanoseconds unless the guest has set it; where
+/// it does, it is read much closer to the clock than the mark is.
+fn instant(mark: &Marked) -> ((u64, u64), u64) {
+    let around_ns = mark.after_ns.saturating_sub(mark.before.mono_ns);
+    let counts_virtual_ns =
+        (mark.before.tsc..=mark.before.tsc + around_ns).contains(&mark.virtual_ns);
+    if counts_virtual_ns {
+        return ((mark.before.tsc, mark.before.mono_ns), mark.before.error_ns);
+    }
+    let middle_ns = mark.before.mono_ns.midpoint(mark.after_ns);
+    ((mark.virtual_ns, middle_ns), around_ns.div_ceil(2))
+}
+
+/// Seconds by neighbour, from seconds by vCPU.
+fn per_vm(host: &VirtualHost, by_vcpu_s: &[f64]) -> Vec<f64> {
+    let mut rest = by_vcpu_s.iter();
+    let sum = |vcpus: u32| rest.by_ref().take(vcpus as usize).sum();
+    host.neighbours.iter().map(|neighbour| neighbour.vcpus).map(sum).collect()
+}

@@ -1,0 +1,167 @@
+//! A program that plays QEMU: it writes what a run leaves, and exits.
+
+use std::os::unix::fs::PermissionsExt;
+
+use unspin_trace::virtual_time::{Event, Kind, Mark};
+
+use super::*;
+use crate::clock::Moment;
+use crate::wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
+
+struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    /// A QEMU that copies these files into its run's folder and exits with a status.
+    fn new(files: &[(&str, &[u8])], end: &str) -> Stage {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("files")).unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join("files").join(name), bytes).unwrap();
+        }
+        fs::write(folder.path().join("base.cpio"), b"").unwrap();
+        let program = folder.path().join("qemu");
+        let from = folder.path().join("files").display().to_string();
+        fs::write(&program, format!("#!/bin/sh\ncp {from}/* .\n{end}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        Stage { folder }
+    }
+
+    fn run(&self) -> Result<RunOutput, Failure> {
+        let program = self.folder.path().join("qemu").into();
+        let qemu = VtQemu { program, firmware: Vec::new() };
+        let mut host = VtHost::new(self.folder.path().join("run"), qemu);
+        let initramfs = self.folder.path().join("base.cpio").display().to_string();
+        host.boot(&boot(initramfs)).unwrap();
+        let job = Job { argv: vec!["true".into()], time_limit_s: 1.0, ..Job::default() };
+        host.run(&RunSpec {
+            job,
+            neighbours: Vec::new(),
+            truth: TruthMode::Events,
+            injection: None,
+        })
+    }
+}
+
+fn boot(initramfs: String) -> BootSpec {
+    let virtual_host = VirtualHost {
+        pcpus: 1,
+        quantum_ns: 1_000,
+        scheduler: HostScheduler::Eevdf,
+        fairness: Fairness::PerThread,
+        prices: Prices::Free,
+        help: Help::default(),
+        seed: 1,
+        until_ns: 1_000_000_000,
+        neighbours: Vec::new(),
+    };
+    BootSpec {
+        vms: vec![VmSpec { vcpus: 1, initramfs, ..VmSpec::default() }],
+        fairness: Fairness::PerThread,
+        l1: None,
+        virtual_host: Some(Box::new(virtual_host)),
+    }
+}
+
+/// One vCPU that is on from 0 to 9,000 ns, with a job from 1,000 to 8,000 ns.
+fn record(mutate: impl Fn(&mut Vec<Event>)) -> Vec<u8> {
+    let event = |t_ns, kind, pcpu| Event { t_ns, kind, pcpu, entity: 0, offset: 0 };
+    let mut events = vec![
+        event(0, Kind::On, Some(0)),
+        event(1_000, Kind::Mark(Mark::Begin), Some(0)),
+        event(2_000, Kind::Exit { reason: 3, price_ns: 70 }, Some(0)),
+        event(8_000, Kind::Mark(Mark::End), Some(0)),
+        event(9_000, Kind::Idle, Some(0)),
+        event(9_500, Kind::End, None),
+    ];
+    mutate(&mut events);
+    let header = [1_u32, 1, 1, 1, 0, 0].into_iter().flat_map(u32::to_le_bytes);
+    let mut bytes: Vec<u8> = b"UNSPINVT".iter().copied().chain(header).collect();
+    events.iter().for_each(|event| bytes.extend(event.to_bytes()));
+    bytes
+}
+
+fn line(id: u64, body: Reply) -> String {
+    serde_json::to_string(&Envelope { id, body }).unwrap() + "\n"
+}
+
+fn hello() -> String {
+    line(
+        0,
+        Reply::Hello(Hello { vcpus: 1, spinlock: "native qspinlock".into(), ..Hello::default() }),
+    )
+}
+
+fn ran() -> String {
+    let mark = |virtual_ns| Marked {
+        virtual_ns,
+        before: Moment { mono_ns: virtual_ns + 500, tsc: virtual_ns - 20, error_ns: 4 },
+        after_ns: virtual_ns + 540,
+    };
+    let marks = vec![mark(1_000), mark(8_000)];
+    line(1, Reply::Ran(JobResult { exit_code: Some(0), marks, ..JobResult::default() }))
+}
+
+#[test]
+fn a_run_gives_result_truth_and_counters() {
+    let results = hello() + &ran();
+    let stage =
+        Stage::new(&[(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, &record(|_| {}))], "exit 0");
+    let output = stage.run().unwrap();
+    assert_eq!(output.job.unwrap().exit_code, Some(0));
+    let booted = output.booted.unwrap();
+    assert_eq!((booted.hellos[0].vcpus, booted.boot_s), (1, 1e-6));
+    let truth = output.truth.unwrap();
+    assert_eq!((truth.method.as_str(), truth.on_s, truth.off_s), ("virtual time", 7e-6, 0.0));
+    let recording = output.recording.unwrap();
+    // The counter was read 20 ns before the mark, when the clock said 500 ns more.
+    assert_eq!((recording.start_ns, recording.end_ns), (1_520, 8_520));
+    assert_eq!(recording.alignment_error_ns, 4);
+    assert_eq!((output.kvm["exit:cpuid"], output.kvm["exit-ns:cpuid"]), (1, 70));
+}
+
+#[test]
+fn a_job_that_outlasts_virtual_time_did_not_finish() {
+    let stage =
+        Stage::new(&[(RESULTS_FILE, hello().as_bytes()), (RECORD_FILE, &record(|_| {}))], "exit 3");
+    assert!(stage.run().unwrap().job.is_none());
+}
+
+#[test]
+fn each_end_without_a_result_has_its_kind() {
+    let panic = b"[ 1.0] Kernel panic - not syncing: no init\n".as_slice();
+    let cut = &hello().into_bytes()[..20];
+    let cases: [(&[(&str, &[u8])], &str, FailureKind); 6] = [
+        (&[], "exit 3", FailureKind::BootTimeout),
+        (&[("console.log", panic)], "exit 0", FailureKind::GuestPanic),
+        (&[(RESULTS_FILE, cut)], "exit 0", FailureKind::NoResult),
+        (&[(RESULTS_FILE, b"nonsense\n")], "exit 0", FailureKind::BadReply),
+        (&[], "echo no such device >&2; exit 1", FailureKind::QemuDied),
+        (&[], "kill -9 $$", FailureKind::QemuDied),
+    ];
+    for (files, end, kind) in cases {
+        let failure = Stage::new(files, end).run().unwrap_err();
+        assert_eq!(failure.kind, kind, "{end}: {failure}");
+    }
+}
+
+#[test]
+fn a_broken_invariant_is_a_failed_run_with_its_place() {
+    let results = hello() + &ran();
+    let late = record(|events| events.insert(5, Event { t_ns: 9_100, ..events[4] }));
+    let stage = Stage::new(&[(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, &late)], "exit 0");
+    let failure = stage.run().unwrap_err();
+    assert_eq!(failure.kind, FailureKind::InvariantBroken);
+    assert!(
+        failure.detail.contains("`states`") && failure.detail.contains("byte 112"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_second_vm_is_refused() {
+    let mut boot = boot(String::new());
+    boot.vms.push(VmSpec::default());
+    assert!(subject(&boot).unwrap_err().detail.contains("a neighbour is a model"));
+}

@@ -1,0 +1,69 @@
+//! The proof of determinism: the same run twice, byte by byte.
+
+use std::fs;
+use std::path::Path;
+
+use unspin_model::FailureKind;
+
+use super::{VtQemu, carry_out};
+use crate::vm::{RECORD_FILE, RESULTS_FILE};
+use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
+
+/// Where two runs differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The file.
+    pub file: &'static str,
+    /// Offset of the first byte that differs; the shorter length where one file ends early.
+    pub offset: usize,
+    /// Lengths of both files in bytes.
+    pub bytes: [usize; 2],
+}
+
+/// Carries a run out twice, below `folder`, and compares what the guest and the host wrote.
+/// Returns the first run's output and where the two differ, if they do.
+///
+/// # Errors
+/// The failure of either run.
+pub fn twice(
+    qemu: &VtQemu,
+    boot: &BootSpec,
+    run: &RunSpec,
+    folder: &Path,
+) -> Result<(RunOutput, Option<Difference>), Failure> {
+    let folders = ["first", "second"].map(|name| folder.join(name));
+    let output = carry_out(qemu, boot, run, &folders[0])?;
+    carry_out(qemu, boot, run, &folders[1])?;
+    for file in [RESULTS_FILE, RECORD_FILE] {
+        let read = |folder: &Path| {
+            let path = folder.join(file);
+            fs::read(&path).map_err(|e| {
+                Failure::new(FailureKind::NoResult, format!("{}: {e}", path.display()))
+            })
+        };
+        let (first, second) = (read(&folders[0])?, read(&folders[1])?);
+        if let Some(offset) = difference(&first, &second) {
+            let bytes = [first.len(), second.len()];
+            return Ok((output, Some(Difference { file, offset, bytes })));
+        }
+    }
+    Ok((output, None))
+}
+
+/// Offset of the first byte that differs.
+fn difference(first: &[u8], second: &[u8]) -> Option<usize> {
+    let differs = first.iter().zip(second).position(|(a, b)| a != b);
+    differs.or_else(|| (first.len() != second.len()).then(|| first.len().min(second.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found() {
+        assert_eq!(difference(b"abc", b"abc"), None);
+        assert_eq!(difference(b"abc", b"abX"), Some(2));
+        assert_eq!(difference(b"abc", b"ab"), Some(2));
+    }
+}

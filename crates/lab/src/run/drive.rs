@@ -1,0 +1,162 @@
+//! Walks a host through a schedule.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::schedule::{Attempt, Schedule, Step};
+use super::{Finish, LabError};
+use crate::experiment::{PlannedBoot, PlannedRun};
+use crate::host::Host;
+use crate::wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
+
+/// The experiment, as the driver sees it: what is to be done, and who is to know what was.
+pub trait Bench: Sync {
+    /// What to boot.
+    fn boot_spec(&self, boot: &PlannedBoot) -> Result<BootSpec, Failure>;
+
+    /// What to run.
+    fn run_spec(&self, boot: &PlannedBoot, run: &PlannedRun) -> RunSpec;
+
+    /// VMs are about to boot; returns the boot's number.
+    fn booting(&self, boot: &PlannedBoot) -> u32;
+
+    /// A run ended. Returns whether it finished.
+    fn ran(&self, turn: &Turn, output: RunOutput) -> Result<bool, LabError>;
+
+    /// An attempt failed.
+    fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError>;
+}
+
+/// An attempt at a run, with the boot that it had.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// The planned boot.
+    pub boot: PlannedBoot,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The boot's number, and what came up; `None` where nothing did.
+    pub up: Option<(u32, Booted)>,
+    /// Real seconds that the boot took.
+    pub boot_real_s: f64,
+    /// Real seconds that the run took.
+    pub run_real_s: f64,
+}
+
+/// Takes steps on a lane until the schedule is done or stopped.
+///
+/// # Errors
+/// Those of the bench: results that cannot be written stop every lane.
+pub fn drive(
+    bench: &dyn Bench,
+    schedule: &Mutex<Schedule>,
+    lane: usize,
+    host: &mut dyn Host,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Finish, LabError> {
+    let mut driver = Driver { bench, schedule, lane, host, up: None };
+    loop {
+        if interrupted() {
+            lock(schedule).stop();
+        }
+        let step = lock(schedule).next(lane);
+        let done = match step {
+            Step::Boot(boot) => {
+                driver.boot(&boot);
+                driver.note_boot(&boot)
+            }
+            Step::Run(attempt) => driver.run(attempt),
+            Step::Halt => {
+                driver.host.halt();
+                driver.up = None;
+                Ok(())
+            }
+            Step::Done if interrupted() => return Ok(Finish::Interrupted),
+            Step::Done => return Ok(Finish::Complete),
+        };
+        if let Err(error) = done {
+            lock(schedule).stop();
+            driver.host.halt();
+            return Err(error);
+        }
+    }
+}
+
+struct Driver<'a> {
+    bench: &'a dyn Bench,
+    schedule: &'a Mutex<Schedule>,
+    lane: usize,
+    host: &'a mut dyn Host,
+    up: Option<Up>,
+}
+
+/// A boot under way: its number, what came of it, and its real seconds.
+struct Up {
+    boot: PlannedBoot,
+    number: u32,
+    booted: Result<Booted, Failure>,
+    real_s: f64,
+}
+
+impl Driver<'_> {
+    fn boot(&mut self, boot: &PlannedBoot) {
+        let number = self.bench.booting(boot);
+        let started = Instant::now();
+        let booted = self.bench.boot_spec(boot).and_then(|spec| self.host.boot(&spec));
+        let real_s = started.elapsed().as_secs_f64();
+        self.up = Some(Up { boot: boot.clone(), number, booted, real_s });
+    }
+
+    fn note_boot(&mut self, boot: &PlannedBoot) -> Result<(), LabError> {
+        let Some(Up { booted: Err(failure), real_s, .. }) = &self.up else {
+            lock(self.schedule).booted(self.lane);
+            return Ok(());
+        };
+        let (failure, boot_real_s) = (failure.clone(), *real_s);
+        self.up = None;
+        let turn =
+            |attempt| Turn { boot: boot.clone(), attempt, up: None, boot_real_s, run_real_s: 0.0 };
+        let failed = lock(self.schedule).failed(self.lane, failure.kind);
+        failed.into_iter().try_for_each(|attempt| self.bench.failed(&turn(attempt), &failure))
+    }
+
+    fn run(&mut self, attempt: Attempt) -> Result<(), LabError> {
+        let Some(Up { boot, number, booted: Ok(booted), real_s }) = &self.up else {
+            return Ok(());
+        };
+        let spec = self.bench.run_spec(boot, &attempt.run);
+        let started = Instant::now();
+        let result = self.host.run(&spec);
+        let mut turn = Turn {
+            boot: boot.clone(),
+            attempt,
+            up: Some((*number, booted.clone())),
+            boot_real_s: *real_s,
+            run_real_s: started.elapsed().as_secs_f64(),
+        };
+        match result {
+            Ok(mut output) => {
+                if let Some(booted) = output.booted.take() {
+                    turn.up = Some((*number, booted));
+                }
+                let finished = self.bench.ran(&turn, output)?;
+                lock(self.schedule).ran(self.lane, finished);
+                Ok(())
+            }
+            Err(failure) => {
+                self.up = None;
+                let failed = lock(self.schedule).failed(self.lane, failure.kind);
+                failed.into_iter().try_for_each(|attempt| {
+                    turn.attempt = attempt;
+                    self.bench.failed(&turn, &failure)
+                })
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Which run comes next: a pure state machine. It knows nothing of hosts, disks and
+//! clocks; the driver reports what happened, and it answers with the next step.
+//!
+//! Several lanes may work on one schedule: each boots VMs of its own and takes runs from
+//! the boot that it has up.
+
+use std::collections::VecDeque;
+
+use unspin_model::FailureKind;
+
+use crate::experiment::{PlannedBoot, PlannedRun};
+
+/// What a lane does next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Boot the VMs of this planned boot.
+    Boot(PlannedBoot),
+    /// Carry out a run on the VMs that are up.
+    Run(Attempt),
+    /// Stop the VMs that are up.
+    Halt,
+    /// Nothing is left for this lane.
+    Done,
+}
+
+/// An attempt at a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// The run.
+    pub run: PlannedRun,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// The run's position within its boot, from 0.
+    pub position: u32,
+}
+
+/// A boot with the runs that are still open, each with the number of its next attempt.
+struct Open {
+    boot: PlannedBoot,
+    runs: VecDeque<(PlannedRun, u32)>,
+}
+
+enum Lane {
+    Free,
+    Booting(Open),
+    Up {
+        open: Open,
+        position: u32,
+    },
+    /// The boot is used up: its VMs are stopped before its open runs are tried again.
+    Spent(Open),
+}
+
+/// The runs of an experiment that have no result yet.
+pub struct Schedule {
+    waiting: VecDeque<Open>,
+    lanes: Vec<Lane>,
+    stopped: bool,
+}
+
+impl Schedule {
+    /// A schedule of the runs that are not done, in the order of the plan.
+    pub fn new(plan: &[PlannedBoot], lanes: usize, is_done: impl Fn(u64) -> bool) -> Schedule {
+        let open = |boot: &PlannedBoot| {
+            let runs = boot.runs.iter().filter(|run| !is_done(run.run));
+            let runs: VecDeque<_> = runs.map(|run| (run.clone(), 1)).collect();
+            (!runs.is_empty()).then(|| Open { boot: boot.clone(), runs })
+        };
+        Schedule {
+            waiting: plan.iter().filter_map(open).collect(),
+            lanes: (0..lanes).map(|_| Lane::Free).collect(),
+            stopped: false,
+        }
+    }
+
+    /// Lets every lane end after what it is doing: the user's wish, or an error elsewhere.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// The next step of a lane.
+    pub fn next(&mut self, lane: usize) -> Step {
+        let state = std::mem::replace(&mut self.lanes[lane], Lane::Free);
+        let (step, state) = match state {
+            Lane::Up { open, .. } | Lane::Spent(open) if self.stopped || open.runs.is_empty() => {
+                (Step::Halt, self.put_back(open))
+            }
+            Lane::Spent(open) => (Step::Halt, self.put_back(open)),
+            Lane::Up { open, position } => {
+                let (run, attempt) = open.runs[0].clone();
+                (Step::Run(Attempt { run, attempt, position }), Lane::Up { open, position })
+            }
+            Lane::Free | Lane::Booting(_) if self.stopped => (Step::Done, Lane::Free),
+            Lane::Free | Lane::Booting(_) => match self.waiting.pop_front() {
+                Some(open) => (Step::Boot(open.boot.clone()), Lane::Booting(open)),
+                None => (Step::Done, Lane::Free),
+            },
+        };
+        self.lanes[lane] = state;
+        step
+    }
+
+    /// The lane's VMs are up.
+    pub fn booted(&mut self, lane: usize) {
+        if let Lane::Booting(open) = std::mem::replace(&mut self.lanes[lane], Lane::Free) {
+            self.lanes[lane] = Lane::Up { open, position: 0 };
+        }
+    }
+
+    /// The lane's run has its result. After one that did not finish, the guest cannot be
+    /// trusted with another run.
+    pub fn ran(&mut self, lane: usize, finished: bool) {
+        let Lane::Up { mut open, position } = std::mem::replace(&mut self.lanes[lane], Lane::Free)
+        else {
+            return;
+        };
+        open.runs.pop_front();
+        let position = position + 1;
+        self.lanes[lane] = if finished { Lane::Up { open, position } } else { Lane::Spent(open) };
+    }
+
+    /// The lane's boot or run failed, and its VMs are gone. Returns the attempts that
+    /// failed with it: that one, and where nothing boots, all others of the boot.
+    pub fn failed(&mut self, lane: usize, kind: FailureKind) -> Vec<Attempt> {
+        let (mut open, position) = match std::mem::replace(&mut self.lanes[lane], Lane::Free) {
+            Lane::Booting(open) => (open, None),
+            Lane::Up { open, position } => (open, Some(position)),
+            Lane::Free | Lane::Spent(_) => return Vec::new(),
+        };
+        if kind == FailureKind::Interrupted {
+            self.stopped = true;
+            return Vec::new();
+        }
+        let at = position.unwrap_or(0);
+        let Some((run, attempt)) = open.runs.pop_front() else { return Vec::new() };
+        let mut failed = vec![Attempt { run: run.clone(), attempt, position: at }];
+        if attempt < attempts(kind, open.boot.virtual_time) {
+            open.runs.push_front((run, attempt + 1));
+        } else if position.is_none() {
+            // What does not boot for one run does not boot for the others.
+            let rest = open.runs.drain(..);
+            failed.extend(rest.map(|(run, _)| Attempt { run, attempt: 1, position: 0 }));
+        }
+        self.put_back(open);
+        failed
+    }
+
+    /// Open runs of a boot go first: a block is finished before the next one begins.
+    fn put_back(&mut self, open: Open) -> Lane {
+        if !open.runs.is_empty() {
+            self.waiting.push_front(open);
+        }
+        Lane::Free
+    }
+}
+
+/// How often a run is tried in all, by how it failed: more than once only where another
+/// attempt is known to help. In virtual time the next attempt would be the same.
+fn attempts(kind: FailureKind, virtual_time: bool) -> u32 {
+    match kind {
+        _ if virtual_time => 1,
+        FailureKind::Int3Oops => 5,
+        FailureKind::BootTimeout | FailureKind::GuestHang => 2,
+        _ => 1,
+    }
+}

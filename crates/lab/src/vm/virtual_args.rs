@@ -1,0 +1,122 @@
+//! The command line of a virtual-time run. Everything in it either belongs to the guest,
+//! counts virtual time, or only takes output: no input, no disk, no monitor.
+
+use std::path::PathBuf;
+
+use super::args::BOOT_PARAMS;
+use crate::wire::{Fairness, OUT_PORT_NAME, VirtualHost, VmSpec};
+
+/// The guest's replies, a JSON value a line.
+pub const RESULTS_FILE: &str = "results.jsonl";
+/// What the host did, see [`unspin_trace::virtual_time`].
+pub const RECORD_FILE: &str = "record.bin";
+
+/// Boot parameters of every guest in virtual time. Mitigations against speculation cost
+/// instructions here and defend against nothing: the emulated CPU does not speculate.
+const VIRTUAL_PARAMS: &str = "mitigations=off";
+
+/// The arguments for a guest whose files go to the current folder.
+pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> Vec<String> {
+    let mut args = Vec::new();
+    let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
+    for folder in firmware {
+        add("-L", folder.display().to_string());
+    }
+    add("-machine", "q35".into());
+    add("-accel", "tcg,thread=single".into());
+    add("-icount", "shift=0,sleep=off".into());
+    add("-rtc", "base=2020-01-01,clock=vm".into());
+    add("-seed", host.seed.to_string());
+    add("-object", host_object(host));
+    for (number, neighbour) in host.neighbours.iter().enumerate() {
+        let object = format!(
+            "virtual-neighbour,id=n{number},vcpus={},kind={},work-ns={},sleep-ns={}",
+            neighbour.vcpus,
+            neighbour.model.as_str(),
+            neighbour.work_ns,
+            neighbour.sleep_ns
+        );
+        add("-object", object);
+    }
+    add("-cpu", spec.cpu.clone());
+    add("-smp", spec.vcpus.to_string());
+    add("-m", format!("{}M", spec.memory_mib));
+    add("-display", "none".into());
+    add("-kernel", spec.kernel.clone());
+    add("-initrd", spec.initramfs.clone());
+    add("-append", format!("{BOOT_PARAMS} {VIRTUAL_PARAMS} {}", spec.boot_params).trim().into());
+    add("-serial", "file:console.log".into());
+    // An ioeventfd is served by another thread of QEMU whenever the machine lets it run;
+    // without one the vCPU that kicks the queue serves it.
+    add("-device", "virtio-serial-pci,ioeventfd=off".into());
+    add("-chardev", format!("file,id=out,path={RESULTS_FILE}"));
+    add("-device", format!("virtserialport,chardev=out,name={OUT_PORT_NAME}"));
+    args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+    args
+}
+
+fn host_object(host: &VirtualHost) -> String {
+    let fairness = match host.fairness {
+        Fairness::PerThread => "per-thread",
+        Fairness::PerVm => "per-vm",
+    };
+    let mut object = format!(
+        "virtual-host,id=host0,pcpus={},quantum={},scheduler={},fairness={fairness},prices={},\
+         seed={},until={},record={RECORD_FILE}",
+        host.pcpus,
+        host.quantum_ns,
+        host.scheduler.as_str(),
+        host.prices.as_str(),
+        host.seed,
+        host.until_ns,
+    );
+    let help = [
+        (host.help.pv_spinlocks, "pv-spinlocks"),
+        (host.help.steal_time, "steal-time"),
+        (host.help.pause_exits, "pause-exits"),
+    ];
+    for (_, name) in help.iter().filter(|(offered, _)| *offered) {
+        object.push_str(&format!(",{name}=on"));
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Help, HostScheduler, NeighbourModel, Prices, VirtualNeighbour};
+
+    #[test]
+    fn the_command_line_names_host_neighbours_and_files() {
+        let spec = VmSpec { vcpus: 4, memory_mib: 768, cpu: "max".into(), ..VmSpec::default() };
+        let host = VirtualHost {
+            pcpus: 2,
+            quantum_ns: 1_000,
+            scheduler: HostScheduler::Cfs,
+            fairness: Fairness::PerVm,
+            prices: Prices::SevEs,
+            help: Help { pause_exits: true, ..Help::default() },
+            seed: 7,
+            until_ns: 9_000_000_000,
+            neighbours: vec![VirtualNeighbour {
+                name: "neighbour1".into(),
+                vcpus: 3,
+                model: NeighbourModel::Burst,
+                work_ns: 5,
+                sleep_ns: 6,
+            }],
+        };
+        let line = virtual_args(&spec, &host, &["/fw".into()]).join(" ");
+        for part in [
+            "-L /fw -machine q35 -accel tcg,thread=single -icount shift=0,sleep=off",
+            "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,scheduler=cfs,\
+             fairness=per-vm,prices=sev-es,seed=7,until=9000000000,record=record.bin,pause-exits=on",
+            "virtual-neighbour,id=n0,vcpus=3,kind=burst,work-ns=5,sleep-ns=6",
+            "mitigations=off -serial file:console.log",
+            "path=results.jsonl",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(!line.contains("-qmp") && !line.contains("socket"), "{line}");
+    }
+}
