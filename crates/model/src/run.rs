@@ -178,6 +178,9 @@ pub struct RunRecord {
     /// Spinlock kind that the guest's kernel reports, such as `native qspinlock`.
     #[serde(default)]
     pub spinlock: String,
+    /// SHA-256 of what guest and host wrote, where time is virtual: the same on every machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// When the run started, RFC 3339 in UTC.
     pub started: String,
     /// Where the figure comes from.

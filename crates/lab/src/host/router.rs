@@ -24,11 +24,12 @@ enum Active {
 }
 
 impl Router {
-    /// Hosts whose VMs keep their sockets and logs under `folder`. Virtual time needs its QEMU.
-    pub fn new(folder: PathBuf, vt_qemu: Option<VtQemu>) -> Router {
+    /// Hosts whose VMs keep their sockets and logs under `folder`. Virtual time needs its
+    /// QEMU; `twice` is [`VtHost`]'s.
+    pub fn new(folder: PathBuf, vt_qemu: Option<VtQemu>, twice: bool) -> Router {
         Router {
             local: LocalHost::new(folder.clone()),
-            virtual_time: vt_qemu.map(|qemu| VtHost::new(folder.join("vt"), qemu)),
+            virtual_time: vt_qemu.map(|qemu| VtHost::new(folder.join("vt"), qemu, twice)),
             l1: None,
             active: Active::Local,
             folder,

@@ -59,13 +59,15 @@ pub fn vt_qemu() -> Result<VtQemu, Failure> {
 pub struct VtHost {
     folder: PathBuf,
     qemu: VtQemu,
+    twice: bool,
     boot: Option<BootSpec>,
 }
 
 impl VtHost {
-    /// A host that keeps the files of its run in `folder`.
-    pub fn new(folder: PathBuf, qemu: VtQemu) -> VtHost {
-        VtHost { folder, qemu, boot: None }
+    /// A host that keeps the files of its run in `folder`. With `twice`, it carries every
+    /// run out twice; runs that differ fail.
+    pub fn new(folder: PathBuf, qemu: VtQemu, twice: bool) -> VtHost {
+        VtHost { folder, qemu, twice, boot: None }
     }
 }
 
@@ -79,7 +81,15 @@ impl Host for VtHost {
     fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
         let no_boot = || Failure::new(FailureKind::Unavailable, "nothing is booted");
         let boot = self.boot.as_ref().ok_or_else(no_boot)?;
-        carry_out(&self.qemu, boot, spec, &self.folder)
+        if !self.twice {
+            return carry_out(&self.qemu, boot, spec, &self.folder);
+        }
+        match twice(&self.qemu, boot, spec, &self.folder)? {
+            (output, None) => Ok(output),
+            (_, Some(difference)) => {
+                Err(Failure::new(FailureKind::InvariantBroken, difference.to_string()))
+            }
+        }
     }
 
     fn halt(&mut self) {

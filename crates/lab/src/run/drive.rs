@@ -64,7 +64,7 @@ pub fn drive(
                 driver.boot(&boot);
                 driver.note_boot(&boot)
             }
-            Step::Run(attempt) => driver.run(attempt),
+            Step::Run(attempt) => driver.run(*attempt),
             Step::Halt => {
                 driver.host.halt();
                 driver.up = None;

@@ -43,6 +43,7 @@ pub fn execute(
         prepared,
         boots: &boots,
         lanes,
+        twice: options.twice,
         desk: Mutex::new(desk),
         host: format!("{}, Linux {}", machine.cpu, machine.kernel),
     };
@@ -69,6 +70,7 @@ struct Lab<'a> {
     prepared: Prepared,
     boots: &'a [PlannedBoot],
     lanes: usize,
+    twice: bool,
     desk: Mutex<Desk<'a>>,
     host: String,
 }
@@ -104,7 +106,7 @@ impl<'a> Lab<'a> {
         });
         let one_lane = |lane: usize| {
             let folder = self.prepared.scratch.path().join(lane.to_string());
-            let mut hosts = Router::new(folder, vt_qemu().ok());
+            let mut hosts = Router::new(folder, vt_qemu().ok(), self.twice);
             drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
         };
         // A VM dies with the thread that started it, so each lane has one for life.

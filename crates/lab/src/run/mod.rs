@@ -35,6 +35,8 @@ pub struct Options {
     pub accel: Option<Accel>,
     /// Runs in virtual time at once; as many as the machine has CPUs and memory for when absent.
     pub jobs: Option<u32>,
+    /// Whether each run in virtual time is carried out twice and must give the same bytes.
+    pub twice: bool,
 }
 
 /// How an experiment ended.

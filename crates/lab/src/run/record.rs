@@ -57,6 +57,7 @@ pub fn record(
         co_metrics,
         neighbours: neighbours(topology, &output),
         truth: output.truth,
+        digest: output.digest,
         kvm: output.kvm,
         elapsed_s,
         lab_cpu_share: if elapsed_s > 0.0 { output.lab_cpu_s / elapsed_s } else { 0.0 },
@@ -88,6 +89,7 @@ pub fn failed(
         boot_s: place.boot_s,
         lab_cpu_share: 0.0,
         spinlock: place.spinlock.clone(),
+        digest: None,
         started: place.started.clone(),
         label: place.label.clone(),
     }

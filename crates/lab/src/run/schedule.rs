@@ -14,9 +14,9 @@ use crate::experiment::{PlannedBoot, PlannedRun};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Boot the VMs of this planned boot.
-    Boot(PlannedBoot),
+    Boot(Box<PlannedBoot>),
     /// Carry out a run on the VMs that are up.
-    Run(Attempt),
+    Run(Box<Attempt>),
     /// Stop the VMs that are up.
     Halt,
     /// Nothing is left for this lane.
@@ -88,11 +88,14 @@ impl Schedule {
             Lane::Spent(open) => (Step::Halt, self.put_back(open)),
             Lane::Up { open, position } => {
                 let (run, attempt) = open.runs[0].clone();
-                (Step::Run(Attempt { run, attempt, position }), Lane::Up { open, position })
+                (
+                    Step::Run(Box::new(Attempt { run, attempt, position })),
+                    Lane::Up { open, position },
+                )
             }
             Lane::Free | Lane::Booting(_) if self.stopped => (Step::Done, Lane::Free),
             Lane::Free | Lane::Booting(_) => match self.waiting.pop_front() {
-                Some(open) => (Step::Boot(open.boot.clone()), Lane::Booting(open)),
+                Some(open) => (Step::Boot(Box::new(open.boot.clone())), Lane::Booting(open)),
                 None => (Step::Done, Lane::Free),
             },
         };

@@ -42,7 +42,7 @@ pub fn spawn(
         });
     }
     command.spawn().map_err(|e| {
-        fail(format!("start {}: {e} (apt install qemu-system-x86)", program.display()))
+        fail(format!("start {}: {e} (apt install qemu-system-x86)", Path::new(program).display()))
     })
 }
 

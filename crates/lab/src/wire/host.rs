@@ -92,6 +92,9 @@ pub struct RunOutput {
     pub kvm: BTreeMap<String, u64>,
     /// CPU seconds that the host's side of the lab used.
     pub lab_cpu_s: f64,
+    /// SHA-256 of what guest and host wrote, where time is virtual.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// The boot that this run had for itself.
     #[serde(default)]
     pub booted: Option<Booted>,

@@ -31,6 +31,9 @@ pub struct Args {
     /// Runs in virtual time at once [default: CPUs, at most memory / 1.5 GiB]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
+    /// Carry out each run in virtual time twice; a run that does not give the same bytes fails
+    #[arg(long)]
+    twice: bool,
     /// Say how many runs there are and how long they will take; run nothing
     #[arg(long)]
     dry_run: bool,
@@ -61,7 +64,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
-    let options = Options { out: out.clone(), accel: args.accel, jobs: args.jobs };
+    let options =
+        Options { out: out.clone(), accel: args.accel, jobs: args.jobs, twice: args.twice };
     let finish = execute(&experiment, &options, &mut Bar::new())?;
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {

@@ -1,17 +1,23 @@
 //! From the files that a run left to its result.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
 use unspin_model::FailureKind;
 use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
 
 use super::{Ended, UNTIL_STATUS, explain};
-use crate::vm::RECORD_FILE;
+use crate::vm::{RECORD_FILE, RESULTS_FILE};
 use crate::wire::{
     Booted, Failure, Fairness, JobResult, Marked, RunOutput, RunSpec, TruthMode, VirtualHost,
 };
+
+/// How much of a file is hashed at a time.
+const CHUNK_BYTES: usize = 1 << 16;
 
 /// The result of a run whose QEMU ended: its job's, or "did not finish" where virtual time
 /// ran out in the job.
@@ -35,6 +41,7 @@ pub fn judge(
         booted: Some(booted(ended, &record)),
         neighbours: host.neighbours.iter().map(|_| None).collect(),
         kvm: counters(&record),
+        digest: digest(folder).ok(),
         job: ended.replies.job.clone(),
         ..RunOutput::default()
     };
@@ -56,6 +63,20 @@ fn no_result(ended: &Ended, timed_out: bool) -> Failure {
         (false, _) => (FailureKind::QemuDied, format!("QEMU: {}", ended.status)),
     };
     Failure::new(kind, detail)
+}
+
+/// SHA-256 of the guest's replies and the host's record.
+fn digest(folder: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    for file in [RESULTS_FILE, RECORD_FILE] {
+        let mut file = File::open(folder.join(file))?;
+        hash.update(file.metadata()?.len().to_le_bytes());
+        while let n @ 1.. = file.read(&mut chunk)? {
+            hash.update(&chunk[..n]);
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What the invariants are checked against. The entities are the guest's vCPUs, then those

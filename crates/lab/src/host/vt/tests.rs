@@ -29,9 +29,13 @@ impl Stage {
     }
 
     fn run(&self) -> Result<RunOutput, Failure> {
+        self.run_host(false)
+    }
+
+    fn run_host(&self, twice: bool) -> Result<RunOutput, Failure> {
         let program = self.folder.path().join("qemu").into();
         let qemu = VtQemu { program, firmware: Vec::new() };
-        let mut host = VtHost::new(self.folder.path().join("run"), qemu);
+        let mut host = VtHost::new(self.folder.path().join("run"), qemu, twice);
         let initramfs = self.folder.path().join("base.cpio").display().to_string();
         host.boot(&boot(initramfs)).unwrap();
         let job = Job { argv: vec!["true".into()], time_limit_s: 1.0, ..Job::default() };
@@ -132,7 +136,8 @@ fn a_job_that_outlasts_virtual_time_did_not_finish() {
 fn each_end_without_a_result_has_its_kind() {
     let panic = b"[ 1.0] Kernel panic - not syncing: no init\n".as_slice();
     let cut = &hello().into_bytes()[..20];
-    let cases: [(&[(&str, &[u8])], &str, FailureKind); 6] = [
+    type Files<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: [(Files, &str, FailureKind); 6] = [
         (&[], "exit 3", FailureKind::BootTimeout),
         (&[("console.log", panic)], "exit 0", FailureKind::GuestPanic),
         (&[(RESULTS_FILE, cut)], "exit 0", FailureKind::NoResult),
@@ -164,4 +169,18 @@ fn a_second_vm_is_refused() {
     let mut boot = boot(String::new());
     boot.vms.push(VmSpec::default());
     assert!(subject(&boot).unwrap_err().detail.contains("a neighbour is a model"));
+}
+
+#[test]
+fn runs_that_differ_fail_with_their_place() {
+    let results = hello() + &ran();
+    let record = record(|_| {});
+    let files = [(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, record.as_slice())];
+    let output = Stage::new(&files, "exit 0").run_host(true).unwrap();
+    assert_eq!(output.digest.map(|digest| digest.len()), Some(64));
+    let second_differs =
+        "case $PWD in *second) tail -n 1 results.jsonl > r; mv r results.jsonl; esac";
+    let failure = Stage::new(&files, second_differs).run_host(true).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::InvariantBroken);
+    assert!(failure.detail.contains("results.jsonl differs at byte 6"), "{failure}");
 }

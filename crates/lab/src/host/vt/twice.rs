@@ -9,8 +9,13 @@ use super::{VtQemu, carry_out};
 use crate::vm::{RECORD_FILE, RESULTS_FILE};
 use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
 
-/// Where two runs differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where two runs of the same cell and seed differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not deterministic: the second run's {file} differs at byte {offset} ({} and {} bytes)",
+    bytes[0],
+    bytes[1]
+)]
 pub struct Difference {
     /// The file.
     pub file: &'static str,

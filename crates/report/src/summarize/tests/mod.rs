@@ -68,6 +68,7 @@ fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord 
         boot_s: 5.0,
         lab_cpu_share: 0.01,
         spinlock: String::new(),
+        digest: None,
         started: String::new(),
         label: label(),
     }
