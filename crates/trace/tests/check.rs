@@ -106,6 +106,26 @@ fn exits_that_cost_more_than_there_was_are_caught() {
 }
 
 #[test]
+fn exits_that_are_not_recorded_are_caught() {
+    let mut record = fair();
+    record.exits.insert(1, Exits { count: 3, price_ns: 100 });
+    record.counted.insert(1, 4);
+    assert_eq!(caught_by(&record), Some("accounts"));
+}
+
+#[test]
+fn a_model_may_stop_wanting_to_run_and_a_vcpu_may_not() {
+    let mut record = fair();
+    let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);
+    let gives_up = Event { kind: Kind::Idle, pcpu: None, ..record.events[index] };
+    let wakes = Event { kind: Kind::Wake, ..gives_up };
+    record.events.splice(index + 1..index + 1, [gives_up, wakes]);
+    assert_eq!(caught_by(&record), Some("states"));
+    record.vcpus = 1;
+    assert_eq!(caught_by(&record), None);
+}
+
+#[test]
 fn a_free_pcpu_beside_a_waiting_entity_is_caught() {
     let mut record = fair();
     let index = nth(&record, 9, |event| event.kind == Kind::On);

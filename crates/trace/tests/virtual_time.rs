@@ -12,7 +12,7 @@ fn header(version: u32, pcpus: u32, vcpus: u32, entities: u32) -> Vec<u8> {
     for word in [version, pcpus, vcpus, entities] {
         bytes.extend(word.to_le_bytes());
     }
-    bytes.extend([0; 8]);
+    bytes.extend(1_000_u64.to_le_bytes());
     bytes
 }
 
@@ -25,7 +25,7 @@ fn golden() -> Vec<u8> {
     let events = [
         event(0, Kind::On, Some(0), 0),
         event(1_000, Kind::Mark(Mark::Begin), Some(0), 0),
-        event(1_500, Kind::Exit { reason: 7, price_ns: 1_200 }, Some(0), 0),
+        event(1_500, Kind::Exit { reason: 4, price_ns: 1_200 }, Some(0), 0),
         event(2_000, Kind::Wake, None, 1),
         event(3_000, Kind::PauseLoop { target: Some(1), verdict: 2 }, Some(0), 0),
         event(3_000, Kind::Off, Some(0), 0),
@@ -39,7 +39,8 @@ fn golden() -> Vec<u8> {
         event(7_000, Kind::On, Some(0), 0),
         event(9_000, Kind::Mark(Mark::End), Some(0), 0),
         event(9_500, Kind::Mark(Mark::Done), Some(0), 0),
-        event(10_000, Kind::End, None, 0),
+        event(10_000, Kind::End, None, 0xffff),
+        event(1, Kind::Count { reason: 4 }, None, 0),
     ];
     events.iter().fold(header(1, 1, 2, 3), |mut bytes, event| {
         bytes.extend(event.to_bytes());
@@ -63,7 +64,8 @@ fn the_golden_record_reads_as_its_listing() {
     let record = virtual_time::read_from(GOLDEN, "record.bin").unwrap();
     assert_eq!((record.pcpus, record.vcpus, record.entities, record.end_ns), (1, 2, 3, 10_000));
     assert_eq!(record.events.len(), 14);
-    assert_eq!((record.exits[&7].count, record.exits[&7].price_ns), (1, 1_200));
+    assert_eq!((record.exits[&4].count, record.exits[&4].price_ns), (1, 1_200));
+    assert_eq!((record.counted[&4], record.quantum_ns), (1, 1_000));
     assert_eq!(record.job_exits, record.exits, "the only one was the job's");
     assert_eq!(record.job_pause_loops[&2], 1);
 }
@@ -115,7 +117,7 @@ fn hostile_bytes_are_errors_with_their_place() {
         (with(32 + 9, 5), "byte 32: pCPU 5 of 1"),
         (with(48 + 11, 1), "byte 48: entity 256 of 3"),
         (with(48 + 7, 1), "byte 64: entity 0: time goes back"),
-        (good[..good.len() - 16].to_vec(), "no end event"),
+        (good[..good.len() - 32].to_vec(), "no end event"),
         (after_end, "an event after the end"),
     ];
     for (bytes, expected) in cases {

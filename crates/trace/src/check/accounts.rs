@@ -1,10 +1,11 @@
 //! on + off + idle = time for each entity; carried + stolen <= time for each pCPU, never
-//! both at once; and all entities together are on as long as all pCPUs together carry one.
+//! both at once; all entities together are on as long as all pCPUs together carry one; and
+//! the recorded exits are as many as the host counted.
 
 use unspin_model::VcpuState;
 
 use super::{Found, Rules};
-use crate::virtual_time::{Event, Kind, Record};
+use crate::virtual_time::{Event, Kind, Record, reason_name};
 
 pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut entities = vec![Entity::default(); record.entities as usize];
@@ -32,6 +33,17 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     if carried_ns != on_ns {
         let what = format!("entities were on for {on_ns} ns, pCPUs carried for {carried_ns} ns");
         return Err(Found::at_end(record, what));
+    }
+    for (reason, exits) in &record.exits {
+        if record.counted.get(reason).is_some_and(|count| *count != exits.count) {
+            let what = format!(
+                "{} exits `{}` are recorded, the host counted {}",
+                exits.count,
+                reason_name(*reason),
+                record.counted[reason]
+            );
+            return Err(Found::at_end(record, what));
+        }
     }
     if charged_ns > on_ns {
         let what = format!("exits cost {charged_ns} ns of the {on_ns} ns on a pCPU");

@@ -60,6 +60,7 @@ impl Host {
                 self.busy[usize::from(pcpu)] = false;
             }
             (Kind::Idle, Some(pcpu)) => self.busy[usize::from(pcpu)] = false,
+            (Kind::Idle, None) => self.waits_since_ns[usize::from(event.entity)] = None,
             (Kind::Steal(taken), Some(pcpu)) => self.stolen[usize::from(pcpu)] = taken,
             (Kind::Wake, _) => self.waits_since_ns[usize::from(event.entity)] = Some(event.t_ns),
             _ => return,

@@ -110,6 +110,7 @@ impl Seconds {
                 self.runnable[entity] = true;
             }
             Kind::Off | Kind::Idle => {
+                // A model that gives up while it waits was not on.
                 let since_ns = self.on_since_ns[entity].take().unwrap_or(event.t_ns);
                 self.on_ns[entity] += event.t_ns.saturating_sub(since_ns);
                 self.runnable[entity] = event.kind == Kind::Off;

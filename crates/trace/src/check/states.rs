@@ -1,5 +1,6 @@
 //! An entity changes its state only as a vCPU can: it leaves the pCPU that it is on, and
-//! it wakes from idle. Marks come from an entity that is on.
+//! it wakes from idle. A modelled neighbour may stop wanting to run while it waits, without
+//! a pCPU. Marks come from an entity that is on.
 
 use unspin_model::VcpuState;
 
@@ -10,7 +11,12 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut states = vec![(VcpuState::Idle, None); record.entities as usize];
     for event in record.in_time_order() {
         let Some((state, pcpu)) = states.get_mut(usize::from(event.entity)) else { continue };
-        let legal = is_legal(event, *state, *pcpu);
+        let is_model = u32::from(event.entity) >= record.vcpus;
+        let gives_up = event.kind == Kind::Idle && event.pcpu.is_none();
+        let legal = match gives_up {
+            true => is_model && *state == VcpuState::Off,
+            false => is_legal(event, *state, *pcpu),
+        };
         if !legal {
             let what = format!("entity {}: `{}` while {state:?}", event.entity, event.kind);
             return Err(Found::at(event, what));

@@ -72,8 +72,13 @@ pub enum Kind {
     Mark(Mark),
     /// The injector took the event's pCPU (`true`) or gave it back (`false`).
     Steal(bool),
-    /// The end of the record.
+    /// The end of the run.
     End,
+    /// Behind the end: how often a vCPU exited for a reason. The number is in the event's time.
+    Count {
+        /// The reason.
+        reason: u8,
+    },
 }
 
 /// One event.
@@ -134,6 +139,7 @@ fn kind_of(code: u8, arg: u32) -> Option<Kind> {
         7 => Kind::Mark(Mark::of(arg)),
         8 => Kind::Steal(arg != 0),
         9 => Kind::End,
+        10 => Kind::Count { reason: arg as u8 },
         _ => return None,
     })
 }
@@ -151,6 +157,7 @@ fn code_of(kind: Kind) -> (u8, u32) {
         Kind::Mark(mark) => (7, mark.code()),
         Kind::Steal(taken) => (8, u32::from(taken)),
         Kind::End => (9, 0),
+        Kind::Count { reason } => (10, u32::from(reason)),
     }
 }
 
@@ -180,6 +187,7 @@ impl fmt::Display for Kind {
             Kind::Steal(true) => f.write_str("steal taken"),
             Kind::Steal(false) => f.write_str("steal given"),
             Kind::End => f.write_str("end"),
+            Kind::Count { reason } => write!(f, "exits {}", reason_name(*reason)),
         }
     }
 }
@@ -187,21 +195,7 @@ impl fmt::Display for Kind {
 /// The name of an exit's reason. The names are those that the lab uses for KVM's own
 /// counters, so that figures of both kinds compare.
 pub fn reason_name(reason: u8) -> String {
-    let names = [
-        "other",
-        "interrupt",
-        "interrupt-window",
-        "cpuid",
-        "hlt",
-        "hypercall",
-        "io",
-        "msr",
-        "pause",
-        "mmio",
-        "page-fault",
-        "timer",
-        "ipi",
-    ];
+    let names = ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
     names.get(usize::from(reason)).map_or_else(|| reason.to_string(), |name| (*name).to_owned())
 }
 
@@ -223,6 +217,7 @@ mod tests {
             Kind::Mark(Mark::Other(77)),
             Kind::Steal(true),
             Kind::End,
+            Kind::Count { reason: 8 },
         ];
         for kind in kinds {
             let event = Event { t_ns: u64::MAX - 1, kind, pcpu: Some(3), entity: 515, offset: 32 };

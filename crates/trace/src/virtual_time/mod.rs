@@ -5,13 +5,14 @@
 //! [`HEADER_BYTES`], then events of [`EVENT_BYTES`].
 //!
 //! ```text
-//! header  magic "UNSPINVT", u32 version, u32 pcpus, u32 vcpus, u32 entities, u64 reserved
+//! header  magic "UNSPINVT", u32 version, u32 pcpus, u32 vcpus, u32 entities, u64 quantum ns
 //! event   u64 virtual ns, u8 kind, u8 pcpu (255: none), u16 entity, u32 argument
 //! ```
 //!
 //! An *entity* is a vCPU that the host schedules: first the guest's own, by index,
 //! then those of the modelled neighbours. Each starts idle. Time goes forward for
-//! each entity; within one quantum, two pCPUs may write in either order.
+//! each entity; within one quantum, two pCPUs may write in either order. Behind the
+//! end event there may be counts of exits.
 
 mod event;
 mod reader;
@@ -48,16 +49,20 @@ pub struct Record {
     pub vcpus: u32,
     /// All entities, the neighbours' vCPUs included.
     pub entities: u32,
+    /// Virtual nanoseconds of a round: the host looks again that often.
+    pub quantum_ns: u64,
     /// Virtual time of the end, nanoseconds.
     pub end_ns: u64,
     /// Every event but exits and pause-loop exits.
     pub events: Vec<Event>,
-    /// All exits by their reason's code.
+    /// All recorded exits by their reason's code.
     pub exits: BTreeMap<u8, Exits>,
     /// Those between the marks of the job's begin and end.
     pub job_exits: BTreeMap<u8, Exits>,
     /// Pause-loop exits between these marks, by the host's verdict.
     pub job_pause_loops: BTreeMap<u8, u64>,
+    /// The host's own count of all exits, by reason, where it left one.
+    pub counted: BTreeMap<u8, u64>,
 }
 
 /// Exits of one reason.

@@ -32,14 +32,18 @@ pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError>
         match fill(&mut input, &mut bytes, &place, offset)? {
             0 if ended => return Ok(record),
             0 => return Err(place.bad(offset, "no end event: QEMU was stopped before its end")),
-            EVENT_BYTES if ended => return Err(place.bad(offset, "an event after the end")),
             EVENT_BYTES => {}
             read => return Err(place.bad(offset, format!("{read} bytes of an event of 16"))),
         }
         let event = Event::from_bytes(&bytes, offset)
             .and_then(|event| announced(&record, event))
             .map_err(|what| place.bad(offset, what))?;
-        ended = event.kind == Kind::End;
+        let counts = matches!(event.kind, Kind::Count { .. });
+        if ended != counts {
+            let what = if ended { "an event after the end" } else { "a count before the end" };
+            return Err(place.bad(offset, what));
+        }
+        ended |= event.kind == Kind::End;
         in_order(&mut latest_ns, &event).map_err(|what| place.bad(offset, what))?;
         match event.kind {
             Kind::Mark(Mark::Begin) => in_job = true,
@@ -67,7 +71,8 @@ fn parse_header(bytes: &[u8; HEADER_BYTES]) -> Result<Record, (u64, String)> {
     if !(1..=entities).contains(&vcpus) || entities > ENTITIES_MAX {
         return Err((16, format!("{vcpus} vCPUs among {entities} entities")));
     }
-    Ok(Record { pcpus, vcpus, entities, ..Record::default() })
+    let quantum_ns = u64::from(word(28)) << 32 | u64::from(word(24));
+    Ok(Record { pcpus, vcpus, entities, quantum_ns, ..Record::default() })
 }
 
 /// The event, if it names a pCPU and an entity that the header announces.
@@ -79,7 +84,7 @@ fn announced(record: &Record, event: Event) -> Result<Event, String> {
     if about_an_entity && u32::from(event.entity) >= record.entities {
         return Err(format!("entity {} of {}", event.entity, record.entities));
     }
-    let placed = matches!(event.kind, Kind::On | Kind::Off | Kind::Idle | Kind::Steal(_));
+    let placed = matches!(event.kind, Kind::On | Kind::Off | Kind::Steal(_));
     if placed && event.pcpu.is_none() {
         return Err(format!("`{}` without a pCPU", event.kind));
     }
@@ -95,7 +100,7 @@ fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
         let latest_ns = latest_ns.iter().copied().max().unwrap_or(0);
         return if event.t_ns < latest_ns { Err(back(latest_ns)) } else { Ok(()) };
     }
-    if matches!(event.kind, Kind::Steal(_)) {
+    if matches!(event.kind, Kind::Steal(_) | Kind::Count { .. }) {
         return Ok(());
     }
     let latest = &mut latest_ns[usize::from(event.entity)];
@@ -118,6 +123,10 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
             *record.job_pause_loops.entry(verdict).or_default() += u64::from(in_job);
         }
         Kind::End => record.end_ns = event.t_ns,
+        Kind::Count { reason } => {
+            let sum = record.counted.entry(reason).or_default();
+            *sum = sum.checked_add(event.t_ns).ok_or("more exits than can be counted")?;
+        }
         _ if record.events.len() >= MAX_KEPT => {
             return Err(format!("more than {MAX_KEPT} changes of state"));
         }

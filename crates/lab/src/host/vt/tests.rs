@@ -80,7 +80,7 @@ fn record(mutate: impl Fn(&mut Vec<Event>)) -> Vec<u8> {
         event(9_500, Kind::End, None),
     ];
     mutate(&mut events);
-    let header = [1_u32, 1, 1, 1, 0, 0].into_iter().flat_map(u32::to_le_bytes);
+    let header = [1_u32, 1, 1, 1, 1_000, 0].into_iter().flat_map(u32::to_le_bytes);
     let mut bytes: Vec<u8> = b"UNSPINVT".iter().copied().chain(header).collect();
     events.iter().for_each(|event| bytes.extend(event.to_bytes()));
     bytes
