@@ -16,8 +16,8 @@ use unspin_model::{Accel, FailureKind};
 
 pub use host::{BootSpec, Booted, HostReply, HostRequest, L1Spec, RunOutput, RunSpec};
 pub use virtual_host::{
-    Errand, Help, HostScheduler, Marked, NeighbourModel, OUT_PORT_NAME, Prices, VirtualHost,
-    VirtualNeighbour,
+    Boost, Debooster, Errand, Help, HostScheduler, Marked, NeighbourModel, OUT_PORT_NAME,
+    PauseExits, Prices, VirtualHost, VirtualNeighbour, option_name,
 };
 
 use crate::clock::Moment;

@@ -14,9 +14,11 @@ use crate::wire::{NeighbourModel, VirtualNeighbour};
 const DEFAULT_MEMORY_MIB: u64 = 512;
 const DEFAULT_WORK_US: u64 = 10_000;
 const DEFAULT_SLEEP_US: u64 = 10_000;
+/// As many as the simulated host takes.
+const TIMES_MAX: usize = 64;
 
 pub(super) const WRITE_A_MODEL: &str = "in virtual time a neighbour is modelled: \
-    write `model = \"greedy\"` (or \"periodic\", \"burst\", \"at\" with work_us and sleep_us) \
+    write `model = \"greedy\"` (or \"periodic\", \"burst\" with work_us and sleep_us, \"at\" with times_us) \
     instead of `workload`";
 pub(super) const WRITE_A_WORKLOAD: &str = "a modelled neighbour exists in virtual time only: write `workload = \"greedy\"`, or run with `--accel vt`";
 
@@ -29,6 +31,10 @@ pub(super) struct RawNeighbour {
     model: Option<Spanned<NeighbourModel>>,
     work_us: Option<u64>,
     sleep_us: Option<u64>,
+    #[serde(default)]
+    phase_us: u64,
+    #[serde(default)]
+    times_us: Vec<(u64, u64)>,
 }
 
 /// The first neighbour that is a real VM, by its place in the file.
@@ -52,13 +58,7 @@ pub(super) fn check(
         let name = format!("neighbour{}", index + 1);
         match (&neighbour.workload, &neighbour.model) {
             (Some(workload), None) => real.push(check_real(source, neighbour, workload, name)?),
-            (None, Some(model)) => models.push(VirtualNeighbour {
-                name,
-                vcpus: *neighbour.vcpus.get_ref(),
-                model: *model.get_ref(),
-                work_ns: neighbour.work_us.unwrap_or(DEFAULT_WORK_US) * 1_000,
-                sleep_ns: neighbour.sleep_us.unwrap_or(DEFAULT_SLEEP_US) * 1_000,
-            }),
+            (None, Some(model)) => models.push(check_model(source, neighbour, model, name)?),
             _ => {
                 let message = "a neighbour has either a `workload` or a `model`";
                 return Err(source.error(&neighbour.vcpus, message));
@@ -84,5 +84,30 @@ fn check_real(
         vcpus: *raw.vcpus.get_ref(),
         memory_mib: raw.memory_mib.unwrap_or(DEFAULT_MEMORY_MIB),
         workload,
+    })
+}
+
+fn check_model(
+    source: &Source,
+    raw: &RawNeighbour,
+    model: &Spanned<NeighbourModel>,
+    name: String,
+) -> Result<VirtualNeighbour, ConfigError> {
+    let ascending = raw.times_us.iter().all(|(from, to)| from < to)
+        && raw.times_us.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    let count = raw.times_us.len();
+    if *model.get_ref() == NeighbourModel::At && !(ascending && (1..=TIMES_MAX).contains(&count)) {
+        let message = format!("`at` needs 1 to {TIMES_MAX} ascending pairs in times_us");
+        return Err(source.error(model, message));
+    }
+    let times = raw.times_us.iter().map(|(from, to)| (from * 1_000, to * 1_000));
+    Ok(VirtualNeighbour {
+        name,
+        vcpus: *raw.vcpus.get_ref(),
+        model: *model.get_ref(),
+        work_ns: raw.work_us.unwrap_or(DEFAULT_WORK_US) * 1_000,
+        sleep_ns: raw.sleep_us.unwrap_or(DEFAULT_SLEEP_US) * 1_000,
+        phase_ns: raw.phase_us * 1_000,
+        times_ns: times.collect(),
     })
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Spinlock;
-use crate::wire::{Help, HostScheduler, Prices, VirtualNeighbour};
+use crate::wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
 const DEFAULT_QUANTUM_NS: u64 = 1_000;
@@ -16,6 +16,8 @@ pub(super) struct RawSimulated {
     prices: Option<Prices>,
     host_scheduler: Option<HostScheduler>,
     quantum_ns: Option<u64>,
+    boost: Option<Boost>,
+    debooster: Option<Debooster>,
 }
 
 /// What the host does for a guest that spins, and what it is made of.
@@ -58,14 +60,22 @@ impl RawSimulated {
             prices: self.prices.or(experiment.prices),
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
             quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
+            boost: self.boost.or(experiment.boost),
+            debooster: self.debooster.or(experiment.debooster),
         }
     }
 
     pub(super) fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
-        let (help, prices) = self.regime.unwrap_or_default().offers();
+        let regime = self.regime.unwrap_or_default();
+        let prices = self.prices.unwrap_or(regime.prices());
+        let help = Help {
+            boost: self.boost.unwrap_or_default(),
+            debooster: self.debooster.unwrap_or_default(),
+            ..regime.help(prices)
+        };
         Simulated {
             help,
-            prices: self.prices.unwrap_or(prices),
+            prices,
             host_scheduler: self.host_scheduler.unwrap_or_default(),
             quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
             neighbours,
@@ -74,15 +84,28 @@ impl RawSimulated {
 }
 
 impl Regime {
-    fn offers(self) -> (Help, Prices) {
-        let help =
-            |pv_spinlocks, steal_time, pause_exits| Help { pv_spinlocks, steal_time, pause_exits };
+    fn prices(self) -> Prices {
         match self {
-            Regime::Pv => (help(true, true, true), Prices::Vmx),
-            Regime::Ple => (help(false, false, true), Prices::Vmx),
-            Regime::Abandoned => (help(false, false, false), Prices::Vmx),
-            Regime::TdxLike => (help(true, false, false), Prices::Tdx),
-            Regime::SevLike => (help(true, true, true), Prices::SevEs),
+            Regime::Pv | Regime::Ple | Regime::Abandoned => Prices::Vmx,
+            Regime::TdxLike => Prices::Tdx,
+            Regime::SevLike => Prices::SevEs,
+        }
+    }
+
+    /// What each regime offers; PAUSE exits are those of the hardware that is priced.
+    fn help(self, prices: Prices) -> Help {
+        let pause_exits = match prices {
+            Prices::Svm | Prices::SevEs => PauseExits::Svm,
+            Prices::Free | Prices::Vmx | Prices::Tdx => PauseExits::Vmx,
+        };
+        let no_help = Help::default();
+        match self {
+            Regime::Pv | Regime::SevLike => {
+                Help { pv_unhalt: true, pv_ipi: true, steal_time: true, pause_exits, ..no_help }
+            }
+            Regime::Ple => Help { pause_exits, ..no_help },
+            Regime::Abandoned => no_help,
+            Regime::TdxLike => Help { pv_unhalt: true, pv_ipi: true, ..no_help },
         }
     }
 }
@@ -94,7 +117,7 @@ impl Simulated {
     pub fn cpu(&self, spinlock: Option<Spinlock>) -> String {
         match spinlock {
             Some(Spinlock::Tas) => "max".into(),
-            None if self.help.pv_spinlocks => "max".into(),
+            None if self.help.pv_unhalt => "max".into(),
             Some(Spinlock::Native) | None => "max,-hypervisor".into(),
         }
     }
@@ -109,7 +132,10 @@ mod tests {
         let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap().resolve(Vec::new());
         let tdx = of("regime = \"tdx-like\"");
         assert_eq!(tdx.prices, Prices::Tdx);
-        assert!(tdx.help.pv_spinlocks && !tdx.help.steal_time && !tdx.help.pause_exits);
+        assert!(tdx.help.pv_unhalt && !tdx.help.steal_time);
+        assert_eq!(tdx.help.pause_exits, PauseExits::Off, "the TDX module keeps them off");
+        assert_eq!(of("regime = \"sev-like\"").help.pause_exits, PauseExits::Svm);
+        assert_eq!(of("regime = \"ple\"\nboost = \"strict\"").help.boost, Boost::Strict);
         assert_eq!(tdx.cpu(None), "max");
         assert_eq!(of("").cpu(None), "max,-hypervisor");
         assert_eq!(of("").cpu(Some(Spinlock::Tas)), "max");

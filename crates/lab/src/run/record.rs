@@ -7,7 +7,7 @@ use unspin_model::{
 };
 
 use crate::experiment::{PlannedRun, Topology};
-use crate::wire::{Failure, JobResult, RunOutput};
+use crate::wire::{Failure, JobResult, RunOutput, option_name};
 use crate::workload::Workload;
 
 /// Where a run stands in its experiment and its boot.
@@ -156,7 +156,7 @@ fn models(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
             let on_s = output.neighbours_on_s.get(index).copied();
             NeighbourResult {
                 vm: neighbour.name.clone(),
-                workload: format!("model {}", neighbour.model.as_str()),
+                workload: format!("model {}", option_name(&neighbour.model)),
                 metric: Metric { name: "on".into(), unit: "s".into(), better: Better::Higher },
                 value: on_s,
                 on_s,

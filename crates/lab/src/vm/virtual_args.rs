@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use super::args::BOOT_PARAMS;
-use crate::wire::{Fairness, OUT_PORT_NAME, VirtualHost, VmSpec};
+use crate::wire::{
+    NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec, option_name,
+};
 
 /// The guest's replies, a JSON value a line.
 pub const RESULTS_FILE: &str = "results.jsonl";
@@ -29,14 +31,7 @@ pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> 
     add("-seed", host.seed.to_string());
     add("-object", host_object(host));
     for (number, neighbour) in host.neighbours.iter().enumerate() {
-        let object = format!(
-            "virtual-neighbour,id=n{number},vcpus={},kind={},work-ns={},sleep-ns={}",
-            neighbour.vcpus,
-            neighbour.model.as_str(),
-            neighbour.work_ns,
-            neighbour.sleep_ns
-        );
-        add("-object", object);
+        add("-object", neighbour_object(number, neighbour));
     }
     add("-cpu", spec.cpu.clone());
     add("-smp", spec.vcpus.to_string());
@@ -56,27 +51,48 @@ pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> 
 }
 
 fn host_object(host: &VirtualHost) -> String {
-    let fairness = match host.fairness {
-        Fairness::PerThread => "per-thread",
-        Fairness::PerVm => "per-vm",
-    };
     let mut object = format!(
-        "virtual-host,id=host0,pcpus={},quantum={},scheduler={},fairness={fairness},prices={},\
-         seed={},until={},record={RECORD_FILE}",
+        "virtual-host,id=host0,pcpus={},quantum={},scheduler={},fairness={},prices={},seed={},\
+         until={},record={RECORD_FILE},record-exits=on",
         host.pcpus,
         host.quantum_ns,
-        host.scheduler.as_str(),
-        host.prices.as_str(),
+        option_name(&host.scheduler),
+        option_name(&host.fairness),
+        option_name(&host.prices),
         host.seed,
         host.until_ns,
     );
-    let help = [
-        (host.help.pv_spinlocks, "pv-spinlocks"),
-        (host.help.steal_time, "steal-time"),
-        (host.help.pause_exits, "pause-exits"),
-    ];
-    for (_, name) in help.iter().filter(|(offered, _)| *offered) {
+    let help = &host.help;
+    let steal_time = ["steal-time", "pv-tlb-flush", "pv-sched-yield"];
+    let offered = [(help.pv_unhalt, "pv-unhalt"), (help.pv_ipi, "pv-ipi")];
+    let offered = offered.into_iter().chain(steal_time.map(|name| (help.steal_time, name)));
+    for (_, name) in offered.filter(|(is_offered, _)| *is_offered) {
         object.push_str(&format!(",{name}=on"));
+    }
+    if help.pause_exits != PauseExits::Off {
+        let [pauses, boost] = [option_name(&help.pause_exits), option_name(&help.boost)];
+        let debooster = option_name(&help.debooster);
+        object.push_str(&format!(",pause-exits={pauses},boost={boost},debooster={debooster}"));
+    }
+    object
+}
+
+fn neighbour_object(number: usize, neighbour: &VirtualNeighbour) -> String {
+    let mut object = format!(
+        "virtual-neighbour,id=n{number},vcpus={},kind={}",
+        neighbour.vcpus,
+        option_name(&neighbour.model)
+    );
+    match neighbour.model {
+        NeighbourModel::Greedy => {}
+        NeighbourModel::Periodic | NeighbourModel::Burst => object.push_str(&format!(
+            ",work={},sleep={},phase={}",
+            neighbour.work_ns, neighbour.sleep_ns, neighbour.phase_ns
+        )),
+        NeighbourModel::At => {
+            let times = neighbour.times_ns.iter().map(|(from, to)| format!("{from}-{to}"));
+            object.push_str(&format!(",times={}", times.collect::<Vec<_>>().join("/")));
+        }
     }
     object
 }
@@ -84,34 +100,47 @@ fn host_object(host: &VirtualHost) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Help, HostScheduler, NeighbourModel, Prices, VirtualNeighbour};
+    use crate::wire::{Boost, Fairness, Help, HostScheduler, Prices};
 
     #[test]
     fn the_command_line_names_host_neighbours_and_files() {
         let spec = VmSpec { vcpus: 4, memory_mib: 768, cpu: "max".into(), ..VmSpec::default() };
+        let neighbour = VirtualNeighbour {
+            name: "neighbour1".into(),
+            vcpus: 3,
+            model: NeighbourModel::Greedy,
+            work_ns: 5,
+            sleep_ns: 6,
+            phase_ns: 7,
+            times_ns: vec![(1, 2), (3, 4)],
+        };
         let host = VirtualHost {
             pcpus: 2,
             quantum_ns: 1_000,
             scheduler: HostScheduler::Cfs,
             fairness: Fairness::PerVm,
             prices: Prices::SevEs,
-            help: Help { pause_exits: true, ..Help::default() },
+            help: Help {
+                pv_unhalt: true,
+                pause_exits: PauseExits::Svm,
+                boost: Boost::Y2019,
+                ..Help::default()
+            },
             seed: 7,
             until_ns: 9_000_000_000,
-            neighbours: vec![VirtualNeighbour {
-                name: "neighbour1".into(),
-                vcpus: 3,
-                model: NeighbourModel::Burst,
-                work_ns: 5,
-                sleep_ns: 6,
-            }],
+            neighbours: vec![
+                VirtualNeighbour { model: NeighbourModel::Burst, ..neighbour.clone() },
+                VirtualNeighbour { model: NeighbourModel::At, ..neighbour },
+            ],
         };
         let line = virtual_args(&spec, &host, &["/fw".into()]).join(" ");
         for part in [
             "-L /fw -machine q35 -accel tcg,thread=single -icount shift=0,sleep=off",
             "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,scheduler=cfs,\
-             fairness=per-vm,prices=sev-es,seed=7,until=9000000000,record=record.bin,pause-exits=on",
-            "virtual-neighbour,id=n0,vcpus=3,kind=burst,work-ns=5,sleep-ns=6",
+             fairness=per-vm,prices=sev-es,seed=7,until=9000000000,record=record.bin,\
+             record-exits=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
+            "virtual-neighbour,id=n0,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
+            "virtual-neighbour,id=n1,vcpus=3,kind=at,times=1-2/3-4 ",
             "mitigations=off -serial file:console.log",
             "path=results.jsonl",
         ] {

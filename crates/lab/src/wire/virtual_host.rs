@@ -62,16 +62,6 @@ pub enum HostScheduler {
     Cfs,
 }
 
-impl HostScheduler {
-    /// QEMU's name of it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HostScheduler::Eevdf => "eevdf",
-            HostScheduler::Cfs => "cfs",
-        }
-    }
-}
-
 /// A table of what each exit costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,28 +78,81 @@ pub enum Prices {
     Tdx,
 }
 
-impl Prices {
-    /// QEMU's name of the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Prices::Free => "free",
-            Prices::Vmx => "vmx",
-            Prices::Svm => "svm",
-            Prices::SevEs => "sev-es",
-            Prices::Tdx => "tdx",
-        }
-    }
-}
-
 /// What a host's KVM does for a guest that spins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Help {
-    /// PV spinlocks (KVM_FEATURE_PV_UNHALT).
-    pub pv_spinlocks: bool,
-    /// Steal time (KVM_FEATURE_STEAL_TIME).
+    /// A kick for a halted vCPU: what PV spinlocks need (KVM_FEATURE_PV_UNHALT).
+    pub pv_unhalt: bool,
+    /// Interrupts to several vCPUs by one hypercall (KVM_FEATURE_PV_SEND_IPI).
+    pub pv_ipi: bool,
+    /// Steal time, and with it what it makes possible: preempted vCPUs are known, their TLB
+    /// flushes wait, and a yield can be directed (KVM_FEATURE_STEAL_TIME and two more).
     pub steal_time: bool,
-    /// PAUSE exits (PLE on Intel, the pause filter on AMD).
-    pub pause_exits: bool,
+    /// How PAUSE is intercepted.
+    pub pause_exits: PauseExits,
+    /// Whom a pause loop yields to.
+    pub boost: Boost,
+    /// What a yield costs who is boosted.
+    pub debooster: Debooster,
+}
+
+/// The hardware that finds a loop of PAUSEs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PauseExits {
+    /// None.
+    #[default]
+    Off,
+    /// Intel's pause-loop exiting.
+    Vmx,
+    /// AMD's pause filter.
+    Svm,
+}
+
+/// A version of kvm_vcpu_on_spin().
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Boost {
+    /// Nobody.
+    #[serde(rename = "off")]
+    Off,
+    /// Linux 2.6.33: sleep for a while.
+    #[serde(rename = "2009")]
+    Y2009,
+    /// Linux 2.6.39: the next vCPU.
+    #[serde(rename = "2011")]
+    Y2011,
+    /// Linux 3.6: not who is in a pause loop itself.
+    #[serde(rename = "2012")]
+    Y2012,
+    /// Linux 3.9: only where the host is overcommitted.
+    #[serde(rename = "2013")]
+    Y2013,
+    /// Linux 4.14: who was preempted in the kernel.
+    #[serde(rename = "2017")]
+    Y2017,
+    /// Linux 5.3: or who has an interrupt.
+    #[serde(rename = "2019")]
+    Y2019,
+    /// Linux now.
+    #[default]
+    #[serde(rename = "mainline")]
+    Mainline,
+    /// Only who can have what is spun for.
+    #[serde(rename = "strict")]
+    Strict,
+}
+
+/// What a yield costs who is boosted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Debooster {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Its own later time.
+    Penalty,
+    /// The time passes from one to the other.
+    Transfer,
 }
 
 /// A modelled VM: vCPUs without a guest, which only use pCPU time.
@@ -125,6 +168,10 @@ pub struct VirtualNeighbour {
     pub work_ns: u64,
     /// Nanoseconds of sleep between.
     pub sleep_ns: u64,
+    /// Virtual time of its begin.
+    pub phase_ns: u64,
+    /// From when until when it wants to run, ascending, virtual nanoseconds.
+    pub times_ns: Vec<(u64, u64)>,
 }
 
 /// When a modelled vCPU wants to run.
@@ -133,22 +180,18 @@ pub struct VirtualNeighbour {
 pub enum NeighbourModel {
     /// Always.
     Greedy,
-    /// Work and sleep of fixed length in turn.
+    /// For so much pCPU time, then it sleeps.
     Periodic,
-    /// Work and sleep of random length, with these means.
+    /// For so long, whatever it gets, then it sleeps.
     Burst,
-    /// Once: sleep first, then work.
+    /// At given times.
     At,
 }
 
-impl NeighbourModel {
-    /// QEMU's name of it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NeighbourModel::Greedy => "greedy",
-            NeighbourModel::Periodic => "periodic",
-            NeighbourModel::Burst => "burst",
-            NeighbourModel::At => "at",
-        }
+/// QEMU's name of an option's value: the one that files use.
+pub fn option_name(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("an option's value is a name, not {other:?}"),
     }
 }
