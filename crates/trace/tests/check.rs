@@ -36,7 +36,7 @@ fn fair() -> Record {
 }
 
 fn caught_by(record: &Record) -> Option<&'static str> {
-    let rules = Rules { quantum_ns: 1_000, per_vm: false, vm_of: vec![0; 4] };
+    let rules = Rules { quantum_ns: 1_000, vm_of: vec![0; 4], ..Rules::default() };
     check(record, &rules).err().map(|violation| violation.checker)
 }
 
@@ -150,14 +150,32 @@ fn an_unfair_share_is_caught() {
 }
 
 #[test]
+fn a_host_that_has_yet_to_balance_is_not_unfair() {
+    // Entity 0 has pCPU 0 for itself until 40 ms, while 1 waits.
+    let mut record = fair();
+    record.events.retain(|event| event.t_ns >= 42_000_000 || event.pcpu != Some(0));
+    record.events.push(event(0, Kind::On, Some(0), 0));
+    record.events.push(event(42_000_000 - 1, Kind::Off, Some(0), 0));
+    record.events.push(event(42_000_000 - 1, Kind::On, Some(0), 1));
+    record.events.sort_by_key(|event| event.t_ns);
+    let first = nth(&record, 0, |event| event.t_ns >= 42_000_000 && event.pcpu == Some(0));
+    assert_eq!((record.events[first].kind, record.events[first].entity), (Kind::Off, 1));
+    assert_eq!(caught_by(&record), None);
+}
+
+#[test]
 fn shares_follow_the_weights_of_vms() {
-    // Each entity got half a pCPU. That is fair between two VMs of two vCPUs, and unfair
-    // between one of three (a third of a pCPU each) and one of one (a whole pCPU).
+    // Each entity got half a pCPU. That is fair between two VMs of two vCPUs. Between one of
+    // three and one of one the fair shares are a third of a pCPU and a whole one.
     let record = fair();
-    let rules = Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 0, 1, 1] };
+    let rules =
+        Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 0, 1, 1], ..Rules::default() };
     assert_eq!(check(&record, &rules), Ok(()));
     let rules = Rules { vm_of: vec![0, 0, 0, 1], ..rules };
-    assert_eq!(check(&record, &rules).unwrap_err().checker, "shares");
+    assert_eq!(check(&record, &rules), Ok(()), "half of a pCPU is within what balancing allows");
+    let starved = round_robin([SLICE_NS, SLICE_NS, SLICE_NS, SLICE_NS / 4]);
+    assert_eq!(check(&starved, &rules).unwrap_err().checker, "shares");
+    assert_eq!(check(&starved, &Rules { yields: true, ..rules }), Ok(()));
 }
 
 #[test]

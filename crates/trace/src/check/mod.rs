@@ -17,6 +17,8 @@ pub struct Rules {
     pub quantum_ns: u64,
     /// Whether every VM counts the same, however many vCPUs it has.
     pub per_vm: bool,
+    /// Whether vCPUs give their pCPU away: by pause-loop exits or directed yields.
+    pub yields: bool,
     /// The VM of each entity, by index; VM 0 is the guest.
     pub vm_of: Vec<u16>,
 }

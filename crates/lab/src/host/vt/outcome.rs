@@ -13,7 +13,8 @@ use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason
 use super::{Ended, UNTIL_STATUS, explain};
 use crate::vm::{RECORD_FILE, RESULTS_FILE};
 use crate::wire::{
-    Booted, Failure, Fairness, JobResult, Marked, RunOutput, RunSpec, TruthMode, VirtualHost,
+    Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
+    VirtualHost,
 };
 
 /// How much of a file is hashed at a time.
@@ -89,6 +90,7 @@ fn rules(host: &VirtualHost, record: &Record) -> Rules {
     Rules {
         quantum_ns: host.quantum_ns,
         per_vm: host.fairness == Fairness::PerVm,
+        yields: host.help.pause_exits != PauseExits::Off || host.help.steal_time,
         vm_of: guest.chain(neighbours).collect(),
     }
 }
@@ -115,8 +117,10 @@ fn truth(record: &Record, job: &JobResult) -> Option<Truth> {
     let [begin, end] = job.marks.as_slice() else { return None };
     let window = (record.mark_ns(Mark::Begin)?, record.mark_ns(Mark::End)?);
     let ((begin, begin_error_ns), (end, end_error_ns)) = (instant(begin), instant(end));
-    let clock = Clock { begin, end, error_ns: begin_error_ns.max(end_error_ns) };
-    Some(record.truth("subject", window, &clock))
+    let error_ns = begin_error_ns.max(end_error_ns);
+    let mut truth = record.truth("subject", window, &Clock { begin, end, error_ns });
+    truth.summary.alignment_error_us = Some(error_ns as f64 / 1e3);
+    Some(truth)
 }
 
 /// Virtual time and the guest's clock at one instant, and how far they may be apart. The
