@@ -98,9 +98,14 @@ impl Bench {
 
     /// `unspin lab run x.toml --out out --accel tcg`, ready to start.
     pub fn lab_run(&self) -> Command {
+        self.lab_run_with(&["--accel", "tcg"])
+    }
+
+    /// The same with other arguments.
+    pub fn lab_run_with(&self, args: &[&str]) -> Command {
         let mut command = Command::new(UNSPIN);
         command.args(["lab", "run"]).arg(self.path("x.toml"));
-        command.arg("--out").arg(self.path("out")).args(["--accel", "tcg"]);
+        command.arg("--out").arg(self.path("out")).args(args);
         command.stdin(Stdio::null());
         command
     }

@@ -10,6 +10,7 @@ mod nested;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_waits;
+mod virtual_time;
 
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 35] = [
+const TESTS: [(&str, Needs, Test); 38] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -56,6 +57,9 @@ const TESTS: [(&str, Needs, Test); 35] = [
     ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
     ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
     ("another_experiment_is_not_overwritten", Some(bench::guest), faults::other_experiment),
+    ("vt_refuses_real_neighbours", None, virtual_time::real_neighbours_are_refused),
+    ("vt_gives_the_same_bytes", Some(virtual_time::vt_guest), virtual_time::same_bytes_twice),
+    ("vt_failures_have_their_kind", Some(virtual_time::vt_guest), virtual_time::failures),
     ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
 ];
 

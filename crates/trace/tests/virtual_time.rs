@@ -116,7 +116,7 @@ fn hostile_bytes_are_errors_with_their_place() {
         (with(32 + 8, 77), "byte 32: 77 is not a kind of event"),
         (with(32 + 9, 5), "byte 32: pCPU 5 of 1"),
         (with(48 + 11, 1), "byte 48: entity 256 of 3"),
-        (with(48 + 7, 1), "byte 64: entity 0: time goes back"),
+        (with(112 + 7, 1), "byte 240: entity 0: time goes back"),
         (good[..good.len() - 32].to_vec(), "no end event"),
         (after_end, "an event after the end"),
     ];

@@ -94,6 +94,7 @@ fn told(error: &anyhow::Error) -> String {
 /// 2 for what the user wrote wrongly, 77 for what is missing on this machine, 1 else.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     use unspin_lab::run::LabError;
+    use unspin_model::FailureKind;
     if error.is::<unspin_lab::toml_error::ConfigError>() {
         return ExitCode::from(2);
     }
@@ -106,6 +107,9 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref::<LabError>() {
         Some(LabError::OtherExperiment { .. } | LabError::Topology(_)) => ExitCode::from(2),
         Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
+        Some(LabError::Host(failure)) if failure.kind == FailureKind::Unavailable => {
+            ExitCode::from(77)
+        }
         _ => ExitCode::FAILURE,
     }
 }

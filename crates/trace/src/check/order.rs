@@ -1,11 +1,14 @@
-//! Time never goes back for an entity, and nothing happens after the end.
+//! Time never goes back for an entity, and nothing changes after the end. Exits and marks
+//! are no changes: see the reader on why they may lie behind what follows them.
 
 use super::{Found, Rules};
-use crate::virtual_time::{Kind, Record};
+use crate::virtual_time::{Event, Kind, Record};
 
 pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut latest_ns = vec![0; record.entities as usize];
-    for event in record.events.iter().filter(|event| !matches!(event.kind, Kind::Steal(_))) {
+    let changes =
+        |event: &&Event| matches!(event.kind, Kind::On | Kind::Off | Kind::Idle | Kind::Wake);
+    for event in record.events.iter().filter(changes) {
         let latest = &mut latest_ns[usize::from(event.entity)];
         if event.t_ns < *latest {
             let what = format!("entity {}: `{}` after {latest} ns", event.entity, event.kind);

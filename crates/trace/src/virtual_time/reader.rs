@@ -91,7 +91,9 @@ fn announced(record: &Record, event: Event) -> Result<Event, String> {
     Ok(event)
 }
 
-/// Refuses time that goes back for an entity; the end is at or after all of them.
+/// Refuses time that goes back for an entity; the end is at or after all of them. Exits and
+/// marks are stamped as if their price were paid, which an entity that is preempted first
+/// pays only when it is back: they may lie behind the change that follows them.
 fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
     let back = |latest_ns: u64| {
         format!("time goes back from {latest_ns} to {} ns: {}", event.t_ns, event.kind)
@@ -100,7 +102,7 @@ fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
         let latest_ns = latest_ns.iter().copied().max().unwrap_or(0);
         return if event.t_ns < latest_ns { Err(back(latest_ns)) } else { Ok(()) };
     }
-    if matches!(event.kind, Kind::Steal(_) | Kind::Count { .. }) {
+    if !matches!(event.kind, Kind::On | Kind::Off | Kind::Idle | Kind::Wake) {
         return Ok(());
     }
     let latest = &mut latest_ns[usize::from(event.entity)];

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use unspin_model::FailureKind;
+use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
 
@@ -34,8 +35,13 @@ pub fn judge(
         (None, _) => return Err(explain(no_result(ended, timed_out), folder)),
         (Some(_), _) => {}
     }
-    let record = virtual_time::read(&folder.join(RECORD_FILE))
-        .map_err(|e| Failure::new(FailureKind::QemuDied, e.to_string()))?;
+    let record = virtual_time::read(&folder.join(RECORD_FILE)).map_err(|error| {
+        let kind = match &error {
+            TraceError::Open { .. } => FailureKind::QemuDied,
+            _ => FailureKind::InvariantBroken,
+        };
+        Failure::new(kind, error.to_string())
+    })?;
     check::check(&record, &rules(host, &record))
         .map_err(|violation| Failure::new(FailureKind::InvariantBroken, violation.to_string()))?;
     let mut output = RunOutput {

@@ -1,0 +1,68 @@
+//! Runs in virtual time: the same bytes twice, the truth, and what is refused.
+
+use std::process::Output;
+
+use libtest_mimic::Failed;
+
+use crate::bench::{Bench, Missing, check, experiment, guest};
+
+/// A guest, and the QEMU with virtual pCPUs.
+pub fn vt_guest() -> Missing {
+    let named = std::env::var_os("UNSPIN_VT_QEMU").is_some();
+    guest().or_else(|| (!named).then(|| "needs UNSPIN_VT_QEMU, see docs/howto.md".into()))
+}
+
+fn run(bench: &Bench, args: &[&str]) -> Output {
+    bench.lab_run_with(args).output().expect("start unspin")
+}
+
+/// The same cell twice gives the same bytes; its truth adds up without any error.
+pub fn same_bytes_twice() -> Result<(), Failed> {
+    let neighbour = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"greedy\"\n";
+    let text = experiment(&["burn.toml"], "accel = \"vt\"\nkeep_recordings = true", neighbour);
+    let burn = "timeout 0.5 sh -c 'while :; do :; done'; echo result 1";
+    let bench = Bench::new(&text).workload("burn", burn, "");
+    let output = run(&bench, &["--accel", "vt", "--twice"]);
+    check(output.status.success(), "two runs with the same bytes", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["label"]["accel"], "vt");
+    assert_eq!(record["digest"].as_str().map(str::len), Some(64), "{record}");
+    let truth = &record["truth"];
+    let of = |key: &str| truth[key].as_f64().unwrap_or_default();
+    let sum = of("on_s") + of("off_s") + of("idle_s");
+    assert!((sum - 2.0 * of("window_s")).abs() < 1e-6, "on + off + idle = {sum}: {truth}");
+    assert!(of("off_s") > 0.1, "the neighbour took some of it: {truth}");
+    assert!(record["neighbours"][0]["on_s"].as_f64() > Some(0.5), "{record}");
+    let digest = record["digest"].clone();
+    std::fs::remove_dir_all(bench.path("out"))?;
+    check(run(&bench, &["--accel", "vt"]).status.success(), "a third run", &output)?;
+    assert_eq!(bench.results()[0]["digest"], digest, "in another process");
+    Ok(())
+}
+
+/// A panic, an endless job and a failing one, each with its kind and without a retry.
+pub fn failures() -> Result<(), Failed> {
+    let text = experiment(&["panic.toml", "endless.toml"], "time_limit_s = 1", "");
+    let bench = Bench::new(&text)
+        .workload("panic", "echo c > /proc/sysrq-trigger; sleep 9", "")
+        .workload("endless", "while :; do :; done", "");
+    let output = run(&bench, &["--accel", "vt"]);
+    check(output.status.code() == Some(1), "one has no result", &output)?;
+    let records = bench.records();
+    let of = |workload: &str| records.iter().find(|r| r["cell"]["workload"] == workload);
+    let (panic, endless) = (of("panic").ok_or("panic")?, of("endless").ok_or("endless")?);
+    assert_eq!((&panic["kind"], &panic["attempt"]), (&"guest-panic".into(), &1.into()));
+    assert_eq!(endless["outcome"], "did-not-finish", "{endless}");
+    assert_eq!(records.len(), 2, "no retries");
+    Ok(())
+}
+
+/// A real neighbour is refused, with what to write instead.
+pub fn real_neighbours_are_refused() -> Result<(), Failed> {
+    let neighbour = "[[topology.neighbour]]\nvcpus = 2\nworkload = \"greedy\"\n";
+    let bench = Bench::new(&experiment(&["stress-ng-rename"], "", neighbour));
+    let output = run(&bench, &["--accel", "vt"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let says = stderr.contains("x.toml:") && stderr.contains("model = \"greedy\"");
+    check(output.status.code() == Some(2) && says, "it says what to write", &output)
+}
