@@ -15,7 +15,7 @@ pub use injector::Injected;
 pub use local::LocalHost;
 pub use nested::NestedHost;
 pub use router::Router;
-pub use vt::{Difference, VtHost, VtQemu, twice, vt_qemu};
+pub use vt::{Difference, VtHost, VtOptions, VtQemu, twice, vt_qemu};
 
 use crate::wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
 

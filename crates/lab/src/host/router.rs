@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use unspin_model::FailureKind;
 
-use super::{Host, LocalHost, NestedHost, VtHost, VtQemu};
+use super::{Host, LocalHost, NestedHost, VtHost, VtOptions};
 use crate::wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
 
 /// All the hosts of one worker.
-pub struct Router {
+pub struct Router<'a> {
     folder: PathBuf,
     local: LocalHost,
-    virtual_time: Option<VtHost>,
+    virtual_time: Option<VtHost<'a>>,
     l1: Option<(L1Spec, NestedHost)>,
     active: Active,
 }
@@ -23,13 +23,13 @@ enum Active {
     VirtualTime,
 }
 
-impl Router {
-    /// Hosts whose VMs keep their sockets and logs under `folder`. Virtual time needs its
-    /// QEMU; `twice` is [`VtHost`]'s.
-    pub fn new(folder: PathBuf, vt_qemu: Option<VtQemu>, twice: bool) -> Router {
+impl<'a> Router<'a> {
+    /// Hosts whose VMs keep their sockets and logs under `folder`. Without options for
+    /// virtual time, boots that want it fail.
+    pub fn new(folder: PathBuf, virtual_time: Option<VtOptions<'a>>) -> Router<'a> {
         Router {
             local: LocalHost::new(folder.clone()),
-            virtual_time: vt_qemu.map(|qemu| VtHost::new(folder.join("vt"), qemu, twice)),
+            virtual_time: virtual_time.map(|options| VtHost::new(folder.join("vt"), options)),
             l1: None,
             active: Active::Local,
             folder,
@@ -83,7 +83,7 @@ impl Router {
     }
 }
 
-impl Host for Router {
+impl Host for Router<'_> {
     fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         let booted = self.select(spec).and_then(|()| self.active().boot(spec));
         self.or_stop(booted)
@@ -99,7 +99,7 @@ impl Host for Router {
     }
 }
 
-impl Drop for Router {
+impl Drop for Router<'_> {
     fn drop(&mut self) {
         self.local.halt();
         self.stop_l1();

@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use unspin_model::FailureKind;
+use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
 
 use super::Host;
 use crate::image::{ERRAND_FILE, Image};
@@ -24,6 +26,7 @@ mod twice;
 pub use twice::{Difference, twice};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const SHOW_AGAIN: Duration = Duration::from_secs(1);
 /// Real seconds that a virtual second of one pCPU may take at most. Measured: 2.4 on a
 /// quiet machine, up to 7 on a loaded one.
 const REAL_S_MAX: f64 = 25.0;
@@ -55,23 +58,33 @@ pub fn vt_qemu() -> Result<VtQemu, Failure> {
     Ok(VtQemu { program, firmware: std::env::split_paths(&firmware).collect() })
 }
 
+/// How simulated hosts run: which QEMU, whether each run is carried out twice, and who is
+/// to know now and then which virtual nanosecond a run has reached.
+#[derive(Clone)]
+pub struct VtOptions<'a> {
+    /// QEMU.
+    pub qemu: VtQemu,
+    /// Every run is carried out twice; runs that differ fail.
+    pub twice: bool,
+    /// Called about once a second.
+    pub reached: &'a (dyn Fn(u64) + Sync),
+}
+
 /// A simulated host.
-pub struct VtHost {
+pub struct VtHost<'a> {
     folder: PathBuf,
-    qemu: VtQemu,
-    twice: bool,
+    options: VtOptions<'a>,
     boot: Option<BootSpec>,
 }
 
-impl VtHost {
-    /// A host that keeps the files of its run in `folder`. With `twice`, it carries every
-    /// run out twice; runs that differ fail.
-    pub fn new(folder: PathBuf, qemu: VtQemu, twice: bool) -> VtHost {
-        VtHost { folder, qemu, twice, boot: None }
+impl<'a> VtHost<'a> {
+    /// A host that keeps the files of its run in `folder`.
+    pub fn new(folder: PathBuf, options: VtOptions<'a>) -> VtHost<'a> {
+        VtHost { folder, options, boot: None }
     }
 }
 
-impl Host for VtHost {
+impl Host for VtHost<'_> {
     /// Only notes what is to be booted: the run boots it, with its job in the initramfs.
     fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         self.boot = Some(spec.clone());
@@ -81,10 +94,10 @@ impl Host for VtHost {
     fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
         let no_boot = || Failure::new(FailureKind::Unavailable, "nothing is booted");
         let boot = self.boot.as_ref().ok_or_else(no_boot)?;
-        if !self.twice {
-            return carry_out(&self.qemu, boot, spec, &self.folder);
+        if !self.options.twice {
+            return carry_out(&self.options, boot, spec, &self.folder);
         }
-        match twice(&self.qemu, boot, spec, &self.folder)? {
+        match twice(&self.options, boot, spec, &self.folder)? {
             (output, None) => Ok(output),
             (_, Some(difference)) => {
                 Err(Failure::new(FailureKind::InvariantBroken, difference.to_string()))
@@ -99,20 +112,23 @@ impl Host for VtHost {
 
 /// Boots the guest, runs the job and reads what both sides wrote into `folder`.
 pub fn carry_out(
-    qemu: &VtQemu,
+    options: &VtOptions,
     boot: &BootSpec,
     run: &RunSpec,
     folder: &Path,
 ) -> Result<RunOutput, Failure> {
     let (vm, host) = subject(boot)?;
     let vm = prepare(vm, run, folder)?;
-    let limit = real_limit(host);
+    let (qemu, limit) = (&options.qemu, real_limit(host));
     let mut process =
         vm::spawn(&qemu.program, &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
-    let status = wait(&mut process, limit).map_err(|failure| match failure.kind {
-        FailureKind::Interrupted => failure,
-        _ => explain(failure, folder),
-    })?;
+    let status =
+        wait(&mut process, limit, folder, options.reached).map_err(|failure| {
+            match failure.kind {
+                FailureKind::Interrupted => failure,
+                _ => explain(failure, folder),
+            }
+        })?;
     let replies = Replies::read(folder)?;
     let _ = fs::remove_file(&vm.initramfs);
     outcome::judge(&Ended { status, replies }, host, run, folder)
@@ -152,8 +168,14 @@ fn real_limit(host: &VirtualHost) -> Duration {
     Duration::from_secs_f64(REAL_SLACK_S + virtual_s * REAL_S_MAX * f64::from(host.pcpus))
 }
 
-fn wait(qemu: &mut Child, limit: Duration) -> Result<ExitStatus, Failure> {
+fn wait(
+    qemu: &mut Child,
+    limit: Duration,
+    folder: &Path,
+    reached: &dyn Fn(u64),
+) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
+    let mut shown = started;
     let failure = loop {
         match qemu.try_wait() {
             Ok(Some(status)) => return Ok(status),
@@ -167,11 +189,26 @@ fn wait(qemu: &mut Child, limit: Duration) -> Result<ExitStatus, Failure> {
             let detail = format!("QEMU did not end within {} s of real time", limit.as_secs());
             break Failure::new(FailureKind::GuestHang, detail);
         }
+        if shown.elapsed() > SHOW_AGAIN {
+            shown = Instant::now();
+            reached(last_event_ns(&folder.join(RECORD_FILE)).unwrap_or(0));
+        }
         std::thread::sleep(LOOK_AGAIN);
     };
     let _ = qemu.kill();
     let _ = qemu.wait();
     Err(failure)
+}
+
+/// Virtual time of the last whole event of a record that is being written.
+fn last_event_ns(record: &Path) -> Option<u64> {
+    let mut file = fs::File::open(record).ok()?;
+    let events = file.metadata().ok()?.len().checked_sub(HEADER_BYTES as u64)? / EVENT_BYTES as u64;
+    let last = HEADER_BYTES as u64 + events.checked_sub(1)? * EVENT_BYTES as u64;
+    file.seek(SeekFrom::Start(last)).ok()?;
+    let mut bytes = [0; EVENT_BYTES];
+    file.read_exact(&mut bytes).ok()?;
+    Some(Event::from_bytes(&bytes, last).ok()?.t_ns)
 }
 
 fn explain(failure: Failure, folder: &Path) -> Failure {

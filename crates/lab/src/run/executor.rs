@@ -13,7 +13,7 @@ use super::schedule::Schedule;
 use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
-use crate::host::{Router, vt_qemu};
+use crate::host::{Router, VtOptions, vt_qemu};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
@@ -106,7 +106,11 @@ impl<'a> Lab<'a> {
         });
         let one_lane = |lane: usize| {
             let folder = self.prepared.scratch.path().join(lane.to_string());
-            let mut hosts = Router::new(folder, vt_qemu().ok(), self.twice);
+            let reached = |virtual_ns| {
+                self.desk().progress.event(Event::Reached(lane, virtual_ns as f64 / 1e9));
+            };
+            let options = |qemu| VtOptions { qemu, twice: self.twice, reached: &reached };
+            let mut hosts = Router::new(folder, vt_qemu().ok().map(options));
             drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
         };
         // A VM dies with the thread that started it, so each lane has one for life.

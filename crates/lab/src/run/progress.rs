@@ -20,6 +20,8 @@ pub enum Event<'a> {
     Boot(&'a str),
     /// A run ended; runs with a result so far, seconds left.
     Run(&'a RunRecord, u64, f64),
+    /// A run in virtual time goes on: its lane, and the virtual second that it has reached.
+    Reached(usize, f64),
     /// Something worth a line.
     Note(&'a str),
 }
@@ -109,6 +111,12 @@ impl Progress for Bar {
             }
             Event::Boot(what) if self.terminal => self.bar.set_message(format!("booting {what}")),
             Event::Boot(_) => {}
+            Event::Reached(lane, seconds) if self.terminal => {
+                self.bar.set_message(format!("lane {lane} at {seconds:.1} virtual s"));
+            }
+            Event::Reached(lane, seconds) => {
+                self.now_and_then(|| format!("lane {lane} at {seconds:.1} virtual s"));
+            }
             Event::Run(record, done, left_s) => self.run(record, done, left_s),
             Event::Note(text) => self.line(text),
         }

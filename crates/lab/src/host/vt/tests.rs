@@ -35,7 +35,8 @@ impl Stage {
     fn run_host(&self, twice: bool) -> Result<RunOutput, Failure> {
         let program = self.folder.path().join("qemu").into();
         let qemu = VtQemu { program, firmware: Vec::new() };
-        let mut host = VtHost::new(self.folder.path().join("run"), qemu, twice);
+        let options = VtOptions { qemu, twice, reached: &|_| {} };
+        let mut host = VtHost::new(self.folder.path().join("run"), options);
         let initramfs = self.folder.path().join("base.cpio").display().to_string();
         host.boot(&boot(initramfs)).unwrap();
         let job = Job { argv: vec!["true".into()], time_limit_s: 1.0, ..Job::default() };
@@ -183,4 +184,14 @@ fn runs_that_differ_fail_with_their_place() {
     let failure = Stage::new(&files, second_differs).run_host(true).unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvariantBroken);
     assert!(failure.detail.contains("results.jsonl differs at byte 6"), "{failure}");
+}
+
+#[test]
+fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(RECORD_FILE);
+    assert_eq!(last_event_ns(&path), None);
+    let record = record(|_| {});
+    fs::write(&path, &record[..record.len() - 5]).unwrap();
+    assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use unspin_model::FailureKind;
 
-use super::{VtQemu, carry_out};
+use super::{VtOptions, carry_out};
 use crate::vm::{RECORD_FILE, RESULTS_FILE};
 use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
 
@@ -31,14 +31,14 @@ pub struct Difference {
 /// # Errors
 /// The failure of either run.
 pub fn twice(
-    qemu: &VtQemu,
+    options: &VtOptions,
     boot: &BootSpec,
     run: &RunSpec,
     folder: &Path,
 ) -> Result<(RunOutput, Option<Difference>), Failure> {
     let folders = ["first", "second"].map(|name| folder.join(name));
-    let output = carry_out(qemu, boot, run, &folders[0])?;
-    carry_out(qemu, boot, run, &folders[1])?;
+    let output = carry_out(options, boot, run, &folders[0])?;
+    carry_out(options, boot, run, &folders[1])?;
     for file in [RESULTS_FILE, RECORD_FILE] {
         let read = |folder: &Path| {
             let path = folder.join(file);
