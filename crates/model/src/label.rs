@@ -23,14 +23,26 @@ pub enum Accel {
     Kvm,
     /// QEMU's software emulation, one host thread per vCPU.
     Tcg,
+    /// QEMU's software emulation in virtual time: the host is simulated, and the same
+    /// cell with the same seed gives the same bytes on every machine.
+    Vt,
 }
 
 impl Accel {
-    /// QEMU's name of the accelerator.
+    /// Every accelerator, by the name that files and options use.
+    pub const ALL: [Accel; 3] = [Accel::Kvm, Accel::Tcg, Accel::Vt];
+
+    /// The accelerator of this name.
+    pub fn parse(name: &str) -> Option<Accel> {
+        Accel::ALL.into_iter().find(|accel| accel.as_str() == name)
+    }
+
+    /// Its name in files, options and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Accel::Kvm => "kvm",
             Accel::Tcg => "tcg",
+            Accel::Vt => "vt",
         }
     }
 }

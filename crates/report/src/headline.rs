@@ -44,6 +44,8 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
     let labels = &summary.labels;
     if labels.iter().any(|l| l.source == Source::Sim) {
         Some("Simulated figures, not measurements.")
+    } else if labels.iter().any(|l| l.accel == Some(Accel::Vt)) {
+        Some("Virtual time: the host and the prices of exits are simulated, the guests are real.")
     } else if labels.iter().any(|l| l.accel == Some(Accel::Tcg)) {
         Some(
             "Software emulation: ratios carry over to hardware only with care, absolute figures not at all.",

@@ -15,8 +15,8 @@ const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
 /// decides the guest's spinlock: with it, Linux takes the test-and-set lock.
 pub fn cpu_model(accel: Accel, native_spinlock: bool) -> String {
     match (accel, native_spinlock) {
-        (Accel::Tcg, false) => "max".into(),
-        (Accel::Tcg, true) => "max,-hypervisor".into(),
+        (Accel::Tcg | Accel::Vt, false) => "max".into(),
+        (Accel::Tcg | Accel::Vt, true) => "max,-hypervisor".into(),
         (Accel::Kvm, _) => "host".into(),
     }
 }
@@ -26,6 +26,7 @@ pub fn qemu_args(spec: &VmSpec) -> Vec<String> {
     let accel = match spec.accel {
         Accel::Kvm => "kvm".to_owned(),
         Accel::Tcg => "tcg,thread=multi".to_owned(),
+        Accel::Vt => "tcg,thread=single".to_owned(),
     };
     let append = format!("{BOOT_PARAMS} {}", spec.boot_params);
     let vcpus = spec.vcpus.to_string();

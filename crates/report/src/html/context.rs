@@ -138,6 +138,11 @@ fn badges_of(label: &Label) -> Vec<Badge> {
         (Source::Lab, Some(Accel::Tcg)) => {
             Badge { text: "tcg", class: "tcg", title: "Real virtual machines, software emulation" }
         }
+        (Source::Lab, Some(Accel::Vt)) => Badge {
+            text: "vt",
+            class: "sim",
+            title: "Real guests on a simulated host, in virtual time",
+        },
         (Source::Lab, None) => {
             Badge { text: "lab", class: "lab", title: "Real virtual machines, accelerator unknown" }
         }

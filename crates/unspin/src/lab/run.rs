@@ -19,7 +19,7 @@ pub struct Args {
     /// Where results go [default: out/NAME]
     #[arg(long, short)]
     out: Option<PathBuf>,
-    /// Force an accelerator, `kvm` or `tcg`, instead of trying which one works
+    /// Accelerator: `kvm`, `tcg` or `vt` [default: the experiment's, else the one that works here]
     #[arg(long, value_parser = accel)]
     accel: Option<Accel>,
     /// Use this kernel instead of the experiment's: lab, debian-cloud or a bzImage
@@ -37,11 +37,7 @@ pub struct Args {
 }
 
 fn accel(text: &str) -> Result<Accel, String> {
-    match text {
-        "kvm" => Ok(Accel::Kvm),
-        "tcg" => Ok(Accel::Tcg),
-        _ => Err("expected `kvm` or `tcg`".into()),
-    }
+    Accel::parse(text).ok_or_else(|| "expected `kvm`, `tcg` or `vt`".into())
 }
 
 /// Does it.
