@@ -55,7 +55,7 @@ const TESTS: [(&str, Needs, Test); 35] = [
     ("killed_qemu_is_told_and_passed", Some(bench::guest), faults::qemu_killed),
     ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
     ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
-    ("another_experiment_is_not_overwritten", Some(bench::guest), faults::other_experiment),
+    ("a_changed_experiment_is_measured_again", Some(bench::guest), faults::changed_experiment),
     ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
 ];
 

@@ -136,7 +136,7 @@ fn measured(path: &Path) -> anyhow::Result<Vec<Claim>> {
 fn supported(out: &Path) -> anyhow::Result<Vec<Claim>> {
     let summary = report::write(out)?;
     let loaded = unspin_lab::run::load(out)?;
-    let experiment = Experiment::parse(&loaded.file, &loaded.text)?;
+    let experiment = Experiment::load(&loaded.file.display().to_string())?;
     let origin = Origin {
         experiment: loaded.file.display().to_string(),
         command: format!("make experiment NAME={}", experiment.name),

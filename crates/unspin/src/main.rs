@@ -104,7 +104,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(77);
     }
     match error.downcast_ref::<LabError>() {
-        Some(LabError::OtherExperiment { .. } | LabError::Topology(_)) => ExitCode::from(2),
+        Some(LabError::Topology(_)) => ExitCode::from(2),
         Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
         _ => ExitCode::FAILURE,
     }

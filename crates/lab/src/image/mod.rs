@@ -1,6 +1,7 @@
 //! The initramfs of a guest: our own init and only what the run needs.
 
 mod closure;
+mod digest;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
+
+pub use digest::FileDigests;
 
 use crate::kernel::Kernel;
 
@@ -77,6 +80,27 @@ impl Image {
     /// An image with init, busybox, the kernel's config and the modules that
     /// the control channel needs.
     pub fn for_guest(kernel: &Kernel) -> Result<Image, ImageError> {
+        let mut image = Image::base(kernel)?;
+        image.extend(Image::own()?);
+        Ok(image)
+    }
+
+    /// Adds all that another image holds.
+    pub fn extend(&mut self, other: Image) {
+        self.files.extend(other.files);
+    }
+
+    /// This program, which is every guest's init.
+    pub fn own() -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
+        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
+        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
+        Ok(image)
+    }
+
+    /// What every guest of a kernel has beside its init.
+    pub fn base(kernel: &Kernel) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for (link, target) in [
             ("/bin", "usr/bin"),
@@ -99,15 +123,26 @@ impl Image {
         ] {
             image.put(folder, Content::Directory);
         }
-        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
-        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
-        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
         image.put(MARKER, Content::Bytes(kernel.id.clone().into_bytes()));
         image.put("/etc/passwd", Content::Bytes(b"root:x:0:0:root:/root:/bin/sh\n".to_vec()));
         image.put("/etc/group", Content::Bytes(b"root:x:0:\n".to_vec()));
         image.put("/etc/hosts", Content::Bytes(b"127.0.0.1 localhost\n".to_vec()));
         image.add_busybox()?;
         image.add_kernel_files(kernel)?;
+        Ok(image)
+    }
+
+    /// A program with its libraries and nothing else.
+    pub fn of_program(name: &str) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        image.add_program(name, "")?;
+        Ok(image)
+    }
+
+    /// A host file or folder and nothing else.
+    pub fn of_path(path: &Path) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        image.add_path(path, "")?;
         Ok(image)
     }
 

@@ -1,60 +1,64 @@
 //! Boots and runs, in the plan's order, until every run has a result.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use unspin_model::{FailureKind, Label, Outcome, RunRecord, Source};
 
+use super::identity::Plan;
 use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
-use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology};
 use crate::host::{Host, LocalHost, NestedHost};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
-use crate::wire::{
-    Failure, Hello, HostReply, HostRequest, Job, RunOutput, RunSpec, TruthMode, VmSpec,
-};
+use crate::wire::{Failure, Hello, HostReply, HostRequest, RunOutput, VmSpec};
 use crate::workload::Workload;
 
-/// Carries out an experiment into `options.out`; resumes what is there.
+/// Carries out an experiment and returns the output folder; resumes what is there.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
-) -> Result<Finish, LabError> {
-    let boots = plan(experiment);
-    let planned = boots.iter().map(|boot| boot.runs.len() as u64).sum();
-    let store = Store::open(&options.out, experiment, planned)?;
-    let done = boots.iter().flat_map(|b| &b.runs).filter(|r| store.is_done(r.run)).count() as u64;
+) -> Result<(Finish, PathBuf), LabError> {
     let prepared = Prepared::new(experiment, options, progress)?;
+    let plan = Plan::new(experiment, &prepared)?;
+    let out = options.folder(experiment, &plan)?;
+    let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
+    for folder in options.reuse.iter().filter(|_| plan.deterministic) {
+        store.reuse(folder, &plan)?;
+    }
+    let (done, planned) = (store.done(), plan.names.len() as u64);
     progress.event(Event::Begin(done, planned));
     let mut executor = Executor {
         experiment,
         local: LocalHost::new(prepared.scratch.path().to_owned()),
         prepared,
-        boots: &boots,
+        plan: &plan,
         nested: None,
         store,
         timings: Timings::load(),
         progress,
         done,
-        machine: machine::describe(),
+        machine: machine::describe(&options.commit),
     };
     let started = Instant::now();
     let finish = executor.run_all();
     executor.stop_hosts();
     executor.timings.save();
-    executor.store.add_elapsed(started.elapsed().as_secs_f64())?;
-    finish
+    let complete = matches!(finish, Ok(Finish::Complete));
+    executor.store.end(started.elapsed().as_secs_f64(), complete)?;
+    Ok((finish?, out))
 }
 
 struct Executor<'a> {
     experiment: &'a Experiment,
     prepared: Prepared,
-    boots: &'a [PlannedBoot],
+    plan: &'a Plan,
     local: LocalHost,
     nested: Option<L1>,
     store: Store,
@@ -86,7 +90,7 @@ enum Next {
 
 impl Executor<'_> {
     fn run_all(&mut self) -> Result<Finish, LabError> {
-        for boot in self.boots {
+        for boot in &self.plan.boots {
             let open = boot.runs.iter().filter(|run| !self.store.is_done(run.run));
             let mut open: VecDeque<(PlannedRun, u32)> = open.map(|run| (run.clone(), 1)).collect();
             while !open.is_empty() {
@@ -145,9 +149,9 @@ impl Executor<'_> {
     ) -> Result<Result<Next, Failure>, LabError> {
         let topology = &self.experiment.topologies[boot.topology];
         let workload = &self.experiment.workloads[run.workload];
-        let limit_s = self.experiment.time_limit_s.unwrap_or(workload.time_limit_s);
         let place = self.place(boot, Some(up), position, attempt);
-        let spec = self.run_spec(topology, workload, run, limit_s);
+        let spec = specs::run(self.experiment, &self.prepared, boot, run);
+        let limit_s = spec.job.time_limit_s;
         let started = Instant::now();
         let mut output = match self.ask(boot, HostRequest::Run(Box::new(spec))) {
             Ok(HostReply::Ran(output)) => *output,
@@ -161,7 +165,7 @@ impl Executor<'_> {
         check_sensed(&mut output, workload);
         self.keep_recording(run.run, &mut output)?;
         let record = record::record(&place, run, workload, topology, limit_s, output);
-        self.finish(&record)?;
+        let record = self.finish(record)?;
         let fresh = matches!(record.outcome, Outcome::DidNotFinish { .. });
         Ok(Ok(if fresh { Next::NewBoot } else { Next::SameBoot }))
     }
@@ -171,9 +175,10 @@ impl Executor<'_> {
         else {
             return Ok(());
         };
-        let name = self.store.keep_recording(run, &recording)?;
+        let identity = self.plan.identity_of(run)?;
+        let name = self.store.keep_recording(run, identity, &recording)?;
         if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
-            self.store.keep_session(run, session)?;
+            self.store.keep_session(run, identity, session)?;
         }
         if let Some(truth) = &mut output.truth {
             truth.recording = Some(name);
@@ -220,17 +225,24 @@ impl Executor<'_> {
         let place = self.place(boot, up, position, attempt);
         let workload = &self.experiment.workloads[run.workload];
         let record = record::failed(&place, run, workload, failure);
-        self.store.keep_log(run.run, attempt, &failure.detail)?;
-        self.finish(&record)
+        let identity = self.plan.identity_of(run.run)?;
+        self.store.keep_log(run.run, identity, attempt, &failure.detail)?;
+        self.finish(record).map(drop)
     }
 
-    fn finish(&mut self, record: &RunRecord) -> Result<(), LabError> {
-        self.store.append(record)?;
+    /// Files the record under the run's names.
+    fn finish(&mut self, mut record: RunRecord) -> Result<RunRecord, LabError> {
+        if let Some(names) = self.plan.names.get(&record.run) {
+            record.identity = Some(names.identity.clone());
+            record.setting = Some(names.setting.clone());
+        }
+        self.store.append(&record)?;
         self.done += u64::from(record.observation().is_some());
         let store = &self.store;
-        let left_s = self.timings.estimate_s(self.experiment, self.boots, |run| store.is_done(run));
-        self.progress.event(Event::Run(record, self.done, left_s));
-        Ok(())
+        let boots = &self.plan.boots;
+        let left_s = self.timings.estimate_s(self.experiment, boots, |run| store.is_done(run));
+        self.progress.event(Event::Run(&record, self.done, left_s));
+        Ok(record)
     }
 
     fn place(&self, boot: &PlannedBoot, up: Option<&Up>, position: u32, attempt: u32) -> Place {
@@ -251,35 +263,6 @@ impl Executor<'_> {
                 host: format!("{}, Linux {}", self.machine.cpu, self.machine.kernel),
             },
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        }
-    }
-
-    fn run_spec(
-        &self,
-        topology: &Topology,
-        workload: &Workload,
-        run: &PlannedRun,
-        limit_s: f64,
-    ) -> RunSpec {
-        let scheduler = self.prepared.schedulers.get(&run.cell.scheduler).cloned();
-        let neighbour_job = |n: &crate::experiment::Neighbour| Job {
-            argv: n.workload.argv(n.vcpus),
-            setup: n.workload.setup_argv(n.vcpus),
-            ..Job::default()
-        };
-        RunSpec {
-            job: Job {
-                argv: workload.argv(topology.vcpus),
-                setup: workload.setup_argv(topology.vcpus),
-                cpus: run.scheduler.cpus(),
-                time_limit_s: limit_s,
-                trace_idle: self.experiment.truth == TruthMode::Events
-                    && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
-                scheduler,
-            },
-            neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
-            truth: self.experiment.truth,
-            injection: topology.injection.clone(),
         }
     }
 

@@ -88,6 +88,8 @@ pub fn failed(
         spinlock: place.spinlock.clone(),
         started: place.started.clone(),
         label: place.label.clone(),
+        identity: None,
+        setting: None,
     }
 }
 

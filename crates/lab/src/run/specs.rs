@@ -1,14 +1,16 @@
-//! From an experiment's topology to the VMs that it starts.
+//! From an experiment's cell to the VMs that it starts and the run in them.
 
 use std::path::Path;
 
 use unspin_model::{Accel, FailureKind};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
-use crate::experiment::{Experiment, Nested, PlannedBoot, Spinlock, Topology};
+use crate::experiment::{
+    Experiment, Neighbour, Nested, PlannedBoot, PlannedRun, Spinlock, Topology,
+};
 use crate::machine;
 use crate::vm::cpu_model;
-use crate::wire::{Failure, VmSpec};
+use crate::wire::{Failure, Job, RunSpec, TruthMode, VmSpec};
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
 const NESTED_BOOT_LIMIT_S: f64 = 90.0;
@@ -99,6 +101,37 @@ fn subject(
         pinned: topology.pinned,
         pause_exits: topology.nested.as_ref().map(|nested| nested.pause_exits),
         boot_limit_s: 0.0,
+    }
+}
+
+/// One run, as a host carries it out.
+pub fn run(
+    experiment: &Experiment,
+    prepared: &Prepared,
+    boot: &PlannedBoot,
+    run: &PlannedRun,
+) -> RunSpec {
+    let topology = &experiment.topologies[boot.topology];
+    let workload = &experiment.workloads[run.workload];
+    let scheduler = prepared.schedulers.get(&run.cell.scheduler).map(|one| one.agent.clone());
+    let neighbour_job = |n: &Neighbour| Job {
+        argv: n.workload.argv(n.vcpus),
+        setup: n.workload.setup_argv(n.vcpus),
+        ..Job::default()
+    };
+    RunSpec {
+        job: Job {
+            argv: workload.argv(topology.vcpus),
+            setup: workload.setup_argv(topology.vcpus),
+            cpus: run.scheduler.cpus(),
+            time_limit_s: experiment.time_limit_s.unwrap_or(workload.time_limit_s),
+            trace_idle: experiment.truth == TruthMode::Events
+                && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
+            scheduler,
+        },
+        neighbours: topology.neighbours.iter().map(neighbour_job).collect(),
+        truth: experiment.truth,
+        injection: topology.injection.clone(),
     }
 }
 

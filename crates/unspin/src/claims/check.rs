@@ -11,6 +11,7 @@ use unspin_lab::run::{Bar, Finish, Options, execute};
 use unspin_model::{Claim, Target};
 use unspin_report::claims::figure;
 
+use crate::lab::options;
 use crate::out;
 
 /// A claim beside what was measured now.
@@ -41,10 +42,10 @@ pub fn run(
     let mut measured = Vec::new();
     for file in experiments {
         let experiment = Experiment::load(file)?;
-        let folder = out.join(&experiment.name);
-        eprintln!("{}: into {}", experiment.name, folder.display());
-        let options = Options { out: folder.clone(), accel: None };
-        if execute(&experiment, &options, &mut Bar::new())? == Finish::Interrupted {
+        let options = Options { out: out.to_owned(), fresh: true, ..options() };
+        let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
+        eprintln!("{}: measured into {}", experiment.name, folder.display());
+        if finish == Finish::Interrupted {
             eprintln!("interrupted; the same command goes on");
             return Ok(ExitCode::FAILURE);
         }

@@ -70,6 +70,8 @@ fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord 
         spinlock: String::new(),
         started: String::new(),
         label: label(),
+        identity: None,
+        setting: None,
     }
 }
 
