@@ -1,10 +1,8 @@
-//! Claims out of a summary: an experiment's `[[claim]]`s say which figures it
+//! Claims out of a summary: the specs of `claims/EXPERIMENT.toml` say which figures it
 //! supports, the summary holds them.
 
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{
-    AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS, Target,
-};
+use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS};
 use unspin_stats::{Bootstrap, Interval, Rule, false_positives, wilson};
 
 mod overall;
@@ -40,45 +38,70 @@ impl Figure {
     }
 }
 
-/// Every claim that the summary supports, in the order of the specs.
-pub fn evaluate(specs: &[ClaimSpec], summary: &Summary, origin: &Origin) -> Vec<Claim> {
-    let of_spec = |spec: &ClaimSpec| -> Vec<Claim> {
-        let figures = figures(spec, summary).into_iter();
-        figures.map(|figure| claim(spec, &figure, summary, origin)).collect()
-    };
-    specs.iter().flat_map(of_spec).collect()
+/// Why specs give no claims.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluateError {
+    /// A target that is none.
+    #[error("claim `{0}`: {1}")]
+    Target(String, String),
+    /// Two figures under one id.
+    #[error("two claims are named `{0}`; tell them apart by a placeholder such as {{workload}}")]
+    Twice(String),
 }
 
-fn claim(spec: &ClaimSpec, figure: &Figure, summary: &Summary, origin: &Origin) -> Claim {
+/// Every claim that the summary supports, in the order of the specs.
+///
+/// # Errors
+/// [`EvaluateError`] for specs that [`ClaimSpec::check`] refuses, or that give an id twice.
+pub fn evaluate(
+    specs: &[ClaimSpec],
+    summary: &Summary,
+    origin: &Origin,
+) -> Result<Vec<Claim>, EvaluateError> {
+    let mut claims: Vec<Claim> = Vec::new();
+    for spec in specs {
+        for figure in figures(spec, summary) {
+            let claim = claim(spec, &figure, summary, origin)?;
+            if claims.iter().any(|other| other.id == claim.id) {
+                return Err(EvaluateError::Twice(claim.id));
+            }
+            claims.push(claim);
+        }
+    }
+    Ok(claims)
+}
+
+fn claim(
+    spec: &ClaimSpec,
+    figure: &Figure,
+    summary: &Summary,
+    origin: &Origin,
+) -> Result<Claim, EvaluateError> {
     let fill = |text: &str| {
         let filled = figure.replace.iter();
         filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     };
-    let target = spec.target.parse::<Target>().ok();
-    let value = figure.estimate.map(|estimate| estimate.value);
-    let holds = match (target, value) {
-        (None, _) => true,
-        (Some(target), Some(value)) => target.met_by(value),
-        (Some(_), None) => false,
-    };
     let labels: Vec<String> = summary.labels.iter().map(ToString::to_string).collect();
-    Claim {
+    let mut claim = Claim {
         id: fill(&spec.id),
         what: fill(&spec.what),
-        value,
+        value: figure.estimate.map(|estimate| estimate.value),
         lo: figure.estimate.map(|estimate| estimate.lo).filter(|lo| lo.is_finite()),
         hi: figure.estimate.map(|estimate| estimate.hi).filter(|hi| hi.is_finite()),
         n: figure.n,
         unit: figure.unit.to_owned(),
         target: spec.target.clone(),
-        holds,
-        reason: if holds { String::new() } else { spec.reason.clone() },
+        holds: None,
+        reason: spec.reason.clone(),
         label: labels.join("; "),
         experiment: origin.experiment.clone(),
         command: origin.command.clone(),
         date: origin.date.clone(),
         commit: summary.machine.commit.clone(),
-    }
+        not_derived: String::new(),
+    };
+    claim.judge().map_err(|error| EvaluateError::Target(claim.id.clone(), error))?;
+    Ok(claim)
 }
 
 fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {

@@ -34,7 +34,7 @@ enum Verb {
     /// Real overcommitted VMs: run experiments, report and compare them
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Every figure that the project states, and whether it still holds
+    /// Every figure that the project states, with its target
     Claims(claims::Args),
     /// Watch this guest's vCPUs being on, off and idle, and what spinning burns
     Watch(watch::Args),

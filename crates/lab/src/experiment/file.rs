@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use unspin_model::ClaimSpec;
 
 use super::topology::{Neighbour, Nested, Pcpus, Spinlock, Topology};
 use super::{Command, Experiment, Scheduler};
@@ -48,8 +47,6 @@ pub(super) struct RawExperiment {
     workloads: Vec<Spanned<String>>,
     #[serde(rename = "topology")]
     topologies: Vec<RawTopology>,
-    #[serde(default, rename = "claim")]
-    claims: Vec<ClaimSpec>,
 }
 
 #[derive(Deserialize)]
@@ -149,7 +146,6 @@ pub(super) fn check(
         schedulers: not_empty(file, "schedulers", schedulers)?,
         workloads: not_empty(file, "workloads", workloads)?,
         topologies: not_empty(file, "topology", topologies)?,
-        claims: raw.claims,
         file: file.to_owned(),
         text: text.to_owned(),
     })

@@ -1,5 +1,6 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
+pub mod claims;
 mod file;
 mod plan;
 mod scheduler;
@@ -7,7 +8,6 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
-use unspin_model::ClaimSpec;
 use unspin_model::summary::ExperimentInfo;
 
 pub use plan::{PlannedBoot, PlannedRun, plan};
@@ -57,11 +57,9 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// Topologies.
     pub topologies: Vec<Topology>,
-    /// The claims that its summary supports.
-    pub claims: Vec<ClaimSpec>,
     /// The file that it came from.
     pub file: PathBuf,
-    /// The file's text, for the check that a resumed experiment is the same one.
+    /// The file's text, which errors point into.
     pub text: String,
 }
 

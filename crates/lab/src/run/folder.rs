@@ -69,8 +69,8 @@ pub struct Loaded {
 /// Reads an output folder.
 ///
 /// # Errors
-/// [`LabError::Read`] with the file, and the line where one is wrong. A last line without its end is what an
-/// interrupted write left, and is passed over.
+/// [`LabError::Read`] with the file, and the line where one is wrong. A last line without its
+/// end is what an interrupted write left, and is passed over.
 pub fn load(out: &Path) -> Result<Loaded, LabError> {
     let meta = read_meta(out)?.ok_or_else(|| {
         let detail = "missing: this is not an output folder of `unspin lab run`";

@@ -80,7 +80,8 @@ fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
     let summary = experiment(&around(10.0), &held);
     let spec = |from: &str, against: Option<&str>| -> ClaimSpec {
         let spec = json!({
-            "id": "x", "what": "x", "from": from, "scheduler": "unspin", "against": against,
+            "id": format!("{from} {against:?}"), "what": "x", "from": from,
+            "scheduler": "unspin", "against": against,
         });
         serde_json::from_value(spec).unwrap()
     };
@@ -89,7 +90,7 @@ fn a_scheduler_is_held_against_the_static_choice_with_the_best_median() {
         spec("speed-least", None),
         spec("speed-geomean", Some("scx_lavd")),
     ];
-    let found = evaluate(&specs, &summary, &Origin::default());
+    let found = evaluate(&specs, &summary, &Origin::default()).unwrap();
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), values), (2, vec![0.8, 2.0]));
 }
@@ -103,7 +104,7 @@ fn a_workload_can_be_left_out_of_a_figure() {
             "without": without,
         });
         let specs = [serde_json::from_value(spec).unwrap()];
-        let found = evaluate(&specs, &summary, &Origin::default());
+        let found = evaluate(&specs, &summary, &Origin::default()).unwrap();
         found.iter().filter_map(|claim| claim.value).collect()
     };
     assert_eq!(values("another"), [2.0]);
@@ -116,7 +117,7 @@ fn the_least_by_chance_is_of_what_is_held_against() {
         let summary = experiment(baseline, &[("unspin", &around(20.0))]);
         let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "unspin" });
         let specs = [serde_json::from_value(spec).unwrap()];
-        evaluate(&specs, &summary, &Origin::default()).remove(0)
+        evaluate(&specs, &summary, &Origin::default()).unwrap().remove(0)
     };
     let steady = least("speed-least-by-chance", &[10.0; 10]);
     assert_eq!((steady.value, steady.lo, steady.n), (Some(1.0), Some(1.0), 10));
@@ -135,13 +136,13 @@ fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
     }
     let spec = |figure: Option<&str>, workload: Option<&str>| -> ClaimSpec {
         let spec = json!({
-            "id": "x", "what": "x", "from": "figure-cut", "scheduler": "unspin",
-            "figure": figure, "workload": workload,
+            "id": format!("{figure:?} {workload:?}"), "what": "x", "from": "figure-cut",
+            "scheduler": "unspin", "figure": figure, "workload": workload,
         });
         serde_json::from_value(spec).unwrap()
     };
     let specs = [spec(Some("spinning"), None), spec(None, None), spec(None, Some("another"))];
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default());
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), found[0].unit.as_str()), (2, "%"));
     assert!((values[0] - 80.0).abs() < 1e-9 && (values[1] - 60.0).abs() < 1e-9, "{values:?}");
@@ -157,11 +158,11 @@ fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
         record.co_metrics.insert(TIMER_INTERRUPTS.into(), timers);
     }
     let spec = |from: &str| -> ClaimSpec {
-        let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "watch" });
+        let spec = json!({ "id": from, "what": "x", "from": from, "scheduler": "watch" });
         serde_json::from_value(spec).unwrap()
     };
     let specs = [spec("agent-timers"), spec("elapsed-s")];
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default());
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
     let [timers, elapsed] = &found[..] else { panic!("{found:?}") };
     // Ten values one apart: their medians scatter by some 1.5 each.
     assert_eq!(timers.value, Some(4.0));
