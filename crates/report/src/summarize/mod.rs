@@ -9,7 +9,7 @@ mod cells;
 mod checks;
 mod compare;
 pub(crate) mod estimate;
-mod oracle;
+pub(crate) mod oracle;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use unspin_model::{Label, RunRecord, Summary};
 use cells::{Cells, cell_summary};
 
 /// The version of the summary's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Summarises an experiment.
 ///
