@@ -175,17 +175,24 @@ pub fn ctrl_c() -> Result<(), Failed> {
     Ok(())
 }
 
-/// An output folder that holds something else.
-pub fn other_experiment() -> Result<(), Failed> {
+/// What decides the runs changes: the old ones stay in the file, and new ones are made. Of
+/// the same experiment none is made.
+pub fn changed_experiment() -> Result<(), Failed> {
     let bench =
         Bench::new(&experiment(&["fine.toml"], "", "")).workload("fine", "echo result 1", "");
     check(bench.run().status.success(), "the first run", &bench.run())?;
     let before = bench.records();
-    bench.write("x.toml", &experiment(&["fine.toml"], "seed = 9", ""));
+    check(bench.run().status.success(), "nothing to do", &bench.run())?;
+    assert_eq!(bench.records(), before);
+    bench.write("x.toml", &experiment(&["fine.toml"], "time_limit_s = 33", ""));
     let output = bench.run();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    check(output.status.code() == Some(2) && stderr.contains("another"), "refused", &output)?;
-    assert_eq!(bench.records(), before);
+    let says = stderr.contains("runs left out of the report: another run.job");
+    check(output.status.success() && says, "what was left out, and why", &output)?;
+    let after = bench.records();
+    assert!(after.len() > before.len() && after[..before.len()] == before[..]);
+    let identity = |record: &Value| record["identity"].as_str().unwrap_or_default().to_owned();
+    assert_ne!(identity(&after[0]), identity(&after[before.len()]));
     Ok(())
 }
 

@@ -56,7 +56,7 @@ const TESTS: [(&str, Needs, Test); 38] = [
     ("killed_qemu_is_told_and_passed", Some(bench::guest), faults::qemu_killed),
     ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
     ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
-    ("another_experiment_is_not_overwritten", Some(bench::guest), faults::other_experiment),
+    ("a_changed_experiment_is_measured_again", Some(bench::guest), faults::changed_experiment),
     ("vt_refuses_real_neighbours", None, virtual_time::real_neighbours_are_refused),
     ("vt_gives_the_same_bytes", Some(virtual_time::vt_guest), virtual_time::same_bytes_twice),
     ("vt_failures_have_their_kind", Some(virtual_time::vt_guest), virtual_time::failures),

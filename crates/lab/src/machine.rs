@@ -18,8 +18,8 @@ use crate::wire::{Failure, VmSpec};
 /// A guest that has not said hello by then does not run under this accelerator.
 const PROBE_LIMIT_S: f64 = 30.0;
 
-/// What the report says of this machine.
-pub fn describe() -> Machine {
+/// This machine, with unspin's own commit as the program knows it.
+pub fn describe(commit: &str) -> Machine {
     let cpuinfo = read("/proc/cpuinfo");
     let field = |text: &str, key: &str| {
         let line = text.lines().find(|line| line.starts_with(key))?;
@@ -35,7 +35,7 @@ pub fn describe() -> Machine {
         distribution: field(&read("/etc/os-release"), "PRETTY_NAME").unwrap_or_default(),
         qemu: qemu_version().unwrap_or_default(),
         unspin: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: commit(),
+        commit: commit.to_owned(),
     }
 }
 
@@ -67,7 +67,7 @@ pub fn accelerator(
     if fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accel::Tcg);
     }
-    let host = describe();
+    let host = describe("");
     let key = format!("{} / qemu {} / {}", host.kernel, host.qemu, kernel.id);
     let mut known = Answers::load();
     if let Some(accel) = known.by_host.get(&key) {
@@ -116,18 +116,6 @@ impl Answers {
             let _ = fs::write(&self.file, text);
         }
     }
-}
-
-fn commit() -> String {
-    let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then_some(text)
-    };
-    let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
-    let dirty =
-        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
-    if dirty { head + "-dirty" } else { head }
 }
 
 fn read(path: impl AsRef<Path>) -> String {

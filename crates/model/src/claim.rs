@@ -25,9 +25,9 @@ pub struct Claim {
     /// What it should be, such as `>= 0.95`; empty for a plain observation.
     #[serde(default)]
     pub target: String,
-    /// Whether the figure meets its target; true where there is none.
-    pub holds: bool,
-    /// Why it does not hold.
+    /// Whether the figure meets its target; `None` where it has no target.
+    pub holds: Option<bool>,
+    /// Why it misses its target.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Where it comes from: lab or sim, accelerator, kernel.
@@ -40,6 +40,29 @@ pub struct Claim {
     pub date: String,
     /// The commit that measured it.
     pub commit: String,
+    /// Why no committed runs give the figure again; empty for one that a test derives from them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_derived: String,
+}
+
+impl Claim {
+    /// Judges the figure by its target. A claim that misses none needs no reason.
+    ///
+    /// # Errors
+    /// A target that is neither empty nor a target.
+    pub fn judge(&mut self) -> Result<(), String> {
+        self.holds = match self.target.as_str() {
+            "" => None,
+            target => {
+                let target: Target = target.parse()?;
+                Some(self.value.is_some_and(|value| target.met_by(value)))
+            }
+        };
+        if self.holds != Some(false) {
+            self.reason.clear();
+        }
+        Ok(())
+    }
 }
 
 /// A target such as `>= 0.95` or `<= 8`.
@@ -103,8 +126,8 @@ pub enum ClaimSource {
     SpeedGeomean,
     /// The least of these ratios.
     SpeedLeast,
-    /// What the least would be by chance alone: the cells that speeds are held against, each
-    /// against itself, drawn anew.
+    /// What the least would be by chance alone: the cells that speeds are compared with, each
+    /// compared with itself in other resampled blocks.
     SpeedLeastByChance,
     /// How much less of a co-metric (`figure`), or of what the workload measures, each of a
     /// scheduler's cells has than that of `against`, in percent.
@@ -148,7 +171,57 @@ pub enum ClaimSource {
     AaFalsePositive,
 }
 
-/// A claim that an experiment's summary supports: a `[[claim]]` of its file.
+impl ClaimSource {
+    /// The fields of a spec, beside those that every claim has, that choose the figures.
+    fn fields(self) -> &'static [&'static str] {
+        use ClaimSource::*;
+        match self {
+            SchedulerRatio => &["topology", "scheduler"],
+            SpeedRatio | SpeedGeomean | SpeedLeast | SpeedLeastByChance => {
+                &["topology", "scheduler", "against", "against_topology", "workload", "without"]
+            }
+            FigureCut => &[
+                "topology",
+                "scheduler",
+                "against",
+                "against_topology",
+                "workload",
+                "without",
+                "figure",
+            ],
+            TopologyLoss | TopologyRatio | OracleRatio | BootS | FinishedShare => &["topology"],
+            SenseRecall => &["topology", "scheduler", "length"],
+            SensePrecision | SenseRemote | SenseCauses | SenseMiscounted | SenseKept => {
+                &["topology", "scheduler"]
+            }
+            AgentMemory | AgentTimers => &["scheduler"],
+            ElapsedS | LabCpu | TruthErrorUs | TruthBeyond | AaFalsePositive => &[],
+        }
+    }
+
+    /// Whether the figures are those of a scheduler that the spec must name.
+    fn needs_scheduler(self) -> bool {
+        use ClaimSource::*;
+        matches!(
+            self,
+            SpeedRatio | SpeedGeomean | SpeedLeast | SpeedLeastByChance | FigureCut | AgentTimers
+        )
+    }
+
+    /// What an id may hold: one claim for each of these.
+    fn placeholders(self) -> &'static [&'static str] {
+        use ClaimSource::*;
+        match self {
+            TopologyLoss | TopologyRatio | OracleRatio | SchedulerRatio | SpeedRatio
+            | FigureCut => &["{workload}", "{topology}", "{scheduler}"],
+            BootS => &["{topology}"],
+            SenseRecall => &["{length}"],
+            _ => &[],
+        }
+    }
+}
+
+/// A claim that an experiment's summary supports: a `[[claim]]` of `claims/EXPERIMENT.toml`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
@@ -162,10 +235,10 @@ pub struct ClaimSpec {
     pub topology: Option<String>,
     /// Only this scheduler.
     pub scheduler: Option<String>,
-    /// What speeds are held against: a scheduler, or `oracle`, the static choice with the
-    /// best median of the cell's place; without it, the baseline scheduler.
+    /// What speeds are compared with: a scheduler, or `oracle`, the static choice that is best
+    /// in the other blocks; without it, the baseline scheduler.
     pub against: Option<String>,
-    /// The topology whose cells speeds are held against; without it, the cell's own.
+    /// The topology whose cells speeds are compared with; without it, the cell's own.
     pub against_topology: Option<String>,
     /// Only this workload.
     pub workload: Option<String>,
@@ -178,14 +251,129 @@ pub struct ClaimSpec {
     /// What it should be, such as `<= 8`.
     #[serde(default)]
     pub target: String,
-    /// Why it does not hold, should it not.
+    /// Why it misses its target, should it.
     #[serde(default)]
     pub reason: String,
+}
+
+impl ClaimSpec {
+    /// Checks that the spec says nothing without effect.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what is wrong with it.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        self.check_fields()?;
+        self.check_placeholders()?;
+        match self.target.as_str() {
+            "" if self.reason.is_empty() => Ok(()),
+            "" => Err(("reason", "a reason needs a `target` that can be missed".to_owned())),
+            target => target.parse::<Target>().map(drop).map_err(|error| ("target", error)),
+        }
+    }
+
+    fn check_fields(&self) -> Result<(), (&'static str, String)> {
+        let given = [
+            ("topology", &self.topology),
+            ("scheduler", &self.scheduler),
+            ("against", &self.against),
+            ("against_topology", &self.against_topology),
+            ("workload", &self.workload),
+            ("without", &self.without),
+            ("figure", &self.figure),
+            ("length", &self.length),
+        ];
+        let used = self.from.fields();
+        let idle = |(key, value): &&(&str, &Option<String>)| value.is_some() && !used.contains(key);
+        if let Some((key, _)) = given.iter().find(idle) {
+            let uses = if used.is_empty() { "no such field".into() } else { used.join(", ") };
+            return Err((key, format!("this source does not use `{key}`; it uses {uses}")));
+        }
+        if self.from.needs_scheduler() && self.scheduler.is_none() {
+            return Err(("from", "this source needs a `scheduler`".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_placeholders(&self) -> Result<(), (&'static str, String)> {
+        let known = self.from.placeholders();
+        for (key, text) in [("id", &self.id), ("what", &self.what)] {
+            let rest = known.iter().fold(text.clone(), |text, name| text.replace(name, ""));
+            if let Some(at) = rest.find('{') {
+                let name = rest[at..].split_inclusive('}').next().unwrap_or_default();
+                return Err((key, format!("this source does not fill in `{name}`")));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn spec() -> ClaimSpec {
+        ClaimSpec {
+            id: "x.{workload}".into(),
+            what: "speed".into(),
+            from: ClaimSource::SpeedRatio,
+            topology: None,
+            scheduler: Some("unspin".into()),
+            against: None,
+            against_topology: None,
+            workload: None,
+            without: None,
+            figure: None,
+            length: None,
+            target: ">= 1".into(),
+            reason: "futex".into(),
+        }
+    }
+
+    #[test]
+    fn a_spec_says_nothing_without_effect() {
+        assert_eq!(spec().check(), Ok(()));
+        let some = || Some("x".to_owned());
+        let wrong = [
+            (ClaimSpec { target: "= 1".into(), ..spec() }, "target", "write `>= NUMBER`"),
+            (ClaimSpec { target: String::new(), ..spec() }, "reason", "needs a `target`"),
+            (ClaimSpec { figure: some(), ..spec() }, "figure", "does not use `figure`"),
+            (ClaimSpec { scheduler: None, ..spec() }, "from", "needs a `scheduler`"),
+            (ClaimSpec { id: "x.{length}".into(), ..spec() }, "id", "fill in `{length}`"),
+            (ClaimSpec { what: "{x".into(), ..spec() }, "what", "fill in `{x`"),
+            (
+                ClaimSpec { from: ClaimSource::LabCpu, id: "x".into(), ..spec() },
+                "scheduler",
+                "it uses no such field",
+            ),
+            (
+                ClaimSpec { from: ClaimSource::SchedulerRatio, workload: some(), ..spec() },
+                "workload",
+                "it uses topology, scheduler",
+            ),
+        ];
+        for (spec, key, message) in wrong {
+            let (at, found) = spec.check().unwrap_err();
+            assert!(at == key && found.contains(message), "{at}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_claim_without_a_target_is_neither_met_nor_missed() {
+        let judged = |value, target: &str| {
+            let json = serde_json::json!({
+                "id": "x", "what": "", "value": value, "lo": null, "hi": null, "n": 1,
+                "unit": "x", "target": target, "holds": null, "reason": "why", "label": "",
+                "experiment": "", "command": "", "date": "", "commit": "",
+            });
+            let mut claim: Claim = serde_json::from_value(json).unwrap();
+            claim.judge().map(|()| (claim.holds, claim.reason))
+        };
+        assert_eq!(judged(Some(1.0), ""), Ok((None, String::new())));
+        assert_eq!(judged(Some(1.0), ">= 1"), Ok((Some(true), String::new())));
+        assert_eq!(judged(Some(0.9), ">= 1"), Ok((Some(false), "why".into())));
+        assert_eq!(judged(None, ">= 1"), Ok((Some(false), "why".into())));
+        assert!(judged(Some(1.0), "about 1").is_err());
+    }
 
     #[test]
     fn targets_parse_print_and_judge() {

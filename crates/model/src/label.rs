@@ -38,6 +38,11 @@ impl Accel {
         Accel::ALL.into_iter().find(|accel| accel.as_str() == name)
     }
 
+    /// Whether the same seed gives the same run on every machine.
+    pub fn is_deterministic(self) -> bool {
+        self == Accel::Vt
+    }
+
     /// Its name in files, options and labels.
     pub fn as_str(self) -> &'static str {
         match self {

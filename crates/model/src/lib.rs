@@ -10,6 +10,7 @@ pub mod claim;
 pub mod diagnosis;
 pub mod episode;
 pub mod event;
+pub mod identity;
 pub mod label;
 pub mod metric;
 pub mod run;
@@ -21,6 +22,7 @@ pub mod summary;
 pub use cell::Cell;
 pub use claim::{Claim, ClaimSource, ClaimSpec, Target};
 pub use event::{Interval, Recording, VcpuEvent, VcpuState};
+pub use identity::{Draw, Identity, Ingredients};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
 pub use run::{

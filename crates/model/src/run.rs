@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Label, Metric, SenseCheck};
+use crate::{Cell, Identity, Label, Metric, SenseCheck};
 
 /// Why a run produced no result although it should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -139,7 +139,7 @@ pub struct InjectionCheck {
 /// One run of one cell: the format of a line of `runs.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// The planned run's number; stable for one experiment file and seed.
+    /// The planned run's number in the matrix that it was made for.
     pub run: u64,
     /// The repeat (block) it belongs to. Every cell runs once in a block.
     pub block: u32,
@@ -185,6 +185,12 @@ pub struct RunRecord {
     pub started: String,
     /// Where the figure comes from.
     pub label: Label,
+    /// What decides the run; absent from runs recorded before runs had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// The entry of `identities.json` that spells the identity out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<Identity>,
 }
 
 impl RunRecord {

@@ -12,7 +12,7 @@ pub const LENGTHS_US: [u64; 4] = [300, 1_000, 3_000, 10_000];
 pub const LENGTH_NAMES: [&str; 4] = ["0.3", "1", "3", "10"];
 
 /// What is known beforehand of a workload's waits: one vCPU has what another one wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownWaits {
     /// What is waited for.

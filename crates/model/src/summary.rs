@@ -88,9 +88,9 @@ pub struct CellSummary {
     pub values: Vec<(u32, Option<f64>)>,
     /// Medians of the co-metrics.
     pub co_metrics: BTreeMap<String, f64>,
-    /// The co-metrics of every run that has them, in order of the blocks.
+    /// The co-metrics of every run that has them, with its block.
     #[serde(default)]
-    pub co_values: BTreeMap<String, Vec<f64>>,
+    pub co_values: BTreeMap<String, Vec<(u32, f64)>>,
     /// Median share of vCPU time off, of the time on or off; where known.
     pub off_share: Option<f64>,
     /// Median of KVM's counters per second of the run.

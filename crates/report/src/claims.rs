@@ -10,33 +10,43 @@ pub mod plot;
 
 pub use blocks::{BlockError, render_blocks};
 
-/// The claims as a GitHub Markdown table.
+/// The claims as a GitHub Markdown table. A label that all of them share is its caption.
 pub fn markdown(claims: &[&Claim]) -> String {
-    let titles = ["claim", "figure [95 % interval]", "n", "target", "holds", "label"];
-    let rows: Vec<_> = claims
-        .iter()
-        .map(|claim| {
-            [
-                claim.what.clone(),
-                figure(claim),
-                claim.n.to_string(),
-                claim.target.clone(),
-                holds(claim),
-                claim.label.clone(),
-            ]
-        })
-        .collect();
-    markdown::grid(&titles.map(String::from), &rows, &[1, 2])
+    let shared = claims.first().map(|claim| &claim.label);
+    let shared = shared.filter(|label| claims.iter().all(|claim| claim.label == **label));
+    let mut titles = vec!["claim", "figure [95 % interval]", "n", "target", "result"];
+    if shared.is_none() {
+        titles.push("label");
+    }
+    let row = |claim: &&Claim| {
+        let mut row = vec![
+            claim.what.clone(),
+            figure(claim),
+            claim.n.to_string(),
+            claim.target.clone(),
+            result(claim),
+        ];
+        if shared.is_none() {
+            row.push(claim.label.clone());
+        }
+        row
+    };
+    let titles: Vec<String> = titles.into_iter().map(String::from).collect();
+    let table = markdown::grid(&titles, &claims.iter().map(row).collect::<Vec<_>>(), &[1, 2]);
+    match shared.filter(|label| !label.is_empty()) {
+        Some(label) => format!("Label: {}\n\n{table}", markdown::escape(label)),
+        None => table,
+    }
 }
 
 /// The claims as a table for a terminal of `width` columns.
 pub fn terminal(claims: &[&Claim], width: usize) -> String {
     let mut rows =
-        vec![["claim", "figure [interval]", "n", "target", "holds"].map(String::from).to_vec()];
+        vec![["claim", "figure [interval]", "n", "target", "result"].map(String::from).to_vec()];
     for claim in claims {
-        let holds = if claim.holds { "yes" } else { "no" }.to_string();
+        let word = word(claim.holds).to_owned();
         let cells =
-            [claim.id.clone(), figure(claim), claim.n.to_string(), claim.target.clone(), holds];
+            [claim.id.clone(), figure(claim), claim.n.to_string(), claim.target.clone(), word];
         rows.push(cells.map(|cell| columns::printable(&cell)).to_vec());
     }
     let excess = columns::line_width(&columns::widths(&rows)).saturating_sub(width);
@@ -74,10 +84,19 @@ pub fn figure(claim: &Claim) -> String {
     format!("{}{unit}{interval}", text(value))
 }
 
-fn holds(claim: &Claim) -> String {
-    match (claim.holds, claim.reason.as_str()) {
-        (true, _) => "yes".into(),
-        (false, "") => "no".into(),
-        (false, reason) => format!("no: {reason}"),
+/// Whether the target is met, with the reason where it is not.
+fn result(claim: &Claim) -> String {
+    match claim.reason.as_str() {
+        "" => word(claim.holds).to_owned(),
+        reason => format!("{}: {reason}", word(claim.holds)),
+    }
+}
+
+/// A target is met or missed; a claim without one is neither.
+pub fn word(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "–",
     }
 }

@@ -13,13 +13,14 @@ fn claim(id: &str, value: Option<f64>, unit: &str, target: &str, reason: &str) -
         n: 10,
         unit: unit.into(),
         target: target.into(),
-        holds: reason.is_empty(),
+        holds: (!target.is_empty()).then_some(reason.is_empty()),
         reason: reason.into(),
         label: "lab/tcg, kernel 6.18.5".into(),
         experiment: "experiments/overcommit-curve.toml".into(),
         command: "unspin claims check".into(),
         date: "2025-11-21".into(),
         commit: "c215c68".into(),
+        not_derived: String::new(),
     }
 }
 
@@ -41,6 +42,14 @@ fn claims() -> Vec<Claim> {
 #[test]
 fn as_markdown() {
     let claims = claims();
+    insta::assert_snapshot!(markdown(&claims.iter().collect::<Vec<_>>()));
+}
+
+/// Where labels differ, each row has its own.
+#[test]
+fn as_markdown_with_two_labels() {
+    let mut claims = claims();
+    claims[1].label = "lab/vt, kernel 6.18.5".into();
     insta::assert_snapshot!(markdown(&claims.iter().collect::<Vec<_>>()));
 }
 

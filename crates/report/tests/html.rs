@@ -176,11 +176,3 @@ fn an_experiment_without_runs_still_has_a_page() {
     let page = html::page(&empty).unwrap();
     assert!(page.contains("What overcommit costs"));
 }
-
-/// Writes the page to the file that REPORT_HTML names, to look at it in a browser.
-#[test]
-fn the_page_can_be_looked_at() {
-    if let Some(path) = std::env::var_os("REPORT_HTML") {
-        std::fs::write(path, page()).unwrap();
-    }
-}

@@ -15,8 +15,9 @@
 //! ratio of two medians the percentile interval covers 96 to 97 %.
 //!
 //! **Blocks.** Every cell runs once in each block, so what a block has in common
-//! (the state of the host at that time) is in both cells. [`Bootstrap::blocked_ratio`]
-//! draws blocks, not runs: what is common then cancels out of the ratio.
+//! (the state of the host at that time) is in both cells. [`Bootstrap::blocked_ratio`] and
+//! what stands for many cells draw blocks, not runs: what is common then cancels out of a
+//! ratio. [`Bootstrap::ratio`] is for cells that ran in different blocks.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// The ratio of two independent samples' median speeds and its interval;
+    /// The ratio of the median speeds of two samples that share no blocks, and its interval;
     /// `None` where one has no runs or the baseline's median is 0.
     pub fn ratio(&self, subject: &[f64], baseline: &[f64]) -> Option<Interval> {
         let value = ratio_of_medians(subject, baseline)?;
@@ -88,86 +89,97 @@ impl Bootstrap {
     /// A block that misses one of the two adds its run to the other side only.
     pub fn blocked_ratio(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
         let value = ratio_of_medians(&speeds(subject), &speeds(baseline))?;
-        let blocks = by_block(subject, baseline);
-        let mut rng = Pcg64::seed_from_u64(self.seed);
-        let (mut above, mut below) = (Vec::new(), Vec::new());
-        let mut draws = Vec::with_capacity(self.resamples);
-        for _ in 0..self.resamples {
-            above.clear();
-            below.clear();
-            for _ in 0..blocks.len() {
-                let (of_subject, of_baseline) = &blocks[rng.random_range(0..blocks.len())];
-                above.extend(of_subject);
-                below.extend(of_baseline);
-            }
-            // A resample without a run on one side has no ratio: leave it out.
-            let medians = median_speed_in(&mut above).zip(median_speed_in(&mut below));
-            draws.extend(medians.map(|(above, below)| ratio(above, below)));
-        }
+        let draws = self.block_draws(&[(subject, baseline)], |drawn| ratio_of(&mut drawn[0]));
         Some(self.interval(value, draws))
     }
 
-    /// The difference of two independent samples' medians and its interval; `None` where one
-    /// is empty. A value of 0 is one like any other here.
-    pub fn difference(&self, subject: &[f64], baseline: &[f64]) -> Option<Interval> {
-        let value = median(subject)? - median(baseline)?;
-        let mut rng = Pcg64::seed_from_u64(self.seed);
-        let (mut more, mut less) = (Vec::new(), Vec::new());
-        let draws = (0..self.resamples)
-            .filter_map(|_| {
-                let more = median(draw(subject, &mut rng, &mut more))?;
-                Some(more - median(draw(baseline, &mut rng, &mut less))?)
-            })
-            .collect();
+    /// The difference of two cells' medians and its interval, resampling blocks as
+    /// [`Bootstrap::blocked_ratio`] does; `None` where one is empty. The figures need not be
+    /// speeds: a value of 0 is one like any other here.
+    pub fn blocked_difference(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
+        let value = median(&speeds(subject))? - median(&speeds(baseline))?;
+        let draws = self.block_draws(&[(subject, baseline)], |drawn| {
+            let (more, less) = &drawn[0];
+            Some(median(more)? - median(less)?)
+        });
         Some(self.interval(value, draws))
     }
 
     /// A figure of many cells' ratios, such as their geometric mean, and its interval. Each
-    /// pair is a subject and its baseline, whose runs are resampled as in
-    /// [`Bootstrap::ratio`]; `None` where a pair has no ratio or there is no pair.
+    /// pair is a subject and its baseline. A resample draws blocks, the same ones for all
+    /// pairs: what a block has in common stays common to its cells. `None` where a pair has no
+    /// ratio or there is no pair.
     pub fn of_ratios(
         &self,
-        pairs: &[(Vec<f64>, Vec<f64>)],
+        pairs: &[(&[Run], &[Run])],
         figure: impl Fn(&[f64]) -> f64,
     ) -> Option<Interval> {
-        let found: Option<Vec<f64>> = pairs.iter().map(|(a, b)| ratio_of_medians(a, b)).collect();
+        let ratio = |(a, b): &(&[Run], &[Run])| ratio_of_medians(&speeds(a), &speeds(b));
+        let found: Option<Vec<f64>> = pairs.iter().map(ratio).collect();
         let value = figure(&found.filter(|ratios| !ratios.is_empty())?);
-        let draws = self.draws_of_ratios(pairs.iter().map(|(a, b)| (&a[..], &b[..])), figure);
+        let draws = self.block_draws(pairs, |drawn| {
+            let ratios: Option<Vec<f64>> = drawn.iter_mut().map(ratio_of).collect();
+            ratios.map(|ratios| figure(&ratios))
+        });
         Some(self.interval(value, draws))
     }
 
-    /// What such a figure comes to by chance alone: each sample is held against itself, both
-    /// drawn anew, and the value is the median of the draws. `None` where there is no sample, or
-    /// one that is empty.
+    /// What such a figure comes to by chance alone: each sample is compared with itself in
+    /// other resampled blocks, and the value is the median of the draws. `None` where there is
+    /// no sample, or one that is empty.
+    ///
+    /// What a block has in common does not cancel here, as it does between two cells that ran
+    /// in the same blocks. So the draws scatter at least as far as chance does.
     pub fn by_chance(
         &self,
-        samples: &[Vec<f64>],
+        samples: &[&[Run]],
         figure: impl Fn(&[f64]) -> f64,
     ) -> Option<Interval> {
-        let draws = self.draws_of_ratios(samples.iter().map(|s| (&s[..], &s[..])), figure);
+        if samples.is_empty() || samples.iter().any(|sample| sample.is_empty()) {
+            return None;
+        }
+        let empty: &[Run] = &[];
+        let pairs: Vec<(&[Run], &[Run])> = samples.iter().map(|sample| (*sample, empty)).collect();
+        let medians = |seed| {
+            Bootstrap { seed, ..*self }.block_draws(&pairs, |drawn| {
+                drawn.iter_mut().map(|(speeds, _)| median_speed_in(speeds)).collect()
+            })
+        };
+        let against = |(above, below): (Vec<f64>, Vec<f64>)| {
+            let ratios: Vec<f64> = above.iter().zip(below).map(|(a, b)| ratio(*a, b)).collect();
+            figure(&ratios)
+        };
+        let (above, below) = (medians(self.seed), medians(!self.seed));
+        let draws: Vec<f64> = above.into_iter().zip(below).map(against).collect();
         Some(self.interval(median(&draws)?, draws))
     }
 
-    /// The figure of the ratios of each resample; none where there is no pair, or one without runs.
-    fn draws_of_ratios<'a>(
+    /// A figure of each resample of the blocks in which any of the pairs has a run. `figure`
+    /// gets the drawn speeds of each pair. A resample for which it has none, because a side
+    /// got no run, is left out.
+    fn block_draws<T>(
         &self,
-        pairs: impl Iterator<Item = (&'a [f64], &'a [f64])> + Clone,
-        figure: impl Fn(&[f64]) -> f64,
-    ) -> Vec<f64> {
+        pairs: &[(&[Run], &[Run])],
+        mut figure: impl FnMut(&mut [Sides]) -> Option<T>,
+    ) -> Vec<T> {
+        let blocks = by_block(pairs);
         let mut rng = Pcg64::seed_from_u64(self.seed);
-        let (mut above, mut below) = (Vec::new(), Vec::new());
-        let mut resample = || -> Option<f64> {
-            let ratios: Option<Vec<f64>> = pairs
-                .clone()
-                .map(|(subject, baseline)| {
-                    let above = median_speed_in(draw(subject, &mut rng, &mut above))?;
-                    let below = median_speed_in(draw(baseline, &mut rng, &mut below))?;
-                    Some(ratio(above, below))
-                })
-                .collect();
-            ratios.filter(|ratios| !ratios.is_empty()).map(|ratios| figure(&ratios))
+        let mut drawn = vec![Sides::default(); pairs.len()];
+        let mut resample = |_| {
+            drawn.iter_mut().for_each(|(above, below)| {
+                above.clear();
+                below.clear();
+            });
+            for _ in 0..blocks.len() {
+                let block = &blocks[rng.random_range(0..blocks.len())];
+                for ((above, below), (of_subject, of_baseline)) in drawn.iter_mut().zip(block) {
+                    above.extend(of_subject);
+                    below.extend(of_baseline);
+                }
+            }
+            figure(&mut drawn)
         };
-        (0..self.resamples).map_while(|_| resample()).collect()
+        (0..self.resamples).filter_map(&mut resample).collect()
     }
 
     /// A part of a whole, each summed over the runs of all cells, and its interval. A run is
@@ -199,6 +211,14 @@ impl Bootstrap {
     }
 }
 
+/// The speeds of a subject and of its baseline.
+type Sides = (Vec<f64>, Vec<f64>);
+
+/// The ratio of their medians; `None` where a side is empty.
+fn ratio_of((above, below): &mut Sides) -> Option<f64> {
+    Some(ratio(median_speed_in(above)?, median_speed_in(below)?))
+}
+
 fn ratio_of_medians(subject: &[f64], baseline: &[f64]) -> Option<f64> {
     let (above, below) = (median_speed(subject)?, median_speed(baseline)?);
     (below > 0.0).then(|| ratio(above, below))
@@ -221,15 +241,18 @@ fn draw<'a>(from: &[f64], rng: &mut Pcg64, into: &'a mut Vec<f64>) -> &'a mut [f
     into
 }
 
-/// The speeds of both sides, block by block. Sorted, so that the result does
+/// The speeds of both sides of each pair, block by block. Sorted, so that the result does
 /// not depend on the order of the runs.
-fn by_block(subject: &[Run], baseline: &[Run]) -> Vec<(Vec<f64>, Vec<f64>)> {
-    let mut blocks: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for run in subject {
-        blocks.entry(run.block).or_default().0.push(run.speed);
-    }
-    for run in baseline {
-        blocks.entry(run.block).or_default().1.push(run.speed);
+fn by_block(pairs: &[(&[Run], &[Run])]) -> Vec<Vec<Sides>> {
+    let mut blocks: BTreeMap<u32, Vec<Sides>> = BTreeMap::new();
+    let empty = || vec![Sides::default(); pairs.len()];
+    for (index, (subject, baseline)) in pairs.iter().enumerate() {
+        for run in *subject {
+            blocks.entry(run.block).or_insert_with(empty)[index].0.push(run.speed);
+        }
+        for run in *baseline {
+            blocks.entry(run.block).or_insert_with(empty)[index].1.push(run.speed);
+        }
     }
     blocks.into_values().collect()
 }

@@ -1,25 +1,23 @@
 //! `unspin claims`.
 
 mod check;
+mod derive;
 mod file;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Subcommand;
-use unspin_lab::experiment::Experiment;
-use unspin_model::{Claim, Target};
+use unspin_model::Claim;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
-use unspin_report::evaluate::{Origin, evaluate};
 
-use crate::lab::report;
 use crate::out;
 
 const WIDTH: usize = 100;
 
-/// Every figure that the project states, and whether it still holds.
+/// Every figure that the project states, with its target.
 #[derive(clap::Args)]
 pub struct Args {
     /// The file that holds them
@@ -39,19 +37,22 @@ enum Verb {
         /// Only ids that match, `*` stands for anything
         pattern: Option<String>,
     },
-    /// Measure again, and say which claims still hold
+    /// Measure again, and compare with the claims; fails where one is not confirmed
     Check {
         /// Only ids that match, `*` stands for anything
         pattern: Option<String>,
-        /// Where the runs go
+        /// Folder in which each check gets a new folder for its runs
         #[arg(long, default_value = "out/check")]
         out: PathBuf,
     },
-    /// Take the claims that an experiment's output folder supports into the file
+    /// Take the claims that output folders support into the file
     Record {
-        /// The output folder of `unspin lab run`, or a file of claims as JSON, for what is not
-        /// measured by an experiment
-        out: PathBuf,
+        /// Output folders of `unspin lab run`, or files of claims as JSON that scripts wrote
+        #[arg(required = true)]
+        sources: Vec<PathBuf>,
+        /// Change nothing; fail if a claim is out of date
+        #[arg(long)]
+        check: bool,
     },
     /// Draw the plots of claims
     Plot {
@@ -75,14 +76,15 @@ enum Verb {
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let load = || file::load(&args.file);
     match args.verb.unwrap_or(Verb::List { pattern: None }) {
-        Verb::List { pattern } => list(&file::load(&args.file)?, pattern.as_deref(), args.json),
-        Verb::Check { pattern, out } => {
-            check::run(&file::load(&args.file)?, pattern.as_deref(), &out, args.json)
+        Verb::List { pattern } => list(&load()?, pattern.as_deref(), args.json),
+        Verb::Check { pattern, out } => check::run(&load()?, pattern.as_deref(), &out, args.json),
+        Verb::Record { sources, check } => record(&args.file, &sources, check, args.json),
+        Verb::Plot { plots, check } => plot(&load()?, &plots, How { check, json: args.json }),
+        Verb::Render { documents, check } => {
+            render(&load()?, &documents, How { check, json: args.json })
         }
-        Verb::Record { out } => record(&args.file, &out, args.json),
-        Verb::Plot { plots, check } => plot(&file::load(&args.file)?, &plots, check),
-        Verb::Render { documents, check } => render(&file::load(&args.file)?, &documents, check),
     }
 }
 
@@ -101,56 +103,28 @@ fn select<'a>(claims: &'a [Claim], pattern: Option<&str>) -> Vec<&'a Claim> {
     claims.iter().filter(|claim| blocks::matches(pattern, &claim.id)).collect()
 }
 
-fn record(path: &Path, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let found = if out.is_dir() { supported(out)? } else { measured(out)? };
-    if found.is_empty() {
-        bail!("{}: no claims; an experiment has them as [[claim]]", out.display());
+fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::Result<ExitCode> {
+    let old = file::load_or_new(path)?;
+    let mut claims = old.clone();
+    let mut found = Vec::new();
+    for source in sources {
+        found.extend(derive::from(source)?);
     }
-    let mut claims = file::load(path)?;
     for claim in &found {
         claims.retain(|old| old.id != claim.id);
         claims.push(claim.clone());
     }
     claims.sort_by(|a, b| a.id.cmp(&b.id));
-    file::save(path, &claims)?;
-    list(&found, None, json)
-}
-
-/// The claims of a file. Whether they hold is not for who measured them to say.
-fn measured(path: &Path) -> anyhow::Result<Vec<Claim>> {
-    if !path.exists() {
-        bail!("{}: no such folder or file", path.display());
+    if !check {
+        file::save(path, &claims)?;
+        return list(&found, None, json);
     }
-    let mut claims = file::load(path)?;
-    for claim in &mut claims {
-        let target = claim.target.parse::<Target>().ok();
-        claim.holds = target.is_none_or(|t| claim.value.is_some_and(|value| t.met_by(value)));
-        if claim.holds {
-            claim.reason.clear();
-        }
+    let stale: Vec<Claim> = found.into_iter().filter(|claim| !old.contains(claim)).collect();
+    for claim in &stale {
+        eprintln!("{}: `{}` is out of date", path.display(), claim.id);
     }
-    Ok(claims)
-}
-
-/// The claims that an output folder supports.
-fn supported(out: &Path) -> anyhow::Result<Vec<Claim>> {
-    let summary = report::write(out)?;
-    let loaded = unspin_lab::run::load(out)?;
-    let experiment = Experiment::parse(&loaded.file, &loaded.text)?;
-    let origin = Origin {
-        experiment: loaded.file.display().to_string(),
-        command: format!("make experiment NAME={}", experiment.name),
-        date: last_day(out)?,
-    };
-    Ok(evaluate(&experiment.claims, &summary, &origin))
-}
-
-/// The day of the last run, YYYY-MM-DD.
-fn last_day(out: &Path) -> anyhow::Result<String> {
-    let records = unspin_lab::run::load(out)?.records;
-    let last = records.iter().map(|record| record.started.as_str()).max();
-    let day = last.and_then(|started| started.get(..10)).context("the folder has no runs")?;
-    Ok(day.to_owned())
+    list(&stale, None, json)?;
+    Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A file of plots.
@@ -160,41 +134,82 @@ struct Plots {
     plot: Vec<Plot>,
 }
 
-fn plot(claims: &[Claim], path: &Path, check: bool) -> anyhow::Result<ExitCode> {
+fn plot(claims: &[Claim], path: &Path, how: How) -> anyhow::Result<ExitCode> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
     let plots: Plots = toml::from_str(&text).with_context(|| format!("{name}"))?;
-    let mut stale = false;
+    let mut made = Vec::new();
     for plot in &plots.plot {
         let new = plot::draw(plot, claims).with_context(|| format!("{name}"))?;
-        let how = format!("unspin claims plot {name}");
-        stale |= replace(&plot.file, &new, check, &how)?;
+        made.push(how.replace(&plot.file, &new)?);
     }
-    Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    how.end(&made, &format!("unspin claims plot {name}"))
 }
 
-fn render(claims: &[Claim], documents: &[PathBuf], check: bool) -> anyhow::Result<ExitCode> {
-    let mut stale = false;
+fn render(claims: &[Claim], documents: &[PathBuf], how: How) -> anyhow::Result<ExitCode> {
+    let mut made = Vec::new();
     for path in documents {
         let name = path.display();
         let old = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
         let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
-        stale |= replace(path, &new, check, &format!("unspin claims render {name}"))?;
+        made.push(how.replace(path, &new)?);
     }
-    Ok(if stale && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    how.end(&made, "unspin claims render README.md docs/*.md")
 }
 
-/// Gives a file its new text, or says only that it has another. Whether it had.
-fn replace(path: &Path, new: &str, check: bool, how: &str) -> anyhow::Result<bool> {
-    let name = path.display();
-    if std::fs::read_to_string(path).is_ok_and(|old| old == new) {
-        return Ok(false);
+/// How files are made of claims.
+#[derive(Clone, Copy)]
+struct How {
+    /// Change nothing, and fail where a file is out of date.
+    check: bool,
+    /// Print the files as JSON.
+    json: bool,
+}
+
+/// A file that is made of claims.
+#[derive(serde::Serialize)]
+struct Made {
+    file: PathBuf,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    UpToDate,
+    OutOfDate,
+    Written,
+}
+
+impl How {
+    /// Gives a file its new text, unless it has it or is only checked.
+    fn replace(self, path: &Path, new: &str) -> anyhow::Result<Made> {
+        let state = if std::fs::read_to_string(path).is_ok_and(|old| old == new) {
+            State::UpToDate
+        } else if self.check {
+            State::OutOfDate
+        } else {
+            std::fs::write(path, new).with_context(|| format!("write {}", path.display()))?;
+            State::Written
+        };
+        Ok(Made { file: path.to_owned(), state })
     }
-    if check {
-        eprintln!("{name}: out of date, run `{how}`");
-    } else {
-        std::fs::write(path, new).with_context(|| format!("write {name}"))?;
-        out::line(name)?;
+
+    fn end(self, made: &[Made], command: &str) -> anyhow::Result<ExitCode> {
+        if self.json {
+            out::line(serde_json::to_string_pretty(made)?)?;
+        }
+        let mut code = ExitCode::SUCCESS;
+        for one in made {
+            match one.state {
+                State::OutOfDate => {
+                    eprintln!("{}: out of date, run `{command}`", one.file.display());
+                    code = ExitCode::FAILURE;
+                }
+                State::Written if !self.json => out::line(one.file.display())?,
+                _ => {}
+            }
+        }
+        Ok(code)
     }
-    Ok(true)
 }

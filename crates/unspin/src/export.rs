@@ -16,7 +16,7 @@ use crate::out;
 /// sending it anywhere.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `unspin record` wrote, or a host's recording such as OUT/truth/000012.gz
+    /// What `unspin record` wrote, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
     file: PathBuf,
     /// Where it goes [default: the file's name with .pftrace or .prom]
     #[arg(long, short)]

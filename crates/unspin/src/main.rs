@@ -34,7 +34,7 @@ enum Verb {
     /// Real overcommitted VMs: run experiments, report and compare them
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Every figure that the project states, and whether it still holds
+    /// Every figure that the project states, with its target
     Claims(claims::Args),
     /// Watch this guest's vCPUs being on, off and idle, and what spinning burns
     Watch(watch::Args),
@@ -105,7 +105,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(77);
     }
     match error.downcast_ref::<LabError>() {
-        Some(LabError::OtherExperiment { .. } | LabError::Topology(_)) => ExitCode::from(2),
+        Some(LabError::Topology(_)) => ExitCode::from(2),
         Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
         Some(LabError::Host(failure)) if failure.kind == FailureKind::Unavailable => {
             ExitCode::from(77)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unspin_lab::experiment::Experiment;
+use unspin_lab::experiment::{Experiment, claims};
 use unspin_lab::workload::Workload;
 
 /// A fenced block of a page.
@@ -123,6 +123,7 @@ fn examples_are_read() {
         let error = match block.lines.first().map(|line| line.split(':').next().unwrap_or("")) {
             Some("# experiment") => Experiment::parse(path, &text).err(),
             Some("# workload") => Workload::parse(path, &text).err(),
+            Some("# claims") => claims::parse(path, &text).err(),
             first => panic!("{}: says {first:?}, not what kind of file it is", block.at),
         };
         assert!(

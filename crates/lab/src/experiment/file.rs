@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use unspin_model::{Accel, ClaimSpec};
+use unspin_model::Accel;
 
 use super::neighbour::{self, RawNeighbour};
 use super::simulated::RawSimulated;
@@ -52,8 +52,6 @@ pub(super) struct RawExperiment {
     workloads: Vec<Spanned<String>>,
     #[serde(rename = "topology")]
     topologies: Vec<RawTopology>,
-    #[serde(default, rename = "claim")]
-    claims: Vec<ClaimSpec>,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +145,6 @@ pub(super) fn check(
         schedulers: not_empty(file, "schedulers", schedulers)?,
         workloads: not_empty(file, "workloads", workloads)?,
         topologies: not_empty(file, "topology", topologies)?,
-        claims: raw.claims,
         file: file.to_owned(),
         text: text.to_owned(),
     };

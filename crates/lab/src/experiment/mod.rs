@@ -1,5 +1,6 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
+pub mod claims;
 mod file;
 mod neighbour;
 mod plan;
@@ -9,8 +10,8 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
+use unspin_model::Accel;
 use unspin_model::summary::ExperimentInfo;
-use unspin_model::{Accel, ClaimSpec};
 
 pub use plan::{PlannedBoot, PlannedRun, plan};
 pub use scheduler::{Command, Scheduler};
@@ -60,11 +61,9 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// Topologies.
     pub topologies: Vec<Topology>,
-    /// The claims that its summary supports.
-    pub claims: Vec<ClaimSpec>,
     /// The file that it came from.
     pub file: PathBuf,
-    /// The file's text, for the check that a resumed experiment is the same one.
+    /// The file's text, which errors point into.
     pub text: String,
 }
 

@@ -156,7 +156,7 @@ fn prepare(vm: &VmSpec, run: &RunSpec, folder: &Path) -> Result<VmSpec, Failure>
     let errand = Errand { protocol: PROTOCOL, job: run.job.clone() };
     let errand = serde_json::to_vec(&errand).map_err(|e| fail(&e))?;
     let initramfs = std::path::absolute(folder.join("initramfs")).map_err(|e| fail(&e))?;
-    Image::extend(Path::new(&vm.initramfs), &initramfs, ERRAND_FILE, errand)
+    Image::write_extended(Path::new(&vm.initramfs), &initramfs, ERRAND_FILE, errand)
         .map_err(|e| fail(&e))?;
     Ok(VmSpec { initramfs: initramfs.display().to_string(), ..vm.clone() })
 }

@@ -1,6 +1,7 @@
 //! The initramfs of a guest: our own init and only what the run needs.
 
 mod closure;
+mod digest;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
+
+pub use digest::FileDigests;
 
 use crate::kernel::Kernel;
 
@@ -82,6 +85,27 @@ impl Image {
     /// An image with init, busybox, the kernel's config and the modules that
     /// the control channel needs.
     pub fn for_guest(kernel: &Kernel) -> Result<Image, ImageError> {
+        let mut image = Image::base(kernel)?;
+        image.extend(Image::own()?);
+        Ok(image)
+    }
+
+    /// Adds all that another image holds.
+    pub fn extend(&mut self, other: Image) {
+        self.files.extend(other.files);
+    }
+
+    /// This program, which is every guest's init.
+    pub fn own() -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
+        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
+        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
+        Ok(image)
+    }
+
+    /// What every guest of a kernel has beside its init.
+    pub fn base(kernel: &Kernel) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for (link, target) in [
             ("/bin", "usr/bin"),
@@ -104,15 +128,26 @@ impl Image {
         ] {
             image.put(folder, Content::Directory);
         }
-        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
-        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
-        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
         image.put(MARKER, Content::Bytes(kernel.id.clone().into_bytes()));
         image.put("/etc/passwd", Content::Bytes(b"root:x:0:0:root:/root:/bin/sh\n".to_vec()));
         image.put("/etc/group", Content::Bytes(b"root:x:0:\n".to_vec()));
         image.put("/etc/hosts", Content::Bytes(b"127.0.0.1 localhost\n".to_vec()));
         image.add_busybox()?;
         image.add_kernel_files(kernel)?;
+        Ok(image)
+    }
+
+    /// A program with its libraries and nothing else.
+    pub fn of_program(name: &str) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        image.add_program(name, "")?;
+        Ok(image)
+    }
+
+    /// A host file or folder and nothing else.
+    pub fn of_path(path: &Path) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        image.add_path(path, "")?;
         Ok(image)
     }
 
@@ -218,7 +253,12 @@ impl Image {
 
     /// Writes `base` and behind it an archive with one more file. The kernel unpacks both,
     /// so that a large image is made once and what differs from run to run is added to it.
-    pub fn extend(base: &Path, out: &Path, guest: &str, bytes: Vec<u8>) -> Result<(), ImageError> {
+    pub fn write_extended(
+        base: &Path,
+        out: &Path,
+        guest: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), ImageError> {
         let error = |e| io_error(out, e);
         let length = fs::copy(base, out).map_err(error)?;
         let mut file = fs::OpenOptions::new().append(true).open(out).map_err(error)?;
@@ -317,48 +357,4 @@ fn io_error(path: impl AsRef<Path>, source: io::Error) -> ImageError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn archive_holds_folders_before_files_and_ends_with_a_trailer() {
-        let mut image = Image::default();
-        image.put("/usr/share/a", Content::Bytes(b"hello".to_vec()));
-        image.put("/bin", Content::Symlink("usr/bin".into()));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        image.write(file.path()).unwrap();
-        let mut names = Vec::new();
-        let mut archive = fs::File::open(file.path()).unwrap();
-        loop {
-            let reader = newc::Reader::new(archive).unwrap();
-            if reader.entry().is_trailer() {
-                break;
-            }
-            names.push(reader.entry().name().to_owned());
-            archive = reader.finish().unwrap();
-        }
-        assert_eq!(names, ["bin", "usr", "usr/share", "usr/share/a"]);
-    }
-
-    #[test]
-    fn an_extended_image_holds_both_archives() {
-        let folder = tempfile::tempdir().unwrap();
-        let (base, out) = (folder.path().join("base"), folder.path().join("out"));
-        let mut image = Image::default();
-        image.put("/a", Content::Bytes(b"x".to_vec()));
-        image.write(&base).unwrap();
-        fs::OpenOptions::new().append(true).open(&base).unwrap().write_all(b"\0").unwrap();
-        Image::extend(&base, &out, ERRAND_FILE, b"{}".to_vec()).unwrap();
-        let bytes = fs::read(&out).unwrap();
-        let at = fs::read(&base).unwrap().len().next_multiple_of(4);
-        let reader = newc::Reader::new(&bytes[at..]).unwrap();
-        assert_eq!(reader.entry().name(), "etc/unspin-jobs.json");
-        assert_eq!(reader.entry().file_size(), 2);
-    }
-
-    #[test]
-    fn a_missing_program_names_its_package() {
-        let error = Image::default().add_program("no-such-program", "some-package").unwrap_err();
-        assert!(error.to_string().contains("apt install some-package"));
-    }
-}
+mod tests;

@@ -1,18 +1,20 @@
 //! Carries out an experiment: the schedule's steps on real or simulated hosts, each
 //! result on disk before the next run starts.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use unspin_model::{Label, Outcome, RunRecord, Source};
 
 use super::drive::{Bench, Turn, drive};
+use super::identity::Plan;
 use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
 use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
-use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions, vt_qemu};
 use crate::interrupt;
 use crate::machine;
@@ -23,43 +25,46 @@ use crate::workload::Workload;
 /// Memory that a run in virtual time may need at most, its QEMU included.
 const LANE_MEMORY_MIB: u64 = 1536;
 
-/// Carries out an experiment into `options.out`; resumes what is there.
+/// Carries out an experiment and returns the output folder; resumes what is there.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
     progress: &mut (dyn Progress + Send),
-) -> Result<Finish, LabError> {
-    let boots = plan(experiment);
-    let planned = boots.iter().map(|boot| boot.runs.len() as u64).sum();
-    let store = Store::open(&options.out, experiment, planned)?;
-    let done = boots.iter().flat_map(|b| &b.runs).filter(|r| store.is_done(r.run)).count() as u64;
+) -> Result<(Finish, PathBuf), LabError> {
     let prepared = Prepared::new(experiment, options, progress)?;
+    let plan = Plan::new(experiment, &prepared)?;
+    let out = options.folder(experiment, &plan)?;
+    let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
+    for folder in options.reuse.iter().filter(|_| plan.deterministic) {
+        store.reuse(folder, &plan)?;
+    }
+    let (done, planned) = (store.done(), plan.names.len() as u64);
     progress.event(Event::Begin(done, planned));
-    let desk = Desk { store, timings: Timings::load(), progress, done };
-    let machine = machine::describe();
-    let lanes = lanes(options.jobs);
+    let machine = machine::describe(&options.commit);
     let lab = Lab {
         experiment,
         prepared,
-        boots: &boots,
-        lanes,
+        plan: &plan,
+        lanes: lanes(options.jobs),
         twice: options.twice,
-        desk: Mutex::new(desk),
+        desk: Mutex::new(Desk { store, timings: Timings::load(), progress, done }),
         host: format!("{}, Linux {}", machine.cpu, machine.kernel),
     };
     let started = Instant::now();
     let finish = lab.run_all();
     let mut desk = lab.desk();
     desk.timings.save();
-    desk.store.add_elapsed(started.elapsed().as_secs_f64())?;
-    finish
+    let complete = matches!(finish, Ok(Finish::Complete));
+    desk.store.end(started.elapsed().as_secs_f64(), complete)?;
+    drop(desk);
+    Ok((finish?, out))
 }
 
 /// Runs in virtual time that go on at once: as many as wanted, else one for each CPU of
 /// this machine as far as its memory goes.
 pub fn lanes(wanted: Option<u32>) -> usize {
     let here = || {
-        let machine = machine::describe();
+        let machine = machine::describe("");
         machine.cpus.min((machine.memory_mib / LANE_MEMORY_MIB) as u32).max(1)
     };
     wanted.unwrap_or_else(here) as usize
@@ -68,7 +73,7 @@ pub fn lanes(wanted: Option<u32>) -> usize {
 struct Lab<'a> {
     experiment: &'a Experiment,
     prepared: Prepared,
-    boots: &'a [PlannedBoot],
+    plan: &'a Plan,
     lanes: usize,
     twice: bool,
     desk: Mutex<Desk<'a>>,
@@ -92,7 +97,7 @@ impl<'a> Lab<'a> {
     /// Virtual time first, on all lanes. Where time is real, one run has the machine.
     fn run_all(&self) -> Result<Finish, LabError> {
         let (simulated, real): (Vec<PlannedBoot>, Vec<PlannedBoot>) =
-            self.boots.iter().cloned().partition(|boot| boot.virtual_time);
+            self.plan.boots.iter().cloned().partition(|boot| boot.virtual_time);
         match self.run_lanes(&simulated, self.lanes)? {
             Finish::Complete => self.run_lanes(&real, 1),
             Finish::Interrupted => Ok(Finish::Interrupted),
@@ -152,13 +157,37 @@ impl<'a> Lab<'a> {
         &self.experiment.workloads[run.workload]
     }
 
-    fn append(&self, desk: &mut Desk, record: &RunRecord) -> Result<(), LabError> {
+    /// Files a record under its run's names.
+    fn append(&self, desk: &mut Desk, record: &mut RunRecord) -> Result<(), LabError> {
+        if let Some(names) = self.plan.names.get(&record.run) {
+            record.identity = Some(names.identity.clone());
+            record.setting = Some(names.setting.clone());
+        }
         desk.store.append(record)?;
         desk.done += u64::from(record.observation().is_some());
         let store = &desk.store;
-        let is_done = |run| store.is_done(run);
-        let left_s = desk.timings.estimate_s(self.experiment, self.boots, self.lanes, is_done);
+        let (boots, is_done) = (&self.plan.boots, |run| store.is_done(run));
+        let left_s = desk.timings.estimate_s(self.experiment, boots, self.lanes, is_done);
         desk.progress.event(Event::Run(record, desk.done, left_s));
+        Ok(())
+    }
+
+    fn keep_recording(
+        &self,
+        store: &Store,
+        run: u64,
+        output: &mut RunOutput,
+    ) -> Result<(), LabError> {
+        let keeps = self.experiment.keep_recordings;
+        let Some(recording) = output.recording.take().filter(|_| keeps) else { return Ok(()) };
+        let identity = self.plan.identity_of(run)?;
+        let name = store.keep_recording(run, identity, &recording)?;
+        if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
+            store.keep_session(run, identity, session)?;
+        }
+        if let Some(truth) = &mut output.truth {
+            truth.recording = Some(name);
+        }
         Ok(())
     }
 }
@@ -193,39 +222,22 @@ impl Bench for Lab<'_> {
             desk.timings.note_boot(&turn.boot, topology, turn.boot_real_s);
         }
         desk.timings.note_run(&turn.boot, run, turn.run_real_s);
-        keep_recording(self.experiment, &desk.store, run.run, &mut output)?;
+        self.keep_recording(&desk.store, run.run, &mut output)?;
         let limit_s = specs::limit_s(self.experiment, workload);
-        let record = record::record(&self.place(turn), run, workload, topology, limit_s, output);
-        self.append(&mut desk, &record)?;
+        let place = self.place(turn);
+        let mut record = record::record(&place, run, workload, topology, limit_s, output);
+        self.append(&mut desk, &mut record)?;
         Ok(!matches!(record.outcome, Outcome::DidNotFinish { .. }))
     }
 
     fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError> {
         let run = &turn.attempt.run;
-        let record = record::failed(&self.place(turn), run, self.workload(run), failure);
+        let mut record = record::failed(&self.place(turn), run, self.workload(run), failure);
+        let identity = self.plan.identity_of(run.run)?;
         let mut desk = self.desk();
-        desk.store.keep_log(run.run, turn.attempt.attempt, &failure.detail)?;
-        self.append(&mut desk, &record)
+        desk.store.keep_log(run.run, identity, turn.attempt.attempt, &failure.detail)?;
+        self.append(&mut desk, &mut record)
     }
-}
-
-fn keep_recording(
-    experiment: &Experiment,
-    store: &Store,
-    run: u64,
-    output: &mut RunOutput,
-) -> Result<(), LabError> {
-    let Some(recording) = output.recording.take().filter(|_| experiment.keep_recordings) else {
-        return Ok(());
-    };
-    let name = store.keep_recording(run, &recording)?;
-    if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
-        store.keep_session(run, session)?;
-    }
-    if let Some(truth) = &mut output.truth {
-        truth.recording = Some(name);
-    }
-    Ok(())
 }
 
 /// Compares what the guest found out with what its host saw. A session that cannot be

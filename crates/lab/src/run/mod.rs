@@ -2,6 +2,8 @@
 
 mod drive;
 mod executor;
+mod folder;
+mod identity;
 mod prepare;
 mod progress;
 mod record;
@@ -16,11 +18,14 @@ use thiserror::Error;
 use unspin_model::Accel;
 
 pub use executor::{execute, lanes};
+pub use folder::{Loaded, load};
+pub use identity::{Names, Plan};
 pub use prepare::Prepared;
 pub use progress::{Bar, Event, Progress, duration};
-pub use store::{Loaded, Store, load};
+pub use store::Store;
 pub use timings::Timings;
 
+use crate::experiment::Experiment;
 use crate::image::ImageError;
 use crate::kernel::KernelError;
 use crate::toml_error::ConfigError;
@@ -31,12 +36,37 @@ use crate::wire::Failure;
 pub struct Options {
     /// Where results go.
     pub out: PathBuf,
+    /// Whether to make a new folder below `out` for them, so that everything is measured.
+    pub fresh: bool,
     /// The accelerator to use, whatever works here.
     pub accel: Option<Accel>,
     /// Runs in virtual time at once; as many as the machine has CPUs and memory for when absent.
     pub jobs: Option<u32>,
     /// Whether each run in virtual time is carried out twice and must give the same bytes.
     pub twice: bool,
+    /// Folders whose finished runs in virtual time are taken over.
+    pub reuse: Vec<PathBuf>,
+    /// The commit that unspin was built from.
+    pub commit: String,
+}
+
+impl Options {
+    /// The output folder of a plan. A new one is named by the plan; one of that name whose
+    /// runs were interrupted is gone on with.
+    fn folder(&self, experiment: &Experiment, plan: &Plan) -> Result<PathBuf, LabError> {
+        if !self.fresh {
+            return Ok(self.out.clone());
+        }
+        let name = format!("{}-{}", experiment.name, plan.identity()?);
+        let mut number = 1;
+        loop {
+            let folder = self.out.join(format!("{name}-{number}"));
+            if !folder::read_meta(&folder)?.is_some_and(|meta| meta.complete) {
+                return Ok(folder);
+            }
+            number += 1;
+        }
+    }
 }
 
 /// How an experiment ended.
@@ -76,13 +106,11 @@ pub enum LabError {
         /// Why.
         detail: String,
     },
-    /// The output folder holds something else.
-    #[error(
-        "{out}: holds the results of another experiment or of another version of it; choose another folder with --out, or remove it"
-    )]
-    OtherExperiment {
-        /// The folder.
-        out: PathBuf,
+    /// A run's identity could not be written as JSON.
+    #[error("the identity of the runs: {detail}")]
+    Unnamed {
+        /// Why.
+        detail: String,
     },
     /// Results could not be written.
     #[error(

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use unspin_model::Accel;
+use unspin_model::identity::{Identity, VirtualTime};
+use unspin_model::{Accel, FailureKind};
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
-use crate::host::vt_qemu;
-use crate::image::{Image, find_program, path_in_guest};
+use crate::host::{VtQemu, vt_qemu};
+use crate::image::{Image, ImageError, find_program, path_in_guest};
 use crate::kernel::{self, Kernel};
 use crate::machine;
 use crate::vm::QEMU;
-use crate::wire::Agent;
+use crate::wire::{Agent, Failure};
 use crate::workload::Workload;
 
 /// The kernel of every L1.
@@ -30,9 +31,12 @@ const OWN_PATH: &str = "/usr/bin/unspin";
 
 /// A scheduler command's program on this machine; `None` for this one, which is in every
 /// image.
-struct Installed {
-    program: Option<PathBuf>,
-    agent: Agent,
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// The program.
+    pub program: Option<PathBuf>,
+    /// How the guest starts it.
+    pub agent: Agent,
 }
 
 /// A kernel with the initramfs of its guests.
@@ -55,8 +59,10 @@ pub struct Prepared {
     pub accel: Accel,
     /// Whether nested topologies run without an L1, on this machine's own KVM.
     pub own_kvm: bool,
-    /// Each scheduler command by name, as the guest is to start it.
-    pub schedulers: BTreeMap<String, Agent>,
+    /// Each scheduler command by name.
+    pub schedulers: BTreeMap<String, Installed>,
+    /// What decides runs in virtual time beside the guest; unused in real time.
+    pub virtual_time: VirtualTime,
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
     /// Scratch folder for images, which can be large; removed when dropped.
@@ -71,9 +77,10 @@ impl Prepared {
         progress: &mut dyn Progress,
     ) -> Result<Prepared, LabError> {
         let real_time = experiment.topologies.iter().any(|topology| !topology.in_virtual_time());
-        if experiment.topologies.iter().any(Topology::in_virtual_time) {
-            vt_qemu()?;
-        }
+        let virtual_time = match experiment.topologies.iter().any(Topology::in_virtual_time) {
+            true => virtual_time(&vt_qemu()?)?,
+            false => VirtualTime::default(),
+        };
         if real_time && machine::qemu_version().is_none() {
             return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
         }
@@ -103,9 +110,28 @@ impl Prepared {
         let l1 = (nested && !own_kvm)
             .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, folder)))
             .transpose()?;
-        let schedulers = schedulers.into_iter().map(|(name, one)| (name, one.agent)).collect();
-        Ok(Prepared { guests, l1, accel, own_kvm, schedulers, scratch, _images: images })
+        Ok(Prepared {
+            guests,
+            l1,
+            accel,
+            own_kvm,
+            schedulers,
+            virtual_time,
+            scratch,
+            _images: images,
+        })
     }
+}
+
+/// What decides runs in virtual time: QEMU, whose program holds the tables of prices.
+fn virtual_time(qemu: &VtQemu) -> Result<VirtualTime, LabError> {
+    let program = Path::new(&qemu.program);
+    let bytes = std::fs::read(program).map_err(|error| {
+        let detail = format!("{}: {error}", program.display());
+        Failure::new(FailureKind::Unavailable, detail)
+    })?;
+    let digest = Identity::of_bytes(&bytes).to_string();
+    Ok(VirtualTime { prices: digest.clone(), qemu: digest })
 }
 
 impl Prepared {
@@ -167,9 +193,9 @@ fn add_workload(image: &mut Image, workload: &Workload) -> Result<(), LabError> 
     Ok(())
 }
 
-/// The image of an L1: QEMU with its firmware, and every guest's kernel and image.
-fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError> {
-    let mut image = Image::for_guest(&kernel)?;
+/// What an L1 has beside its init and its guests: QEMU with its firmware.
+pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
+    let mut image = Image::base(kernel)?;
     image.add_program(QEMU, "qemu-system-x86")?;
     for name in FIRMWARE {
         let found = FIRMWARE_FOLDERS.iter().map(|f| Path::new(f).join(name)).find(|p| p.exists());
@@ -177,6 +203,13 @@ fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError
             image.add_file_as(&file, &format!("/usr/share/qemu/{name}"));
         }
     }
+    Ok(image)
+}
+
+/// The image of an L1, with every guest's kernel and image.
+fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError> {
+    let mut image = l1_base(&kernel)?;
+    image.extend(Image::own()?);
     for guest in guests {
         image.add_file_as(&guest.kernel.image, &path_in_l1(guest, "kernel"));
         image.add_file_as(&guest.initramfs, &path_in_l1(guest, "initramfs"));
@@ -255,4 +288,22 @@ fn cargo_install(command: &Command) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let tail: Vec<&str> = text.lines().rev().take(12).collect();
     Err(tail.into_iter().rev().collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+impl Prepared {
+    /// What a test of plans needs: one kernel that is never booted.
+    pub fn of_kernel(kernel: Kernel, accel: Accel) -> Prepared {
+        let folder = || tempfile::tempdir().expect("a temporary folder");
+        Prepared {
+            guests: vec![Guest { kernel, initramfs: PathBuf::new() }],
+            l1: None,
+            accel,
+            own_kvm: false,
+            schedulers: BTreeMap::new(),
+            virtual_time: VirtualTime::default(),
+            scratch: folder(),
+            _images: folder(),
+        }
+    }
 }

@@ -92,6 +92,8 @@ pub fn failed(
         digest: None,
         started: place.started.clone(),
         label: place.label.clone(),
+        identity: None,
+        setting: None,
     }
 }
 

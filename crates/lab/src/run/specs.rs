@@ -21,8 +21,6 @@ const END_LIMIT_S: f64 = 10.0;
 /// CPU of a nested machine's L1: without the extensions that make an L2 under
 /// emulation die (XSAVE and what needs it).
 const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
-/// Spreads the seeds of experiments apart, so that the blocks of two do not share any.
-const SEEDS_APART: u64 = 1_000_003;
 
 /// What a planned boot boots.
 pub fn boot(
@@ -50,7 +48,7 @@ pub fn run(
 ) -> RunSpec {
     let topology = &experiment.topologies[boot.topology];
     let workload = &experiment.workloads[run.workload];
-    let scheduler = prepared.schedulers.get(&run.cell.scheduler).cloned();
+    let scheduler = prepared.schedulers.get(&run.cell.scheduler).map(|one| one.agent.clone());
     let neighbour_job = |n: &Neighbour| Job {
         argv: n.workload.argv(n.vcpus),
         setup: n.workload.setup_argv(n.vcpus),
@@ -79,8 +77,13 @@ pub fn limit_s(experiment: &Experiment, workload: &Workload) -> f64 {
     experiment.time_limit_s.unwrap_or(workload.time_limit_s)
 }
 
-/// The simulated host of a boot. All cells of a block have one seed: what chance does to
-/// one, it does to those that it is compared with.
+/// The seed of a block's runs in virtual time. All of its cells share it: what chance does
+/// to one, it does to those that it is compared with.
+pub fn seed(experiment: &Experiment, block: u32) -> u64 {
+    experiment.seed ^ (u64::from(block) << 32)
+}
+
+/// The simulated host of a boot.
 fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot) -> VirtualHost {
     let topology = &experiment.topologies[boot.topology];
     let simulated = &topology.simulated;
@@ -95,7 +98,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
         fairness: topology.fairness,
         prices: simulated.prices,
         help: simulated.help,
-        seed: experiment.seed.wrapping_mul(SEEDS_APART).wrapping_add(u64::from(boot.block) + 1),
+        seed: seed(experiment, boot.block),
         until_ns: (until_s * 1e9) as u64,
         neighbours: simulated.neighbours.clone(),
     }

@@ -1,53 +1,20 @@
-//! The output folder. `runs.jsonl` gets a line a run, on disk before the next
-//! run starts; everything else can be made again from it.
+//! The output folder while it is written. `runs.jsonl` gets a line for each attempt, on disk
+//! before the next run starts; everything else can be made again from it.
+//!
+//! A run is done when the file has a result of its identity, whatever its number was. Lines
+//! of other identities stay in the file.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use unspin_model::summary::{ExperimentInfo, Machine};
-use unspin_model::{Recording, RunRecord};
+use unspin_model::{Identity, Recording, RunRecord};
 
 use super::LabError;
+use super::folder::{self, Meta, is_result, read_runs, read_settings, write_error};
+use super::identity::Plan;
 use crate::experiment::Experiment;
-
-/// What an output folder is about.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Meta {
-    /// The experiment.
-    info: ExperimentInfo,
-    /// The machine.
-    machine: Machine,
-    /// Planned runs.
-    planned: u64,
-    /// Seconds spent measuring so far.
-    elapsed_s: f64,
-    /// The experiment's file, as it was named.
-    file: PathBuf,
-    /// The text of the experiment's file.
-    text: String,
-}
-
-/// What an output folder holds.
-#[derive(Debug, Clone)]
-pub struct Loaded {
-    /// The experiment.
-    pub info: ExperimentInfo,
-    /// The machine.
-    pub machine: Machine,
-    /// Planned runs.
-    pub planned: u64,
-    /// Seconds spent measuring.
-    pub elapsed_s: f64,
-    /// The experiment's file, as it was named.
-    pub file: PathBuf,
-    /// The text of the experiment's file.
-    pub text: String,
-    /// Every attempt.
-    pub records: Vec<RunRecord>,
-}
 
 /// An output folder that is being written.
 pub struct Store {
@@ -55,47 +22,82 @@ pub struct Store {
     meta: Meta,
     runs: File,
     length: u64,
-    done: HashSet<u64>,
+    /// Each planned run's number, and whether it has its result.
+    done: BTreeMap<u64, bool>,
     boots: u32,
 }
 
 impl Store {
-    /// Opens or makes the folder. The experiment's text must be the one it was
-    /// made with; more repeats are fine.
-    pub fn open(out: &Path, experiment: &Experiment, planned: u64) -> Result<Store, LabError> {
+    /// Opens or makes the folder for the runs of a plan.
+    ///
+    /// # Errors
+    /// [`LabError::Read`] where what is there cannot be read: nothing is changed then.
+    pub fn open(
+        out: &Path,
+        experiment: &Experiment,
+        plan: &Plan,
+        commit: &str,
+    ) -> Result<Store, LabError> {
         fs::create_dir_all(out.join("logs")).map_err(|e| write_error(out, e))?;
-        let machine = crate::machine::describe();
-        let mut meta = Meta {
-            info: experiment.info(),
-            machine,
-            planned,
-            elapsed_s: 0.0,
-            file: experiment.file.clone(),
-            text: experiment.text.clone(),
-        };
-        let path = out.join("runs.jsonl");
-        let records = if out.join("experiment.json").exists() {
-            let old = load(out)?;
-            if without_repeats(&old.text) != without_repeats(&meta.text) {
-                return Err(LabError::OtherExperiment { out: out.to_owned() });
+        let mut settings = read_settings(out)?;
+        let old = folder::read_meta(out)?;
+        let (runs, length, records) = open_runs(&out.join("runs.jsonl"))?;
+        let numbers: BTreeMap<Identity, u64> =
+            plan.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect();
+        let mut done: BTreeMap<u64, bool> = plan.names.keys().map(|run| (*run, false)).collect();
+        for record in records.iter().filter(|record| is_result(record)) {
+            if let Some(run) = record.identity.as_ref().and_then(|id| numbers.get(id)) {
+                done.insert(*run, true);
             }
-            meta.elapsed_s = old.elapsed_s;
-            old.records
-        } else {
-            Vec::new()
+        }
+        settings.extend(plan.settings.iter().map(|(name, one)| (name.clone(), one.clone())));
+        let goes_on = done.values().any(|done| *done);
+        let meta = Meta {
+            info: experiment.info(),
+            machine: crate::machine::describe(commit),
+            planned: plan.names.len() as u64,
+            elapsed_s: old.filter(|_| goes_on).map_or(0.0, |old| old.elapsed_s),
+            file: experiment.file.clone(),
+            complete: false,
+            plan: numbers,
+            settings: plan.settings.keys().cloned().collect(),
         };
-        let (runs, length) = open_runs(&path)?;
-        let finished = records.iter().filter(|r| r.observation().is_some());
-        let done = finished.map(|record| record.run).collect();
         let boots = records.iter().map(|record| record.boot + 1).max().unwrap_or(0);
         let store = Store { out: out.to_owned(), meta, runs, length, done, boots };
+        let path = out.join("identities.json");
+        let text = serde_json::to_string_pretty(&settings)
+            .map_err(|e| write_error(&path, io::Error::other(e)))?;
+        folder::replace(&path, &(text + "\n"))?;
         store.write_meta()?;
         Ok(store)
     }
 
-    /// Whether a run has its result.
+    /// Takes over results of planned runs from another folder. For runs in virtual time only:
+    /// a run in real time is one of this folder's measurements or none.
+    pub fn reuse(&mut self, other: &Path, plan: &Plan) -> Result<(), LabError> {
+        let (records, _) = read_runs(&other.join("runs.jsonl"))?;
+        for record in records.iter().filter(|record| is_result(record)) {
+            let run = record.identity.as_ref().and_then(|id| self.meta.plan.get(id)).copied();
+            let Some(run) = run.filter(|run| !self.is_done(*run)) else { continue };
+            let setting = plan.names.get(&run).map(|names| names.setting.clone());
+            let boot = self.next_boot();
+            let mut record = RunRecord { run, boot, setting, ..record.clone() };
+            if let Some(truth) = &mut record.truth {
+                truth.recording = None;
+            }
+            self.append(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a planned run has its result.
     pub fn is_done(&self, run: u64) -> bool {
-        self.done.contains(&run)
+        self.done.get(&run).copied().unwrap_or(false)
+    }
+
+    /// How many planned runs have their result.
+    pub fn done(&self) -> u64 {
+        self.done.values().filter(|done| **done).count() as u64
     }
 
     /// The number of the next boot.
@@ -109,7 +111,7 @@ impl Store {
     pub fn append(&mut self, record: &RunRecord) -> Result<(), LabError> {
         let path = self.out.join("runs.jsonl");
         let mut line =
-            serde_json::to_vec(record).map_err(|e| write_error(&path, std::io::Error::other(e)))?;
+            serde_json::to_vec(record).map_err(|e| write_error(&path, io::Error::other(e)))?;
         line.push(b'\n');
         let written = self.runs.write_all(&line).and_then(|()| self.runs.sync_data());
         if let Err(error) = written {
@@ -118,104 +120,98 @@ impl Store {
             return Err(write_error(&path, error));
         }
         self.length += line.len() as u64;
-        if record.observation().is_some() {
-            self.done.insert(record.run);
+        if is_result(record) {
+            self.done.insert(record.run, true);
         }
         Ok(())
     }
 
-    /// Keeps a run's on/off/idle history; returns its path relative to the folder.
-    pub fn keep_recording(&self, run: u64, recording: &Recording) -> Result<String, LabError> {
-        let name = format!("truth/{run:06}.gz");
+    /// Keeps a run's on/off/idle history; returns its path relative to the folder. The name
+    /// holds the run's identity, so that no run of a changed experiment replaces the file.
+    pub fn keep_recording(
+        &self,
+        run: u64,
+        identity: &Identity,
+        recording: &Recording,
+    ) -> Result<String, LabError> {
+        let name = format!("truth/{run:06}-{identity}.gz");
         let path = self.out.join(&name);
         let folder = self.out.join("truth");
         fs::create_dir_all(&folder).map_err(|e| write_error(&folder, e))?;
         unspin_trace::recording::write(&path, std::slice::from_ref(recording))
-            .map_err(|e| write_error(&path, std::io::Error::other(e)))?;
+            .map_err(|e| write_error(&path, io::Error::other(e)))?;
         Ok(name)
     }
 
     /// Keeps the session that a guest recorded of itself during a run.
-    pub fn keep_session(&self, run: u64, session: &[u8]) -> Result<(), LabError> {
+    pub fn keep_session(
+        &self,
+        run: u64,
+        identity: &Identity,
+        session: &[u8],
+    ) -> Result<(), LabError> {
         let folder = self.out.join("sessions");
         fs::create_dir_all(&folder).map_err(|e| write_error(&folder, e))?;
-        let path = folder.join(format!("{run:06}.arrow.gz"));
+        let path = folder.join(format!("{run:06}-{identity}.arrow.gz"));
         fs::write(&path, session).map_err(|e| write_error(&path, e))
     }
 
     /// Keeps the log of a failed attempt.
-    pub fn keep_log(&self, run: u64, attempt: u32, text: &str) -> Result<(), LabError> {
-        let path = self.out.join(format!("logs/run-{run:06}-attempt-{attempt}.log"));
+    pub fn keep_log(
+        &self,
+        run: u64,
+        identity: &Identity,
+        attempt: u32,
+        text: &str,
+    ) -> Result<(), LabError> {
+        let path = self.out.join(format!("logs/run-{run:06}-{identity}-attempt-{attempt}.log"));
         fs::write(&path, text).map_err(|e| write_error(&path, e))
     }
 
-    /// Adds to the seconds spent measuring.
-    pub fn add_elapsed(&mut self, seconds: f64) -> Result<(), LabError> {
+    /// Notes that the command ends: how long it measured, and whether nothing is left to do.
+    pub fn end(&mut self, seconds: f64, complete: bool) -> Result<(), LabError> {
         self.meta.elapsed_s += seconds;
+        self.meta.complete = complete;
         self.write_meta()
     }
 
-    /// Replaces the description in one step, so that it is whole at all times.
     fn write_meta(&self) -> Result<(), LabError> {
         let path = self.out.join("experiment.json");
         let text = serde_json::to_string_pretty(&self.meta)
-            .map_err(|e| write_error(&path, std::io::Error::other(e)))?;
-        let new = self.out.join("experiment.json.new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|e| write_error(&path, e))
+            .map_err(|e| write_error(&path, io::Error::other(e)))?;
+        folder::replace(&path, &(text + "\n"))
     }
 }
 
-/// Reads an output folder. A last line without its end is what a crash left of
-/// a run that had not finished; it is passed over.
-pub fn load(out: &Path) -> Result<Loaded, LabError> {
-    let path = out.join("experiment.json");
-    let text = fs::read_to_string(&path).map_err(|e| {
-        let detail = format!("not an output folder of `unspin lab run`: {e}");
-        read_error(&path, 0, &detail)
-    })?;
-    let meta: Meta = serde_json::from_str(&text).map_err(|e| read_error(&path, e.line(), &e))?;
-    let path = out.join("runs.jsonl");
-    let runs = fs::read_to_string(&path).unwrap_or_default();
-    let whole = &runs[..runs.rfind('\n').map_or(0, |end| end + 1)];
-    let parse = |(index, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|e| read_error(&path, index + 1, &e))
+/// Opens the file for appending. An incomplete last line goes into a file of its own.
+fn open_runs(path: &Path) -> Result<(File, u64, Vec<RunRecord>), LabError> {
+    let write = |e| write_error(path, e);
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.create(true).truncate(false).read(true).write(true).open(path).map_err(write)?;
+    let (records, whole) = read_runs(path)?;
+    let length = whole as u64;
+    if file.metadata().map_err(write)?.len() > length {
+        set_aside(&mut file, length, path)?;
+    }
+    file.seek(SeekFrom::Start(length)).map_err(write)?;
+    Ok((file, length, records))
+}
+
+/// Moves what follows the last whole line to `runs.jsonl.torn`, on the disk before it is cut off.
+fn set_aside(runs: &mut File, length: u64, path: &Path) -> Result<(), LabError> {
+    let torn = path.with_extension("jsonl.torn");
+    let mut keep = || -> io::Result<()> {
+        runs.seek(SeekFrom::Start(length))?;
+        let mut into = OpenOptions::new().create(true).append(true).open(&torn)?;
+        io::copy(runs, &mut into)?;
+        into.write_all(b"\n")?;
+        into.sync_all()
     };
-    let records = whole.lines().enumerate().map(parse).collect::<Result<_, _>>()?;
-    Ok(Loaded {
-        info: meta.info,
-        machine: meta.machine,
-        planned: meta.planned,
-        elapsed_s: meta.elapsed_s,
-        file: meta.file,
-        text: meta.text,
-        records,
-    })
+    keep().map_err(|e| write_error(&torn, e))?;
+    runs.set_len(length).and_then(|()| runs.sync_all()).map_err(|e| write_error(path, e))
 }
 
-/// Opens the file for appending, without a last line that has no end.
-fn open_runs(path: &Path) -> Result<(File, u64), LabError> {
-    let bytes = fs::read(path).unwrap_or_default();
-    let length = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end as u64 + 1);
-    let open = || -> std::io::Result<File> {
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-        file.set_len(length)?;
-        file.seek(SeekFrom::Start(length))?;
-        Ok(file)
-    };
-    Ok((open().map_err(|e| write_error(path, e))?, length))
-}
-
-/// The text without its `repeats` line: more repeats extend an experiment.
-fn without_repeats(text: &str) -> String {
-    let kept = text.lines().filter(|line| !line.trim_start().starts_with("repeats"));
-    kept.collect::<Vec<_>>().join("\n")
-}
-
-fn write_error(path: &Path, source: std::io::Error) -> LabError {
-    LabError::Write { path: path.to_owned(), source }
-}
-
-fn read_error(path: &Path, line: usize, error: &dyn std::fmt::Display) -> LabError {
-    LabError::Read { path: path.to_owned(), line, detail: error.to_string() }
-}
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -86,6 +86,17 @@ impl Workload {
         self.setup.iter().map(|argv| fill_in(argv, vcpus)).collect()
     }
 
+    /// How the result is read, for the identity of a run.
+    pub fn reading(&self) -> serde_json::Value {
+        let co_metrics = self.co_metrics.iter().map(|(name, reader)| (name, reader.describe()));
+        serde_json::json!({
+            "metric": self.metric,
+            "read": self.reader.describe(),
+            "co_metrics": co_metrics.collect::<std::collections::BTreeMap<_, _>>(),
+            "waits": self.waits,
+        })
+    }
+
     /// Reads the result from what the command printed to its standard output and
     /// the seconds that it ran.
     ///

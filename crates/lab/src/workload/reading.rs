@@ -72,6 +72,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Where the number is and its scale, in words.
+    pub(super) fn describe(&self) -> String {
+        let place = match &self.place {
+            Place::Regex(regex) => format!("regex {regex}"),
+            Place::Json(pointer) => format!("json {pointer}"),
+            Place::Elapsed => "elapsed".to_owned(),
+        };
+        format!("{place} x {}", self.scale)
+    }
+
     pub(super) fn read(&self, stdout: &str, elapsed_s: f64) -> Result<f64, ReadError> {
         let value = match &self.place {
             Place::Regex(regex) => by_regex(regex, stdout)?,

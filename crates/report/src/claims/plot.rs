@@ -28,7 +28,7 @@ pub struct Plot {
 pub struct Row {
     /// What it is of; shown once for rows that follow each other.
     pub group: String,
-    /// What tells it from the others of the group.
+    /// What distinguishes it from the others of the group.
     pub name: String,
     /// The id of the claim, a ratio.
     pub claim: String,

@@ -1,31 +1,48 @@
-//! Which cells are held against which where one figure stands for many of them.
+//! Which cells are compared with which where one figure stands for many of them.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{Cell, ClaimSpec, Summary};
+use unspin_stats::Run;
 
-/// A cell's runs, and those of what it is held against.
-pub type Pair = (Vec<f64>, Vec<f64>);
-type Cells<'a> = (&'a CellSummary, &'a CellSummary);
+use crate::summarize::oracle;
 
-/// The speeds of each of the scheduler's cells that there is something to hold against.
-pub fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a Cell, Pair)> {
-    let with_speeds =
-        |(subject, rival): Cells<'a>| (&subject.cell, (speeds(subject), speeds(rival)));
-    cells(spec, summary).into_iter().map(with_speeds).collect()
+/// A cell of a scheduler, and what it is compared with. The figures of a run are in the place
+/// of its speed where they are not speeds.
+pub struct Pair<'a> {
+    pub cell: &'a Cell,
+    pub subject: Vec<Run>,
+    pub rival: Vec<Run>,
+}
+
+impl Pair<'_> {
+    /// Both sides.
+    pub fn sides(&self) -> (&[Run], &[Run]) {
+        (&self.subject, &self.rival)
+    }
+}
+
+/// The speeds of each of the scheduler's cells that there is something to compare with.
+pub fn speeds<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
+    pairs(spec, summary, speeds_of)
 }
 
 /// The same cells' values of the spec's co-metric, or of what their workloads measure.
-pub fn figures<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a Cell, Pair)> {
-    let values = |cell: &CellSummary| match &spec.figure {
-        Some(name) => cell.co_values.get(name).cloned().unwrap_or_default(),
-        None => cell.values.iter().filter_map(|(_, value)| *value).collect(),
-    };
-    let with_values =
-        |(subject, rival): Cells<'a>| (&subject.cell, (values(subject), values(rival)));
-    cells(spec, summary).into_iter().map(with_values).collect()
+pub fn figures<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
+    let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };
+    pairs(spec, summary, |cell| match &spec.figure {
+        Some(name) => cell.co_values.get(name).into_iter().flatten().map(run).collect(),
+        None => {
+            let values = cell.values.iter().filter_map(|(block, value)| Some((*block, (*value)?)));
+            values.map(|value| run(&value)).collect()
+        }
+    })
 }
 
-fn cells<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Cells<'a>> {
+fn pairs<'a>(
+    spec: &ClaimSpec,
+    summary: &'a Summary,
+    figures: impl Fn(&CellSummary) -> Vec<Run>,
+) -> Vec<Pair<'a>> {
     let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
     let wanted = |cell: &&CellSummary| {
         spec.scheduler.as_ref() == Some(&cell.cell.scheduler)
@@ -33,35 +50,44 @@ fn cells<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Cells<'a>> {
             && is(&spec.workload, &cell.cell.workload)
             && spec.without.as_ref() != Some(&cell.cell.workload)
     };
-    let subjects = summary.cells.iter().filter(wanted);
-    subjects.filter_map(|cell| Some((cell, rival(spec, summary, &cell.cell)?))).collect()
+    let pair = |cell: &'a CellSummary| {
+        let rival = rival(spec, summary, &cell.cell, &figures)?;
+        Some(Pair { cell: &cell.cell, subject: figures(cell), rival })
+    };
+    summary.cells.iter().filter(wanted).filter_map(pair).collect()
 }
 
-fn speeds(cell: &CellSummary) -> Vec<f64> {
-    cell.values.iter().map(|(_, value)| cell.metric.speed(*value)).collect()
+fn speeds_of(cell: &CellSummary) -> Vec<Run> {
+    let run = |(block, value): &(u32, Option<f64>)| Run {
+        block: *block,
+        speed: cell.metric.speed(*value),
+    };
+    cell.values.iter().map(run).collect()
 }
 
-/// What a cell is held against; none where that was not run at its place.
-fn rival<'a>(spec: &ClaimSpec, summary: &'a Summary, subject: &Cell) -> Option<&'a CellSummary> {
-    let baseline = &summary.experiment.baseline_scheduler;
-    let against = spec.against.as_ref().unwrap_or(baseline);
+/// The runs that a cell is compared with; none where nothing of the kind was run at its place.
+fn rival(
+    spec: &ClaimSpec,
+    summary: &Summary,
+    subject: &Cell,
+    figures: &impl Fn(&CellSummary) -> Vec<Run>,
+) -> Option<Vec<Run>> {
+    let against = spec.against.as_ref().unwrap_or(&summary.experiment.baseline_scheduler);
     let topology = spec.against_topology.as_ref().unwrap_or(&subject.topology);
     let place = Cell { topology: topology.clone(), ..subject.clone() };
-    let here = summary
-        .cells
-        .iter()
-        .filter(|cell| Cell { scheduler: subject.scheduler.clone(), ..cell.cell.clone() } == place);
+    let at_place = |cell: &&CellSummary| {
+        Cell { scheduler: subject.scheduler.clone(), ..cell.cell.clone() } == place
+    };
+    let here: Vec<&CellSummary> = summary.cells.iter().filter(at_place).collect();
     if against != "oracle" {
-        return here.into_iter().find(|cell| cell.cell.scheduler == *against);
+        let rival = here.into_iter().find(|cell| cell.cell.scheduler == *against);
+        return rival.map(figures);
     }
-    let is_static = |cell: &&CellSummary| {
-        cell.cell.scheduler == *baseline || cell.cell.scheduler.starts_with("hold:")
+    let candidates = here.iter().map(|cell| (cell.cell.scheduler.as_str(), speeds_of(cell)));
+    let picks = oracle::picks(&candidates.collect::<Vec<_>>())?;
+    let own = |pick: &oracle::Pick| {
+        let block = pick.block;
+        figures(here[pick.choice]).into_iter().filter(move |run| run.block == block)
     };
-    let median = |cell: &CellSummary| {
-        cell.median.map_or(0.0, |median| cell.metric.speed(Some(median.value)))
-    };
-    let choices: Vec<&CellSummary> = here.filter(is_static).collect();
-    // With the baseline alone there was no choice.
-    let best = choices.iter().max_by(|a, b| median(a).total_cmp(&median(b))).copied();
-    best.filter(|_| choices.len() > 1)
+    Some(picks.iter().flat_map(own).collect())
 }

@@ -131,17 +131,23 @@ fn fairness(record: &RunRecord) -> Option<f64> {
     if all.len() < 2 { None } else { jain(&all) }
 }
 
-fn co_values(records: &[&RunRecord]) -> BTreeMap<String, Vec<f64>> {
-    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (name, value) in records.iter().flat_map(|record| &record.co_metrics) {
-        values.entry(name.clone()).or_default().push(*value);
+/// Figures by name, each with its block.
+type CoValues = BTreeMap<String, Vec<(u32, f64)>>;
+
+fn co_values(records: &[&RunRecord]) -> CoValues {
+    let mut values = CoValues::new();
+    for record in records {
+        for (name, value) in &record.co_metrics {
+            values.entry(name.clone()).or_default().push((record.block, *value));
+        }
     }
     values
 }
 
-fn medians(values: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
-    let median =
-        |(name, all): (&String, &Vec<f64>)| Some((name.clone(), median_of(all.iter().copied())?));
+fn medians(values: &CoValues) -> BTreeMap<String, f64> {
+    let median = |(name, all): (&String, &Vec<(u32, f64)>)| {
+        Some((name.clone(), median_of(all.iter().map(|(_, value)| *value))?))
+    };
     values.iter().filter_map(median).collect()
 }
 

@@ -9,7 +9,7 @@ mod cells;
 mod checks;
 mod compare;
 pub(crate) mod estimate;
-mod oracle;
+pub(crate) mod oracle;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use unspin_model::{Label, RunRecord, Summary};
 use cells::{Cells, cell_summary};
 
 /// The version of the summary's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Summarises an experiment.
 ///
@@ -59,13 +59,15 @@ pub fn summarize(
     }
 }
 
-/// The last attempt of each run, in order of the runs' numbers. Of two records
-/// of one attempt the later line counts.
+/// The last attempt of each run, in order of the runs' numbers. A result counts rather than a
+/// failure: a resumed run counts its attempts from 1 again. Of two records of one attempt the
+/// later line counts.
 fn last_attempts(attempts: &[RunRecord]) -> Vec<&RunRecord> {
     let mut last: BTreeMap<u64, &RunRecord> = BTreeMap::new();
     for record in attempts {
         let kept = last.entry(record.run).or_insert(record);
-        if record.attempt >= kept.attempt {
+        let rank = |one: &RunRecord| (one.observation().is_some(), one.attempt);
+        if rank(record) >= rank(kept) {
             *kept = record;
         }
     }

@@ -9,10 +9,11 @@
 //! statistical predictions", 1974). Where choices are close this errs on the low side:
 //! a block in which one of them did well is missing when the choice for it is made.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use unspin_model::{Cell, RunRecord};
-use unspin_stats::median_speed;
+use unspin_model::Cell;
+use unspin_stats::{Run, median_speed};
 
 use super::cells::{CellRuns, Cells};
 
@@ -25,33 +26,59 @@ pub struct Oracle<'a> {
 /// The oracle beside the `baseline` cell; `None` where no `hold:K` was tried
 /// or there are too few blocks to choose without hindsight.
 pub fn oracle<'a>(baseline: &Cell, cells: &Cells<'a>) -> Option<Oracle<'a>> {
-    let choices = choices(baseline, cells);
-    choices.iter().any(|choice| choice.held > 0).then(|| without_hindsight(&choices))?
-}
-
-/// A static choice and its runs.
-struct Choice<'c, 'a> {
-    scheduler: &'c str,
-    /// The vCPUs that tasks are held to; 0 for `stock`.
-    held: u32,
-    runs: &'c CellRuns<'a>,
-}
-
-/// In order of preference where they do equally well: stock, then few vCPUs.
-fn choices<'c, 'a>(beside: &Cell, cells: &'c Cells<'a>) -> Vec<Choice<'c, 'a>> {
     let same_place =
-        |cell: &Cell| Cell { scheduler: beside.scheduler.clone(), ..cell.clone() } == *beside;
-    let mut choices: Vec<_> = cells
-        .iter()
-        .filter(|(cell, runs)| same_place(cell) && !runs.observed.is_empty())
-        .filter_map(|(cell, runs)| {
-            Some(Choice { scheduler: &cell.scheduler, held: held(&cell.scheduler)?, runs })
-        })
-        .collect();
-    choices.sort_by_key(|choice| choice.held);
-    choices
+        |cell: &Cell| Cell { scheduler: baseline.scheduler.clone(), ..cell.clone() } == *baseline;
+    let here: Vec<_> = cells.iter().filter(|(cell, _)| same_place(cell)).collect();
+    let speeds = here.iter().map(|(cell, runs)| (cell.scheduler.as_str(), runs.speeds()));
+    let picks = picks(&speeds.collect::<Vec<_>>())?;
+    let runs_of = |pick: &Pick| here[pick.choice].1.observed.iter().copied();
+    let own = |pick: &Pick| {
+        let block = pick.block;
+        runs_of(pick).filter(move |record| record.block == block).collect::<Vec<_>>()
+    };
+    let observed = picks.iter().flat_map(own).collect();
+    let choice = most_often(&picks, |choice| held(&here[choice].0.scheduler))?;
+    let choice = here[choice].0.scheduler.clone();
+    Some(Oracle { runs: CellRuns { observed, failed: Vec::new() }, choice })
 }
 
+/// The choice for a block: an index into the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pick {
+    pub block: u32,
+    pub choice: usize,
+}
+
+/// The static choice for each block in which it has a run, made from the other blocks.
+/// `candidates` are schedulers and their runs in one place; those that are no static choice
+/// are passed over. `None` where no `hold:K` was tried, or no block has a choice.
+pub fn picks(candidates: &[(&str, Vec<Run>)]) -> Option<Vec<Pick>> {
+    // In order of preference where they do equally well: stock, then few vCPUs.
+    let mut choices: Vec<(u32, usize)> = candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, runs))| !runs.is_empty())
+        .filter_map(|(index, (scheduler, _))| Some((held(scheduler)?, index)))
+        .collect();
+    choices.sort_unstable();
+    choices.iter().find(|(held, _)| *held > 0)?;
+    let runs = |index: usize| candidates[index].1.iter();
+    let blocks: BTreeSet<u32> =
+        choices.iter().flat_map(|(_, index)| runs(*index)).map(|run| run.block).collect();
+    let median_elsewhere = |index: usize, block: u32| {
+        let elsewhere = runs(index).filter(|run| run.block != block);
+        median_speed(&elsewhere.map(|run| run.speed).collect::<Vec<_>>())
+    };
+    let pick = |block: u32| {
+        let medians = choices.iter().map(|(_, index)| median_elsewhere(*index, block));
+        let (_, choice) = choices[first_largest(medians)?];
+        runs(choice).any(|run| run.block == block).then_some(Pick { block, choice })
+    };
+    let picks: Vec<Pick> = blocks.into_iter().filter_map(pick).collect();
+    (!picks.is_empty()).then_some(picks)
+}
+
+/// The vCPUs that a static choice holds tasks to; 0 for `stock`, `None` for other schedulers.
 fn held(scheduler: &str) -> Option<u32> {
     match scheduler {
         "stock" => Some(0),
@@ -59,34 +86,11 @@ fn held(scheduler: &str) -> Option<u32> {
     }
 }
 
-fn without_hindsight<'a>(choices: &[Choice<'_, 'a>]) -> Option<Oracle<'a>> {
-    let mut picked = CellRuns::default();
-    let mut times = vec![0u32; choices.len()];
-    for block in blocks(choices) {
-        let Some(best) = best_elsewhere(choices, block) else { continue };
-        let own = in_block(choices[best].runs, block);
-        times[best] += own.len() as u32;
-        picked.observed.extend(own);
-    }
-    let most = first_largest(times.iter().map(|&n| Some(f64::from(n))))?;
-    let choice = choices[most].scheduler.to_string();
-    (!picked.observed.is_empty()).then_some(Oracle { runs: picked, choice })
-}
-
-fn blocks(choices: &[Choice]) -> BTreeSet<u32> {
-    choices.iter().flat_map(|choice| &choice.runs.observed).map(|record| record.block).collect()
-}
-
-fn in_block<'a>(runs: &CellRuns<'a>, block: u32) -> Vec<&'a RunRecord> {
-    runs.observed.iter().copied().filter(|record| record.block == block).collect()
-}
-
-/// The choice with the best median speed in all blocks but this one.
-fn best_elsewhere(choices: &[Choice], block: u32) -> Option<usize> {
-    first_largest(choices.iter().map(|choice| {
-        let elsewhere = choice.runs.speeds().into_iter().filter(|run| run.block != block);
-        median_speed(&elsewhere.map(|run| run.speed).collect::<Vec<_>>())
-    }))
+/// The choice of most picks; of equals, the one of fewest held vCPUs.
+fn most_often(picks: &[Pick], held: impl Fn(usize) -> Option<u32>) -> Option<usize> {
+    let times = |choice| picks.iter().filter(|pick| pick.choice == choice).count();
+    let rank = |choice: &usize| (times(*choice), Reverse(held(*choice)));
+    picks.iter().map(|pick| pick.choice).max_by_key(rank)
 }
 
 /// The index of the largest figure, the first one of equals.

@@ -4,27 +4,83 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use serde::Serialize;
 use unspin_lab::experiment::Experiment;
 use unspin_lab::interrupt;
 use unspin_lab::run::{Bar, Finish, Options, execute};
-use unspin_model::{Claim, Target};
+use unspin_model::Claim;
 use unspin_report::claims::figure;
 
+use super::derive;
+use crate::lab::options;
 use crate::out;
 
-/// A claim beside what was measured now.
+/// What a new measurement says of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Finding {
+    /// The target is met, as claimed.
+    Met,
+    /// The target is missed, as claimed.
+    StillMissed,
+    /// The target is met, and was claimed to be missed.
+    NowMet,
+    /// The target is missed, and was claimed to be met.
+    NowMissed,
+    /// No target; the intervals overlap.
+    Overlaps,
+    /// No target; the intervals do not overlap.
+    Differs,
+    /// The experiment gave no such figure.
+    NotMeasured,
+}
+
+impl Finding {
+    fn of(claim: &Claim, now: Option<&Claim>) -> Finding {
+        let Some(now) = now else { return Finding::NotMeasured };
+        match (claim.holds, now.holds) {
+            (_, Some(true)) if claim.holds == Some(false) => Finding::NowMet,
+            (_, Some(true)) => Finding::Met,
+            (Some(false), Some(false)) => Finding::StillMissed,
+            (_, Some(false)) => Finding::NowMissed,
+            (_, None) if overlap(claim, now) => Finding::Overlaps,
+            (_, None) => Finding::Differs,
+        }
+    }
+
+    /// Whether the claim may stay as it is, or only got better.
+    fn confirms(self) -> bool {
+        !matches!(self, Finding::NowMissed | Finding::Differs | Finding::NotMeasured)
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Finding::Met => "met",
+            Finding::StillMissed => "still missed",
+            Finding::NowMet => "now met",
+            Finding::NowMissed => "NOW MISSED",
+            Finding::Overlaps => "overlaps",
+            Finding::Differs => "DIFFERS",
+            Finding::NotMeasured => "NOT MEASURED",
+        }
+    }
+}
+
+/// A claim beside the new measurement.
 #[derive(Serialize)]
 struct Checked {
     id: String,
     claimed: Option<f64>,
     measured: Option<f64>,
-    /// Whether the two intervals overlap and the target is met as before.
-    holds: bool,
+    finding: Finding,
+    /// Whether the claim may stay as it is, or only got better.
+    confirmed: bool,
     text: String,
 }
 
-/// Runs the experiments behind the claims that match, and compares.
+/// Runs the experiments behind the claims that match, each in a new folder below `out`, and
+/// compares. It fails where a claim is not confirmed.
 pub fn run(
     claims: &[Claim],
     pattern: Option<&str>,
@@ -33,59 +89,53 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     let (wanted, others): (Vec<&Claim>, Vec<&Claim>) =
         super::select(claims, pattern).into_iter().partition(|c| c.experiment.ends_with(".toml"));
-    for claim in others {
-        eprintln!("{}: not by an experiment; `{}` measures it", claim.id, claim.command);
+    if wanted.is_empty() && others.is_empty() {
+        bail!("no claim matches `{}`", pattern.unwrap_or("*"));
+    }
+    for claim in &others {
+        eprintln!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
     }
     let experiments: BTreeSet<&str> = wanted.iter().map(|c| c.experiment.as_str()).collect();
     interrupt::install()?;
     let mut measured = Vec::new();
     for file in experiments {
         let experiment = Experiment::load(file)?;
-        let folder = out.join(&experiment.name);
-        eprintln!("{}: into {}", experiment.name, folder.display());
-        let options = Options { out: folder.clone(), ..Options::default() };
-        if execute(&experiment, &options, &mut Bar::new())? == Finish::Interrupted {
-            eprintln!("interrupted; the same command goes on");
+        let options = Options { out: out.to_owned(), fresh: true, ..options() };
+        let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
+        eprintln!("{}: measured into {}", experiment.name, folder.display());
+        if finish == Finish::Interrupted {
+            eprintln!("interrupted; the same command resumes the check");
             return Ok(ExitCode::FAILURE);
         }
-        measured.extend(super::supported(&folder)?);
+        measured.extend(derive::of_folder(&folder)?);
     }
     let checked: Vec<Checked> = wanted.iter().map(|claim| check(claim, &measured)).collect();
     if json {
         out::line(serde_json::to_string_pretty(&checked)?)?;
     } else {
         for one in &checked {
-            out::line(format_args!(
-                "{} {}: {}",
-                if one.holds { "holds" } else { "FAILS" },
-                one.id,
-                one.text
-            ))?;
+            out::line(format_args!("{:12}  {}: {}", one.finding.word(), one.id, one.text))?;
         }
     }
-    let all = checked.iter().all(|one| one.holds);
+    let all = others.is_empty() && checked.iter().all(|one| one.confirmed);
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check(claim: &Claim, measured: &[Claim]) -> Checked {
     let now = measured.iter().find(|other| other.id == claim.id);
-    let holds = now.is_some_and(|now| still_holds(claim, now));
-    let found = now.map_or_else(|| "not measured".to_owned(), figure);
+    let finding = Finding::of(claim, now);
+    let found = now.map_or_else(|| "no figure".to_owned(), figure);
     Checked {
         id: claim.id.clone(),
         claimed: claim.value,
         measured: now.and_then(|now| now.value),
-        holds,
+        finding,
+        confirmed: finding.confirms(),
         text: format!("claimed {}, now {found}", figure(claim)),
     }
 }
 
-/// A claim with a target holds while the target is met as before; one without
-/// holds while the intervals overlap.
-fn still_holds(claim: &Claim, now: &Claim) -> bool {
-    if claim.target.parse::<Target>().is_ok() {
-        return now.holds == claim.holds;
-    }
+fn overlap(claim: &Claim, now: &Claim) -> bool {
     let interval = |c: &Claim| (c.lo.unwrap_or(f64::NEG_INFINITY), c.hi.unwrap_or(f64::INFINITY));
     let ((lo, hi), (now_lo, now_hi)) = (interval(claim), interval(now));
     lo <= now_hi && now_lo <= hi
@@ -95,36 +145,37 @@ fn still_holds(claim: &Claim, now: &Claim) -> bool {
 mod tests {
     use super::*;
 
-    fn claim(lo: f64, hi: f64, target: &str, holds: bool) -> Claim {
-        Claim {
-            id: "x".into(),
-            what: String::new(),
-            value: Some((lo + hi) / 2.0),
-            lo: Some(lo),
-            hi: Some(hi),
-            n: 10,
-            unit: "x".into(),
-            target: target.into(),
-            holds,
-            reason: String::new(),
-            label: String::new(),
-            experiment: String::new(),
-            command: String::new(),
-            date: String::new(),
-            commit: String::new(),
+    fn claim(lo: f64, hi: f64, target: &str) -> Claim {
+        let mut claim: Claim = serde_json::from_value(serde_json::json!({
+            "id": "x", "what": "", "value": (lo + hi) / 2.0, "lo": lo, "hi": hi, "n": 10,
+            "unit": "x", "target": target, "holds": null, "label": "", "experiment": "",
+            "command": "", "date": "", "commit": "",
+        }))
+        .expect("a claim");
+        claim.judge().expect("a target");
+        claim
+    }
+
+    #[test]
+    fn without_a_target_the_intervals_must_overlap() {
+        let claimed = claim(1.0, 2.0, "");
+        assert_eq!(Finding::of(&claimed, Some(&claim(1.9, 3.0, ""))), Finding::Overlaps);
+        assert_eq!(Finding::of(&claimed, Some(&claim(2.1, 3.0, ""))), Finding::Differs);
+        assert!(!Finding::Differs.confirms());
+    }
+
+    #[test]
+    fn a_target_is_met_or_missed_whatever_was_claimed() {
+        let (met, missed) = (claim(1.0, 2.0, ">= 1"), claim(0.1, 0.2, ">= 1"));
+        for (claimed, now, finding, confirms) in [
+            (&met, &met, Finding::Met, true),
+            (&met, &missed, Finding::NowMissed, false),
+            (&missed, &missed, Finding::StillMissed, true),
+            (&missed, &met, Finding::NowMet, true),
+        ] {
+            assert_eq!(Finding::of(claimed, Some(now)), finding);
+            assert_eq!(finding.confirms(), confirms);
         }
-    }
-
-    #[test]
-    fn intervals_must_overlap_where_there_is_no_target() {
-        assert!(still_holds(&claim(1.0, 2.0, "", true), &claim(1.9, 3.0, "", true)));
-        assert!(!still_holds(&claim(1.0, 2.0, "", true), &claim(2.1, 3.0, "", true)));
-    }
-
-    #[test]
-    fn a_target_decides_where_there_is_one() {
-        assert!(still_holds(&claim(1.0, 2.0, ">= 1", true), &claim(5.0, 6.0, ">= 1", true)));
-        assert!(!still_holds(&claim(1.0, 2.0, ">= 1", true), &claim(0.1, 0.2, ">= 1", false)));
-        assert!(!check(&claim(1.0, 2.0, "", true), &[]).holds);
+        assert!(!check(&met, &[]).confirmed);
     }
 }

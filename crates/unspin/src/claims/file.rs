@@ -1,17 +1,47 @@
 //! The file of claims.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use unspin_model::Claim;
 
-/// Reads it; one that does not exist holds nothing.
+/// Reads it.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
+    match read(path)? {
+        Some(claims) => Ok(claims),
+        None => {
+            let here = std::env::current_dir().unwrap_or_default();
+            Err(anyhow!(
+                "{}: no such file in {}; run the command in a checkout of unspin, or name the file \
+                 with --file",
+                path.display(),
+                here.display()
+            ))
+        }
+    }
+}
+
+/// Reads it; a file that does not exist yet has no claims.
+pub fn load_or_new(path: &Path) -> anyhow::Result<Vec<Claim>> {
+    Ok(read(path)?.unwrap_or_default())
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Vec<Claim>>> {
     match std::fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text).with_context(|| format!("{}", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(text) => parse(&text).map(Some).with_context(|| format!("{}", path.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
     }
+}
+
+/// The claims of a text. Whether they meet their targets is judged here, whatever it says.
+fn parse(text: &str) -> anyhow::Result<Vec<Claim>> {
+    let mut claims: Vec<Claim> = serde_json::from_str(text)?;
+    for claim in &mut claims {
+        claim.judge().map_err(|error| anyhow!("claim `{}`: {error}", claim.id))?;
+    }
+    Ok(claims)
 }
 
 /// Replaces it in one step.

@@ -8,11 +8,12 @@ pub mod run;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use unspin_lab::run::Options;
 
 /// What the lab does.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Run an experiment, or go on with one that was interrupted
+    /// Run an experiment, or resume one that was interrupted
     Run(run::Args),
     /// What an experiment's runs say: table, summary.json, report.html
     Report(report::Args),
@@ -31,4 +32,9 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Compare(args) => compare::run(&args),
         Verb::Kernel(verb) => kernel::run(verb),
     }
+}
+
+/// Options of a run by this program.
+pub fn options() -> Options {
+    Options { commit: env!("UNSPIN_COMMIT").to_owned(), ..Options::default() }
 }

@@ -39,14 +39,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Summarises an output folder.
 pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
     let loaded = unspin_lab::run::load(out)?;
-    let summary = unspin_report::summarize(
+    for (reason, runs) in &loaded.left_out {
+        eprintln!("{}: {runs} runs left out of the report: {reason}", out.display());
+    }
+    Ok(unspin_report::summarize(
         loaded.info,
         loaded.machine,
         loaded.planned,
         loaded.elapsed_s,
         &loaded.records,
-    );
-    Ok(summary)
+    ))
 }
 
 /// Writes summary.json and report.html into an output folder.

@@ -11,7 +11,7 @@ use unspin_model::Accel;
 use super::report;
 use crate::out;
 
-/// Run an experiment, or go on with one that was interrupted.
+/// Run an experiment, or resume one that was interrupted.
 #[derive(clap::Args)]
 pub struct Args {
     /// A shipped experiment's name, or a file
@@ -22,6 +22,9 @@ pub struct Args {
     /// Accelerator: `kvm`, `tcg` or `vt` [default: the experiment's, else the one that works here]
     #[arg(long, value_parser = accel)]
     accel: Option<Accel>,
+    /// Folder whose results in virtual time are taken over [default: results/NAME, if present]
+    #[arg(long, value_name = "DIR")]
+    reuse: Vec<PathBuf>,
     /// Use this kernel instead of the experiment's: lab, debian-cloud or a bzImage
     #[arg(long)]
     kernel: Option<String>,
@@ -64,9 +67,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
-    let options =
-        Options { out: out.clone(), accel: args.accel, jobs: args.jobs, twice: args.twice };
-    let finish = execute(&experiment, &options, &mut Bar::new())?;
+    let reuse = if args.reuse.is_empty() { own_results(&experiment.name) } else { args.reuse };
+    let (accel, jobs, twice) = (args.accel, args.jobs, args.twice);
+    let options = Options { out, accel, jobs, twice, reuse, ..super::options() };
+    let (finish, out) = execute(&experiment, &options, &mut Bar::new())?;
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
         eprintln!(
@@ -77,6 +81,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     report::print(&summary, &out, args.json)?;
     Ok(if summary.done == summary.planned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The experiment's committed results, where the working directory is a checkout.
+fn own_results(name: &str) -> Vec<PathBuf> {
+    let folder = PathBuf::from("results").join(name);
+    if folder.join("runs.jsonl").is_file() { vec![folder] } else { Vec::new() }
 }
 
 fn dry_run(experiment: &Experiment, jobs: Option<u32>, json: bool) -> anyhow::Result<()> {

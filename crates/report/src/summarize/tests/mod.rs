@@ -71,6 +71,8 @@ fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord 
         digest: None,
         started: String::new(),
         label: label(),
+        identity: None,
+        setting: None,
     }
 }
 

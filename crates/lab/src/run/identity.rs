@@ -1,0 +1,232 @@
+//! Which runs are planned, and the identity of each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use serde_json::json;
+use unspin_model::identity::{Draw, Host, Identity, Ingredients};
+
+use super::prepare::Prepared;
+use super::{LabError, specs};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
+use crate::image::{FileDigests, Image};
+use crate::machine;
+use crate::wire::VmSpec;
+use crate::workload::Workload;
+
+/// The names that a planned run is filed under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// Of the run.
+    pub identity: Identity,
+    /// Of what all runs of its cell share.
+    pub setting: Identity,
+}
+
+/// All runs of an experiment on this machine, with what decides each.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// The boots in their order.
+    pub boots: Vec<PlannedBoot>,
+    /// Each run's names by its number.
+    pub names: BTreeMap<u64, Names>,
+    /// The settings, spelled out.
+    pub settings: BTreeMap<Identity, Ingredients>,
+    /// Whether some of its runs, once finished, never need to be repeated, on any machine.
+    pub deterministic: bool,
+}
+
+impl Plan {
+    /// Plans the runs and names them.
+    pub fn new(experiment: &Experiment, prepared: &Prepared) -> Result<Plan, LabError> {
+        let boots = plan(experiment);
+        let deterministic = boots.iter().any(|boot| boot.virtual_time);
+        let mut recipe = Recipe::new(experiment, prepared)?;
+        let mut plan = Plan { boots, deterministic, ..Plan::default() };
+        let mut of_cell: HashMap<_, Ingredients> = HashMap::new();
+        for boot in &plan.boots {
+            for run in &boot.runs {
+                let ingredients = match of_cell.get(&run.cell) {
+                    Some(known) => known,
+                    None => {
+                        let new = recipe.ingredients(boot, run)?;
+                        of_cell.entry(run.cell.clone()).or_insert(new)
+                    }
+                };
+                let draw = draw(experiment, boot);
+                let names = Names {
+                    identity: ingredients.identity(draw).map_err(unnamed)?,
+                    setting: ingredients.setting().map_err(unnamed)?,
+                };
+                plan.settings.entry(names.setting.clone()).or_insert_with(|| ingredients.clone());
+                plan.names.insert(run.run, names);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The identity of a planned run.
+    pub fn identity_of(&self, run: u64) -> Result<&Identity, LabError> {
+        let names = self.names.get(&run);
+        names
+            .map(|names| &names.identity)
+            .ok_or_else(|| LabError::Unnamed { detail: format!("run {run} is not planned") })
+    }
+
+    /// The name of the plan as a whole.
+    pub fn identity(&self) -> Result<Identity, LabError> {
+        let all: Vec<&Identity> = self.names.values().map(|names| &names.identity).collect();
+        Identity::of(&all).map_err(unnamed)
+    }
+}
+
+/// What distinguishes a block's runs from those of other blocks.
+pub fn draw(experiment: &Experiment, boot: &PlannedBoot) -> Draw {
+    match boot.virtual_time {
+        true => Draw::Seed(specs::seed(experiment, boot.block)),
+        false => Draw::Repeat(boot.block),
+    }
+}
+
+fn unnamed(error: serde_json::Error) -> LabError {
+    LabError::Unnamed { detail: error.to_string() }
+}
+
+/// What ingredients are made of.
+struct Recipe<'a> {
+    experiment: &'a Experiment,
+    prepared: &'a Prepared,
+    host: Host,
+    files: FileDigests,
+    programs: HashMap<PathBuf, Identity>,
+}
+
+impl<'a> Recipe<'a> {
+    fn new(experiment: &'a Experiment, prepared: &'a Prepared) -> Result<Recipe<'a>, LabError> {
+        let machine = machine::describe("");
+        let host = Host { cpu: machine.cpu, kernel: machine.kernel, qemu: machine.qemu };
+        let (files, programs) = (FileDigests::default(), HashMap::new());
+        Ok(Recipe { experiment, prepared, host, files, programs })
+    }
+
+    fn ingredients(
+        &mut self,
+        boot: &PlannedBoot,
+        run: &PlannedRun,
+    ) -> Result<Ingredients, LabError> {
+        let (experiment, prepared) = (self.experiment, self.prepared);
+        let topology = &experiment.topologies[boot.topology];
+        let workload = &experiment.workloads[run.workload];
+        let l1 = (topology.nested.is_some() && prepared.l1.is_some()).then_some(topology);
+        let mut machines = specs::boot(experiment, prepared, boot)?;
+        machines.vms.iter_mut().for_each(forget_paths);
+        if let Some(l1) = &mut machines.l1 {
+            forget_paths(&mut l1.vm);
+            l1.block = 0;
+        }
+        if let Some(host) = &mut machines.virtual_host {
+            // The seed is the draw, not the setting.
+            host.seed = 0;
+        }
+        Ok(Ingredients {
+            cell: run.cell.clone(),
+            accel: prepared.accel_of(topology),
+            kernels: self.kernels(boot, l1.is_some())?,
+            machines: serde_json::to_value(machines).map_err(unnamed)?,
+            run: serde_json::to_value(specs::run(experiment, prepared, boot, run))
+                .map_err(unnamed)?,
+            reading: json!({
+                "subject": workload.reading(),
+                "neighbours": neighbours(topology).map(Workload::reading).collect::<Vec<_>>(),
+            }),
+            programs: self.programs(boot, run, l1.is_some())?,
+            fresh_boots: experiment.fresh_boots || boot.virtual_time,
+            host: (!boot.virtual_time).then(|| self.host.clone()),
+            virtual_time: boot.virtual_time.then(|| prepared.virtual_time.clone()),
+        })
+    }
+
+    fn kernels(
+        &mut self,
+        boot: &PlannedBoot,
+        nested: bool,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        let subject = &self.prepared.guests[boot.kernel].kernel;
+        let mut kernels = BTreeMap::from([("subject".to_owned(), subject.id.clone())]);
+        // The id of a kernel outside of the cache is only its release.
+        if !subject.image.starts_with(crate::kernel::cache_dir()) {
+            let digest = self.files.of(&subject.image)?;
+            kernels.insert("subject".to_owned(), format!("{} {digest}", subject.id));
+        }
+        if let Some(l1) = self.prepared.l1.as_ref().filter(|_| nested) {
+            kernels.insert("l1".to_owned(), l1.kernel.id.clone());
+        }
+        Ok(kernels)
+    }
+
+    fn programs(
+        &mut self,
+        boot: &PlannedBoot,
+        run: &PlannedRun,
+        nested: bool,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        let (experiment, prepared) = (self.experiment, self.prepared);
+        let guest = &prepared.guests[boot.kernel];
+        let mut found = BTreeMap::new();
+        let mut add = |name: &str, digest: Identity| {
+            found.insert(name.to_owned(), digest.to_string());
+        };
+        add("unspin", self.digest("unspin", Image::own)?);
+        let name = format!("guest {}", guest.kernel.id);
+        add("guest", self.digest(&name, || Image::base(&guest.kernel))?);
+        if let Some(l1) = prepared.l1.as_ref().filter(|_| nested) {
+            add("l1", self.digest("l1", || super::prepare::l1_base(&l1.kernel))?);
+        }
+        let topology = &experiment.topologies[boot.topology];
+        let workloads =
+            [&experiment.workloads[run.workload]].into_iter().chain(neighbours(topology));
+        for workload in workloads {
+            for name in &workload.programs {
+                add(name, self.digest(name, || Image::of_program(name))?);
+            }
+            for path in &workload.files {
+                let name = path.display().to_string();
+                add(&name, self.digest(&name, || Image::of_path(path))?);
+            }
+        }
+        let scheduler = prepared.schedulers.get(&run.cell.scheduler);
+        if let Some(program) = scheduler.and_then(|installed| installed.program.as_ref()) {
+            let name = program.display().to_string();
+            add(&run.cell.scheduler, self.digest(&name, || Image::of_program(&name))?);
+        }
+        Ok(found)
+    }
+
+    /// The digest of an image, which is made once for each name.
+    fn digest(
+        &mut self,
+        name: &str,
+        image: impl FnOnce() -> Result<Image, crate::image::ImageError>,
+    ) -> Result<Identity, LabError> {
+        if let Some(known) = self.programs.get(&PathBuf::from(name)) {
+            return Ok(known.clone());
+        }
+        let digest = image()?.digest(&mut self.files)?;
+        self.programs.insert(name.into(), digest.clone());
+        Ok(digest)
+    }
+}
+
+fn neighbours(topology: &Topology) -> impl Iterator<Item = &Workload> {
+    topology.neighbours.iter().map(|neighbour| &neighbour.workload)
+}
+
+/// Where this host keeps kernel and initramfs decides nothing; their content is named elsewhere.
+fn forget_paths(vm: &mut VmSpec) {
+    vm.kernel.clear();
+    vm.initramfs.clear();
+}
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+pub(super) mod tests;

@@ -1,0 +1,171 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use unspin_model::Accel;
+
+use super::*;
+use crate::kernel::Kernel;
+
+/// An experiment with a program and a kernel of its own, each of which can change.
+pub(in crate::run) struct Bench(tempfile::TempDir);
+
+impl Bench {
+    pub(in crate::run) fn new() -> Bench {
+        let bench = Bench(tempfile::tempdir().unwrap());
+        bench.write("program", "#!/bin/sh\necho result 1\n");
+        bench.write("bzImage", "a kernel");
+        bench.workload("n", "until_stopped = true", r"result (\d+)");
+        bench.workload("w", "", r"result (\d+)");
+        bench
+    }
+
+    pub(in crate::run) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn workload(&self, name: &str, more: &str, regex: &str) {
+        let text = format!(
+            r#"
+name = "{name}"
+title = "w"
+stresses = "nothing"
+programs = []
+files = ["{}"]
+command = ["sh", "program"]
+time_limit_s = 10
+{more}
+metric = {{ name = "m", unit = "s", better = "lower" }}
+read = {{ regex = '{regex}' }}
+"#,
+            self.path("program").display()
+        );
+        self.write(&format!("{name}.toml"), &text);
+    }
+
+    pub(in crate::run) fn experiment(&self, more: &str, topology: &str) -> Experiment {
+        let text = format!(
+            "name = \"x\"\ntitle = \"x\"\nabout = \"x\"\nrepeats = 2\nkernels = [\"k\"]\n\
+             schedulers = [\"stock\", \"hold:1\"]\nworkloads = [\"w.toml\"]\n{more}\n\
+             [[topology]]\nname = \"t\"\nvcpus = 2\npcpus = 1\n{topology}\n"
+        );
+        Experiment::parse(&self.path("x.toml"), &text).unwrap()
+    }
+
+    pub(in crate::run) fn kernel(&self, id: &str) -> Kernel {
+        Kernel {
+            spec: "k".into(),
+            id: id.into(),
+            release: "6.12.0".into(),
+            image: self.path("bzImage"),
+            config: None,
+            modules: None,
+            source: String::new(),
+        }
+    }
+
+    pub(in crate::run) fn plan(&self, experiment: &Experiment, id: &str, accel: Accel) -> Plan {
+        let prepared = Prepared::of_kernel(self.kernel(id), accel);
+        Plan::new(&forced(experiment, accel), &prepared).unwrap()
+    }
+
+    fn base(&self) -> Plan {
+        self.plan(&self.experiment("", ""), "k-1", Accel::Tcg)
+    }
+}
+
+fn forced(experiment: &Experiment, accel: Accel) -> Experiment {
+    let mut experiment = experiment.clone();
+    experiment.force_accel(accel).unwrap();
+    experiment
+}
+
+fn identities(plan: &Plan) -> BTreeSet<&Identity> {
+    plan.names.values().map(|names| &names.identity).collect()
+}
+
+/// Asserts that not one run has the same identity, and that the settings say why.
+fn all_differ(a: &Plan, b: &Plan, path: &str) {
+    assert!(identities(a).is_disjoint(&identities(b)), "{path}");
+    let own = a.settings.values().next().unwrap();
+    let other = b.settings.values().find(|other| other.cell == own.cell).unwrap();
+    assert!(own.differences(other).contains(&path.to_owned()), "{:?}", own.differences(other));
+}
+
+#[test]
+fn a_plan_names_each_run_once_and_again_the_same() {
+    let bench = Bench::new();
+    let plan = bench.base();
+    assert_eq!((plan.names.len(), identities(&plan).len(), plan.settings.len()), (4, 4, 2));
+    assert_eq!(bench.base().names, plan.names);
+    assert_eq!(bench.base().identity().unwrap(), plan.identity().unwrap());
+    let settings = plan.names.values().map(|names| &names.setting);
+    assert!(settings.clone().all(|name| plan.settings[name].setting().unwrap() == *name));
+}
+
+#[test]
+fn words_order_and_further_repeats_change_nothing() {
+    let bench = Bench::new();
+    let plan = bench.base();
+    let same = bench.experiment("seed = 9", "");
+    let same = Experiment { title: "y".into(), repeats: 1, ..same };
+    let fewer = bench.plan(&same, "k-1", Accel::Tcg);
+    assert!(identities(&fewer).is_subset(&identities(&plan)));
+}
+
+#[test]
+fn kernel_accelerator_programs_and_cell_change_every_run() {
+    let bench = Bench::new();
+    let plan = bench.base();
+    let experiment = bench.experiment("", "");
+    all_differ(&plan, &bench.plan(&experiment, "k-2", Accel::Tcg), "kernels.subject");
+    all_differ(&plan, &bench.plan(&experiment, "k-1", Accel::Kvm), "accel");
+    for (more, topology, path) in [
+        ("time_limit_s = 5", "", "run.job"),
+        ("boot_params = [\"quiet\"]", "", "machines.vms"),
+        ("truth = \"off\"", "", "run.truth"),
+        ("fresh_boots = true", "", "fresh_boots"),
+        ("", "memory_mib = 512", "machines.vms"),
+        ("", "spinlock = \"native\"", "machines.vms"),
+        ("", "fairness = \"per-vm\"", "machines.fairness"),
+        ("", "[[topology.neighbour]]\nvcpus = 1\nworkload = \"n.toml\"", "run.neighbours"),
+    ] {
+        let changed = bench.experiment(more, topology);
+        let changed = bench.plan(&changed, "k-1", Accel::Tcg);
+        let own = plan.settings.values().next().unwrap();
+        let other = changed.settings.values().find(|o| o.cell.scheduler == own.cell.scheduler);
+        assert!(identities(&plan).is_disjoint(&identities(&changed)), "{path}");
+        assert!(own.differences(other.unwrap()).contains(&path.to_owned()), "{path}");
+    }
+    bench.write("program", "#!/bin/sh\necho result 2\n");
+    let program = format!("programs.{}", bench.path("program").display());
+    all_differ(&plan, &bench.base(), &program);
+    let plan = bench.base();
+    bench.write("bzImage", "another kernel of the same release");
+    all_differ(&plan, &bench.base(), "kernels.subject");
+    let plan = bench.base();
+    bench.workload("w", "", r"result +(\d+)");
+    all_differ(&plan, &bench.base(), "reading.subject");
+}
+
+#[test]
+fn virtual_time_knows_seeds_and_prices_and_no_machine() {
+    let bench = Bench::new();
+    let experiment = bench.experiment("seed = 1", "");
+    let plan = bench.plan(&experiment, "k-1", Accel::Vt);
+    assert!(plan.deterministic && plan.boots.iter().all(|boot| boot.runs.len() == 1));
+    let setting = plan.settings.values().next().unwrap();
+    assert!(setting.host.is_none() && setting.virtual_time.is_some());
+    let seed = bench.plan(&bench.experiment("seed = 2", ""), "k-1", Accel::Vt);
+    assert!(identities(&plan).is_disjoint(&identities(&seed)));
+    let mut prepared = Prepared::of_kernel(bench.kernel("k-1"), Accel::Vt);
+    prepared.virtual_time.prices = "other".into();
+    let priced = Plan::new(&forced(&experiment, Accel::Vt), &prepared).unwrap();
+    all_differ(&plan, &priced, "virtual_time.prices");
+    let quantum = bench.experiment("seed = 1\nvt = { quantum_ns = 500 }", "");
+    all_differ(&plan, &bench.plan(&quantum, "k-1", Accel::Vt), "machines.virtual_host");
+    assert!(bench.base().settings.values().all(|setting| setting.host.is_some()));
+}

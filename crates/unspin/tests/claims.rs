@@ -1,0 +1,122 @@
+//! `results/claims.json` against the committed runs: every figure of an experiment is derived
+//! again, to the last digit.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use unspin_model::Claim;
+
+/// Claims of experiments that no committed runs give again.
+const NOT_DERIVED: &[(&str, &str)] = &[
+    ("lab.aa_false_positive", "its runs were not kept"),
+    ("lab.cost", "its runs were not kept"),
+    ("lab.demo_s", "its runs were not kept"),
+    ("lab.start_s", "its runs were not kept"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn unspin(folder: &Path, args: &[&str]) -> Output {
+    let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    unspin.current_dir(folder).args(args).output().expect("start unspin")
+}
+
+fn stated() -> Vec<Claim> {
+    let text = fs::read_to_string(root().join("results/claims.json")).expect("claims");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The folders of committed runs that an experiment of `experiments/` made.
+fn folders() -> Vec<String> {
+    let all = fs::read_dir(root().join("results")).expect("results/ is there").flatten();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let of_experiment = |name: &String| root().join(format!("experiments/{name}.toml")).exists();
+    let mut names: Vec<String> = names.filter(of_experiment).collect();
+    names.sort();
+    names.into_iter().map(|name| format!("results/{name}")).collect()
+}
+
+#[test]
+fn claims_follow_from_the_committed_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("claims.json").display().to_string();
+    let folders = folders();
+    assert!(folders.len() > 10, "{folders:?}");
+    let mut args = vec!["claims", "record", "--json", "--file", &file];
+    args.extend(folders.iter().map(String::as_str));
+    let output = unspin(&root(), &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let derived: Vec<Claim> = serde_json::from_slice(&output.stdout).expect("claims as JSON");
+    let mut derived: BTreeMap<String, Claim> =
+        derived.into_iter().map(|claim| (claim.id.clone(), claim)).collect();
+    let mut wrong = Vec::new();
+    let mut without = Vec::new();
+    for claim in stated().iter().filter(|claim| claim.experiment.starts_with("experiments/")) {
+        match derived.remove(&claim.id) {
+            Some(found) if found == *claim => {}
+            Some(found) => wrong.push(format!("stated {claim:?}\nderived {found:?}")),
+            None => without.push((claim.id.clone(), claim.not_derived.clone())),
+        }
+    }
+    let how = "run `unspin claims record results/*/` and render the documents";
+    assert!(wrong.is_empty(), "{how}:\n{}", wrong.join("\n"));
+    assert!(derived.is_empty(), "{how}; not stated: {:?}", derived.keys());
+    let known = NOT_DERIVED.iter().map(|(id, reason)| ((*id).to_owned(), (*reason).to_owned()));
+    assert_eq!(without, known.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_claim_is_judged_by_its_target() {
+    for claim in stated() {
+        let mut judged = claim.clone();
+        judged.judge().unwrap_or_else(|error| panic!("{}: {error}", claim.id));
+        assert_eq!(judged, claim);
+    }
+}
+
+#[test]
+fn outside_of_a_checkout_the_missing_file_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for args in [&["claims"][..], &["claims", "list", "--json"], &["claims", "check", "lab.cost"]] {
+        let output = unspin(folder.path(), args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let place = folder.path().canonicalize().expect("a path").display().to_string();
+        let says = stderr.contains("results/claims.json: no such file") && stderr.contains(&place);
+        assert!(output.status.code() == Some(1) && says, "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_claim_out_of_date_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("claims.json");
+    let changed =
+        |claim: Claim| Claim { n: claim.n + u64::from(claim.id == "lab.truth_beyond"), ..claim };
+    let claims: Vec<Claim> = stated().into_iter().map(changed).collect();
+    fs::write(&file, serde_json::to_string(&claims).expect("JSON")).expect("write");
+    let file = file.display().to_string();
+    let check = ["claims", "record", "--check", "results/truth", "--file", &file];
+    let output = unspin(&root(), &check);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("`lab.truth_beyond` is out of date"), "{stderr}");
+    assert!(!stderr.contains("lab.truth_error_us"), "{stderr}");
+    assert_eq!(unspin(&root(), &check[..4]).status.code(), Some(0));
+}
+
+#[test]
+fn plots_and_documents_are_listed_as_json() {
+    for args in [
+        &["claims", "plot", "--check", "--json"][..],
+        &["claims", "render", "--check", "--json", "README.md"],
+    ] {
+        let output = unspin(&root(), args);
+        let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(made[0]["state"], "up-to-date", "{args:?}: {made}");
+    }
+}
