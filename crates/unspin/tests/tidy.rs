@@ -25,6 +25,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("model", "MIT OR Apache-2.0"),
     ("policy", "MIT OR GPL-2.0-only"),
     ("report", "MIT OR Apache-2.0"),
+    ("sources", "GPL-2.0-only"),
     ("spinbench", "GPL-2.0-only"),
     ("stats", "MIT OR Apache-2.0"),
     ("trace", "MIT OR Apache-2.0"),

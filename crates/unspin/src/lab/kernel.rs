@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
-use unspin_lab::kernel::{self, Kernel, KernelError, Source};
-use unspin_lab::run::{Bar, Event, Progress};
+use unspin_lab::run::{Bar, Event, Progress as _};
+use unspin_sources::Progress;
+use unspin_sources::kernel::{self, Kernel, KernelError, Source};
 
 use crate::out;
 
@@ -66,10 +67,10 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
 
 fn watched(
     what: &str,
-    make: impl FnOnce(&mut dyn FnMut(kernel::Progress)) -> Result<Kernel, KernelError>,
+    make: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Kernel, KernelError>,
 ) -> anyhow::Result<Kernel> {
     let mut bar = Bar::new();
-    let mut report = |step: kernel::Progress| {
+    let mut report = |step: Progress| {
         bar.event(Event::Stage(&format!("kernel {what}: {}", step.stage), step.fraction));
     };
     Ok(make(&mut report)?)

@@ -1,18 +1,18 @@
 //! Source trees: unpacked and patched once, then kept, and built out of tree.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use super::cache::{Staging, cache_dir};
-use super::command::Runner;
-use super::key::Digest;
+use super::KernelError;
 use super::package::{self, Tarball};
 use super::recipe::Recipe;
 use super::spec::{PINNED, Source};
-use super::{KernelError, Progress};
+use crate::cache::{Staging, cache_dir};
+use crate::command::Runner;
+use crate::key::Digest;
+use crate::{Progress, SourcesError, patch};
 
 /// A source tree that is ready to be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn prepare(
         Source::Lab => PINNED,
     };
     let work = staging.work();
-    fs::create_dir_all(&work).map_err(|e| KernelError::io("create", &work, e))?;
+    fs::create_dir_all(&work).map_err(|e| SourcesError::io("create", &work, e))?;
     progress(Progress::stage("source", name));
     let tarball = package::tarball(name, &work, runner, progress)?;
     let text = format!("{name} {}", tarball.version);
@@ -48,8 +48,8 @@ pub(super) fn prepare(
         progress(Progress::stage("unpack", &text));
         unpack(&tarball, recipe, &work.join("source"), runner)?;
         remove_older(&home, name)?;
-        fs::create_dir_all(&home).map_err(|e| KernelError::io("create", &home, e))?;
-        fs::rename(work.join("source"), &path).map_err(|e| KernelError::io("create", &path, e))?;
+        fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
+        fs::rename(work.join("source"), &path).map_err(|e| SourcesError::io("create", &path, e))?;
     }
     Ok(Tree { path, identity: text.clone(), source: text })
 }
@@ -60,25 +60,13 @@ fn unpack(
     into: &Path,
     runner: &Runner,
 ) -> Result<(), KernelError> {
-    fs::create_dir_all(into).map_err(|e| KernelError::io("create", into, e))?;
+    fs::create_dir_all(into).map_err(|e| SourcesError::io("create", into, e))?;
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--xz", "--strip-components=1", "--no-same-owner", "--file"]);
     tar.arg(&tarball.path).arg("--directory").arg(into);
     runner.run("unpacking the source", &mut tar, &mut |_| ())?;
-    recipe.patches.iter().try_for_each(|(name, text)| patch(into, name, text, runner))
-}
-
-/// Applies one patch; a hunk that needs fuzz is a failure, for it may land elsewhere.
-fn patch(tree: &Path, name: &str, text: &str, runner: &Runner) -> Result<(), KernelError> {
-    let file = tree.join(".unspin.patch");
-    fs::File::create(&file)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|e| KernelError::io("write", &file, e))?;
-    let mut command = Command::new("patch");
-    command.current_dir(tree).args(["-p1", "--fuzz=0", "--forward", "--batch", "--input"]);
-    command.arg(&file).stdin(Stdio::null());
-    runner.run(&format!("applying {name}"), &mut command, &mut |_| ())?;
-    fs::remove_file(&file).map_err(|e| KernelError::io("remove", &file, e))
+    recipe.patches.iter().try_for_each(|(name, text)| patch::apply(into, name, text, runner))?;
+    Ok(())
 }
 
 /// Trees are large: one per package is kept.
@@ -86,7 +74,7 @@ fn remove_older(home: &Path, name: &str) -> Result<(), KernelError> {
     for folder in fs::read_dir(home).into_iter().flatten().flatten() {
         if folder.file_name().to_string_lossy().starts_with(&format!("{name}_")) {
             let folder = folder.path();
-            fs::remove_dir_all(&folder).map_err(|e| KernelError::io("remove", &folder, e))?;
+            fs::remove_dir_all(&folder).map_err(|e| SourcesError::io("remove", &folder, e))?;
         }
     }
     Ok(())
@@ -94,13 +82,14 @@ fn remove_older(home: &Path, name: &str) -> Result<(), KernelError> {
 
 /// A tree of the user's own: used as it is, told apart by its files' sizes and times.
 fn folder(path: &Path) -> Result<Tree, KernelError> {
-    let path = path.canonicalize().map_err(|e| KernelError::io("open the source", path, e))?;
+    let path = path.canonicalize().map_err(|e| SourcesError::io("open the source", path, e))?;
     let makefile = path.join("Kconfig");
-    fs::metadata(&makefile).map_err(|e| KernelError::io("find a kernel source's", &makefile, e))?;
+    fs::metadata(&makefile)
+        .map_err(|e| SourcesError::io("find a kernel source's", &makefile, e))?;
     let source = path.display().to_string();
     let mut digest = Digest::new();
     digest.add(&source);
-    walk(&path, &mut digest).map_err(|e| KernelError::io("read", &path, e))?;
+    walk(&path, &mut digest).map_err(|e| SourcesError::io("read", &path, e))?;
     Ok(Tree { path, source, identity: digest.short() })
 }
 
@@ -141,17 +130,5 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let error = folder(home.path()).unwrap_err().to_string();
         assert!(error.contains("Kconfig"), "{error}");
-    }
-
-    #[test]
-    fn a_patch_that_does_not_fit_fails() {
-        let home = tempfile::tempdir().unwrap();
-        let runner = Runner::new(home.path().join("log")).unwrap();
-        fs::write(home.path().join("f"), "a\nb\n").unwrap();
-        let text = "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n";
-        patch(home.path(), "0001", text, &runner).unwrap();
-        assert_eq!(fs::read_to_string(home.path().join("f")).unwrap(), "a\nc\n");
-        let error = patch(home.path(), "0001", text, &runner).unwrap_err().to_string();
-        assert!(error.contains("applying 0001 failed"), "{error}");
     }
 }

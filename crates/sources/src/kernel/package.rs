@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::apt::{self, PrivateApt};
-use super::cache::cache_dir;
-use super::command::{Runner, Tool, need};
-use super::{KernelError, Progress, deb};
+use crate::apt::{self, PrivateApt};
+use crate::cache::cache_dir;
+use crate::command::{Runner, Tool, need};
+use crate::{Progress, SourcesError, deb};
 
 /// Where source packages are looked for when the system's own sources lack them.
 const SUITES: &[&str] = &["bookworm-security", "trixie-security", "trixie-backports"];
@@ -28,13 +28,13 @@ pub(super) fn tarball(
     work: &Path,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Tarball, KernelError> {
+) -> Result<Tarball, SourcesError> {
     if let Some(found) = installed(name) {
         return Ok(found);
     }
     need("download the kernel's source", TOOLS)?;
     let debs = work.join("debs");
-    fs::create_dir_all(&debs).map_err(|e| KernelError::io("create", &debs, e))?;
+    fs::create_dir_all(&debs).map_err(|e| SourcesError::io("create", &debs, e))?;
     let version = match system(name, &debs, runner, progress) {
         Some(version) => version,
         None => debian(name, &debs, runner, progress)?,
@@ -42,7 +42,7 @@ pub(super) fn tarball(
     let root = work.join("package");
     deb::unpack_all(&debs, &root, runner)?;
     let path = root.join(inside(name));
-    fs::metadata(&path).map_err(|e| KernelError::io("find the package's", &path, e))?;
+    fs::metadata(&path).map_err(|e| SourcesError::io("find the package's", &path, e))?;
     Ok(Tarball { path, version })
 }
 
@@ -83,7 +83,7 @@ fn debian(
     debs: &Path,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<String, KernelError> {
+) -> Result<String, SourcesError> {
     let apt = PrivateApt::new(&cache_dir().join("apt-source"), SUITES)?;
     progress(Progress::stage("index", format!("what {} have", SUITES.join(", "))));
     let packages = apt.packages(runner)?;

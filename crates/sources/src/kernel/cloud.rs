@@ -1,55 +1,21 @@
-//! What apt knows about packages, and which of them make a cloud kernel.
+//! Which of Debian's packages make a cloud kernel, and where its parts are in them.
 
-use super::version;
+use std::path::{Path, PathBuf};
+
+use crate::apt::{Package, version};
 
 /// Suffix of the versioned image packages that are wanted.
 const FLAVOUR: &str = "-cloud-amd64";
 /// sched_ext came with this release.
 const RELEASE_MIN: &str = "6.12";
 
-/// A package in apt's index.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::kernel) struct Package {
-    pub(in crate::kernel) name: String,
-    pub(in crate::kernel) version: String,
-    /// Size of the archive in bytes.
-    pub(in crate::kernel) size: u64,
-    /// Names of the packages that it depends on, all alternatives.
-    pub(in crate::kernel) depends: Vec<String>,
-}
-
-/// Reads `apt-cache dumpavail`.
-pub(in crate::kernel) fn parse(text: &str) -> Vec<Package> {
-    text.split("\n\n").filter_map(package).collect()
-}
-
-fn package(stanza: &str) -> Option<Package> {
-    let field = |name: &str| {
-        stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).map(str::trim)
-    };
-    let depends = field("Depends").unwrap_or_default();
-    let names = depends.split([',', '|']).filter_map(|one| one.split_whitespace().next());
-    Some(Package {
-        name: field("Package")?.into(),
-        version: field("Version")?.into(),
-        size: field("Size").and_then(|size| size.parse().ok()).unwrap_or(0),
-        depends: names.map(str::to_owned).collect(),
-    })
-}
-
-/// The newest version of the package of that name.
-pub(in crate::kernel) fn newest<'a>(packages: &'a [Package], name: &str) -> Option<&'a Package> {
-    let named = packages.iter().filter(|package| package.name == name);
-    named.max_by(|a, b| version::compare(&a.version, &b.version))
-}
-
 /// A cloud kernel and the packages that hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::kernel) struct CloudKernel {
+pub(super) struct CloudKernel {
     /// `uname -r`, such as `7.3.4+deb13-cloud-amd64`.
-    pub(in crate::kernel) release: String,
+    pub(super) release: String,
     /// The image package first, then those that it depends on.
-    pub(in crate::kernel) packages: Vec<Package>,
+    pub(super) packages: Vec<Package>,
 }
 
 /// All cloud kernels that may have sched_ext, the newest first.
@@ -57,7 +23,7 @@ pub(in crate::kernel) struct CloudKernel {
 /// The image package holds the kernel, its configuration and its modules; or, in the
 /// split packaging, it depends on packages that do, told by the release in their names. A
 /// kernel whose parts are not all there is left out.
-pub(in crate::kernel) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
+pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
     let mut images: Vec<&Package> =
         packages.iter().filter(|p| image_release(p).is_some()).collect();
     images.sort_by(|a, b| version::compare(&b.version, &a.version));
@@ -87,6 +53,30 @@ fn image_release(package: &Package) -> Option<&str> {
     (versioned && version::compare(number, RELEASE_MIN).is_ge()).then_some(release)
 }
 
+/// The parts of a kernel in an unpacked package tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) image: PathBuf,
+    pub(super) config: PathBuf,
+    pub(super) modules: PathBuf,
+}
+
+/// Finds the parts of the kernel `release` below `root`.
+///
+/// Packages with everything in one put the image into `/boot`; the split ones
+/// into the folder of the modules, where `/usr/lib` may stand for `/lib`.
+pub(super) fn parts(root: &Path, release: &str) -> Result<Parts, &'static str> {
+    let modules = ["lib/modules", "usr/lib/modules"].map(|home| root.join(home).join(release));
+    let modules = modules.into_iter().find(|folder| folder.join("kernel").is_dir());
+    let modules = modules.ok_or("the kernel's modules")?;
+    let find = |name: &str| {
+        let places = [root.join("boot").join(format!("{name}-{release}")), modules.join(name)];
+        places.into_iter().find(|file| file.is_file())
+    };
+    let image = find("vmlinuz").ok_or("the kernel image")?;
+    Ok(Parts { image, config: find("config").ok_or("the kernel's configuration")?, modules })
+}
+
 #[cfg(test)]
-#[path = "index_tests.rs"]
+#[path = "cloud_tests.rs"]
 mod tests;

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::apt::{CloudKernel, PrivateApt, cloud_kernels};
-use super::cache::{self, Entry, Staging, cache_dir, kernels_dir};
-use super::command::{Runner, Tool, need, program};
-use super::{Kernel, KernelError, Progress, config, deb, space};
+use super::cloud::{CloudKernel, cloud_kernels, parts};
+use super::entry::{Entry, by_id, kernels_dir};
+use super::{Kernel, KernelError, config};
+use crate::apt::PrivateApt;
+use crate::cache::{Staging, cache_dir};
+use crate::command::{Runner, Tool, need, program};
+use crate::{Progress, SourcesError, deb, space};
 
 /// Where Debian puts kernels that are newer than its release's.
 const SUITES: &[&str] = &["trixie-backports"];
@@ -36,16 +39,16 @@ pub fn fetch_debian_cloud(progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
     progress(Progress::stage("index", format!("what {} has", SUITES.join(", "))));
     let kernels = cloud_kernels(&apt.packages(&runner)?);
     if kernels.is_empty() {
-        return Err(apt.lacks("linux-image-VERSION-cloud-amd64 from 6.12 on", &runner));
+        return Err(apt.lacks("linux-image-VERSION-cloud-amd64 from 6.12 on", &runner).into());
     }
     for kernel in kernels.iter().take(TRIES) {
         let entry = entry(kernel);
-        let cached = cache::by_id(&home, &entry.kernel.id)?;
+        let cached = by_id(&home, &entry.kernel.id)?;
         if let Some(cached) = cached.filter(|cached| cached.source == entry.kernel.source) {
             return Ok(cached);
         }
         if unpack(kernel, &apt, &staging, &runner, progress)? {
-            return staging.publish(&entry);
+            return Ok(staging.publish(&entry)?.kernel);
         }
     }
     let tried: Vec<_> = kernels.iter().take(TRIES).map(|kernel| kernel.release.as_str()).collect();
@@ -81,18 +84,18 @@ fn unpack(
     for folder in [&work, &entry] {
         let _ = fs::remove_dir_all(folder);
     }
-    fs::create_dir_all(&downloads).map_err(|e| KernelError::io("create", &downloads, e))?;
+    fs::create_dir_all(&downloads).map_err(|e| SourcesError::io("create", &downloads, e))?;
     apt.download(&kernel.packages, &downloads, runner, progress)?;
     progress(Progress::stage("unpack", &kernel.release));
     let root = work.join("root");
     deb::unpack_all(&downloads, &root, runner)?;
-    let parts = deb::parts(&root, &kernel.release)
-        .map_err(|what| apt.lacks(&format!("with {what}"), runner))?;
+    let parts =
+        parts(&root, &kernel.release).map_err(|what| apt.lacks(&format!("with {what}"), runner))?;
     if !config::config_has(&parts.config, WANTED)? {
         return Ok(false);
     }
     let modules = entry.join("lib/modules");
-    fs::create_dir_all(&modules).map_err(|e| KernelError::io("create", &modules, e))?;
+    fs::create_dir_all(&modules).map_err(|e| SourcesError::io("create", &modules, e))?;
     // Image and config may lie in the modules' folder, so they move first.
     let moves = [
         (parts.image, entry.join("vmlinuz")),
@@ -100,7 +103,7 @@ fn unpack(
         (parts.modules, modules.join(&kernel.release)),
     ];
     for (from, to) in moves {
-        fs::rename(&from, &to).map_err(|e| KernelError::io("move", &from, e))?;
+        fs::rename(&from, &to).map_err(|e| SourcesError::io("move", &from, e))?;
     }
     // Debian leaves modules.dep to the installation.
     let mut depmod = Command::new(program("depmod"));
@@ -112,7 +115,7 @@ fn unpack(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::apt::Package;
+    use crate::apt::Package;
 
     #[test]
     fn the_entry_names_package_and_version() {

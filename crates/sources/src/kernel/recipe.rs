@@ -3,8 +3,8 @@
 //! They are part of the program, so that an installed `unspin` builds without a
 //! checkout. Their home is the folder `kernel/` of the repository.
 
-use super::key::Digest;
 use super::spec::Source;
+use crate::key::Digest;
 
 /// A file of `kernel/`, by name.
 type Part = (&'static str, &'static str);

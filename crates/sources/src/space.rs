@@ -4,14 +4,14 @@ use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 
-use super::KernelError;
+use super::SourcesError;
 
 /// Checks that `needed` bytes are free in the file system of `path`.
-pub(super) fn check(path: &Path, needed: u64) -> Result<(), KernelError> {
-    let stat = statvfs(path).map_err(|errno| KernelError::io("look at", path, errno.into()))?;
+pub(super) fn check(path: &Path, needed: u64) -> Result<(), SourcesError> {
+    let stat = statvfs(path).map_err(|errno| SourcesError::io("look at", path, errno.into()))?;
     let free = stat.blocks_available() as u64 * stat.fragment_size() as u64;
     if free < needed {
-        return Err(KernelError::Space { path: path.into(), free, needed });
+        return Err(SourcesError::Space { path: path.into(), free, needed });
     }
     Ok(())
 }

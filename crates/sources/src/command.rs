@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use nix::fcntl::OFlag;
 
-use super::KernelError;
+use super::SourcesError;
 
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 15;
@@ -16,20 +16,20 @@ const TAIL_LINES: usize = 15;
 pub(super) type Tool = (&'static str, &'static str);
 
 /// Checks that all `tools` are in `PATH`.
-pub(super) fn need(purpose: &'static str, tools: &[Tool]) -> Result<(), KernelError> {
+pub(super) fn need(purpose: &'static str, tools: &[Tool]) -> Result<(), SourcesError> {
     let absent: Vec<Tool> = tools.iter().copied().filter(|(tool, _)| !in_path(tool)).collect();
     missing(purpose, absent)
 }
 
 /// The error that names what is absent, if anything is.
-pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), KernelError> {
+pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), SourcesError> {
     if absent.is_empty() {
         return Ok(());
     }
     let (missing, mut packages): (Vec<_>, Vec<_>) = absent.into_iter().unzip();
     packages.sort_unstable();
     packages.dedup();
-    Err(KernelError::Missing { purpose, missing, packages })
+    Err(SourcesError::Missing { purpose, missing, packages })
 }
 
 fn in_path(tool: &str) -> bool {
@@ -52,8 +52,8 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Begins a new log at `log`.
-    pub(super) fn new(log: PathBuf) -> Result<Self, KernelError> {
-        File::create(&log).map_err(|e| KernelError::io("create the log", &log, e))?;
+    pub(super) fn new(log: PathBuf) -> Result<Self, SourcesError> {
+        File::create(&log).map_err(|e| SourcesError::io("create the log", &log, e))?;
         Ok(Self { log })
     }
 
@@ -71,13 +71,13 @@ impl Runner {
         what: &str,
         command: &mut Command,
         line: &mut dyn FnMut(&str),
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), SourcesError> {
         let status = self.stream(command, line).map_err(|error| not_run(command, error))?;
         self.check(what, status)
     }
 
     /// Runs `command` and returns its standard output, which the log does not get.
-    pub(super) fn output(&self, what: &str, command: &mut Command) -> Result<String, KernelError> {
+    pub(super) fn output(&self, what: &str, command: &mut Command) -> Result<String, SourcesError> {
         let output = self
             .begin(command)
             .and_then(|log| command.stderr(log).output())
@@ -110,17 +110,17 @@ impl Runner {
         child.wait()
     }
 
-    fn check(&self, what: &str, status: ExitStatus) -> Result<(), KernelError> {
+    fn check(&self, what: &str, status: ExitStatus) -> Result<(), SourcesError> {
         if status.success() { Ok(()) } else { Err(self.failed(what, &status.to_string())) }
     }
 
     /// The error of a failed step, with the end of the log.
-    fn failed(&self, what: &str, status: &str) -> KernelError {
+    fn failed(&self, what: &str, status: &str) -> SourcesError {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-        KernelError::Command {
+        SourcesError::Command {
             what: what.into(),
             status: status.into(),
             log: self.log.clone(),
@@ -129,8 +129,8 @@ impl Runner {
     }
 }
 
-fn not_run(command: &Command, error: io::Error) -> KernelError {
-    KernelError::io("run", command.get_program(), error)
+fn not_run(command: &Command, error: io::Error) -> SourcesError {
+    SourcesError::io("run", command.get_program(), error)
 }
 
 #[cfg(test)]

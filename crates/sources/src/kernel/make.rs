@@ -5,15 +5,16 @@ use std::path::Path;
 use std::process::Command;
 use std::thread::available_parallelism;
 
-use super::cache::{self, Entry, Staging, cache_dir, kernels_dir};
-use super::command::{Runner, Tool, missing, need};
-use super::config;
-use super::key::build_key;
-use super::progress::Steps;
+use super::entry::{Entry, kernels, kernels_dir};
 use super::recipe::Recipe;
 use super::spec::Source;
 use super::tree::{self, Tree};
-use super::{Kernel, KernelError, Progress, bzimage, space};
+use super::{Kernel, KernelError, bzimage, config};
+use crate::cache::{Staging, cache_dir};
+use crate::command::{Runner, Tool, missing, need};
+use crate::key::build_key;
+use crate::progress::{Progress, Steps};
+use crate::{SourcesError, space};
 
 /// What a build needs, with Debian's packages.
 const TOOLS: &[Tool] = &[
@@ -66,13 +67,12 @@ pub fn build(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Kern
     configure(source, &recipe, &tree, &objects, &runner, progress)?;
     compile(&tree, &objects, &runner, progress)?;
     let entry = collect(source, &recipe, &tree, &key, &objects, &staging)?;
-    staging.publish(&entry)
+    Ok(staging.publish(&entry)?.kernel)
 }
 
 /// The cached kernel whose id ends in `key`.
 fn with_key(home: &Path, key: &str) -> Result<Option<Kernel>, KernelError> {
-    let kernels = cache::entries(home)?.into_iter().map(|entry| entry.kernel);
-    Ok(kernels.into_iter().find(|kernel| kernel.id.ends_with(&format!("-{key}"))))
+    Ok(kernels(home)?.into_iter().find(|kernel| kernel.id.ends_with(&format!("-{key}"))))
 }
 
 /// make in the source tree, with objects elsewhere and nothing of this machine's
@@ -94,14 +94,14 @@ fn configure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), KernelError> {
     progress(Progress::stage("configure", &tree.source));
-    fs::create_dir_all(objects).map_err(|e| KernelError::io("create", objects, e))?;
+    fs::create_dir_all(objects).map_err(|e| SourcesError::io("create", objects, e))?;
     let wanted = objects.join("wanted.config");
-    fs::write(&wanted, recipe.config()).map_err(|e| KernelError::io("write", &wanted, e))?;
+    fs::write(&wanted, recipe.config()).map_err(|e| SourcesError::io("write", &wanted, e))?;
     let mut command = make(tree, objects);
     command.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &wanted);
     runner.run("configuring the kernel", &mut command, &mut |_| ())?;
     let got = objects.join(".config");
-    let text = fs::read_to_string(&got).map_err(|e| KernelError::io("read", &got, e))?;
+    let text = fs::read_to_string(&got).map_err(|e| SourcesError::io("read", &got, e))?;
     let lost = config::missing(&recipe.config(), &text);
     // The fragments are made for the pinned source. Other releases rename options.
     if *source == Source::Lab && !lost.is_empty() {
@@ -145,10 +145,10 @@ fn collect(
     staging: &Staging,
 ) -> Result<Entry, KernelError> {
     let home = staging.entry();
-    fs::create_dir_all(&home).map_err(|e| KernelError::io("create", &home, e))?;
+    fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
     for (from, to) in [("arch/x86/boot/bzImage", "bzImage"), (".config", "config")] {
         let from = objects.join(from);
-        fs::copy(&from, home.join(to)).map_err(|e| KernelError::io("copy", &from, e))?;
+        fs::copy(&from, home.join(to)).map_err(|e| SourcesError::io("copy", &from, e))?;
     }
     let release = bzimage::release(&home.join("bzImage"))?;
     let number = release.split(['+', '-']).next().unwrap_or_default();

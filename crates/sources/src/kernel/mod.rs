@@ -1,24 +1,19 @@
 //! Kernels: built from a source package with the lab's fragments and patches,
 //! or fetched from Debian's archive, and cached by content.
 //!
-//! A cached kernel is a folder below [`cache_dir`]`/kernels` named by its id. It
+//! A cached kernel is a folder below [`cache_dir`](crate::cache_dir)`/kernels` named by its id. It
 //! appears there complete or not at all: work happens in a staging folder beside
 //! it, which is renamed at the end.
 
-mod apt;
 mod bzimage;
-mod cache;
-mod command;
+mod cloud;
 pub mod config;
-mod deb;
 mod debian_cloud;
+mod entry;
 mod error;
-mod key;
 mod make;
 mod package;
-mod progress;
 mod recipe;
-mod space;
 mod spec;
 mod tree;
 
@@ -26,13 +21,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use cache::cache_dir;
 pub use debian_cloud::fetch_debian_cloud;
 pub use error::KernelError;
 pub use make::build;
-pub use progress::Progress;
 pub use spec::Source;
 
+use crate::{Progress, SourcesError};
+use entry::{kernels_dir, newest};
 use spec::Spec;
 
 /// A kernel that a VM can boot.
@@ -59,7 +54,7 @@ pub struct Kernel {
 /// # Errors
 /// When the cache exists and cannot be read.
 pub fn list() -> Result<Vec<Kernel>, KernelError> {
-    Ok(cache::entries(&cache::kernels_dir())?.into_iter().map(|entry| entry.kernel).collect())
+    entry::kernels(&kernels_dir())
 }
 
 /// The kernel that `spec` means, if it is here already: the one made last of those
@@ -73,10 +68,10 @@ pub fn list() -> Result<Vec<Kernel>, KernelError> {
 pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     match Spec::parse(spec)? {
         Spec::Image(path) => from_image(spec, &path).map(Some),
-        Spec::DebianCloud => cache::newest(&cache::kernels_dir(), spec, None),
+        Spec::DebianCloud => newest(&kernels_dir(), spec, None),
         Spec::Build(source) => {
             let recipe = recipe::Recipe::of(&source).digest();
-            cache::newest(&cache::kernels_dir(), spec, Some(&recipe))
+            newest(&kernels_dir(), spec, Some(&recipe))
         }
     }
 }
@@ -99,7 +94,7 @@ pub fn ensure(spec: &str, progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
 /// A kernel outside the cache. Its configuration is looked for where distributions
 /// put it: beside the image, as `config-RELEASE` or `config`.
 fn from_image(spec: &str, path: &Path) -> Result<Kernel, KernelError> {
-    let image = path.canonicalize().map_err(|e| KernelError::io("open the kernel", path, e))?;
+    let image = path.canonicalize().map_err(|e| SourcesError::io("open the kernel", path, e))?;
     let release = bzimage::release(&image)?;
     let beside = image.parent().unwrap_or(Path::new("/"));
     let config = [format!("config-{release}"), "config".into()].map(|name| beside.join(name));

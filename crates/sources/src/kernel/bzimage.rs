@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::KernelError;
+use crate::SourcesError;
 
 /// Offset of the magic `HdrS`.
 const MAGIC_AT: usize = 0x202;
@@ -20,7 +21,7 @@ const SETUP_MAX: u64 = 65 * 512;
 /// # Errors
 /// When the file cannot be read or is no bzImage.
 pub(super) fn release(path: &Path) -> Result<String, KernelError> {
-    let read = |error| KernelError::io("read", path, error);
+    let read = |error| SourcesError::io("read", path, error);
     let mut head = Vec::new();
     File::open(path).map_err(read)?.take(SETUP_MAX).read_to_end(&mut head).map_err(read)?;
     parse_release(&head).map_err(|why| KernelError::NotBzImage { path: path.into(), why })

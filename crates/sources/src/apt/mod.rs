@@ -13,9 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(super) use index::{CloudKernel, Package, cloud_kernels, newest, parse};
+pub(super) use index::{Package, newest, parse};
 
-use super::KernelError;
+use super::SourcesError;
 use super::command::{Runner, Tool, need};
 use super::progress::Progress;
 use mirror::Mirrors;
@@ -36,7 +36,7 @@ impl PrivateApt {
     ///
     /// # Errors
     /// When apt or the keyring is missing, or the folder cannot be written.
-    pub(super) fn new(home: &Path, suites: &[&'static str]) -> Result<Self, KernelError> {
+    pub(super) fn new(home: &Path, suites: &[&'static str]) -> Result<Self, SourcesError> {
         Self::with_keyring(home, suites, Path::new(KEYRING))
     }
 
@@ -44,27 +44,27 @@ impl PrivateApt {
         home: &Path,
         suites: &[&'static str],
         keyring: &Path,
-    ) -> Result<Self, KernelError> {
+    ) -> Result<Self, SourcesError> {
         need("fetch from Debian's archive", TOOLS)?;
         if !keyring.is_file() {
-            return Err(KernelError::Keyring(keyring.into()));
+            return Err(SourcesError::Keyring(keyring.into()));
         }
         for folder in ["parts", "state/lists/partial", "cache/archives/partial"] {
             let folder = home.join(folder);
-            fs::create_dir_all(&folder).map_err(|e| KernelError::io("create", &folder, e))?;
+            fs::create_dir_all(&folder).map_err(|e| SourcesError::io("create", &folder, e))?;
         }
         let sources = conf::sources(&Mirrors::of_system(Path::new(conf::SYSTEM)), suites, keyring);
         let conf = conf::own(home, &conf::network());
         let files = [("sources.list", sources), ("apt.conf", conf), ("status", String::new())];
         for (name, text) in files {
             let path = home.join(name);
-            fs::write(&path, text).map_err(|e| KernelError::io("write", &path, e))?;
+            fs::write(&path, text).map_err(|e| SourcesError::io("write", &path, e))?;
         }
         Ok(Self { home: home.into(), suites: suites.into() })
     }
 
     /// Refreshes the lists and returns what the suites have.
-    pub(super) fn packages(&self, runner: &Runner) -> Result<Vec<Package>, KernelError> {
+    pub(super) fn packages(&self, runner: &Runner) -> Result<Vec<Package>, SourcesError> {
         runner.run("apt-get update", self.command("apt-get").arg("update"), &mut |_| ())?;
         let text =
             runner.output("apt-cache dumpavail", self.command("apt-cache").arg("dumpavail"))?;
@@ -78,7 +78,7 @@ impl PrivateApt {
         folder: &Path,
         runner: &Runner,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), SourcesError> {
         let named = packages.iter().map(|package| format!("{}={}", package.name, package.version));
         let mut command = self.command("apt-get");
         command.current_dir(folder).arg("download").args(named);
@@ -86,9 +86,9 @@ impl PrivateApt {
     }
 
     /// The error that says that `what` is not there.
-    pub(super) fn lacks(&self, what: &str, runner: &Runner) -> KernelError {
+    pub(super) fn lacks(&self, what: &str, runner: &Runner) -> SourcesError {
         let suites = self.suites.join(", ");
-        KernelError::NoPackage { what: what.into(), suites, log: runner.log().into() }
+        SourcesError::NoPackage { what: what.into(), suites, log: runner.log().into() }
     }
 
     fn command(&self, program: &str) -> Command {
@@ -103,7 +103,7 @@ pub(super) fn download(
     command: &mut Command,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(), KernelError> {
+) -> Result<(), SourcesError> {
     command.args(["-q", "-o", "APT::Status-Fd=1"]);
     runner.run("apt-get download", command, &mut |line| {
         if let Some((percent, detail)) = download_status(line) {

@@ -1,7 +1,10 @@
+use std::fs;
+
 use super::*;
+use crate::apt::parse;
 
 /// Shortened from `apt-cache dumpavail` for trixie-backports.
-const INDEX: &str = include_str!("golden/dumpavail.txt");
+const INDEX: &str = include_str!("../apt/golden/dumpavail.txt");
 
 #[test]
 fn the_newest_kernel_comes_first() {
@@ -56,10 +59,34 @@ fn debug_meta_unsigned_and_old_packages_are_no_choice() {
     }
 }
 
+const RELEASE: &str = "7.3.4+deb13-cloud-amd64";
+
+fn tree(files: &[&str]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = root.path().join(file.replace("REL", RELEASE));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    root
+}
+
 #[test]
-fn the_newest_source_package_is_found() {
-    let packages = parse(INDEX);
-    let found = newest(&packages, "linux-source-7.3").map(|p| p.version.as_str());
-    assert_eq!(found, Some("7.3.4-1~bpo13+1"));
-    assert_eq!(newest(&packages, "linux-source-9.9"), None);
+fn both_packagings_are_understood() {
+    let one = ["boot/vmlinuz-REL", "boot/config-REL", "lib/modules/REL/kernel/a.ko.xz"];
+    let root = tree(&one);
+    let found = parts(root.path(), RELEASE).unwrap();
+    assert_eq!(found.config, root.path().join(format!("boot/config-{RELEASE}")));
+    let split =
+        ["vmlinuz", "config", "kernel/a.ko.zst"].map(|f| format!("usr/lib/modules/REL/{f}"));
+    let root = tree(&split.each_ref().map(String::as_str));
+    let found = parts(root.path(), RELEASE).unwrap();
+    assert_eq!(found.image, root.path().join("usr/lib/modules").join(RELEASE).join("vmlinuz"));
+}
+
+#[test]
+fn what_is_absent_is_named() {
+    let root = tree(&["boot/vmlinuz-REL", "lib/modules/REL/kernel/a.ko.xz"]);
+    assert_eq!(parts(root.path(), RELEASE), Err("the kernel's configuration"));
+    assert_eq!(parts(root.path(), "7.3.5"), Err("the kernel's modules"));
 }

@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use super::KernelError;
+use crate::SourcesError;
 
 /// Whether `option` is built in (`=y`) in the configuration file at `path`.
 /// The option is named without its prefix: `SCHED_CLASS_EXT`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn config_has(path: &Path, option: &str) -> Result<bool, KernelError> {
+pub fn config_has(path: &Path, option: &str) -> Result<bool, SourcesError> {
     let text = fs::read_to_string(path)
-        .map_err(|e| KernelError::io("read the kernel's configuration", path, e))?;
+        .map_err(|e| SourcesError::io("read the kernel's configuration", path, e))?;
     Ok(has(&text, option))
 }
 

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 /// Compares two versions `[EPOCH:]UPSTREAM[-REVISION]`.
-pub(in crate::kernel) fn compare(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (parts(a), parts(b));
     a.0.cmp(&b.0).then_with(|| alternate(a.1, b.1)).then_with(|| alternate(a.2, b.2))
 }

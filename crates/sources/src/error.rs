@@ -1,25 +1,12 @@
-//! What can go wrong on the way to a kernel, and what to do about it.
+//! Failures that every customer of this crate shares.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no kernel. Each message says what to do next.
+/// Why a source could not be fetched, verified, patched or built. Each message names
+/// the next step.
 #[derive(Debug, thiserror::Error)]
-pub enum KernelError {
-    /// The text is no kernel spec.
-    #[error(
-        "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, \
-         debian-cloud or the path of a bzImage"
-    )]
-    Spec(String),
-    /// A file that should be a bzImage is none.
-    #[error("{path} is no bzImage: {why}")]
-    NotBzImage {
-        /// The file.
-        path: PathBuf,
-        /// What is missing in it.
-        why: &'static str,
-    },
+pub enum SourcesError {
     /// A file operation failed.
     #[error("cannot {what} {path}")]
     Io {
@@ -30,8 +17,8 @@ pub enum KernelError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A cache entry's `kernel.json` does not parse.
-    #[error("{path} is damaged: remove its folder and build or fetch the kernel again")]
+    /// The description of a cache entry does not parse.
+    #[error("{path} is damaged: remove its folder and build or fetch it again")]
     Metadata {
         /// The file.
         path: PathBuf,
@@ -79,15 +66,6 @@ pub enum KernelError {
         /// apt's output.
         log: PathBuf,
     },
-    /// A kernel was fetched and lacks what it is for.
-    #[error("none of the newest Debian cloud kernels ({0}) has CONFIG_SCHED_CLASS_EXT=y")]
-    NoSchedExt(String),
-    /// Options of the fragments did not make it into the configuration.
-    #[error(
-        "the kernel's configuration lacks {}: an option that it depends on is off or was renamed",
-        .0.join(", ")
-    )]
-    Options(Vec<String>),
     /// A program failed.
     #[error("{what} failed ({status}); the whole log: {log}\n{tail}")]
     Command {
@@ -102,9 +80,9 @@ pub enum KernelError {
     },
 }
 
-impl KernelError {
+impl SourcesError {
     /// A failed file operation; `what` is a verb phrase such as "create".
-    pub(super) fn io(what: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+    pub(crate) fn io(what: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Self::Io { what, path: path.as_ref().into(), source }
     }
 }
