@@ -4,6 +4,7 @@ mod compare;
 mod kernel;
 pub mod report;
 pub mod run;
+mod watched;
 
 use std::process::ExitCode;
 
