@@ -1,4 +1,4 @@
-//! Progress of long work, and of `make` by the lines it prints.
+//! Progress of long work, and of `make` and `ninja` by the lines they print.
 
 /// Where long work has got to.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,9 @@ impl Progress {
         Self { stage: stage.into(), fraction: None, detail: detail.into() }
     }
 }
+
+/// The environment variable of that name makes ninja count finished steps and all steps.
+pub(super) const NINJA_STATUS: &str = "[%f/%t] ";
 
 /// Counts the steps of a build against the number that the last one took.
 pub(super) struct Steps {
@@ -50,6 +53,15 @@ impl Steps {
     }
 }
 
+/// Reads a line of ninja's output under [`NINJA_STATUS`].
+pub(super) fn ninja(line: &str) -> Option<Progress> {
+    let (count, detail) = line.strip_prefix('[')?.split_once("] ")?;
+    let (done, total) = count.split_once('/')?;
+    let (done, total): (u32, u32) = (done.parse().ok()?, total.parse().ok()?);
+    let fraction = Some((f64::from(done) / f64::from(total.max(1))).min(0.99));
+    Some(Progress { stage: "compile".into(), fraction, detail: detail.into() })
+}
+
 /// The parts of a line that announces a step in kbuild's short form.
 fn step(line: &str) -> Option<(&str, &str)> {
     let rest = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
@@ -72,6 +84,16 @@ mod tests {
         assert_eq!(step("mm/slub.c:12: warning: unused"), None);
         assert_eq!(step("    note: in expansion"), None);
         assert_eq!(step("  warning text"), None);
+    }
+
+    #[test]
+    fn ninja_counts_its_steps() {
+        let progress = ninja("[30/120] Compiling C object libqemu.a.p/cpus.c.o").unwrap();
+        assert_eq!(progress.fraction, Some(0.25));
+        assert_eq!(progress.detail, "Compiling C object libqemu.a.p/cpus.c.o");
+        assert_eq!(ninja("[120/120] Linking").and_then(|p| p.fraction), Some(0.99));
+        assert_eq!(ninja("ninja: build stopped."), None);
+        assert_eq!(ninja("[x/y] text"), None);
     }
 
     #[test]

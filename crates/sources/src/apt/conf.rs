@@ -10,13 +10,18 @@ use super::mirror::Mirrors;
 /// The system's apt configuration.
 pub(super) const SYSTEM: &str = "/etc/apt";
 
-/// One line per suite, in the form of sources.list(5).
-pub(super) fn sources(mirrors: &Mirrors, suites: &[&str], keyring: &Path) -> String {
-    let line = |suite: &&str| {
+/// One line per kind (`deb`, `deb-src`) and suite, in the form of sources.list(5).
+pub(super) fn sources(
+    mirrors: &Mirrors,
+    kinds: &[&str],
+    suites: &[&str],
+    keyring: &Path,
+) -> String {
+    let line = |kind: &str, suite: &str| {
         let uri = if suite.ends_with("-security") { &mirrors.security } else { &mirrors.main };
-        format!("deb [signed-by={}] {uri} {suite} main\n", keyring.display())
+        format!("{kind} [signed-by={}] {uri} {suite} main\n", keyring.display())
     };
-    suites.iter().map(line).collect()
+    kinds.iter().flat_map(|kind| suites.iter().map(move |suite| line(kind, suite))).collect()
 }
 
 /// The configuration that keeps apt below `home`.
@@ -66,9 +71,12 @@ mod tests {
     #[test]
     fn sources_are_signed_and_security_has_its_own_archive() {
         let mirrors = Mirrors { main: "http://m/debian".into(), security: "http://m/sec".into() };
-        let text = sources(&mirrors, &["trixie", "trixie-security"], Path::new("/k.gpg"));
+        let suites = ["trixie", "trixie-security"];
+        let text = sources(&mirrors, &["deb", "deb-src"], &suites, Path::new("/k.gpg"));
         let expected = "deb [signed-by=/k.gpg] http://m/debian trixie main\n\
-                        deb [signed-by=/k.gpg] http://m/sec trixie-security main\n";
+                        deb [signed-by=/k.gpg] http://m/sec trixie-security main\n\
+                        deb-src [signed-by=/k.gpg] http://m/debian trixie main\n\
+                        deb-src [signed-by=/k.gpg] http://m/sec trixie-security main\n";
         assert_eq!(text, expected);
     }
 

@@ -32,16 +32,25 @@ pub(super) struct PrivateApt {
 }
 
 impl PrivateApt {
-    /// Prepares apt below `home` for these Debian suites.
+    /// Prepares apt below `home` for the binary packages of these Debian suites.
     ///
     /// # Errors
     /// When apt or the keyring is missing, or the folder cannot be written.
     pub(super) fn new(home: &Path, suites: &[&'static str]) -> Result<Self, SourcesError> {
-        Self::with_keyring(home, suites, Path::new(KEYRING))
+        Self::with_keyring(home, &["deb"], suites, Path::new(KEYRING))
+    }
+
+    /// The same for binary and source packages.
+    ///
+    /// # Errors
+    /// Those of [`PrivateApt::new`].
+    pub(super) fn with_sources(home: &Path, suites: &[&'static str]) -> Result<Self, SourcesError> {
+        Self::with_keyring(home, &["deb", "deb-src"], suites, Path::new(KEYRING))
     }
 
     fn with_keyring(
         home: &Path,
+        kinds: &[&str],
         suites: &[&'static str],
         keyring: &Path,
     ) -> Result<Self, SourcesError> {
@@ -53,7 +62,8 @@ impl PrivateApt {
             let folder = home.join(folder);
             fs::create_dir_all(&folder).map_err(|e| SourcesError::io("create", &folder, e))?;
         }
-        let sources = conf::sources(&Mirrors::of_system(Path::new(conf::SYSTEM)), suites, keyring);
+        let sources =
+            conf::sources(&Mirrors::of_system(Path::new(conf::SYSTEM)), kinds, suites, keyring);
         let conf = conf::own(home, &conf::network());
         let files = [("sources.list", sources), ("apt.conf", conf), ("status", String::new())];
         for (name, text) in files {
@@ -69,6 +79,31 @@ impl PrivateApt {
         let text =
             runner.output("apt-cache dumpavail", self.command("apt-cache").arg("dumpavail"))?;
         Ok(parse(&text))
+    }
+
+    /// The versions of the source package `name`; the lists must be fresh.
+    pub(super) fn sources(
+        &self,
+        name: &str,
+        runner: &Runner,
+    ) -> Result<Vec<Package>, SourcesError> {
+        let mut command = self.command("apt-cache");
+        command.args(["showsrc", "--only-source", name]);
+        Ok(parse(&runner.output("apt-cache showsrc", &mut command)?))
+    }
+
+    /// Downloads the files of a source package into `folder`; apt checks their digests.
+    pub(super) fn download_source(
+        &self,
+        package: &Package,
+        folder: &Path,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), SourcesError> {
+        let mut command = self.command("apt-get");
+        command.current_dir(folder).args(["source", "--download-only"]);
+        command.arg(format!("{}={}", package.name, package.version));
+        download(&mut command, runner, progress)
     }
 
     /// Downloads the packages in these versions into `folder`; apt checks their digests.
@@ -98,14 +133,14 @@ impl PrivateApt {
     }
 }
 
-/// Runs an `apt-get download` and reports how far it is.
+/// Runs an apt-get that downloads and reports how far it is.
 pub(super) fn download(
     command: &mut Command,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), SourcesError> {
     command.args(["-q", "-o", "APT::Status-Fd=1"]);
-    runner.run("apt-get download", command, &mut |line| {
+    runner.run("downloading with apt-get", command, &mut |line| {
         if let Some((percent, detail)) = download_status(line) {
             let fraction = Some((percent / 100.0).clamp(0.0, 1.0));
             progress(Progress { stage: "download".into(), fraction, detail: detail.into() });
@@ -127,7 +162,8 @@ mod tests {
     fn without_the_keyring_nothing_is_fetched() {
         let home = tempfile::tempdir().unwrap();
         let absent = home.path().join("absent.gpg");
-        let result = PrivateApt::with_keyring(home.path(), &["trixie-backports"], &absent);
+        let result =
+            PrivateApt::with_keyring(home.path(), &["deb"], &["trixie-backports"], &absent);
         let error = result.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("apt install debian-archive-keyring"), "{error}");
         assert!(!home.path().join("apt.conf").exists());

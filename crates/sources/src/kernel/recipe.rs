@@ -1,36 +1,9 @@
-//! What is done to a kernel source: fragments of configuration and patches.
-//!
-//! They are part of the program, so that an installed `unspin` builds without a
-//! checkout. Their home is the folder `kernel/` of the repository.
+//! What is done to a kernel source: the fragments of configuration and the patches of the
+//! repository's folder `kernel/`.
 
 use super::spec::Source;
 use crate::key::Digest;
-
-/// A file of `kernel/`, by name.
-type Part = (&'static str, &'static str);
-
-macro_rules! part {
-    ($folder:literal, $name:literal) => {
-        ($name, include_str!(concat!("../../../../kernel/", $folder, "/", $name)))
-    };
-}
-
-/// All fragments, in the order in which they are merged.
-const FRAGMENTS: &[Part] = &[
-    part!("config", "00-machine.config"),
-    part!("config", "10-userspace.config"),
-    part!("config", "20-sched.config"),
-    part!("config", "30-virt.config"),
-    part!("config", "40-observe.config"),
-    part!("config", "50-emulation.config"),
-];
-
-/// The patches for the pinned source, in the order in which they apply.
-const PATCHES: &[Part] = &[
-    part!("patches", "0001-KVM-SVM-Count-PAUSE-exits-in-software-where-there-is.patch"),
-    part!("patches", "0002-KVM-x86-Report-PAUSE-exits-and-pause-loops-in-the-vC.patch"),
-    part!("patches", "0003-KVM-Report-the-directed-yields-of-spinning-vCPUs.patch"),
-];
+use crate::shipped::{self, Part};
 
 /// What makes a lab kernel out of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +15,8 @@ pub(super) struct Recipe {
 impl Recipe {
     /// The recipe for `source`: only the pinned one is patched.
     pub(super) fn of(source: &Source) -> Self {
-        let patches = if *source == Source::Lab { PATCHES } else { &[] };
-        Self { fragments: FRAGMENTS.into(), patches: patches.into() }
+        let patches = if *source == Source::Lab { shipped::kernel_patches() } else { Vec::new() };
+        Self { fragments: shipped::kernel_fragments(), patches }
     }
 
     /// All fragments in one, as `KCONFIG_ALLCONFIG` takes them.
@@ -77,24 +50,7 @@ fn digest(fragments: &[Part], patches: &[Part]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
     use super::*;
-
-    #[test]
-    fn every_file_of_the_folder_is_embedded() {
-        let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
-        for (folder, parts) in [("config", FRAGMENTS), ("patches", PATCHES)] {
-            let files: BTreeSet<String> = std::fs::read_dir(home.join(folder))
-                .unwrap()
-                .map(|file| file.unwrap().file_name().to_string_lossy().into_owned())
-                .collect();
-            let embedded = parts.iter().map(|(name, _)| name.to_string()).collect();
-            assert_eq!(files, embedded, "{folder}");
-            assert!(parts.is_sorted(), "{folder}");
-        }
-    }
 
     #[test]
     fn the_digest_follows_the_content() {
