@@ -1,7 +1,5 @@
 //! What can go wrong on the way to a QEMU, and what to do about it.
 
-use std::path::PathBuf;
-
 use crate::SourcesError;
 
 /// Why there is no QEMU. Each message names the next step.
@@ -27,12 +25,13 @@ pub enum QemuError {
     },
     /// A fetched file differs from the pinned one.
     #[error(
-        "{path} has SHA-256 {found}, not the pinned {expected}; remove its folder and build \
-         again, or build what the archive has: unspin lab qemu build --source-version {version}"
+        "{file} of qemu {version}, as Debian's archive has it, has SHA-256 {found}, not the \
+         pinned {expected}; to build with it all the same, \
+         run: unspin lab qemu build --source-version {version}"
     )]
     Changed {
         /// The file.
-        path: PathBuf,
+        file: String,
         /// Its pinned digest.
         expected: String,
         /// Its digest.

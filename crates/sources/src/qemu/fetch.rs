@@ -20,8 +20,7 @@ pub(super) struct Fetched {
     pub(super) inputs: Inputs,
 }
 
-/// The files of `source`, downloaded if they are not in the cache. Those of the pinned
-/// source are checked each time.
+/// The files of `source`, downloaded if the cache has none, or others than the pinned ones.
 pub(super) fn fetch(
     source: &Source,
     staging: &Staging,
@@ -30,18 +29,28 @@ pub(super) fn fetch(
 ) -> Result<Fetched, QemuError> {
     let home = sources_dir();
     let folder = home.join(folder_name(source));
-    if !folder.is_dir() {
-        let files = staging.work().join("files");
-        download(source, &staging.work(), &files, runner, progress)?;
-        fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
-        fs::rename(&files, &folder).map_err(|e| SourcesError::io("create", &folder, e))?;
-    }
     progress(Progress::stage("check", source.version()));
-    let inputs = Inputs::of_folder(source.version(), &folder)?;
-    if *source == Source::Pinned {
-        inputs.check(&Inputs::pinned(), &folder)?;
+    if let Ok(inputs) = checked(source, &folder) {
+        return Ok(Fetched { folder, inputs });
     }
+    let files = staging.work().join("files");
+    download(source, &staging.work(), &files, runner, progress)?;
+    let inputs = checked(source, &files)?;
+    fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|e| SourcesError::io("replace", &folder, e))?;
+    }
+    fs::rename(&files, &folder).map_err(|e| SourcesError::io("create", &folder, e))?;
     Ok(Fetched { folder, inputs })
+}
+
+/// What is in `folder`, if it is complete and, for the pinned source, has the pinned digests.
+fn checked(source: &Source, folder: &Path) -> Result<Inputs, QemuError> {
+    let inputs = Inputs::of_folder(source.version(), folder)?;
+    if *source == Source::Pinned {
+        inputs.check(&Inputs::pinned())?;
+    }
+    Ok(inputs)
 }
 
 /// Where fetched files are kept.
@@ -170,6 +179,18 @@ mod tests {
         assert_ne!(pinned, folder_name(&Source::Version(VERSION.into())));
         // PATH-like lists are split at colons.
         assert!(!pinned.contains(':'));
+    }
+
+    #[test]
+    fn files_that_are_not_the_pinned_ones_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(checked(&Source::Pinned, folder.path()).is_err());
+        for name in Inputs::pinned().files.keys() {
+            fs::write(folder.path().join(name), "another file").unwrap();
+        }
+        let error = checked(&Source::Pinned, folder.path()).unwrap_err();
+        assert!(matches!(error, QemuError::Changed { .. }), "{error}");
+        checked(&Source::Version(VERSION.into()), folder.path()).unwrap();
     }
 
     #[test]
