@@ -65,7 +65,6 @@ pub fn build(
     let staging = Staging::begin(&home, &mut || {
         progress(Progress::stage("wait", "another build is under way"));
     })?;
-    space::check(&home, SPACE)?;
     let runner = Runner::new(cache_dir().join("qemu-build.log"))?;
     let recipe = Recipe::shipped();
     let compiler = runner.output("gcc --version", Command::new("gcc").arg("--version"))?;
@@ -73,6 +72,7 @@ pub fn build(
     if let Some(cached) = pinned_in(&home, source, &recipe, compiler)? {
         return Ok(cached);
     }
+    space::check(&home, SPACE)?;
     let fetched = fetch::fetch(source, &staging, &runner, progress)?;
     let entry = describe(&recipe, &fetched.inputs, compiler);
     if let Some(cached) = with_id(&home, &entry.qemu.id)? {
@@ -174,7 +174,8 @@ impl Workshop<'_> {
         fs::create_dir_all(&self.objects)
             .map_err(|e| SourcesError::io("create", &self.objects, e))?;
         let mut command = self.command("../source/configure");
-        command.args(&recipe.options).arg(format!("--python={PYTHON}"));
+        command.args(&recipe.options).args(["--cc=gcc", "--host-cc=gcc"]);
+        command.arg(format!("--python={PYTHON}"));
         self.runner.run("configuring QEMU", &mut command, &mut |_| ())
     }
 
