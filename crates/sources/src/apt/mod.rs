@@ -73,16 +73,32 @@ impl PrivateApt {
         Ok(Self { home: home.into(), suites: suites.into() })
     }
 
-    /// Refreshes the lists and returns what the suites have.
+    /// Refreshes the lists.
+    pub(super) fn update(&self, runner: &Runner) -> Result<(), SourcesError> {
+        runner.run("apt-get update", self.command("apt-get").arg("update"), &mut |_| ())
+    }
+
+    /// Refreshes the lists and returns the newest version of each package.
     pub(super) fn packages(&self, runner: &Runner) -> Result<Vec<Package>, SourcesError> {
-        runner.run("apt-get update", self.command("apt-get").arg("update"), &mut |_| ())?;
+        self.update(runner)?;
         let text =
             runner.output("apt-cache dumpavail", self.command("apt-cache").arg("dumpavail"))?;
         Ok(parse(&text))
     }
 
-    /// The versions of the source package `name`; the lists must be fresh.
-    pub(super) fn sources(
+    /// All versions of the package `name`; the lists must be fresh.
+    pub(super) fn versions(
+        &self,
+        name: &str,
+        runner: &Runner,
+    ) -> Result<Vec<Package>, SourcesError> {
+        let mut command = self.command("apt-cache");
+        command.args(["show", "--all-versions", name]);
+        Ok(parse(&runner.output("apt-cache show", &mut command)?))
+    }
+
+    /// All versions of the source package `name`; the lists must be fresh.
+    pub(super) fn source_versions(
         &self,
         name: &str,
         runner: &Runner,

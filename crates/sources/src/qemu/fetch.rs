@@ -67,15 +67,15 @@ fn folder_name(source: &Source) -> String {
     }
 }
 
-/// apt with fresh lists of [`SUITES`], and their binary packages.
+/// apt with fresh lists of [`SUITES`].
 pub(super) fn archive(
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(PrivateApt, Vec<Package>), SourcesError> {
+) -> Result<PrivateApt, SourcesError> {
     progress(Progress::stage("index", format!("packages of {}", SUITES.join(", "))));
     let apt = PrivateApt::with_sources(&cache_dir().join("apt-qemu"), SUITES)?;
-    let packages = apt.packages(runner)?;
-    Ok((apt, packages))
+    apt.update(runner)?;
+    Ok(apt)
 }
 
 /// Fills `files`.
@@ -86,15 +86,17 @@ fn download(
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), QemuError> {
-    let (apt, packages) = archive(runner, progress)?;
-    let sources = apt.sources("qemu", runner)?;
+    let apt = archive(runner, progress)?;
+    let sources = apt.source_versions("qemu", runner)?;
+    let (data, bios) =
+        (apt.versions("qemu-system-data", runner)?, apt.versions("seabios", runner)?);
     let version = source.version();
     let instead = newest(&sources, "qemu").map_or(VERSION, |package| &package.version);
     let qemu = choose(&sources, "qemu", version, instead)?;
-    let data = choose(&packages, "qemu-system-data", version, instead)?;
-    let seabios = match (source, newest(&packages, "seabios")) {
+    let data = choose(&data, "qemu-system-data", version, instead)?;
+    let seabios = match (source, newest(&bios, "seabios")) {
         (Source::Version(_), Some(seabios)) => seabios,
-        _ => choose(&packages, "seabios", SEABIOS, VERSION)?,
+        _ => choose(&bios, "seabios", SEABIOS, VERSION)?,
     };
     let downloads = work.join("downloads");
     for folder in [&downloads, files] {

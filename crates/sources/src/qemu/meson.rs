@@ -34,8 +34,9 @@ pub(super) fn modules(
         return Ok(Some(cached.join(MODULES)));
     }
     progress(Progress::stage("meson", format!("Meson {OLDEST} or newer")));
-    let (apt, packages) = archive(runner, progress)?;
-    let package = newest(&packages, "meson").ok_or_else(|| apt.lacks("meson", runner))?;
+    let apt = archive(runner, progress)?;
+    let versions = apt.versions("meson", runner)?;
+    let package = newest(&versions, "meson").ok_or_else(|| apt.lacks("meson", runner))?;
     let (downloads, root) = (staging.work().join("meson-deb"), staging.work().join("meson"));
     fs::create_dir_all(&downloads).map_err(|e| SourcesError::io("create", &downloads, e))?;
     apt.download(std::slice::from_ref(package), &downloads, runner, progress)?;
