@@ -81,7 +81,7 @@ pub fn build(
     let modules = meson::modules(&staging, &runner, progress)?;
     progress(Progress::stage("unpack", &entry.qemu.source));
     tree::prepare(&fetched, &recipe, &staging.work().join("source"), &runner)?;
-    let workshop = Workshop { objects: staging.work().join("objects"), modules, runner: &runner };
+    let workshop = Workshop { work: staging.work(), modules, runner: &runner };
     workshop.configure(&recipe, progress)?;
     workshop.compile(jobs, progress)?;
     collect(&workshop, &fetched, &staging.entry())?;
@@ -144,20 +144,24 @@ fn describe(recipe: &Recipe, inputs: &Inputs, compiler: &str) -> Build {
     }
 }
 
-/// Where a build takes place. The source tree lies beside the objects, so that the paths
-/// which the compiler records are relative.
+/// Where a build takes place.
 struct Workshop<'a> {
-    objects: PathBuf,
+    /// Holds the folders `source` and `objects`.
+    work: PathBuf,
     /// Meson's modules, unless they are the system's.
     modules: Option<PathBuf>,
     runner: &'a Runner,
 }
 
 impl Workshop<'_> {
+    fn objects(&self) -> PathBuf {
+        self.work.join("objects")
+    }
+
     /// A command in the folder of the objects, with nothing of the caller's settings.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.objects).env("LC_ALL", "C").env("NINJA_STATUS", NINJA_STATUS);
+        command.current_dir(self.objects()).env("LC_ALL", "C").env("NINJA_STATUS", NINJA_STATUS);
         FLAGS.iter().for_each(|flag| {
             command.env_remove(flag);
         });
@@ -171,11 +175,13 @@ impl Workshop<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), SourcesError> {
         progress(Progress::stage("configure", ""));
-        fs::create_dir_all(&self.objects)
-            .map_err(|e| SourcesError::io("create", &self.objects, e))?;
+        let objects = self.objects();
+        fs::create_dir_all(&objects).map_err(|e| SourcesError::io("create", &objects, e))?;
+        // Keeps the names of this machine's folders out of the program.
+        let map = format!("--extra-cflags=-ffile-prefix-map={}/=", self.work.display());
         let mut command = self.command("../source/configure");
         command.args(&recipe.options).args(["--cc=gcc", "--host-cc=gcc"]);
-        command.arg(format!("--python={PYTHON}"));
+        command.args([format!("--python={PYTHON}"), map]);
         self.runner.run("configuring QEMU", &mut command, &mut |_| ())
     }
 
@@ -201,7 +207,7 @@ fn collect(workshop: &Workshop<'_>, fetched: &Fetched, entry: &Path) -> Result<(
     for folder in [&bin, &share] {
         fs::create_dir_all(folder).map_err(|e| SourcesError::io("create", folder, e))?;
     }
-    let program = (workshop.objects.join(PROGRAM), bin.join(PROGRAM));
+    let program = (workshop.objects().join(PROGRAM), bin.join(PROGRAM));
     let firmware = FIRMWARE.iter().map(|(_, path)| {
         let name = file_name(path);
         (fetched.folder.join(name), share.join(name))
