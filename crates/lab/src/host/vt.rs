@@ -1,7 +1,6 @@
 //! The simulated host: QEMU runs the guest in virtual time. Each run has a boot of its own,
 //! so that a cell and a seed decide every byte of what comes out.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,6 +8,8 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use unspin_model::FailureKind;
+use unspin_model::identity::Identity;
+use unspin_sources::qemu::Qemu;
 use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
 
 use super::Host;
@@ -39,23 +40,32 @@ const UNTIL_STATUS: i32 = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VtQemu {
     /// The program.
-    pub program: OsString,
+    pub program: PathBuf,
     /// Folders with its firmware.
     pub firmware: Vec<PathBuf>,
+    /// Stands for all that decides what a guest sees of it.
+    pub behaviour: String,
 }
 
-/// The QEMU that runs guests in virtual time: UNSPIN_VT_QEMU names the program,
-/// UNSPIN_VT_FIRMWARE its firmware's folders, with `:` between them.
+/// The QEMU that runs guests in virtual time. UNSPIN_VT_QEMU names a program of one's own
+/// and UNSPIN_VT_FIRMWARE its firmware's folders, with `:` between them; without, it is the
+/// lab's QEMU, built if it is not in the cache.
 ///
 /// # Errors
-/// [`FailureKind::Unavailable`] where no program is named.
-pub fn vt_qemu() -> Result<VtQemu, Failure> {
-    let program = std::env::var_os("UNSPIN_VT_QEMU").ok_or_else(|| {
-        let detail = "virtual time needs the patched QEMU: set UNSPIN_VT_QEMU to its program";
-        Failure::new(FailureKind::Unavailable, detail)
-    })?;
-    let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
-    Ok(VtQemu { program, firmware: std::env::split_paths(&firmware).collect() })
+/// [`FailureKind::Unavailable`] where the program cannot be read or built.
+pub fn vt_qemu(report: &mut dyn FnMut(unspin_sources::Progress)) -> Result<VtQemu, Failure> {
+    let unavailable = |detail: String| Failure::new(FailureKind::Unavailable, detail);
+    if let Some(program) = std::env::var_os("UNSPIN_VT_QEMU").map(PathBuf::from) {
+        let bytes = fs::read(&program)
+            .map_err(|e| unavailable(format!("UNSPIN_VT_QEMU={}: {e}", program.display())))?;
+        let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
+        let firmware = std::env::split_paths(&firmware).collect();
+        return Ok(VtQemu { program, firmware, behaviour: Identity::of_bytes(&bytes).to_string() });
+    }
+    let qemu = unspin_sources::qemu::ensure(&unspin_sources::qemu::Source::Pinned, report)
+        .map_err(|e| unavailable(e.to_string()))?;
+    let Qemu { program, firmware, behaviour, .. } = qemu;
+    Ok(VtQemu { program, firmware: vec![firmware], behaviour })
 }
 
 /// How simulated hosts run: which QEMU, whether each run is carried out twice, and who is
@@ -121,7 +131,7 @@ pub fn carry_out(
     let vm = prepare(vm, run, folder)?;
     let (qemu, limit) = (&options.qemu, real_limit(host));
     let mut process =
-        vm::spawn(&qemu.program, &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
+        vm::spawn(qemu.program.as_os_str(), &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
     let status =
         wait(&mut process, limit, folder, options.reached).map_err(|failure| {
             match failure.kind {

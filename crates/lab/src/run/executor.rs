@@ -15,7 +15,7 @@ use super::schedule::Schedule;
 use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
-use crate::host::{Router, VtOptions, vt_qemu};
+use crate::host::{Router, VtOptions};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
@@ -115,7 +115,7 @@ impl<'a> Lab<'a> {
                 self.desk().progress.event(Event::Reached(lane, virtual_ns as f64 / 1e9));
             };
             let options = |qemu| VtOptions { qemu, twice: self.twice, reached: &reached };
-            let mut hosts = Router::new(folder, vt_qemu().ok().map(options));
+            let mut hosts = Router::new(folder, self.prepared.vt_qemu.clone().map(options));
             drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
         };
         // A VM dies with the thread that started it, so each lane has one for life.

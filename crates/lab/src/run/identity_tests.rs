@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use unspin_model::Accel;
+use unspin_sources::kernel::Kernel;
 
 use super::*;
-use crate::kernel::Kernel;
 
 /// An experiment with a program and a kernel of its own, each of which can change.
 pub(in crate::run) struct Bench(tempfile::TempDir);

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use unspin_model::Accel;
+use unspin_sources::kernel::KernelError;
 
 pub use executor::{execute, lanes};
 pub use folder::{Loaded, load};
@@ -27,7 +28,6 @@ pub use timings::Timings;
 
 use crate::experiment::Experiment;
 use crate::image::ImageError;
-use crate::kernel::KernelError;
 use crate::toml_error::ConfigError;
 use crate::wire::Failure;
 

@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use unspin_model::identity::{Identity, VirtualTime};
-use unspin_model::{Accel, FailureKind};
+use unspin_model::Accel;
+use unspin_model::identity::VirtualTime;
+use unspin_sources::cache_dir;
+use unspin_sources::kernel::{self, Kernel};
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
 use crate::host::{VtQemu, vt_qemu};
 use crate::image::{Image, ImageError, find_program, path_in_guest};
-use crate::kernel::{self, Kernel};
 use crate::machine;
 use crate::vm::QEMU;
-use crate::wire::{Agent, Failure};
+use crate::wire::Agent;
 use crate::workload::Workload;
 
 /// The kernel of every L1.
@@ -63,6 +64,8 @@ pub struct Prepared {
     pub schedulers: BTreeMap<String, Installed>,
     /// What decides runs in virtual time beside the guest; unused in real time.
     pub virtual_time: VirtualTime,
+    /// The QEMU of simulated hosts, where a topology has one.
+    pub vt_qemu: Option<VtQemu>,
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
     /// Scratch folder for images, which can be large; removed when dropped.
@@ -77,10 +80,9 @@ impl Prepared {
         progress: &mut dyn Progress,
     ) -> Result<Prepared, LabError> {
         let real_time = experiment.topologies.iter().any(|topology| !topology.in_virtual_time());
-        let virtual_time = match experiment.topologies.iter().any(Topology::in_virtual_time) {
-            true => virtual_time(&vt_qemu()?)?,
-            false => VirtualTime::default(),
-        };
+        let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
+        let vt_qemu = simulates.then(|| get_qemu(progress)).transpose()?;
+        let virtual_time = vt_qemu.as_ref().map(virtual_time).unwrap_or_default();
         if real_time && machine::qemu_version().is_none() {
             return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
         }
@@ -88,7 +90,7 @@ impl Prepared {
         let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
         let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
         let schedulers = install_schedulers(experiment, progress)?;
-        let images = scratch_in(&kernel::cache_dir())?;
+        let images = scratch_in(&cache_dir())?;
         let folder = images.path();
         progress.event(Event::Stage("writing the guests' images", None));
         let guests = kernels
@@ -117,21 +119,16 @@ impl Prepared {
             own_kvm,
             schedulers,
             virtual_time,
+            vt_qemu,
             scratch,
             _images: images,
         })
     }
 }
 
-/// What decides runs in virtual time: QEMU, whose program holds the tables of prices.
-fn virtual_time(qemu: &VtQemu) -> Result<VirtualTime, LabError> {
-    let program = Path::new(&qemu.program);
-    let bytes = std::fs::read(program).map_err(|error| {
-        let detail = format!("{}: {error}", program.display());
-        Failure::new(FailureKind::Unavailable, detail)
-    })?;
-    let digest = Identity::of_bytes(&bytes).to_string();
-    Ok(VirtualTime { prices: digest.clone(), qemu: digest })
+/// QEMU decides runs in virtual time, and its program holds the tables of prices.
+fn virtual_time(qemu: &VtQemu) -> VirtualTime {
+    VirtualTime { qemu: qemu.behaviour.clone(), prices: qemu.behaviour.clone() }
 }
 
 impl Prepared {
@@ -152,8 +149,15 @@ fn scratch_in(folder: &Path) -> Result<tempfile::TempDir, LabError> {
     made.map_err(|source| LabError::Write { path: folder.to_owned(), source })
 }
 
+fn get_qemu(progress: &mut dyn Progress) -> Result<VtQemu, LabError> {
+    let mut report = |step: unspin_sources::Progress| {
+        progress.event(Event::Stage(&format!("QEMU: {}", step.stage), step.fraction));
+    };
+    Ok(vt_qemu(&mut report)?)
+}
+
 fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
-    let mut report = |step: kernel::Progress| {
+    let mut report = |step: unspin_sources::Progress| {
         progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
     };
     Ok(kernel::ensure(spec, &mut report)?)
@@ -302,6 +306,7 @@ impl Prepared {
             own_kvm: false,
             schedulers: BTreeMap::new(),
             virtual_time: VirtualTime::default(),
+            vt_qemu: None,
             scratch: folder(),
             _images: folder(),
         }

@@ -33,8 +33,8 @@ impl Stage {
     }
 
     fn run_host(&self, twice: bool) -> Result<RunOutput, Failure> {
-        let program = self.folder.path().join("qemu").into();
-        let qemu = VtQemu { program, firmware: Vec::new() };
+        let program = self.folder.path().join("qemu");
+        let qemu = VtQemu { program, firmware: Vec::new(), behaviour: String::new() };
         let options = VtOptions { qemu, twice, reached: &|_| {} };
         let mut host = VtHost::new(self.folder.path().join("run"), options);
         let initramfs = self.folder.path().join("base.cpio").display().to_string();
