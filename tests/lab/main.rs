@@ -4,6 +4,7 @@
 
 mod basics;
 mod bench;
+mod claims;
 mod config;
 mod faults;
 mod nested;
@@ -21,7 +22,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 35] = [
+const TESTS: [(&str, Needs, Test); 36] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -56,6 +57,7 @@ const TESTS: [(&str, Needs, Test); 35] = [
     ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
     ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
     ("a_changed_experiment_is_measured_again", Some(bench::guest), faults::changed_experiment),
+    ("claims_are_measured_again_each_time", Some(bench::guest), claims::check_measures_each_time),
     ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
 ];
 

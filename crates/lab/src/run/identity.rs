@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use serde_json::json;
-use unspin_model::identity::{Draw, Host, Identity, Ingredients};
+use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
 
 use super::prepare::Prepared;
 use super::{LabError, specs};
@@ -40,6 +40,12 @@ impl Plan {
     /// Plans the runs and names them.
     pub fn new(experiment: &Experiment, prepared: &Prepared) -> Result<Plan, LabError> {
         let deterministic = prepared.accel.is_deterministic();
+        let VirtualTime { qemu, prices } = &prepared.virtual_time;
+        if deterministic && (qemu.is_empty() || prices.is_empty()) {
+            // Without them, runs under other prices would pass for the same.
+            let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
+            return Err(LabError::Unnamed { detail });
+        }
         // What ran before in a boot decides a deterministic run, and it is no ingredient.
         let alone = Experiment {
             fresh_boots: experiment.fresh_boots || deterministic,

@@ -159,5 +159,7 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     prepared.virtual_time.prices = "other".into();
     let priced = Plan::new(&experiment, &prepared).unwrap();
     all_differ(&plan, &priced, "virtual_time.prices");
+    prepared.virtual_time.prices.clear();
+    assert!(Plan::new(&experiment, &prepared).is_err(), "prices that are not known");
     assert!(bench.base().settings.values().all(|setting| setting.host.is_some()));
 }

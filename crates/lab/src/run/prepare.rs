@@ -60,7 +60,7 @@ pub struct Prepared {
     pub own_kvm: bool,
     /// Each scheduler command by name.
     pub schedulers: BTreeMap<String, Installed>,
-    /// What decides runs in virtual time beside the guest; unused in real time.
+    /// What decides runs in virtual time beside the guest; empty in real time.
     pub virtual_time: VirtualTime,
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
@@ -272,7 +272,7 @@ impl Prepared {
             accel,
             own_kvm: false,
             schedulers: BTreeMap::new(),
-            virtual_time: VirtualTime::default(),
+            virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             scratch: folder(),
             _images: folder(),
         }

@@ -142,3 +142,7 @@ fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
         })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;
