@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The simulated host's scheduler, as its user calls it.
+ *
+ * The user keeps the clock and never goes back in time. After every call it calls
+ * host_resched() for each pCPU that needs it, in ascending order, until none does: only that
+ * changes what runs, apart from host_block() and host_take(), which take the current thread
+ * away. host_update() is called at host_next(). The same calls have the same results.
+ *
+ * Follows try_to_wake_up(), schedule(), pick_next_task_fair() and task_tick_fair(). What each
+ * part leaves out is said in its header; README.md lists them.
+ */
+#ifndef UNSPIN_POLICY_HOST_SCHED_H
+#define UNSPIN_POLICY_HOST_SCHED_H
+
+#include "balance.h"
+#include "yield.h"
+
+/* `h` is zeroed before. */
+static inline void host_init(struct host *h, const struct host_config *c)
+{
+	u32 i;
+
+	h->config = *c;
+	h->groups = 1;
+	for (i = 0; i < HOST_GROUPS_MAX * HOST_PCPUS_MAX; i++) {
+		struct host_rq *q = &h->rq[i];
+		struct host_entity *se = &h->entity[HOST_ENTITIES_MAX + i];
+
+		q->first = q->last = HOST_NONE;
+		q->current = q->next = q->skip = q->prior = HOST_NONE;
+		se->rq = host_rq_pcpu(i);
+		se->weight = HOST_WEIGHT;
+	}
+	for (i = 0; i < HOST_PCPUS_MAX; i++) {
+		h->pcpu[i].current = HOST_NONE;
+		h->pcpu[i].tick_at = HOST_NEVER;
+	}
+}
+
+/* A new group with a weight (cpu.weight's 100 is 1024 here) and a quota, 0: unlimited. Group 0,
+ * the root, exists. HOST_NONE: there are HOST_GROUPS_MAX. */
+static inline u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 period_ns)
+{
+	u32 group = h->groups;
+	struct host_group *g = &h->group[group];
+
+	if (group == HOST_GROUPS_MAX)
+		return HOST_NONE;
+	h->groups++;
+	g->weight = weight ? weight : HOST_WEIGHT;
+	g->quota_ns = period_ns ? quota_ns : 0;
+	g->period_ns = period_ns;
+	g->pool_ns = (s64)g->quota_ns;
+	return group;
+}
+
+/* A new thread, blocked, that may run on the pCPUs from first to last. Its number: 0, 1, 2...;
+ * HOST_NONE: there are HOST_ENTITIES_MAX, or no such group or pCPU. */
+static inline u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, u32 pcpu_last)
+{
+	u32 e = h->entities;
+
+	if (e == HOST_ENTITIES_MAX || group >= h->groups || pcpu_first > pcpu_last ||
+	    pcpu_last >= h->config.pcpus)
+		return HOST_NONE;
+	h->entities++;
+	h->entity[e].weight = weight ? weight : HOST_WEIGHT;
+	h->entity[e].rq = host_rq_of(group, pcpu_first);
+	h->thread[e].group = group;
+	h->thread[e].pcpu = h->thread[e].first = pcpu_first;
+	h->thread[e].last = pcpu_last;
+	return e;
+}
+
+static inline void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
+{
+	struct host_thread *t = &h->thread[e];
+	u32 p;
+
+	if (t->state != HOST_BLOCKED)
+		return;
+	p = host_place(h, e, waker_pcpu);
+	host_charge(h, p, now);
+	if (p != t->pcpu)
+		host_set_pcpu(h, e, p);
+	t->state = HOST_QUEUED;
+	t->since = now;
+	host_enqueue(h, e, t->known ? HOST_JOIN_WAKE : HOST_JOIN_NEW);
+	t->known = 1;
+	host_check_preempt(h, e);
+	host_kick_idle(h);
+}
+
+static inline void host_block(struct host *h, u32 e, u64 now)
+{
+	struct host_thread *t = &h->thread[e];
+	struct host_pcpu *pcpu = &h->pcpu[t->pcpu];
+
+	if (t->state == HOST_BLOCKED)
+		return;
+	host_charge(h, t->pcpu, now);
+	if (pcpu->current == e) {
+		pcpu->current = HOST_NONE;
+		pcpu->need_resched = 1;
+	}
+	host_dequeue(h, e, 1);
+	t->state = HOST_BLOCKED;
+}
+
+/* When a group's next period begins; never while nobody needs it. */
+static inline u64 host_next_refill(const struct host *h, u32 group)
+{
+	u32 p;
+
+	if (h->group[group].quota_ns)
+		for (p = 0; p < h->config.pcpus; p++)
+			if (h->rq[host_rq_of(group, p)].count)
+				return h->group[group].period_start + h->group[group].period_ns;
+	return HOST_NEVER;
+}
+
+/* When host_update() has something to do next, or HOST_NEVER. Idle pCPUs have no ticks. */
+static inline u64 host_next(const struct host *h)
+{
+	u64 next = HOST_NEVER;
+	u32 i;
+
+	for (i = 0; i < h->config.pcpus; i++)
+		next = host_min(next, h->pcpu[i].tick_at);
+	for (i = 1; i < h->groups; i++)
+		next = host_min(next, host_next_refill(h, i));
+	return next;
+}
+
+static inline void host_tick(struct host *h, u32 p, u64 now)
+{
+	u32 current = h->pcpu[p].current, e;
+
+	h->pcpu[p].tick_at = host_tick_after(&h->config, p, now);
+	host_charge(h, p, now);
+	if (current == HOST_NONE)
+		return;
+	for (e = current; host_is_cfs(h) && e != HOST_NONE; e = host_parent(h, e))
+		if (host_cfs_tick(h, &h->rq[h->entity[e].rq], e))
+			host_kick(h, p);
+	host_update_shares(h, h->entity[current].rq);
+	host_balance(h, p, now);
+}
+
+/* A new period: each throttled queue gets just enough to go on and ask for a slice. */
+static inline void host_refill(struct host *h, u32 group, u64 now)
+{
+	struct host_group *g = &h->group[group];
+	u32 p;
+
+	if (!host_quota_refill(g, now))
+		return;
+	for (p = 0; p < h->config.pcpus; p++) {
+		u32 rq = host_rq_of(group, p);
+		struct host_rq *q = &h->rq[rq];
+		s64 gets = host_clamp(1 - q->quota_left_ns, g->pool_ns);
+
+		if (!q->throttled || g->pool_ns <= 0)
+			continue;
+		g->pool_ns -= gets;
+		q->quota_left_ns += gets;
+		if (q->quota_left_ns <= 0)
+			continue;
+		host_charge(h, p, now);
+		host_unthrottle(h, rq);
+	}
+}
+
+/* The ticks and refills that are due. Several ticks of a pCPU that are overdue count as one. */
+static inline void host_update(struct host *h, u64 now)
+{
+	u32 i;
+
+	for (i = 1; i < h->groups; i++)
+		host_refill(h, i, now);
+	for (i = 0; i < h->config.pcpus; i++)
+		if (h->pcpu[i].tick_at <= now)
+			host_tick(h, i, now);
+	host_kick_idle(h);
+}
+
+static inline u32 host_need_resched(const struct host *h, u32 p)
+{
+	return h->pcpu[p].need_resched;
+}
+
+/* The thread that runs on the pCPU, or HOST_NONE. */
+static inline u32 host_current(const struct host *h, u32 p)
+{
+	return h->pcpu[p].current;
+}
+
+static inline u32 host_pick_in(struct host *h, u32 rq)
+{
+	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
+}
+
+/* What runs next on the pCPU. A group that turns out to have no quota left is throttled. */
+static inline u32 host_pick(struct host *h, u32 p, u64 now)
+{
+	u32 tries, e, rq;
+
+	for (tries = 0; tries < 2 * HOST_GROUPS_MAX && !h->pcpu[p].taken; tries++) {
+		if (!h->pcpu[p].runnable)
+			host_pull(h, p, now);
+		if (!h->pcpu[p].runnable)
+			continue;
+		e = host_pick_in(h, p);
+		rq = host_inside(e);
+		if (rq == HOST_NONE)
+			return e;
+		if (host_quota_has(&h->group[rq / HOST_PCPUS_MAX], &h->rq[rq]))
+			return host_pick_in(h, rq);
+		host_throttle(h, rq);
+	}
+	return HOST_NONE;
+}
+
+/* Entity `e`, or none, is what runs of this queue. */
+static inline void host_set_current(struct host *h, u32 rq, u32 e)
+{
+	struct host_rq *q = &h->rq[rq];
+
+	if (q->current == e)
+		return;
+	if (q->current != HOST_NONE)
+		host_to_tail(h, q, q->current);
+	q->current = e;
+	if (e == HOST_NONE)
+		return;
+	h->entity[e].protect = h->entity[e].deadline;
+	h->entity[e].picked_ran_ns = h->entity[e].ran_ns;
+}
+
+/* From thread `prev` to thread `next` on the pCPU, on all levels. */
+static inline void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
+{
+	u32 top = next;
+
+	if (prev != HOST_NONE && prev != next) {
+		h->thread[prev].state = HOST_QUEUED;
+		h->thread[prev].since = now;
+		host_set_current(h, h->entity[prev].rq, HOST_NONE);
+	}
+	if (next != HOST_NONE) {
+		host_clear_buddies(h, next);
+		h->thread[next].state = HOST_ON;
+		h->thread[next].since = now;
+		host_set_current(h, h->entity[next].rq, next);
+		if (host_parent(h, next) != HOST_NONE)
+			top = host_parent(h, next);
+	}
+	host_set_current(h, p, top);
+	h->pcpu[p].current = next;
+}
+
+/* The pCPU schedules. Returns what runs there from now on, or HOST_NONE. */
+static inline u32 host_resched(struct host *h, u32 p, u64 now)
+{
+	struct host_pcpu *pcpu = &h->pcpu[p];
+	u32 next;
+
+	host_charge(h, p, now);
+	pcpu->need_resched = 1;
+	next = host_pick(h, p, now);
+	host_switch(h, p, pcpu->current, next, now);
+	pcpu->need_resched = 0;
+	if (next == HOST_NONE)
+		pcpu->tick_at = HOST_NEVER;
+	else if (pcpu->tick_at == HOST_NEVER)
+		pcpu->tick_at = host_tick_after(&h->config, p, now);
+	host_kick_idle(h);
+	return next;
+}
+
+static inline u32 host_state(const struct host *h, u32 e)
+{
+	return h->thread[e].state;
+}
+
+/* The pCPU that it runs on or waits for, or ran on last. */
+static inline u32 host_pcpu(const struct host *h, u32 e)
+{
+	return h->thread[e].pcpu;
+}
+
+/* For how long it has been on. */
+static inline u64 host_runtime(const struct host *h, u32 e, u64 now)
+{
+	const struct host_thread *t = &h->thread[e];
+
+	return h->entity[e].ran_ns + (t->state == HOST_ON ? now - t->since : 0);
+}
+
+/* enum host_yield. After HOST_YIELDED the pCPUs of both need to schedule. */
+static inline u32 host_yield_to(struct host *h, u32 from, u32 to, u64 now)
+{
+	u32 p = h->thread[from].pcpu, other = h->thread[to].pcpu;
+
+	if (h->thread[to].state == HOST_BLOCKED)
+		return HOST_YIELD_NOT_QUEUED;
+	if (h->thread[to].state == HOST_ON)
+		return HOST_YIELD_RUNNING;
+	if (h->thread[from].state != HOST_ON || h->rq[h->entity[to].rq].throttled ||
+	    (h->pcpu[p].runnable == 1 && h->pcpu[other].runnable == 1))
+		return HOST_YIELD_REFUSED;
+	host_charge(h, other, now);
+	host_yield_current(h, from, to, now);
+	if (!h->pcpu[other].taken)
+		host_kick(h, other);
+	return HOST_YIELDED;
+}
+
+static inline void host_yield(struct host *h, u32 from, u64 now)
+{
+	if (h->thread[from].state == HOST_ON)
+		host_yield_current(h, from, HOST_NONE, now);
+}
+
+/* The injector takes the pCPU: it runs nobody until it is given back. */
+static inline void host_take(struct host *h, u32 p, u64 now)
+{
+	h->pcpu[p].taken = 1;
+	host_resched(h, p, now);
+}
+
+static inline void host_give(struct host *h, u32 p, u64 now)
+{
+	(void)now;
+	h->pcpu[p].taken = 0;
+	host_kick(h, p);
+}
+
+#endif /* UNSPIN_POLICY_HOST_SCHED_H */
