@@ -73,6 +73,30 @@ static inline u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first
 	return e;
 }
 
+/* A new period: each throttled queue gets just enough to go on and ask for a slice. */
+static inline void host_refill(struct host *h, u32 group, u64 now)
+{
+	struct host_group *g = &h->group[group];
+	u32 p;
+
+	if (!host_quota_refill(g, now))
+		return;
+	for (p = 0; p < h->config.pcpus; p++) {
+		u32 rq = host_rq_of(group, p);
+		struct host_rq *q = &h->rq[rq];
+		s64 gets = host_clamp(1 - q->quota_left_ns, g->pool_ns);
+
+		if (!q->throttled || g->pool_ns <= 0)
+			continue;
+		g->pool_ns -= gets;
+		q->quota_left_ns += gets;
+		if (q->quota_left_ns <= 0)
+			continue;
+		host_charge(h, p, now);
+		host_unthrottle(h, rq);
+	}
+}
+
 static inline void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 {
 	struct host_thread *t = &h->thread[e];
@@ -80,6 +104,8 @@ static inline void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 
 	if (t->state != HOST_BLOCKED)
 		return;
+	/* Nobody asked for refills while all of its group were blocked. */
+	host_refill(h, t->group, now);
 	p = host_place(h, e, waker_pcpu);
 	host_charge(h, p, now);
 	if (p != t->pcpu)
@@ -146,30 +172,6 @@ static inline void host_tick(struct host *h, u32 p, u64 now)
 			host_kick(h, p);
 	host_update_shares(h, h->entity[current].rq);
 	host_balance(h, p, now);
-}
-
-/* A new period: each throttled queue gets just enough to go on and ask for a slice. */
-static inline void host_refill(struct host *h, u32 group, u64 now)
-{
-	struct host_group *g = &h->group[group];
-	u32 p;
-
-	if (!host_quota_refill(g, now))
-		return;
-	for (p = 0; p < h->config.pcpus; p++) {
-		u32 rq = host_rq_of(group, p);
-		struct host_rq *q = &h->rq[rq];
-		s64 gets = host_clamp(1 - q->quota_left_ns, g->pool_ns);
-
-		if (!q->throttled || g->pool_ns <= 0)
-			continue;
-		g->pool_ns -= gets;
-		q->quota_left_ns += gets;
-		if (q->quota_left_ns <= 0)
-			continue;
-		host_charge(h, p, now);
-		host_unthrottle(h, rq);
-	}
 }
 
 /* The ticks and refills that are due. Several ticks of a pCPU that are overdue count as one. */
