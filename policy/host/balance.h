@@ -19,13 +19,13 @@
 
 #define HOST_IMBALANCE_PCT 117
 
-static inline u64 host_balance_ns(const struct host_config *c)
+HOST_POLICY u64 host_balance_ns(const struct host_config *c)
 {
 	return c->pcpus * (c->scheduler == HOST_CFS ? 32000000ULL : 16000000ULL);
 }
 
 /* Whether the thread waits, and may do so on pCPU `p`. */
-static inline u32 host_is_movable(const struct host *h, u32 thread, u32 p)
+HOST_POLICY u32 host_is_movable(const struct host *h, u32 thread, u32 p)
 {
 	const struct host_thread *t = &h->thread[thread];
 
@@ -35,7 +35,7 @@ static inline u32 host_is_movable(const struct host *h, u32 thread, u32 p)
 }
 
 /* The thread on pCPU `from` that has waited longest of those that may move to `p`. */
-static inline u32 host_longest_waiting(const struct host *h, u32 from, u32 p, u64 load_max)
+HOST_POLICY u32 host_longest_waiting(const struct host *h, u32 from, u32 p, u64 load_max)
 {
 	u32 group, e, best = HOST_NONE;
 
@@ -59,7 +59,7 @@ static inline u32 host_longest_waiting(const struct host *h, u32 from, u32 p, u6
 	return best;
 }
 
-static inline void host_move(struct host *h, u32 thread, u32 p, u64 now)
+HOST_POLICY void host_move(struct host *h, u32 thread, u32 p, u64 now)
 {
 	host_charge(h, h->thread[thread].pcpu, now);
 	host_charge(h, p, now);
@@ -70,7 +70,7 @@ static inline void host_move(struct host *h, u32 thread, u32 p, u64 now)
 }
 
 /* The pCPU with most to run of those that have a thread for `p`: its thread, or HOST_NONE. */
-static inline u32 host_find_pull(const struct host *h, u32 p)
+HOST_POLICY u32 host_find_pull(const struct host *h, u32 p)
 {
 	u32 from, best = HOST_NONE, thread = HOST_NONE;
 
@@ -91,7 +91,7 @@ static inline u32 host_find_pull(const struct host *h, u32 p)
 }
 
 /* pCPU `p` has nothing to run. */
-static inline void host_pull(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_pull(struct host *h, u32 p, u64 now)
 {
 	u32 thread = host_find_pull(h, p);
 
@@ -102,7 +102,7 @@ static inline void host_pull(struct host *h, u32 p, u64 now)
 }
 
 /* Idle pCPUs that could run a thread that waits elsewhere are to look for it. */
-static inline void host_kick_idle(struct host *h)
+HOST_POLICY void host_kick_idle(struct host *h)
 {
 	u32 p, waiting = 0;
 
@@ -117,7 +117,7 @@ static inline void host_kick_idle(struct host *h)
 }
 
 /* The most loaded pCPU with something that waits; one that is taken comes first. */
-static inline u32 host_find_busiest(const struct host *h, u32 p)
+HOST_POLICY u32 host_find_busiest(const struct host *h, u32 p)
 {
 	u32 q, best = p;
 
@@ -134,7 +134,7 @@ static inline u32 host_find_busiest(const struct host *h, u32 p)
 }
 
 /* How much weight should move from `busiest` to `p`; 0: they are balanced. */
-static inline u64 host_imbalance(const struct host *h, u32 busiest, u32 p)
+HOST_POLICY u64 host_imbalance(const struct host *h, u32 busiest, u32 p)
 {
 	u64 all = 0, mean, own = host_load(h, p), load = host_load(h, busiest);
 	u32 q, count = 0;
@@ -154,7 +154,7 @@ static inline u64 host_imbalance(const struct host *h, u32 busiest, u32 p)
 }
 
 /* Periodic balancing at a tick of pCPU `p`, which runs something. */
-static inline void host_balance(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_balance(struct host *h, u32 p, u64 now)
 {
 	struct host_pcpu *pcpu = &h->pcpu[p];
 	u32 busiest, thread, moved = 0;

@@ -20,7 +20,7 @@
 #define HOST_QUOTA_KEEP_NS 1000000LL
 
 /* Takes from the pool what is missing to a slice: whether there is time left afterwards. */
-static inline u32 host_quota_take(struct host_group *g, struct host_rq *q)
+HOST_POLICY u32 host_quota_take(struct host_group *g, struct host_rq *q)
 {
 	s64 wanted = HOST_QUOTA_SLICE_NS - q->quota_left_ns;
 
@@ -34,7 +34,7 @@ static inline u32 host_quota_take(struct host_group *g, struct host_rq *q)
 }
 
 /* The group has run on this queue's pCPU: whether it may go on. */
-static inline u32 host_quota_charge(struct host_group *g, struct host_rq *q, u64 ns)
+HOST_POLICY u32 host_quota_charge(struct host_group *g, struct host_rq *q, u64 ns)
 {
 	if (!g->quota_ns)
 		return 1;
@@ -42,13 +42,13 @@ static inline u32 host_quota_charge(struct host_group *g, struct host_rq *q, u64
 	return q->quota_left_ns > 0 || host_quota_take(g, q);
 }
 
-static inline u32 host_quota_has(struct host_group *g, struct host_rq *q)
+HOST_POLICY u32 host_quota_has(struct host_group *g, struct host_rq *q)
 {
 	return !g->quota_ns || q->quota_left_ns > 0 || host_quota_take(g, q);
 }
 
 /* The group has nothing left to run here. */
-static inline void host_quota_return(struct host_group *g, struct host_rq *q)
+HOST_POLICY void host_quota_return(struct host_group *g, struct host_rq *q)
 {
 	s64 spare = q->quota_left_ns - HOST_QUOTA_KEEP_NS;
 
@@ -59,7 +59,7 @@ static inline void host_quota_return(struct host_group *g, struct host_rq *q)
 }
 
 /* A new period, if one has begun: 1. The pool does not keep what was left of the last one. */
-static inline u32 host_quota_refill(struct host_group *g, u64 now)
+HOST_POLICY u32 host_quota_refill(struct host_group *g, u64 now)
 {
 	if (!g->quota_ns || now - g->period_start < g->period_ns)
 		return 0;

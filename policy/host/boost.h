@@ -83,13 +83,13 @@ struct boost_facts {
 	u64 ipi_from[BOOST_WORDS];
 };
 
-static inline void boost_ipi_sent(struct boost_facts *to, u32 from)
+HOST_POLICY void boost_ipi_sent(struct boost_facts *to, u32 from)
 {
 	to->ipi_from[from / 64 % BOOST_WORDS] |= 1ULL << from % 64;
 }
 
 /* It enters the guest: whatever was sent to it has arrived. */
-static inline void boost_entered(struct boost_facts *f)
+HOST_POLICY void boost_entered(struct boost_facts *f)
 {
 	u32 i;
 
@@ -98,26 +98,26 @@ static inline void boost_entered(struct boost_facts *f)
 	f->pending = f->spinning = f->dy_eligible = 0;
 }
 
-static inline u32 boost_has_ipi(const struct boost_facts *f, u32 from)
+HOST_POLICY u32 boost_has_ipi(const struct boost_facts *f, u32 from)
 {
 	return f->ipi_from[from / 64 % BOOST_WORDS] >> from % 64 & 1;
 }
 
 /* How long a spinner sleeps instead of yielding to somebody; 0: it does not. */
-static inline u64 boost_sleep_ns(u32 policy)
+HOST_POLICY u64 boost_sleep_ns(u32 policy)
 {
 	return policy == BOOST_2009 ? 100000 : 0;
 }
 
 /* After how many yields that found both pCPUs without competitors a spinner gives up. */
-static inline u32 boost_attempts(u32 policy)
+HOST_POLICY u32 boost_attempts(u32 policy)
 {
 	return policy < BOOST_2013 ? HOST_NONE : 3;
 }
 
 /* The i-th candidate of n vCPUs, for i from 0 to n - 1: round robin, after the last one boosted.
  * HOST_NONE: the policy has none. */
-static inline u32 boost_order(u32 policy, u32 last_boosted, u32 n, u32 i)
+HOST_POLICY u32 boost_order(u32 policy, u32 last_boosted, u32 n, u32 i)
 {
 	if (policy <= BOOST_2009 || !n || i >= n)
 		return HOST_NONE;
@@ -126,7 +126,7 @@ static inline u32 boost_order(u32 policy, u32 last_boosted, u32 n, u32 i)
 
 /* dy_eligible of a candidate from now on: it changes each time that it is judged while it is
  * spinning, and got that far. */
-static inline u32 boost_dy_after(const struct boost_facts *candidate, u32 verdict)
+HOST_POLICY u32 boost_dy_after(const struct boost_facts *candidate, u32 verdict)
 {
 	u32 judged = verdict == BOOST_YES || verdict == BOOST_SPINNING;
 
@@ -134,7 +134,7 @@ static inline u32 boost_dy_after(const struct boost_facts *candidate, u32 verdic
 }
 
 /* Whether its mode rules the candidate out, in the policies that look at it. */
-static inline u32 boost_mode(const struct boost_facts *me, const struct boost_facts *c, u32 policy)
+HOST_POLICY u32 boost_mode(const struct boost_facts *me, const struct boost_facts *c, u32 policy)
 {
 	if (policy == BOOST_STRICT) {
 		if (boost_has_ipi(c, me->vcpu))
@@ -151,7 +151,7 @@ static inline u32 boost_mode(const struct boost_facts *me, const struct boost_fa
 }
 
 /* enum boost_reason: why the spinner `me` yields to the candidate, or why not. */
-static inline u32 boost_verdict(const struct boost_facts *me, const struct boost_facts *candidate,
+HOST_POLICY u32 boost_verdict(const struct boost_facts *me, const struct boost_facts *candidate,
 				u32 policy)
 {
 	u32 verdict;

@@ -16,7 +16,7 @@
 #define HOST_CFS_LATENCY_COUNT 8
 
 /* The part of the period that belongs to the entity, through all levels. */
-static inline u64 host_cfs_slice(const struct host *h, u32 e)
+HOST_POLICY u64 host_cfs_slice(const struct host *h, u32 e)
 {
 	const struct host_rq *q = &h->rq[h->entity[e].rq];
 	u32 count = q->count + !h->entity[e].queued;
@@ -33,7 +33,7 @@ static inline u64 host_cfs_slice(const struct host *h, u32 e)
 	return slice;
 }
 
-static inline void host_cfs_place(struct host *h, struct host_rq *q, u32 e, u32 initial)
+HOST_POLICY void host_cfs_place(struct host *h, struct host_rq *q, u32 e, u32 initial)
 {
 	struct host_entity *se = &h->entity[e];
 	u64 v = q->min_vruntime;
@@ -47,7 +47,7 @@ static inline void host_cfs_place(struct host *h, struct host_rq *q, u32 e, u32 
 }
 
 /* The smallest virtual time but that of `but`. Of equal ones, the current comes last. */
-static inline u32 host_cfs_leftmost(const struct host *h, const struct host_rq *q, u32 but)
+HOST_POLICY u32 host_cfs_leftmost(const struct host *h, const struct host_rq *q, u32 but)
 {
 	u32 e, best = HOST_NONE;
 
@@ -66,7 +66,7 @@ static inline u32 host_cfs_leftmost(const struct host *h, const struct host_rq *
 }
 
 /* Whether `e` is so far behind `current` that it preempts it. */
-static inline u32 host_cfs_preempts(const struct host *h, u32 current, u32 e)
+HOST_POLICY u32 host_cfs_preempts(const struct host *h, u32 current, u32 e)
 {
 	const struct host_entity *se = &h->entity[e];
 	s64 behind = (s64)(h->entity[current].vruntime - se->vruntime);
@@ -76,7 +76,7 @@ static inline u32 host_cfs_preempts(const struct host *h, u32 current, u32 e)
 }
 
 /* At a tick: 1 if the current entity of this queue has had its part. */
-static inline u32 host_cfs_tick(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY u32 host_cfs_tick(struct host *h, struct host_rq *q, u32 e)
 {
 	const struct host_entity *se = &h->entity[e];
 	u64 slice = host_cfs_slice(h, e), ran = se->ran_ns - se->picked_ran_ns;
@@ -96,7 +96,7 @@ static inline u32 host_cfs_tick(struct host *h, struct host_rq *q, u32 e)
 }
 
 /* The leftmost, unless a buddy is not much further right. */
-static inline u32 host_cfs_pick(struct host *h, struct host_rq *q)
+HOST_POLICY u32 host_cfs_pick(struct host *h, struct host_rq *q)
 {
 	u32 left = host_cfs_leftmost(h, q, HOST_NONE), best = left;
 
@@ -117,7 +117,7 @@ static inline u32 host_cfs_pick(struct host *h, struct host_rq *q)
 }
 
 /* An entity that was preempted by a wake-up is the one to go back to. */
-static inline void host_cfs_preempted(struct host *h, u32 e)
+HOST_POLICY void host_cfs_preempted(struct host *h, u32 e)
 {
 	for (; e != HOST_NONE && h->entity[e].queued; e = host_parent(h, e))
 		h->rq[h->entity[e].rq].prior = e;

@@ -13,6 +13,12 @@
 
 #include "../base.h"
 
+/* How these functions are declared. Many are too large to be inlined everywhere, as POLICY has
+ * it. A file that gives them external linkage defines it as nothing. */
+#ifndef HOST_POLICY
+#define HOST_POLICY static inline
+#endif
+
 #define HOST_PCPUS_MAX 96
 #define HOST_ENTITIES_MAX 512
 #define HOST_GROUPS_MAX 8
@@ -67,52 +73,52 @@ struct host_config {
 	u64 phase_ns;
 };
 
-static inline u64 host_min(u64 a, u64 b)
+HOST_POLICY u64 host_min(u64 a, u64 b)
 {
 	return a < b ? a : b;
 }
 
-static inline u64 host_max(u64 a, u64 b)
+HOST_POLICY u64 host_max(u64 a, u64 b)
 {
 	return a > b ? a : b;
 }
 
 /* By what the defaults grow with the number of CPUs: 1 + ilog2(min(pcpus, 8)). */
-static inline u64 host_scale(const struct host_config *c)
+HOST_POLICY u64 host_scale(const struct host_config *c)
 {
 	return c->pcpus >= 8 ? 4 : c->pcpus >= 4 ? 3 : c->pcpus >= 2 ? 2 : 1;
 }
 
-static inline u64 host_tick_ns(const struct host_config *c)
+HOST_POLICY u64 host_tick_ns(const struct host_config *c)
 {
 	return c->tick_ns ? c->tick_ns : 4000000;
 }
 
 /* EEVDF: sysctl_sched_base_slice. CFS: sysctl_sched_min_granularity. */
-static inline u64 host_slice_ns(const struct host_config *c)
+HOST_POLICY u64 host_slice_ns(const struct host_config *c)
 {
 	return c->slice_ns ? c->slice_ns : 750000 * host_scale(c);
 }
 
 /* CFS: sysctl_sched_latency, always eight times the minimum granularity. */
-static inline u64 host_latency_ns(const struct host_config *c)
+HOST_POLICY u64 host_latency_ns(const struct host_config *c)
 {
 	return 8 * host_slice_ns(c);
 }
 
 /* CFS: sysctl_sched_wakeup_granularity. */
-static inline u64 host_wakeup_ns(const struct host_config *c)
+HOST_POLICY u64 host_wakeup_ns(const struct host_config *c)
 {
 	return 1000000 * host_scale(c);
 }
 
-static inline u32 host_has(const struct host_config *c, u32 feature)
+HOST_POLICY u32 host_has(const struct host_config *c, u32 feature)
 {
 	return !(c->no_features & feature);
 }
 
 /* The pCPU's first tick after `now`. */
-static inline u64 host_tick_after(const struct host_config *c, u32 p, u64 now)
+HOST_POLICY u64 host_tick_after(const struct host_config *c, u32 p, u64 now)
 {
 	u64 tick = host_tick_ns(c), first = c->phase_ns + p * tick / c->pcpus;
 

@@ -15,13 +15,13 @@
 
 #include "runqueue.h"
 
-static inline u64 host_eevdf_vslice(const struct host *h, const struct host_entity *se)
+HOST_POLICY u64 host_eevdf_vslice(const struct host *h, const struct host_entity *se)
 {
 	return host_virtual(host_slice_ns(&h->config), se->weight);
 }
 
 /* The entity has run: 1 if its slice is used up and another one waits. */
-static inline u32 host_eevdf_ran(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY u32 host_eevdf_ran(struct host *h, struct host_rq *q, u32 e)
 {
 	struct host_entity *se = &h->entity[e];
 
@@ -34,18 +34,24 @@ static inline u32 host_eevdf_ran(struct host *h, struct host_rq *q, u32 e)
 	return 1;
 }
 
-/* The entity's lag, within the bounds that the kernel keeps: two slices or a tick. */
-static inline s64 host_eevdf_lag(const struct host *h, const struct host_rq *q, u32 e)
+/* How large a lag the kernel keeps: two slices or a tick. */
+HOST_POLICY u64 host_eevdf_lag_max(const struct host *h, const struct host_entity *se)
 {
-	const struct host_entity *se = &h->entity[e];
 	u64 longest = host_max(2 * host_slice_ns(&h->config), host_tick_ns(&h->config));
 
-	return host_clamp((s64)(host_mean(h, q) - se->vruntime),
-			  (s64)host_virtual(longest, se->weight));
+	return host_virtual(longest, se->weight);
+}
+
+/* The entity's lag, within that bound. */
+HOST_POLICY s64 host_eevdf_lag(const struct host *h, const struct host_rq *q, u32 e)
+{
+	const struct host_entity *se = &h->entity[e];
+
+	return host_clamp((s64)(host_mean(h, q) - se->vruntime), (s64)host_eevdf_lag_max(h, se));
 }
 
 /* It leaves the queue for now. Must be called while it is still linked. */
-static inline void host_eevdf_leave(struct host *h, struct host_rq *q, u32 e, u32 sleeps)
+HOST_POLICY void host_eevdf_leave(struct host *h, struct host_rq *q, u32 e, u32 sleeps)
 {
 	struct host_entity *se = &h->entity[e];
 
@@ -61,7 +67,7 @@ static inline void host_eevdf_leave(struct host *h, struct host_rq *q, u32 e, u3
  * Its place in a queue that it is about to join. Its weight moves V, so the lag that is to be
  * left of it afterwards has to be larger before.
  */
-static inline void host_eevdf_place(struct host *h, struct host_rq *q, u32 e, u32 initial)
+HOST_POLICY void host_eevdf_place(struct host *h, struct host_rq *q, u32 e, u32 initial)
 {
 	struct host_entity *se = &h->entity[e];
 	u64 vslice = host_eevdf_vslice(h, se);
@@ -81,7 +87,7 @@ static inline void host_eevdf_place(struct host *h, struct host_rq *q, u32 e, u3
 }
 
 /* Its weight changes: lag and request are kept in real time. */
-static inline void host_eevdf_reweigh(struct host *h, struct host_rq *q, u32 e, u32 weight)
+HOST_POLICY void host_eevdf_reweigh(struct host *h, struct host_rq *q, u32 e, u32 weight)
 {
 	struct host_entity *se = &h->entity[e];
 	u32 queued = se->queued, was = se->weight;
@@ -101,7 +107,7 @@ static inline void host_eevdf_reweigh(struct host *h, struct host_rq *q, u32 e, 
 	}
 }
 
-static inline u32 host_eevdf_earlier(const struct host *h, u32 best, u32 e)
+HOST_POLICY u32 host_eevdf_earlier(const struct host *h, u32 best, u32 e)
 {
 	if (best != HOST_NONE && !host_before(h->entity[e].deadline, h->entity[best].deadline))
 		return best;
@@ -109,7 +115,7 @@ static inline u32 host_eevdf_earlier(const struct host *h, u32 best, u32 e)
 }
 
 /* The eligible entity with the earliest deadline; the current one while it is protected. */
-static inline u32 host_eevdf_best(const struct host *h, const struct host_rq *q)
+HOST_POLICY u32 host_eevdf_best(const struct host *h, const struct host_rq *q)
 {
 	s64 sum = host_weighted_sum(h, q);
 	u32 e, best = HOST_NONE, current = q->current;
@@ -128,7 +134,7 @@ static inline u32 host_eevdf_best(const struct host *h, const struct host_rq *q)
 	return best;
 }
 
-static inline u32 host_eevdf_pick(const struct host *h, const struct host_rq *q)
+HOST_POLICY u32 host_eevdf_pick(const struct host *h, const struct host_rq *q)
 {
 	if (host_has(&h->config, HOST_NEXT_BUDDY) && q->next != HOST_NONE &&
 	    host_eligible(h, q, q->next))
@@ -137,13 +143,13 @@ static inline u32 host_eevdf_pick(const struct host *h, const struct host_rq *q)
 }
 
 /* Whether an entity that has just joined the queue preempts the current one. */
-static inline u32 host_eevdf_preempts(const struct host *h, const struct host_rq *q, u32 e)
+HOST_POLICY u32 host_eevdf_preempts(const struct host *h, const struct host_rq *q, u32 e)
 {
 	return host_eevdf_best(h, q) == e;
 }
 
 /* What the current entity gives up by yielding, as virtual time. */
-static inline u64 host_eevdf_forfeit(const struct host *h, const struct host_rq *q, u32 e)
+HOST_POLICY u64 host_eevdf_forfeit(const struct host *h, const struct host_rq *q, u32 e)
 {
 	const struct host_entity *se = &h->entity[e];
 
@@ -153,7 +159,7 @@ static inline u64 host_eevdf_forfeit(const struct host *h, const struct host_rq 
 }
 
 /* Ahead to virtual time `to`, with a new request there. */
-static inline void host_eevdf_forward(struct host *h, struct host_rq *q, u32 e, u64 to)
+HOST_POLICY void host_eevdf_forward(struct host *h, struct host_rq *q, u32 e, u64 to)
 {
 	struct host_entity *se = &h->entity[e];
 
@@ -163,7 +169,7 @@ static inline void host_eevdf_forward(struct host *h, struct host_rq *q, u32 e, 
 }
 
 /* sched_yield(): the rest of the request is forfeited; before 6.12.63 it was only put off. */
-static inline void host_eevdf_yield(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY void host_eevdf_yield(struct host *h, struct host_rq *q, u32 e)
 {
 	struct host_entity *se = &h->entity[e];
 

@@ -50,28 +50,28 @@ struct host_thread {
 };
 
 /* How far virtual time goes in `ns` at this weight. */
-static inline u64 host_virtual(u64 ns, u32 weight)
+HOST_POLICY u64 host_virtual(u64 ns, u32 weight)
 {
 	return weight == HOST_WEIGHT ? ns : ns * HOST_WEIGHT / weight;
 }
 
 /* Virtual times wrap: whether `a` comes before `b`. */
-static inline u32 host_before(u64 a, u64 b)
+HOST_POLICY u32 host_before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
 }
 
-static inline u32 host_may_run(const struct host_thread *t, u32 p)
+HOST_POLICY u32 host_may_run(const struct host_thread *t, u32 p)
 {
 	return t->first <= p && p <= t->last;
 }
 
-static inline s64 host_floor_div(s64 a, s64 b)
+HOST_POLICY s64 host_floor_div(s64 a, s64 b)
 {
 	return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
-static inline s64 host_clamp(s64 value, s64 limit)
+HOST_POLICY s64 host_clamp(s64 value, s64 limit)
 {
 	return value > limit ? limit : value < -limit ? -limit : value;
 }

@@ -19,12 +19,12 @@
 /* How an entity joins a queue. */
 enum host_join { HOST_JOIN_WAKE, HOST_JOIN_NEW, HOST_JOIN_MOVE };
 
-static inline u32 host_is_cfs(const struct host *h)
+HOST_POLICY u32 host_is_cfs(const struct host *h)
 {
 	return h->config.scheduler == HOST_CFS;
 }
 
-static inline void host_join(struct host *h, u32 e, u32 how)
+HOST_POLICY void host_join(struct host *h, u32 e, u32 how)
 {
 	struct host_rq *q = &h->rq[h->entity[e].rq];
 
@@ -36,7 +36,7 @@ static inline void host_join(struct host *h, u32 e, u32 how)
 	host_update_min(h, q);
 }
 
-static inline void host_leave(struct host *h, u32 e, u32 sleeps)
+HOST_POLICY void host_leave(struct host *h, u32 e, u32 sleeps)
 {
 	struct host_rq *q = &h->rq[h->entity[e].rq];
 
@@ -50,7 +50,7 @@ static inline void host_leave(struct host *h, u32 e, u32 sleeps)
 }
 
 /* The weight of a group's entity on the pCPU of its run queue `rq`. */
-static inline u32 host_shares(const struct host *h, u32 rq)
+HOST_POLICY u32 host_shares(const struct host *h, u32 rq)
 {
 	u32 p, group = rq / HOST_PCPUS_MAX;
 	u64 all = 0, shares = h->group[group].weight;
@@ -62,7 +62,7 @@ static inline u32 host_shares(const struct host *h, u32 rq)
 	return (u32)host_max(shares, HOST_WEIGHT_MIN);
 }
 
-static inline void host_update_shares(struct host *h, u32 rq)
+HOST_POLICY void host_update_shares(struct host *h, u32 rq)
 {
 	u32 e = HOST_ENTITIES_MAX + rq, weight;
 
@@ -81,7 +81,7 @@ static inline void host_update_shares(struct host *h, u32 rq)
 }
 
 /* Charges the pCPU's current thread and its group with the time since the last charge. */
-static inline void host_charge(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_charge(struct host *h, u32 p, u64 now)
 {
 	u32 thread = h->pcpu[p].current, e;
 	u64 ran;
@@ -105,20 +105,20 @@ static inline void host_charge(struct host *h, u32 p, u64 now)
 }
 
 /* A group's queue `rq` gets something to run: its entity joins the root queue. */
-static inline void host_join_root(struct host *h, u32 rq, u32 how)
+HOST_POLICY void host_join_root(struct host *h, u32 rq, u32 how)
 {
 	host_join(h, HOST_ENTITIES_MAX + rq, how);
 	h->pcpu[host_rq_pcpu(rq)].runnable += h->rq[rq].count;
 }
 
-static inline void host_leave_root(struct host *h, u32 rq, u32 sleeps)
+HOST_POLICY void host_leave_root(struct host *h, u32 rq, u32 sleeps)
 {
 	host_leave(h, HOST_ENTITIES_MAX + rq, sleeps);
 	h->pcpu[host_rq_pcpu(rq)].runnable -= h->rq[rq].count;
 }
 
 /* The group is out of quota on this queue's pCPU. The pCPU has been charged. */
-static inline void host_throttle(struct host *h, u32 rq)
+HOST_POLICY void host_throttle(struct host *h, u32 rq)
 {
 	h->rq[rq].throttled = 1;
 	h->group[rq / HOST_PCPUS_MAX].throttles++;
@@ -126,7 +126,7 @@ static inline void host_throttle(struct host *h, u32 rq)
 		host_leave_root(h, rq, 1);
 }
 
-static inline void host_unthrottle(struct host *h, u32 rq)
+HOST_POLICY void host_unthrottle(struct host *h, u32 rq)
 {
 	h->rq[rq].throttled = 0;
 	if (!h->rq[rq].count)
@@ -136,7 +136,7 @@ static inline void host_unthrottle(struct host *h, u32 rq)
 }
 
 /* A thread starts to wait for its pCPU, which has been charged. */
-static inline void host_enqueue(struct host *h, u32 thread, u32 how)
+HOST_POLICY void host_enqueue(struct host *h, u32 thread, u32 how)
 {
 	u32 rq = h->entity[thread].rq, p = host_rq_pcpu(rq);
 	struct host_rq *q = &h->rq[rq];
@@ -158,7 +158,7 @@ static inline void host_enqueue(struct host *h, u32 thread, u32 how)
 }
 
 /* A thread stops waiting or running. Its pCPU has been charged. */
-static inline void host_dequeue(struct host *h, u32 thread, u32 sleeps)
+HOST_POLICY void host_dequeue(struct host *h, u32 thread, u32 sleeps)
 {
 	u32 rq = h->entity[thread].rq, p = host_rq_pcpu(rq);
 	struct host_rq *q = &h->rq[rq];
@@ -179,7 +179,7 @@ static inline void host_dequeue(struct host *h, u32 thread, u32 sleeps)
 }
 
 /* A blocked or just dequeued thread belongs to another pCPU from now on. */
-static inline void host_set_pcpu(struct host *h, u32 thread, u32 p)
+HOST_POLICY void host_set_pcpu(struct host *h, u32 thread, u32 p)
 {
 	struct host_entity *se = &h->entity[thread];
 	u32 rq = host_rq_of(h->thread[thread].group, p);

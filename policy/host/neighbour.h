@@ -56,14 +56,14 @@ struct host_neighbour_wish {
 	u64 if_on, if_off;
 };
 
-static inline struct host_neighbour_wish host_neighbour_wish(u32 runs, u64 if_on, u64 if_off)
+HOST_POLICY struct host_neighbour_wish host_neighbour_wish(u32 runs, u64 if_on, u64 if_off)
 {
 	struct host_neighbour_wish wish = { runs, if_on, if_off };
 
 	return wish;
 }
 
-static inline struct host_neighbour_wish
+HOST_POLICY struct host_neighbour_wish
 host_neighbour_periodic(const struct host_neighbour *n, struct host_neighbour_past *past, u64 now,
 			u64 ran_ns)
 {
@@ -82,7 +82,7 @@ host_neighbour_periodic(const struct host_neighbour *n, struct host_neighbour_pa
 	return host_neighbour_wish(1, now + n->on_ns - (ran_ns - past->slept_ran_ns), HOST_NEVER);
 }
 
-static inline struct host_neighbour_wish host_neighbour_burst(const struct host_neighbour *n,
+HOST_POLICY struct host_neighbour_wish host_neighbour_burst(const struct host_neighbour *n,
 							      u64 now)
 {
 	u64 at, change;
@@ -96,7 +96,7 @@ static inline struct host_neighbour_wish host_neighbour_burst(const struct host_
 	return host_neighbour_wish(at < n->on_ns, change, change);
 }
 
-static inline struct host_neighbour_wish host_neighbour_at(const struct host_neighbour *n, u64 now)
+HOST_POLICY struct host_neighbour_wish host_neighbour_at(const struct host_neighbour *n, u64 now)
 {
 	u32 i;
 
@@ -111,7 +111,7 @@ static inline struct host_neighbour_wish host_neighbour_at(const struct host_nei
 
 /* What the neighbour wants at `now`, having run for ran_ns so far. To be asked whenever the
  * answer may have changed, and never back in time. */
-static inline struct host_neighbour_wish host_neighbour_next(const struct host_neighbour *n,
+HOST_POLICY struct host_neighbour_wish host_neighbour_next(const struct host_neighbour *n,
 							     struct host_neighbour_past *past,
 							     u64 now, u64 ran_ns)
 {

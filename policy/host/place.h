@@ -19,19 +19,19 @@
  * waker's pCPU. */
 #define HOST_AFFINE_PCT 108
 
-static inline u32 host_is_free(const struct host *h, u32 p)
+HOST_POLICY u32 host_is_free(const struct host *h, u32 p)
 {
 	return host_is_idle(h, p) && !h->pcpu[p].runnable;
 }
 
 /* The weight that runs or waits on the pCPU. */
-static inline u64 host_load(const struct host *h, u32 p)
+HOST_POLICY u64 host_load(const struct host *h, u32 p)
 {
 	return h->rq[p].weight;
 }
 
 /* The first idle pCPU at or after `from`, round the range that the thread may run in. */
-static inline u32 host_find_idle(const struct host *h, const struct host_thread *t, u32 from)
+HOST_POLICY u32 host_find_idle(const struct host *h, const struct host_thread *t, u32 from)
 {
 	u32 i, range = t->last - t->first + 1;
 
@@ -45,7 +45,7 @@ static inline u32 host_find_idle(const struct host *h, const struct host_thread 
 }
 
 /* The pCPU with the least load, one that is taken only if there is no other. */
-static inline u32 host_find_least(const struct host *h, const struct host_thread *t)
+HOST_POLICY u32 host_find_least(const struct host *h, const struct host_thread *t)
 {
 	u32 p, best = t->first;
 
@@ -59,7 +59,7 @@ static inline u32 host_find_least(const struct host *h, const struct host_thread
 	return best;
 }
 
-static inline u32 host_affine(const struct host *h, const struct host_entity *se, u32 last,
+HOST_POLICY u32 host_affine(const struct host *h, const struct host_entity *se, u32 last,
 			      u32 waker)
 {
 	if (h->pcpu[waker].taken || h->pcpu[last].taken)
@@ -70,7 +70,7 @@ static inline u32 host_affine(const struct host *h, const struct host_entity *se
 }
 
 /* Where the thread wakes up. `waker` is the pCPU that wakes it, or HOST_NONE. */
-static inline u32 host_place(const struct host *h, u32 thread, u32 waker)
+HOST_POLICY u32 host_place(const struct host *h, u32 thread, u32 waker)
 {
 	const struct host_thread *t = &h->thread[thread];
 	u32 last = t->pcpu, idle;

@@ -13,7 +13,7 @@
 
 /* The entity of this thread that shares a run queue with one of the other thread, on the same
  * pCPU. */
-static inline u32 host_matching(const struct host *h, u32 thread, u32 other)
+HOST_POLICY u32 host_matching(const struct host *h, u32 thread, u32 other)
 {
 	u32 rq = h->entity[thread].rq;
 
@@ -22,7 +22,7 @@ static inline u32 host_matching(const struct host *h, u32 thread, u32 other)
 	return HOST_ENTITIES_MAX + rq;
 }
 
-static inline u32 host_cfs_wakes_over(struct host *h, u32 current, u32 thread)
+HOST_POLICY u32 host_cfs_wakes_over(struct host *h, u32 current, u32 thread)
 {
 	u32 c = host_matching(h, current, thread), e = host_matching(h, thread, current);
 
@@ -35,7 +35,7 @@ static inline u32 host_cfs_wakes_over(struct host *h, u32 current, u32 thread)
 }
 
 /* `thread` has just joined its queue; its pCPU has been charged. */
-static inline void host_check_preempt(struct host *h, u32 thread)
+HOST_POLICY void host_check_preempt(struct host *h, u32 thread)
 {
 	u32 p = h->thread[thread].pcpu, current = h->pcpu[p].current, e;
 

@@ -73,24 +73,24 @@ struct host {
 	struct host_entity entity[HOST_NODES_MAX];
 };
 
-static inline u32 host_rq_of(u32 group, u32 p)
+HOST_POLICY u32 host_rq_of(u32 group, u32 p)
 {
 	return group * HOST_PCPUS_MAX + p;
 }
 
-static inline u32 host_rq_pcpu(u32 rq)
+HOST_POLICY u32 host_rq_pcpu(u32 rq)
 {
 	return rq % HOST_PCPUS_MAX;
 }
 
 /* The entity that stands for a group on a pCPU. */
-static inline u32 host_group_entity(u32 group, u32 p)
+HOST_POLICY u32 host_group_entity(u32 group, u32 p)
 {
 	return HOST_ENTITIES_MAX + host_rq_of(group, p);
 }
 
 /* The entity one level up that contains entity `e`; HOST_NONE at the root. */
-static inline u32 host_parent(const struct host *h, u32 e)
+HOST_POLICY u32 host_parent(const struct host *h, u32 e)
 {
 	u32 rq = h->entity[e].rq;
 
@@ -98,12 +98,12 @@ static inline u32 host_parent(const struct host *h, u32 e)
 }
 
 /* The run queue inside a group's entity; HOST_NONE for a thread. */
-static inline u32 host_inside(u32 e)
+HOST_POLICY u32 host_inside(u32 e)
 {
 	return e < HOST_ENTITIES_MAX ? HOST_NONE : e - HOST_ENTITIES_MAX;
 }
 
-static inline void host_link(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY void host_link(struct host *h, struct host_rq *q, u32 e)
 {
 	struct host_entity *se = &h->entity[e];
 
@@ -119,7 +119,7 @@ static inline void host_link(struct host *h, struct host_rq *q, u32 e)
 	q->weight += se->weight;
 }
 
-static inline void host_unlink(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY void host_unlink(struct host *h, struct host_rq *q, u32 e)
 {
 	struct host_entity *se = &h->entity[e];
 
@@ -137,14 +137,14 @@ static inline void host_unlink(struct host *h, struct host_rq *q, u32 e)
 }
 
 /* A descheduled entity waits behind those with equal claims. */
-static inline void host_to_tail(struct host *h, struct host_rq *q, u32 e)
+HOST_POLICY void host_to_tail(struct host *h, struct host_rq *q, u32 e)
 {
 	host_unlink(h, q, e);
 	host_link(h, q, e);
 }
 
 /* The sum of weight * (vruntime - min_vruntime) over all that are queued. */
-static inline s64 host_weighted_sum(const struct host *h, const struct host_rq *q)
+HOST_POLICY s64 host_weighted_sum(const struct host *h, const struct host_rq *q)
 {
 	s64 sum = 0;
 	u32 e;
@@ -155,7 +155,7 @@ static inline s64 host_weighted_sum(const struct host *h, const struct host_rq *
 }
 
 /* V, the weighted mean of the virtual times, rounded down. */
-static inline u64 host_mean(const struct host *h, const struct host_rq *q)
+HOST_POLICY u64 host_mean(const struct host *h, const struct host_rq *q)
 {
 	if (!q->weight)
 		return q->min_vruntime;
@@ -163,7 +163,7 @@ static inline u64 host_mean(const struct host *h, const struct host_rq *q)
 }
 
 /* Whether it has had no more than its share: v <= V, without rounding. */
-static inline u32 host_eligible(const struct host *h, const struct host_rq *q, u32 e)
+HOST_POLICY u32 host_eligible(const struct host *h, const struct host_rq *q, u32 e)
 {
 	s64 ahead = (s64)(h->entity[e].vruntime - q->min_vruntime);
 
@@ -171,7 +171,7 @@ static inline u32 host_eligible(const struct host *h, const struct host_rq *q, u
 }
 
 /* The queue's clock: the smallest virtual time, and never back. */
-static inline void host_update_min(const struct host *h, struct host_rq *q)
+HOST_POLICY void host_update_min(const struct host *h, struct host_rq *q)
 {
 	u64 least;
 	u32 e = q->first;
@@ -186,7 +186,7 @@ static inline void host_update_min(const struct host *h, struct host_rq *q)
 }
 
 /* Entity `e` is nobody's buddy any longer, nor are its parents where they were so for it. */
-static inline void host_clear_buddies(struct host *h, u32 e)
+HOST_POLICY void host_clear_buddies(struct host *h, u32 e)
 {
 	u32 next = 1, skip = 1, prior = 1;
 
@@ -205,18 +205,18 @@ static inline void host_clear_buddies(struct host *h, u32 e)
 	}
 }
 
-static inline void host_set_next(struct host *h, u32 e)
+HOST_POLICY void host_set_next(struct host *h, u32 e)
 {
 	for (; e != HOST_NONE && h->entity[e].queued; e = host_parent(h, e))
 		h->rq[h->entity[e].rq].next = e;
 }
 
-static inline void host_kick(struct host *h, u32 p)
+HOST_POLICY void host_kick(struct host *h, u32 p)
 {
 	h->pcpu[p].need_resched = 1;
 }
 
-static inline u32 host_is_idle(const struct host *h, u32 p)
+HOST_POLICY u32 host_is_idle(const struct host *h, u32 p)
 {
 	return h->pcpu[p].current == HOST_NONE && !h->pcpu[p].taken;
 }

@@ -17,7 +17,7 @@
 #include "yield.h"
 
 /* `h` is zeroed before. */
-static inline void host_init(struct host *h, const struct host_config *c)
+HOST_POLICY void host_init(struct host *h, const struct host_config *c)
 {
 	u32 i;
 
@@ -40,7 +40,7 @@ static inline void host_init(struct host *h, const struct host_config *c)
 
 /* A new group with a weight (cpu.weight's 100 is 1024 here) and a quota, 0: unlimited. Group 0,
  * the root, exists. HOST_NONE: there are HOST_GROUPS_MAX. */
-static inline u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 period_ns)
+HOST_POLICY u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 period_ns)
 {
 	u32 group = h->groups;
 	struct host_group *g = &h->group[group];
@@ -57,7 +57,7 @@ static inline u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 perio
 
 /* A new thread, blocked, that may run on the pCPUs from first to last. Its number: 0, 1, 2...;
  * HOST_NONE: there are HOST_ENTITIES_MAX, or no such group or pCPU. */
-static inline u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, u32 pcpu_last)
+HOST_POLICY u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, u32 pcpu_last)
 {
 	u32 e = h->entities;
 
@@ -74,7 +74,7 @@ static inline u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first
 }
 
 /* A new period: each throttled queue gets just enough to go on and ask for a slice. */
-static inline void host_refill(struct host *h, u32 group, u64 now)
+HOST_POLICY void host_refill(struct host *h, u32 group, u64 now)
 {
 	struct host_group *g = &h->group[group];
 	u32 p;
@@ -97,7 +97,7 @@ static inline void host_refill(struct host *h, u32 group, u64 now)
 	}
 }
 
-static inline void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
+HOST_POLICY void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 {
 	struct host_thread *t = &h->thread[e];
 	u32 p;
@@ -118,7 +118,7 @@ static inline void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 	host_kick_idle(h);
 }
 
-static inline void host_block(struct host *h, u32 e, u64 now)
+HOST_POLICY void host_block(struct host *h, u32 e, u64 now)
 {
 	struct host_thread *t = &h->thread[e];
 	struct host_pcpu *pcpu = &h->pcpu[t->pcpu];
@@ -135,7 +135,7 @@ static inline void host_block(struct host *h, u32 e, u64 now)
 }
 
 /* When a group's next period begins; never while nobody needs it. */
-static inline u64 host_next_refill(const struct host *h, u32 group)
+HOST_POLICY u64 host_next_refill(const struct host *h, u32 group)
 {
 	u32 p;
 
@@ -147,7 +147,7 @@ static inline u64 host_next_refill(const struct host *h, u32 group)
 }
 
 /* When host_update() has something to do next, or HOST_NEVER. Idle pCPUs have no ticks. */
-static inline u64 host_next(const struct host *h)
+HOST_POLICY u64 host_next(const struct host *h)
 {
 	u64 next = HOST_NEVER;
 	u32 i;
@@ -159,7 +159,7 @@ static inline u64 host_next(const struct host *h)
 	return next;
 }
 
-static inline void host_tick(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_tick(struct host *h, u32 p, u64 now)
 {
 	u32 current = h->pcpu[p].current, e;
 
@@ -175,7 +175,7 @@ static inline void host_tick(struct host *h, u32 p, u64 now)
 }
 
 /* The ticks and refills that are due. Several ticks of a pCPU that are overdue count as one. */
-static inline void host_update(struct host *h, u64 now)
+HOST_POLICY void host_update(struct host *h, u64 now)
 {
 	u32 i;
 
@@ -187,24 +187,24 @@ static inline void host_update(struct host *h, u64 now)
 	host_kick_idle(h);
 }
 
-static inline u32 host_need_resched(const struct host *h, u32 p)
+HOST_POLICY u32 host_need_resched(const struct host *h, u32 p)
 {
 	return h->pcpu[p].need_resched;
 }
 
 /* The thread that runs on the pCPU, or HOST_NONE. */
-static inline u32 host_current(const struct host *h, u32 p)
+HOST_POLICY u32 host_current(const struct host *h, u32 p)
 {
 	return h->pcpu[p].current;
 }
 
-static inline u32 host_pick_in(struct host *h, u32 rq)
+HOST_POLICY u32 host_pick_in(struct host *h, u32 rq)
 {
 	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
 }
 
 /* What runs next on the pCPU. A group that turns out to have no quota left is throttled. */
-static inline u32 host_pick(struct host *h, u32 p, u64 now)
+HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
 {
 	u32 tries, e, rq;
 
@@ -225,7 +225,7 @@ static inline u32 host_pick(struct host *h, u32 p, u64 now)
 }
 
 /* Entity `e`, or none, is what runs of this queue. */
-static inline void host_set_current(struct host *h, u32 rq, u32 e)
+HOST_POLICY void host_set_current(struct host *h, u32 rq, u32 e)
 {
 	struct host_rq *q = &h->rq[rq];
 
@@ -241,7 +241,7 @@ static inline void host_set_current(struct host *h, u32 rq, u32 e)
 }
 
 /* From thread `prev` to thread `next` on the pCPU, on all levels. */
-static inline void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
+HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
 {
 	u32 top = next;
 
@@ -263,7 +263,7 @@ static inline void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 no
 }
 
 /* The pCPU schedules. Returns what runs there from now on, or HOST_NONE. */
-static inline u32 host_resched(struct host *h, u32 p, u64 now)
+HOST_POLICY u32 host_resched(struct host *h, u32 p, u64 now)
 {
 	struct host_pcpu *pcpu = &h->pcpu[p];
 	u32 next;
@@ -281,19 +281,19 @@ static inline u32 host_resched(struct host *h, u32 p, u64 now)
 	return next;
 }
 
-static inline u32 host_state(const struct host *h, u32 e)
+HOST_POLICY u32 host_state(const struct host *h, u32 e)
 {
 	return h->thread[e].state;
 }
 
 /* The pCPU that it runs on or waits for, or ran on last. */
-static inline u32 host_pcpu(const struct host *h, u32 e)
+HOST_POLICY u32 host_pcpu(const struct host *h, u32 e)
 {
 	return h->thread[e].pcpu;
 }
 
 /* For how long it has been on. */
-static inline u64 host_runtime(const struct host *h, u32 e, u64 now)
+HOST_POLICY u64 host_runtime(const struct host *h, u32 e, u64 now)
 {
 	const struct host_thread *t = &h->thread[e];
 
@@ -301,7 +301,7 @@ static inline u64 host_runtime(const struct host *h, u32 e, u64 now)
 }
 
 /* enum host_yield. After HOST_YIELDED the pCPUs of both need to schedule. */
-static inline u32 host_yield_to(struct host *h, u32 from, u32 to, u64 now)
+HOST_POLICY u32 host_yield_to(struct host *h, u32 from, u32 to, u64 now)
 {
 	u32 p = h->thread[from].pcpu, other = h->thread[to].pcpu;
 
@@ -319,20 +319,20 @@ static inline u32 host_yield_to(struct host *h, u32 from, u32 to, u64 now)
 	return HOST_YIELDED;
 }
 
-static inline void host_yield(struct host *h, u32 from, u64 now)
+HOST_POLICY void host_yield(struct host *h, u32 from, u64 now)
 {
 	if (h->thread[from].state == HOST_ON)
 		host_yield_current(h, from, HOST_NONE, now);
 }
 
 /* The injector takes the pCPU: it runs nobody until it is given back. */
-static inline void host_take(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_take(struct host *h, u32 p, u64 now)
 {
 	h->pcpu[p].taken = 1;
 	host_resched(h, p, now);
 }
 
-static inline void host_give(struct host *h, u32 p, u64 now)
+HOST_POLICY void host_give(struct host *h, u32 p, u64 now)
 {
 	(void)now;
 	h->pcpu[p].taken = 0;

@@ -33,28 +33,33 @@ enum host_yield {
 };
 
 /* By how much weighted virtual time the queue's sum falls short of making `e` eligible. */
-static inline s64 host_shortfall(const struct host *h, const struct host_rq *q, u32 e)
+HOST_POLICY s64 host_shortfall(const struct host *h, const struct host_rq *q, u32 e)
 {
 	s64 ahead = (s64)(h->entity[e].vruntime - q->min_vruntime);
 
 	return ahead * (s64)q->weight - host_weighted_sum(h, q);
 }
 
-static inline u64 host_div_up(u64 a, u64 b)
+HOST_POLICY u64 host_div_up(u64 a, u64 b)
 {
 	return (a + b - 1) / b;
 }
 
+/* The most that a yielder may be ahead, in bounds of lag: no weights may make sums overflow. */
+#define HOST_PENALTY_LAGS 64
+
 /* The yielder pays with virtual time alone. */
-static inline void host_penalty(struct host *h, struct host_rq *q, u32 from, u32 to)
+HOST_POLICY void host_penalty(struct host *h, struct host_rq *q, u32 from, u32 to)
 {
 	struct host_entity *yielder = &h->entity[from];
-	s64 short_of = host_shortfall(h, q, to);
+	s64 short_of = host_shortfall(h, q, to), room;
 	u64 pays;
 
-	if (short_of <= 0)
+	room = (s64)(host_mean(h, q) - yielder->vruntime) +
+	       HOST_PENALTY_LAGS * (s64)host_eevdf_lag_max(h, yielder);
+	if (short_of <= 0 || room <= 0)
 		return;
-	pays = host_div_up((u64)short_of, yielder->weight);
+	pays = host_min(host_div_up((u64)short_of, yielder->weight), (u64)room);
 	yielder->vruntime += pays;
 	yielder->deadline += pays;
 }
@@ -63,7 +68,7 @@ static inline void host_penalty(struct host *h, struct host_rq *q, u32 from, u32
  * At most `forfeit` of the yielder's virtual time goes to the target. Returns what the yielder
  * has paid. Rounding is at the yielder's cost, and below a nanosecond.
  */
-static inline u64 host_transfer(struct host *h, struct host_rq *q, u32 from, u32 to, u64 forfeit)
+HOST_POLICY u64 host_transfer(struct host *h, struct host_rq *q, u32 from, u32 to, u64 forfeit)
 {
 	struct host_entity *yielder = &h->entity[from], *target = &h->entity[to];
 	s64 short_of = host_shortfall(h, q, to);
@@ -82,7 +87,7 @@ static inline u64 host_transfer(struct host *h, struct host_rq *q, u32 from, u32
 }
 
 /* As patch 1 of ple-kvm. */
-static inline void host_cfs_penalty(struct host *h, u32 from, u32 to)
+HOST_POLICY void host_cfs_penalty(struct host *h, u32 from, u32 to)
 {
 	u64 gran = host_virtual(host_wakeup_ns(&h->config), h->entity[to].weight);
 
@@ -91,7 +96,7 @@ static inline void host_cfs_penalty(struct host *h, u32 from, u32 to)
 }
 
 /* Whether the scheduler would pick the target as a buddy, on all levels. */
-static inline u32 host_is_honoured(const struct host *h, u32 e)
+HOST_POLICY u32 host_is_honoured(const struct host *h, u32 e)
 {
 	for (; e != HOST_NONE; e = host_parent(h, e)) {
 		const struct host_rq *q = &h->rq[h->entity[e].rq];
@@ -104,7 +109,7 @@ static inline u32 host_is_honoured(const struct host *h, u32 e)
 }
 
 /* The Debooster's part. `forfeit` is what the thread `from` is about to forfeit. */
-static inline void host_deboost(struct host *h, u32 from, u32 to, u64 forfeit)
+HOST_POLICY void host_deboost(struct host *h, u32 from, u32 to, u64 forfeit)
 {
 	u32 y = host_matching(h, from, to), t = host_matching(h, to, from);
 	struct host_rq *q = &h->rq[h->entity[y].rq];
@@ -122,7 +127,7 @@ static inline void host_deboost(struct host *h, u32 from, u32 to, u64 forfeit)
 	}
 }
 
-static inline void host_count_gift(struct host *h, u32 from, u32 to, u64 forfeit)
+HOST_POLICY void host_count_gift(struct host *h, u32 from, u32 to, u64 forfeit)
 {
 	if (host_is_honoured(h, to)) {
 		h->gifts.unneeded++;
@@ -137,7 +142,7 @@ static inline void host_count_gift(struct host *h, u32 from, u32 to, u64 forfeit
 }
 
 /* The yielder gives up its request, whose rest was `forfeit` before any gift. */
-static inline void host_give_way(struct host *h, u32 from, u64 due, u64 forfeit)
+HOST_POLICY void host_give_way(struct host *h, u32 from, u64 due, u64 forfeit)
 {
 	struct host_rq *q = &h->rq[h->entity[from].rq];
 	u32 e;
@@ -155,7 +160,7 @@ static inline void host_give_way(struct host *h, u32 from, u64 due, u64 forfeit)
 }
 
 /* The thread `from`, which runs, gives way: to thread `to`, or to whoever comes (HOST_NONE). */
-static inline void host_yield_current(struct host *h, u32 from, u32 to, u64 now)
+HOST_POLICY void host_yield_current(struct host *h, u32 from, u32 to, u64 now)
 {
 	u32 p = h->thread[from].pcpu;
 	struct host_rq *q = &h->rq[h->entity[from].rq];
