@@ -115,13 +115,13 @@ HOST_POLICY u32 boost_attempts(u32 policy)
 	return policy < BOOST_2013 ? HOST_NONE : 3;
 }
 
-/* The i-th candidate of n vCPUs, for i from 0 to n - 1: round robin, after the last one boosted.
- * HOST_NONE: the policy has none. */
+/* The i-th candidate of n vCPUs, for i from 0 to n - 1: round robin, after the last one boosted
+ * (HOST_NONE: none was). HOST_NONE: the policy has none. */
 HOST_POLICY u32 boost_order(u32 policy, u32 last_boosted, u32 n, u32 i)
 {
 	if (policy <= BOOST_2009 || !n || i >= n)
 		return HOST_NONE;
-	return (u32)(((u64)last_boosted + 1 + i) % n);
+	return (u32)(((u64)(last_boosted + 1) + i) % n);
 }
 
 /* dy_eligible of a candidate from now on: it changes each time that it is judged while it is
