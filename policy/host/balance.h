@@ -4,9 +4,10 @@
  *
  * Follows sched_balance_newidle() (a pCPU with nothing to run pulls one thread from the pCPU
  * with most to run) and sched_balance_rq() at ticks: every 16 ms times the number of pCPUs
- * (busy_factor; 32 in 5.6), from the most loaded pCPU, if it is 17 % above this one, what brings
- * both to the mean. A thread that outweighs the imbalance moves after further failed attempts.
- * Of those that wait, the one that has waited longest moves.
+ * (busy_factor; 32 in 5.6), every other time while they are balanced, from the most loaded pCPU,
+ * if it is 17 % above this one, what brings both to the mean. A thread that outweighs the
+ * imbalance moves after further failed attempts. Of those that wait, the one that has waited
+ * longest moves.
  *
  * Leaves out: cache hotness, sched_migration_cost, active balancing, domains, nohz kicks. Here
  * no pCPU is ever idle while a thread waits that may run there: an idle pCPU is kicked at once.
@@ -19,9 +20,22 @@
 
 #define HOST_IMBALANCE_PCT 117
 
+/* Linux 5.10 takes a tick off, so that the periods of domains are not multiples of each other. */
 HOST_POLICY u64 host_balance_ns(const struct host_config *c)
 {
-	return c->pcpus * (c->scheduler == HOST_CFS ? 32000000ULL : 16000000ULL);
+	u64 ns = c->pcpus * 16000000ULL, tick = host_tick_ns(c);
+
+	if (c->scheduler == HOST_CFS)
+		return 2 * ns;
+	return ns > tick ? ns - tick : tick;
+}
+
+/* How many threads will still wait on the pCPU once it has scheduled. */
+HOST_POLICY u32 host_waiting(const struct host *h, u32 p)
+{
+	const struct host_pcpu *pcpu = &h->pcpu[p];
+
+	return pcpu->runnable - (pcpu->runnable && !pcpu->taken);
 }
 
 /* Whether the thread waits, and may do so on pCPU `p`. */
@@ -77,7 +91,7 @@ HOST_POLICY u32 host_find_pull(const struct host *h, u32 p)
 	for (from = 0; from < h->config.pcpus; from++) {
 		u32 e;
 
-		if (from == p || !h->pcpu[from].runnable)
+		if (from == p || !host_waiting(h, from))
 			continue;
 		if (best != HOST_NONE && h->pcpu[from].runnable <= h->pcpu[best].runnable)
 			continue;
@@ -107,13 +121,13 @@ HOST_POLICY void host_kick_idle(struct host *h)
 	u32 p, waiting = 0;
 
 	for (p = 0; p < h->config.pcpus; p++)
-		waiting += h->pcpu[p].runnable - (h->pcpu[p].current != HOST_NONE);
-	if (!waiting)
-		return;
-	for (p = 0; p < h->config.pcpus; p++)
-		if (host_is_idle(h, p) && !h->pcpu[p].need_resched &&
-		    (h->pcpu[p].runnable || host_find_pull(h, p) != HOST_NONE))
+		waiting += host_waiting(h, p);
+	for (p = 0; p < h->config.pcpus; p++) {
+		if (!host_is_idle(h, p) || h->pcpu[p].need_resched)
+			continue;
+		if (h->pcpu[p].runnable || (waiting && host_find_pull(h, p) != HOST_NONE))
 			host_kick(h, p);
+	}
 }
 
 /* The most loaded pCPU with something that waits; one that is taken comes first. */
@@ -124,7 +138,7 @@ HOST_POLICY u32 host_find_busiest(const struct host *h, u32 p)
 	for (q = 0; q < h->config.pcpus; q++) {
 		u32 taken = h->pcpu[q].taken, best_taken = h->pcpu[best].taken;
 
-		if (h->pcpu[q].runnable <= (h->pcpu[q].current != HOST_NONE))
+		if (!host_waiting(h, q))
 			continue;
 		if (taken > best_taken ||
 		    (taken == best_taken && host_load(h, q) > host_load(h, best)))
@@ -162,9 +176,9 @@ HOST_POLICY void host_balance(struct host *h, u32 p, u64 now)
 
 	if (now < pcpu->balance_at)
 		return;
-	pcpu->balance_at = now + host_balance_ns(&h->config);
 	busiest = host_find_busiest(h, p);
 	imbalance = busiest == p ? 0 : host_imbalance(h, busiest, p);
+	pcpu->balance_at = now + host_balance_ns(&h->config) * (imbalance ? 1 : 2);
 	while (imbalance) {
 		u64 most = (imbalance << host_min(pcpu->balance_failed, 16));
 		u64 before = host_load(h, busiest), gone;
@@ -178,7 +192,7 @@ HOST_POLICY void host_balance(struct host *h, u32 p, u64 now)
 		imbalance -= host_min(imbalance, host_max(gone, 1));
 	}
 	h->balances += moved;
-	if (moved || busiest == p || !imbalance)
+	if (moved || !imbalance)
 		pcpu->balance_failed = 0;
 	else
 		pcpu->balance_failed++;
