@@ -167,7 +167,8 @@ HOST_POLICY u64 host_imbalance(const struct host *h, u32 busiest, u32 p)
 	return host_min(load - mean, mean - own);
 }
 
-/* Periodic balancing at a tick of pCPU `p`, which runs something. */
+/* Periodic balancing at a tick of pCPU `p`, which runs something. Every other interval is a tick
+ * longer: without the noise of a real host, balancing would meet the same thread each time. */
 HOST_POLICY void host_balance(struct host *h, u32 p, u64 now)
 {
 	struct host_pcpu *pcpu = &h->pcpu[p];
@@ -178,7 +179,8 @@ HOST_POLICY void host_balance(struct host *h, u32 p, u64 now)
 		return;
 	busiest = host_find_busiest(h, p);
 	imbalance = busiest == p ? 0 : host_imbalance(h, busiest, p);
-	pcpu->balance_at = now + host_balance_ns(&h->config) * (imbalance ? 1 : 2);
+	pcpu->balance_at = now + host_balance_ns(&h->config) * (imbalance ? 1 : 2) +
+			   h->balances % 2 * host_tick_ns(&h->config);
 	while (imbalance) {
 		u64 most = (imbalance << host_min(pcpu->balance_failed, 16));
 		u64 before = host_load(h, busiest), gone;

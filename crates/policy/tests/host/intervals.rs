@@ -74,19 +74,3 @@ fn slices_grow_with_the_number_of_pcpus_up_to_eight() {
         assert_eq!(found, [BTreeSet::from([slice_us]), BTreeSet::from([slice_us])]);
     }
 }
-
-/// Without RUN_TO_PARITY, whoever is ahead gives way at the first occasion.
-#[test]
-fn a_slice_is_protected_only_by_run_to_parity() {
-    let ran_before_switch = |no_features| {
-        let config = Config { no_features, ..Config::new(1, Scheduler::Eevdf) };
-        let config = Config { tick_ns: MS, slice_ns: 10 * MS, ..config };
-        let mut machine = Machine::new(&config);
-        machine.greedy(2);
-        machine.run_until(100 * MS);
-        let times: Vec<u64> = machine.switches.iter().map(|switch| switch.at).collect();
-        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap()
-    };
-    assert_eq!(ran_before_switch(0), 10 * MS);
-    assert_eq!(ran_before_switch(1), 10 * MS, "no tick checks for anything but the slice");
-}
