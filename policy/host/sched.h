@@ -7,13 +7,14 @@
  * changes what runs, apart from host_block() and host_take(), which take the current thread
  * away. host_update() is called at host_next(). The same calls have the same results.
  *
- * Follows try_to_wake_up(), schedule(), pick_next_task_fair() and task_tick_fair(). What each
- * part leaves out is said in its header; README.md lists them.
+ * Follows try_to_wake_up(), deactivate_task() and schedule(). Each header states what it
+ * leaves out; README.md lists it.
  */
 #ifndef UNSPIN_POLICY_HOST_SCHED_H
 #define UNSPIN_POLICY_HOST_SCHED_H
 
-#include "balance.h"
+#include "pick.h"
+#include "tick.h"
 #include "yield.h"
 
 /* `h` is zeroed before. */
@@ -73,30 +74,6 @@ HOST_POLICY u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, 
 	return e;
 }
 
-/* A new period: each throttled queue gets just enough to go on and ask for a slice. */
-HOST_POLICY void host_refill(struct host *h, u32 group, u64 now)
-{
-	struct host_group *g = &h->group[group];
-	u32 p;
-
-	if (!host_quota_refill(g, now))
-		return;
-	for (p = 0; p < h->config.pcpus; p++) {
-		u32 rq = host_rq_of(group, p);
-		struct host_rq *q = &h->rq[rq];
-		s64 gets = host_clamp(1 - q->quota_left_ns, g->pool_ns);
-
-		if (!q->throttled || g->pool_ns <= 0)
-			continue;
-		g->pool_ns -= gets;
-		q->quota_left_ns += gets;
-		if (q->quota_left_ns <= 0)
-			continue;
-		host_charge(h, p, now);
-		host_unthrottle(h, rq);
-	}
-}
-
 HOST_POLICY void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 {
 	struct host_thread *t = &h->thread[e];
@@ -134,59 +111,6 @@ HOST_POLICY void host_block(struct host *h, u32 e, u64 now)
 	t->state = HOST_BLOCKED;
 }
 
-/* When a group's next period begins; never while nobody needs it. */
-HOST_POLICY u64 host_next_refill(const struct host *h, u32 group)
-{
-	u32 p;
-
-	if (h->group[group].quota_ns)
-		for (p = 0; p < h->config.pcpus; p++)
-			if (h->rq[host_rq_of(group, p)].count)
-				return h->group[group].period_start + h->group[group].period_ns;
-	return HOST_NEVER;
-}
-
-/* When host_update() has something to do next, or HOST_NEVER. Idle pCPUs have no ticks. */
-HOST_POLICY u64 host_next(const struct host *h)
-{
-	u64 next = HOST_NEVER;
-	u32 i;
-
-	for (i = 0; i < h->config.pcpus; i++)
-		next = host_min(next, h->pcpu[i].tick_at);
-	for (i = 1; i < h->groups; i++)
-		next = host_min(next, host_next_refill(h, i));
-	return next;
-}
-
-HOST_POLICY void host_tick(struct host *h, u32 p, u64 now)
-{
-	u32 current = h->pcpu[p].current, e;
-
-	h->pcpu[p].tick_at = host_tick_after(&h->config, p, now);
-	host_charge(h, p, now);
-	if (current == HOST_NONE)
-		return;
-	for (e = current; host_is_cfs(h) && e != HOST_NONE; e = host_parent(h, e))
-		if (host_cfs_tick(h, &h->rq[h->entity[e].rq], e))
-			host_kick(h, p);
-	host_update_shares(h, h->entity[current].rq);
-	host_balance(h, p, now);
-}
-
-/* The ticks and refills that are due. Several ticks of a pCPU that are overdue count as one. */
-HOST_POLICY void host_update(struct host *h, u64 now)
-{
-	u32 i;
-
-	for (i = 1; i < h->groups; i++)
-		host_refill(h, i, now);
-	for (i = 0; i < h->config.pcpus; i++)
-		if (h->pcpu[i].tick_at <= now)
-			host_tick(h, i, now);
-	host_kick_idle(h);
-}
-
 HOST_POLICY u32 host_need_resched(const struct host *h, u32 p)
 {
 	return h->pcpu[p].need_resched;
@@ -196,70 +120,6 @@ HOST_POLICY u32 host_need_resched(const struct host *h, u32 p)
 HOST_POLICY u32 host_current(const struct host *h, u32 p)
 {
 	return h->pcpu[p].current;
-}
-
-HOST_POLICY u32 host_pick_in(struct host *h, u32 rq)
-{
-	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
-}
-
-/* What runs next on the pCPU. A group that turns out to have no quota left is throttled. */
-HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
-{
-	u32 tries, e, rq;
-
-	for (tries = 0; tries < 2 * HOST_GROUPS_MAX && !h->pcpu[p].taken; tries++) {
-		if (!h->pcpu[p].runnable)
-			host_pull(h, p, now);
-		if (!h->pcpu[p].runnable)
-			continue;
-		e = host_pick_in(h, p);
-		rq = host_inside(e);
-		if (rq == HOST_NONE)
-			return e;
-		if (host_quota_has(&h->group[rq / HOST_PCPUS_MAX], &h->rq[rq]))
-			return host_pick_in(h, rq);
-		host_throttle(h, rq);
-	}
-	return HOST_NONE;
-}
-
-/* Entity `e`, or none, is what runs of this queue. */
-HOST_POLICY void host_set_current(struct host *h, u32 rq, u32 e)
-{
-	struct host_rq *q = &h->rq[rq];
-
-	if (q->current == e)
-		return;
-	if (q->current != HOST_NONE)
-		host_to_tail(h, q, q->current);
-	q->current = e;
-	if (e == HOST_NONE)
-		return;
-	h->entity[e].protect = h->entity[e].deadline;
-	h->entity[e].picked_ran_ns = h->entity[e].ran_ns;
-}
-
-/* From thread `prev` to thread `next` on the pCPU, on all levels. */
-HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
-{
-	u32 top = next;
-
-	if (prev != HOST_NONE && prev != next) {
-		h->thread[prev].state = HOST_QUEUED;
-		h->thread[prev].since = now;
-		host_set_current(h, h->entity[prev].rq, HOST_NONE);
-	}
-	if (next != HOST_NONE) {
-		host_clear_buddies(h, next);
-		h->thread[next].state = HOST_ON;
-		h->thread[next].since = now;
-		host_set_current(h, h->entity[next].rq, next);
-		if (host_parent(h, next) != HOST_NONE)
-			top = host_parent(h, next);
-	}
-	host_set_current(h, p, top);
-	h->pcpu[p].current = next;
 }
 
 /* The pCPU schedules. Returns what runs there from now on, or HOST_NONE. */

@@ -41,13 +41,15 @@ fn setups() -> impl Strategy<Value = Setup> {
     let groups = prop::collection::vec((2u32..5000, quota), 0..=3);
     let weight = prop_oneof![3 => Just(1024u32), 1 => 15u32..88761];
     let threads = prop::collection::vec((0u32..8, weight, 0u32..8, 0u32..8), 1..=12);
-    (kinds, groups, threads).prop_map(|((pcpus, is_cfs, debooster, no_features), groups, threads)| {
-        let scheduler = if is_cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
-        let debooster =
-            [Debooster::Off, Debooster::Penalty, Debooster::Transfer][debooster as usize];
-        let config = Config { debooster, no_features, ..Config::new(pcpus, scheduler) };
-        Setup { config, groups, threads }
-    })
+    (kinds, groups, threads).prop_map(
+        |((pcpus, is_cfs, debooster, no_features), groups, threads)| {
+            let scheduler = if is_cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
+            let debooster =
+                [Debooster::Off, Debooster::Penalty, Debooster::Transfer][debooster as usize];
+            let config = Config { debooster, no_features, ..Config::new(pcpus, scheduler) };
+            Setup { config, groups, threads }
+        },
+    )
 }
 
 fn start(setup: &Setup) -> Machine {
@@ -102,10 +104,11 @@ proptest! {
     #[test]
     fn everybody_runs_sooner_or_later(setup in setups(), acts in acts()) {
         let unlimited = setup.groups.iter().map(|(weight, _)| (512 + weight % 1024, 0)).collect();
-        let even = |&(group, weight, _, _): &(u32, u32, u32, u32)| (group, 512 + weight % 1024, 0, 0);
-        let threads = setup.threads.iter().map(even).collect();
+        let even = |weight| 512 + weight % 1024;
+        let threads = setup.threads.iter().map(|t| (t.0, even(t.1), 0, 0)).collect();
         let setup = Setup { groups: unlimited, threads, ..setup };
-        let acts: Vec<Act> = acts.into_iter().filter(|act| !matches!(act, Act::Toggle(_))).collect();
+        let keeps = |act: &Act| !matches!(act, Act::Toggle(_));
+        let acts: Vec<Act> = acts.into_iter().filter(keeps).collect();
         let mut machine = play(&setup, &acts);
         machine.threads().for_each(|thread| machine.wake(thread));
         let ran = machine.shares_of(2 * SECOND);

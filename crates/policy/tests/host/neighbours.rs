@@ -57,7 +57,8 @@ proptest! {
         let mut last = neighbour.next(now, ran);
         for _ in 0..20 {
             let next = last.if_on.unwrap();
-            let before = neighbour.clone().next(next - 1, ran + (next - 1 - now) * u64::from(last.runs));
+            let almost = ran + (next - 1 - now) * u64::from(last.runs);
+            let before = neighbour.clone().next(next - 1, almost);
             prop_assert_eq!(before.runs, last.runs);
             ran += (next - now) * u64::from(last.runs);
             now = next;

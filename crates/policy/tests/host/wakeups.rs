@@ -53,9 +53,8 @@ fn a_sleeper_with_lag_preempts_at_once_where_slices_are_not_protected() {
         machine.wake(sleeper);
         machine.host.current(0) == Some(sleeper)
     };
-    let often = |no_features| {
-        (0..40).filter(|i| preempts(no_features, 50 * MS + i * MS / 4)).count()
-    };
+    let often =
+        |no_features| (0..40).filter(|i| preempts(no_features, 50 * MS + i * MS / 4)).count();
     assert!(often(1) > 10, "RUN_TO_PARITY is off: {}", often(1));
     // A wake-up may also find a slice used up, which ends it without any preemption.
     assert!(often(1 | 2) < often(1) / 2 + 1, "WAKEUP_PREEMPTION is off: {}", often(1 | 2));

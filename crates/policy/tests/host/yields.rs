@@ -91,7 +91,10 @@ fn honoured(debooster: Debooster) -> u32 {
 fn mainline_ignores_ineligible_targets_and_the_deboosters_do_not() {
     let [off, penalty, transfer] =
         [Debooster::Off, Debooster::Penalty, Debooster::Transfer].map(honoured);
-    assert!(off + 10 < transfer && transfer < penalty && penalty >= 98, "{off} {penalty} {transfer}");
+    assert!(
+        off + 10 < transfer && transfer < penalty && penalty >= 98,
+        "{off} {penalty} {transfer}"
+    );
 }
 
 proptest! {
