@@ -2,15 +2,15 @@
 /*
  * Moving waiting threads between pCPUs.
  *
- * Follows sched_balance_newidle() (a pCPU with nothing to run pulls one thread from the pCPU
- * with most to run) and sched_balance_rq() at ticks: every 16 ms times the number of pCPUs
- * (busy_factor; 32 in 5.6), every other time while they are balanced, from the most loaded pCPU,
- * if it is 17 % above this one, what brings both to the mean. A thread that outweighs the
- * imbalance moves after further failed attempts. Of those that wait, the one that has waited
- * longest moves.
+ * Follows sched_balance_newidle(): a pCPU with nothing to run pulls one thread from the pCPU with
+ * most to run. Follows sched_balance_rq() at ticks, every 16 ms times the number of pCPUs
+ * (busy_factor; 32 in 5.6), half as often while they are balanced. If the most loaded pCPU is
+ * 17 % above this one, threads move until one of both reaches the mean. A thread that outweighs
+ * the imbalance moves after further failed attempts. The thread that has waited longest moves
+ * first.
  *
  * Leaves out: cache hotness, sched_migration_cost, active balancing, domains, nohz kicks. Here
- * no pCPU is ever idle while a thread waits that may run there: an idle pCPU is kicked at once.
+ * an idle pCPU is kicked as soon as a thread waits elsewhere that it could run.
  */
 #ifndef UNSPIN_POLICY_HOST_BALANCE_H
 #define UNSPIN_POLICY_HOST_BALANCE_H

@@ -4,8 +4,8 @@
  *
  * Follows __account_cfs_rq_runtime(), __assign_cfs_rq_runtime(), __return_cfs_rq_runtime() and
  * do_sched_cfs_period_timer() of Linux 5.4 to 6.12: a pCPU takes slices of 5 ms from the
- * group's pool, and the group's queue there is throttled as a whole when the pool is empty.
- * What a tick finds too late is made up for afterwards.
+ * group's pool, and throttles the group's own queue as a whole when the pool is empty.
+ * The group pays later for the time that it overran until the next tick.
  *
  * Leaves out: bursts, the 5 ms slack timer (unused time goes back at once), nested quotas, the
  * per-task throttling of 6.18. Periods are counted from time 0.
@@ -16,10 +16,10 @@
 #include "runqueue.h"
 
 #define HOST_QUOTA_SLICE_NS 5000000LL
-/* What a pCPU keeps when the group has nothing left to run on it. */
+/* The part of its slice that a pCPU keeps when the group stops running on it. */
 #define HOST_QUOTA_KEEP_NS 1000000LL
 
-/* Takes from the pool what is missing to a slice: whether there is time left afterwards. */
+/* Fills the pCPU's slice up from the pool. Returns 1 if any time is left afterwards. */
 HOST_POLICY u32 host_quota_take(struct host_group *g, struct host_rq *q)
 {
 	s64 wanted = HOST_QUOTA_SLICE_NS - q->quota_left_ns;
@@ -58,7 +58,7 @@ HOST_POLICY void host_quota_return(struct host_group *g, struct host_rq *q)
 	q->quota_left_ns -= spare;
 }
 
-/* A new period, if one has begun: 1. The pool does not keep what was left of the last one. */
+/* A new period, if one has begun: 1. The pool keeps no rest of the last one. */
 HOST_POLICY u32 host_quota_refill(struct host_group *g, u64 now)
 {
 	if (!g->quota_ns || now - g->period_start < g->period_ns)

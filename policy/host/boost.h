@@ -5,7 +5,7 @@
  * Follows kvm_vcpu_on_spin() and kvm_vcpu_eligible_for_directed_yield() of virt/kvm/kvm_main.c
  * through their history, and Strict Boost:
  *
- *   2009      "KVM: introduce kvm_vcpu_on_spin": sleep for 100 us, whoever runs then (2.6.33).
+ *   2009      "KVM: introduce kvm_vcpu_on_spin": sleep for 100 us, without a target (2.6.33).
  *   2011      217ece6129f2: yield_to() round robin, but not to halted vCPUs (2.6.39).
  *   2012      "KVM: Choose better candidate for directed yield": a vCPU that is in this function
  *             itself is passed over every other time (3.6).
@@ -19,7 +19,7 @@
  *             those with an interrupt pending that the spinner itself has sent.
  *
  * Leaves out: priorities and time windows of "semantics-aware vCPU scheduling" (not merged).
- * A CVM's mode is hidden: its facts have in_kernel 0 for the spinner, as KVM has it for SEV-ES.
+ * KVM cannot read the mode of an SEV-ES guest, and passes in_kernel 0 for its spinner.
  */
 #ifndef UNSPIN_POLICY_HOST_BOOST_H
 #define UNSPIN_POLICY_HOST_BOOST_H
@@ -61,7 +61,7 @@ enum boost_reason {
 	BOOST_NO_YIELD,
 };
 
-/* What is known of a vCPU. */
+/* The facts about one vCPU. */
 struct boost_facts {
 	/* Its number in its VM, below BOOST_VCPUS_MAX. */
 	u32 vcpu;
@@ -88,7 +88,7 @@ HOST_POLICY void boost_ipi_sent(struct boost_facts *to, u32 from)
 	to->ipi_from[from / 64 % BOOST_WORDS] |= 1ULL << from % 64;
 }
 
-/* It enters the guest: whatever was sent to it has arrived. */
+/* It enters the guest: all interrupts sent to it have arrived. */
 HOST_POLICY void boost_entered(struct boost_facts *f)
 {
 	u32 i;

@@ -6,7 +6,7 @@
  * check_preempt_tick(), wakeup_preempt_entity(), check_preempt_wakeup() (LAST_BUDDY),
  * pick_next_entity(), yield_task_fair() and yield_to_task_fair() of Linux 5.6.
  *
- * Leaves out: SCHED_BATCH and SCHED_IDLE, the NEXT_BUDDY feature for wake-ups (off there).
+ * Leaves out: SCHED_BATCH and SCHED_IDLE, the NEXT_BUDDY feature for wake-ups (off by default).
  */
 #ifndef UNSPIN_POLICY_HOST_CFS_H
 #define UNSPIN_POLICY_HOST_CFS_H

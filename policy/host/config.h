@@ -31,7 +31,7 @@
 
 enum host_scheduler { HOST_EEVDF, HOST_CFS };
 
-/* What yield_to() does for a target that is not eligible: see yield.h. */
+/* How yield_to() treats a target that is not eligible: see yield.h. */
 enum host_debooster {
 	HOST_DEBOOSTER_OFF,
 	HOST_DEBOOSTER_PENALTY,
@@ -83,7 +83,7 @@ HOST_POLICY u64 host_max(u64 a, u64 b)
 	return a > b ? a : b;
 }
 
-/* By what the defaults grow with the number of CPUs: 1 + ilog2(min(pcpus, 8)). */
+/* The factor of the defaults: 1 + ilog2(min(pcpus, 8)). */
 HOST_POLICY u64 host_scale(const struct host_config *c)
 {
 	return c->pcpus >= 8 ? 4 : c->pcpus >= 4 ? 3 : c->pcpus >= 2 ? 2 : 1;

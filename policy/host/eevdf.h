@@ -148,7 +148,7 @@ HOST_POLICY u32 host_eevdf_preempts(const struct host *h, const struct host_rq *
 	return host_eevdf_best(h, q) == e;
 }
 
-/* What the current entity gives up by yielding, as virtual time. */
+/* The virtual time that the current entity gives up by yielding. */
 HOST_POLICY u64 host_eevdf_forfeit(const struct host *h, const struct host_rq *q, u32 e)
 {
 	const struct host_entity *se = &h->entity[e];
@@ -158,7 +158,7 @@ HOST_POLICY u64 host_eevdf_forfeit(const struct host *h, const struct host_rq *q
 	return host_before(se->vruntime, se->deadline) ? se->deadline - se->vruntime : 0;
 }
 
-/* Ahead to virtual time `to`, with a new request there. */
+/* Moves the entity ahead to virtual time `to`, with a new request. */
 HOST_POLICY void host_eevdf_forward(struct host *h, struct host_rq *q, u32 e, u64 to)
 {
 	struct host_entity *se = &h->entity[e];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a run queue orders: a thread (a vCPU or a neighbour), or a group's part on one pCPU.
+ * The entities of a run queue: threads (vCPUs and neighbours), and groups' parts on one pCPU.
  *
  * Follows struct sched_entity and calc_delta_fair(). Threads and group entities share one
  * number space: entities 0 to HOST_ENTITIES_MAX - 1 are threads, the rest are groups' parts.
  *
- * Leaves out: PELT. A load is the weight of what is queued at this moment. Weights divide
+ * Leaves out: PELT. A load is the weight of all entities queued at this moment. Weights divide
  * exactly instead of through inverse tables, rounded down.
  */
 #ifndef UNSPIN_POLICY_HOST_ENTITY_H
@@ -17,9 +17,9 @@
 
 struct host_entity {
 	u32 weight;
-	/* The run queue that it belongs to, and its neighbours there while it is queued. */
+	/* The run queue that it belongs to, and its neighbours in that list while it is queued. */
 	u32 rq, prev, next;
-	/* 1: on its run queue. A running entity stays there. */
+	/* 1: on its run queue. A running entity stays queued. */
 	u32 queued;
 	/* 1: the deadline counts from vruntime (PLACE_REL_DEADLINE). */
 	u32 relative;
@@ -28,13 +28,13 @@ struct host_entity {
 	s64 lag;
 	/* EEVDF, RUN_TO_PARITY: it is not preempted while its deadline is this one. */
 	u64 protect;
-	/* CFS: what it had run when it was picked. */
+	/* CFS: ran_ns at the moment when it was picked. */
 	u64 picked_ran_ns;
-	/* What it has run; for a group, what its threads have. */
+	/* Time on, for a group that of all its threads. */
 	u64 ran_ns;
 };
 
-/* What only threads have. */
+/* The part of a thread that groups lack. */
 struct host_thread {
 	u32 group;
 	/* enum host_state */

@@ -4,8 +4,8 @@
  *
  * Follows enqueue_task_fair(), dequeue_task_fair(), update_curr(), calc_group_shares(),
  * reweight_entity(), throttle_cfs_rq() and unthrottle_cfs_rq(). A group's entity on a pCPU
- * weighs the group's shares times its part of the group's load; that is brought up to date when
- * something joins or leaves there, and at that pCPU's ticks.
+ * weighs the group's shares times its part of the group's load; the weight is updated when
+ * an entity joins or leaves that pCPU's queue, and at the pCPU's ticks.
  *
  * Leaves out: PELT (loads are those of this moment), the runnable-weighted hierarchy of 7.x.
  */

@@ -20,7 +20,7 @@ enum host_neighbour_kind {
 	HOST_NEIGHBOUR_GREEDY,
 	/* Wants on_ns of CPU time, then sleeps for off_ns. */
 	HOST_NEIGHBOUR_PERIODIC,
-	/* Wants to run for on_ns of wall time, whatever it gets, then not for off_ns. */
+	/* Wants to run for on_ns of wall time, on a pCPU or not, then sleeps for off_ns. */
 	HOST_NEIGHBOUR_BURST,
 	/* Wants to run at the given times. */
 	HOST_NEIGHBOUR_AT,
@@ -34,7 +34,7 @@ struct host_neighbour_time {
 struct host_neighbour {
 	/* enum host_neighbour_kind */
 	u32 kind;
-	/* AT: how many times there are, in ascending order, apart from each other. */
+	/* AT: the number of entries in `at`, which ascend and do not overlap. */
 	u32 times;
 	u64 on_ns, off_ns;
 	/* PERIODIC, BURST: not before this. */
@@ -42,13 +42,13 @@ struct host_neighbour {
 	struct host_neighbour_time at[HOST_NEIGHBOUR_TIMES_MAX];
 };
 
-/* What a neighbour did so far. Zeroed at the start. */
+/* A neighbour's history. Zeroed at the start. */
 struct host_neighbour_past {
-	/* PERIODIC: what it had run when it slept last, and when it wakes up from that. */
+	/* PERIODIC: ran_ns at the start of its last sleep, and the end of that sleep. */
 	u64 slept_ran_ns, wakes_at;
 };
 
-/* What a neighbour wants. */
+/* A neighbour's answer. */
 struct host_neighbour_wish {
 	u32 runs;
 	/* When that changes at the earliest: if it runs from now on without a break, and if it
@@ -109,8 +109,8 @@ HOST_POLICY struct host_neighbour_wish host_neighbour_at(const struct host_neigh
 	return host_neighbour_wish(0, HOST_NEVER, HOST_NEVER);
 }
 
-/* What the neighbour wants at `now`, having run for ran_ns so far. To be asked whenever the
- * answer may have changed, and never back in time. */
+/* Whether the neighbour wants to run at `now`, after ran_ns of CPU time. The caller asks whenever
+ * the answer may have changed, and never goes back in time. */
 HOST_POLICY struct host_neighbour_wish host_neighbour_next(const struct host_neighbour *n,
 							     struct host_neighbour_past *past,
 							     u64 now, u64 ran_ns)

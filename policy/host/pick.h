@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a pCPU runs next, and the change to it.
+ * The next thread of a pCPU, and the switch to it.
  *
  * Follows pick_next_task_fair(), put_prev_entity() and set_next_entity(): an entity that goes on
  * running keeps its slice, on each level.
@@ -15,7 +15,7 @@ HOST_POLICY u32 host_pick_in(struct host *h, u32 rq)
 	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
 }
 
-/* What runs next on the pCPU. A group that turns out to have no quota left is throttled. */
+/* The next thread of the pCPU. Throttles groups whose quota turns out to be used up. */
 HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
 {
 	u32 tries, e, rq;
@@ -36,7 +36,7 @@ HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
 	return HOST_NONE;
 }
 
-/* Entity `e`, or none, is what runs of this queue. */
+/* Entity `e`, or none, becomes the running one of this queue. */
 HOST_POLICY void host_set_current(struct host *h, u32 rq, u32 e)
 {
 	struct host_rq *q = &h->rq[rq];

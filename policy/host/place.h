@@ -4,8 +4,8 @@
  *
  * Follows select_task_rq_fair(), wake_affine_weight() and select_idle_sibling(), where all
  * pCPUs share the last-level cache: the pCPU that it ran on if that is idle, else the next
- * idle one, else the less loaded of that and the waker's. A thread that is new goes to the
- * least loaded one, as find_idlest_cpu() has it.
+ * idle one, else the less loaded of that and the waker's. A new thread goes to the least
+ * loaded one, as in find_idlest_cpu().
  *
  * Leaves out: wake_wide(), the limit of select_idle_cpu()'s scan, sync wake-ups. A pCPU that
  * the injector has taken is never idle, and left aside where another one will do.
@@ -15,8 +15,7 @@
 
 #include "group.h"
 
-/* Half of what exceeds 100 in imbalance_pct, 117 for a cache domain, is the bonus of the
- * waker's pCPU. */
+/* 100 plus half the excess of imbalance_pct (117 in a cache domain): the waker's bonus. */
 #define HOST_AFFINE_PCT 108
 
 HOST_POLICY u32 host_is_free(const struct host *h, u32 p)
@@ -44,7 +43,7 @@ HOST_POLICY u32 host_find_idle(const struct host *h, const struct host_thread *t
 	return HOST_NONE;
 }
 
-/* The pCPU with the least load, one that is taken only if there is no other. */
+/* The pCPU with the least load, a taken one only if all are taken. */
 HOST_POLICY u32 host_find_least(const struct host *h, const struct host_thread *t)
 {
 	u32 p, best = t->first;

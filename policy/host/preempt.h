@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Whether a thread that joins a queue preempts the one that runs there.
+ * Whether a thread that joins a queue preempts the running one.
  *
  * Follows check_preempt_wakeup() of Linux 5.6, check_preempt_wakeup_fair() of 6.6 to 6.12 and
  * find_matching_se(): two threads compare at the level where they, or their groups' entities,

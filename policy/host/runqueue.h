@@ -24,7 +24,7 @@ struct host_rq {
 	u32 throttled;
 	u64 weight;
 	u64 min_vruntime;
-	/* What the group may still run here before it asks its pool for more. */
+	/* Time that the group may still use here before it asks its pool for more. */
 	s64 quota_left_ns;
 };
 
@@ -49,7 +49,7 @@ struct host_group {
 	u64 throttles;
 };
 
-/* What yield_to()'s Debooster did. */
+/* Counts of the Debooster's outcomes. */
 struct host_gifts {
 	/* The target became eligible by it. */
 	u64 made;
@@ -83,7 +83,7 @@ HOST_POLICY u32 host_rq_pcpu(u32 rq)
 	return rq % HOST_PCPUS_MAX;
 }
 
-/* The entity that stands for a group on a pCPU. */
+/* A group's entity on a pCPU. */
 HOST_POLICY u32 host_group_entity(u32 group, u32 p)
 {
 	return HOST_ENTITIES_MAX + host_rq_of(group, p);

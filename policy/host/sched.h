@@ -3,9 +3,9 @@
  * The simulated host's scheduler, as its user calls it.
  *
  * The user keeps the clock and never goes back in time. After every call it calls
- * host_resched() for each pCPU that needs it, in ascending order, until none does: only that
- * changes what runs, apart from host_block() and host_take(), which take the current thread
- * away. host_update() is called at host_next(). The same calls have the same results.
+ * host_resched() for each pCPU that needs it, in ascending order, until none does. Only
+ * host_resched() gives a pCPU a new current thread; host_block() and host_take() remove it.
+ * host_update() is called at host_next(). The same calls have the same results.
  *
  * Follows try_to_wake_up(), deactivate_task() and schedule(). Each header states what it
  * leaves out; README.md lists it.
@@ -40,7 +40,7 @@ HOST_POLICY void host_init(struct host *h, const struct host_config *c)
 }
 
 /* A new group with a weight (cpu.weight's 100 is 1024 here) and a quota, 0: unlimited. Group 0,
- * the root, exists. HOST_NONE: there are HOST_GROUPS_MAX. */
+ * the root, exists. Returns HOST_NONE after HOST_GROUPS_MAX. */
 HOST_POLICY u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 period_ns)
 {
 	u32 group = h->groups;
@@ -57,7 +57,7 @@ HOST_POLICY u32 host_group(struct host *h, u32 weight, u64 quota_ns, u64 period_
 }
 
 /* A new thread, blocked, that may run on the pCPUs from first to last. Its number: 0, 1, 2...;
- * HOST_NONE: there are HOST_ENTITIES_MAX, or no such group or pCPU. */
+ * Returns HOST_NONE after HOST_ENTITIES_MAX, or if the group or a pCPU does not exist. */
 HOST_POLICY u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, u32 pcpu_last)
 {
 	u32 e = h->entities;
@@ -122,7 +122,7 @@ HOST_POLICY u32 host_current(const struct host *h, u32 p)
 	return h->pcpu[p].current;
 }
 
-/* The pCPU schedules. Returns what runs there from now on, or HOST_NONE. */
+/* The pCPU schedules. Returns its new current thread, or HOST_NONE. */
 HOST_POLICY u32 host_resched(struct host *h, u32 p, u64 now)
 {
 	struct host_pcpu *pcpu = &h->pcpu[p];

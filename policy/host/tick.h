@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What happens by itself: ticks and new periods of quotas.
+ * Ticks and new periods of quotas.
  *
  * Follows task_tick_fair() and sched_cfs_period_timer() with distribute_cfs_runtime(). Idle pCPUs
  * have no ticks, and groups of which nobody wants to run have no periods (NO_HZ_IDLE).

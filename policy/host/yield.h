@@ -4,18 +4,18 @@
  *
  * Follows yield_to() of kernel/sched/core.c with preempt set, as KVM calls it, and
  * yield_to_task_fair(). The scheduler may not honour a target that has had more than its share.
- * That is what a Debooster is for (Ishiguro et al., VEE '21). Its forms, where the yielder and
+ * A Debooster changes that (Ishiguro et al., VEE '21). Its forms, where the yielder and
  * the target, or their groups' entities, share a run queue:
  *
  *   off       Mainline: the target is the next buddy, and the yielder forfeits its request.
  *   penalty   The paper's: the yielder's virtual time rises until the target is eligible; under
  *             CFS, until it lies a wakeup granularity below the target's (ple-kvm). All others
  *             gain lag.
- *   transfer  What the yielder forfeits goes to the target as far as it needs it. The weighted
+ *   transfer  The yielder's forfeit goes to the target as far as it needs it. The weighted
  *             sum of virtual times stays, so nobody else gains or loses by the gift. CFS has no
- *             forfeit, so there it is the penalty.
+ *             forfeit, so it applies the penalty.
  *
- * The virtual times of two pCPUs cannot be compared, so there is no gift between them.
+ * The virtual times of two pCPUs cannot be compared, so no gift crosses them.
  */
 #ifndef UNSPIN_POLICY_HOST_YIELD_H
 #define UNSPIN_POLICY_HOST_YIELD_H
@@ -65,8 +65,8 @@ HOST_POLICY void host_penalty(struct host *h, struct host_rq *q, u32 from, u32 t
 }
 
 /*
- * At most `forfeit` of the yielder's virtual time goes to the target. Returns what the yielder
- * has paid. Rounding is at the yielder's cost, and below a nanosecond.
+ * At most `forfeit` of the yielder's virtual time goes to the target. Returns the yielder's
+ * payment. Rounding is at the yielder's cost, and below a nanosecond.
  */
 HOST_POLICY u64 host_transfer(struct host *h, struct host_rq *q, u32 from, u32 to, u64 forfeit)
 {
@@ -108,7 +108,7 @@ HOST_POLICY u32 host_is_honoured(const struct host *h, u32 e)
 	return 1;
 }
 
-/* The Debooster's part. `forfeit` is what the thread `from` is about to forfeit. */
+/* The Debooster's part. The thread `from` is about to forfeit this virtual time. */
 HOST_POLICY void host_deboost(struct host *h, u32 from, u32 to, u64 forfeit)
 {
 	u32 y = host_matching(h, from, to), t = host_matching(h, to, from);
@@ -159,7 +159,7 @@ HOST_POLICY void host_give_way(struct host *h, u32 from, u64 due, u64 forfeit)
 	}
 }
 
-/* The thread `from`, which runs, gives way: to thread `to`, or to whoever comes (HOST_NONE). */
+/* The thread `from`, which runs, gives way to thread `to`, or to any (HOST_NONE). */
 HOST_POLICY void host_yield_current(struct host *h, u32 from, u32 to, u64 now)
 {
 	u32 p = h->thread[from].pcpu;

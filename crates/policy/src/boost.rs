@@ -1,4 +1,4 @@
-//! `policy/host/boost.h`: whom a vCPU in a pause loop yields to.
+//! `policy/host/boost.h`: the vCPU that one in a pause loop yields to.
 
 /// Which rules choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Reason {
     NoYield,
 }
 
-/// What is known of a vCPU; the header explains the fields.
+/// The facts about a vCPU; the header explains the fields.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the fields")]
@@ -48,8 +48,8 @@ pub struct Facts {
     pub ipi_from: [u64; 4],
 }
 
-// SAFETY: of every call below: the functions read and write nothing but what they are given by
-// reference, and the struct has the C one's fields in its order.
+// SAFETY: of every call below: the functions read and write only what their references point
+// to, and the struct has the C one's fields in its order.
 unsafe extern "C" {
     safe static boost_facts_size: u64;
     fn boost_verdict(me: *const Facts, candidate: *const Facts, policy: u32) -> Reason;
@@ -73,7 +73,7 @@ impl Facts {
         unsafe { boost_verdict(self, candidate, policy as u32) }
     }
 
-    /// What a verdict makes of a candidate that spins itself.
+    /// Updates a candidate that spins itself after a verdict.
     pub fn judged(&mut self, verdict: Reason) {
         // SAFETY: see above.
         self.dy_eligible = unsafe { boost_dy_after(self, verdict) };

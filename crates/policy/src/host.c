@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* The simulated host's functions with external linkage, and access to what they keep. */
+/* The simulated host's functions with external linkage, and access to their state. */
 #define HOST_POLICY
 #include "host/boost.h"
 #include "host/neighbour.h"
@@ -63,7 +63,7 @@ u64 host_gift(struct host *h, u32 from, u32 to, u64 forfeit)
 	return host_transfer(h, &h->rq[h->entity[from].rq], from, to, forfeit);
 }
 
-/* `times` holds pairs of from and to, `past` what the last call left, `wish` gets runs, if_on
+/* `times` holds pairs of from and to, `past` the history; `wish` receives runs, if_on
  * and if_off. */
 void host_neighbour_ask(u32 kind, const u64 *on_off_start, const u64 *times, u32 count, u64 *past,
 			u64 now, u64 ran_ns, u64 *wish)

@@ -11,7 +11,7 @@ pub enum Scheduler {
     Cfs,
 }
 
-/// What a directed yield does for a target that has had more than its share.
+/// How a directed yield treats a target that has had more than its share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debooster {
     /// Nothing: mainline.
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// What a thread does.
+/// A thread's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It halts.
@@ -60,7 +60,7 @@ pub enum State {
     On,
 }
 
-/// What became of a directed yield.
+/// The outcome of a directed yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Yield {
     /// The yielder gives way, and the target is the next buddy.
@@ -165,12 +165,12 @@ impl Host {
     }
 
     fn thread(&self, e: u32) -> u32 {
-        assert!(e < self.threads, "there is no thread {e}");
+        assert!(e < self.threads, "thread {e} does not exist");
         e
     }
 
     fn pcpu_number(&self, p: u32) -> u32 {
-        assert!(p < self.pcpus, "there is no pCPU {p}");
+        assert!(p < self.pcpus, "pCPU {p} does not exist");
         p
     }
 
@@ -224,7 +224,7 @@ impl Host {
         unsafe { host_need_resched(self.raw(), self.pcpu_number(p)) != 0 }
     }
 
-    /// What runs on the pCPU.
+    /// The thread that runs on the pCPU.
     pub fn current(&self, p: u32) -> Option<u32> {
         // SAFETY: see above.
         let e = unsafe { host_current(self.raw(), self.pcpu_number(p)) };
@@ -239,7 +239,7 @@ impl Host {
         (e != NONE).then_some(e)
     }
 
-    /// What the thread does.
+    /// The thread's state.
     pub fn state(&self, e: u32) -> State {
         // SAFETY: see above.
         match unsafe { host_state(self.raw(), self.thread(e)) } {
@@ -294,7 +294,7 @@ impl Host {
         unsafe { host_give(self.raw_mut(), p, now) }
     }
 
-    /// What the Debooster did.
+    /// The Debooster's outcomes so far.
     pub fn gifts(&self) -> Gifts {
         let mut gifts = [0; 3];
         // SAFETY: see above.
@@ -332,7 +332,7 @@ impl Host {
         unsafe { host_is_eligible(self.raw(), self.thread(e)) != 0 }
     }
 
-    /// The Debooster's transfer alone, between threads of one run queue; what the giver pays.
+    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's payment.
     pub fn gift(&mut self, from: u32, to: u32, forfeit_ns: u64) -> u64 {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.

@@ -1,6 +1,6 @@
 //! `policy/host/neighbour.h`: modelled neighbours of the guests.
 
-/// What a neighbour does, in nanoseconds.
+/// A neighbour's behaviour, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Always wants to run.
@@ -13,7 +13,7 @@ pub enum Kind {
     At(Vec<(u64, u64)>),
 }
 
-/// What a neighbour wants.
+/// A neighbour's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     /// To run.
@@ -32,8 +32,7 @@ pub struct Neighbour {
     past: [u64; 2],
 }
 
-// SAFETY: of the call below: the function reads `count` pairs of times, no more than there is
-// room for, and the arrays given by reference.
+// SAFETY: of the call below: the function reads `count` pairs of times, at most 64, and the arrays given by reference.
 unsafe extern "C" {
     fn host_neighbour_ask(
         kind: u32,
@@ -53,7 +52,7 @@ impl Neighbour {
         Neighbour { kind, start_ns, past: [0; 2] }
     }
 
-    /// What it wants now, having run for `ran_ns` in all.
+    /// Whether it wants to run now, after `ran_ns` of CPU time.
     pub fn next(&mut self, now: u64, ran_ns: u64) -> Wish {
         let (kind, on_ns, off_ns, times) = match &self.kind {
             Kind::Greedy => (0, 0, 0, Vec::new()),

@@ -51,8 +51,8 @@ proptest! {
         prop_assert_eq!(ran.iter().sum::<u64>(), u64::from(pcpus) * SECOND);
     }
 
-    /// With a vCPU of each VM on each pCPU. Where the kernel's balancing leaves two of one VM on
-    /// a pCPU, weights are kept worse, there as here.
+    /// With a vCPU of each VM on each pCPU. Shares deviate further
+    /// where balancing leaves two vCPUs of one VM on a pCPU.
     #[test]
     fn vms_divide_the_host_by_their_groups_weights(
         scheduler in schedulers(),

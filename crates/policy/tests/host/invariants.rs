@@ -1,4 +1,4 @@
-//! Whatever is called in whatever order: `Machine` checks its invariants after each call.
+//! Random calls in random order: `Machine` checks its invariants after each.
 
 use crate::machine::{MS, Machine, SECOND};
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ struct Setup {
     config: Config,
     /// Weight and quota in a period of 20 ms.
     groups: Vec<(u32, u64)>,
-    /// Group, weight, first and last pCPU, to be reduced to what there is.
+    /// Group, weight, first and last pCPU, to be reduced modulo their number.
     threads: Vec<(u32, u32, u32, u32)>,
 }
 

@@ -24,7 +24,7 @@ pub struct Machine {
     ranges: Vec<RangeInclusive<u32>>,
     pcpus: u32,
     taken: Vec<bool>,
-    /// What all pCPUs have run.
+    /// The pCPUs' time with a current thread.
     busy_ns: u64,
 }
 
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     fn pass(&mut self, time: u64) {
-        assert!(time < 1_000 * SECOND, "a test waits for what does not come");
+        assert!(time < 1_000 * SECOND, "a test waits in vain");
         let on = (0..self.pcpus).filter(|p| self.host.current(*p).is_some()).count();
         self.busy_ns += on as u64 * (time - self.now);
         self.now = time;
@@ -142,7 +142,7 @@ impl Machine {
             assert!(self.ranges[thread as usize].contains(&pcpu), "{now}: {thread} is not pinned");
         }
         let sum: u64 = self.threads().map(|thread| self.host.runtime(thread, now)).sum();
-        assert_eq!(sum, self.busy_ns, "{now}: runtimes are not what pCPUs ran");
+        assert_eq!(sum, self.busy_ns, "{now}: runtimes differ from the pCPUs' busy time");
         for thread in self.threads().filter(|t| self.host.state(*t) == State::Queued) {
             if self.host.is_throttled(thread) {
                 continue;

@@ -67,7 +67,7 @@ fn a_group_that_wakes_up_late_has_the_quota_of_that_period() {
     machine.run_until(250 * MS);
     machine.wake(limited);
     assert_eq!(machine.host.current(0), Some(limited));
-    // What the last tick of the first period found too late, it has to make up for.
+    // It pays for its overrun in the first period.
     let used = machine.shares_of(40 * MS)[0];
     assert!((6 * MS..14 * MS).contains(&used), "{used}");
 }

@@ -86,7 +86,7 @@ fn honoured(debooster: Debooster) -> u32 {
     next
 }
 
-/// A transfer is limited by what the yielder forfeits, a penalty is not.
+/// The yielder's forfeit limits a transfer, not a penalty.
 #[test]
 fn mainline_ignores_ineligible_targets_and_the_deboosters_do_not() {
     let [off, penalty, transfer] =
