@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
-
-use crate::kernel::Kernel;
+use unspin_sources::kernel::Kernel;
 
 /// The file whose presence tells the binary that it is a lab guest's init.
 pub const MARKER: &str = "/etc/unspin-guest";

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use unspin_model::Accel;
+use unspin_sources::kernel::KernelError;
 
 pub use executor::execute;
 pub use prepare::Prepared;
@@ -20,7 +21,6 @@ pub use store::{Loaded, Store, load};
 pub use timings::Timings;
 
 use crate::image::ImageError;
-use crate::kernel::KernelError;
 use crate::toml_error::ConfigError;
 use crate::wire::Failure;
 
