@@ -7,7 +7,9 @@ use std::process::Command;
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // Cargo looks into folders for changed files. git's own files tell of a new commit.
-    for folder in ["bpf", "claims", "crates", "experiments", "kernel", "policy", "workloads"] {
+    for folder in
+        ["bpf", "claims", "crates", "experiments", "kernel", "policy", "qemu", "workloads"]
+    {
         watch(&root.join(folder));
     }
     watch(&root.join("Cargo.lock"));

@@ -1,6 +1,7 @@
-//! Real overcommitted VMs: kernels, guests, topologies, workloads and the run
-//! matrix. Results are [`unspin_model`] records; what they say together is the
-//! report's business.
+//! Real overcommitted VMs: guests, topologies, workloads and the run matrix.
+//!
+//! Kernels come from [`unspin_sources`]. Results are [`unspin_model`] records; the
+//! report crate draws conclusions from them.
 
 pub mod clock;
 mod clock_page;
@@ -9,7 +10,6 @@ pub mod host;
 pub mod image;
 pub mod init;
 pub mod interrupt;
-pub mod kernel;
 pub mod machine;
 pub mod run;
 pub mod toml_error;

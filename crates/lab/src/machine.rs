@@ -10,8 +10,9 @@ use nix::sched::sched_getaffinity;
 use nix::unistd::Pid;
 use unspin_model::Accel;
 use unspin_model::summary::Machine;
+use unspin_sources::cache_dir;
+use unspin_sources::kernel::Kernel;
 
-use crate::kernel::{Kernel, cache_dir};
 use crate::vm::{Vm, cpu_model, qemu_program};
 use crate::wire::{Failure, VmSpec};
 

@@ -14,7 +14,8 @@ const SAFETY_REACH: usize = 6;
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Parts of the paths of files that hold what others, or programs, wrote: kept as they are.
-const VERBATIM: &[&str] = &["/golden/", "/snapshots/", "kernel/patches/", "LICENSE-"];
+const VERBATIM: &[&str] =
+    &["/golden/", "/snapshots/", "kernel/patches/", "qemu/patches/", "LICENSE-"];
 
 /// The licence of each crate: what runs in or touches the kernel is GPL-2.0-only, what
 /// others may want to build on is as free as Rust itself.
@@ -24,6 +25,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("model", "MIT OR Apache-2.0"),
     ("policy", "MIT OR GPL-2.0-only"),
     ("report", "MIT OR Apache-2.0"),
+    ("sources", "GPL-2.0-only"),
     ("spinbench", "GPL-2.0-only"),
     ("stats", "MIT OR Apache-2.0"),
     ("trace", "MIT OR Apache-2.0"),

@@ -83,6 +83,6 @@ impl Command {
     pub fn install_root(&self) -> Option<PathBuf> {
         let name = self.crate_name.as_ref()?;
         let version = self.version.as_deref().unwrap_or("latest");
-        Some(crate::kernel::cache_dir().join("crates").join(format!("{name}-{version}")))
+        Some(unspin_sources::cache_dir().join("crates").join(format!("{name}-{version}")))
     }
 }

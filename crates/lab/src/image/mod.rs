@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
+use unspin_sources::kernel::Kernel;
 
 pub use digest::FileDigests;
-
-use crate::kernel::Kernel;
 
 /// The file whose presence tells the binary that it is a lab guest's init.
 pub const MARKER: &str = "/etc/unspin-guest";

@@ -163,7 +163,7 @@ impl<'a> Recipe<'a> {
         let subject = &self.prepared.guests[boot.kernel].kernel;
         let mut kernels = BTreeMap::from([("subject".to_owned(), subject.id.clone())]);
         // The id of a kernel outside of the cache is only its release.
-        if !subject.image.starts_with(crate::kernel::cache_dir()) {
+        if !subject.image.starts_with(unspin_sources::cache_dir()) {
             let digest = self.files.of(&subject.image)?;
             kernels.insert("subject".to_owned(), format!("{} {digest}", subject.id));
         }

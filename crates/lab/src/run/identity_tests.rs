@@ -4,7 +4,7 @@ use std::fs;
 use unspin_model::Accel;
 
 use super::*;
-use crate::kernel::Kernel;
+use unspin_sources::kernel::Kernel;
 
 /// An experiment with a program and a kernel of its own, each of which can change.
 pub(in crate::run) struct Bench(tempfile::TempDir);

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use unspin_model::Accel;
+use unspin_sources::kernel::KernelError;
 
 pub use executor::execute;
 pub use folder::{Loaded, load};
@@ -25,7 +26,6 @@ pub use timings::Timings;
 
 use crate::experiment::Experiment;
 use crate::image::ImageError;
-use crate::kernel::KernelError;
 use crate::toml_error::ConfigError;
 use crate::wire::Failure;
 

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use unspin_model::Accel;
 use unspin_model::identity::VirtualTime;
+use unspin_sources::cache_dir;
+use unspin_sources::kernel::{self, Kernel};
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
 use crate::image::{Image, ImageError, find_program, path_in_guest};
-use crate::kernel::{self, Kernel};
 use crate::machine;
 use crate::vm::QEMU;
 use crate::wire::Agent;
@@ -82,7 +83,7 @@ impl Prepared {
         let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
         let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
         let schedulers = install_schedulers(experiment, progress)?;
-        let images = scratch_in(&kernel::cache_dir())?;
+        let images = scratch_in(&cache_dir())?;
         let folder = images.path();
         progress.event(Event::Stage("writing the guests' images", None));
         let guests = kernels
@@ -124,7 +125,7 @@ fn scratch_in(folder: &Path) -> Result<tempfile::TempDir, LabError> {
 }
 
 fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
-    let mut report = |step: kernel::Progress| {
+    let mut report = |step: unspin_sources::Progress| {
         progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
     };
     Ok(kernel::ensure(spec, &mut report)?)

@@ -8,6 +8,8 @@ use unspin_model::{Outcome, RunRecord};
 
 /// Between two lines where there is no terminal to redraw.
 const LINE_EVERY: Duration = Duration::from_secs(30);
+/// Below this share of a stage its pace says nothing.
+const ESTIMATE_FROM: f64 = 0.03;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Bar {
     terminal: bool,
     total: u64,
     stage: String,
+    stage_began: Instant,
     last_line: Option<Instant>,
 }
 
@@ -46,7 +49,14 @@ impl Bar {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let terminal = std::io::stderr().is_terminal();
-        Bar { bar, terminal, total: 0, stage: String::new(), last_line: None }
+        Bar {
+            bar,
+            terminal,
+            total: 0,
+            stage: String::new(),
+            stage_began: Instant::now(),
+            last_line: None,
+        }
     }
 
     fn line(&mut self, text: &str) {
@@ -65,15 +75,20 @@ impl Bar {
     }
 
     fn stage(&mut self, stage: &str, fraction: Option<f64>) {
-        let percent = fraction.map(|f| format!(" {:.0} %", f * 100.0)).unwrap_or_default();
-        if self.terminal {
-            self.bar.set_message(format!("{stage}{percent}"));
-            self.bar.tick();
-        } else if self.stage != stage {
+        let new = self.stage != stage;
+        if new {
             self.stage = stage.to_owned();
-            eprintln!("{stage}{percent}");
+            self.stage_began = Instant::now();
+        }
+        let share = share(fraction, self.stage_began.elapsed());
+        if self.terminal {
+            self.bar.set_message(format!("{stage}{share}"));
+            self.bar.tick();
+        } else if new {
+            self.last_line = Some(Instant::now());
+            eprintln!("{stage}{share}");
         } else {
-            self.now_and_then(|| format!("{stage}{percent}"));
+            self.now_and_then(|| format!("{stage}{share}"));
         }
     }
 
@@ -115,6 +130,17 @@ impl Progress for Bar {
     }
 }
 
+/// How far a stage is, and the time that is left if it goes on at the same pace.
+fn share(fraction: Option<f64>, elapsed: Duration) -> String {
+    let Some(done) = fraction else { return String::new() };
+    let percent = format!(" {:.0} %", done * 100.0);
+    if done < ESTIMATE_FROM || elapsed < Duration::from_secs(5) {
+        return percent;
+    }
+    let left_s = elapsed.as_secs_f64() * (1.0 - done) / done;
+    format!("{percent}, {} left", duration(left_s))
+}
+
 fn outcome(record: &RunRecord) -> String {
     match &record.outcome {
         Outcome::Done { value } => format!("{value:.4} {}", record.metric.unit),
@@ -133,5 +159,19 @@ pub fn duration(seconds: f64) -> String {
         s if s < 90.0 => format!("{s:.0} s"),
         s if s < 5400.0 => format!("{minutes} min"),
         _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_says_how_long_it_takes_once_its_pace_is_known() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(share(None, minute), "");
+        assert_eq!(share(Some(0.01), minute), " 1 %");
+        assert_eq!(share(Some(0.5), Duration::from_secs(1)), " 50 %");
+        assert_eq!(share(Some(0.25), minute), " 25 %, 3 min left");
     }
 }

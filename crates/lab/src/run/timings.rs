@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
+use unspin_sources::cache_dir;
 
 use crate::experiment::{Experiment, PlannedBoot};
-use crate::kernel::cache_dir;
 
 const RUN_DEFAULT_S: f64 = 4.5;
 const BOOT_DEFAULT_S: f64 = 8.0;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
-use unspin_lab::kernel::{self, Kernel, KernelError, Source};
-use unspin_lab::run::{Bar, Event, Progress};
+use unspin_sources::kernel::{self, Kernel, Source};
 
+use super::watched::watched;
 use crate::out;
 
 /// What to do about kernels.
@@ -51,28 +51,17 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { json } => print_all(&kernel::list()?, json)?,
         Verb::Fetch { what, json } => {
-            let kernel = watched(&what, kernel::fetch_debian_cloud)?;
+            let kernel = watched(&format!("kernel {what}"), kernel::fetch_debian_cloud)?;
             print_all(&[kernel], json)?;
         }
         Verb::Build { source, json } => {
             let source = source.map_or(Ok(Source::Lab), |source| Source::parse(&source))?;
-            let kernel = watched("lab", |progress| kernel::build(&source, progress))?;
+            let kernel = watched("kernel lab", |progress| kernel::build(&source, progress))?;
             print_all(&[kernel], json)?;
         }
         Verb::Show { kernel, json } => print_all(&[find(&kernel)?], json)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn watched(
-    what: &str,
-    make: impl FnOnce(&mut dyn FnMut(kernel::Progress)) -> Result<Kernel, KernelError>,
-) -> anyhow::Result<Kernel> {
-    let mut bar = Bar::new();
-    let mut report = |step: kernel::Progress| {
-        bar.event(Event::Stage(&format!("kernel {what}: {}", step.stage), step.fraction));
-    };
-    Ok(make(&mut report)?)
 }
 
 fn find(name: &str) -> anyhow::Result<Kernel> {

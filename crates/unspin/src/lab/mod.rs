@@ -2,8 +2,10 @@
 
 mod compare;
 mod kernel;
+mod qemu;
 pub mod report;
 pub mod run;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,9 @@ pub enum Verb {
     /// Kernels for the lab's guests
     #[command(subcommand)]
     Kernel(kernel::Verb),
+    /// The QEMU that runs the lab's guests in virtual time
+    #[command(subcommand)]
+    Qemu(qemu::Verb),
 }
 
 /// Does it.
@@ -31,6 +36,7 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Kernel(verb) => kernel::run(verb),
+        Verb::Qemu(verb) => qemu::run(verb),
     }
 }
 

@@ -1,0 +1,99 @@
+//! apt's configuration and sources, in files of our own.
+//!
+//! Source of the formats: apt.conf(5), sources.list(5).
+
+use std::path::Path;
+use std::process::Command;
+
+use super::mirror::Mirrors;
+
+/// The system's apt configuration.
+pub(super) const SYSTEM: &str = "/etc/apt";
+
+/// One line per kind (`deb`, `deb-src`) and suite, in the form of sources.list(5).
+pub(super) fn sources(
+    mirrors: &Mirrors,
+    kinds: &[&str],
+    suites: &[&str],
+    keyring: &Path,
+) -> String {
+    let line = |kind: &str, suite: &str| {
+        let uri = if suite.ends_with("-security") { &mirrors.security } else { &mirrors.main };
+        format!("{kind} [signed-by={}] {uri} {suite} main\n", keyring.display())
+    };
+    kinds.iter().flat_map(|kind| suites.iter().map(move |suite| line(kind, suite))).collect()
+}
+
+/// The configuration that keeps apt below `home`.
+pub(super) fn own(home: &Path, network: &str) -> String {
+    let path = |name: &str| home.join(name).display().to_string();
+    let settings = [
+        ("Dir::Etc", path("")),
+        ("Dir::Etc::sourcelist", path("sources.list")),
+        ("Dir::Etc::sourceparts", path("parts")),
+        ("Dir::Etc::parts", path("parts")),
+        ("Dir::Etc::main", "/dev/null".into()),
+        ("Dir::Etc::netrc", format!("{SYSTEM}/auth.conf")),
+        ("Dir::Etc::netrcparts", format!("{SYSTEM}/auth.conf.d")),
+        ("Dir::State", path("state")),
+        ("Dir::State::status", path("status")),
+        ("Dir::Cache", path("cache")),
+        // The lab's guests are x86, wherever apt runs.
+        ("APT::Architecture", "amd64".into()),
+        ("APT::Architectures", "amd64".into()),
+        // apt's own user may not be let into the cache folder.
+        ("APT::Sandbox::User", "".into()),
+        ("Acquire::Languages", "none".into()),
+        ("Acquire::Retries", "3".into()),
+    ];
+    let lines = settings.iter().map(|(name, value)| format!("{name} \"{value}\";\n"));
+    network.to_owned() + &lines.collect::<String>()
+}
+
+/// The system's proxy settings, as `apt-config dump` prints and apt.conf takes them.
+pub(super) fn network() -> String {
+    let dump = Command::new("apt-config").arg("dump").output().map(|output| output.stdout);
+    proxies(&String::from_utf8_lossy(&dump.unwrap_or_default()))
+}
+
+fn proxies(dump: &str) -> String {
+    let proxy = |line: &&str| {
+        let name = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+        name.starts_with("acquire::") && name.contains("proxy")
+    };
+    dump.lines().filter(proxy).map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_signed_and_security_has_its_own_archive() {
+        let mirrors = Mirrors { main: "http://m/debian".into(), security: "http://m/sec".into() };
+        let suites = ["trixie", "trixie-security"];
+        let text = sources(&mirrors, &["deb", "deb-src"], &suites, Path::new("/k.gpg"));
+        let expected = "deb [signed-by=/k.gpg] http://m/debian trixie main\n\
+                        deb [signed-by=/k.gpg] http://m/sec trixie-security main\n\
+                        deb-src [signed-by=/k.gpg] http://m/debian trixie main\n\
+                        deb-src [signed-by=/k.gpg] http://m/sec trixie-security main\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_configuration_points_away_from_the_system() {
+        let text = own(Path::new("/home/u/apt"), "");
+        for name in ["Dir::Etc::sourcelist", "Dir::Etc::sourceparts", "Dir::State", "Dir::Cache"] {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+            assert!(line.is_some_and(|line| line.contains("\"/home/u/apt/")), "{name}: {line:?}");
+        }
+    }
+
+    #[test]
+    fn only_proxies_are_taken_over() {
+        let http = "Acquire::http::Proxy \"http://p:3142\";\n";
+        let detect = "Acquire::https::Proxy-Auto-Detect \"/x\";\n";
+        let others = "APT::Install-Recommends \"1\";\nAcquire::Check-Valid-Until \"false\";\n";
+        assert_eq!(proxies(&[http, others, detect].concat()), [http, detect].concat());
+    }
+}

@@ -1,0 +1,155 @@
+//! The cache: one folder per result, which is complete or absent.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::SourcesError;
+
+/// Prefix of the folders of unfinished work, which are no entries.
+const STAGING: &str = ".staging-";
+
+/// The description of an entry, stored as JSON in the entry's folder.
+pub(super) trait Cached: Serialize + DeserializeOwned {
+    /// The file's name.
+    const METADATA: &'static str;
+
+    /// The name of the entry's folder.
+    fn id(&self) -> &str;
+
+    /// Prefixes the paths, which are stored relative to the folder so that a cache can be
+    /// moved.
+    fn locate(&mut self, folder: &Path);
+}
+
+/// Where unspin keeps what can be made again: `$UNSPIN_CACHE`, else
+/// `$XDG_CACHE_HOME/unspin`, else `~/.cache/unspin`.
+pub fn cache_dir() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    if let Some(folder) = set("UNSPIN_CACHE") {
+        // A guest's image and QEMU are named from other folders.
+        let folder = PathBuf::from(folder);
+        return std::path::absolute(&folder).unwrap_or(folder);
+    }
+    let home = || PathBuf::from(set("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
+    set("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("unspin")
+}
+
+/// All complete entries below `home`, the newest made first.
+pub(super) fn entries<T: Cached>(home: &Path) -> Result<Vec<T>, SourcesError> {
+    let read = |error| SourcesError::io("read", home, error);
+    let folders = match fs::read_dir(home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folders => folders.map_err(read)?,
+    };
+    let mut found = Vec::new();
+    for folder in folders {
+        let folder = folder.map_err(read)?.path();
+        let hidden =
+            folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && folder.join(T::METADATA).is_file() {
+            found.push((made::<T>(&folder), load::<T>(&folder)?));
+        }
+    }
+    found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| b.1.id().cmp(a.1.id())));
+    Ok(found.into_iter().map(|(_, entry)| entry).collect())
+}
+
+fn made<T: Cached>(folder: &Path) -> SystemTime {
+    fs::metadata(folder.join(T::METADATA))
+        .and_then(|data| data.modified())
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
+    let path = folder.join(T::METADATA);
+    let text = fs::read_to_string(&path).map_err(|e| SourcesError::io("read", &path, e))?;
+    let mut entry: T =
+        serde_json::from_str(&text).map_err(|source| SourcesError::Metadata { path, source })?;
+    entry.locate(folder);
+    Ok(entry)
+}
+
+/// The right to change the cache, and a staging folder in it.
+///
+/// Held by one process at a time. What an interrupted one left is removed.
+pub(super) struct Staging {
+    home: PathBuf,
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Staging {
+    /// Takes the cache's lock, calling `waiting` first if another process has it.
+    pub(super) fn begin(home: &Path, waiting: &mut dyn FnMut()) -> Result<Self, SourcesError> {
+        fs::create_dir_all(home).map_err(|e| SourcesError::io("create", home, e))?;
+        let path = home.join(".lock");
+        let file = File::create(&path).map_err(|e| SourcesError::io("create", &path, e))?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+                waiting();
+                Flock::lock(file, FlockArg::LockExclusive)
+            }
+            lock => lock,
+        };
+        let lock = lock.map_err(|(_, errno)| SourcesError::io("lock", &path, errno.into()))?;
+        sweep(home)?;
+        let folder = home.join(format!("{STAGING}{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|e| SourcesError::io("create", &folder, e))?;
+        Ok(Self { home: home.into(), folder, _lock: lock })
+    }
+
+    /// A folder for work that is thrown away.
+    pub(super) fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// The folder that becomes the entry's.
+    pub(super) fn entry(&self) -> PathBuf {
+        self.folder.join("entry")
+    }
+
+    /// Makes the staging entry visible. Paths of `entry` are relative to its folder; those
+    /// of the result are absolute.
+    pub(super) fn publish<T: Cached>(self, entry: &T) -> Result<T, SourcesError> {
+        let path = self.entry().join(T::METADATA);
+        let text = serde_json::to_string_pretty(entry)
+            .map_err(|source| SourcesError::Metadata { path: path.clone(), source })?;
+        fs::write(&path, text + "\n").map_err(|e| SourcesError::io("write", &path, e))?;
+        let home = self.home.join(entry.id());
+        if home.exists() {
+            fs::remove_dir_all(&home).map_err(|e| SourcesError::io("replace", &home, e))?;
+        }
+        fs::rename(self.entry(), &home).map_err(|e| SourcesError::io("create", &home, e))?;
+        load(&home)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // Best effort: the next one sweeps.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Removes staging folders; the caller holds the lock, so nobody works in them.
+fn sweep(home: &Path) -> Result<(), SourcesError> {
+    let folders = fs::read_dir(home).map_err(|e| SourcesError::io("read", home, e))?;
+    for folder in folders.flatten() {
+        if folder.file_name().as_encoded_bytes().starts_with(STAGING.as_bytes()) {
+            let folder = folder.path();
+            fs::remove_dir_all(&folder).map_err(|e| SourcesError::io("remove", &folder, e))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Thing {
+    id: String,
+    file: PathBuf,
+}
+
+impl Cached for Thing {
+    const METADATA: &'static str = "thing.json";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn locate(&mut self, folder: &Path) {
+        self.file = folder.join(&self.file);
+    }
+}
+
+fn things(home: &Path) -> Result<Vec<Thing>, SourcesError> {
+    entries(home)
+}
+
+fn publish(home: &Path, id: &str) -> Thing {
+    let staging = Staging::begin(home, &mut || panic!("locked")).unwrap();
+    fs::create_dir(staging.entry()).unwrap();
+    staging.publish(&Thing { id: id.into(), file: "f".into() }).unwrap()
+}
+
+#[test]
+fn a_published_entry_is_listed_with_absolute_paths() {
+    let home = tempfile::tempdir().unwrap();
+    let made = publish(home.path(), "lab-1");
+    assert_eq!(made.file, home.path().join("lab-1/f"));
+    assert_eq!(things(home.path()).unwrap(), [made]);
+}
+
+#[test]
+fn interrupted_work_is_no_entry_and_is_swept() {
+    let home = tempfile::tempdir().unwrap();
+    let left = home.path().join(".staging-1/entry");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join(Thing::METADATA), "{}").unwrap();
+    assert_eq!(things(home.path()).unwrap(), []);
+    publish(home.path(), "lab-1");
+    assert!(!left.exists());
+    assert_eq!(things(home.path()).unwrap().len(), 1);
+}
+
+#[test]
+fn unfinished_work_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let staging = Staging::begin(home.path(), &mut || ()).unwrap();
+    fs::create_dir(staging.entry()).unwrap();
+    drop(staging);
+    let names: Vec<_> =
+        fs::read_dir(home.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(names, [".lock"]);
+}
+
+#[test]
+fn two_at_once_wait_for_each_other() {
+    let home = tempfile::tempdir().unwrap();
+    let first = Staging::begin(home.path(), &mut || ()).unwrap();
+    let (told, waits) = std::sync::mpsc::channel();
+    let path = home.path().to_owned();
+    let second = std::thread::spawn(move || {
+        Staging::begin(&path, &mut || told.send(()).unwrap()).map(|staging| staging.work())
+    });
+    waits.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    assert!(!second.is_finished());
+    drop(first);
+    second.join().unwrap().unwrap();
+}
+
+#[test]
+fn damaged_metadata_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("lab-1")).unwrap();
+    fs::write(home.path().join("lab-1").join(Thing::METADATA), "{").unwrap();
+    let error = things(home.path()).unwrap_err().to_string();
+    assert!(error.contains("lab-1") && error.contains("build or fetch"), "{error}");
+}
+
+#[test]
+fn an_absent_cache_has_no_entries() {
+    assert_eq!(things(Path::new("/nonexistent/kernels")).unwrap(), []);
+}

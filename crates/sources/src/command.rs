@@ -1,0 +1,183 @@
+//! Runs programs with their output in a log file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use nix::fcntl::OFlag;
+
+use super::SourcesError;
+
+/// Lines of the log that an error shows.
+const TAIL_LINES: usize = 15;
+
+/// A program that has to be installed: its name and its package.
+pub(super) type Tool = (&'static str, &'static str);
+
+/// Checks that all `tools` are in `PATH`.
+pub(super) fn need(purpose: &'static str, tools: &[Tool]) -> Result<(), SourcesError> {
+    let absent: Vec<Tool> = tools.iter().copied().filter(|(tool, _)| !in_path(tool)).collect();
+    missing(purpose, absent)
+}
+
+/// The error that names what is absent, if anything is.
+pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), SourcesError> {
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let (missing, mut packages): (Vec<_>, Vec<_>) = absent.into_iter().unzip();
+    packages.sort_unstable();
+    packages.dedup();
+    Err(SourcesError::Missing { purpose, missing, packages })
+}
+
+fn in_path(tool: &str) -> bool {
+    program(tool).is_absolute()
+}
+
+/// The tool's full path. Unlike `PATH` of a user who is not root, this knows the
+/// administrator's folders too. Just the name if it is nowhere.
+pub(super) fn program(tool: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let mut files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(tool));
+    files.find(|file| file.is_file()).unwrap_or_else(|| tool.into())
+}
+
+/// Runs commands one after the other; all that they print goes to one log.
+pub(super) struct Runner {
+    log: PathBuf,
+}
+
+impl Runner {
+    /// Begins a new log at `log`.
+    pub(super) fn new(log: PathBuf) -> Result<Self, SourcesError> {
+        File::create(&log).map_err(|e| SourcesError::io("create the log", &log, e))?;
+        Ok(Self { log })
+    }
+
+    /// The log's path.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Runs `command` and gives each line of its output to `line`.
+    ///
+    /// # Errors
+    /// When it cannot be started or ends with a failure; `what` says what it was for.
+    pub(super) fn run(
+        &self,
+        what: &str,
+        command: &mut Command,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<(), SourcesError> {
+        let status = self.stream(command, line).map_err(|error| not_run(command, error))?;
+        self.check(what, status)
+    }
+
+    /// Runs `command` and returns its standard output, which the log does not get.
+    pub(super) fn output(&self, what: &str, command: &mut Command) -> Result<String, SourcesError> {
+        let output = self
+            .begin(command)
+            .and_then(|log| command.stderr(log).output())
+            .map_err(|error| not_run(command, error))?;
+        self.check(what, output.status)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Notes the command in the log.
+    fn begin(&self, command: &mut Command) -> io::Result<File> {
+        let mut log = OpenOptions::new().append(true).open(&self.log)?;
+        writeln!(log, "+ {command:?}")?;
+        command.stdin(Stdio::null());
+        Ok(log)
+    }
+
+    /// One pipe for both streams keeps errors in their place among the other lines.
+    fn stream(&self, command: &mut Command, line: &mut dyn FnMut(&str)) -> io::Result<ExitStatus> {
+        let mut log = self.begin(command)?;
+        let (output, end) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let mut child = command.stdout(end.try_clone()?).stderr(end).spawn()?;
+        // The command holds the pipe's other end, and reading ends when all of them are closed.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        // Compilers may print what is not UTF-8.
+        for bytes in BufReader::new(File::from(output)).split(b'\n') {
+            let text = String::from_utf8_lossy(&bytes?).into_owned();
+            writeln!(log, "{text}")?;
+            line(&text);
+        }
+        child.wait()
+    }
+
+    fn check(&self, what: &str, status: ExitStatus) -> Result<(), SourcesError> {
+        if status.success() { Ok(()) } else { Err(self.failed(what, &status.to_string())) }
+    }
+
+    /// The error of a failed step, with the end of the log.
+    fn failed(&self, what: &str, status: &str) -> SourcesError {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        SourcesError::Command {
+            what: what.into(),
+            status: status.into(),
+            log: self.log.clone(),
+            tail,
+        }
+    }
+}
+
+fn not_run(command: &Command, error: io::Error) -> SourcesError {
+    SourcesError::io("run", command.get_program(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_logs_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let runner = Runner::new(folder.path().join("log")).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "seq 100; echo broken >&2; exit 3"]);
+        let error = runner.run("counting", &mut command, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("counting failed") && error.contains("broken"), "{error}");
+        assert!(error.contains("\n100") && !error.contains("\n50\n"), "{error}");
+        assert!(error.contains(&folder.path().display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn lines_are_read_and_logged_as_they_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let runner = Runner::new(folder.path().join("log")).unwrap();
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", r"printf 'a\n'; printf 'e\n' >&2; printf 'b\377\n'"]);
+        runner.run("sh", &mut command, &mut |line| lines.push(line.to_owned())).unwrap();
+        assert_eq!(lines, ["a", "e", "b\u{fffd}"]);
+        assert!(std::fs::read_to_string(runner.log()).unwrap().ends_with("a\ne\nb\u{fffd}\n"));
+    }
+
+    #[test]
+    fn output_has_no_warnings() {
+        let folder = tempfile::tempdir().unwrap();
+        let runner = Runner::new(folder.path().join("log")).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo warning >&2; echo result"]);
+        assert_eq!(runner.output("sh", &mut command).unwrap(), "result\n");
+        assert!(std::fs::read_to_string(runner.log()).unwrap().ends_with("warning\n"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        let tools = [("sh", "dash"), ("no-such-flex", "flex"), ("no-such-lex", "flex")];
+        let error = need("build a kernel", &tools).unwrap_err().to_string();
+        assert!(
+            error.ends_with("no-such-flex, no-such-lex; install with: apt install flex"),
+            "{error}"
+        );
+    }
+}

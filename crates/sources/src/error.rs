@@ -1,0 +1,88 @@
+//! Failures that every customer of this crate shares.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a source could not be fetched, verified, patched or built. Each message names
+/// the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum SourcesError {
+    /// A file operation failed.
+    #[error("cannot {what} {path}")]
+    Io {
+        /// The operation, as a verb phrase.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The description of a cache entry does not parse.
+    #[error("{path} is damaged: remove its folder and build or fetch it again")]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        source: serde_json::Error,
+    },
+    /// Programs or headers that the work needs are not installed.
+    #[error(
+        "missing to {purpose}: {}; install with: apt install {}",
+        .missing.join(", "),
+        .packages.join(" ")
+    )]
+    Missing {
+        /// What they are needed for.
+        purpose: &'static str,
+        /// Programs and headers.
+        missing: Vec<&'static str>,
+        /// The packages that hold them.
+        packages: Vec<&'static str>,
+    },
+    /// The file system of the cache is nearly full.
+    #[error(
+        "{} MiB are free at {path}, {} MiB are needed; free some, or point UNSPIN_CACHE elsewhere",
+        .free >> 20,
+        .needed >> 20
+    )]
+    Space {
+        /// The folder that was to be filled.
+        path: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// Bytes that the work takes at its peak.
+        needed: u64,
+    },
+    /// The archive's signatures cannot be checked.
+    #[error("no Debian archive keyring at {0}; install with: apt install debian-archive-keyring")]
+    Keyring(PathBuf),
+    /// apt knows no fitting package.
+    #[error("no package {what} in {suites}; `{log}` has what apt said")]
+    NoPackage {
+        /// What was looked for.
+        what: String,
+        /// Where.
+        suites: String,
+        /// apt's output.
+        log: PathBuf,
+    },
+    /// A program failed.
+    #[error("{what} failed ({status}); the whole log: {log}\n{tail}")]
+    Command {
+        /// What was being done.
+        what: String,
+        /// How the program ended.
+        status: String,
+        /// All of its output.
+        log: PathBuf,
+        /// The last lines of it.
+        tail: String,
+    },
+}
+
+impl SourcesError {
+    /// A failed file operation; `what` is a verb phrase such as "create".
+    pub(crate) fn io(what: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        Self::Io { what, path: path.as_ref().into(), source }
+    }
+}

@@ -1,0 +1,82 @@
+//! Which of Debian's packages make a cloud kernel, and where its parts are in them.
+
+use std::path::{Path, PathBuf};
+
+use crate::apt::{Package, version};
+
+/// Suffix of the versioned image packages that are wanted.
+const FLAVOUR: &str = "-cloud-amd64";
+/// sched_ext came with this release.
+const RELEASE_MIN: &str = "6.12";
+
+/// A cloud kernel and the packages that hold it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CloudKernel {
+    /// `uname -r`, such as `7.3.4+deb13-cloud-amd64`.
+    pub(super) release: String,
+    /// The image package first, then those that it depends on.
+    pub(super) packages: Vec<Package>,
+}
+
+/// All cloud kernels that may have sched_ext, the newest first.
+///
+/// The image package holds the kernel, its configuration and its modules; or, in the
+/// split packaging, it depends on packages that do, told by the release in their names. A
+/// kernel whose parts are not all there is left out.
+pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
+    let mut images: Vec<&Package> =
+        packages.iter().filter(|p| image_release(p).is_some()).collect();
+    images.sort_by(|a, b| version::compare(&b.version, &a.version));
+    images.dedup_by(|a, b| a.name == b.name);
+    images.into_iter().filter_map(|image| cloud_kernel(packages, image)).collect()
+}
+
+fn cloud_kernel(packages: &[Package], image: &Package) -> Option<CloudKernel> {
+    let release = image_release(image)?;
+    let mut parts = vec![image.clone()];
+    let companions: Vec<_> =
+        image.depends.iter().filter(|name| name.ends_with(&format!("-{release}"))).collect();
+    if companions.iter().any(|name| name.starts_with("linux-modules-")) {
+        for name in companions {
+            let mut named = packages.iter().filter(|package| package.name == *name);
+            parts.push(named.find(|package| package.version == image.version)?.clone());
+        }
+    }
+    Some(CloudKernel { release: release.into(), packages: parts })
+}
+
+/// The release of a versioned, signed cloud image package.
+fn image_release(package: &Package) -> Option<&str> {
+    let release = package.name.strip_prefix("linux-image-")?;
+    let number = release.split(['+', '-']).next()?;
+    let versioned = release.ends_with(FLAVOUR) && number.starts_with(|c: char| c.is_ascii_digit());
+    (versioned && version::compare(number, RELEASE_MIN).is_ge()).then_some(release)
+}
+
+/// The parts of a kernel in an unpacked package tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) image: PathBuf,
+    pub(super) config: PathBuf,
+    pub(super) modules: PathBuf,
+}
+
+/// Finds the parts of the kernel `release` below `root`.
+///
+/// Packages with everything in one put the image into `/boot`; the split ones
+/// into the folder of the modules, where `/usr/lib` may stand for `/lib`.
+pub(super) fn parts(root: &Path, release: &str) -> Result<Parts, &'static str> {
+    let modules = ["lib/modules", "usr/lib/modules"].map(|home| root.join(home).join(release));
+    let modules = modules.into_iter().find(|folder| folder.join("kernel").is_dir());
+    let modules = modules.ok_or("the kernel's modules")?;
+    let find = |name: &str| {
+        let places = [root.join("boot").join(format!("{name}-{release}")), modules.join(name)];
+        places.into_iter().find(|file| file.is_file())
+    };
+    let image = find("vmlinuz").ok_or("the kernel image")?;
+    Ok(Parts { image, config: find("config").ok_or("the kernel's configuration")?, modules })
+}
+
+#[cfg(test)]
+#[path = "cloud_tests.rs"]
+mod tests;

@@ -1,0 +1,36 @@
+//! What can go wrong on the way to a kernel, and what to do about it.
+
+use std::path::PathBuf;
+
+use crate::SourcesError;
+
+/// Why there is no kernel. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// A step that all customers share failed.
+    #[error(transparent)]
+    Sources(#[from] SourcesError),
+    /// The text is no kernel spec.
+    #[error(
+        "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, \
+         debian-cloud or the path of a bzImage"
+    )]
+    Spec(String),
+    /// A file that should be a bzImage is none.
+    #[error("{path} is no bzImage: {why}")]
+    NotBzImage {
+        /// The file.
+        path: PathBuf,
+        /// What is missing in it.
+        why: &'static str,
+    },
+    /// A kernel was fetched and lacks what it is for.
+    #[error("none of the newest Debian cloud kernels ({0}) has CONFIG_SCHED_CLASS_EXT=y")]
+    NoSchedExt(String),
+    /// Options of the fragments did not make it into the configuration.
+    #[error(
+        "the kernel's configuration lacks {}: an option that it depends on is off or was renamed",
+        .0.join(", ")
+    )]
+    Options(Vec<String>),
+}

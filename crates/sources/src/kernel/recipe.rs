@@ -1,0 +1,78 @@
+//! What is done to a kernel source: the fragments of configuration and the patches of the
+//! repository's folder `kernel/`.
+
+use super::spec::Source;
+use crate::key::Digest;
+use crate::shipped::{self, Part};
+
+/// What makes a lab kernel out of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipe {
+    pub(super) fragments: Vec<Part>,
+    pub(super) patches: Vec<Part>,
+}
+
+impl Recipe {
+    /// The recipe for `source`: only the pinned one is patched.
+    pub(super) fn of(source: &Source) -> Self {
+        let patches = if *source == Source::Lab { shipped::kernel_patches() } else { Vec::new() };
+        Self { fragments: shipped::kernel_fragments(), patches }
+    }
+
+    /// All fragments in one, as `KCONFIG_ALLCONFIG` takes them.
+    pub(super) fn config(&self) -> String {
+        self.fragments.iter().map(|(_, text)| *text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Stands for the content of all parts.
+    pub(super) fn digest(&self) -> String {
+        digest(&self.fragments, &self.patches)
+    }
+
+    /// Stands for the content of the patches, and so for a patched source tree.
+    pub(super) fn patches_digest(&self) -> String {
+        digest(&[], &self.patches)
+    }
+}
+
+/// Names count as well: they decide the order.
+fn digest(fragments: &[Part], patches: &[Part]) -> String {
+    let mut digest = Digest::new();
+    for (kind, parts) in [("fragment", fragments), ("patch", patches)] {
+        for (name, text) in parts {
+            digest.add(kind);
+            digest.add(name);
+            digest.add(text);
+        }
+    }
+    digest.short()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_follows_the_content() {
+        let lab = Recipe::of(&Source::Lab);
+        let mut other = lab.clone();
+        assert_eq!(lab.digest(), other.digest());
+        other.fragments[0].1 = "CONFIG_SMP=n\n";
+        assert_ne!(lab.digest(), other.digest());
+        assert_eq!(lab.patches_digest(), other.patches_digest());
+    }
+
+    #[test]
+    fn only_the_pinned_source_is_patched() {
+        let other = Recipe::of(&Source::Package("linux-source-7.3".into()));
+        assert!(other.patches.is_empty() && !Recipe::of(&Source::Lab).patches.is_empty());
+        assert_ne!(other.digest(), Recipe::of(&Source::Lab).digest());
+    }
+
+    #[test]
+    fn static_keys_stay_off_and_sched_ext_on() {
+        let config = Recipe::of(&Source::Lab).config();
+        assert!(config.lines().any(|line| line == "# CONFIG_JUMP_LABEL is not set"));
+        assert!(config.lines().any(|line| line == "CONFIG_SCHED_CLASS_EXT=y"));
+    }
+}

@@ -1,0 +1,44 @@
+//! QEMUs in the cache.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Qemu;
+use crate::cache::{Cached, cache_dir};
+
+/// A QEMU in the cache and what it was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The result.
+    #[serde(flatten)]
+    pub qemu: Qemu,
+    /// Names of the patches, in the order in which they were applied.
+    pub patches: Vec<String>,
+    /// Headers of `policy/`, by their paths in it.
+    pub headers: Vec<String>,
+    /// Arguments of `configure`.
+    pub options: Vec<String>,
+    /// First line of the compiler's `--version`.
+    pub compiler: String,
+    /// Digest of patches, headers, devices and options.
+    pub recipe: String,
+}
+
+impl Cached for Build {
+    const METADATA: &'static str = "qemu.json";
+
+    fn id(&self) -> &str {
+        &self.qemu.id
+    }
+
+    fn locate(&mut self, folder: &Path) {
+        self.qemu.program = folder.join(&self.qemu.program);
+        self.qemu.firmware = folder.join(&self.qemu.firmware);
+    }
+}
+
+/// Where the QEMUs are.
+pub(super) fn qemu_dir() -> PathBuf {
+    cache_dir().join("qemu")
+}
