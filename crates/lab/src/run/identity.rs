@@ -14,6 +14,9 @@ use crate::machine;
 use crate::wire::VmSpec;
 use crate::workload::Workload;
 
+/// Spreads the seeds of experiments apart, so that the blocks of two do not share any.
+const SEEDS_APART: u64 = 1_000_003;
+
 /// The names that a planned run is filed under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
@@ -21,6 +24,8 @@ pub struct Names {
     pub identity: Identity,
     /// Of what all runs of its cell share.
     pub setting: Identity,
+    /// Whether the run, once finished, never needs to be repeated, on any machine.
+    pub deterministic: bool,
 }
 
 /// All runs of an experiment on this machine, with what decides each.
@@ -32,27 +37,18 @@ pub struct Plan {
     pub names: BTreeMap<u64, Names>,
     /// The settings, spelled out.
     pub settings: BTreeMap<Identity, Ingredients>,
-    /// Whether a finished run never needs to be repeated, on any machine.
-    pub deterministic: bool,
 }
 
 impl Plan {
     /// Plans the runs and names them.
     pub fn new(experiment: &Experiment, prepared: &Prepared) -> Result<Plan, LabError> {
-        let deterministic = prepared.accel.is_deterministic();
-        let VirtualTime { qemu, prices } = &prepared.virtual_time;
-        if deterministic && (qemu.is_empty() || prices.is_empty()) {
-            // Without them, runs under other prices would pass for the same.
-            let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
-            return Err(LabError::Unnamed { detail });
-        }
         // What ran before in a boot decides a deterministic run, and it is no ingredient.
         let alone = Experiment {
-            fresh_boots: experiment.fresh_boots || deterministic,
+            fresh_boots: experiment.fresh_boots || prepared.accel.is_deterministic(),
             ..experiment.clone()
         };
         let mut recipe = Recipe::new(&alone, prepared)?;
-        let mut plan = Plan { boots: plan(&alone), deterministic, ..Plan::default() };
+        let mut plan = Plan { boots: plan(&alone), ..Plan::default() };
         let mut of_cell: HashMap<_, Ingredients> = HashMap::new();
         for boot in &plan.boots {
             for run in &boot.runs {
@@ -63,10 +59,12 @@ impl Plan {
                         of_cell.entry(run.cell.clone()).or_insert(new)
                     }
                 };
+                let deterministic = ingredients.accel.is_deterministic();
                 let draw = draw(experiment, boot.block, deterministic);
                 let names = Names {
                     identity: ingredients.identity(draw).map_err(unnamed)?,
                     setting: ingredients.setting().map_err(unnamed)?,
+                    deterministic,
                 };
                 plan.settings.entry(names.setting.clone()).or_insert_with(|| ingredients.clone());
                 plan.names.insert(run.run, names);
@@ -94,7 +92,8 @@ impl Plan {
 pub fn draw(experiment: &Experiment, block: u32, deterministic: bool) -> Draw {
     if deterministic {
         // The same for every cell of a block, so that cells meet the same chances.
-        Draw::Seed(experiment.seed ^ (u64::from(block) << 32))
+        let apart = experiment.seed.wrapping_mul(SEEDS_APART);
+        Draw::Seed(apart.wrapping_add(u64::from(block) + 1))
     } else {
         Draw::Repeat(block)
     }
@@ -132,10 +131,17 @@ impl<'a> Recipe<'a> {
         let l1 = (topology.nested.is_some() && prepared.l1.is_some()).then_some(topology);
         let vms = specs::vms(experiment, prepared, boot, l1.is_some())?;
         let l1_spec = l1.map(|topology| specs::l1(experiment, prepared, topology)).transpose()?;
-        let deterministic = prepared.accel.is_deterministic();
+        let accel = prepared.accel_of(topology);
+        let deterministic = accel.is_deterministic();
+        let VirtualTime { qemu, prices } = &prepared.virtual_time;
+        if deterministic && (qemu.is_empty() || prices.is_empty()) {
+            // Without them, runs under other prices would pass for the same.
+            let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
+            return Err(LabError::Unnamed { detail });
+        }
         Ok(Ingredients {
             cell: run.cell.clone(),
-            accel: prepared.accel,
+            accel,
             kernels: self.kernels(boot, l1.is_some())?,
             machines: json!({
                 "vms": vms.iter().map(without_paths).collect::<Vec<_>>(),

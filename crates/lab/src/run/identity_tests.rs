@@ -150,7 +150,8 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     let bench = Bench::new();
     let experiment = bench.experiment("seed = 1", "");
     let plan = bench.plan(&experiment, "k-1", Accel::Vt);
-    assert!(plan.deterministic && plan.boots.iter().all(|boot| boot.runs.len() == 1));
+    assert!(plan.names.values().all(|names| names.deterministic));
+    assert!(plan.boots.iter().all(|boot| boot.runs.len() == 1));
     let setting = plan.settings.values().next().unwrap();
     assert!(setting.host.is_none() && setting.virtual_time.is_some());
     let seed = bench.plan(&bench.experiment("seed = 2", ""), "k-1", Accel::Vt);

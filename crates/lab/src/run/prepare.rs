@@ -113,6 +113,13 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// The accelerator of a topology's outermost VM.
+    pub fn accel_of(&self, _topology: &Topology) -> Accel {
+        self.accel
+    }
+}
+
 /// Where the L1 finds a guest's kernel and initramfs.
 pub fn path_in_l1(guest: &Guest, what: &str) -> String {
     format!("/lab/{}/{what}", guest.kernel.id)

@@ -72,16 +72,17 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes over results of planned runs from another folder. For runs in virtual time only:
-    /// a run in real time is one of this folder's measurements or none.
+    /// Takes over results of planned runs in virtual time from another folder. A run in real
+    /// time is one of this folder's measurements or none.
     pub fn reuse(&mut self, other: &Path, plan: &Plan) -> Result<(), LabError> {
         let (records, _) = read_runs(&other.join("runs.jsonl"))?;
         for record in records.iter().filter(|record| record.observation().is_some()) {
             let run = record.identity.as_ref().and_then(|id| self.meta.plan.get(id)).copied();
-            let Some(run) = run.filter(|run| !self.is_done(*run)) else { continue };
-            let setting = plan.names.get(&run).map(|names| names.setting.clone());
-            let boot = self.next_boot();
-            let mut record = RunRecord { run, boot, setting, ..record.clone() };
+            let wanted = |run: &u64| {
+                plan.names.get(run).is_some_and(|names| names.deterministic) && !self.is_done(*run)
+            };
+            let Some(run) = run.filter(wanted) else { continue };
+            let mut record = RunRecord { run, boot: self.next_boot(), ..record.clone() };
             if let Some(truth) = &mut record.truth {
                 truth.recording = None;
             }
