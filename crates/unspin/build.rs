@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // Cargo looks into folders for changed files. git's own files tell of a new commit.
+    // Cargo looks into folders for changed files. git's own files change with each commit.
     for folder in
         ["bpf", "claims", "crates", "experiments", "kernel", "policy", "qemu", "workloads"]
     {

@@ -225,7 +225,7 @@ fn a_fresh_folder_is_new_for_each_complete_check() {
     let first = next();
     let mut store = Store::open(&first, &folder.experiment, &folder.plan, "").unwrap();
     store.end(1.0, false).unwrap();
-    assert_eq!(next(), first, "an interrupted check goes on");
+    assert_eq!(next(), first, "an interrupted check is resumed");
     store.end(1.0, true).unwrap();
     assert_ne!(next(), first);
     let changed = folder.bench.plan(&folder.experiment, "k-2", Accel::Tcg);
