@@ -6,8 +6,10 @@ use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // Cargo looks into folders for changed files. git's own files tell of a new commit.
-    for folder in ["bpf", "claims", "crates", "experiments", "kernel", "policy", "workloads"] {
+    // Cargo looks into folders for changed files. git's own files change with each commit.
+    for folder in
+        ["bpf", "claims", "crates", "experiments", "kernel", "policy", "qemu", "workloads"]
+    {
         watch(&root.join(folder));
     }
     watch(&root.join("Cargo.lock"));

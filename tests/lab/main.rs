@@ -4,6 +4,7 @@
 
 mod basics;
 mod bench;
+mod claims;
 mod config;
 mod faults;
 mod nested;
@@ -22,7 +23,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 38] = [
+const TESTS: [(&str, Needs, Test); 39] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -60,6 +61,7 @@ const TESTS: [(&str, Needs, Test); 38] = [
     ("vt_refuses_real_neighbours", None, virtual_time::real_neighbours_are_refused),
     ("vt_gives_the_same_bytes", Some(virtual_time::vt_guest), virtual_time::same_bytes_twice),
     ("vt_failures_have_their_kind", Some(virtual_time::vt_guest), virtual_time::failures),
+    ("claims_are_measured_again_each_time", Some(bench::guest), claims::check_measures_each_time),
     ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
 ];
 

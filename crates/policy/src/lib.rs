@@ -4,8 +4,11 @@
 pub mod activity;
 pub mod adaptive_spin;
 pub mod bandwidth;
+pub mod boost;
 pub mod capacity;
 pub mod handoff;
+pub mod host;
+pub mod neighbour;
 pub mod pack;
 pub mod place;
 pub mod share;

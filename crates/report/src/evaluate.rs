@@ -56,7 +56,7 @@ pub enum EvaluateError {
     #[error("claim `{0}`: {1}")]
     Target(String, String),
     /// Two figures under one id.
-    #[error("two claims are named `{0}`; tell them apart by a placeholder such as {{workload}}")]
+    #[error("two claims are named `{0}`; distinguish them by a placeholder such as {{workload}}")]
     Twice(String),
 }
 

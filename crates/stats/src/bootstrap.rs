@@ -16,7 +16,7 @@
 //!
 //! **Blocks.** Every cell runs once in each block, so what a block has in common
 //! (the state of the host at that time) is in both cells. [`Bootstrap::blocked_ratio`] and
-//! what stands for many cells draw blocks, not runs: what is common then cancels out of a
+//! [`Bootstrap::of_ratios`] draw blocks, not runs: what is common then cancels out of a
 //! ratio. [`Bootstrap::ratio`] is for cells that ran in different blocks.
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ pub fn execute(
     let plan = Plan::new(experiment, &prepared)?;
     let out = options.folder(experiment, &plan)?;
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
-    for folder in options.reuse.iter().filter(|_| plan.deterministic) {
+    for folder in &options.reuse {
         store.reuse(folder, &plan)?;
     }
     let (done, planned) = (store.done(), plan.names.len() as u64);

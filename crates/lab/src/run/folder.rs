@@ -13,9 +13,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use unspin_model::RunRecord;
 use unspin_model::identity::{Identity, Ingredients};
 use unspin_model::summary::{ExperimentInfo, Machine};
-use unspin_model::{Outcome, RunRecord};
 
 use super::LabError;
 
@@ -159,11 +159,6 @@ fn reason(record: &RunRecord, meta: &Meta, settings: &Settings) -> String {
         Some(other) => format!("another {}", own.differences(other).join(", ")),
         None => "of a cell that is not planned".to_owned(),
     }
-}
-
-/// Whether a record is a result, which no further attempt changes.
-pub(super) fn is_result(record: &RunRecord) -> bool {
-    !matches!(record.outcome, Outcome::Failed { .. })
 }
 
 /// Replaces a file in one step, so that it is whole at all times, and on the disk afterwards.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use serde_json::json;
-use unspin_model::identity::{Draw, Host, Identity, Ingredients};
+use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
 
 use super::prepare::Prepared;
 use super::{LabError, specs};
@@ -21,6 +21,8 @@ pub struct Names {
     pub identity: Identity,
     /// Of what all runs of its cell share.
     pub setting: Identity,
+    /// Whether the run, once finished, never needs to be repeated, on any machine.
+    pub deterministic: bool,
 }
 
 /// All runs of an experiment on this machine, with what decides each.
@@ -32,17 +34,13 @@ pub struct Plan {
     pub names: BTreeMap<u64, Names>,
     /// The settings, spelled out.
     pub settings: BTreeMap<Identity, Ingredients>,
-    /// Whether some of its runs, once finished, never need to be repeated, on any machine.
-    pub deterministic: bool,
 }
 
 impl Plan {
     /// Plans the runs and names them.
     pub fn new(experiment: &Experiment, prepared: &Prepared) -> Result<Plan, LabError> {
-        let boots = plan(experiment);
-        let deterministic = boots.iter().any(|boot| boot.virtual_time);
         let mut recipe = Recipe::new(experiment, prepared)?;
-        let mut plan = Plan { boots, deterministic, ..Plan::default() };
+        let mut plan = Plan { boots: plan(experiment), ..Plan::default() };
         let mut of_cell: HashMap<_, Ingredients> = HashMap::new();
         for boot in &plan.boots {
             for run in &boot.runs {
@@ -53,10 +51,12 @@ impl Plan {
                         of_cell.entry(run.cell.clone()).or_insert(new)
                     }
                 };
+                let deterministic = boot.virtual_time;
                 let draw = draw(experiment, boot);
                 let names = Names {
                     identity: ingredients.identity(draw).map_err(unnamed)?,
                     setting: ingredients.setting().map_err(unnamed)?,
+                    deterministic,
                 };
                 plan.settings.entry(names.setting.clone()).or_insert_with(|| ingredients.clone());
                 plan.names.insert(run.run, names);
@@ -127,6 +127,12 @@ impl<'a> Recipe<'a> {
         if let Some(host) = &mut machines.virtual_host {
             // The seed is the draw, not the setting.
             host.seed = 0;
+        }
+        let VirtualTime { qemu, prices } = &prepared.virtual_time;
+        if boot.virtual_time && (qemu.is_empty() || prices.is_empty()) {
+            // Without them, runs under other prices would pass for the same.
+            let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
+            return Err(LabError::Unnamed { detail });
         }
         Ok(Ingredients {
             cell: run.cell.clone(),

@@ -156,7 +156,8 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     let bench = Bench::new();
     let experiment = bench.experiment("seed = 1", "");
     let plan = bench.plan(&experiment, "k-1", Accel::Vt);
-    assert!(plan.deterministic && plan.boots.iter().all(|boot| boot.runs.len() == 1));
+    assert!(plan.names.values().all(|names| names.deterministic));
+    assert!(plan.boots.iter().all(|boot| boot.runs.len() == 1));
     let setting = plan.settings.values().next().unwrap();
     assert!(setting.host.is_none() && setting.virtual_time.is_some());
     let seed = bench.plan(&bench.experiment("seed = 2", ""), "k-1", Accel::Vt);
@@ -167,5 +168,10 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     all_differ(&plan, &priced, "virtual_time.prices");
     let quantum = bench.experiment("seed = 1\nvt = { quantum_ns = 500 }", "");
     all_differ(&plan, &bench.plan(&quantum, "k-1", Accel::Vt), "machines.virtual_host");
+    prepared.virtual_time.prices.clear();
+    assert!(
+        Plan::new(&forced(&experiment, Accel::Vt), &prepared).is_err(),
+        "prices that are not known"
+    );
     assert!(bench.base().settings.values().all(|setting| setting.host.is_some()));
 }

@@ -52,7 +52,7 @@ pub struct Options {
 
 impl Options {
     /// The output folder of a plan. A new one is named by the plan; one of that name whose
-    /// runs were interrupted is gone on with.
+    /// runs were interrupted is resumed.
     fn folder(&self, experiment: &Experiment, plan: &Plan) -> Result<PathBuf, LabError> {
         if !self.fresh {
             return Ok(self.out.clone());

@@ -62,7 +62,7 @@ pub struct Prepared {
     pub own_kvm: bool,
     /// Each scheduler command by name.
     pub schedulers: BTreeMap<String, Installed>,
-    /// What decides runs in virtual time beside the guest; unused in real time.
+    /// What decides runs in virtual time beside the guest; empty in real time.
     pub virtual_time: VirtualTime,
     /// The QEMU of simulated hosts, where a topology has one.
     pub vt_qemu: Option<VtQemu>,
@@ -305,7 +305,7 @@ impl Prepared {
             accel,
             own_kvm: false,
             schedulers: BTreeMap::new(),
-            virtual_time: VirtualTime::default(),
+            virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             vt_qemu: None,
             scratch: folder(),
             _images: folder(),

@@ -166,3 +166,7 @@ fn models(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
         })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

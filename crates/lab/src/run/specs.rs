@@ -21,6 +21,8 @@ const END_LIMIT_S: f64 = 10.0;
 /// CPU of a nested machine's L1: without the extensions that make an L2 under
 /// emulation die (XSAVE and what needs it).
 const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
+/// Spreads the seeds of experiments apart, so that the blocks of two do not share any.
+const SEEDS_APART: u64 = 1_000_003;
 
 /// What a planned boot boots.
 pub fn boot(
@@ -80,7 +82,7 @@ pub fn limit_s(experiment: &Experiment, workload: &Workload) -> f64 {
 /// The seed of a block's runs in virtual time. All of its cells share it: what chance does
 /// to one, it does to those that it is compared with.
 pub fn seed(experiment: &Experiment, block: u32) -> u64 {
-    experiment.seed ^ (u64::from(block) << 32)
+    experiment.seed.wrapping_mul(SEEDS_APART).wrapping_add(u64::from(block) + 1)
 }
 
 /// The simulated host of a boot.

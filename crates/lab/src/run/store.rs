@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use unspin_model::{Identity, Recording, RunRecord};
 
 use super::LabError;
-use super::folder::{self, Meta, is_result, read_runs, read_settings, write_error};
+use super::folder::{self, Meta, read_runs, read_settings, write_error};
 use super::identity::Plan;
 use crate::experiment::Experiment;
 
@@ -45,7 +45,7 @@ impl Store {
         let numbers: BTreeMap<Identity, u64> =
             plan.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect();
         let mut done: BTreeMap<u64, bool> = plan.names.keys().map(|run| (*run, false)).collect();
-        for record in records.iter().filter(|record| is_result(record)) {
+        for record in records.iter().filter(|record| record.observation().is_some()) {
             if let Some(run) = record.identity.as_ref().and_then(|id| numbers.get(id)) {
                 done.insert(*run, true);
             }
@@ -72,16 +72,17 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes over results of planned runs from another folder. For runs in virtual time only:
-    /// a run in real time is one of this folder's measurements or none.
+    /// Takes over results of planned runs in virtual time from another folder. A run in real
+    /// time is one of this folder's measurements or none.
     pub fn reuse(&mut self, other: &Path, plan: &Plan) -> Result<(), LabError> {
         let (records, _) = read_runs(&other.join("runs.jsonl"))?;
-        for record in records.iter().filter(|record| is_result(record)) {
+        for record in records.iter().filter(|record| record.observation().is_some()) {
             let run = record.identity.as_ref().and_then(|id| self.meta.plan.get(id)).copied();
-            let Some(run) = run.filter(|run| !self.is_done(*run)) else { continue };
-            let setting = plan.names.get(&run).map(|names| names.setting.clone());
-            let boot = self.next_boot();
-            let mut record = RunRecord { run, boot, setting, ..record.clone() };
+            let wanted = |run: &u64| {
+                plan.names.get(run).is_some_and(|names| names.deterministic) && !self.is_done(*run)
+            };
+            let Some(run) = run.filter(wanted) else { continue };
+            let mut record = RunRecord { run, boot: self.next_boot(), ..record.clone() };
             if let Some(truth) = &mut record.truth {
                 truth.recording = None;
             }
@@ -120,7 +121,7 @@ impl Store {
             return Err(write_error(&path, error));
         }
         self.length += line.len() as u64;
-        if is_result(record) {
+        if record.observation().is_some() {
             self.done.insert(record.run, true);
         }
         Ok(())

@@ -204,6 +204,12 @@ fn results_in_virtual_time_are_taken_over_from_other_folders() {
     let records = load(&folder.out()).unwrap().records;
     let boots: Vec<u32> = records.iter().map(|record| record.boot).collect();
     assert_eq!((records.len(), boots), (4, vec![0, 1, 2, 3]));
+    let real = Folder::filled(Accel::Tcg);
+    let copy = Folder::new(Accel::Tcg);
+    let same = Plan { names: real.plan.names.clone(), ..copy.plan.clone() };
+    let mut in_real_time = copy.open(&same);
+    in_real_time.reuse(&real.out(), &same).unwrap();
+    assert_eq!(in_real_time.done(), 0, "real time is measured");
     let missing = store.reuse(&folder.bench.path("none"), &plan).unwrap_err();
     assert!(missing.to_string().contains("none/runs.jsonl"), "{missing}");
 }
@@ -220,7 +226,7 @@ fn a_fresh_folder_is_new_for_each_complete_check() {
     let first = next();
     let mut store = Store::open(&first, &folder.experiment, &folder.plan, "").unwrap();
     store.end(1.0, false).unwrap();
-    assert_eq!(next(), first, "an interrupted check goes on");
+    assert_eq!(next(), first, "an interrupted check is resumed");
     store.end(1.0, true).unwrap();
     assert_ne!(next(), first);
     let changed = folder.bench.plan(&folder.experiment, "k-2", Accel::Tcg);

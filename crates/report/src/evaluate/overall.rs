@@ -1,4 +1,4 @@
-//! Which cells are compared with which where one figure stands for many of them.
+//! Which cells a figure of many cells compares.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{Cell, ClaimSpec, Summary};

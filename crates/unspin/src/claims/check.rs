@@ -9,7 +9,7 @@ use serde::Serialize;
 use unspin_lab::experiment::Experiment;
 use unspin_lab::interrupt;
 use unspin_lab::run::{Bar, Finish, Options, execute};
-use unspin_model::Claim;
+use unspin_model::{Accel, Claim};
 use unspin_report::claims::figure;
 
 use super::derive;
@@ -95,12 +95,14 @@ pub fn run(
     for claim in &others {
         eprintln!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
     }
-    let experiments: BTreeSet<&str> = wanted.iter().map(|c| c.experiment.as_str()).collect();
+    let experiments: BTreeSet<(&str, Option<&str>)> =
+        wanted.iter().map(|c| (c.experiment.as_str(), accelerator(&c.label))).collect();
     interrupt::install()?;
     let mut measured = Vec::new();
-    for file in experiments {
+    for (file, accel) in experiments {
         let experiment = Experiment::load(file)?;
-        let options = Options { out: out.to_owned(), fresh: true, ..options() };
+        let accel = accel.and_then(Accel::parse);
+        let options = Options { out: out.to_owned(), fresh: true, accel, ..options() };
         let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
         eprintln!("{}: measured into {}", experiment.name, folder.display());
         if finish == Finish::Interrupted {
@@ -119,6 +121,17 @@ pub fn run(
     }
     let all = others.is_empty() && checked.iter().all(|one| one.confirmed);
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The accelerator of a label such as `lab/tcg, kernel 6.12`: a figure is comparable only with
+/// one of the same accelerator. `None` where labels differ.
+fn accelerator(label: &str) -> Option<&str> {
+    let mut all = label.split("; ").map(|one| {
+        let (_, how) = one.split_once('/')?;
+        how.split(',').next()?.rsplit(' ').next()
+    });
+    let first = all.next()??;
+    all.all(|other| other == Some(first)).then_some(first)
 }
 
 fn check(claim: &Claim, measured: &[Claim]) -> Checked {
@@ -154,6 +167,19 @@ mod tests {
         .expect("a claim");
         claim.judge().expect("a target");
         claim
+    }
+
+    #[test]
+    fn the_accelerator_is_that_of_the_label() {
+        for (label, accel) in [
+            ("lab/tcg, kernel 6.12", Some("tcg")),
+            ("lab/kvm nested in tcg, kernel 6.12", Some("tcg")),
+            ("lab/vt, kernel 6.12; lab/vt, kernel 6.18", Some("vt")),
+            ("lab/kvm, kernel 6.12; lab/tcg, kernel 6.12", None),
+            ("this machine", None),
+        ] {
+            assert_eq!(accelerator(label), accel, "{label}");
+        }
     }
 
     #[test]

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* The simulated host's functions with external linkage, and access to their state. */
+#define HOST_POLICY
+#include "host/boost.h"
+#include "host/neighbour.h"
+#include "host/sched.h"
+
+const u64 host_size = sizeof(struct host);
+const u64 boost_facts_size = sizeof(struct boost_facts);
+
+void host_start(struct host *h, u32 pcpus, u32 scheduler, u32 debooster, u32 no_features,
+		u64 tick_ns, u64 slice_ns, u64 phase_ns)
+{
+	struct host_config c = {
+		.pcpus = pcpus, .scheduler = scheduler, .debooster = debooster,
+		.no_features = no_features, .tick_ns = tick_ns, .slice_ns = slice_ns,
+		.phase_ns = phase_ns,
+	};
+
+	host_init(h, &c);
+}
+
+/* made, unneeded, refused */
+void host_read_gifts(const struct host *h, u64 *gifts)
+{
+	gifts[0] = h->gifts.made;
+	gifts[1] = h->gifts.unneeded;
+	gifts[2] = h->gifts.refused;
+}
+
+u32 host_is_throttled(const struct host *h, u32 e)
+{
+	return h->rq[h->entity[e].rq].throttled;
+}
+
+/* A thread's virtual time, and of the queue that it is on: V, and the weighted sum counted
+ * from virtual time 0. */
+u64 host_vruntime(const struct host *h, u32 e)
+{
+	return h->entity[e].vruntime;
+}
+
+u64 host_queue_mean(const struct host *h, u32 e)
+{
+	return host_mean(h, &h->rq[h->entity[e].rq]);
+}
+
+s64 host_queue_sum(const struct host *h, u32 e)
+{
+	const struct host_rq *q = &h->rq[h->entity[e].rq];
+
+	return host_weighted_sum(h, q) + (s64)(q->min_vruntime * q->weight);
+}
+
+u32 host_is_eligible(const struct host *h, u32 e)
+{
+	return host_eligible(h, &h->rq[h->entity[e].rq], e);
+}
+
+/* The transfer alone, without the yield. */
+u64 host_gift(struct host *h, u32 from, u32 to, u64 forfeit)
+{
+	return host_transfer(h, &h->rq[h->entity[from].rq], from, to, forfeit);
+}
+
+/* `times` holds pairs of from and to, `past` the history; `wish` receives runs, if_on
+ * and if_off. */
+void host_neighbour_ask(u32 kind, const u64 *on_off_start, const u64 *times, u32 count, u64 *past,
+			u64 now, u64 ran_ns, u64 *wish)
+{
+	struct host_neighbour n = {
+		.kind = kind, .times = count, .on_ns = on_off_start[0], .off_ns = on_off_start[1],
+		.start_ns = on_off_start[2],
+	};
+	struct host_neighbour_past p = { past[0], past[1] };
+	struct host_neighbour_wish w;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		n.at[i].from = times[2 * i];
+		n.at[i].to = times[2 * i + 1];
+	}
+	w = host_neighbour_next(&n, &p, now, ran_ns);
+	past[0] = p.slept_ran_ns;
+	past[1] = p.wakes_at;
+	wish[0] = w.runs;
+	wish[1] = w.if_on;
+	wish[2] = w.if_off;
+}

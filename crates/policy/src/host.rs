@@ -1,0 +1,341 @@
+//! `policy/host/`: a host's CPU scheduler, simulated.
+
+use std::ops::RangeInclusive;
+
+/// Which scheduler the host runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    /// As of Linux 6.6 to 6.12.
+    Eevdf,
+    /// As of Linux 5.6.
+    Cfs,
+}
+
+/// How a directed yield treats a target that has had more than its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Debooster {
+    /// Nothing: mainline.
+    Off,
+    /// The yielder's virtual time rises.
+    Penalty,
+    /// The yielder's forfeit goes to the target.
+    Transfer,
+}
+
+/// The host's size and tunables; zeros are the kernel's defaults.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// At least 1.
+    pub pcpus: u32,
+    /// Which scheduler.
+    pub scheduler: Scheduler,
+    /// Which cure for ignored yields.
+    pub debooster: Debooster,
+    /// Bits of `enum host_feature` to turn off.
+    pub no_features: u32,
+    /// Time between two ticks.
+    pub tick_ns: u64,
+    /// EEVDF's base slice, or CFS's minimum granularity.
+    pub slice_ns: u64,
+    /// The first tick of pCPU 0.
+    pub phase_ns: u64,
+}
+
+impl Config {
+    /// The kernel's defaults.
+    pub fn new(pcpus: u32, scheduler: Scheduler) -> Config {
+        let debooster = Debooster::Off;
+        Config { pcpus, scheduler, debooster, no_features: 0, tick_ns: 0, slice_ns: 0, phase_ns: 0 }
+    }
+}
+
+/// A thread's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It halts.
+    Blocked,
+    /// It wants to run and is off.
+    Queued,
+    /// It runs.
+    On,
+}
+
+/// The outcome of a directed yield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Yield {
+    /// The yielder gives way, and the target is the next buddy.
+    Yielded,
+    /// The target halts.
+    NotQueued,
+    /// The target runs.
+    Running,
+    /// The target is throttled, or both are alone on their pCPUs.
+    Refused,
+}
+
+/// How often a target was made eligible, was so anyway, or stayed ineligible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gifts {
+    /// Made eligible.
+    pub made: u64,
+    /// Eligible anyway.
+    pub unneeded: u64,
+    /// Still not eligible.
+    pub refused: u64,
+}
+
+/// The C side's `struct host`.
+#[repr(C)]
+struct Raw {
+    opaque: [u8; 0],
+}
+
+const NONE: u32 = u32::MAX;
+
+// SAFETY: of every call below: the functions read and write nothing but the host that they are
+// given, which is host_size bytes long and that host_start() has set up, and buffers whose
+// lengths are given here. `Host` keeps numbers of threads and pCPUs within their bounds.
+unsafe extern "C" {
+    safe static host_size: u64;
+    fn host_start(
+        h: *mut Raw,
+        pcpus: u32,
+        scheduler: u32,
+        debooster: u32,
+        no_features: u32,
+        tick_ns: u64,
+        slice_ns: u64,
+        phase_ns: u64,
+    );
+    fn host_group(h: *mut Raw, weight: u32, quota_ns: u64, period_ns: u64) -> u32;
+    fn host_add(h: *mut Raw, group: u32, weight: u32, first: u32, last: u32) -> u32;
+    fn host_wake(h: *mut Raw, e: u32, waker_pcpu: u32, now: u64);
+    fn host_block(h: *mut Raw, e: u32, now: u64);
+    fn host_next(h: *const Raw) -> u64;
+    fn host_update(h: *mut Raw, now: u64);
+    fn host_need_resched(h: *const Raw, p: u32) -> u32;
+    fn host_current(h: *const Raw, p: u32) -> u32;
+    fn host_resched(h: *mut Raw, p: u32, now: u64) -> u32;
+    fn host_state(h: *const Raw, e: u32) -> u32;
+    fn host_pcpu(h: *const Raw, e: u32) -> u32;
+    fn host_runtime(h: *const Raw, e: u32, now: u64) -> u64;
+    fn host_yield_to(h: *mut Raw, from: u32, to: u32, now: u64) -> u32;
+    fn host_yield(h: *mut Raw, from: u32, now: u64);
+    fn host_take(h: *mut Raw, p: u32, now: u64);
+    fn host_give(h: *mut Raw, p: u32, now: u64);
+    fn host_read_gifts(h: *const Raw, gifts: *mut [u64; 3]);
+    fn host_is_throttled(h: *const Raw, e: u32) -> u32;
+    fn host_vruntime(h: *const Raw, e: u32) -> u64;
+    fn host_queue_mean(h: *const Raw, e: u32) -> u64;
+    fn host_queue_sum(h: *const Raw, e: u32) -> i64;
+    fn host_is_eligible(h: *const Raw, e: u32) -> u32;
+    fn host_gift(h: *mut Raw, from: u32, to: u32, forfeit: u64) -> u64;
+}
+
+/// A simulated host. Its methods are those of `policy/host/sched.h`, where they are explained.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Host {
+    words: Vec<u64>,
+    pcpus: u32,
+    threads: u32,
+}
+
+impl Host {
+    /// A host with nothing to run.
+    pub fn new(c: &Config) -> Host {
+        assert!((1..=96).contains(&c.pcpus), "a host has 1 to 96 pCPUs, not {}", c.pcpus);
+        let words = vec![0; host_size.div_ceil(8) as usize];
+        let mut host = Host { words, pcpus: c.pcpus, threads: 0 };
+        let kinds = (c.scheduler as u32, c.debooster as u32);
+        let times = (c.tick_ns, c.slice_ns, c.phase_ns);
+        let h = host.raw_mut();
+        // SAFETY: see above; the C enums have the values of those here.
+        unsafe {
+            host_start(h, c.pcpus, kinds.0, kinds.1, c.no_features, times.0, times.1, times.2);
+        }
+        host
+    }
+
+    fn raw(&self) -> *const Raw {
+        self.words.as_ptr().cast()
+    }
+
+    fn raw_mut(&mut self) -> *mut Raw {
+        self.words.as_mut_ptr().cast()
+    }
+
+    fn thread(&self, e: u32) -> u32 {
+        assert!(e < self.threads, "thread {e} does not exist");
+        e
+    }
+
+    fn pcpu_number(&self, p: u32) -> u32 {
+        assert!(p < self.pcpus, "pCPU {p} does not exist");
+        p
+    }
+
+    /// A new group; quota 0: unlimited.
+    pub fn group(&mut self, weight: u32, quota_ns: u64, period_ns: u64) -> u32 {
+        // SAFETY: see above.
+        let group = unsafe { host_group(self.raw_mut(), weight, quota_ns, period_ns) };
+        assert_ne!(group, NONE, "too many groups");
+        group
+    }
+
+    /// A new thread, blocked.
+    pub fn add(&mut self, group: u32, weight: u32, pcpus: RangeInclusive<u32>) -> u32 {
+        // SAFETY: see above.
+        let e = unsafe { host_add(self.raw_mut(), group, weight, *pcpus.start(), *pcpus.end()) };
+        assert_ne!(e, NONE, "too many threads, or no such group or pCPU");
+        self.threads += 1;
+        e
+    }
+
+    /// The thread wants to run.
+    pub fn wake(&mut self, e: u32, waker_pcpu: Option<u32>, now: u64) {
+        let e = self.thread(e);
+        // SAFETY: see above.
+        unsafe { host_wake(self.raw_mut(), e, waker_pcpu.unwrap_or(NONE), now) }
+    }
+
+    /// The thread halts.
+    pub fn block(&mut self, e: u32, now: u64) {
+        let e = self.thread(e);
+        // SAFETY: see above.
+        unsafe { host_block(self.raw_mut(), e, now) }
+    }
+
+    /// When `update` must be called next.
+    pub fn next(&self) -> Option<u64> {
+        // SAFETY: see above.
+        let next = unsafe { host_next(self.raw()) };
+        (next != u64::MAX).then_some(next)
+    }
+
+    /// Ticks and refills.
+    pub fn update(&mut self, now: u64) {
+        // SAFETY: see above.
+        unsafe { host_update(self.raw_mut(), now) }
+    }
+
+    /// Whether `resched` must be called.
+    pub fn need_resched(&self, p: u32) -> bool {
+        // SAFETY: see above.
+        unsafe { host_need_resched(self.raw(), self.pcpu_number(p)) != 0 }
+    }
+
+    /// The thread that runs on the pCPU.
+    pub fn current(&self, p: u32) -> Option<u32> {
+        // SAFETY: see above.
+        let e = unsafe { host_current(self.raw(), self.pcpu_number(p)) };
+        (e != NONE).then_some(e)
+    }
+
+    /// The pCPU schedules.
+    pub fn resched(&mut self, p: u32, now: u64) -> Option<u32> {
+        let p = self.pcpu_number(p);
+        // SAFETY: see above.
+        let e = unsafe { host_resched(self.raw_mut(), p, now) };
+        (e != NONE).then_some(e)
+    }
+
+    /// The thread's state.
+    pub fn state(&self, e: u32) -> State {
+        // SAFETY: see above.
+        match unsafe { host_state(self.raw(), self.thread(e)) } {
+            0 => State::Blocked,
+            1 => State::Queued,
+            _ => State::On,
+        }
+    }
+
+    /// Where the thread runs, waits or ran last.
+    pub fn pcpu(&self, e: u32) -> u32 {
+        // SAFETY: see above.
+        unsafe { host_pcpu(self.raw(), self.thread(e)) }
+    }
+
+    /// For how long the thread has been on.
+    pub fn runtime(&self, e: u32, now: u64) -> u64 {
+        // SAFETY: see above.
+        unsafe { host_runtime(self.raw(), self.thread(e), now) }
+    }
+
+    /// A directed yield.
+    pub fn yield_to(&mut self, from: u32, to: u32, now: u64) -> Yield {
+        let (from, to) = (self.thread(from), self.thread(to));
+        // SAFETY: see above.
+        match unsafe { host_yield_to(self.raw_mut(), from, to, now) } {
+            0 => Yield::Yielded,
+            1 => Yield::NotQueued,
+            2 => Yield::Running,
+            _ => Yield::Refused,
+        }
+    }
+
+    /// `sched_yield()`.
+    pub fn yield_now(&mut self, from: u32, now: u64) {
+        let from = self.thread(from);
+        // SAFETY: see above.
+        unsafe { host_yield(self.raw_mut(), from, now) }
+    }
+
+    /// The injector takes the pCPU.
+    pub fn take(&mut self, p: u32, now: u64) {
+        let p = self.pcpu_number(p);
+        // SAFETY: see above.
+        unsafe { host_take(self.raw_mut(), p, now) }
+    }
+
+    /// And gives it back.
+    pub fn give(&mut self, p: u32, now: u64) {
+        let p = self.pcpu_number(p);
+        // SAFETY: see above.
+        unsafe { host_give(self.raw_mut(), p, now) }
+    }
+
+    /// The Debooster's outcomes so far.
+    pub fn gifts(&self) -> Gifts {
+        let mut gifts = [0; 3];
+        // SAFETY: see above.
+        unsafe { host_read_gifts(self.raw(), &mut gifts) };
+        Gifts { made: gifts[0], unneeded: gifts[1], refused: gifts[2] }
+    }
+
+    /// Whether the thread's group is out of quota on its pCPU.
+    pub fn is_throttled(&self, e: u32) -> bool {
+        // SAFETY: see above.
+        unsafe { host_is_throttled(self.raw(), self.thread(e)) != 0 }
+    }
+
+    /// The thread's virtual time.
+    pub fn vruntime(&self, e: u32) -> u64 {
+        // SAFETY: see above.
+        unsafe { host_vruntime(self.raw(), self.thread(e)) }
+    }
+
+    /// V of the thread's run queue.
+    pub fn queue_mean(&self, e: u32) -> u64 {
+        // SAFETY: see above.
+        unsafe { host_queue_mean(self.raw(), self.thread(e)) }
+    }
+
+    /// The weighted sum of the virtual times on the thread's run queue.
+    pub fn queue_sum(&self, e: u32) -> i64 {
+        // SAFETY: see above.
+        unsafe { host_queue_sum(self.raw(), self.thread(e)) }
+    }
+
+    /// Whether the thread has had no more than its share of its run queue.
+    pub fn is_eligible(&self, e: u32) -> bool {
+        // SAFETY: see above.
+        unsafe { host_is_eligible(self.raw(), self.thread(e)) != 0 }
+    }
+
+    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's payment.
+    pub fn gift(&mut self, from: u32, to: u32, forfeit_ns: u64) -> u64 {
+        let (from, to) = (self.thread(from), self.thread(to));
+        // SAFETY: see above.
+        unsafe { host_gift(self.raw_mut(), from, to, forfeit_ns) }
+    }
+}

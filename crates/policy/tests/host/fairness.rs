@@ -1,0 +1,137 @@
+//! Shares of time match weights.
+
+use crate::machine::{Machine, NICE_0, SECOND};
+use proptest::prelude::*;
+use unspin_policy::host::{Config, Scheduler};
+
+/// How far from its share a thread may be after a second, as a part of that second.
+const TOLERANCE: f64 = 0.02;
+
+fn schedulers() -> impl Strategy<Value = Scheduler> {
+    prop_oneof![Just(Scheduler::Eevdf), Just(Scheduler::Cfs)]
+}
+
+fn assert_shares(ran: &[u64], wanted: &[f64], tolerance: f64) {
+    let all: f64 = ran.iter().sum::<u64>() as f64;
+    let sum: f64 = wanted.iter().sum();
+    for (thread, (ran, wanted)) in ran.iter().zip(wanted).enumerate() {
+        let off = *ran as f64 / SECOND as f64 - wanted / sum * all / SECOND as f64;
+        let details = format!("thread {thread} ran {ran} of {all}, wanted {wanted} of {sum}");
+        assert!(off.abs() <= tolerance, "{details}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn one_pcpu_divides_its_time_by_weight(
+        scheduler in schedulers(),
+        weights in prop::collection::vec(335u32..4000, 2..=8),
+    ) {
+        let mut machine = Machine::new(&Config::new(1, scheduler));
+        for weight in &weights {
+            let thread = machine.add(0, *weight);
+            machine.wake(thread);
+        }
+        let ran = machine.shares_of(SECOND);
+        let wanted: Vec<f64> = weights.iter().map(|weight| f64::from(*weight)).collect();
+        assert_shares(&ran, &wanted, TOLERANCE);
+        prop_assert_eq!(ran.iter().sum::<u64>(), SECOND);
+    }
+
+    #[test]
+    fn pcpus_divide_their_time_evenly_where_it_comes_out_even(
+        scheduler in schedulers(), pcpus in 1u32..=4, each in 1u32..=4,
+    ) {
+        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+        machine.greedy(pcpus * each);
+        let ran = machine.shares_of(SECOND);
+        assert_shares(&ran, &vec![1.0; ran.len()], TOLERANCE);
+        prop_assert_eq!(ran.iter().sum::<u64>(), u64::from(pcpus) * SECOND);
+    }
+
+    /// With a vCPU of each VM on each pCPU. Shares deviate further
+    /// where balancing leaves two vCPUs of one VM on a pCPU.
+    #[test]
+    fn vms_divide_the_host_by_their_groups_weights(
+        scheduler in schedulers(),
+        pcpus in 1u32..=4,
+        weights in prop::collection::vec(512u32..2048, 2..=3),
+    ) {
+        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+        for weight in &weights {
+            let group = machine.host.group(*weight, 0, 0);
+            for pcpu in 0..pcpus {
+                let thread = machine.add_on(group, NICE_0, pcpu..=pcpu);
+                machine.wake(thread);
+            }
+        }
+        let ran = machine.shares_of(SECOND);
+        let vms: Vec<u64> = ran.chunks(pcpus as usize).map(|vcpus| vcpus.iter().sum()).collect();
+        let wanted: Vec<f64> = weights.iter().map(|weight| f64::from(*weight)).collect();
+        assert_shares(&vms, &wanted, TOLERANCE * f64::from(pcpus));
+    }
+
+    #[test]
+    fn equal_vms_get_equal_time(
+        scheduler in schedulers(), pcpus in 1u32..=4, vms in 2u32..=3,
+    ) {
+        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+        for _ in 0..vms {
+            let group = machine.host.group(NICE_0, 0, 0);
+            for _ in 0..pcpus {
+                let thread = machine.add(group, NICE_0);
+                machine.wake(thread);
+            }
+        }
+        let ran = machine.shares_of(SECOND);
+        let ran: Vec<u64> = ran.chunks(pcpus as usize).map(|vcpus| vcpus.iter().sum()).collect();
+        assert_shares(&ran, &vec![1.0; vms as usize], TOLERANCE * f64::from(pcpus));
+    }
+
+    #[test]
+    fn a_vm_gets_no_more_for_having_more_vcpus(
+        scheduler in schedulers(), vcpus in 2u32..=6,
+    ) {
+        let mut machine = Machine::new(&Config::new(1, scheduler));
+        let groups = [machine.host.group(NICE_0, 0, 0), machine.host.group(NICE_0, 0, 0)];
+        let first = machine.add(groups[0], NICE_0);
+        machine.wake(first);
+        for _ in 0..vcpus {
+            let thread = machine.add(groups[1], NICE_0);
+            machine.wake(thread);
+        }
+        let ran = machine.shares_of(SECOND);
+        assert_shares(&[ran[0], ran[1..].iter().sum()], &[1.0, 1.0], TOLERANCE);
+    }
+}
+
+/// As the kernel's, the balancing of threads that cannot be divided evenly takes its time.
+#[test]
+fn three_threads_on_two_pcpus_take_turns_in_the_long_run() {
+    for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
+        let mut machine = Machine::new(&Config::new(2, scheduler));
+        machine.greedy(3);
+        let ran = machine.shares_of(20 * SECOND);
+        for thread in &ran {
+            let share = *thread as f64 / (20 * SECOND) as f64;
+            assert!((0.60..0.76).contains(&share), "{scheduler:?}: {ran:?}");
+        }
+    }
+}
+
+/// A thread that sleeps keeps neither a claim on the time that it has missed nor a debt.
+#[test]
+fn a_sleeper_gets_its_share_after_its_sleep() {
+    for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
+        let mut machine = Machine::new(&Config::new(1, scheduler));
+        let threads = machine.greedy(3);
+        machine.run_for(SECOND);
+        machine.block(threads[0]);
+        machine.run_for(10 * SECOND);
+        machine.wake(threads[0]);
+        let ran = machine.shares_of(SECOND);
+        assert_shares(&ran, &[1.0; 3], TOLERANCE);
+    }
+}

@@ -1,0 +1,11 @@
+//! `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
+
+mod boosts;
+mod fairness;
+mod intervals;
+mod invariants;
+mod machine;
+mod neighbours;
+mod quotas;
+mod wakeups;
+mod yields;

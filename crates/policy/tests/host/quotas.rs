@@ -1,0 +1,73 @@
+//! cpu.max.
+
+use crate::machine::{MS, Machine, NICE_0, SECOND};
+use proptest::prelude::*;
+use unspin_policy::host::{Config, Scheduler};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A group runs its quota and no more, but for a tick on each pCPU that finds it late and a
+    /// slice that a pCPU has taken before.
+    #[test]
+    fn a_group_keeps_its_quota(
+        cfs in any::<bool>(), pcpus in 1u32..=4, percent in 10u64..=90, neighbour in any::<bool>(),
+    ) {
+        let scheduler = if cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
+        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+        let quota = 20 * MS * u64::from(pcpus) * percent / 100;
+        let group = machine.host.group(NICE_0, quota, 20 * MS);
+        for _ in 0..pcpus {
+            let thread = machine.add(group, NICE_0);
+            machine.wake(thread);
+        }
+        let other = machine.host.group(NICE_0, 0, 0);
+        for _ in 0..pcpus * u32::from(neighbour) {
+            let thread = machine.add(other, NICE_0);
+            machine.wake(thread);
+        }
+        let ran = machine.shares_of(SECOND);
+        let used: u64 = ran[..pcpus as usize].iter().sum();
+        let most = 50 * quota + u64::from(pcpus) * 9 * MS;
+        prop_assert!(used <= most, "{used} of {}", 50 * quota);
+        let fair = u64::from(pcpus) * SECOND * if neighbour { 45 } else { 100 } / 100;
+        let least = (50 * quota).min(fair) * 95 / 100;
+        prop_assert!(used >= least, "{used} of {}", 50 * quota);
+    }
+}
+
+#[test]
+fn a_throttled_group_leaves_the_pcpu_to_others_until_its_next_period() {
+    let mut machine = Machine::new(&Config::new(1, Scheduler::Eevdf));
+    let group = machine.host.group(NICE_0, 10 * MS, 100 * MS);
+    let limited = machine.add(group, NICE_0);
+    machine.wake(limited);
+    machine.run_until(50 * MS);
+    assert!(machine.host.is_throttled(limited) && machine.is_idle(0));
+    let used = machine.host.runtime(limited, machine.now);
+    assert!((10 * MS..14 * MS).contains(&used), "{used}");
+    let other = machine.greedy(1)[0];
+    assert_eq!(machine.host.current(0), Some(other));
+    assert_eq!(machine.yield_to(other, limited), unspin_policy::host::Yield::Refused);
+    machine.run_until(99 * MS);
+    assert_eq!(machine.host.runtime(limited, machine.now), used);
+    machine.run_until(105 * MS);
+    assert!(!machine.host.is_throttled(limited));
+}
+
+#[test]
+fn a_group_that_wakes_up_late_has_the_quota_of_that_period() {
+    let mut machine = Machine::new(&Config::new(1, Scheduler::Cfs));
+    let group = machine.host.group(NICE_0, 10 * MS, 100 * MS);
+    let limited = machine.add(group, NICE_0);
+    machine.wake(limited);
+    machine.run_until(50 * MS);
+    machine.block(limited);
+    assert_eq!(machine.host.next(), None, "nobody needs a refill");
+    machine.run_until(250 * MS);
+    machine.wake(limited);
+    assert_eq!(machine.host.current(0), Some(limited));
+    // It pays for its overrun in the first period.
+    let used = machine.shares_of(40 * MS)[0];
+    assert!((6 * MS..14 * MS).contains(&used), "{used}");
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The next thread of a pCPU, and the switch to it.
+ *
+ * Follows pick_next_task_fair(), put_prev_entity() and set_next_entity(): an entity that goes on
+ * running keeps its slice, on each level.
+ */
+#ifndef UNSPIN_POLICY_HOST_PICK_H
+#define UNSPIN_POLICY_HOST_PICK_H
+
+#include "balance.h"
+
+HOST_POLICY u32 host_pick_in(struct host *h, u32 rq)
+{
+	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
+}
+
+/* The next thread of the pCPU. Throttles groups whose quota turns out to be used up. */
+HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
+{
+	u32 tries, e, rq;
+
+	for (tries = 0; tries < 2 * HOST_GROUPS_MAX && !h->pcpu[p].taken; tries++) {
+		if (!h->pcpu[p].runnable)
+			host_pull(h, p, now);
+		if (!h->pcpu[p].runnable)
+			continue;
+		e = host_pick_in(h, p);
+		rq = host_inside(e);
+		if (rq == HOST_NONE)
+			return e;
+		if (host_quota_has(&h->group[rq / HOST_PCPUS_MAX], &h->rq[rq]))
+			return host_pick_in(h, rq);
+		host_throttle(h, rq);
+	}
+	return HOST_NONE;
+}
+
+/* Entity `e`, or none, becomes the running one of this queue. */
+HOST_POLICY void host_set_current(struct host *h, u32 rq, u32 e)
+{
+	struct host_rq *q = &h->rq[rq];
+
+	if (q->current == e)
+		return;
+	if (q->current != HOST_NONE)
+		host_to_tail(h, q, q->current);
+	q->current = e;
+	if (e == HOST_NONE)
+		return;
+	h->entity[e].protect = h->entity[e].deadline;
+	h->entity[e].picked_ran_ns = h->entity[e].ran_ns;
+}
+
+/* From thread `prev` to thread `next` on the pCPU, on all levels. */
+HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
+{
+	u32 top = next;
+
+	if (prev != HOST_NONE && prev != next) {
+		h->thread[prev].state = HOST_QUEUED;
+		h->thread[prev].since = now;
+		host_set_current(h, h->entity[prev].rq, HOST_NONE);
+	}
+	if (next != HOST_NONE) {
+		host_clear_buddies(h, next);
+		h->thread[next].state = HOST_ON;
+		h->thread[next].since = now;
+		host_set_current(h, h->entity[next].rq, next);
+		if (host_parent(h, next) != HOST_NONE)
+			top = host_parent(h, next);
+	}
+	host_set_current(h, p, top);
+	h->pcpu[p].current = next;
+}
+
+#endif /* UNSPIN_POLICY_HOST_PICK_H */
