@@ -1,6 +1,6 @@
 //! Shares of time match weights.
 
-use crate::machine::{Machine, NICE_0, SECOND};
+use crate::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler};
 
@@ -133,5 +133,23 @@ fn a_sleeper_gets_its_share_after_its_sleep() {
         machine.wake(threads[0]);
         let ran = machine.shares_of(SECOND);
         assert_shares(&ran, &[1.0; 3], TOLERANCE);
+    }
+}
+
+/// As "sched/eevdf: Fix vruntime adjustment on reweight" has it: lag is kept in real time.
+#[test]
+fn a_new_weight_keeps_the_weighted_lag() {
+    for weight in [256, 512, 1500, 4096] {
+        let mut machine = Machine::new(&Config::new(1, Scheduler::Eevdf));
+        machine.greedy(3);
+        machine.run_for(4 * MS);
+        let lag = |m: &Machine| m.host.queue_mean(2) as i64 - m.host.vruntime(2) as i64;
+        let request = |m: &Machine| (m.host.deadline(2) - m.host.vruntime(2)) as i64;
+        let (before, asked) = (lag(&machine) * 1024, request(&machine) * 1024);
+        assert!(before > 1024 * MS as i64);
+        machine.host.reweigh(2, weight);
+        let weight = i64::from(weight);
+        assert!((lag(&machine) * weight - before).abs() < 8 * weight + 8 * 1024, "{weight}");
+        assert!((request(&machine) * weight - asked).abs() < 8 * weight, "{weight}");
     }
 }
