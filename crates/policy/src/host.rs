@@ -347,7 +347,8 @@ impl Host {
         unsafe { host_is_eligible(self.raw(), self.thread(e)) != 0 }
     }
 
-    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's payment.
+    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's
+    /// payment.
     pub fn gift(&mut self, from: u32, to: u32, forfeit_ns: u64) -> u64 {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.
