@@ -160,7 +160,7 @@ fn a_sleeper_gets_its_share_after_its_sleep() {
     }
 }
 
-/// As "sched/eevdf: Fix vruntime adjustment on reweight" has it: lag is kept in real time.
+/// Lag and request are kept in real time, as in reweight_entity().
 #[test]
 fn a_new_weight_keeps_the_weighted_lag() {
     for weight in [256, 512, 1500, 4096] {

@@ -283,3 +283,32 @@ fn gifts_are_fair_in_the_long_run() {
     let pair = ran[0] + ran[1];
     assert!(pair <= (ran[2] + ran[3]) * 102 / 100, "yielding brings no time: {ran:?}");
 }
+
+/// The forfeit stays inside the VM: its entity on the pCPU neither gains nor loses.
+#[test]
+fn yields_inside_a_vm_leave_the_vms_shares_alone() {
+    for debooster in [Debooster::Off, Debooster::Penalty, Debooster::Transfer] {
+        let config = Config { debooster, tick_ns: MS, ..Config::new(1, Scheduler::Eevdf) };
+        let mut m = Machine::new(&config);
+        for _ in 0..2 {
+            let group = m.host.group(NICE_0, 0, 0);
+            for _ in 0..3 {
+                let thread = m.add(group, NICE_0);
+                m.wake(thread);
+            }
+        }
+        let mut yields = 0;
+        while m.now < SECOND {
+            m.run_for(MS / 5);
+            let from = m.host.current(0).unwrap();
+            if from < 3 {
+                m.yield_to(from, (from + 1 + yields % 2) % 3);
+                yields += 1;
+            }
+        }
+        let ran: u64 = m.runtimes()[..3].iter().sum();
+        let share = ran as f64 / SECOND as f64;
+        assert!((share - 0.5).abs() < 0.02, "{debooster:?}: {share}");
+        assert!(yields > 1_000, "{yields}");
+    }
+}
