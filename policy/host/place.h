@@ -76,8 +76,6 @@ HOST_POLICY u32 host_place(const struct host *h, u32 thread, u32 waker)
 
 	if (!t->known)
 		return host_find_least(h, t);
-	if (host_is_free(h, last))
-		return last;
 	if (waker < h->config.pcpus && host_may_run(t, waker) && waker != last)
 		last = host_affine(h, &h->entity[thread], last, waker);
 	idle = host_find_idle(h, t, last);

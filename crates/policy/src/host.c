@@ -40,6 +40,17 @@ u64 host_vruntime(const struct host *h, u32 e)
 	return h->entity[e].vruntime;
 }
 
+u64 host_deadline(const struct host *h, u32 e)
+{
+	return h->entity[e].deadline;
+}
+
+/* EEVDF: a thread's weight changes, as a group's entity's does. */
+void host_reweigh(struct host *h, u32 e, u32 weight)
+{
+	host_eevdf_reweigh(h, &h->rq[h->entity[e].rq], e, weight);
+}
+
 u64 host_queue_mean(const struct host *h, u32 e)
 {
 	return host_mean(h, &h->rq[h->entity[e].rq]);

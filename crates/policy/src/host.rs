@@ -126,6 +126,8 @@ unsafe extern "C" {
     fn host_read_gifts(h: *const Raw, gifts: *mut [u64; 3]);
     fn host_is_throttled(h: *const Raw, e: u32) -> u32;
     fn host_vruntime(h: *const Raw, e: u32) -> u64;
+    fn host_deadline(h: *const Raw, e: u32) -> u64;
+    fn host_reweigh(h: *mut Raw, e: u32, weight: u32);
     fn host_queue_mean(h: *const Raw, e: u32) -> u64;
     fn host_queue_sum(h: *const Raw, e: u32) -> i64;
     fn host_is_eligible(h: *const Raw, e: u32) -> u32;
@@ -314,6 +316,19 @@ impl Host {
         unsafe { host_vruntime(self.raw(), self.thread(e)) }
     }
 
+    /// The thread's virtual deadline.
+    pub fn deadline(&self, e: u32) -> u64 {
+        // SAFETY: see above.
+        unsafe { host_deadline(self.raw(), self.thread(e)) }
+    }
+
+    /// EEVDF: a thread's weight changes, as a group's entity's does.
+    pub fn reweigh(&mut self, e: u32, weight: u32) {
+        let e = self.thread(e);
+        // SAFETY: see above.
+        unsafe { host_reweigh(self.raw_mut(), e, weight) }
+    }
+
     /// V of the thread's run queue.
     pub fn queue_mean(&self, e: u32) -> u64 {
         // SAFETY: see above.
@@ -332,7 +347,8 @@ impl Host {
         unsafe { host_is_eligible(self.raw(), self.thread(e)) != 0 }
     }
 
-    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's payment.
+    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's
+    /// payment.
     pub fn gift(&mut self, from: u32, to: u32, forfeit_ns: u64) -> u64 {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.

@@ -1,6 +1,6 @@
 //! Shares of time match weights.
 
-use crate::machine::{Machine, NICE_0, SECOND};
+use crate::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler};
 
@@ -38,6 +38,30 @@ proptest! {
         let wanted: Vec<f64> = weights.iter().map(|weight| f64::from(*weight)).collect();
         assert_shares(&ran, &wanted, TOLERANCE);
         prop_assert_eq!(ran.iter().sum::<u64>(), SECOND);
+    }
+
+    #[test]
+    fn eevdf_runs_the_eligible_thread_with_the_earliest_deadline(
+        weights in prop::collection::vec(335u32..4000, 2..=8), tick in MS / 4..4 * MS,
+    ) {
+        let config = Config { tick_ns: tick, ..Config::new(1, Scheduler::Eevdf) };
+        let mut machine = Machine::new(&config);
+        for weight in &weights {
+            let thread = machine.add(0, *weight);
+            machine.wake(thread);
+        }
+        while machine.now < SECOND / 2 {
+            let switches = machine.switches.len();
+            let next = machine.host.next().unwrap();
+            machine.run_until(next);
+            if machine.switches.len() > switches {
+                let current = machine.host.current(0).unwrap();
+                prop_assert!(machine.host.is_eligible(current));
+                let eligible = machine.threads().filter(|thread| machine.host.is_eligible(*thread));
+                let earliest = eligible.map(|thread| machine.host.deadline(thread)).min();
+                prop_assert_eq!(Some(machine.host.deadline(current)), earliest);
+            }
+        }
     }
 
     #[test]
@@ -133,5 +157,65 @@ fn a_sleeper_gets_its_share_after_its_sleep() {
         machine.wake(threads[0]);
         let ran = machine.shares_of(SECOND);
         assert_shares(&ran, &[1.0; 3], TOLERANCE);
+    }
+}
+
+/// Lag and request are kept in real time, as in reweight_entity().
+#[test]
+fn a_new_weight_keeps_the_weighted_lag() {
+    for weight in [256, 512, 1500, 4096] {
+        let mut machine = Machine::new(&Config::new(1, Scheduler::Eevdf));
+        machine.greedy(3);
+        machine.run_for(4 * MS);
+        let lag = |m: &Machine| m.host.queue_mean(2) as i64 - m.host.vruntime(2) as i64;
+        let request = |m: &Machine| (m.host.deadline(2) - m.host.vruntime(2)) as i64;
+        let (before, asked) = (lag(&machine) * 1024, request(&machine) * 1024);
+        assert!(before > 1024 * MS as i64);
+        machine.host.reweigh(2, weight);
+        let weight = i64::from(weight);
+        assert!((lag(&machine) * weight - before).abs() < 8 * weight + 8 * 1024, "{weight}");
+        assert!((request(&machine) * weight - asked).abs() < 8 * weight, "{weight}");
+    }
+}
+
+/// Its entity on each pCPU has the part of the weight that the group's load there has.
+#[test]
+fn a_groups_weight_is_divided_over_the_pcpus() {
+    for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
+        let mut machine = Machine::new(&Config::new(2, scheduler));
+        let group = machine.host.group(NICE_0, 0, 0);
+        for (group, pcpu) in [(group, 0), (group, 0), (group, 0), (group, 1), (0, 0), (0, 1)] {
+            let thread = machine.add_on(group, NICE_0, pcpu..=pcpu);
+            machine.wake(thread);
+        }
+        // The first tick of each pCPU weighs the group's entity.
+        machine.run_for(100 * MS);
+        let ran = machine.shares_of(2 * SECOND);
+        let share = |ran: u64| ran as f64 / (2 * SECOND) as f64;
+        let (first, second) = (share(ran[..3].iter().sum()), share(ran[3]));
+        assert!((first - 0.75 / 1.75).abs() < TOLERANCE, "{scheduler:?}: {ran:?}");
+        assert!((second - 0.25 / 1.25).abs() < TOLERANCE, "{scheduler:?}: {ran:?}");
+    }
+}
+
+/// Virtual times of two pCPUs have nothing to do with each other.
+#[test]
+fn a_thread_takes_no_debt_to_another_pcpu() {
+    for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
+        let mut machine = Machine::new(&Config::new(2, scheduler));
+        machine.toggle(1);
+        let mover = machine.add(0, NICE_0);
+        machine.wake(mover);
+        machine.run_for(SECOND);
+        machine.toggle(1);
+        machine.block(mover);
+        for (weight, pcpu) in [(4 * NICE_0, 0), (NICE_0, 1)] {
+            let thread = machine.add_on(0, weight, pcpu..=pcpu);
+            machine.wake(thread);
+        }
+        machine.wake_from(mover, Some(1));
+        assert_eq!(machine.host.pcpu(mover), 1);
+        let ran = machine.shares_of(SECOND / 4)[mover as usize];
+        assert!(ran > SECOND / 10, "{scheduler:?}: {ran}");
     }
 }

@@ -71,3 +71,32 @@ fn a_group_that_wakes_up_late_has_the_quota_of_that_period() {
     let used = machine.shares_of(40 * MS)[0];
     assert!((6 * MS..14 * MS).contains(&used), "{used}");
 }
+
+#[test]
+fn a_period_inherits_nothing_from_the_last_one() {
+    let mut machine = Machine::new(&Config::new(1, Scheduler::Eevdf));
+    let groups = [machine.host.group(NICE_0, 15 * MS, 20 * MS), machine.host.group(NICE_0, 0, 0)];
+    let [limited, other] = groups.map(|group| machine.add(group, NICE_0));
+    machine.wake(limited);
+    machine.wake(other);
+    let half = machine.shares_of(400 * MS)[limited as usize];
+    assert!((190 * MS..210 * MS).contains(&half), "{half}");
+    machine.block(other);
+    let used = machine.shares_of(60 * MS)[limited as usize];
+    assert!((40 * MS..54 * MS).contains(&used), "{used}");
+}
+
+#[test]
+fn a_pcpu_gives_back_the_quota_that_it_no_longer_needs() {
+    let config = Config { tick_ns: MS, ..Config::new(2, Scheduler::Eevdf) };
+    let mut machine = Machine::new(&config);
+    let group = machine.host.group(NICE_0, 10 * MS, 100 * MS);
+    let [first, second] = [0, 1].map(|pcpu| machine.add_on(group, NICE_0, pcpu..=pcpu));
+    machine.wake(first);
+    machine.run_for(MS);
+    machine.block(first);
+    machine.wake(second);
+    // Of the 5 ms that pCPU 0 took, 1 ms is used and 1 ms stays.
+    let used = machine.shares_of(50 * MS)[second as usize];
+    assert!((8 * MS..=9 * MS).contains(&used), "{used}");
+}

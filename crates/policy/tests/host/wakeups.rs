@@ -129,3 +129,23 @@ fn an_idle_pcpu_pulls_the_thread_that_has_waited_longest() {
     machine.block(busy);
     assert_eq!(machine.host.current(1), Some(first));
 }
+
+#[test]
+fn an_idle_pcpu_pulls_from_the_one_with_most_to_run() {
+    let mut machine = Machine::new(&eevdf(3));
+    let busy = machine.add_on(0, 16 * NICE_0, 1..=1);
+    for (weight, range) in
+        [(NICE_0, 0..=0), (NICE_0, 2..=2), (NICE_0, 0..=1), (NICE_0, 1..=2), (NICE_0, 1..=2)]
+    {
+        if range == (0..=0) {
+            machine.wake(busy);
+        }
+        let thread = machine.add_on(0, weight, range);
+        machine.wake(thread);
+    }
+    machine.run_for(MS);
+    assert_eq!([3, 4, 5].map(|thread| machine.host.pcpu(thread)), [0, 2, 2]);
+    machine.block(busy);
+    let pulled = machine.host.current(1).unwrap();
+    assert!(pulled == 4 || pulled == 5, "{pulled}");
+}

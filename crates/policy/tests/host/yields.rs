@@ -170,6 +170,42 @@ fn cfs_prefers_a_target_that_is_little_ahead_and_skips_the_yielder() {
     assert_eq!(m.host.current(0), Some(to));
 }
 
+/// Three threads under CFS, all within half a millisecond of virtual time.
+fn close_cfs_threads() -> Machine {
+    let config = Config { tick_ns: MS / 8, slice_ns: MS / 8, ..Config::new(1, Scheduler::Cfs) };
+    let mut m = Machine::new(&config);
+    m.greedy(3);
+    m.run_for(50 * MS);
+    let vruntimes: Vec<u64> = m.threads().map(|thread| m.host.vruntime(thread)).collect();
+    assert!(vruntimes.iter().max().unwrap() - vruntimes.iter().min().unwrap() < MS);
+    m
+}
+
+#[test]
+fn cfs_prefers_the_target_to_the_leftmost() {
+    let mut m = close_cfs_threads();
+    for _ in 0..60 {
+        m.run_for(MS / 4);
+        let from = m.host.current(0).unwrap();
+        for to in m.threads().filter(|to| *to != from) {
+            let mut host = m.host.clone();
+            assert_eq!(host.yield_to(from, to, m.now), Yield::Yielded);
+            assert_eq!(host.resched(0, m.now), Some(to));
+        }
+    }
+}
+
+#[test]
+fn cfs_skips_the_yielder_although_it_is_leftmost() {
+    let mut m = close_cfs_threads();
+    for _ in 0..60 {
+        m.run_for(MS / 4);
+        let from = m.host.current(0).unwrap();
+        m.yield_now(from);
+        assert_ne!(m.host.current(0), Some(from));
+    }
+}
+
 #[test]
 fn yields_that_make_no_sense_are_refused() {
     let mut m = Machine::new(&Config::new(2, Scheduler::Eevdf));
@@ -180,6 +216,17 @@ fn yields_that_make_no_sense_are_refused() {
     assert_eq!(m.yield_to(threads[0], threads[0]), Yield::Running);
     m.wake(sleeper);
     assert_eq!(m.yield_to(sleeper, threads[0]), Yield::Running);
+}
+
+/// As -ESRCH of yield_to(): neither pCPU has a competitor.
+#[test]
+fn a_yield_between_two_that_are_alone_is_refused() {
+    let mut m = Machine::new(&Config::new(2, Scheduler::Eevdf));
+    let [from, to] = [0, 1].map(|pcpu| m.add_on(0, NICE_0, pcpu..=pcpu));
+    m.wake(from);
+    m.wake(to);
+    m.toggle(1);
+    assert_eq!(m.yield_to(from, to), Yield::Refused);
 }
 
 #[test]
@@ -204,17 +251,20 @@ fn a_target_on_another_pcpu_runs_next_there() {
 #[test]
 fn a_yield_forfeits_the_rest_of_the_request() {
     let mut m = machine(Scheduler::Eevdf, Debooster::Off, &[NICE_0; 2]);
-    let from = loop {
+    let mut forfeited = 0;
+    for _ in 0..100 {
         m.run_for(MS / 10);
         let from = m.host.current(0).unwrap();
-        if m.host.is_eligible(from) {
-            break from;
+        let due = m.host.deadline(from);
+        m.yield_now(from);
+        // Only one that is eligible gives its request up.
+        if m.host.vruntime(from) == due {
+            assert_eq!(m.host.deadline(from), due + 750_000, "a whole new request");
+            assert_ne!(m.host.current(0), Some(from));
+            forfeited += 1;
         }
-    };
-    let before = m.host.vruntime(from);
-    m.yield_now(from);
-    assert_ne!(m.host.current(0), Some(from));
-    assert!((MS / 10..MS).contains(&(m.host.vruntime(from) - before)));
+    }
+    assert!(forfeited > 30, "{forfeited}");
 }
 
 #[test]
@@ -232,4 +282,33 @@ fn gifts_are_fair_in_the_long_run() {
     let ran: Vec<u64> = m.runtimes().iter().zip(before).map(|(now, was)| now - was).collect();
     let pair = ran[0] + ran[1];
     assert!(pair <= (ran[2] + ran[3]) * 102 / 100, "yielding brings no time: {ran:?}");
+}
+
+/// The forfeit stays inside the VM: its entity on the pCPU neither gains nor loses.
+#[test]
+fn yields_inside_a_vm_leave_the_vms_shares_alone() {
+    for debooster in [Debooster::Off, Debooster::Penalty, Debooster::Transfer] {
+        let config = Config { debooster, tick_ns: MS, ..Config::new(1, Scheduler::Eevdf) };
+        let mut m = Machine::new(&config);
+        for _ in 0..2 {
+            let group = m.host.group(NICE_0, 0, 0);
+            for _ in 0..3 {
+                let thread = m.add(group, NICE_0);
+                m.wake(thread);
+            }
+        }
+        let mut yields = 0;
+        while m.now < SECOND {
+            m.run_for(MS / 5);
+            let from = m.host.current(0).unwrap();
+            if from < 3 {
+                m.yield_to(from, (from + 1 + yields % 2) % 3);
+                yields += 1;
+            }
+        }
+        let ran: u64 = m.runtimes()[..3].iter().sum();
+        let share = ran as f64 / SECOND as f64;
+        assert!((share - 0.5).abs() < 0.02, "{debooster:?}: {share}");
+        assert!(yields > 1_000, "{yields}");
+    }
 }
