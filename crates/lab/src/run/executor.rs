@@ -13,7 +13,7 @@ use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
 use super::specs;
-use super::{Event, Finish, LabError, Options, Progress, Store, Timings};
+use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::interrupt;
@@ -32,7 +32,8 @@ pub fn execute(
     progress: &mut (dyn Progress + Send),
 ) -> Result<(Finish, PathBuf), LabError> {
     let prepared = Prepared::new(experiment, options, progress)?;
-    let plan = Plan::new(experiment, &prepared)?;
+    let mut plan = Plan::new(experiment, &prepared)?;
+    plan.select(options.runs)?;
     let out = options.folder(experiment, &plan)?;
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
     for folder in &options.reuse {
@@ -54,7 +55,7 @@ pub fn execute(
     let finish = lab.run_all();
     let mut desk = lab.desk();
     desk.timings.save();
-    let complete = matches!(finish, Ok(Finish::Complete));
+    let complete = options.runs == Selection::All && matches!(finish, Ok(Finish::Complete));
     desk.store.end(started.elapsed().as_secs_f64(), complete)?;
     drop(desk);
     Ok((finish?, out))

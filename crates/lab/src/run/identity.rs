@@ -7,7 +7,7 @@ use serde_json::json;
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
 
 use super::prepare::Prepared;
-use super::{LabError, specs};
+use super::{LabError, Selection, specs};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
 use crate::image::{FileDigests, Image};
 use crate::machine;
@@ -63,6 +63,25 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// Leaves only the selected runs to be carried out. The others keep their names.
+    ///
+    /// # Errors
+    /// [`LabError::NotPlanned`] where a number is beyond the plan.
+    pub fn select(&mut self, runs: Selection) -> Result<(), LabError> {
+        let planned = self.names.len() as u64;
+        match runs {
+            Selection::Range(_, last) if last >= planned => {
+                return Err(LabError::NotPlanned { last, planned });
+            }
+            _ => {}
+        }
+        for boot in &mut self.boots {
+            boot.runs.retain(|run| runs.contains(run.run));
+        }
+        self.boots.retain(|boot| !boot.runs.is_empty());
+        Ok(())
     }
 
     /// The identity of a planned run.

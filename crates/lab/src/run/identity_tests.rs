@@ -107,6 +107,28 @@ fn a_plan_names_each_run_once_and_again_the_same() {
 }
 
 #[test]
+fn a_selection_leaves_other_runs_named_but_not_to_be_carried_out() {
+    let bench = Bench::new();
+    let whole = bench.plan(&bench.experiment("", ""), "k-1", Accel::Tcg);
+    let numbers = |plan: &Plan| -> BTreeSet<u64> {
+        plan.boots.iter().flat_map(|boot| boot.runs.iter().map(|run| run.run)).collect()
+    };
+    for (runs, expected) in [
+        (Selection::All, vec![0, 1, 2, 3]),
+        (Selection::Range(1, 2), vec![1, 2]),
+        (Selection::Nothing, vec![]),
+    ] {
+        let mut plan = whole.clone();
+        plan.select(runs).unwrap();
+        assert_eq!(numbers(&plan), expected.into_iter().collect(), "{runs}");
+        assert!(plan.boots.iter().all(|boot| !boot.runs.is_empty()), "{runs}");
+        assert_eq!((plan.names, plan.settings), (whole.names.clone(), whole.settings.clone()));
+    }
+    let beyond = whole.clone().select(Selection::Range(3, 4)).unwrap_err();
+    assert!(beyond.to_string().contains("run 4 is not planned"), "{beyond}");
+}
+
+#[test]
 fn words_order_and_further_repeats_change_nothing() {
     let bench = Bench::new();
     let plan = bench.base();

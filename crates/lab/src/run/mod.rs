@@ -8,6 +8,7 @@ mod prepare;
 mod progress;
 mod record;
 mod schedule;
+mod selection;
 mod specs;
 mod store;
 mod timings;
@@ -23,6 +24,7 @@ pub use folder::{Loaded, load};
 pub use identity::{Names, Plan};
 pub use prepare::Prepared;
 pub use progress::{Bar, Event, Progress, duration};
+pub use selection::Selection;
 pub use store::Store;
 pub use timings::Timings;
 
@@ -46,6 +48,8 @@ pub struct Options {
     pub twice: bool,
     /// Folders whose finished runs in virtual time are taken over.
     pub reuse: Vec<PathBuf>,
+    /// The planned runs to carry out. The folder's plan holds the others, too.
+    pub runs: Selection,
     /// The commit that unspin was built from.
     pub commit: String,
 }
@@ -111,6 +115,14 @@ pub enum LabError {
     Unnamed {
         /// Why.
         detail: String,
+    },
+    /// No planned run has a number that was asked for.
+    #[error("run {last} is not planned: the experiment has {planned} runs, from 0 on")]
+    NotPlanned {
+        /// The last number asked for.
+        last: u64,
+        /// How many runs there are.
+        planned: u64,
     },
     /// Results could not be written.
     #[error(

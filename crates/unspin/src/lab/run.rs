@@ -1,11 +1,12 @@
 //! `unspin lab run`.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use unspin_lab::experiment::{Experiment, plan};
 use unspin_lab::interrupt;
-use unspin_lab::run::{Bar, Finish, Options, Timings, duration, execute, lanes};
+use unspin_lab::run::{Bar, Finish, Options, Selection, Timings, duration, execute, lanes, load};
 use unspin_model::Accel;
 
 use super::report;
@@ -37,6 +38,12 @@ pub struct Args {
     /// Carry out each run in virtual time twice; a run that does not give the same bytes fails
     #[arg(long)]
     twice: bool,
+    /// Planned runs to carry out, by number: N or FIRST-LAST, from 0 [default: all]
+    #[arg(long, value_name = "RANGE")]
+    runs: Option<Selection>,
+    /// Write the plan, with the number and the identity of each run, and run nothing
+    #[arg(long, conflicts_with_all = ["runs", "dry_run"])]
+    plan: bool,
     /// Say how many runs there are and how long they will take; run nothing
     #[arg(long)]
     dry_run: bool,
@@ -68,9 +75,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
     let reuse = if args.reuse.is_empty() { own_results(&experiment.name) } else { args.reuse };
+    let runs = if args.plan { Selection::Nothing } else { args.runs.unwrap_or_default() };
     let (accel, jobs, twice) = (args.accel, args.jobs, args.twice);
-    let options = Options { out, accel, jobs, twice, reuse, ..super::options() };
+    let options = Options { out, accel, jobs, twice, reuse, runs, ..super::options() };
     let (finish, out) = execute(&experiment, &options, &mut Bar::new())?;
+    if args.plan {
+        print_plan(&out, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
         eprintln!(
@@ -80,7 +92,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     report::print(&summary, &out, args.json)?;
-    Ok(if summary.done == summary.planned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let complete = done(&out, runs)? == runs.count(summary.planned);
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many of the selected runs have their result.
+fn done(out: &Path, runs: Selection) -> anyhow::Result<u64> {
+    let loaded = load(out)?;
+    let done = loaded.records.iter().filter(|record| record.observation().is_some());
+    let numbers: BTreeSet<u64> = done.map(|record| record.run).collect();
+    Ok(numbers.into_iter().filter(|run| runs.contains(*run)).count() as u64)
+}
+
+fn print_plan(out: &Path, json: bool) -> anyhow::Result<()> {
+    let (planned, done) = (load(out)?.planned, done(out, Selection::All)?);
+    if json {
+        out::line(serde_json::json!({"out": out, "planned": planned, "done": done}))
+    } else {
+        let path = out.join("experiment.json");
+        out::line(format_args!("{}: {planned} runs are planned, {done} done", path.display()))
+    }
 }
 
 /// The experiment's committed results, where the working directory is a checkout.
