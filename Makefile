@@ -8,7 +8,7 @@ UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test stress experiment $(EXPERIMENTS) trace-speed cost-here \
+.PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed cost-here \
         steal-here install clean
 
 help: ## this list
@@ -29,6 +29,9 @@ test: setup ## set up, then everything that CI checks; the tests boot guests
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
 	$(CARGO) test --locked --workspace
+
+python-test: ## python/: ruff and pytest, in a virtual environment of its own
+	scripts/python-test.sh $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)
