@@ -6,7 +6,8 @@ set -eu
 sources=$(dirname "$0")/..
 release=$1
 prefix=${3-}$2
-install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench"
+install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench" \
+    "$release/microbench"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

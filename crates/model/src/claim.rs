@@ -132,6 +132,8 @@ pub enum ClaimSource {
     /// How much less of a co-metric (`figure`), or of what the workload measures, each of a
     /// scheduler's cells has than that of `against`, in percent.
     FigureCut,
+    /// The median of a co-metric (`figure`) in each cell, in the unit that its name ends in.
+    FigureMedian,
     /// Seconds from QEMU's start to the first job.
     BootS,
     /// Seconds that the experiment took.
@@ -189,6 +191,7 @@ impl ClaimSource {
                 "without",
                 "figure",
             ],
+            FigureMedian => &["topology", "scheduler", "workload", "figure"],
             TopologyLoss | TopologyRatio | OracleRatio | BootS | FinishedShare => &["topology"],
             SenseRecall => &["topology", "scheduler", "length"],
             SensePrecision | SenseRemote | SenseCauses | SenseMiscounted | SenseKept => {
@@ -213,7 +216,7 @@ impl ClaimSource {
         use ClaimSource::*;
         match self {
             TopologyLoss | TopologyRatio | OracleRatio | SchedulerRatio | SpeedRatio
-            | FigureCut => &["{workload}", "{topology}", "{scheduler}"],
+            | FigureCut | FigureMedian => &["{workload}", "{topology}", "{scheduler}"],
             BootS => &["{topology}"],
             SenseRecall => &["{length}"],
             _ => &[],
@@ -244,7 +247,8 @@ pub struct ClaimSpec {
     pub workload: Option<String>,
     /// All but this workload: a second figure beside that of all.
     pub without: Option<String>,
-    /// The co-metric that is compared (`figure-cut`); without it, what the workload measures.
+    /// The co-metric that is compared (`figure-cut`; without it, what the workload measures), or
+    /// whose median is taken (`figure-median`).
     pub figure: Option<String>,
     /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
     pub length: Option<String>,
@@ -287,6 +291,9 @@ impl ClaimSpec {
         if let Some((key, _)) = given.iter().find(idle) {
             let uses = if used.is_empty() { "no such field".into() } else { used.join(", ") };
             return Err((key, format!("this source does not use `{key}`; it uses {uses}")));
+        }
+        if self.from == ClaimSource::FigureMedian && self.figure.is_none() {
+            return Err(("from", "this source needs a `figure`".to_owned()));
         }
         if self.from.needs_scheduler() && self.scheduler.is_none() {
             return Err(("from", "this source needs a `scheduler`".to_owned()));

@@ -130,6 +130,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         }
         ClaimSource::SpeedRatio => each(spec, summary),
         ClaimSource::FigureCut => cuts(spec, summary),
+        ClaimSource::FigureMedian => medians(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
         ClaimSource::SpeedLeastByChance => least_by_chance(spec, summary).into_iter().collect(),
@@ -210,6 +211,36 @@ fn ratio(pair: &Pair, summary: &Summary) -> Figure {
     let found = Bootstrap::seeded(summary.experiment.seed).blocked_ratio(subject, rival);
     let n = subject.len() as u64;
     Figure { replace: names(pair.cell), ..Figure::of_blocks(found.map(estimate), n) }
+}
+
+/// The median of a co-metric in each cell that has it.
+fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
+    let wanted = |cell: &&CellSummary| {
+        is(&spec.topology, &cell.cell.topology)
+            && is(&spec.scheduler, &cell.cell.scheduler)
+            && is(&spec.workload, &cell.cell.workload)
+    };
+    let name = spec.figure.as_deref().unwrap_or_default();
+    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
+    let median = |cell: &CellSummary| {
+        let values: Vec<f64> = cell.co_values.get(name)?.iter().map(|(_, value)| *value).collect();
+        let (n, unit) = (values.len() as u64, unit_of(name));
+        let median = bootstrap.median(&values).map(estimate)?;
+        let figure = if n < BLOCKS_MIN {
+            exactly(median.value, n, unit)
+        } else {
+            Figure::of_all(Some(median), n, unit)
+        };
+        Some(Figure { replace: names(&cell.cell), ..figure })
+    };
+    summary.cells.iter().filter(wanted).filter_map(median).collect()
+}
+
+/// The unit that a co-metric's name ends in.
+fn unit_of(name: &str) -> &'static str {
+    let end = name.rsplit('_').next().unwrap_or_default();
+    ["ns", "us", "ms", "s"].into_iter().find(|unit| *unit == end).unwrap_or_default()
 }
 
 /// What stands for the placeholders of an id.

@@ -16,7 +16,7 @@ macro_rules! shipped {
 }
 
 /// The shipped files, by experiment.
-const SHIPPED: [(&str, &str); 18] = shipped![
+const SHIPPED: [(&str, &str); 19] = shipped![
     "aa",
     "abandoned",
     "causes",
@@ -34,7 +34,8 @@ const SHIPPED: [(&str, &str); 18] = shipped![
     "sense-cost",
     "sense-idle",
     "sense-nested",
-    "truth"
+    "truth",
+    "vt-micro"
 ];
 
 /// A file as it is written.

@@ -74,7 +74,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 20] = shipped![
+const BUILTIN: [(&str, &str); 21] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -94,7 +94,8 @@ const BUILTIN: [(&str, &str); 20] = shipped![
     "sched-lasting",
     "sched-ablation",
     "sched-dynamic",
-    "sched-stacked"
+    "sched-stacked",
+    "vt-micro"
 ];
 
 impl Experiment {

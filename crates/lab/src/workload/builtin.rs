@@ -34,6 +34,7 @@ shipped![
     "hold-spinlock",
     "idle",
     "iperf3",
+    "microbench",
     "pbzip2",
     "spinbench-mcs",
     "spinbench-none",

@@ -32,7 +32,7 @@ fn programs_are_packaged_or_our_own() {
         let foreign = workload
             .programs
             .iter()
-            .any(|program| !["spinbench", "holdbench"].contains(&program.as_str()));
+            .any(|program| !["spinbench", "holdbench", "microbench"].contains(&program.as_str()));
         assert_eq!(foreign, !workload.packages.is_empty(), "{}", workload.name);
         let argv = workload.argv(4);
         let known = workload.programs.contains(&argv[0]) || ["sh", "sleep"].contains(&&*argv[0]);
@@ -63,6 +63,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("hold-preempted", 190.4619910434872),
     ("hold-spinlock", 674.438697646721),
     ("iperf3", 15.383421419063342),
+    ("microbench", 2223.3),
     ("spinbench-mcs", 1401.8171565909342),
     ("spinbench-none", 5145438.170958426),
     ("spinbench-pthread-mutex", 320376.8773179817),

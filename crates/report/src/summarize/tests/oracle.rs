@@ -196,6 +196,23 @@ fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
 }
 
 #[test]
+fn the_median_of_a_co_metric_has_the_unit_of_its_name() {
+    let mut records = runs(cell("stock"), Better::Lower, &[10.0; 10]);
+    for record in &mut records {
+        record.co_metrics.insert("getpid_ns".into(), 100.0 + f64::from(record.block % 2));
+    }
+    let spec = json!({
+        "id": "x.{workload}", "what": "x", "from": "figure-median", "figure": "getpid_ns",
+    });
+    let specs: [ClaimSpec; 1] = [serde_json::from_value(spec).unwrap()];
+    specs[0].check().unwrap();
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let [claim] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((claim.value, claim.unit.as_str(), claim.n), (Some(100.5), "ns", 10));
+    assert_eq!(claim.lo, Some(100.0));
+}
+
+#[test]
 fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
     let mut records = runs(cell("stock"), Better::Lower, &[3.0; 10]);
     records.extend(runs(cell("watch"), Better::Lower, &[3.0; 10]));

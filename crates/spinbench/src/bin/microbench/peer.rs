@@ -1,0 +1,55 @@
+//! A second thread beside the measuring one.
+
+use std::hint::spin_loop;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::os::pin_to;
+
+/// Runs `measure` beside `peer`, which is bound to a CPU. `measure` must end `peer`, also where
+/// it fails.
+pub fn beside<P: Send, T>(
+    cpu: usize,
+    peer: impl FnOnce() -> io::Result<P> + Send,
+    measure: impl FnOnce() -> io::Result<T>,
+) -> io::Result<(T, P)> {
+    thread::scope(|scope| {
+        let peer = scope.spawn(move || {
+            pin_to(cpu)?;
+            peer()
+        });
+        let measured = measure();
+        let peer = peer.join().expect("it does not panic");
+        Ok((measured?, peer?))
+    })
+}
+
+/// A thread that computes until it is stopped.
+#[derive(Default)]
+pub struct Busy {
+    runs: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl Busy {
+    /// Repeats `step` until it is stopped.
+    pub fn run(&self, mut step: impl FnMut()) {
+        self.runs.store(true, Ordering::Release);
+        while !self.stopped.load(Ordering::Relaxed) {
+            step();
+        }
+    }
+
+    /// Waits until it runs.
+    pub fn await_start(&self) {
+        while !self.runs.load(Ordering::Acquire) {
+            spin_loop();
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
