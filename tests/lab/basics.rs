@@ -10,8 +10,7 @@ use crate::bench::{Bench, UNSPIN, check, experiment, outcomes};
 
 /// From an experiment's file to table, summary, page, comparison and trace.
 pub fn measures_and_reports() -> Result<(), Failed> {
-    let topology = "[[claim]]\nid = \"t.boot\"\nwhat = \"boot\"\nfrom = \"boot-s\"\n";
-    let text = experiment(&["fine.toml"], "keep_recordings = true", topology);
+    let text = experiment(&["fine.toml"], "keep_recordings = true", "");
     let bench = Bench::new(&text.replace("repeats = 1", "repeats = 2")).workload(
         "fine",
         "sleep 0.2; echo result $((6 * 7))",
@@ -38,16 +37,6 @@ pub fn measures_and_reports() -> Result<(), Failed> {
     let out = bench.path("out");
     let output = Command::new(UNSPIN).args(["lab", "compare"]).args([&out, &out]).output()?;
     check(output.status.success(), "compare with itself", &output)?;
-    let claims = bench.path("claims.json");
-    let output = Command::new(UNSPIN)
-        .args(["claims", "record"])
-        .arg(&out)
-        .arg("--file")
-        .arg(&claims)
-        .output()?;
-    check(output.status.success(), "claims record", &output)?;
-    let claims: serde_json::Value = serde_json::from_str(&fs::read_to_string(claims)?)?;
-    assert_eq!(claims[0]["id"], "t.boot");
     let name = records[0]["truth"]["recording"].as_str().unwrap_or_default();
     let output = Command::new(UNSPIN).arg("export").arg(out.join(name)).output()?;
     check(output.status.success(), "export", &output)?;

@@ -32,8 +32,8 @@ pub struct Neighbour {
     past: [u64; 2],
 }
 
-// SAFETY: of the call below: the function reads `count` pairs of times, at most 64, and the arrays
-// given by reference.
+// SAFETY: of the call below: the function reads `count` pairs of times, at most 64,
+// and the arrays given by reference.
 unsafe extern "C" {
     fn host_neighbour_ask(
         kind: u32,

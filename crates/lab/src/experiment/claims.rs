@@ -16,7 +16,7 @@ macro_rules! shipped {
 }
 
 /// The shipped files, by experiment.
-const SHIPPED: [(&str, &str); 19] = shipped![
+const SHIPPED: [(&str, &str); 23] = shipped![
     "aa",
     "abandoned",
     "causes",
@@ -35,7 +35,11 @@ const SHIPPED: [(&str, &str); 19] = shipped![
     "sense-idle",
     "sense-nested",
     "truth",
-    "vt-micro"
+    "vt-abandoned",
+    "vt-micro",
+    "vt-seed000",
+    "vt-seed002",
+    "vt-seed004"
 ];
 
 /// A file as it is written.

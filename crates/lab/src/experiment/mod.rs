@@ -74,7 +74,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 21] = shipped![
+const BUILTIN: [(&str, &str); 25] = shipped![
     "quickstart",
     "overcommit-curve",
     "abandoned",
@@ -95,7 +95,11 @@ const BUILTIN: [(&str, &str); 21] = shipped![
     "sched-ablation",
     "sched-dynamic",
     "sched-stacked",
-    "vt-micro"
+    "vt-micro",
+    "vt-abandoned",
+    "vt-seed000",
+    "vt-seed002",
+    "vt-seed004"
 ];
 
 impl Experiment {
