@@ -28,6 +28,7 @@ test: setup ## set up, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
+	$(CARGO) run --locked --bin unspin -- lab qemu build
 	$(CARGO) test --locked --workspace
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own

@@ -1,15 +1,20 @@
 //! Runs in virtual time: the same bytes twice, the truth, and what is refused.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use libtest_mimic::Failed;
 
-use crate::bench::{Bench, Missing, check, experiment, guest};
+use crate::bench::{Bench, Missing, UNSPIN, check, experiment, guest};
 
 /// A guest, and the QEMU with virtual pCPUs.
 pub fn vt_guest() -> Missing {
     let named = std::env::var_os("UNSPIN_VT_QEMU").is_some();
-    guest().or_else(|| (!named).then(|| "needs UNSPIN_VT_QEMU, see docs/howto.md".into()))
+    let show = || Command::new(UNSPIN).args(["lab", "qemu", "show"]).output();
+    let is_built =
+        || show().is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("(current)"));
+    guest().or_else(|| {
+        (!named && !is_built()).then(|| "needs the lab's QEMU: run `unspin lab qemu build`".into())
+    })
 }
 
 fn run(bench: &Bench, args: &[&str]) -> Output {

@@ -72,6 +72,9 @@ pub struct Label {
     pub kernel: String,
     /// The host: CPU model and kernel release.
     pub host: String,
+    /// What exits cost, in virtual time: the price table's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<String>,
 }
 
 impl fmt::Display for Label {
@@ -85,6 +88,10 @@ impl fmt::Display for Label {
             (Some(accel), false) => write!(f, "/{accel}")?,
             (None, _) => {}
         }
-        write!(f, ", kernel {}", self.kernel)
+        write!(f, ", kernel {}", self.kernel)?;
+        match &self.prices {
+            Some(prices) => write!(f, ", prices {prices}"),
+            None => Ok(()),
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::Spinlock;
 use crate::wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
-const DEFAULT_QUANTUM_NS: u64 = 1_000;
+const DEFAULT_QUANTUM_NS: u64 = 500;
 
 /// `[vt]` of an experiment and `[topology.vt]`, which goes before it.
 #[derive(Debug, Clone, Default, Deserialize)]

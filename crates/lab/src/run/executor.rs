@@ -19,7 +19,7 @@ use crate::host::{Router, VtOptions};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
-use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
+use crate::wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 use crate::workload::Workload;
 
 /// Memory that a run in virtual time may need at most, its QEMU included.
@@ -149,6 +149,7 @@ impl<'a> Lab<'a> {
                 nested: topology.nested.is_some() && !self.prepared.own_kvm,
                 kernel: self.prepared.guests[turn.boot.kernel].kernel.release.clone(),
                 host: self.host.clone(),
+                prices: turn.boot.virtual_time.then(|| option_name(&topology.simulated.prices)),
             },
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         }

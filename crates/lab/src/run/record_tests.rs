@@ -51,6 +51,7 @@ fn place() -> Place {
             nested: false,
             kernel: "6.12".into(),
             host: "a host".into(),
+            prices: None,
         },
         started: "2026-01-01T00:00:00Z".into(),
     }

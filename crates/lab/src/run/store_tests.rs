@@ -69,6 +69,7 @@ fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunRecord {
             nested: false,
             kernel: "6.12.0".into(),
             host: String::new(),
+            prices: None,
         },
         identity: Some(names.identity.clone()),
         setting: Some(names.setting.clone()),

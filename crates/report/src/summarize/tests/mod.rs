@@ -40,7 +40,14 @@ fn metric(better: Better) -> Metric {
 
 fn label() -> Label {
     let (kernel, host) = ("6.12".into(), "host".into());
-    Label { source: Source::Lab, accel: Some(Accel::Tcg), nested: false, kernel, host }
+    Label {
+        source: Source::Lab,
+        accel: Some(Accel::Tcg),
+        nested: false,
+        kernel,
+        host,
+        prices: None,
+    }
 }
 
 /// The run of a cell in a block, first attempt; `None` did not finish. Run
