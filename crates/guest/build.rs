@@ -22,12 +22,24 @@ fn compile(program: &str, headers: &str, defines: &[&str], object: &Path) {
     let mut command = Command::new(clang());
     command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
     command.args(["-I", headers, "-I", "../../policy"]).args(defines);
+    command.args(same_in_every_checkout(headers));
     command.arg("-c").arg(format!("../../bpf/{program}.bpf.c")).arg("-o").arg(object);
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("{command:?}: {status}"),
         Err(error) => panic!("{command:?}: {error}: clang {CLANG_OLDEST} or newer is needed"),
     }
+}
+
+/// BTF names source files. Without their folders the program has the same bytes wherever
+/// it is built, and so has a guest's initramfs, which the identity of a run stands for.
+fn same_in_every_checkout(headers: &str) -> [String; 3] {
+    let here = std::env::current_dir().expect("cargo runs build scripts in the crate's folder");
+    [
+        format!("-ffile-prefix-map={}=crates/guest", here.display()),
+        format!("-ffile-prefix-map={headers}=libbpf"),
+        "-fdebug-compilation-dir=.".into(),
+    ]
 }
 
 /// `$CLANG`, else the oldest versioned clang that is new enough, else the default one.
