@@ -8,7 +8,7 @@ UNSPIN := scripts/with-rust $(RELEASE)/unspin
 EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed cost-here \
+.PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic host-model cost-here \
         steal-here install clean
 
 help: ## this list
@@ -44,6 +44,24 @@ trace-speed: build ## how fast `unspin trace` reads, into out/trace-speed.json
 	@mkdir -p out
 	scripts/trace-speed.sh $(RELEASE)/unspin > out/trace-speed.json
 	$(UNSPIN) claims list --file out/trace-speed.json
+
+vt-speed: build ## how fast virtual time runs on this machine, into out/vt-speed.json
+	@mkdir -p out
+	$(UNSPIN) lab qemu build
+	scripts/vt-speed.py $(RELEASE)/unspin > out/vt-speed.json
+	$(UNSPIN) claims list --file out/vt-speed.json
+
+host-model: build ## the simulated host beside this machine's scheduler (root)
+	@mkdir -p out
+	$(UNSPIN) lab qemu build
+	scripts/host-model.py $(RELEASE)/unspin > out/host-model.json
+	$(UNSPIN) claims list --file out/host-model.json
+
+vt-deterministic: build ## the same bytes from a second checkout? into out/vt-deterministic.json
+	@mkdir -p out
+	$(UNSPIN) lab qemu build
+	scripts/vt-deterministic.sh $(RELEASE)/unspin out/vt-deterministic > out/vt-deterministic.json
+	$(UNSPIN) claims list --file out/vt-deterministic.json
 
 cost-here: build ## what watch and record cost on this machine, into out/cost-here.json (root)
 	@mkdir -p out

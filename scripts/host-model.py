@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The simulated host beside this machine's scheduler: how long threads that always compute
+are on and off, 4 and 6 of them on two pCPUs, each for itself and in two VMs' groups. Needs
+root, tracefs, exactly two CPUs and a quiet machine whose kernel has EEVDF (6.6 or later).
+Prints what `unspin claims record` takes. Usage: scripts/host-model.py [UNSPIN]
+"""
+
+import datetime
+import json
+import os
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from pathlib import Path
+
+SECONDS = 10
+SETTLE_S = 2
+SEEDS = range(1, 6)
+# Ticks of a real host jitter by some microseconds: what is closer counts as the same.
+RESOLUTION_MS = 0.25
+TRACING = Path("/sys/kernel/tracing")
+SWITCH = re.compile(r"\s(\d+\.\d+): sched_switch: .*prev_pid=(\d+).*next_pid=(\d+)")
+HEADER, EVENT = 32, struct.Struct("<QBBHI")
+ON, OFF = 1, 2
+
+
+class Intervals:
+    """Lengths of the intervals on and off, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.on: list[float] = []
+        self.off: list[float] = []
+        self._on_since: dict[int, float] = {}
+        self._off_since: dict[int, float] = {}
+
+    def goes_on(self, thread: int, ms: float) -> None:
+        if thread in self._off_since:
+            self.off.append(ms - self._off_since.pop(thread))
+        self._on_since[thread] = ms
+
+    def goes_off(self, thread: int, ms: float) -> None:
+        if thread in self._on_since:
+            self.on.append(ms - self._on_since.pop(thread))
+        self._off_since[thread] = ms
+
+
+def groups(count: int) -> list[Path]:
+    """Fresh cgroups with equal shares, of version 1 or 2."""
+    v1 = Path("/sys/fs/cgroup/cpu")
+    top = v1 if v1.is_dir() else Path("/sys/fs/cgroup")
+    made = [top / f"unspin-host-model-{number}" for number in range(count)]
+    for group in made:
+        group.mkdir(exist_ok=True)
+    return made
+
+
+def busy(group: Path) -> int:
+    """A process that computes for ever in a cgroup; its id."""
+    pid = os.fork()
+    if pid == 0:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        while True:
+            pass
+    return pid
+
+
+def real(threads: int, per_vm: bool) -> Intervals:
+    """As this machine's scheduler has it."""
+    made = groups(2 if per_vm else 1)
+    pids = [busy(made[number * len(made) // threads]) for number in range(threads)]
+    found = Intervals()
+    try:
+        time.sleep(SETTLE_S)
+        (TRACING / "buffer_size_kb").write_text("16384")
+        (TRACING / "trace").write_text("")
+        (TRACING / "trace_clock").write_text("mono")
+        event = TRACING / "events/sched/sched_switch"
+        wanted = " || ".join(f"prev_pid=={pid} || next_pid=={pid}" for pid in pids)
+        (event / "filter").write_text(wanted)
+        (event / "enable").write_text("1")
+        time.sleep(SECONDS)
+        (event / "enable").write_text("0")
+        (event / "filter").write_text("0")
+    finally:
+        for pid in pids:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+        time.sleep(0.1)
+        for group in made:
+            group.rmdir()
+    for line in (TRACING / "trace").read_text().splitlines():
+        match = SWITCH.search(line)
+        if match:
+            ms, before, after = float(match[1]) * 1e3, int(match[2]), int(match[3])
+            if before in pids:
+                found.goes_off(before, ms)
+            if after in pids:
+                found.goes_on(after, ms)
+    return found
+
+
+def simulated(qemu: dict, folder: Path, threads: int, per_vm: bool) -> Intervals:
+    """As the simulated host has it: modelled neighbours beside a guest that is idle."""
+    found = Intervals()
+    record = folder / "record.bin"
+    for seed in SEEDS:
+        host = f"virtual-host,id=host0,pcpus=2,seed={seed},record={record}"
+        host += f",until={(SECONDS + SETTLE_S) * 10**9}"
+        host += ",fairness=per-vm" if per_vm else ""
+        command = [qemu["program"], "-L", qemu["firmware"], "-M", "q35", "-m", "128"]
+        command += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        command += ["-rtc", "base=2020-01-01,clock=vm", "-object", host]
+        for vm in range(2 if per_vm else 1):
+            vcpus = threads // 2 if per_vm else threads
+            command += ["-object", f"virtual-neighbour,id=n{vm},vcpus={vcpus}"]
+        command += ["-nodefaults", "-no-user-config", "-display", "none"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 3:
+            sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+        for ns, kind, _, entity, _ in EVENT.iter_unpack(record.read_bytes()[HEADER:]):
+            thread = seed * 1000 + entity
+            if entity == 0 or ns < SETTLE_S * 10**9:
+                continue
+            if kind == ON:
+                found.goes_on(thread, ns / 1e6)
+            elif kind == OFF:
+                found.goes_off(thread, ns / 1e6)
+    return found
+
+
+def distance(one: list[float], other: list[float]) -> float:
+    """Kolmogorov and Smirnov's, of lengths rounded to the resolution."""
+    first, second = (sorted(round(x / RESOLUTION_MS) for x in of) for of in (one, other))
+    at = sorted({*first, *second})
+    return max(
+        abs(bisect_right(first, x) / len(first) - bisect_right(second, x) / len(second)) for x in at
+    )
+
+
+def claim(name: str, what: str, value: float, n: int, unit: str) -> dict:
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
+    return {
+        "id": f"vt.host_model.{name}", "what": what, "value": value, "lo": None, "hi": None, "n": n,
+        "unit": unit, "target": "", "holds": None,
+        "label": f"vt, EEVDF, beside Linux {os.uname().release}, two CPUs",
+        "experiment": "scripts/host-model.py", "command": "make host-model",
+        "date": datetime.date.today().isoformat(), "commit": commit.stdout.decode().strip(),
+    }
+
+
+def main() -> None:
+    unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
+    if os.geteuid() or len(os.sched_getaffinity(0)) != 2:
+        print("needs root and exactly two CPUs", file=sys.stderr)
+        sys.exit(77)
+    if not (TRACING / "events").exists():
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
+    show = subprocess.run([unspin, "lab", "qemu", "show", "--json"], capture_output=True)
+    qemu = next((b for b in json.loads(show.stdout) if b.get("current")), None)
+    if qemu is None:
+        sys.exit(f"the lab's QEMU is not built: run `{unspin} lab qemu build`")
+    claims = []
+    with tempfile.TemporaryDirectory() as name:
+        for threads in (4, 6):
+            for per_vm in (False, True):
+                here = real(threads, per_vm)
+                there = simulated(qemu, Path(name), threads, per_vm)
+                who = f"{threads} computing threads on two pCPUs, " + (
+                    "in two groups" if per_vm else "each for itself")
+                for kind in ("on", "off"):
+                    one, other = getattr(here, kind), getattr(there, kind)
+                    key = f"{threads}{'_vm' if per_vm else ''}.{kind}"
+                    ratio = statistics.median(other) / statistics.median(one)
+                    print(f"{key}: median {statistics.median(one):.3f} ms here, "
+                          f"{statistics.median(other):.3f} simulated", file=sys.stderr)
+                    claims.append(claim(
+                        f"median.{key}", f"median length of the intervals {kind}, of this machine's: "
+                        f"{who}", ratio, len(one), "x"))
+                    claims.append(claim(
+                        f"ks.{key}", f"Kolmogorov-Smirnov distance of the lengths of intervals {kind}, "
+                        f"at 0.25 ms: {who}", distance(one, other), len(one), ""))
+    print(json.dumps(claims, indent=1))
+
+
+if __name__ == "__main__":
+    main()

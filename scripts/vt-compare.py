@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Compares the bytes of runs in virtual time: what guest and host wrote, by the digest of
+each run, in two folders of output folders. Prints what `unspin claims record` takes.
+Usage: scripts/vt-compare.py FIRST SECOND
+"""
+
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """The digest of each finished run, by identity."""
+    found = {}
+    for file in sorted(folder.glob("**/runs.jsonl")):
+        for line in file.read_text().splitlines():
+            run = json.loads(line)
+            if run.get("identity") and run.get("digest"):
+                found[run["identity"]] = run["digest"]
+    return found
+
+
+def main() -> None:
+    first, second = (digests(Path(folder)) for folder in sys.argv[1:3])
+    both = sorted(first.keys() & second.keys())
+    if not both:
+        sys.exit("no run is in both folders: other kernels, QEMUs or programs")
+    same = sum(first[name] == second[name] for name in both)
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
+    print(json.dumps([{
+        "id": "vt.deterministic",
+        "what": "cells whose bytes, the guest's replies and the host's record, were the same from a "
+                "second checkout beside a load",
+        "value": 100.0 * same / len(both), "lo": None, "hi": None, "n": len(both), "unit": "%",
+        "target": ">= 100", "holds": same == len(both),
+        "label": "lab/vt, kernel 7.3.4+deb13-cloud-amd64, prices free, svm and vmx",
+        "experiment": "scripts/vt-deterministic.sh", "command": "make vt-deterministic",
+        "date": datetime.date.today().isoformat(), "commit": commit.stdout.decode().strip(),
+    }], indent=1))
+
+
+if __name__ == "__main__":
+    main()
