@@ -15,7 +15,7 @@ use crate::toml_error::{ConfigError, choices};
 use crate::wire::{Fairness, Injection, TruthMode};
 use crate::workload::{self, Workload};
 
-const VCPUS_MAX: u32 = 64;
+const VCPUS_MAX: u32 = 128;
 const DEFAULT_MEMORY_MIB: u64 = 768;
 const DEFAULT_L1_MEMORY_MIB: u64 = 3072;
 const DEFAULT_SMALLEST_EFFECT: f64 = 0.03;
