@@ -5,7 +5,7 @@ RELEASE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 CARGO := scripts/with-rust cargo
 # The lab may have to `cargo install` a guest scheduler.
 UNSPIN := scripts/with-rust $(RELEASE)/unspin
-EXPERIMENTS := $(filter-out quickstart,$(basename $(notdir $(wildcard experiments/*.toml))))
+EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic host-model cost-here \
@@ -21,8 +21,9 @@ setup: ## install what is missing, and say what and why
 build: setup ## set up, then the release build
 	$(CARGO) build --release --locked --workspace
 
-demo: build ## set up, build, then the quickstart experiment into out/demo
-	$(UNSPIN) lab run quickstart --out out/demo $(ARGS)
+demo: build ## set up, build, then the demo into out/demo: same bytes as in results/demo?
+	$(UNSPIN) lab qemu build
+	$(UNSPIN) lab run demo --out out/demo --verify results/demo $(ARGS)
 
 test: setup ## set up, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+/// Characters that a commit is padded to: of all commits, programs have the same layout.
+const COMMIT_WIDTH: usize = 24;
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // Cargo looks into folders for changed files. git's own files change with each commit.
@@ -20,7 +23,9 @@ fn main() {
     }
     let describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
     let commit = git(&root, &describe).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo:rustc-env=UNSPIN_COMMIT={commit}");
+    println!("cargo:rustc-env=UNSPIN_COMMIT={commit:COMMIT_WIDTH$}");
+    // The linker's build ID is a hash of the program, commit included.
+    println!("cargo:rustc-link-arg-bins=-Wl,--build-id=none");
 }
 
 /// Builds again when this changes. A path that is missing would count as changed each time.

@@ -121,14 +121,19 @@ impl Ingredients {
     /// Where two settings differ, as paths such as `programs.unspin` or `kernels.subject`.
     pub fn differences(&self, other: &Ingredients) -> Vec<String> {
         let json = |one: &Ingredients| serde_json::to_value(one).unwrap_or_default();
-        let mut paths = Vec::new();
-        differences(&json(self), &json(other), 2, "", &mut paths);
-        paths
+        differences(&json(self), &json(other), 2)
     }
 }
 
-/// The paths of values that differ, objects opened up to `depth` levels.
-fn differences(a: &Value, b: &Value, depth: u32, path: &str, found: &mut Vec<String>) {
+/// The paths of values that differ, such as `kernels.subject`; objects are opened up to `depth`
+/// levels.
+pub fn differences(a: &Value, b: &Value, depth: u32) -> Vec<String> {
+    let mut paths = Vec::new();
+    collect_differences(a, b, depth, "", &mut paths);
+    paths
+}
+
+fn collect_differences(a: &Value, b: &Value, depth: u32, path: &str, found: &mut Vec<String>) {
     let (Value::Object(a), Value::Object(b), 1..) = (a, b, depth) else {
         if a != b {
             found.push(path.to_owned());
@@ -141,7 +146,7 @@ fn differences(a: &Value, b: &Value, depth: u32, path: &str, found: &mut Vec<Str
     for key in keys {
         let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-        differences(&of(a), &of(b), depth - 1, &inner, found);
+        collect_differences(&of(a), &of(b), depth - 1, &inner, found);
     }
 }
 

@@ -74,7 +74,8 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 25] = shipped![
+const BUILTIN: [(&str, &str); 26] = shipped![
+    "demo",
     "quickstart",
     "overcommit-curve",
     "abandoned",

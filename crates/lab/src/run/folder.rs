@@ -72,10 +72,7 @@ pub struct Loaded {
 /// [`LabError::Read`] with the file, and the line where one is wrong. A last line without its
 /// end is what an interrupted write left, and is passed over.
 pub fn load(out: &Path) -> Result<Loaded, LabError> {
-    let meta = read_meta(out)?.ok_or_else(|| {
-        let detail = "missing: this is not an output folder of `unspin lab run`";
-        read_error(&out.join("experiment.json"), 0, &detail)
-    })?;
+    let meta = meta(out)?;
     let (records, _) = read_runs(&out.join("runs.jsonl"))?;
     let (records, left_out) = if meta.plan.is_empty() {
         (records, BTreeMap::new())
@@ -90,6 +87,14 @@ pub fn load(out: &Path) -> Result<Loaded, LabError> {
         file: meta.file,
         records,
         left_out,
+    })
+}
+
+/// The content of the `experiment.json` of a folder that is to be an output folder.
+pub(super) fn meta(out: &Path) -> Result<Meta, LabError> {
+    read_meta(out)?.ok_or_else(|| {
+        let detail = "missing: this is not an output folder of `unspin lab run`";
+        read_error(&out.join("experiment.json"), 0, &detail)
     })
 }
 
@@ -153,12 +158,21 @@ fn reason(record: &RunRecord, meta: &Meta, settings: &Settings) -> String {
     let Some(own) = settings.get(setting) else {
         return "of a setting that identities.json does not hold".to_owned();
     };
-    let mut planned = meta.settings.iter().filter_map(|name| settings.get(name));
-    match planned.find(|other| other.cell == own.cell) {
+    match of_the_same_cell(own, meta, settings) {
         Some(other) if other == own => "of another repeat or seed".to_owned(),
         Some(other) => format!("another {}", own.differences(other).join(", ")),
         None => "of a cell that is not planned".to_owned(),
     }
+}
+
+/// The planned setting of a folder that has the same cell.
+pub(super) fn of_the_same_cell<'a>(
+    own: &Ingredients,
+    meta: &Meta,
+    settings: &'a Settings,
+) -> Option<&'a Ingredients> {
+    let mut planned = meta.settings.iter().filter_map(|name| settings.get(name));
+    planned.find(|other| other.cell == own.cell)
 }
 
 /// Replaces a file in one step, so that it is whole at all times, and on the disk afterwards.

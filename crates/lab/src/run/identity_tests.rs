@@ -188,7 +188,7 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     prepared.virtual_time.prices = "other".into();
     let priced = Plan::new(&forced(&experiment, Accel::Vt), &prepared).unwrap();
     all_differ(&plan, &priced, "virtual_time.prices");
-    let quantum = bench.experiment("seed = 1\nvt = { quantum_ns = 500 }", "");
+    let quantum = bench.experiment("seed = 1\nvt = { quantum_ns = 1000 }", "");
     all_differ(&plan, &bench.plan(&quantum, "k-1", Accel::Vt), "machines.virtual_host");
     prepared.virtual_time.prices.clear();
     assert!(

@@ -12,6 +12,7 @@ mod selection;
 mod specs;
 mod store;
 mod timings;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -27,6 +28,7 @@ pub use progress::{Bar, Event, Progress, duration};
 pub use selection::Selection;
 pub use store::Store;
 pub use timings::Timings;
+pub use verify::{Comparison, NotIdentical, Published};
 
 use crate::experiment::Experiment;
 use crate::image::ImageError;

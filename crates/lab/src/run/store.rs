@@ -215,4 +215,4 @@ fn set_aside(runs: &mut File, length: u64, path: &Path) -> Result<(), LabError> 
 
 #[cfg(test)]
 #[path = "store_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -42,7 +42,7 @@ impl Folder {
     }
 }
 
-fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunRecord {
+pub(in crate::run) fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunRecord {
     let names = &plan.names[&run];
     RunRecord {
         run,

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use unspin_lab::experiment::{Experiment, plan};
 use unspin_lab::interrupt;
-use unspin_lab::run::{Bar, Finish, Options, Selection, Timings, duration, execute, lanes, load};
+use unspin_lab::run::{
+    Bar, Finish, Options, Published, Selection, Timings, duration, execute, lanes, load,
+};
 use unspin_model::Accel;
 
 use super::report;
@@ -26,6 +28,9 @@ pub struct Args {
     /// Folder whose results in virtual time are taken over [default: results/NAME, if present]
     #[arg(long, value_name = "DIR")]
     reuse: Vec<PathBuf>,
+    /// Folder whose runs in virtual time must have the same bytes; nothing is taken over then
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["reuse", "plan", "dry_run"])]
+    verify: Option<PathBuf>,
     /// Use this kernel instead of the experiment's: lab, debian-cloud or a bzImage
     #[arg(long)]
     kernel: Option<String>,
@@ -74,7 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
-    let reuse = if args.reuse.is_empty() { own_results(&experiment.name) } else { args.reuse };
+    let verify = args.verify.as_deref();
+    let published = match verify {
+        Some(folder) => Published::open(folder, &experiment, &out)?,
+        None => None,
+    };
+    let takes_over = verify.is_none() && args.reuse.is_empty();
+    let reuse = if takes_over { own_results(&experiment.name) } else { args.reuse };
     let runs = if args.plan { Selection::Nothing } else { args.runs.unwrap_or_default() };
     let (accel, jobs, twice) = (args.accel, args.jobs, args.twice);
     let options = Options { out, accel, jobs, twice, reuse, runs, ..super::options() };
@@ -92,8 +103,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     report::print(&summary, &out, args.json)?;
+    if let Some(folder) = verify {
+        print_verdict(folder, published.as_ref(), &out, runs, args.json)?;
+    }
     let complete = done(&out, runs)? == runs.count(summary.planned);
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How the runs compare with the published ones, in a line behind everything else. JSON has
+/// standard output to itself.
+fn print_verdict(
+    folder: &Path,
+    published: Option<&Published>,
+    out: &Path,
+    runs: Selection,
+    json: bool,
+) -> anyhow::Result<()> {
+    let verdict = match published {
+        Some(published) => published.compare(out, runs)?.verdict()?,
+        None => format!("No runs are published in {}: nothing to compare.", folder.display()),
+    };
+    if json {
+        eprintln!("{verdict}");
+        return Ok(());
+    }
+    out::line(verdict)
 }
 
 /// How many of the selected runs have their result.
