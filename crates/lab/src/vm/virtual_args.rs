@@ -29,7 +29,8 @@ pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> 
         add("-L", folder.display().to_string());
     }
     add("-machine", "q35".into());
-    add("-accel", "tcg,thread=single".into());
+    // Its default follows the memory of the machine.
+    add("-accel", "tcg,thread=single,tb-size=512".into());
     add("-icount", "shift=0,sleep=off".into());
     add("-rtc", "base=2020-01-01,clock=vm".into());
     add("-seed", host.seed.to_string());
@@ -139,7 +140,7 @@ mod tests {
         };
         let line = virtual_args(&spec, &host, &["/fw".into()]).join(" ");
         for part in [
-            "-L /fw -machine q35 -accel tcg,thread=single -icount shift=0,sleep=off",
+            "-L /fw -machine q35 -accel tcg,thread=single,tb-size=512 -icount shift=0,sleep=off",
             "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,scheduler=cfs,\
              fairness=per-vm,prices=sev-es,seed=7,until=9000000000,record=record.bin,\
              record-exits=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
