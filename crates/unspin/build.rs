@@ -4,6 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
+/// Characters that a commit is padded to, with dots, as Cargo trims spaces. With one width, the
+/// programs of all commits have the same layout.
+const COMMIT_WIDTH: usize = 24;
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // Cargo looks into folders for changed files. git's own files change with each commit.
@@ -20,7 +24,9 @@ fn main() {
     }
     let describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
     let commit = git(&root, &describe).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo:rustc-env=UNSPIN_COMMIT={commit}");
+    println!("cargo:rustc-env=UNSPIN_COMMIT={commit:.<COMMIT_WIDTH$}");
+    // The linker's build ID is a hash of the program, commit included.
+    println!("cargo:rustc-link-arg-bins=-Wl,--build-id=none");
 }
 
 /// Builds again when this changes. A path that is missing would count as changed each time.

@@ -32,7 +32,9 @@ impl Image {
             let content = match content {
                 Content::Directory => "folder".to_owned(),
                 Content::Symlink(target) => format!("to {}", target.display()),
-                Content::Bytes(bytes) => Identity::of_bytes(bytes).to_string(),
+                Content::Bytes(bytes) | Content::Program(bytes) => {
+                    Identity::of_bytes(bytes).to_string()
+                }
                 Content::Copy(host) => files.of(host)?.to_string(),
             };
             list += &format!("{} {content}\n", guest.display());

@@ -3,6 +3,7 @@
 mod closure;
 mod digest;
 mod modules;
+mod own;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +17,7 @@ use thiserror::Error;
 use unspin_sources::kernel::Kernel;
 
 pub use digest::FileDigests;
+pub use own::COMMIT_MARK;
 
 /// The file whose presence tells the binary that it is a lab guest's init.
 pub const MARKER: &str = "/etc/unspin-guest";
@@ -76,6 +78,7 @@ pub struct Image {
 enum Content {
     Copy(PathBuf),
     Bytes(Vec<u8>),
+    Program(Vec<u8>),
     Symlink(PathBuf),
     Directory,
 }
@@ -83,24 +86,15 @@ enum Content {
 impl Image {
     /// An image with init, busybox, the kernel's config and the modules that
     /// the control channel needs.
-    pub fn for_guest(kernel: &Kernel) -> Result<Image, ImageError> {
+    pub fn for_guest(kernel: &Kernel, commit: &str) -> Result<Image, ImageError> {
         let mut image = Image::base(kernel)?;
-        image.extend(Image::own()?);
+        image.extend(Image::own(commit)?);
         Ok(image)
     }
 
     /// Adds all that another image holds.
     pub fn extend(&mut self, other: Image) {
         self.files.extend(other.files);
-    }
-
-    /// This program, which is every guest's init.
-    pub fn own() -> Result<Image, ImageError> {
-        let mut image = Image::default();
-        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
-        image.add_program_as(&own, Path::new("/usr/bin/unspin"))?;
-        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
-        Ok(image)
     }
 
     /// What every guest of a kernel has beside its init.
@@ -299,6 +293,9 @@ fn write_entry(
         ),
         Content::Bytes(bytes) => {
             (entry.mode(0o644).set_mode_file_type(ModeFileType::Regular), bytes.clone())
+        }
+        Content::Program(bytes) => {
+            (entry.mode(0o755).set_mode_file_type(ModeFileType::Regular), bytes.clone())
         }
         Content::Copy(host) => {
             let bytes = fs::read(host).map_err(|e| io_error(host, e))?;

@@ -201,7 +201,7 @@ impl<'a> Recipe<'a> {
         let mut add = |name: &str, digest: Identity| {
             found.insert(name.to_owned(), digest.to_string());
         };
-        add("unspin", self.digest("unspin", Image::own)?);
+        add("unspin", self.digest("unspin", || Image::own(&prepared.commit))?);
         let name = format!("guest {}", guest.kernel.id);
         add("guest", self.digest(&name, || Image::base(&guest.kernel))?);
         if let Some(l1) = prepared.l1.as_ref().filter(|_| nested) {

@@ -62,6 +62,8 @@ pub struct Prepared {
     pub own_kvm: bool,
     /// Each scheduler command by name.
     pub schedulers: BTreeMap<String, Installed>,
+    /// The commit that this program was built from; no guest's image holds it.
+    pub commit: String,
     /// What decides runs in virtual time beside the guest; empty in real time.
     pub virtual_time: VirtualTime,
     /// The QEMU of simulated hosts, where a topology has one.
@@ -95,7 +97,7 @@ impl Prepared {
         progress.event(Event::Stage("writing the guests' images", None));
         let guests = kernels
             .into_iter()
-            .map(|kernel| subject(experiment, &schedulers, kernel, folder))
+            .map(|kernel| subject(experiment, options, &schedulers, kernel, folder))
             .collect::<Result<Vec<_>, LabError>>()?;
         let scratch = scratch_in(&std::env::temp_dir())?;
         let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
@@ -110,7 +112,9 @@ impl Prepared {
         };
         let own_kvm = accel == Accel::Kvm;
         let l1 = (nested && !own_kvm)
-            .then(|| get_kernel(L1_KERNEL, progress).and_then(|kernel| l1(&guests, kernel, folder)))
+            .then(|| get_kernel(L1_KERNEL, progress))
+            .transpose()?
+            .map(|kernel| l1(&guests, kernel, &options.commit, folder))
             .transpose()?;
         Ok(Prepared {
             guests,
@@ -118,6 +122,7 @@ impl Prepared {
             accel,
             own_kvm,
             schedulers,
+            commit: options.commit.clone(),
             virtual_time,
             vt_qemu,
             scratch,
@@ -165,11 +170,12 @@ fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabErro
 
 fn subject(
     experiment: &Experiment,
+    options: &Options,
     schedulers: &BTreeMap<String, Installed>,
     kernel: Kernel,
     folder: &Path,
 ) -> Result<Guest, LabError> {
-    let mut image = Image::for_guest(&kernel)?;
+    let mut image = Image::for_guest(&kernel, &options.commit)?;
     let neighbours = experiment.topologies.iter().flat_map(neighbour_workloads);
     for workload in experiment.workloads.iter().chain(neighbours) {
         add_workload(&mut image, workload)?;
@@ -211,9 +217,9 @@ pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
 }
 
 /// The image of an L1, with every guest's kernel and image.
-fn l1(guests: &[Guest], kernel: Kernel, folder: &Path) -> Result<Guest, LabError> {
+fn l1(guests: &[Guest], kernel: Kernel, commit: &str, folder: &Path) -> Result<Guest, LabError> {
     let mut image = l1_base(&kernel)?;
-    image.extend(Image::own()?);
+    image.extend(Image::own(commit)?);
     for guest in guests {
         image.add_file_as(&guest.kernel.image, &path_in_l1(guest, "kernel"));
         image.add_file_as(&guest.initramfs, &path_in_l1(guest, "initramfs"));
@@ -305,6 +311,7 @@ impl Prepared {
             accel,
             own_kvm: false,
             schedulers: BTreeMap::new(),
+            commit: String::new(),
             virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             vt_qemu: None,
             scratch: folder(),
