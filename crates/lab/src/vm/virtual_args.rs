@@ -146,7 +146,7 @@ mod tests {
              record-exits=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
             "virtual-neighbour,id=n0,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
             "virtual-neighbour,id=n1,vcpus=3,kind=at,times=1-2/3-4 ",
-            "mitigations=off -serial file:console.log",
+            "mitigations=off cryptomgr.notests=1 -serial file:console.log",
             "path=results.jsonl",
         ] {
             assert!(line.contains(part), "{part}: {line}");

@@ -49,6 +49,6 @@ static BUILT_FROM: &str = concat!("unspin commit ", env!("UNSPIN_COMMIT"));
 /// Options of a run by this program.
 pub fn options() -> Options {
     let mark_and_commit = std::hint::black_box(BUILT_FROM);
-    let commit = mark_and_commit.trim_start_matches(COMMIT_MARK).trim_end();
+    let commit = mark_and_commit.trim_start_matches(COMMIT_MARK).trim_end_matches('.');
     Options { commit: commit.to_owned(), ..Options::default() }
 }
