@@ -4,12 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-<<<<<<< HEAD
-/// Characters that a commit is padded to: of all commits, programs have the same layout.
-=======
 /// Characters that a commit is padded to, with dots, as Cargo trims spaces. With one width, the
 /// programs of all commits have the same layout.
->>>>>>> wip-demo
 const COMMIT_WIDTH: usize = 24;
 
 fn main() {
@@ -28,11 +24,7 @@ fn main() {
     }
     let describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
     let commit = git(&root, &describe).unwrap_or_else(|| "unknown".to_owned());
-<<<<<<< HEAD
-    println!("cargo:rustc-env=UNSPIN_COMMIT={commit:COMMIT_WIDTH$}");
-=======
     println!("cargo:rustc-env=UNSPIN_COMMIT={commit:.<COMMIT_WIDTH$}");
->>>>>>> wip-demo
     // The linker's build ID is a hash of the program, commit included.
     println!("cargo:rustc-link-arg-bins=-Wl,--build-id=none");
 }

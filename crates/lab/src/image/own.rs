@@ -7,11 +7,7 @@ use regex::bytes::Regex;
 
 use super::{Content, Image, ImageError, closure, io_error};
 
-<<<<<<< HEAD
-/// What a program has before the commit that it was built from, padded with spaces.
-=======
 /// What a program has before the commit that it was built from, padded with dots.
->>>>>>> wip-demo
 pub const COMMIT_MARK: &str = "unspin commit ";
 
 impl Image {
@@ -31,21 +27,13 @@ impl Image {
     }
 }
 
-<<<<<<< HEAD
-/// Overwrites the commit with spaces wherever it follows the mark.
-=======
 /// Overwrites the commit with dots wherever it follows the mark.
->>>>>>> wip-demo
 fn forget_commit(program: &mut [u8], commit: &str) {
     let pattern = regex::escape(&format!("{COMMIT_MARK}{commit}"));
     let Ok(pattern) = Regex::new(&pattern) else { return };
     let ends: Vec<usize> = pattern.find_iter(program).map(|found| found.end()).collect();
     for end in ends {
-<<<<<<< HEAD
-        program[end - commit.len()..end].fill(b' ');
-=======
         program[end - commit.len()..end].fill(b'.');
->>>>>>> wip-demo
     }
 }
 
@@ -56,20 +44,12 @@ mod tests {
     #[test]
     fn programs_that_differ_in_their_commit_become_the_same() {
         let program = |commit: &str| {
-<<<<<<< HEAD
-            let text = format!("a commit unspin commit {commit:24} b {COMMIT_MARK}");
-=======
             let text = format!("a commit unspin commit {commit:.<24} b {COMMIT_MARK}");
->>>>>>> wip-demo
             let mut bytes = text.into_bytes();
             forget_commit(&mut bytes, commit);
             String::from_utf8(bytes).unwrap()
         };
-<<<<<<< HEAD
-        let expected = format!("a commit unspin commit {:24} b {COMMIT_MARK}", "");
-=======
         let expected = format!("a commit unspin commit {:.<24} b {COMMIT_MARK}", "");
->>>>>>> wip-demo
         for commit in ["0123456789ab", "0123456789ab-dirty", "unknown", ""] {
             assert_eq!(program(commit), expected, "{commit}");
         }
