@@ -72,8 +72,8 @@ impl Published {
             0 => Ok(Some(published)),
             copies => {
                 let message = format!(
-                    "{copies} runs are the published ones of {}, not carried out again: remove \
-                     the folder, or name another one with `--out`",
+                    "holds {copies} of the very runs of {}, which are not carried out again: \
+                     remove the folder, or name another one with `--out`",
                     folder.display()
                 );
                 Err(ConfigError::file(&out.join("runs.jsonl"), message).into())
@@ -295,7 +295,7 @@ fn result_differences(here: &RunRecord, there: &RunRecord) -> Vec<String> {
         })
     };
     let describe = |path: &String| {
-        format!("{path} {} here, {} there", value(&here, path), value(&there, path))
+        format!("{path} {} there, {} here", value(&there, path), value(&here, path))
     };
     paths.iter().map(describe).collect()
 }

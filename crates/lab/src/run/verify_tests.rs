@@ -85,8 +85,8 @@ fn other_bytes_of_the_same_identity_are_an_error_with_run_and_difference() {
     let cell = &folders.plan.settings[&folders.plan.names[&2].setting].cell;
     let expected = format!(
         "1 of 4 runs differ from those of published, although everything that decides them is \
-         the same:\n  run 2 ({cell}): digest other bytes here, digest of run 2 there; \
-         value 2.5 here, 1.0 there; co_metrics.user_s 3.0 here, none there"
+         the same:\n  run 2 ({cell}): digest digest of run 2 there, other bytes here; \
+         value 1.0 there, 2.5 here; co_metrics.user_s none there, 3.0 here"
     );
     assert_eq!(error, expected);
     assert!(folders.verdict(Selection::Range(0, 1)).is_ok(), "the run was not to be compared");
@@ -186,7 +186,7 @@ fn copies_of_the_published_runs_prove_nothing() {
         let error = open(name).unwrap_err();
         assert!(matches!(error, LabError::Topology(_)), "a usage error");
         let text = error.to_string();
-        assert!(text.contains("/runs.jsonl: 4 runs are the published ones of "), "{text}");
+        assert!(text.contains("/runs.jsonl: holds 4 of the very runs of "), "{text}");
     }
     assert!(open("none").unwrap().is_some());
 }
