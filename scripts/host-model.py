@@ -79,6 +79,7 @@ def real(threads: int, per_vm: bool) -> Intervals:
         (TRACING / "buffer_size_kb").write_text("16384")
         (TRACING / "trace").write_text("")
         (TRACING / "trace_clock").write_text("mono")
+        (TRACING / "tracing_on").write_text("1")
         event = TRACING / "events/sched/sched_switch"
         wanted = " || ".join(f"prev_pid=={pid} || next_pid=={pid}" for pid in pids)
         (event / "filter").write_text(wanted)

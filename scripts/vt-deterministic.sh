@@ -1,7 +1,7 @@
 #!/bin/bash
-# Whether virtual time gives the same bytes again: the first eighteen runs of vt-abandoned and the first two of
-# vt-micro (20 cells) here, and once more from a second checkout that is built for it, beside
-# a load. Prints what `unspin claims record` takes. Needs stress-ng, and half an hour.
+# Whether virtual time gives the same bytes again: eighteen runs of vt-abandoned and two of
+# vt-micro here, and once more from a second checkout that is built for it, beside a load.
+# Prints what `unspin claims record` takes. Needs stress-ng, and half an hour.
 # Usage: scripts/vt-deterministic.sh UNSPIN FOLDER
 set -euo pipefail
 unspin=$(realpath "$1")

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-REPEATS = 5
+REPEATS = 3
 ROUNDS = 500_000_000
 INSTRUCTIONS_PER_ROUND = 2
 HEADER, EVENT = 32, struct.Struct("<QBBHI")

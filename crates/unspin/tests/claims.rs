@@ -30,12 +30,12 @@ fn stated() -> Vec<Claim> {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The folders of committed runs that an experiment of `experiments/` made.
+/// The folders of committed runs that claims follow from. Those of the demo are only compared.
 fn folders() -> Vec<String> {
     let all = fs::read_dir(root().join("results")).expect("results/ is there").flatten();
     let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let of_experiment = |name: &String| root().join(format!("experiments/{name}.toml")).exists();
-    let mut names: Vec<String> = names.filter(of_experiment).collect();
+    let of_claims = |name: &String| root().join(format!("claims/{name}.toml")).exists();
+    let mut names: Vec<String> = names.filter(of_claims).collect();
     names.sort();
     names.into_iter().map(|name| format!("results/{name}")).collect()
 }

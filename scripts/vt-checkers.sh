@@ -1,0 +1,16 @@
+#!/bin/bash
+# How many planted defects of a record the checkers catch: the tests of crates/trace that end
+# in `is_caught` or `are_caught`, each with a defect of its own. Prints what `unspin claims
+# record` takes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+output=$(scripts/with-rust cargo test --locked -p unspin-trace --test check 2>&1) || true
+all=$(grep -cE '^test .*_caught \.\.\.' <<< "$output" || true)
+caught=$(grep -cE '^test .*_caught \.\.\. ok$' <<< "$output" || true)
+[ "$all" -gt 0 ] || { echo "$output" >&2; exit 1; }
+commit=$(git rev-parse --short=12 HEAD 2> /dev/null || true)
+printf '[{"id": "vt.checkers_caught", "what": "defects planted into a record that a checker catches", '
+printf '"value": %s, "lo": null, "hi": null, "n": %s, "unit": "", "target": ">= %s", ' "$caught" "$all" "$all"
+printf '"holds": %s, "label": "trace", ' "$([ "$caught" = "$all" ] && echo true || echo false)"
+printf '"experiment": "scripts/vt-checkers.sh", "command": "scripts/vt-checkers.sh", '
+printf '"date": "%s", "commit": "%s"}]\n' "$(date -u +%F)" "$commit"
