@@ -35,7 +35,7 @@ def main() -> None:
                 "second checkout beside a load",
         "value": 100.0 * same / len(both), "lo": None, "hi": None, "n": len(both), "unit": "%",
         "target": ">= 100", "holds": same == len(both),
-        "label": "lab/vt, kernel 7.3.4+deb13-cloud-amd64, prices free, svm and vmx",
+        "label": "lab/vt, kernel 7.3.4+deb13-cloud-amd64, prices free and vmx",
         "experiment": "scripts/vt-deterministic.sh", "command": "make vt-deterministic",
         "date": datetime.date.today().isoformat(), "commit": commit.stdout.decode().strip(),
     }], indent=1))
