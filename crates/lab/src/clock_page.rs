@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::clock::mono_ns;
+use unspin_wire::clock::mono_ns;
 
 /// The file behind the page, in the folder of the VM.
 pub const FILE: &str = "clock.shm";

@@ -3,7 +3,6 @@
 //! Kernels come from [`unspin_sources`]. Results are [`unspin_model`] records; the
 //! report crate draws conclusions from them.
 
-pub mod clock;
 mod clock_page;
 pub mod experiment;
 pub mod host;
@@ -15,5 +14,4 @@ pub mod run;
 pub mod toml_error;
 pub mod truth;
 pub mod vm;
-pub mod wire;
 pub mod workload;

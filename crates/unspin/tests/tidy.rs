@@ -30,6 +30,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("stats", "MIT OR Apache-2.0"),
     ("trace", "MIT OR Apache-2.0"),
     ("unspin", "GPL-2.0-only"),
+    ("wire", "GPL-2.0-only"),
 ];
 
 /// What a rule says of a file: lines, from 1, and what is wrong there.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_model::Accel;
+use unspin_wire::{Fairness, Injection, TruthMode};
 
 use super::neighbour::{self, RawNeighbour};
 use super::simulated::RawSimulated;
 use super::topology::{Nested, Pcpus, Refusals, Spinlock, Topology};
 use super::{Command, Experiment, Scheduler};
 use crate::toml_error::{ConfigError, choices};
-use crate::wire::{Fairness, Injection, TruthMode};
 use crate::workload::{self, Workload};
 
 const VCPUS_MAX: u32 = 128;

@@ -1,9 +1,9 @@
 //! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
 
 use serde::Deserialize;
+use unspin_wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 use super::Spinlock;
-use crate::wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
 const DEFAULT_QUANTUM_NS: u64 = 500;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unspin_model::FailureKind;
 
-use crate::wire::{Failure, Fairness};
+use unspin_wire::{Failure, Fairness};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 

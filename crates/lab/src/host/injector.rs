@@ -11,8 +11,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_model::FailureKind;
 
-use crate::clock::mono_ns;
-use crate::wire::{Failure, Injection};
+use unspin_wire::clock::mono_ns;
+use unspin_wire::{Failure, Injection};
 
 /// While it waits for its begin, it looks this often whether it is to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use unspin_model::FailureKind;
+use unspin_wire::Failure;
 
 use crate::truth::tracefs::Instance;
-use crate::wire::Failure;
 
 const PARAMETERS: &str = "/sys/module/kvm_amd/parameters";
 /// PAUSEs in a row that make a loop. A hardware filter lets 3,000 of them pass

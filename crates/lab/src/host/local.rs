@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use unspin_model::{FailureKind, TruthSummary};
+use unspin_wire::clock::{mono_ns, process_cpu_s};
+use unspin_wire::{BootSpec, Booted, Failure, JobResult, RunOutput, RunSpec};
 
 use super::Host;
 use super::cgroup::Groups;
 use super::injector::Injector;
 use super::kvm;
-use crate::clock::{mono_ns, process_cpu_s};
 use crate::truth::{self, Alignment, Observed, Observer, Totals};
 use crate::vm::Vm;
-use crate::wire::{BootSpec, Booted, Failure, JobResult, RunOutput, RunSpec};
 
 /// The neighbours run for this long before the subject starts.
 const LEAD: Duration = Duration::from_millis(300);

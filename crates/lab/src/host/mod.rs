@@ -17,7 +17,7 @@ pub use nested::NestedHost;
 pub use router::Router;
 pub use vt::{Difference, VtHost, VtOptions, VtQemu, twice, vt_qemu};
 
-use crate::wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
+use unspin_wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
 
 /// Something that can start VMs and run jobs on them. After a failure no VM of it runs.
 pub trait Host {

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use unspin_model::FailureKind;
+use unspin_wire::{
+    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
+};
 
 use super::Host;
 use crate::vm::Vm;
-use crate::wire::{
-    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
-};
 
 /// What starting a VM may take beyond its own limit, and what tearing it down may.
 const SLACK: Duration = Duration::from_secs(60);

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use unspin_model::FailureKind;
+use unspin_wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
 
 use super::{Host, LocalHost, NestedHost, VtHost, VtOptions};
-use crate::wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
 
 /// All the hosts of one worker.
 pub struct Router<'a> {

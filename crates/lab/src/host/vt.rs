@@ -11,15 +11,16 @@ use unspin_model::FailureKind;
 use unspin_model::identity::Identity;
 use unspin_sources::qemu::Qemu;
 use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
-
-use super::Host;
-use crate::image::{ERRAND_FILE, Image};
-use crate::interrupt;
-use crate::vm::{self, RECORD_FILE, RESULTS_FILE, virtual_args};
-use crate::wire::{
+use unspin_wire::guest::ERRAND_FILE;
+use unspin_wire::{
     BootSpec, Booted, Envelope, Errand, Failure, Hello, JobResult, PROTOCOL, Reply, RunOutput,
     RunSpec, VirtualHost, VmSpec,
 };
+
+use super::Host;
+use crate::image::Image;
+use crate::interrupt;
+use crate::vm::{self, RECORD_FILE, RESULTS_FILE, virtual_args};
 
 mod outcome;
 mod twice;

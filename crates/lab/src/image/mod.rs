@@ -15,17 +15,11 @@ use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
 use unspin_sources::kernel::Kernel;
+use unspin_wire::guest::{MARKER, MODULE_LIST};
 
 pub use digest::FileDigests;
 pub use own::COMMIT_MARK;
 
-/// The file whose presence tells the binary that it is a lab guest's init.
-pub const MARKER: &str = "/etc/unspin-guest";
-/// The file that lists the modules to load, in order.
-pub const MODULE_LIST: &str = "/etc/unspin-modules";
-
-/// The file that makes a guest run one job and power off, see [`crate::wire::Errand`].
-pub const ERRAND_FILE: &str = "/etc/unspin-jobs.json";
 /// The kernel looks for the next archive of an initramfs at multiples of this.
 const ARCHIVE_ALIGN: u64 = 4;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::wire::{Hello, PROTOCOL};
+use unspin_wire::{Hello, PROTOCOL};
 
 /// Gathers the hello.
 pub fn hello() -> Hello {

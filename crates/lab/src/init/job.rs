@@ -19,11 +19,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use unspin_trace::virtual_time::Mark;
+use unspin_wire::clock::mono_ns;
+use unspin_wire::{Job, JobResult};
 
 use super::{facts, mark, scheduler};
-use crate::clock::mono_ns;
 use crate::truth::IdleTrace;
-use crate::wire::{Job, JobResult};
 
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;

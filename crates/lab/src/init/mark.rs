@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use unspin_trace::virtual_time::Mark;
 
-use crate::clock::{Moment, mono_ns};
-use crate::wire::Marked;
+use unspin_wire::Marked;
+use unspin_wire::clock::{Moment, mono_ns};
 
 /// Answers with the signature: EAX its version, EBX, ECX and EDX "unspin v", "t".
 const SIGNATURE_LEAF: u32 = 0x4fff_0000;

@@ -17,7 +17,7 @@ pub use facts::spinlock_kind;
 
 use std::path::Path;
 
-use crate::image::MODULE_LIST;
+use unspin_wire::guest::MODULE_LIST;
 
 /// Runs a guest. Only for PID 1; ends by powering the machine off.
 pub fn main() -> ! {
@@ -30,7 +30,7 @@ pub fn main() -> ! {
 
 /// True when this process is the init of a lab guest.
 pub fn is_init() -> bool {
-    std::process::id() == 1 && Path::new(crate::image::MARKER).exists()
+    std::process::id() == 1 && Path::new(unspin_wire::guest::MARKER).exists()
 }
 
 fn boot() -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::wire::PORT_NAME;
+use unspin_wire::PORT_NAME;
 
 const APPEARS_WITHIN: Duration = Duration::from_secs(20);
 

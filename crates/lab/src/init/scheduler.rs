@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use unspin_model::scheduler::Stats;
+use unspin_wire::{Agent, Job, JobResult};
 
 use super::job::Background;
-use crate::wire::{Agent, Job, JobResult};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADS_WITHIN: Duration = Duration::from_secs(60);

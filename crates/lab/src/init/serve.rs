@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use crate::clock::Moment;
+use unspin_wire::clock::Moment;
+use unspin_wire::{Envelope, Failure, HostReply, HostRequest, Job, Reply, Request};
+
 use crate::clock_page::ClockPage;
 use crate::host::{Host, LocalHost};
 use crate::init::{facts, heartbeat, job};
-use crate::wire::{Envelope, Failure, HostReply, HostRequest, Job, Reply, Request};
 
 type Jobs = Mutex<HashMap<u64, job::Background>>;
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use unspin_model::{Label, Outcome, RunRecord, Source};
+use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 
 use super::drive::{Bench, Turn, drive};
 use super::identity::Plan;
@@ -19,7 +20,6 @@ use crate::host::{Router, VtOptions};
 use crate::interrupt;
 use crate::machine;
 use crate::truth;
-use crate::wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 use crate::workload::Workload;
 
 /// Memory that a run in virtual time may need at most, its QEMU included.

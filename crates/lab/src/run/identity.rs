@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
+use unspin_wire::VmSpec;
 
 use super::prepare::Prepared;
 use super::{LabError, Selection, specs};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
 use crate::image::{FileDigests, Image};
 use crate::machine;
-use crate::wire::VmSpec;
 use crate::workload::Workload;
 
 /// The names that a planned run is filed under.

@@ -30,10 +30,11 @@ pub use store::Store;
 pub use timings::Timings;
 pub use verify::{Comparison, NotIdentical, Published};
 
+use unspin_wire::Failure;
+
 use crate::experiment::Experiment;
 use crate::image::ImageError;
 use crate::toml_error::ConfigError;
-use crate::wire::Failure;
 
 /// How an experiment is carried out.
 #[derive(Debug, Clone, Default)]

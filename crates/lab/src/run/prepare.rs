@@ -8,6 +8,7 @@ use unspin_model::Accel;
 use unspin_model::identity::VirtualTime;
 use unspin_sources::cache_dir;
 use unspin_sources::kernel::{self, Kernel};
+use unspin_wire::Agent;
 
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, Scheduler, Topology};
@@ -15,7 +16,6 @@ use crate::host::{VtQemu, vt_qemu};
 use crate::image::{Image, ImageError, find_program, path_in_guest};
 use crate::machine;
 use crate::vm::QEMU;
-use crate::wire::Agent;
 use crate::workload::Workload;
 
 /// The kernel of every L1.

@@ -6,7 +6,8 @@
 //! (Marzullo 1984). It is asked on a page of memory that both share, and by messages where
 //! there is none.
 
-use crate::clock::Moment;
+use unspin_wire::clock::Moment;
+
 use crate::vm::Vm;
 
 /// Questions by message.

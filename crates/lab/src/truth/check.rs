@@ -2,11 +2,11 @@
 
 use unspin_model::VcpuState;
 use unspin_model::run::InjectionCheck;
+use unspin_wire::VmSpec;
 
 use super::Observed;
 use super::states::{Change, ThreadEvent};
 use crate::host::Injected;
-use crate::wire::VmSpec;
 
 /// The injector notes its begin a little after the vCPU was taken off.
 const BEGINS_WITHIN_NS: u64 = 300_000;

@@ -20,12 +20,12 @@ use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 pub use align::{Alignment, align};
 pub use schedstat::Totals;
 pub use sensed::check_session;
-pub use wanted::{IdleSpans, IdleTrace};
+pub use wanted::IdleTrace;
 
-use crate::clock::mono_ns;
-use crate::wire::{JobResult, TruthMode, VmSpec};
 use states::ThreadEvent;
 use switches::SwitchTrace;
+use unspin_wire::clock::mono_ns;
+use unspin_wire::{JobResult, TruthMode, VmSpec};
 
 /// An observation under way.
 pub struct Observer {

@@ -9,16 +9,13 @@
 use std::io;
 
 use unspin_model::{Interval, Recording, VcpuEvent, VcpuState};
+use unspin_wire::IdleSpans;
 
 use super::ring::{event_id, offset, u32_at};
 use super::tracefs::Instance;
 
 /// The state that `cpu_idle` gives for "not idle any more" (include/trace/events/power.h).
 const EXIT: u32 = u32::MAX;
-
-/// When a vCPU idled, from and until, in order. Where it did when the observation began or
-/// ended, 0 and `u64::MAX`.
-pub type IdleSpans = Vec<[u64; 2]>;
 
 /// This kernel's `cpu_idle`, being traced.
 pub struct IdleTrace {

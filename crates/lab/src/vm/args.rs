@@ -1,9 +1,9 @@
 //! QEMU's command line.
 
 use unspin_model::Accel;
+use unspin_wire::{PORT_NAME, VmSpec};
 
 use crate::clock_page;
-use crate::wire::{PORT_NAME, VmSpec};
 
 /// Boot parameters of every guest: everything to the serial console, no reboot
 /// after a panic (QEMU's `-no-reboot` then ends it), and no delays at start.

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use unspin_model::FailureKind;
+use unspin_wire::{Envelope, Failure, Hello, PROTOCOL, Reply, Request, VmSpec};
 
 use super::console;
 use crate::interrupt;
-use crate::wire::{Envelope, Failure, Hello, PROTOCOL, Reply, Request, VmSpec};
 
 /// How long a wait goes on before it looks whether it still should.
 const SLICE: Duration = Duration::from_millis(200);

@@ -24,9 +24,10 @@ pub use process::spawn;
 use process::{cpu_set, end};
 pub use virtual_args::{RECORD_FILE, RESULTS_FILE, virtual_args};
 
-use crate::clock::Moment;
+use unspin_wire::clock::Moment;
+use unspin_wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
+
 use crate::clock_page::ClockPage;
-use crate::wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
 
 /// QEMU's program name.
 pub const QEMU: &str = "qemu-system-x86_64";

@@ -10,7 +10,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_model::FailureKind;
 
-use crate::wire::Failure;
+use unspin_wire::Failure;
 
 /// Starts QEMU in `folder`, its own messages in `qemu.log` there. It is held to `cpus`,
 /// unless there are none, and dies with the thread that started it.

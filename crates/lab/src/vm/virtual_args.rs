@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
-use super::args::BOOT_PARAMS;
-use crate::wire::{
+use unspin_wire::{
     NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec, option_name,
 };
+
+use super::args::BOOT_PARAMS;
 
 /// The guest's replies, a JSON value a line.
 pub const RESULTS_FILE: &str = "results.jsonl";
@@ -105,7 +106,7 @@ fn neighbour_object(number: usize, neighbour: &VirtualNeighbour) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Boost, Fairness, Help, HostScheduler, Prices};
+    use unspin_wire::{Boost, Fairness, Help, HostScheduler, Prices};
 
     #[test]
     fn the_command_line_names_host_neighbours_and_files() {

@@ -10,13 +10,13 @@ use unspin_model::FailureKind;
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
-
-use super::{Ended, UNTIL_STATUS, explain};
-use crate::vm::{RECORD_FILE, RESULTS_FILE};
-use crate::wire::{
+use unspin_wire::{
     Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
     VirtualHost,
 };
+
+use super::{Ended, UNTIL_STATUS, explain};
+use crate::vm::{RECORD_FILE, RESULTS_FILE};
 
 /// How much of a file is hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;

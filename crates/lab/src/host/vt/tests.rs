@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use unspin_trace::virtual_time::{Event, Kind, Mark};
+use unspin_wire::clock::Moment;
+use unspin_wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
 
 use super::*;
-use crate::clock::Moment;
-use crate::wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
 
 struct Stage {
     folder: tempfile::TempDir,

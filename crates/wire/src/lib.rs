@@ -4,6 +4,8 @@
 //! An init can also be a host: the L1 of a nested machine starts the L2s with
 //! the code that the build machine itself uses, asked for by [`HostRequest`].
 
+pub mod clock;
+pub mod guest;
 mod host;
 mod virtual_host;
 
@@ -20,14 +22,17 @@ pub use virtual_host::{
     PauseExits, Prices, VirtualHost, VirtualNeighbour, option_name,
 };
 
-use crate::clock::Moment;
-use crate::truth::IdleSpans;
+use clock::Moment;
+
+/// When a vCPU idled, from and until, in order. Where it did when the observation began or
+/// ended, 0 and `u64::MAX`.
+pub type IdleSpans = Vec<[u64; 2]>;
 
 /// The name of the virtio-serial port that carries the channel.
 pub const PORT_NAME: &str = "unspin.ctl";
 
-/// Version of these messages; both ends are the same binary, so a difference
-/// means that an old initramfs was started.
+/// Version of these messages, to be raised with every change of them. The lab and a guest's
+/// init are two programs, and only one of them may have been built again.
 pub const PROTOCOL: u32 = 2;
 
 /// What a guest says first.
@@ -41,7 +46,7 @@ pub struct Hello {
     pub vcpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// The spinlock kind in the kernel's own words, see [`crate::init`].
+    /// The spinlock kind in the kernel's own words.
     pub spinlock: String,
     /// Whether /sys/kernel/sched_ext exists.
     pub sched_ext: bool,
