@@ -21,6 +21,7 @@ const VERBATIM: &[&str] =
 /// others may want to build on is as free as Rust itself.
 const LICENCES: &[(&str, &str)] = &[
     ("guest", "GPL-2.0-only"),
+    ("host", "GPL-2.0-only"),
     ("lab", "GPL-2.0-only"),
     ("model", "MIT OR Apache-2.0"),
     ("policy", "MIT OR GPL-2.0-only"),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use unspin_host::{Host, interrupt, vm};
 use unspin_model::FailureKind;
 use unspin_model::identity::Identity;
 use unspin_sources::qemu::Qemu;
@@ -17,11 +18,10 @@ use unspin_wire::{
     RunSpec, VirtualHost, VmSpec,
 };
 
-use super::Host;
 use crate::image::Image;
-use crate::interrupt;
-use crate::vm::{self, RECORD_FILE, RESULTS_FILE, virtual_args};
+use args::{RECORD_FILE, RESULTS_FILE, virtual_args};
 
+mod args;
 mod outcome;
 mod twice;
 

@@ -18,12 +18,12 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use unspin_host::truth::IdleTrace;
 use unspin_trace::virtual_time::Mark;
 use unspin_wire::clock::mono_ns;
 use unspin_wire::{Job, JobResult};
 
 use super::{facts, mark, scheduler};
-use crate::truth::IdleTrace;
 
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;

@@ -7,11 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use unspin_host::{AskBy, ClockPage, Host, LocalHost};
 use unspin_wire::clock::Moment;
 use unspin_wire::{Envelope, Failure, HostReply, HostRequest, Job, Reply, Request};
 
-use crate::clock_page::ClockPage;
-use crate::host::{Host, LocalHost};
 use crate::init::{facts, heartbeat, job};
 
 type Jobs = Mutex<HashMap<u64, job::Background>>;
@@ -55,7 +54,7 @@ pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
 fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
     let (sender, requests) = mpsc::channel::<(u64, HostRequest)>();
     std::thread::spawn(move || {
-        let mut host = LocalHost::new("/run/unspin".into());
+        let mut host = LocalHost::new("/run/unspin".into(), AskBy::Messages);
         let mut beating = false;
         for (id, request) in requests {
             if !std::mem::replace(&mut beating, true) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use unspin_host::interrupt;
 use unspin_model::{Label, Outcome, RunRecord, Source};
 use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 
@@ -17,9 +18,8 @@ use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
-use crate::interrupt;
 use crate::machine;
-use crate::truth;
+use crate::sensed;
 use crate::workload::Workload;
 
 /// Memory that a run in virtual time may need at most, its QEMU included.
@@ -251,7 +251,7 @@ fn check_sensed(output: &mut RunOutput, workload: &Workload) {
         return;
     };
     let Some(session) = &job.session else { return };
-    match truth::check_session(session, recording, workload.waits.as_ref()) {
+    match sensed::check_session(session, recording, workload.waits.as_ref()) {
         Ok(check) => truth.sensed = Some(check),
         Err(error) => {
             job.scheduler_failed = true;

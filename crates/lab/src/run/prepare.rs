@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use unspin_host::vm::QEMU;
 use unspin_model::Accel;
 use unspin_model::identity::VirtualTime;
 use unspin_sources::cache_dir;
@@ -15,7 +16,6 @@ use crate::experiment::{Command, Experiment, Scheduler, Topology};
 use crate::host::{VtQemu, vt_qemu};
 use crate::image::{Image, ImageError, find_program, path_in_guest};
 use crate::machine;
-use crate::vm::QEMU;
 use crate::workload::Workload;
 
 /// The kernel of every L1.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use unspin_host::vm::cpu_model;
 use unspin_model::{Accel, FailureKind};
 use unspin_wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
 use crate::experiment::{Experiment, Neighbour, PlannedBoot, PlannedRun, Spinlock, Topology};
 use crate::machine;
-use crate::vm::cpu_model;
 use crate::workload::Workload;
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;

@@ -15,8 +15,8 @@ use unspin_wire::{
     VirtualHost,
 };
 
+use super::args::{RECORD_FILE, RESULTS_FILE};
 use super::{Ended, UNTIL_STATUS, explain};
-use crate::vm::{RECORD_FILE, RESULTS_FILE};
 
 /// How much of a file is hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;

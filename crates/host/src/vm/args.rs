@@ -7,7 +7,7 @@ use crate::clock_page;
 
 /// Boot parameters of every guest: everything to the serial console, no reboot
 /// after a panic (QEMU's `-no-reboot` then ends it), and no delays at start.
-pub(super) const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
+pub const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
                            random.trust_cpu=on no_timer_check tsc=reliable \
                            rcupdate.rcu_cpu_stall_timeout=60";
 

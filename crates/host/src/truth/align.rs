@@ -30,13 +30,24 @@ pub struct Alignment {
     pub error_ns: u64,
 }
 
+/// How a host asks its guests the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskBy {
+    /// On the page that both share; by messages where there is none.
+    Page,
+    /// By messages only. An L1 that QEMU emulates loses an L2's interrupts now and then, and
+    /// more often when the L2 has spun: some L2s that were asked on the page never woke up
+    /// again.
+    Messages,
+}
+
 /// Asks a number of times; `None` when the guest does not answer. `shift` is the guest's time
 /// stamp counter minus ours, where it is known.
-pub fn align(vm: &mut Vm, shift: Option<i64>) -> Option<Reading> {
-    // An L1 that QEMU emulates loses an L2's interrupts now and then, and more often when
-    // the L2 has spun: some L2s that were asked on the page never woke up again.
-    let in_l1 = crate::init::is_init();
-    let answers = if in_l1 { None } else { vm.share_clock().ok() };
+pub fn align(vm: &mut Vm, shift: Option<i64>, ask_by: AskBy) -> Option<Reading> {
+    let answers = match ask_by {
+        AskBy::Page => vm.share_clock().ok(),
+        AskBy::Messages => None,
+    };
     if let Some(reading) = answers.and_then(|answers| Reading::of(&answers)) {
         return Some(reading);
     }

@@ -5,7 +5,6 @@ mod channel;
 mod console;
 mod process;
 mod qmp;
-mod virtual_args;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +16,11 @@ use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_model::FailureKind;
 
-pub use args::{cpu_model, qemu_args};
+pub use args::{BOOT_PARAMS, cpu_model, qemu_args};
 pub use channel::Channel;
 pub use console::{Verdict, classify};
 pub use process::spawn;
 use process::{cpu_set, end};
-pub use virtual_args::{RECORD_FILE, RESULTS_FILE, virtual_args};
 
 use unspin_wire::clock::Moment;
 use unspin_wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
@@ -323,7 +321,7 @@ fn unexpected(reply: &Reply) -> Failure {
 }
 
 /// Refines a failure by what the console log and QEMU's own log say.
-pub(crate) fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
+pub fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
     let log = console::tail(console);
     let qemu = fs::read_to_string(folder.join("qemu.log")).unwrap_or_default();
     let kind = match classify(&log, &qemu) {

@@ -7,7 +7,7 @@ use unspin_wire::{
     NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec, option_name,
 };
 
-use super::args::BOOT_PARAMS;
+use unspin_host::vm::BOOT_PARAMS;
 
 /// The guest's replies, a JSON value a line.
 pub const RESULTS_FILE: &str = "results.jsonl";

@@ -7,11 +7,11 @@ use unspin_model::{FailureKind, TruthSummary};
 use unspin_wire::clock::{mono_ns, process_cpu_s};
 use unspin_wire::{BootSpec, Booted, Failure, JobResult, RunOutput, RunSpec};
 
-use super::Host;
-use super::cgroup::Groups;
-use super::injector::Injector;
-use super::kvm;
-use crate::truth::{self, Alignment, Observed, Observer, Totals};
+use crate::Host;
+use crate::cgroup::Groups;
+use crate::injector::Injector;
+use crate::kvm;
+use crate::truth::{self, Alignment, AskBy, Observed, Observer, Totals};
 use crate::vm::Vm;
 
 /// The neighbours run for this long before the subject starts.
@@ -20,14 +20,15 @@ const LEAD: Duration = Duration::from_millis(300);
 /// This machine as a host.
 pub struct LocalHost {
     folder: PathBuf,
+    ask_by: AskBy,
     groups: Option<Groups>,
     vms: Vec<Vm>,
 }
 
 impl LocalHost {
     /// A host whose VMs keep their sockets and logs under `folder`.
-    pub fn new(folder: PathBuf) -> LocalHost {
-        LocalHost { folder, groups: None, vms: Vec::new() }
+    pub fn new(folder: PathBuf, ask_by: AskBy) -> LocalHost {
+        LocalHost { folder, ask_by, groups: None, vms: Vec::new() }
     }
 
     fn try_boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
@@ -51,7 +52,7 @@ impl LocalHost {
         let handles = self.start_neighbours(spec)?;
         let subject = self.vms.first_mut().ok_or_else(not_booted)?;
         let shift = kvm::counter_shift(subject.pid(), subject.spec.vcpus);
-        let before = truth::align(subject, shift);
+        let before = truth::align(subject, shift, self.ask_by);
         let threads = subject.vcpu_threads.clone();
         let observer = Observer::start(spec.truth, subject.pid(), &threads);
         if let Some(injection) = &spec.injection {
@@ -85,7 +86,7 @@ impl LocalHost {
         };
         if let (Some(job), Some(observed)) = (&job, observed) {
             let subject = self.vms.first_mut().ok_or_else(not_booted)?;
-            let alignment = Alignment::between(before, truth::align(subject, shift));
+            let alignment = Alignment::between(before, truth::align(subject, shift, self.ask_by));
             let (summary, recording) = truth::describe(&observed, alignment, job, &subject.spec);
             output.truth = Some(TruthSummary {
                 injected: (!injected.is_empty()).then(|| observed.check(&injected, &subject.spec)),

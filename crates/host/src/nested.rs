@@ -8,7 +8,7 @@ use unspin_wire::{
     BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
 };
 
-use super::Host;
+use crate::Host;
 use crate::vm::Vm;
 
 /// What starting a VM may take beyond its own limit, and what tearing it down may.

@@ -9,7 +9,6 @@ mod align;
 mod check;
 mod ring;
 mod schedstat;
-mod sensed;
 mod states;
 mod switches;
 pub mod tracefs;
@@ -17,9 +16,8 @@ mod wanted;
 
 use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 
-pub use align::{Alignment, align};
+pub use align::{Alignment, AskBy, align};
 pub use schedstat::Totals;
-pub use sensed::check_session;
 pub use wanted::IdleTrace;
 
 use states::ThreadEvent;

@@ -6,7 +6,7 @@ use unspin_wire::VmSpec;
 
 use super::Observed;
 use super::states::{Change, ThreadEvent};
-use crate::host::Injected;
+use crate::Injected;
 
 /// The injector notes its begin a little after the vCPU was taken off.
 const BEGINS_WITHIN_NS: u64 = 300_000;
