@@ -35,6 +35,8 @@ pub struct VirtualHost {
     pub pcpus: u32,
     /// Nanoseconds that each pCPU runs in a round.
     pub quantum_ns: u64,
+    /// Instructions that a pCPU executes in a nanosecond.
+    pub instructions: u32,
     /// The host's scheduler.
     pub scheduler: HostScheduler,
     /// Who shares the pCPUs with whom.

@@ -131,8 +131,12 @@ pub fn carry_out(
     let (vm, host) = subject(boot)?;
     let vm = prepare(vm, run, folder)?;
     let (qemu, limit) = (&options.qemu, real_limit(host));
-    let mut process =
-        vm::spawn(qemu.program.as_os_str(), &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
+    let mut process = vm::spawn(
+        qemu.program.as_os_str(),
+        &virtual_args(&vm, host, run.injection.as_ref(), &qemu.firmware),
+        folder,
+        &[],
+    )?;
     let status =
         wait(&mut process, limit, folder, options.reached).map_err(|failure| {
             match failure.kind {

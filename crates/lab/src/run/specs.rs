@@ -96,6 +96,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
     VirtualHost {
         pcpus: topology.pcpus.get_ref().count(),
         quantum_ns: simulated.quantum_ns,
+        instructions: simulated.instructions,
         scheduler: simulated.host_scheduler,
         fairness: topology.fairness,
         prices: simulated.prices,

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use unspin_wire::{
-    NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec, option_name,
+    Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec,
+    option_name,
 };
 
 use unspin_host::vm::BOOT_PARAMS;
@@ -23,7 +24,12 @@ const VIRTUAL_PARAMS: &str = "mitigations=off cryptomgr.notests=1";
 const VIRTUAL_CPU: &str = "-monitor,-erms,-fsrm";
 
 /// The arguments for a guest whose files go to the current folder.
-pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> Vec<String> {
+pub fn virtual_args(
+    spec: &VmSpec,
+    host: &VirtualHost,
+    injection: Option<&Injection>,
+    firmware: &[PathBuf],
+) -> Vec<String> {
     let mut args = Vec::new();
     let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
     for folder in firmware {
@@ -35,9 +41,12 @@ pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> 
     add("-icount", "shift=0,sleep=off".into());
     add("-rtc", "base=2020-01-01,clock=vm".into());
     add("-seed", host.seed.to_string());
-    add("-object", host_object(host));
+    add("-object", host_object(host, spec.pinned));
     for (number, neighbour) in host.neighbours.iter().enumerate() {
         add("-object", neighbour_object(number, neighbour));
+    }
+    if let Some(injection) = injection {
+        add("-object", injector_object(injection));
     }
     add("-cpu", format!("{},{VIRTUAL_CPU}", spec.cpu));
     add("-smp", spec.vcpus.to_string());
@@ -56,18 +65,22 @@ pub fn virtual_args(spec: &VmSpec, host: &VirtualHost, firmware: &[PathBuf]) -> 
     args
 }
 
-fn host_object(host: &VirtualHost) -> String {
+fn host_object(host: &VirtualHost, pinned: bool) -> String {
     let mut object = format!(
-        "virtual-host,id=host0,pcpus={},quantum={},scheduler={},fairness={},prices={},seed={},\
+        "virtual-host,id=host0,pcpus={},quantum={},instructions={},scheduler={},fairness={},prices={},seed={},\
          until={},record={RECORD_FILE},record-exits=on",
         host.pcpus,
         host.quantum_ns,
+        host.instructions,
         option_name(&host.scheduler),
         option_name(&host.fairness),
         option_name(&host.prices),
         host.seed,
         host.until_ns,
     );
+    if pinned {
+        object.push_str(",pinned=on");
+    }
     let help = &host.help;
     let steal_time = ["steal-time", "pv-tlb-flush", "pv-sched-yield"];
     let offered = [(help.pv_unhalt, "pv-unhalt"), (help.pv_ipi, "pv-ipi")];
@@ -103,6 +116,19 @@ fn neighbour_object(number: usize, neighbour: &VirtualNeighbour) -> String {
     object
 }
 
+fn injector_object(injection: &Injection) -> String {
+    let lengths = injection.lengths_us.iter().map(|us| (us * 1_000).to_string());
+    let after_us = (injection.after_ms * 1_000).max(injection.gap_us);
+    format!(
+        "virtual-injector,id=injector,pcpu={},lengths={},gap={},after={},count={}",
+        injection.pcpu,
+        lengths.collect::<Vec<_>>().join("/"),
+        injection.gap_us * 1_000,
+        after_us * 1_000,
+        injection.count
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +136,13 @@ mod tests {
 
     #[test]
     fn the_command_line_names_host_neighbours_and_files() {
-        let spec = VmSpec { vcpus: 4, memory_mib: 768, cpu: "max".into(), ..VmSpec::default() };
+        let spec = VmSpec {
+            vcpus: 4,
+            memory_mib: 768,
+            cpu: "max".into(),
+            pinned: true,
+            ..VmSpec::default()
+        };
         let neighbour = VirtualNeighbour {
             name: "neighbour1".into(),
             vcpus: 3,
@@ -123,6 +155,7 @@ mod tests {
         let host = VirtualHost {
             pcpus: 2,
             quantum_ns: 1_000,
+            instructions: 1,
             scheduler: HostScheduler::Cfs,
             fairness: Fairness::PerVm,
             prices: Prices::SevEs,
@@ -139,14 +172,17 @@ mod tests {
                 VirtualNeighbour { model: NeighbourModel::At, ..neighbour },
             ],
         };
-        let line = virtual_args(&spec, &host, &["/fw".into()]).join(" ");
+        let injection =
+            Injection { pcpu: 1, lengths_us: vec![300, 20], gap_us: 9, after_ms: 0, count: 4 };
+        let line = virtual_args(&spec, &host, Some(&injection), &["/fw".into()]).join(" ");
         for part in [
             "-L /fw -machine q35 -accel tcg,thread=single,tb-size=512 -icount shift=0,sleep=off",
-            "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,scheduler=cfs,\
-             fairness=per-vm,prices=sev-es,seed=7,until=9000000000,record=record.bin,\
-             record-exits=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
+            "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,instructions=1,\
+             scheduler=cfs,fairness=per-vm,prices=sev-es,seed=7,until=9000000000,\
+             record=record.bin,record-exits=on,pinned=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
             "virtual-neighbour,id=n0,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
             "virtual-neighbour,id=n1,vcpus=3,kind=at,times=1-2/3-4 ",
+            "virtual-injector,id=injector,pcpu=1,lengths=300000/20000,gap=9000,after=9000,count=4 ",
             "mitigations=off cryptomgr.notests=1 -serial file:console.log",
             "path=results.jsonl",
         ] {

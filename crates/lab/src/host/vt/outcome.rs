@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use unspin_model::FailureKind;
+use unspin_model::{FailureKind, TruthSummary};
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
@@ -55,7 +55,8 @@ pub fn judge(
     let truth = output.job.as_ref().and_then(|job| truth(&record, job));
     if let Some(truth) = truth.filter(|_| run.truth != TruthMode::Off) {
         output.neighbours_on_s = per_vm(host, &truth.neighbours_on_s);
-        output.truth = Some(truth.summary);
+        let injected = run.injection.is_some().then(|| record.injected());
+        output.truth = Some(TruthSummary { injected, ..truth.summary });
         output.recording = (run.truth == TruthMode::Events).then_some(truth.recording);
     }
     Ok(output)

@@ -52,6 +52,7 @@ impl Stage {
 fn boot(initramfs: String) -> BootSpec {
     let virtual_host = VirtualHost {
         pcpus: 1,
+        instructions: 2,
         quantum_ns: 1_000,
         scheduler: HostScheduler::Eevdf,
         fairness: Fairness::PerThread,
