@@ -195,3 +195,13 @@ fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
     fs::write(&path, &record[..record.len() - 5]).unwrap();
     assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
 }
+
+#[test]
+fn guest_and_record_number_the_marks_alike() {
+    use unspin_wire::Mark as Passed;
+    let marks =
+        [(Passed::Begin, Mark::Begin), (Passed::End, Mark::End), (Passed::Done, Mark::Done)];
+    for (passed, read) in marks {
+        assert_eq!(passed as u32, read.code(), "{read:?}");
+    }
+}
