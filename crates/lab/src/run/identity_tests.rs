@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use unspin_model::Accel;
+use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::Kernel;
 
 use super::super::{Event, Progress, prepare};
 use super::*;
-use crate::experiment::Scheduler;
+use crate::experiment::{Pcpus, Scheduler};
 use crate::image::Own;
 
 /// An experiment with a program and a kernel of its own, each of which can change.
@@ -283,4 +283,16 @@ fn in_virtual_time_a_cell_boots_an_image_of_its_own_parts() {
     assert_eq!(stock, hold, "the same parts");
     assert!(holds(&stock, "an init") && !holds(&stock, "help: unspin"));
     assert!(holds(&run, "an init") && holds(&run, "help: unspin"));
+}
+
+#[test]
+fn pcpus_that_this_machine_does_not_have_are_unavailable() {
+    let bench = Bench::new();
+    let mut experiment = bench.experiment("", "");
+    *experiment.topologies[0].pcpus.get_mut() = Pcpus::List(vec![1_000]);
+    let prepared = bench.prepared(&experiment, "k-1", Accel::Tcg);
+    let error = Plan::new(&forced(&experiment, Accel::Tcg), &prepared).unwrap_err();
+    let LabError::Host(failure) = error else { panic!("{error}") };
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(failure.detail.contains("1000"), "{failure}");
 }

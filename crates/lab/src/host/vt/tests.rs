@@ -205,3 +205,14 @@ fn guest_and_record_number_the_marks_alike() {
         assert_eq!(passed as u32, read.code(), "{read:?}");
     }
 }
+
+#[test]
+fn replies_that_cannot_be_read_are_not_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Replies::read(folder.path()).is_ok_and(|replies| replies.hello.is_none()));
+    // Root reads everything, so an unreadable file is a folder here.
+    fs::create_dir(folder.path().join(RESULTS_FILE)).unwrap();
+    let failure = Replies::read(folder.path()).err().unwrap();
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(failure.detail.contains(RESULTS_FILE), "{failure}");
+}
