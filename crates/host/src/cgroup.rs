@@ -23,7 +23,11 @@ impl Groups {
     /// Makes the parent group. Where that is not possible, per-thread fairness
     /// does without (all VMs then stay in this process's group), per-VM fails.
     pub fn create(fairness: Fairness) -> Result<Groups, Failure> {
-        match (make_parent(), fairness) {
+        Groups::below(make_parent(), fairness)
+    }
+
+    fn below(parent: io::Result<PathBuf>, fairness: Fairness) -> Result<Groups, Failure> {
+        match (parent, fairness) {
             (Ok(parent), _) => Ok(Groups { fairness, parent: Some(parent) }),
             (Err(_), Fairness::PerThread) => Ok(Groups { fairness, parent: None }),
             (Err(error), Fairness::PerVm) => Err(Failure::new(
@@ -119,6 +123,17 @@ fn parse_mount(line: &str) -> Option<(PathBuf, &str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_that_cannot_be_made_are_unavailable() {
+        let none = || Err(io::Error::other("no cpu controller"));
+        assert!(Groups::below(none(), Fairness::PerThread).is_ok());
+        let failure = Groups::below(none(), Fairness::PerVm).err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Unavailable);
+        let parent = Ok("/proc/no-such-group".into());
+        let groups = Groups::below(parent, Fairness::PerVm).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(groups.place("subject", 1).unwrap_err().kind, FailureKind::Unavailable);
+    }
 
     #[test]
     fn version_1_cpu_hierarchy_is_found() {

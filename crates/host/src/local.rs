@@ -12,7 +12,7 @@ use crate::cgroup::Groups;
 use crate::injector::Injector;
 use crate::kvm;
 use crate::truth::{self, Alignment, AskBy, Observed, Observer, Totals};
-use crate::vm::Vm;
+use crate::vm::{Vm, if_answered};
 
 /// The neighbours run for this long before the subject starts.
 const LEAD: Duration = Duration::from_millis(300);
@@ -52,7 +52,7 @@ impl LocalHost {
         let handles = self.start_neighbours(spec)?;
         let subject = self.vms.first_mut().ok_or_else(not_booted)?;
         let shift = kvm::counter_shift(subject.pid(), subject.spec.vcpus);
-        let before = truth::align(subject, shift, self.ask_by);
+        let before = truth::align(subject, shift, self.ask_by)?;
         let threads = subject.vcpu_threads.clone();
         let observer = Observer::start(spec.truth, subject.pid(), &threads);
         if let Some(injection) = &spec.injection {
@@ -78,7 +78,7 @@ impl LocalHost {
             ));
         }
         let mut output = RunOutput {
-            neighbours: self.stop_neighbours(handles),
+            neighbours: self.stop_neighbours(handles)?,
             neighbours_on_s: seconds_between(&on_before, &on_after),
             kvm,
             lab_cpu_s,
@@ -86,7 +86,7 @@ impl LocalHost {
         };
         if let (Some(job), Some(observed)) = (&job, observed) {
             let subject = self.vms.first_mut().ok_or_else(not_booted)?;
-            let alignment = Alignment::between(before, truth::align(subject, shift, self.ask_by));
+            let alignment = Alignment::between(before, truth::align(subject, shift, self.ask_by)?);
             let (summary, recording) = truth::describe(&observed, alignment, job, &subject.spec);
             output.truth = Some(TruthSummary {
                 injected: (!injected.is_empty()).then(|| observed.check(&injected, &subject.spec)),
@@ -120,9 +120,9 @@ impl LocalHost {
         }
     }
 
-    fn stop_neighbours(&mut self, handles: Vec<u64>) -> Vec<Option<JobResult>> {
+    fn stop_neighbours(&mut self, handles: Vec<u64>) -> Result<Vec<Option<JobResult>>, Failure> {
         let neighbours = self.vms.iter_mut().skip(1);
-        neighbours.zip(handles).map(|(vm, handle)| vm.stop(handle).ok()).collect()
+        neighbours.zip(handles).map(|(vm, handle)| if_answered(vm.stop(handle))).collect()
     }
 
     /// vCPU nanoseconds that each neighbour has been on a pCPU so far.

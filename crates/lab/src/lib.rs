@@ -6,7 +6,6 @@
 pub mod experiment;
 pub mod host;
 pub mod image;
-pub mod init;
 pub mod machine;
 pub mod run;
 mod sensed;

@@ -22,6 +22,7 @@ const VERBATIM: &[&str] =
 const LICENCES: &[(&str, &str)] = &[
     ("guest", "GPL-2.0-only"),
     ("host", "GPL-2.0-only"),
+    ("init", "GPL-2.0-only"),
     ("lab", "GPL-2.0-only"),
     ("model", "MIT OR Apache-2.0"),
     ("policy", "MIT OR GPL-2.0-only"),

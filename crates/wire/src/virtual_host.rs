@@ -17,6 +17,17 @@ pub struct Errand {
     pub job: Job,
 }
 
+/// What a guest marks in the record, by the number that it passes to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A job begins.
+    Begin = 1,
+    /// A job ended.
+    End = 2,
+    /// All results are written; the guest powers off next.
+    Done = 3,
+}
+
 /// An instant that the guest marked in the record, as both sides saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {

@@ -6,9 +6,10 @@
 //! (Marzullo 1984). It is asked on a page of memory that both share, and by messages where
 //! there is none.
 
+use unspin_wire::Failure;
 use unspin_wire::clock::Moment;
 
-use crate::vm::Vm;
+use crate::vm::{Vm, if_answered};
 
 /// Questions by message.
 const PINGS: usize = 8;
@@ -43,16 +44,24 @@ pub enum AskBy {
 
 /// Asks a number of times; `None` when the guest does not answer. `shift` is the guest's time
 /// stamp counter minus ours, where it is known.
-pub fn align(vm: &mut Vm, shift: Option<i64>, ask_by: AskBy) -> Option<Reading> {
+///
+/// # Errors
+/// Those of [`if_answered`].
+pub fn align(vm: &mut Vm, shift: Option<i64>, ask_by: AskBy) -> Result<Option<Reading>, Failure> {
     let answers = match ask_by {
-        AskBy::Page => vm.share_clock().ok(),
+        AskBy::Page => if_answered(vm.share_clock())?,
         AskBy::Messages => None,
     };
     if let Some(reading) = answers.and_then(|answers| Reading::of(&answers)) {
-        return Some(reading);
+        return Ok(Some(reading));
     }
-    let pings: Option<Vec<_>> = (0..PINGS).map(|_| vm.ping().ok()).collect();
-    let pings = pings?;
+    let pings = (0..PINGS).map(|_| if_answered(vm.ping()));
+    let pings = pings.collect::<Result<Option<Vec<_>>, Failure>>()?;
+    Ok(pings.and_then(|pings| best(&pings, shift)))
+}
+
+/// The closest reading from answers to messages.
+fn best(pings: &[[Moment; 3]], shift: Option<i64>) -> Option<Reading> {
     let asked =
         pings.iter().map(|[before, guest, after]| (before.mono_ns, guest.mono_ns, after.mono_ns));
     let asked = Reading::of(&asked.collect::<Vec<_>>())?;

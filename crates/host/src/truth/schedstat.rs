@@ -60,6 +60,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_thread_that_ended_takes_nothing_away() {
+        let before = Totals { on_ns: 5, off_ns: 7 };
+        assert_eq!(Totals { on_ns: 0, off_ns: 9 }.since(before), Totals { on_ns: 0, off_ns: 2 });
+    }
+
+    #[test]
     fn schedstat_line_is_read() {
         assert_eq!(parse("1234 567 89\n"), Some(Totals { on_ns: 1234, off_ns: 567 }));
         assert_eq!(parse(""), None);

@@ -73,14 +73,18 @@ impl Channel {
             waiting.insert(id, sender);
             id
         };
-        let reply = wait(&receiver, limit);
+        let reply = wait(&receiver, limit, &interrupt::requested);
         lock(&self.waiting).remove(&id);
         reply
     }
 }
 
 /// Waits for a reply; gives up when the user wants us to stop.
-fn wait(replies: &mpsc::Receiver<Heard>, limit: Duration) -> Result<Reply, Failure> {
+fn wait(
+    replies: &mpsc::Receiver<Heard>,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Reply, Failure> {
     let asked = Instant::now();
     loop {
         match replies.recv_timeout(SLICE) {
@@ -88,7 +92,7 @@ fn wait(replies: &mpsc::Receiver<Heard>, limit: Duration) -> Result<Reply, Failu
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(died("the control channel closed"));
             }
-            Err(mpsc::RecvTimeoutError::Timeout) if interrupt::requested() => {
+            Err(mpsc::RecvTimeoutError::Timeout) if stopped() => {
                 return Err(interrupted());
             }
             Err(mpsc::RecvTimeoutError::Timeout) if asked.elapsed() >= limit => {
@@ -202,7 +206,15 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         lock(&waiting).insert(7, sender);
         dispatch(lines.as_bytes(), &waiting);
-        wait(&receiver, Duration::from_secs(1))
+        wait(&receiver, Duration::from_secs(1), &|| false)
+    }
+
+    #[test]
+    fn ctrl_c_is_an_interruption_and_silence_a_hang() {
+        let (_guest, replies) = mpsc::channel();
+        let kind = |stopped| wait(&replies, Duration::ZERO, &|| stopped).unwrap_err().kind;
+        assert_eq!(kind(true), FailureKind::Interrupted);
+        assert_eq!(kind(false), FailureKind::GuestHang);
     }
 
     #[test]

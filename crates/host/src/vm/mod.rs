@@ -242,7 +242,7 @@ impl Vm {
     /// The guest's clock, and ours around it, many times, by a page that both share.
     pub fn share_clock(&mut self) -> Result<Vec<(u64, u64, u64)>, Failure> {
         let fail = |e: std::io::Error| {
-            Failure::new(FailureKind::QemuDied, format!("the page shared with the guest: {e}"))
+            Failure::new(FailureKind::Unavailable, format!("the page shared with the guest: {e}"))
         };
         let page = ClockPage::of_vm(self.console.parent().unwrap_or(Path::new(".")));
         let page = page.map_err(fail)?;
@@ -303,7 +303,7 @@ impl Drop for Vm {
 
 fn start_qemu(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
     let fail = |e: std::io::Error| {
-        Failure::new(FailureKind::QemuDied, format!("{}: {e}", folder.display()))
+        Failure::new(FailureKind::Unavailable, format!("{}: {e}", folder.display()))
     };
     fs::create_dir_all(folder).map_err(fail)?;
     for socket in ["ctl.sock", "qmp.sock"] {
@@ -313,11 +313,22 @@ fn start_qemu(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
 }
 
 fn unexpected(reply: &Reply) -> Failure {
-    let detail = match reply {
-        Reply::Error(text) => text.clone(),
-        other => format!("unexpected reply {other:?}"),
-    };
-    Failure::new(FailureKind::WorkloadFailed, detail)
+    match reply {
+        Reply::Error(text) => Failure::new(FailureKind::WorkloadFailed, text.clone()),
+        other => Failure::new(FailureKind::BadReply, format!("unexpected reply {other:?}")),
+    }
+}
+
+/// What a guest answered to a question that a run can do without; `None` where it did not or
+/// refused. A malformed reply and Ctrl-C stay failures: no answer may be missing unnoticed.
+pub fn if_answered<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(failure) => match failure.kind {
+            FailureKind::BadReply | FailureKind::Interrupted => Err(failure),
+            _ => Ok(None),
+        },
+    }
 }
 
 /// Refines a failure by what the console log and QEMU's own log say.
@@ -338,4 +349,26 @@ pub fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
         }
     }
     Failure { kind, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_jobs_failure_and_another_reply_a_bad_one() {
+        assert_eq!(unexpected(&Reply::Error("no".into())).kind, FailureKind::WorkloadFailed);
+        assert_eq!(unexpected(&Reply::Shared).kind, FailureKind::BadReply);
+    }
+
+    #[test]
+    fn a_malformed_answer_and_an_interruption_are_not_a_missing_answer() {
+        let answer = |kind| if_answered::<()>(Err(Failure::new(kind, "")));
+        for kind in [FailureKind::GuestHang, FailureKind::WorkloadFailed, FailureKind::QemuDied] {
+            assert_eq!(answer(kind).unwrap(), None, "{kind:?}");
+        }
+        for kind in [FailureKind::BadReply, FailureKind::Interrupted] {
+            assert_eq!(answer(kind).unwrap_err().kind, kind);
+        }
+    }
 }

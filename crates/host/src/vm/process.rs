@@ -20,7 +20,8 @@ pub fn spawn(
     folder: &Path,
     cpus: &[u32],
 ) -> Result<Child, Failure> {
-    let fail = |detail: String| Failure::new(FailureKind::QemuDied, detail);
+    // No QEMU has died yet: what is missing here is missing at the next attempt, too.
+    let fail = |detail: String| Failure::new(FailureKind::Unavailable, detail);
     let stderr = fs::File::create(folder.join("qemu.log")).map_err(|e| fail(e.to_string()))?;
     let set = (!cpus.is_empty()).then(|| cpu_set(cpus));
     let mut command = Command::new(program);
@@ -41,8 +42,13 @@ pub fn spawn(
             Ok(())
         });
     }
-    command.spawn().map_err(|e| {
-        fail(format!("start {}: {e} (apt install qemu-system-x86)", Path::new(program).display()))
+    command.spawn().map_err(|error| {
+        let advice = match error.raw_os_error() {
+            Some(nix::libc::EINVAL) => format!(" (are pCPUs {cpus:?} online?)"),
+            Some(nix::libc::ENOENT) => " (apt install qemu-system-x86)".to_owned(),
+            _ => String::new(),
+        };
+        fail(format!("start {}: {error}{advice}", Path::new(program).display()))
     })
 }
 
@@ -60,4 +66,23 @@ pub fn cpu_set(cpus: &[u32]) -> CpuSet {
 pub fn end(qemu: &mut Child) {
     let _ = qemu.kill();
     let _ = qemu.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_qemu_and_absent_pcpus_are_unavailable() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |program: &str, cpus: &[u32]| {
+            spawn(OsStr::new(program), &[], folder.path(), cpus).map(drop).unwrap_err()
+        };
+        let missing = start("/no/such/qemu", &[]);
+        assert_eq!(missing.kind, FailureKind::Unavailable);
+        assert!(missing.detail.contains("apt install"), "{missing}");
+        let absent = start("/bin/true", &[1023]);
+        assert_eq!(absent.kind, FailureKind::Unavailable);
+        assert!(absent.detail.contains("[1023]"), "{absent}");
+    }
 }

@@ -2,7 +2,7 @@
 //! so that a cell and a seed decide every byte of what comes out.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -244,9 +244,14 @@ struct Replies {
 }
 
 impl Replies {
-    /// Reads the replies. A line without its end is what a guest wrote that was stopped.
+    /// Reads the replies; none where QEMU ended before it made the file. A line without its
+    /// end is what a guest wrote that was stopped.
     fn read(folder: &Path) -> Result<Replies, Failure> {
-        let bytes = fs::read(folder.join(RESULTS_FILE)).unwrap_or_default();
+        let path = folder.join(RESULTS_FILE);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            bytes => bytes.map_err(|e| unreadable(&path, &e))?,
+        };
         let text = String::from_utf8_lossy(&bytes);
         let mut replies = Replies::default();
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -259,6 +264,11 @@ impl Replies {
         }
         Ok(replies)
     }
+}
+
+/// What is on this machine's disk cannot be read: no fault of the run.
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::Unavailable, format!("{}: {error}", path.display()))
 }
 
 fn bad_reply(what: &str) -> Failure {

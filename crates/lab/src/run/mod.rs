@@ -4,6 +4,7 @@ mod drive;
 mod executor;
 mod folder;
 mod identity;
+mod parts;
 mod prepare;
 mod progress;
 mod record;

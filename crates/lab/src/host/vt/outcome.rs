@@ -16,7 +16,7 @@ use unspin_wire::{
 };
 
 use super::args::{RECORD_FILE, RESULTS_FILE};
-use super::{Ended, UNTIL_STATUS, explain};
+use super::{Ended, UNTIL_STATUS, explain, unreadable};
 
 /// How much of a file is hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -48,7 +48,7 @@ pub fn judge(
         booted: Some(booted(ended, &record)),
         neighbours: host.neighbours.iter().map(|_| None).collect(),
         kvm: counters(&record),
-        digest: digest(folder).ok(),
+        digest: Some(digest(folder).map_err(|e| unreadable(folder, &e))?),
         job: ended.replies.job.clone(),
         ..RunOutput::default()
     };

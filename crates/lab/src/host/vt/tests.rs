@@ -196,3 +196,24 @@ fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
     fs::write(&path, &record[..record.len() - 5]).unwrap();
     assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
 }
+
+#[test]
+fn guest_and_record_number_the_marks_alike() {
+    use unspin_wire::Mark as Passed;
+    let marks =
+        [(Passed::Begin, Mark::Begin), (Passed::End, Mark::End), (Passed::Done, Mark::Done)];
+    for (passed, read) in marks {
+        assert_eq!(passed as u32, read.code(), "{read:?}");
+    }
+}
+
+#[test]
+fn replies_that_cannot_be_read_are_not_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Replies::read(folder.path()).is_ok_and(|replies| replies.hello.is_none()));
+    // Root reads everything, so an unreadable file is a folder here.
+    fs::create_dir(folder.path().join(RESULTS_FILE)).unwrap();
+    let failure = Replies::read(folder.path()).err().unwrap();
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(failure.detail.contains(RESULTS_FILE), "{failure}");
+}

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use unspin_model::scheduler::Stats;
 use unspin_wire::{Agent, Job, JobResult};
 
-use super::job::Background;
+use crate::background::Background;
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADS_WITHIN: Duration = Duration::from_secs(60);

@@ -11,9 +11,10 @@ use unspin_host::{AskBy, ClockPage, Host, LocalHost};
 use unspin_wire::clock::Moment;
 use unspin_wire::{Envelope, Failure, HostReply, HostRequest, Job, Reply, Request};
 
-use crate::init::{facts, heartbeat, job};
+use crate::background::Background;
+use crate::{facts, heartbeat, job};
 
-type Jobs = Mutex<HashMap<u64, job::Background>>;
+type Jobs = Mutex<HashMap<u64, Background>>;
 
 struct Server {
     port: Mutex<File>,
@@ -91,7 +92,7 @@ impl Server {
     }
 
     fn start(&self, handle: u64, job: &Job) -> Reply {
-        match job::Background::start(job) {
+        match Background::start(job) {
             Ok(background) => {
                 lock(&self.jobs).insert(handle, background);
                 Reply::Started { handle }

@@ -1,5 +1,4 @@
-//! Jobs in a guest: a command in a cgroup of its own, so that whatever it
-//! leaves behind ends with it.
+//! Commands in cgroups of their own, so that whatever one leaves behind ends with it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,12 +17,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
-use unspin_host::truth::IdleTrace;
-use unspin_trace::virtual_time::Mark;
 use unspin_wire::clock::mono_ns;
 use unspin_wire::{Job, JobResult};
-
-use super::{facts, mark, scheduler};
 
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;
@@ -44,47 +39,6 @@ pub struct Background {
     oom_kills_before: u64,
 }
 
-/// Runs a job to its end or its time limit.
-pub fn run_job(job: &Job) -> JobResult {
-    if let Err(error) = scheduler::switch_to(job.scheduler.as_ref()) {
-        let stderr = format!("{error:#}");
-        return JobResult { scheduler_failed: true, stderr, ..JobResult::default() };
-    }
-    let stats = scheduler::stats();
-    let idle_trace = job.trace_idle.then(IdleTrace::start);
-    let mut result = run_marked(job)
-        .unwrap_or_else(|error| JobResult { stderr: format!("{error:#}"), ..JobResult::default() });
-    let vcpus = facts::online_cpus() as usize;
-    let idle = idle_trace.map(|trace| trace.and_then(|trace| trace.finish(vcpus)));
-    result.idle = idle.and_then(|spans| {
-        spans.inspect_err(|error| eprintln!("unspin init: when vCPUs idled: {error}")).ok()
-    });
-    result.stats = stats.and_then(|before| Some(Box::new([before, scheduler::stats()?])));
-    result.agent_memory = scheduler::peak_memory();
-    match job.scheduler.as_ref().map(scheduler::after_job) {
-        Some(Ok(session)) => result.session = session,
-        Some(Err(error)) => {
-            result.scheduler_failed = true;
-            result.stderr = format!("{error:#}");
-        }
-        None => {}
-    }
-    reap_orphans();
-    result
-}
-
-/// Runs the setup commands, then the job between two marks.
-fn run_marked(job: &Job) -> anyhow::Result<JobResult> {
-    run_setups(job)?;
-    let begin = mark::mark(Mark::Begin);
-    let running = Background::launch(job)?;
-    let limit = Duration::from_secs_f64(job.time_limit_s.clamp(0.0, 1e6));
-    let mut end = None;
-    let mut result = running.wait(limit, || end = mark::mark(Mark::End));
-    result.marks = begin.into_iter().chain(end).collect();
-    Ok(result)
-}
-
 impl Background {
     /// Runs the setup commands, then starts the job.
     pub fn start(job: &Job) -> anyhow::Result<Background> {
@@ -92,7 +46,8 @@ impl Background {
         Background::launch(job)
     }
 
-    fn launch(job: &Job) -> anyhow::Result<Background> {
+    /// Starts the job; its setup commands have run.
+    pub fn launch(job: &Job) -> anyhow::Result<Background> {
         let oom_kills_before = oom_kills();
         let cgroup = new_cgroup()?;
         let start_ns = mono_ns();
@@ -119,7 +74,7 @@ impl Background {
     }
 
     /// Waits until it exits or the limit is over; `ended` is called at that instant.
-    fn wait(self, limit: Duration, ended: impl FnOnce()) -> JobResult {
+    pub fn wait(self, limit: Duration, ended: impl FnOnce()) -> JobResult {
         let status = self.exited.recv_timeout(limit).ok();
         let end_ns = mono_ns();
         ended();
@@ -147,7 +102,8 @@ impl Background {
     }
 }
 
-fn run_setups(job: &Job) -> anyhow::Result<()> {
+/// Runs the setup commands of a job, one after the other.
+pub fn run_setups(job: &Job) -> anyhow::Result<()> {
     job.setup.iter().try_for_each(|command| run_setup(command, job))
 }
 
@@ -278,7 +234,7 @@ fn oom_kills() -> u64 {
 }
 
 /// Collects the dead children of dead parents, which are PID 1's to wait for.
-fn reap_orphans() {
+pub fn reap_orphans() {
     let waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(status) = waitid(Id::All, peek) {

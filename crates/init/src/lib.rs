@@ -3,6 +3,7 @@
 //! is asked to power off. A guest that finds an errand in its initramfs runs that
 //! instead, without a channel.
 
+mod background;
 mod facts;
 mod heartbeat;
 mod job;
@@ -12,8 +13,6 @@ mod port;
 mod scheduler;
 mod serve;
 mod unattended;
-
-pub use facts::spinlock_kind;
 
 use std::path::Path;
 

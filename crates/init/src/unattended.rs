@@ -6,11 +6,10 @@ use std::fs::{self, File};
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use unspin_trace::virtual_time::Mark;
 use unspin_wire::guest::ERRAND_FILE;
-use unspin_wire::{Envelope, Errand, OUT_PORT_NAME, PROTOCOL, Reply};
+use unspin_wire::{Envelope, Errand, Mark, OUT_PORT_NAME, PROTOCOL, Reply};
 
-use super::{facts, job, mark, port};
+use crate::{facts, job, mark, port};
 
 /// The errand that this guest was started for, if it was started for one.
 pub fn errand() -> anyhow::Result<Option<Errand>> {

@@ -4,10 +4,8 @@
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
 use std::sync::LazyLock;
 
-use unspin_trace::virtual_time::Mark;
-
-use unspin_wire::Marked;
 use unspin_wire::clock::{Moment, mono_ns};
+use unspin_wire::{Mark, Marked};
 
 /// Answers with the signature: EAX its version, EBX, ECX and EDX "unspin v", "t".
 const SIGNATURE_LEAF: u32 = 0x4fff_0000;
@@ -23,7 +21,7 @@ pub fn mark(mark: Mark) -> Option<Marked> {
         return None;
     }
     let before = Moment::now();
-    let answer = cpuid(MARK_LEAF, mark.code());
+    let answer = cpuid(MARK_LEAF, mark as u32);
     let after_ns = mono_ns();
     let virtual_ns = u64::from(answer.edx) << 32 | u64::from(answer.eax);
     Some(Marked { virtual_ns, before, after_ns })
