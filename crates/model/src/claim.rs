@@ -134,6 +134,8 @@ pub enum ClaimSource {
     FigureCut,
     /// The median of a co-metric (`figure`) in each cell, in the unit that its name ends in.
     FigureMedian,
+    /// Standard deviation of each cell's runs, in percent of their mean.
+    Spread,
     /// Seconds from QEMU's start to the first job.
     BootS,
     /// Seconds that the experiment took.
@@ -192,6 +194,7 @@ impl ClaimSource {
                 "figure",
             ],
             FigureMedian => &["topology", "scheduler", "workload", "figure"],
+            Spread => &["topology", "scheduler", "workload"],
             TopologyLoss | TopologyRatio | OracleRatio | BootS | FinishedShare => &["topology"],
             SenseRecall => &["topology", "scheduler", "length"],
             SensePrecision | SenseRemote | SenseCauses | SenseMiscounted | SenseKept => {
@@ -216,7 +219,7 @@ impl ClaimSource {
         use ClaimSource::*;
         match self {
             TopologyLoss | TopologyRatio | OracleRatio | SchedulerRatio | SpeedRatio
-            | FigureCut | FigureMedian => &["{workload}", "{topology}", "{scheduler}"],
+            | FigureCut | FigureMedian | Spread => &["{workload}", "{topology}", "{scheduler}"],
             BootS => &["{topology}"],
             SenseRecall => &["{length}"],
             _ => &[],
