@@ -72,7 +72,7 @@ def main() -> None:
     if not any(one["steal_s"] for rounds in seen.values() for one in rounds):
         sys.exit("this machine's hypervisor tells of no steal time: nothing to compare with")
 
-    # Steal time comes in ticks: less than one of them in half a minute is told as none.
+    # Steal time comes in ticks: less than one of them in half a minute counts as none.
     quiet = [one["intervals"] for one in seen["idle"] if one["steal_s"] == 0]
     busy = seen["computing"]
     draws = random.Random(1)
