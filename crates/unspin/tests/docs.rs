@@ -151,6 +151,13 @@ fn examples_are_read() {
 }
 
 #[test]
+fn the_citation_names_this_version() {
+    let citation = fs::read_to_string(root().join("CITATION.cff")).expect("a citation");
+    let version = format!("version: {}", env!("CARGO_PKG_VERSION"));
+    assert!(citation.lines().any(|line| line == version), "CITATION.cff: write `{version}`");
+}
+
+#[test]
 fn the_service_starts_a_known_command() {
     let unit = fs::read_to_string(root().join("dist/unspin.service.in")).expect("a unit");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
@@ -197,6 +204,21 @@ fn rows(page: &str, claims: &[Claim]) -> (Vec<String>, Vec<String>) {
     (ids, wrong)
 }
 
+/// A claim's id in brackets follows its figure: `FIGURE (`ID`)`. Returns what is wrong.
+fn figures_before_ids(page: &str, claims: &[Claim]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in page.lines() {
+        for (at, _) in line.match_indices("(`") {
+            let id = line[at + 2..].split('`').next().unwrap_or_default();
+            let Some(claim) = claims.iter().find(|claim| claim.id == id) else { continue };
+            if !line[..at].trim_end().ends_with(&figure(claim)) {
+                wrong.push(format!("write {} before (`{id}`)", figure(claim)));
+            }
+        }
+    }
+    wrong
+}
+
 #[test]
 fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
     let claims = claims();
@@ -205,6 +227,7 @@ fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
         let text = fs::read_to_string(&page).expect("a page is text");
         let (ids, errors) = rows(&text, &claims);
         shown.extend(ids);
+        let errors = [errors, figures_before_ids(&text, &claims)].concat();
         wrong.extend(errors.iter().map(|error| format!("{}: {error}", page.display())));
     }
     let missed = claims.iter().filter(|claim| claim.holds == Some(false));
@@ -228,6 +251,8 @@ fn a_row_that_differs_from_its_claim_is_noticed() {
     let figure = figure(claim);
     let right = row(&figure, target, "**missed**", label, id);
     assert_eq!(rows(&right, &claims), (vec![id.clone()], Vec::new()));
+    assert_eq!(figures_before_ids(&format!("It is {figure} (`{id}`)."), &claims), [""; 0]);
+    assert_eq!(figures_before_ids(&format!("It is 1.00x (`{id}`)."), &claims).len(), 1);
     for wrong in [
         row("1.00x", target, "**missed**", label, id),
         row(&figure, ">= 0", "**missed**", label, id),
