@@ -219,6 +219,12 @@ fn figures_before_ids(page: &str, claims: &[Claim]) -> Vec<String> {
     wrong
 }
 
+/// The last cell of a row such as `| ... | 2 of 3 |`.
+fn missed_of_targets(row: &str) -> Option<(usize, usize)> {
+    let (missed, of) = row.trim_end_matches([' ', '|']).rsplit('|').next()?.split_once(" of ")?;
+    Some((missed.trim().parse().ok()?, of.trim().parse().ok()?))
+}
+
 #[test]
 fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
     let claims = claims();
@@ -236,8 +242,11 @@ fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let results = fs::read_to_string(root().join("docs/results.md")).expect("a page is text");
     let targets = claims.iter().filter(|claim| claim.holds.is_some()).count();
-    let sums = format!("Of {targets} targets, {} are missed.", missed.count());
+    let sums = format!("Of {targets} targets, {} are missed.", missed.clone().count());
     assert!(results.contains(&sums), "docs/results.md: write \"{sums}\"");
+    let pages = results.lines().filter_map(missed_of_targets);
+    let sums = pages.fold((0, 0), |sums, (missed, of)| (sums.0 + missed, sums.1 + of));
+    assert_eq!(sums, (missed.count(), targets), "docs/results.md: the last column's sums");
 }
 
 #[test]
