@@ -157,13 +157,13 @@ pub enum ClaimSource {
     SensePrecision,
     /// Answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
     SenseRemote,
-    /// Waits whose cause the guest told right, of those whose cause is known, in percent.
+    /// Waits whose cause the guest reported right, of those whose cause is known, in percent.
     SenseCauses,
-    /// Waits that an off vCPU caused and the guest told otherwise, or the other way round, in
-    /// percent of those that it caused.
+    /// Waits whose reported cause is wrong about whether a vCPU was off, in percent of those
+    /// that an off vCPU caused.
     SenseMiscounted,
-    /// Seconds that waits were kept by an off vCPU as the guest told, against the real ones,
-    /// in percent of those.
+    /// Seconds of waiting for an off vCPU that the guest reported, in percent of the real
+    /// ones.
     SenseKept,
     /// The most memory that an agent beside the workloads had, in megabytes: the largest of the
     /// cells' medians.
