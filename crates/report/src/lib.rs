@@ -18,6 +18,7 @@ pub mod storms;
 pub mod summarize;
 pub mod svg;
 pub mod terminal;
+pub mod verdict;
 pub mod view;
 
 pub use summarize::summarize;

@@ -11,6 +11,7 @@ mod out;
 mod record;
 mod report;
 mod run;
+mod screen;
 mod sensing;
 mod trace;
 mod watch;
