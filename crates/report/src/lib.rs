@@ -5,6 +5,7 @@ mod columns;
 pub mod compare;
 pub mod doctor;
 pub mod evaluate;
+pub mod explain;
 pub mod format;
 pub mod headline;
 pub mod html;
