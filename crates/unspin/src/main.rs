@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod screen;
 mod sensing;
+mod span;
 mod trace;
 mod watch;
 

@@ -75,6 +75,12 @@ impl Settings {
     }
 }
 
+/// The least lateness, nanoseconds, that can show on this machine that a vCPU was off. It is
+/// measured, which takes some 30 ms.
+pub fn least_late_ns() -> u64 {
+    lateness::least_ns()
+}
+
 /// What was found since it was last asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
