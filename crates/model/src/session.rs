@@ -55,4 +55,6 @@ pub struct Session {
     pub lost: u64,
     /// Heartbeats that were added.
     pub beats: u64,
+    /// The recorder did not write the end: it was killed, or the file was copied in part.
+    pub cut_off: bool,
 }
