@@ -15,6 +15,7 @@ fn main() {
     compile("sense", &headers, &[], &out.join("sense.bpf.o"));
     compile("sense", &headers, &["-DOWN_TIMERS_ONLY"], &out.join("sense-own-timers.bpf.o"));
     compile("watch", &headers, &[], &out.join("watch.bpf.o"));
+    compile("account", &headers, &[], &out.join("account.bpf.o"));
     compile("run", &headers, &[], &out.join("run.bpf.o"));
 }
 

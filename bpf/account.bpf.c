@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Exact accounting of spins: how long each vCPU is in slow paths that wait without sleeping,
+ * by their entry and exit. It counts with interrupts on and off, and needs neither the owner
+ * of the lock nor a stack. An uncontended acquire does not come here.
+ *
+ * Slow paths nest: an interrupt's within a task's, osq_lock() within rwsem_optimistic_spin().
+ * The outermost one is counted, which its frame identifies: both programs of a function get
+ * the address of the same trampoline's frame as their context. All of these functions run with
+ * preemption disabled, so the task is the same at both ends, and so is the vCPU. That is why
+ * smp_call_function_single() is left out: it enables preemption before it returns.
+ *
+ * A guest without PV spinlocks on a hypervisor that announces itself takes test-and-set locks,
+ * which spin in virt_spin_lock(), inlined into native_queued_spin_lock_slowpath().
+ *
+ * Each function is optional. The agent leaves out those that the kernel does not have and
+ * names them.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "account.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
+
+static struct account *this_account(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&accounts, &cpu);
+}
+
+static int enter(void *frame)
+{
+	struct account *a = this_account();
+	u64 task = bpf_get_current_task();
+
+	if (!a)
+		return 0;
+	if (a->since_ns) {
+		/* An interrupt has the task that it interrupts. */
+		if (a->task == task && a->frame != (u64)frame)
+			return 0;
+		/* The kernel skips a program that an interrupt would start while it runs. */
+		a->lost++;
+	}
+	a->task = task;
+	a->frame = (u64)frame;
+	a->since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static int leave(void *frame)
+{
+	struct account *a = this_account();
+
+	if (!a || !a->since_ns || a->frame != (u64)frame)
+		return 0;
+	a->spin_ns += bpf_ktime_get_ns() - a->since_ns;
+	a->spins++;
+	/* Last, so that an interrupt before it finds the outer spin under way. */
+	barrier();
+	*(volatile u64 *)&a->since_ns = 0;
+	return 0;
+}
+
+#define ACCOUNT(function)               \
+	SEC("fentry/" #function)        \
+	int enter_##function(void *ctx) \
+	{                               \
+		return enter(ctx);      \
+	}                               \
+	SEC("fexit/" #function)         \
+	int leave_##function(void *ctx) \
+	{                               \
+		return leave(ctx);      \
+	}
+
+ACCOUNT(native_queued_spin_lock_slowpath)
+ACCOUNT(__pv_queued_spin_lock_slowpath)
+ACCOUNT(queued_spin_lock_slowpath)
+ACCOUNT(queued_read_lock_slowpath)
+ACCOUNT(queued_write_lock_slowpath)
+/* Waits for other vCPUs to acknowledge an inter-processor call. */
+ACCOUNT(smp_call_function_many_cond)
+/* Sleeping locks whose waiters spin as long as the owner seems to run. */
+ACCOUNT(osq_lock)
+ACCOUNT(mutex_spin_on_owner)
+ACCOUNT(rwsem_optimistic_spin)
+ACCOUNT(rwsem_spin_on_owner)

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the accounting of spins shares with the agent: one record a vCPU. */
+#ifndef UNSPIN_BPF_ACCOUNT_H
+#define UNSPIN_BPF_ACCOUNT_H
+
+/*
+ * Time that one vCPU has spent in the kernel's slow paths that wait without sleeping.
+ *
+ * Only its own vCPU writes a record, in any context, interrupts and NMIs included, so no write
+ * is atomic. The agent reads it through a mapping, at any time, and field by field.
+ */
+struct account {
+	/* Nanoseconds of the slow paths that ended, outermost ones only. Never decreases. */
+	u64 spin_ns;
+	/* How many those were. */
+	u64 spins;
+	/* Of the outermost slow path that this vCPU is in: when it began, or 0 where it is in none;
+	 * where the frame of its function lies; and its task. */
+	u64 since_ns;
+	u64 frame;
+	u64 task;
+	/* Slow paths that began and whose end was not seen. Their time is not counted. */
+	u64 lost;
+	u64 unused[2];
+};
+
+/* No two vCPUs share a cache line. */
+_Static_assert(sizeof(struct account) == 64, "a cache line");
+
+#endif /* UNSPIN_BPF_ACCOUNT_H */

@@ -1,0 +1,163 @@
+//! Exact accounting of spins: loads `bpf/account.bpf.c`, reads each vCPU's time.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+
+use crate::sense::{Aligned, Plain, SenseError, Shared};
+
+static PROGRAMS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
+
+/// A vCPU's record, `struct account` of bpf/account.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
+    spin_ns: u64,
+    spins: u64,
+    since_ns: u64,
+    frame: u64,
+    task: u64,
+    lost: u64,
+    unused: [u64; 2],
+}
+
+// SAFETY: integers only.
+unsafe impl Plain for Record {}
+
+/// A spin under way for longer is one whose end was not seen.
+const LOST_NS: u64 = 1_000_000_000;
+
+/// What one vCPU has spun since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spun {
+    /// Nanoseconds, those of a spin under way included. They never decrease.
+    pub ns: u64,
+    /// Spins that ended.
+    pub count: u64,
+    /// Spins whose end was not seen; their time is not counted.
+    pub lost: u64,
+}
+
+/// The accounting at work; its programs leave the kernel when this is dropped.
+pub struct Account {
+    /// Functions that this kernel does not have, or does not let programs into. What is spun
+    /// there is not counted.
+    pub missing: Vec<String>,
+    records: Shared<Record>,
+    before: Vec<Spun>,
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+impl Account {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// No programs can be loaded, or no function of a spin's can be watched at all.
+    pub fn start() -> Result<Account, SenseError> {
+        libbpf_rs::set_print(None);
+        let vcpus = libbpf_rs::num_possible_cpus()?;
+        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+        let mut missing = leave_out_missing(&mut open)?;
+        for mut map in open.maps_mut().filter(|map| map.name() == "accounts") {
+            map.set_max_entries(vcpus as u32)?;
+        }
+        let object = open.load()?;
+        let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
+        let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
+        let links = attach(&object, &mut missing)?;
+        let missing = missing.into_iter().collect();
+        let before = vec![Spun::default(); vcpus];
+        Ok(Account { missing, records, before, _links: links, _object: object })
+    }
+
+    /// What each vCPU has spun by now, the nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn spun(&mut self, now_ns: u64) -> &[Spun] {
+        for (vcpu, before) in self.before.iter_mut().enumerate() {
+            *before = spun(&self.records.read(vcpu, 0), before, now_ns);
+        }
+        &self.before
+    }
+}
+
+/// A record's fields are read one after the other, and a spin may end meanwhile: its time
+/// would be missing once.
+fn spun(record: &Record, before: &Spun, now_ns: u64) -> Spun {
+    let under_way = match record.since_ns {
+        0 => 0,
+        since_ns => Some(now_ns.saturating_sub(since_ns)).filter(|ns| *ns < LOST_NS).unwrap_or(0),
+    };
+    let ns = before.ns.max(record.spin_ns + under_way);
+    Spun { ns, count: record.spins, lost: record.lost }
+}
+
+/// The names of functions that the kernel does not have; their programs are not loaded.
+fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseError> {
+    let btf = Btf::from_vmlinux()?;
+    let mut missing = BTreeSet::new();
+    for mut program in open.progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        let (_, function) = section.split_once('/').expect("fentry/ or fexit/");
+        let is_there = btf.type_by_name::<Func<'_>>(function).is_some();
+        program.set_autoload(is_there);
+        if !is_there {
+            missing.insert(function.to_owned());
+        }
+    }
+    Ok(missing)
+}
+
+/// A kernel may refuse programs in some of its functions, such as in those without
+/// instrumentation.
+fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, SenseError> {
+    let mut links = Vec::new();
+    let mut refused = None;
+    for program in object.progs_mut().filter(|program| program.autoload()) {
+        let section = program.section().to_string_lossy().into_owned();
+        match program.attach() {
+            Ok(link) => links.push(link),
+            Err(error) => {
+                missing.extend(section.split_once('/').map(|(_, function)| function.to_owned()));
+                refused = Some(error);
+            }
+        }
+    }
+    match refused {
+        Some(error) if links.is_empty() => Err(error.into()),
+        _ => Ok(links),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::btf::HasSize;
+    use libbpf_rs::btf::types::Struct;
+
+    use super::*;
+
+    #[test]
+    fn the_record_is_the_program_s() {
+        let btf = Btf::from_path(concat!(env!("OUT_DIR"), "/account.bpf.o")).expect("its types");
+        let of_program = btf.type_by_name::<Struct<'_>>("account").expect("struct account");
+        assert_eq!(of_program.size(), size_of::<Record>());
+    }
+
+    #[test]
+    fn a_spin_under_way_counts_and_nothing_is_taken_back() {
+        let spinning = Record { spin_ns: 100, since_ns: 1_000, spins: 3, ..Record::default() };
+        let during = spun(&spinning, &Spun::default(), 1_400);
+        assert_eq!(during, Spun { ns: 500, count: 3, lost: 0 });
+        // Read between the end of a spin and the sum's growth.
+        let torn = Record { since_ns: 0, ..spinning };
+        assert_eq!(spun(&torn, &during, 1_500).ns, 500);
+        let ended = Record { spin_ns: 620, since_ns: 0, spins: 4, ..spinning };
+        assert_eq!(spun(&ended, &during, 1_700).ns, 620);
+        assert_eq!(spun(&spinning, &Spun::default(), 2 * LOST_NS).ns, 100);
+        // Of two clocks' readings.
+        assert_eq!(spun(&spinning, &Spun::default(), 900).ns, 100);
+    }
+}
