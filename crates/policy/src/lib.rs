@@ -6,6 +6,7 @@ pub mod adaptive_spin;
 pub mod bandwidth;
 pub mod boost;
 pub mod capacity;
+pub mod confine;
 pub mod handoff;
 pub mod host;
 pub mod neighbour;

@@ -5,6 +5,7 @@
 #include "adaptive_spin.h"
 #include "bandwidth.h"
 #include "capacity.h"
+#include "confine.h"
 #include "handoff.h"
 #include "pack.h"
 #include "place.h"
@@ -14,3 +15,4 @@
 
 const u64 topology_try_ns = TOPOLOGY_TRY_NS;
 const u64 topology_pause_ns = TOPOLOGY_PAUSE_NS;
+const u64 confine_size = sizeof(struct confine);

@@ -1,0 +1,91 @@
+//! `policy/confine.h`: how many vCPUs tasks may use, where the kernel's scheduler stays.
+
+/// What all vCPUs did in a window of time, in thousandths of a vCPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// They ran.
+    pub on_m: u32,
+    /// They wanted to run and were off.
+    pub off_m: u32,
+    /// They were in a slow path that waits without sleeping.
+    pub spin_m: u32,
+}
+
+/// `struct confine_sums`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    windows: u32,
+    skipped: u32,
+    sums_m: [u64; 3],
+}
+
+/// What has been decided, and what is being tried.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Confine {
+    vcpus: u32,
+    usage: u32,
+    phase: u32,
+    before: u32,
+    tried: u32,
+    learnt: u32,
+    tried_spin: u32,
+    unused: u32,
+    sums: [Sums; 3],
+    quiet_ns: u64,
+    released_ns: u64,
+    waits_ns: [u64; 4],
+    /// Trials of fewer vCPUs, and those that were kept.
+    pub trials_fewer: [u64; 2],
+    /// The same for more.
+    pub trials_more: [u64; 2],
+}
+
+/// Time between two decisions, nanoseconds.
+pub const WINDOW_NS: u64 = 10_000_000;
+
+// SAFETY: of every call below: the functions read and write nothing but what they
+// are given by reference, and each struct has the C one's fields in its order.
+unsafe extern "C" {
+    fn confine_step(confine: *mut Confine, facts: *const Facts, now_ns: u64) -> u32;
+}
+
+impl Confine {
+    /// All vCPUs are in use.
+    pub fn new(vcpus: u32) -> Confine {
+        Confine { vcpus, usage: vcpus, ..Confine::default() }
+    }
+
+    /// A window has passed; how many vCPUs tasks may use from now on.
+    pub fn step(&mut self, facts: &Facts, now_ns: u64) -> u32 {
+        // SAFETY: see above.
+        unsafe { confine_step(self, facts, now_ns) }
+    }
+
+    /// How many are in use.
+    pub fn in_use(&self) -> u32 {
+        self.usage
+    }
+
+    /// Whether that is being tried.
+    pub fn on_trial(&self) -> bool {
+        self.phase != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        static confine_size: u64;
+    }
+
+    #[test]
+    fn the_struct_is_as_large_as_c_s() {
+        // SAFETY: a constant.
+        assert_eq!(size_of::<Confine>() as u64, unsafe { confine_size });
+    }
+}

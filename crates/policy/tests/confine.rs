@@ -1,0 +1,146 @@
+//! The limit on vCPUs against a model of a guest and its host whose best number is known.
+
+use proptest::prelude::*;
+use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
+
+/// A host that gives a guest so much time, and work that spins where vCPUs are off.
+#[derive(Debug, Clone, Copy)]
+struct World {
+    vcpus: u32,
+    /// pCPUs that the guest gets.
+    supply: u32,
+    /// Share of the wanted time that a guest spins where half of its vCPUs are off, in percent.
+    waste: u32,
+    /// The same where none is off.
+    contention: u32,
+    tasks: u32,
+}
+
+impl World {
+    /// What is to be seen with so many vCPUs in use.
+    fn facts(&self, used: u32) -> Facts {
+        let wanted = used.min(self.tasks);
+        let on_m = 1_000 * wanted.min(self.supply);
+        let off_m = 1_000 * wanted - on_m;
+        let off_percent = off_m / 10 / wanted.max(1);
+        let percent = (self.contention + self.waste * 2 * off_percent / 100).min(95);
+        Facts { on_m, off_m, spin_m: wanted * 10 * percent }
+    }
+
+    fn useful(&self, used: u32) -> f64 {
+        let facts = self.facts(used);
+        let wanted = f64::from((facts.on_m + facts.off_m).max(1));
+        f64::from(facts.on_m) * (1.0 - f64::from(facts.spin_m) / wanted)
+    }
+}
+
+const COLLAPSE: World = World { vcpus: 4, supply: 2, waste: 70, contention: 3, tasks: 8 };
+
+/// Runs so many windows; the mean of the useful time.
+fn run(confine: &mut Confine, world: &World, now_ns: &mut u64, windows: u32) -> f64 {
+    let mut useful = 0.0;
+    for _ in 0..windows {
+        *now_ns += WINDOW_NS;
+        useful += world.useful(confine.in_use()) / f64::from(windows);
+        let next = confine.step(&world.facts(confine.in_use()), *now_ns);
+        assert!((1..=world.vcpus).contains(&next));
+    }
+    useful
+}
+
+fn settled(world: &World, windows: u32) -> (Confine, u64) {
+    let (mut confine, mut now_ns) = (Confine::new(world.vcpus), 0);
+    run(&mut confine, world, &mut now_ns, windows);
+    (confine, now_ns)
+}
+
+#[test]
+fn a_collapse_ends_within_100_ms() {
+    let (confine, _) = settled(&COLLAPSE, 10);
+    assert_eq!((confine.in_use(), confine.on_trial()), (2, false));
+    assert_eq!(confine.trials_fewer, [1, 1]);
+}
+
+#[test]
+fn overcommit_that_does_not_spin_is_left_alone() {
+    let (confine, _) = settled(&World { waste: 10, ..COLLAPSE }, 10_000);
+    assert_eq!((confine.in_use(), confine.trials_fewer), (4, [0, 0]));
+}
+
+#[test]
+fn locks_that_are_contended_with_every_vcpu_on_are_hardly_tried() {
+    let world = World { supply: 4, contention: 45, ..COLLAPSE };
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    let useful = run(&mut confine, &world, &mut now_ns, 6_000);
+    assert_eq!((confine.in_use(), confine.trials_fewer[1]), (4, 0));
+    assert!(confine.trials_fewer[0] <= 8, "in a minute: {confine:?}");
+    assert!(useful > 0.995 * world.useful(4), "{useful}");
+}
+
+#[test]
+fn more_vcpus_are_tried_rarely_and_cost_little() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 100);
+    let useful = run(&mut confine, &COLLAPSE, &mut now_ns, 6_000);
+    assert!(confine.trials_more[0] <= 8 && confine.trials_more[1] == 0, "{confine:?}");
+    assert!(useful > 0.995 * COLLAPSE.useful(2), "{useful}");
+}
+
+#[test]
+fn more_time_of_the_host_s_is_used_within_seconds() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
+    let world = World { supply: 4, ..COLLAPSE };
+    run(&mut confine, &world, &mut now_ns, 150);
+    assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]));
+}
+
+#[test]
+fn a_quiet_time_lifts_the_limit_and_its_number_is_kept() {
+    let (mut confine, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 30);
+    assert_eq!(confine.in_use(), 1);
+    run(&mut confine, &World { tasks: 0, ..COLLAPSE }, &mut now_ns, 90);
+    assert_eq!(confine.in_use(), 1, "short quiet");
+    run(&mut confine, &World { tasks: 0, ..COLLAPSE }, &mut now_ns, 20);
+    assert_eq!(confine.in_use(), 4);
+    run(&mut confine, &COLLAPSE, &mut now_ns, 3);
+    assert_eq!(confine.in_use(), 1, "the number of before comes first: {confine:?}");
+}
+
+#[test]
+fn another_load_does_not_wait_for_what_did_not_pay_for_the_last_one() {
+    let mild = World { waste: 16, contention: 1, ..COLLAPSE };
+    let unpaid = |used| Facts { spin_m: if used < 4 { 2_000 } else { 800 }, ..mild.facts(used) };
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    for _ in 0..1_000 {
+        now_ns += WINDOW_NS;
+        confine.step(&unpaid(confine.in_use()), now_ns);
+    }
+    assert_eq!(confine.trials_fewer[1], 0, "{confine:?}");
+    run(&mut confine, &COLLAPSE, &mut now_ns, 20);
+    assert_eq!(confine.in_use(), 2, "{confine:?}");
+}
+
+proptest! {
+    #[test]
+    fn it_never_ends_below_what_all_vcpus_bring(
+        vcpus in 1_u32..16, supply in 1_u32..16, waste in 0_u32..90,
+        contention in 0_u32..60, tasks in 0_u32..32,
+    ) {
+        let world = World { vcpus, supply: supply.min(vcpus), waste, contention, tasks };
+        let (mut confine, mut now_ns) = settled(&world, 200);
+        let useful = run(&mut confine, &world, &mut now_ns, 1_000);
+        prop_assert!(useful >= 0.97 * world.useful(vcpus), "{useful}: {confine:?}");
+    }
+
+    #[test]
+    fn any_facts_give_a_possible_number(
+        vcpus in 1_u32..64, facts in prop::collection::vec((0_u32..70_000, 0_u32..70_000,
+            0_u32..70_000, 1_u64..2_000_000_000), 1..300),
+    ) {
+        let (mut confine, mut now_ns) = (Confine::new(vcpus), 0);
+        for (on_m, off_m, spin_m, ns) in facts {
+            now_ns += ns;
+            let used = confine.step(&Facts { on_m, off_m, spin_m }, now_ns);
+            prop_assert!((1..=vcpus).contains(&used) && used == confine.in_use());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * How many vCPUs the kernel's own scheduler may use for tasks, where the number is changed from
+ * user space (cpuset).
+ *
+ * No spin, no trial: fewer vCPUs are tried only where the vCPUs are seen to spin for much of
+ * the time that they want to run. The number to try is what the host gives time for, by the time
+ * on, and half where that says nothing: where no vCPU seems off, or where spins with interrupts
+ * disabled hold ticks back, so that time on passes for time off. A trial compares useful time, which is time on less the
+ * share of it that was spun, with that of the windows before it. A clear result ends the trial;
+ * otherwise both numbers are tried once more and compared over all their windows.
+ *
+ * More vCPUs are tried rarely and for short, and given up in the first window that spins again.
+ */
+#ifndef UNSPIN_POLICY_CONFINE_H
+#define UNSPIN_POLICY_CONFINE_H
+
+#include "confine_sums.h"
+
+/* A window: two or three ticks of 250 Hz a vCPU, by which off intervals are seen. */
+#define CONFINE_WINDOW_NS 10000000ULL
+/* From this share on of the wanted time that is spun, fewer vCPUs are tried, in percent: without
+ * it there would be a quarter more useful time. A trial costs some 100 ms, and what spins less
+ * gains nothing by fewer. */
+#define CONFINE_SPIN_PERCENT 20
+/* The same where no overcommit is seen: intervals too short for ticks pass for time on. */
+#define CONFINE_SPIN_ANYWAY_PERCENT 40
+/* vCPUs are overcommitted where so much of the wanted time is off, in percent. */
+#define CONFINE_OFF_PERCENT 10
+/* Windows that the share is a mean of at least: spins come in bursts. */
+#define CONFINE_SPIN_WINDOWS 2
+/* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
+ * of the host's. */
+#define CONFINE_PART_WINDOWS 3
+/* What fewer must gain, in percent: less is noise of three windows. */
+#define CONFINE_GAIN_PERCENT 10
+/* A gain, and a loss, that no second comparison is needed for, in percent. */
+#define CONFINE_CLEAR_GAIN_PERCENT 50
+#define CONFINE_CLEAR_LOSS_PERCENT 40
+/* More vCPUs are kept where nothing spins and no more than this is lost, in percent: limits
+ * that pay no longer go. */
+#define CONFINE_MORE_LOSS_PERCENT 5
+/* There is little to do where less than this share of the vCPUs in use is wanted, in percent:
+ * such windows say nothing. After so long the limit goes; its number is kept. */
+#define CONFINE_QUIET_PERCENT 50
+#define CONFINE_QUIET_NS 1000000000ULL
+/* How long to wait after the first trial that did not pay; twice as long after each further
+ * one, up to a minute. */
+#define CONFINE_FEWER_WAIT_NS 500000000ULL
+#define CONFINE_MORE_WAIT_NS 1000000000ULL
+#define CONFINE_WAIT_MAX_NS 64000000000ULL
+
+enum confine_phase {
+	CONFINE_SETTLED,
+	/* Fewer are in use; the number before is; fewer are again. */
+	CONFINE_FEWER,
+	CONFINE_BEFORE,
+	CONFINE_FEWER_AGAIN,
+	/* More are in use. */
+	CONFINE_MORE,
+};
+
+/* One caller at a time writes it. Zeroed at first, except vcpus and use, which are equal. */
+struct confine {
+	u32 vcpus;
+	/* That tasks may use now. */
+	u32 use;
+	u32 phase;
+	/* In a trial: the number before it, and the one that is tried. */
+	u32 before;
+	u32 tried;
+	/* What was in use before the limit went because there was little to do; 0: nothing. */
+	u32 learnt;
+	/* The spin share, in percent, when fewer were tried last. */
+	u32 tried_spin;
+	u32 unused;
+	/* Since the last change of use; a settled number's forget old windows. */
+	struct confine_sums sums;
+	/* Of a trial: with the number before it, and with fewer. */
+	struct confine_sums without;
+	struct confine_sums with;
+	/* Since when there has been little to do; 0: there is much. */
+	u64 quiet_ns;
+	/* When more were kept last; 0: not since fewer were. */
+	u64 released_ns;
+	/* Not before this may fewer and more be tried, and how long the last wait was. */
+	u64 fewer_ns;
+	u64 fewer_wait_ns;
+	u64 more_ns;
+	u64 more_wait_ns;
+	/* Counts since the start: trials to fewer and to more, and those that were kept. */
+	u64 trials_fewer;
+	u64 kept_fewer;
+	u64 trials_more;
+	u64 kept_more;
+};
+
+POLICY u64 confine_longer(u64 wait_ns, u64 first_ns)
+{
+	if (!wait_ns)
+		return first_ns;
+	return wait_ns * 2 < CONFINE_WAIT_MAX_NS ? wait_ns * 2 : CONFINE_WAIT_MAX_NS;
+}
+
+POLICY void confine_change(struct confine *c, u32 phase, u32 use)
+{
+	c->phase = phase;
+	c->use = use;
+	confine_forget(&c->sums);
+}
+
+/* Fewer vCPUs paid. The wait before more are tried grows only where more were kept and spun. */
+POLICY void confine_keep_fewer(struct confine *c, u64 now_ns)
+{
+	u64 wait_ns = c->more_wait_ns;
+
+	c->kept_fewer++;
+	c->fewer_wait_ns = 0;
+	if (!c->released_ns || now_ns - c->released_ns > 4 * wait_ns)
+		wait_ns = 0;
+	c->more_wait_ns = confine_longer(wait_ns, CONFINE_MORE_WAIT_NS);
+	c->more_ns = now_ns + c->more_wait_ns;
+	c->released_ns = 0;
+	confine_change(c, CONFINE_SETTLED, c->tried);
+}
+
+POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
+{
+	c->fewer_wait_ns = confine_longer(c->fewer_wait_ns, CONFINE_FEWER_WAIT_NS);
+	c->fewer_ns = now_ns + c->fewer_wait_ns;
+	confine_change(c, CONFINE_SETTLED, c->before);
+}
+
+/* The part of the trial with fewer vCPUs, or its repetition, has lasted for another window. */
+POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
+{
+	int again = c->phase == CONFINE_FEWER_AGAIN;
+
+	c->with = c->sums;
+	if (c->sums.windows >= 2 &&
+	    confine_loses(&c->with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
+		confine_give_up_fewer(c, now_ns);
+		return;
+	}
+	if (c->sums.windows < CONFINE_PART_WINDOWS)
+		return;
+	if (!confine_gains(&c->with, &c->without, CONFINE_GAIN_PERCENT))
+		confine_give_up_fewer(c, now_ns);
+	else if (again || confine_gains(&c->with, &c->without, CONFINE_CLEAR_GAIN_PERCENT))
+		confine_keep_fewer(c, now_ns);
+	else
+		confine_change(c, CONFINE_BEFORE, c->before);
+}
+
+/* The number before is in use for comparison. */
+POLICY void confine_try_before(struct confine *c)
+{
+	if (c->sums.windows < CONFINE_PART_WINDOWS)
+		return;
+	confine_join(&c->without, &c->sums);
+	confine_change(c, CONFINE_FEWER_AGAIN, c->tried);
+}
+
+POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
+{
+	c->more_wait_ns = confine_longer(c->more_wait_ns, CONFINE_MORE_WAIT_NS);
+	c->more_ns = now_ns + c->more_wait_ns;
+	confine_change(c, CONFINE_SETTLED, c->before);
+}
+
+POLICY void confine_try_more(struct confine *c, const struct confine_facts *facts, u64 now_ns)
+{
+	if (c->sums.windows && confine_spins(facts->spin_m, facts->on_m + facts->off_m)) {
+		confine_give_up_more(c, now_ns);
+		return;
+	}
+	if (c->sums.windows < CONFINE_PART_WINDOWS)
+		return;
+	if (confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
+		confine_give_up_more(c, now_ns);
+		return;
+	}
+	c->kept_more++;
+	c->released_ns = now_ns;
+	c->more_ns = now_ns + c->more_wait_ns;
+	confine_change(c, CONFINE_SETTLED, c->tried);
+}
+
+/* As many as the host gives time for, from half to one less of those in use. */
+POLICY u32 confine_fewer(const struct confine *c)
+{
+	u32 on = (u32)((confine_mean(&c->sums, c->sums.on_m) + 500) / 1000);
+
+	if (c->learnt && c->learnt < c->use)
+		return c->learnt;
+	return on > c->use / 2 && on < c->use ? on : c->use / 2;
+}
+
+/* Whether the load spins so much more than when fewer did not pay that it must be another. */
+POLICY int confine_spins_anew(const struct confine *c, u32 share)
+{
+	return share > 2 * c->tried_spin || (100 - share) * 2 < 100 - c->tried_spin;
+}
+
+POLICY void confine_begin(struct confine *c, u32 phase, u32 tried)
+{
+	c->without = c->sums;
+	c->before = c->use;
+	c->tried = tried;
+	confine_change(c, phase, tried);
+}
+
+/* Whether the last windows speak for fewer vCPUs, and the very last does, too. */
+POLICY int confine_wasteful(const struct confine *c, const struct confine_facts *facts)
+{
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+	u64 off_m = c->sums.wanted_m - c->sums.on_m;
+	int over = off_m * 100 > c->sums.wanted_m * CONFINE_OFF_PERCENT;
+	u32 percent = over ? CONFINE_SPIN_PERCENT : CONFINE_SPIN_ANYWAY_PERCENT;
+
+	return c->sums.windows >= CONFINE_SPIN_WINDOWS &&
+	       confine_spin_percent(&c->sums) >= percent &&
+	       (u64)facts->spin_m * 100 >= wanted_m * percent;
+}
+
+POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)
+{
+	u32 share = confine_spin_percent(&c->sums);
+
+	if (c->use > 1 && confine_wasteful(c, facts)) {
+		if (now_ns < c->fewer_ns && confine_spins_anew(c, share))
+			c->fewer_wait_ns = c->fewer_ns = 0;
+		if (now_ns >= c->fewer_ns) {
+			c->tried_spin = share;
+			c->trials_fewer++;
+			confine_begin(c, CONFINE_FEWER, confine_fewer(c));
+			c->learnt = 0;
+		}
+		return;
+	}
+	if (c->use == c->vcpus || now_ns < c->more_ns || c->sums.windows < CONFINE_PART_WINDOWS)
+		return;
+	c->trials_more++;
+	confine_begin(c, CONFINE_MORE, c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus);
+}
+
+/* There is little to do: what a trial shows says nothing, and a limit is of no use for long. */
+POLICY void confine_quiet(struct confine *c, u64 now_ns)
+{
+	if (!c->quiet_ns)
+		c->quiet_ns = now_ns;
+	if (c->phase != CONFINE_SETTLED)
+		confine_change(c, CONFINE_SETTLED, c->before);
+	confine_forget(&c->sums);
+	c->sums.skipped = CONFINE_SKIP_WINDOWS;
+	if (c->use == c->vcpus || now_ns - c->quiet_ns < CONFINE_QUIET_NS)
+		return;
+	c->learnt = c->use;
+	confine_change(c, CONFINE_SETTLED, c->vcpus);
+}
+
+/*
+ * A window has passed. Returns how many vCPUs tasks may use from now on, from 1 to vcpus.
+ */
+POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u64 now_ns)
+{
+	if (((u64)facts->on_m + facts->off_m) * 100 < (u64)c->use * 1000 * CONFINE_QUIET_PERCENT) {
+		confine_quiet(c, now_ns);
+		return c->use;
+	}
+	c->quiet_ns = 0;
+	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
+	switch (c->phase) {
+	case CONFINE_SETTLED:
+		confine_settled(c, facts, now_ns);
+		break;
+	case CONFINE_BEFORE:
+		confine_try_before(c);
+		break;
+	case CONFINE_MORE:
+		confine_try_more(c, facts, now_ns);
+		break;
+	default:
+		confine_try_fewer(c, now_ns);
+	}
+	return c->use;
+}
+
+#endif /* UNSPIN_POLICY_CONFINE_H */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What windows with one number of vCPUs brought, and how two numbers compare (confine.h).
+ */
+#ifndef UNSPIN_POLICY_CONFINE_SUMS_H
+#define UNSPIN_POLICY_CONFINE_SUMS_H
+
+#include "base.h"
+
+/* What all vCPUs did in a window of time, in thousandths of a vCPU. */
+struct confine_facts {
+	/* They ran. */
+	u32 on_m;
+	/* They wanted to run and were off. */
+	u32 off_m;
+	/* They were in a slow path that waits without sleeping, whether on or off. */
+	u32 spin_m;
+};
+
+/* Sums over windows. Zeroed at first. */
+struct confine_sums {
+	/* Those that count, and those before them that show the change itself. */
+	u32 windows;
+	u32 skipped;
+	u64 on_m;
+	u64 wanted_m;
+	u64 spin_m;
+};
+
+/* So many windows after a change do not count: vCPUs that are off move their tasks when they are
+ * on again, and what they were off before counts then. */
+#define CONFINE_SKIP_WINDOWS 2
+/* A settled number's sums count half of the windows before the last ones. */
+#define CONFINE_MEMORY_WINDOWS 8
+/* From this share of the wanted time on, more vCPUs have brought spinning back, in percent. */
+#define CONFINE_RETURNED_PERCENT 10
+
+POLICY void confine_forget(struct confine_sums *sums)
+{
+	struct confine_sums none = {};
+
+	*sums = none;
+}
+
+POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
+{
+	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
+		sums->skipped++;
+		return;
+	}
+	if (fades && sums->windows >= CONFINE_MEMORY_WINDOWS) {
+		sums->windows /= 2;
+		sums->on_m /= 2;
+		sums->wanted_m /= 2;
+		sums->spin_m /= 2;
+	}
+	sums->windows++;
+	sums->on_m += facts->on_m;
+	sums->wanted_m += (u64)facts->on_m + facts->off_m;
+	sums->spin_m += facts->spin_m;
+}
+
+POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *others)
+{
+	sums->windows += others->windows;
+	sums->on_m += others->on_m;
+	sums->wanted_m += others->wanted_m;
+	sums->spin_m += others->spin_m;
+}
+
+POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
+{
+	return sum / (sums->windows ? sums->windows : 1);
+}
+
+/* A waiter's vCPU can be off, too, so it is taken to have spun as much of its time on as of
+ * all that it wanted. */
+POLICY u64 confine_useful_m(const struct confine_sums *sums)
+{
+	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
+
+	if (!sums->wanted_m)
+		return 0;
+	return confine_mean(sums, sums->on_m) * (sums->wanted_m - spin_m) / sums->wanted_m;
+}
+
+POLICY u32 confine_spin_percent(const struct confine_sums *sums)
+{
+	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
+
+	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
+}
+
+/* Whether a window spins as it did with more vCPUs. */
+POLICY int confine_spins(u64 spin_m, u64 wanted_m)
+{
+	return spin_m * 100 > wanted_m * CONFINE_RETURNED_PERCENT;
+}
+
+/* Whether it brought so much more useful time and a smaller share of spinning. */
+POLICY int confine_gains(const struct confine_sums *sums, const struct confine_sums *than,
+			 u32 percent)
+{
+	return confine_spin_percent(sums) < confine_spin_percent(than) &&
+	       confine_useful_m(sums) * 100 >= confine_useful_m(than) * (100 + percent);
+}
+
+/* Whether it brought so much less useful time. */
+POLICY int confine_loses(const struct confine_sums *sums, const struct confine_sums *than,
+			 u32 percent)
+{
+	return confine_useful_m(sums) * 100 < confine_useful_m(than) * (100 - percent);
+}
+
+#endif /* UNSPIN_POLICY_CONFINE_SUMS_H */
