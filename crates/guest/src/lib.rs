@@ -4,9 +4,10 @@
 //! tells it, with what follows for spinning and for curing it. [`sense`] finds the off
 //! intervals of this guest's vCPUs while it runs; [`record`] keeps them in a file,
 //! [`watch`] for some seconds or as sums. [`account`] counts spins exactly. [`run`] acts: it is
-//! the guest scheduler.
+//! the guest scheduler. [`confine`] acts, too, and leaves the kernel's scheduler in place.
 
 pub mod account;
+pub mod confine;
 pub mod doctor;
 mod lateness;
 pub mod machine;

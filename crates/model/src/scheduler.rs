@@ -4,9 +4,47 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// What keeps tasks on fewer vCPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Actuator {
+    /// A scheduler of `unspin` in place of the kernel's.
+    #[default]
+    SchedExt,
+    /// The kernel's own scheduler, whose tasks are limited by cgroups.
+    Cpuset,
+}
+
+/// What the limits by cgroups are, and what they rest on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Cgroups that are limited now.
+    pub cgroups: u64,
+    /// Cgroups whose vCPUs somebody else has set.
+    pub left_alone: Vec<String>,
+    /// Processes in the root cgroup, which no limit reaches.
+    pub in_root: u64,
+    /// Slow paths in the kernel that were counted.
+    pub spins: u64,
+    /// Those whose end was not seen; their time is not counted.
+    pub spins_lost: u64,
+    /// Functions that the kernel lacks or refuses programs in: what is spun there, if anything,
+    /// is not counted.
+    pub not_counted: Vec<String>,
+    /// Why the last limit was not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
 /// What the scheduler does now, and has done since it was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
+    /// By what tasks are kept on fewer vCPUs.
+    #[serde(default)]
+    pub actuator: Actuator,
+    /// The limits by cgroups, where those are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
     /// Seconds since it was loaded.
     #[serde(default)]
     pub seconds: f64,

@@ -2,11 +2,17 @@
 
 use std::fmt::Write;
 
-use unspin_model::scheduler::Stats;
+use unspin_model::scheduler::{Limits, Stats};
 
 /// One line for one moment.
 pub fn line(stats: &Stats) -> String {
     let trial = if stats.trial { ", being tried" } else { "" };
+    if stats.limits.is_some() {
+        return format!(
+            "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} off, {:.2} in spinning slow paths",
+            stats.seconds, stats.used, stats.vcpus, stats.on, stats.off, stats.spinning
+        );
+    }
     format!(
         "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} of them spinning, {:.2} off, {:.0} tasks wait",
         stats.seconds, stats.used, stats.vcpus, stats.on, stats.spinning, stats.off, stats.waiting
@@ -44,6 +50,15 @@ pub fn summary(stats: &Stats) -> String {
          more {more} and {more_kept}",
         stats.seconds, stats.used_mean, stats.vcpus
     );
+    if let Some(limits) = &stats.limits {
+        let _ = writeln!(
+            text,
+            "{:.2} vCPU-seconds off, {:.2} in {} spins; {} cgroups are limited",
+            stats.off_s, stats.spin_s, limits.spins, limits.cgroups
+        );
+        caveats(&mut text, limits);
+        return text;
+    }
     if !stats.stacks.is_empty() {
         let _ = writeln!(text, "vCPUs that share a pCPU: {}", stacks(stats));
     }
@@ -58,6 +73,35 @@ pub fn summary(stats: &Stats) -> String {
         stats.extended, stats.handed, stats.slept
     );
     text
+}
+
+/// What limits do not reach, and what was not counted.
+fn caveats(text: &mut String, limits: &Limits) {
+    if limits.in_root > 0 {
+        let _ = writeln!(
+            text,
+            "{} processes are in the root cgroup, which cannot be limited: move them to another, \
+             or start work by `unspin run -- CMD`",
+            limits.in_root
+        );
+    }
+    if !limits.left_alone.is_empty() {
+        let _ = writeln!(
+            text,
+            "left alone, because their vCPUs are set by somebody else: {}",
+            limits.left_alone.join(", ")
+        );
+    }
+    if limits.spins_lost > 0 {
+        let _ =
+            writeln!(text, "{} spins are not counted: their end was not seen", limits.spins_lost);
+    }
+    if !limits.not_counted.is_empty() {
+        let _ = writeln!(text, "not counted: {}", limits.not_counted.join(", "));
+    }
+    if let Some(failed) = &limits.failed {
+        let _ = writeln!(text, "the last limit was not set: {failed}");
+    }
 }
 
 /// Such as `0 with 1, 2 with 3`.
@@ -90,5 +134,22 @@ mod tests {
         );
         assert!(text.contains("vCPUs that share a pCPU: 0 with 2, 1 with 3\n"));
         assert!(line(&stats).contains("uses 2 of 4 vCPUs; "));
+    }
+
+    #[test]
+    fn limits_say_what_they_do_not_reach() {
+        let limits = Limits {
+            cgroups: 3,
+            in_root: 2,
+            left_alone: vec!["a.slice".into()],
+            not_counted: vec!["osq_lock".into()],
+            ..Limits::default()
+        };
+        let text = summary(&Stats { limits: Some(limits), ..Stats::default() });
+        for part in ["3 cgroups are limited", "2 processes are in the root", "else: a.slice", "osq"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("not set") && !text.contains("holders"), "{text}");
     }
 }

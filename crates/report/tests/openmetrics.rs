@@ -1,7 +1,7 @@
 //! The OpenMetrics text of sums that are known.
 
 use unspin_model::episode::{Cause, Wait};
-use unspin_model::scheduler::Stats;
+use unspin_model::scheduler::{Actuator, Limits, Stats};
 use unspin_report::openmetrics::{scheduler, text};
 use unspin_trace::totals::{Causes, Sum, Totals};
 
@@ -28,6 +28,8 @@ fn every_sum_is_a_counter_with_its_unit() {
 #[test]
 fn the_scheduler_has_counters_and_gauges() {
     let stats = Stats {
+        actuator: Actuator::SchedExt,
+        limits: None,
         seconds: 10.5,
         late_us: 400,
         vcpus: 3,
@@ -58,6 +60,16 @@ fn the_scheduler_has_counters_and_gauges() {
         cleared: 1,
     };
     insta::assert_snapshot!(scheduler(&stats));
+}
+
+#[test]
+fn limits_have_no_figures_of_a_scheduler() {
+    let limits = Limits { cgroups: 3, spins: 12, spins_lost: 1, ..Limits::default() };
+    let text = scheduler(&Stats { vcpus: 2, limits: Some(limits), ..Stats::default() });
+    for line in ["unspin_run_cgroups_limited 3", "unspin_run_spins_total 12", "# EOF"] {
+        assert!(text.lines().any(|is| is == line), "{line}: {text}");
+    }
+    assert!(!text.contains("placed") && !text.contains("waiting"), "{text}");
 }
 
 #[test]

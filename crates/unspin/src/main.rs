@@ -103,6 +103,8 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     }
     if error.is::<unspin_guest::sense::SenseError>()
         || error.is::<unspin_guest::run::RunError>()
+        || error.is::<unspin_guest::confine::ConfineError>()
+        || error.is::<unspin_guest::confine::CpusetError>()
         || error.is::<unspin_guest::run::socket::AskError>()
     {
         return ExitCode::from(77);

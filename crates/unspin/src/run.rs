@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use unspin_guest::confine::{self, Confiner};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
@@ -32,6 +33,9 @@ scheduler before, the command goes on without it; that is told, and 1 is returne
 #[derive(clap::Args)]
 #[command(after_help = COMMAND)]
 pub struct Args {
+    /// What keeps tasks on fewer vCPUs
+    #[arg(long, value_enum, value_name = "ACTUATOR", default_value_t = Actuator::SchedExt)]
+    actuator: Actuator,
     /// What decides how many vCPUs are used
     #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
     pack: Pack,
@@ -69,15 +73,26 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
-    #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_topology", "no_place",
+    #[arg(long, conflicts_with_all = ["actuator", "pack", "no_pack", "no_topology", "no_place",
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
+    /// Lift the limits that a killed `unspin run` left on cgroups, and end
+    #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats"])]
+    restore: bool,
     /// The socket where it tells them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
     /// A command to run meanwhile, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Actuator {
+    /// A scheduler in place of the kernel's (Linux 6.12)
+    SchedExt,
+    /// The kernel's own, with the cpuset of the top-level cgroups limited while they spin
+    Cpuset,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -95,6 +110,14 @@ impl Args {
             _ if self.no_pack => Rule::Never,
             Pack::Waste => Rule::Waste,
             Pack::StealGovernor => Rule::StealGovernor,
+        }
+    }
+
+    /// The cgroup for the command, where it cannot stay in this process's.
+    fn cgroup(&self) -> anyhow::Result<Option<PathBuf>> {
+        match self.actuator {
+            Actuator::SchedExt => Ok(None),
+            Actuator::Cpuset => confine::own_cgroup().context("make a cgroup for the command"),
         }
     }
 
@@ -121,19 +144,32 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&args);
     }
-    let metrics = args.listen.map(Metrics::listen).transpose()?;
+    if args.restore {
+        let cleared = confine::restore()?;
+        eprintln!("unspin: lifted the limits of {cleared} cgroups");
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.command.is_empty() {
         interrupt::install()?;
     }
-    let mut keeper = Keeper::start(args.options()?)?;
+    let (mut keeper, acts) = match args.actuator {
+        Actuator::SchedExt => {
+            // What a killed one with the other actuator has left.
+            confine::restore()?;
+            (Keeper::start(args.options()?)?, "the guest scheduler runs")
+        }
+        Actuator::Cpuset => (Keeper::confine(Confiner::start()?), "spinning limits the vCPUs"),
+    };
+    // Who is answered there finds it at work.
+    let metrics = args.listen.map(Metrics::listen).transpose()?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
-        eprintln!("unspin: the guest scheduler runs until {until}");
+        eprintln!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
     let running = match args.command.split_first() {
         None => None,
-        Some((program, words)) => match Running::start(program, words) {
+        Some((program, words)) => match Running::start(program, words, args.cgroup()?.as_deref()) {
             Ok(running) => Some(running),
             Err(error) => {
                 eprintln!("unspin: start {program}: {error}");

@@ -85,6 +85,9 @@ pub(crate) struct Shared<T> {
     of: PhantomData<T>,
 }
 
+// SAFETY: a mapping is the process's, not a thread's, and it is only read.
+unsafe impl<T: Plain> Send for Shared<T> {}
+
 impl<T: Plain> Shared<T> {
     pub(crate) fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<Shared<T>> {
         let page = 4096;

@@ -1,6 +1,6 @@
 //! The guest scheduler's figures.
 
-use unspin_model::scheduler::Stats;
+use unspin_model::scheduler::{Limits, Stats};
 
 use super::{counter, gauge, sample, value};
 
@@ -19,7 +19,11 @@ pub fn scheduler(stats: &Stats) -> String {
         sample(&mut out, name, "", value);
     }
     trials(&mut out, stats);
-    for (name, about, count) in counts(stats) {
+    let counts = match &stats.limits {
+        Some(limits) => spins(limits).to_vec(),
+        None => counts(stats).to_vec(),
+    };
+    for (name, about, count) in counts {
         counter(&mut out, name, None, about);
         sample(&mut out, name, "", count as f64);
     }
@@ -35,13 +39,20 @@ fn now(out: &mut String, stats: &Stats) {
         ("unspin_run_vcpus_on", "vCPUs on, in the last window", stats.on),
         ("unspin_run_vcpus_off", "vCPUs off, in the last window", stats.off),
         ("unspin_run_vcpus_spinning", "vCPUs spinning, in the last window", stats.spinning),
-        (
+    ];
+    let alone = match &stats.limits {
+        Some(limits) => (
+            "unspin_run_cgroups_limited",
+            "Cgroups whose tasks are limited to the vCPUs in use",
+            limits.cgroups as f64,
+        ),
+        None => (
             "unspin_run_tasks_waiting",
             "Tasks that waited for a vCPU, in the last window",
             stats.waiting,
         ),
-    ];
-    for (name, about, number) in gauges {
+    };
+    for (name, about, number) in gauges.into_iter().chain([alone]) {
         gauge(out, name, about);
         value(out, name, "", number);
     }
@@ -64,6 +75,13 @@ fn trials(out: &mut String, stats: &Stats) {
             sample(out, name, labels, trials[place] as f64);
         }
     }
+}
+
+fn spins(limits: &Limits) -> [(&'static str, &'static str, u64); 2] {
+    [
+        ("unspin_run_spins", "Times in spinning slow paths of the kernel", limits.spins),
+        ("unspin_run_spins_lost", "Those whose end was not seen", limits.spins_lost),
+    ]
 }
 
 fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 12] {

@@ -1,7 +1,9 @@
 //! The command that a scheduler is run around.
 
-use std::io::{self, ErrorKind};
-use std::os::unix::process::ExitStatusExt;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use nix::sys::signal::{Signal, kill};
@@ -18,11 +20,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it.
-    pub fn start(program: &str, args: &[String]) -> io::Result<Running> {
+    /// Starts it, in a cgroup if one is given.
+    pub fn start(program: &str, args: &[String], cgroup: Option<&Path>) -> io::Result<Running> {
         let signals = SignalsInfo::new([SIGINT, SIGTERM])?;
-        let child = Command::new(program).args(args).spawn()?;
-        Ok(Running { child, signals })
+        let mut command = Command::new(program);
+        command.args(args);
+        if let Some(folder) = cgroup {
+            let procs = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
+            // SAFETY: between fork and exec it makes one write, and allocates nothing.
+            unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
+        }
+        Ok(Running { child: command.spawn()?, signals })
     }
 
     /// Passes on what has come; the exit code as shells have it, if it has ended.
@@ -60,7 +68,7 @@ mod tests {
     use super::*;
 
     fn start(script: &str) -> Running {
-        Running::start("sh", &["-c".to_owned(), script.to_owned()]).unwrap()
+        Running::start("sh", &["-c".to_owned(), script.to_owned()], None).unwrap()
     }
 
     fn end(running: &mut Running) -> u8 {
@@ -75,9 +83,9 @@ mod tests {
     fn codes_are_those_of_shells() {
         assert_eq!(end(&mut start("exit 7")), 7);
         assert_eq!(end(&mut start("kill -9 $$")), 137);
-        let missing = Running::start("/nowhere/nothing", &[]).err().unwrap();
+        let missing = Running::start("/nowhere/nothing", &[], None).err().unwrap();
         assert_eq!(not_started(&missing), 127);
-        let folder = Running::start("/", &[]).err().unwrap();
+        let folder = Running::start("/", &[], None).err().unwrap();
         assert_eq!(not_started(&folder), 126);
     }
 

@@ -1,43 +1,86 @@
-//! Keeps the scheduler loaded.
+//! Keeps the scheduler loaded, or the limit on vCPUs at work.
 
+use unspin_guest::confine::Confiner;
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
 use unspin_model::scheduler::Stats;
 
-/// The scheduler, as long as it can be kept.
+/// What acts, as long as it can be kept.
 pub struct Keeper {
-    options: Options,
-    scheduler: Option<Scheduler>,
-    prober: Option<Prober>,
-    /// For each vCPU the first one of those that share its pCPU.
-    stacks: Vec<u32>,
+    acts: Acts,
     /// Its figures, those of its end where it has ended.
     pub stats: Stats,
     /// Why it has ended.
     pub ended: Option<String>,
 }
 
+enum Acts {
+    Confiner(Confiner),
+    Scheduler(Box<Kept>),
+}
+
 impl Keeper {
-    /// Loads it.
+    /// Loads the scheduler.
     pub fn start(options: Options) -> Result<Keeper, RunError> {
+        let (kept, stats) = Kept::start(options)?;
+        Ok(Keeper { acts: Acts::Scheduler(Box::new(kept)), stats, ended: None })
+    }
+
+    /// Lets a limit on vCPUs act.
+    pub fn confine(confiner: Confiner) -> Keeper {
+        let stats = confiner.stats();
+        Keeper { acts: Acts::Confiner(confiner), stats, ended: None }
+    }
+
+    /// Looks at it.
+    pub fn step(&mut self) {
+        match &mut self.acts {
+            Acts::Scheduler(kept) => self.ended = kept.step(&mut self.stats),
+            Acts::Confiner(confiner) => {
+                self.stats = confiner.stats();
+                if confiner.has_ended() {
+                    self.ended = Some("the limit on vCPUs has failed, and is lifted".into());
+                }
+            }
+        }
+    }
+}
+
+/// The scheduler, loaded again where vCPUs have come or gone.
+struct Kept {
+    options: Options,
+    scheduler: Option<Scheduler>,
+    prober: Option<Prober>,
+    /// For each vCPU the first one of those that share its pCPU.
+    stacks: Vec<u32>,
+    ended: Option<String>,
+}
+
+impl Kept {
+    fn start(options: Options) -> Result<(Kept, Stats), RunError> {
         let scheduler = Scheduler::start(&options)?;
         let stats = scheduler.stats();
         // Which of two vCPUs is left says everything.
         let asks = options.topology && options.pack != Rule::Never && stats.vcpus > 2;
         let prober = asks.then(|| Prober::start(stats.vcpus));
         let (scheduler, stacks, ended) = (Some(scheduler), Vec::new(), None);
-        Ok(Keeper { options, scheduler, prober, stacks, stats, ended })
+        Ok((Kept { options, scheduler, prober, stacks, ended }, stats))
     }
 
-    /// Looks at it. Where the number of vCPUs has changed, the kernel has ended it, and it is
-    /// loaded again.
-    pub fn step(&mut self) {
+    /// Where the number of vCPUs has changed, the kernel has ended it, and it is loaded again.
+    /// Returns why it has ended for good.
+    fn step(&mut self, stats: &mut Stats) -> Option<String> {
+        self.look(stats);
+        self.ended.clone()
+    }
+
+    fn look(&mut self, stats: &mut Stats) {
         let Some(scheduler) = &self.scheduler else { return };
         if let Some(found) = self.prober.as_ref().and_then(Prober::news) {
             self.stacks = found;
             self.tell_stacks(scheduler);
         }
-        self.stats = self.stats_of(scheduler);
+        *stats = self.stats_of(scheduler);
         let Some(ended) = scheduler.ended() else { return };
         self.scheduler = None;
         if !ended.restart {
@@ -48,7 +91,7 @@ impl Keeper {
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
                 self.tell_stacks(&scheduler);
-                self.stats = self.stats_of(&scheduler);
+                *stats = self.stats_of(&scheduler);
                 self.scheduler = Some(scheduler);
             }
             Err(error) => {

@@ -1,0 +1,286 @@
+//! The light way: the kernel's scheduler stays, and its tasks are limited to fewer vCPUs by
+//! cgroups while more of them would spin.
+//!
+//! Off intervals are found by `bpf/watch.bpf.c`, spins are counted by `bpf/account.bpf.c`, and
+//! `policy/confine.h` decides.
+
+mod cpusets;
+mod journal;
+mod window;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use unspin_model::scheduler::{Actuator, Limits, Stats};
+use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
+
+use crate::account::Account;
+use crate::sense::{LightSensor, SenseError, Settings, now_ns};
+pub use cpusets::CpusetError;
+use cpusets::Cpusets;
+use window::Sums;
+
+/// Where cgroups of version 2 are.
+const ROOT: &str = "/sys/fs/cgroup";
+/// Where what is limited is noted.
+const FOLDER: &str = "/run/unspin";
+/// The cgroup for a command that would else run in the root, where nothing can be limited.
+const OWN: &str = "unspin";
+
+const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
+/// While there is little to do, each look would only wake a vCPU.
+const QUIET_WINDOW: Duration = Duration::from_millis(50);
+/// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
+const ROUND: u32 = 10;
+
+/// Why there is no limit on vCPUs.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// Spins or off intervals cannot be seen.
+    #[error(transparent)]
+    Sense(#[from] SenseError),
+    /// Tasks cannot be limited.
+    #[error(transparent)]
+    Cpuset(#[from] CpusetError),
+    /// There is nobody to decide.
+    #[error("start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// The limit at work; it is lifted when this is dropped.
+pub struct Confiner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    over: AtomicBool,
+    stats: Mutex<Stats>,
+}
+
+impl Confiner {
+    /// Starts it.
+    pub fn start() -> Result<Confiner, ConfineError> {
+        let settings = Settings::of_this_machine();
+        let control = Control::start(&settings)?;
+        let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
+        let its = shared.clone();
+        let work = move || control.run(&its);
+        let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
+        Ok(Confiner { shared, thread: Some(thread.map_err(ConfineError::Thread)?) })
+    }
+
+    /// What it does and has done.
+    pub fn stats(&self) -> Stats {
+        let stats = self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let limits = stats.limits.map(|limits| Limits { in_root: in_root(), ..limits });
+        Stats { limits, ..stats }
+    }
+
+    /// Whether its thread has ended, which it does only where it failed.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Confiner {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed, and its unwinding has lifted the limit.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Lifts what a killed process has left; how many cgroups were limited.
+pub fn restore() -> Result<usize, CpusetError> {
+    cpusets::restore_after_crash(Path::new(FOLDER))
+}
+
+/// A cgroup for a command that starts now: where this process is in the root, one of its own.
+/// Elsewhere the command inherits one that can be limited.
+pub fn own_cgroup() -> io::Result<Option<PathBuf>> {
+    let ours = fs::read_to_string("/proc/self/cgroup")?;
+    if !ours.lines().any(|line| line == "0::/") {
+        return Ok(None);
+    }
+    let folder = Path::new(ROOT).join(OWN);
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(Some(folder)),
+    }
+}
+
+/// Processes of the root cgroup that are no kernel threads: no limit reaches them.
+fn in_root() -> u64 {
+    let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();
+    let has_words =
+        |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty());
+    list.lines().filter(has_words).count() as u64
+}
+
+/// What decides, in a thread of its own.
+struct Control {
+    sensor: LightSensor,
+    account: Account,
+    cpusets: Cpusets,
+    confine: Confine,
+    online: Vec<u32>,
+    before: Sums,
+    first: Sums,
+    facts: Facts,
+    started: Instant,
+    late_ns: u64,
+    used_vcpu_s: f64,
+    lost: u64,
+    spins: u64,
+    failed: Option<String>,
+}
+
+impl Control {
+    fn start(settings: &Settings) -> Result<Control, ConfineError> {
+        let cpusets = Cpusets::open(Path::new(ROOT), Path::new(FOLDER))?;
+        let online = online();
+        let mut control = Control {
+            sensor: LightSensor::start(settings)?,
+            account: Account::start()?,
+            cpusets,
+            confine: Confine::new(online.len() as u32),
+            online,
+            before: Sums::default(),
+            first: Sums::default(),
+            facts: Facts::default(),
+            started: Instant::now(),
+            late_ns: settings.limits.timer_ns,
+            used_vcpu_s: 0.0,
+            lost: 0,
+            spins: 0,
+            failed: None,
+        };
+        control.before = control.sums();
+        control.first = control.before;
+        Ok(control)
+    }
+
+    fn run(mut self, shared: &Shared) {
+        ask_to_run_first();
+        let mut rounds = 0;
+        while !shared.over.load(Ordering::Relaxed) {
+            thread::sleep(self.pause());
+            rounds += 1;
+            self.step(rounds % ROUND == 0);
+            *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let wanted_m = self.facts.on_m + self.facts.off_m;
+        if wanted_m < 500 { QUIET_WINDOW } else { WINDOW }
+    }
+
+    fn step(&mut self, round: bool) {
+        if round {
+            self.follow_hotplug();
+        }
+        let now = self.sums();
+        self.facts = now.since(&self.before, self.online.len() as u32);
+        let seconds = (now.now_ns - self.before.now_ns) as f64 / 1e9;
+        let before = self.confine.in_use();
+        self.used_vcpu_s += f64::from(before) * seconds;
+        self.before = now;
+        let usage = self.confine.step(&self.facts, now.now_ns) as usize;
+        if usage == self.online.len() {
+            if self.cpusets.limited() > 0 {
+                self.cpusets.lift();
+            }
+        } else if round || usage != before as usize {
+            let set = window::list(&self.online[..usage]);
+            self.failed = self.cpusets.limit(&set).err().map(|error| error.to_string());
+        }
+    }
+
+    /// With another number of vCPUs all that was learnt is about another machine.
+    fn follow_hotplug(&mut self) {
+        let online = online();
+        if online != self.online {
+            self.cpusets.lift();
+            self.confine = Confine::new(online.len() as u32);
+            self.online = online;
+        }
+    }
+
+    fn sums(&mut self) -> Sums {
+        let now_ns = now_ns();
+        let mut sums = Sums { now_ns, ..Sums::default() };
+        let spun = self.account.spun(now_ns);
+        (self.lost, self.spins) = (0, 0);
+        for &vcpu in &self.online {
+            let record = self.sensor.page().vcpu(vcpu as usize);
+            sums.idle_ns += record.idle_until(now_ns);
+            sums.off_ns += record.off_ns;
+            let spun = spun[vcpu as usize];
+            sums.spin_ns += spun.ns;
+            self.lost += spun.lost;
+            self.spins += spun.count;
+        }
+        sums
+    }
+
+    fn stats(&self) -> Stats {
+        let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let since = |of: fn(&Sums) -> u64| of(&self.before).saturating_sub(of(&self.first));
+        let usage = self.confine.in_use();
+        Stats {
+            actuator: Actuator::Cpuset,
+            seconds,
+            late_us: self.late_ns / 1_000,
+            vcpus: self.online.len() as u32,
+            used: usage,
+            used_vcpus: self.online[..usage as usize].to_vec(),
+            trial: self.confine.on_trial(),
+            on: vcpus(self.facts.on_m),
+            off: vcpus(self.facts.off_m),
+            spinning: vcpus(self.facts.spin_m),
+            used_mean: self.used_vcpu_s / seconds.max(1e-9),
+            off_s: since(|sums| sums.off_ns) as f64 / 1e9,
+            spin_s: since(|sums| sums.spin_ns) as f64 / 1e9,
+            trials_fewer: self.confine.trials_fewer,
+            trials_more: self.confine.trials_more,
+            limits: Some(Limits {
+                cgroups: self.cpusets.limited() as u64,
+                left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
+                in_root: 0,
+                spins: self.spins,
+                spins_lost: self.lost,
+                not_counted: self.account.missing.clone(),
+                failed: self.failed.clone(),
+            }),
+            ..Stats::default()
+        }
+    }
+}
+
+fn online() -> Vec<u32> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let online = window::cpus(&list);
+    if online.is_empty() { vec![0] } else { online }
+}
+
+/// Where every vCPU spins, a turn among the others comes late. Without the right to a real-time
+/// priority it comes as the kernel sees fit.
+fn ask_to_run_first() {
+    // SAFETY: a struct of integers, for which 0 is valid.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = 1;
+    // SAFETY: of the calling thread, with a pointer to a live struct.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) };
+}
