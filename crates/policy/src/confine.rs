@@ -79,6 +79,7 @@ impl Confine {
 mod tests {
     use super::*;
 
+    // SAFETY: a constant of policy.c, and of that type.
     unsafe extern "C" {
         static confine_size: u64;
     }
