@@ -6,6 +6,7 @@ mod basics;
 mod bench;
 mod claims;
 mod config;
+mod confine;
 mod faults;
 mod nested;
 mod scheduler;
@@ -23,7 +24,7 @@ type Needs = Option<fn() -> Missing>;
 type Test = fn() -> Result<(), Failed>;
 
 /// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 39] = [
+const TESTS: [(&str, Needs, Test); 40] = [
     ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
     ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
     ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
@@ -48,6 +49,7 @@ const TESTS: [(&str, Needs, Test); 39] = [
     ("guest_scheduler_limits_groups", Some(bench::guest), scheduler_waits::groups_by_limit),
     ("guest_scheduler_weighs_groups", Some(bench::guest), scheduler_waits::groups_by_weight),
     ("guest_scheduler_and_cgroups", Some(bench::guest), scheduler_waits::cgroups_and_forks),
+    ("confine_comes_and_goes", Some(virtual_time::vt_guest), confine::comes_and_goes),
     ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),
     ("injected_off_intervals_come_back", Some(bench::guest_and_tracing), basics::truth),
     ("a_time_limit_is_a_result", Some(bench::guest), basics::did_not_finish),
