@@ -3,12 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use serde_json::Value;
 
 /// Why a test cannot run here; `None` when it can.
 pub type Missing = Option<String>;
+
+/// What a test needs, if anything.
+pub type Needs = Option<fn() -> Missing>;
 
 /// The command under test.
 pub const UNSPIN: &str = env!("CARGO_BIN_EXE_unspin");
@@ -52,6 +56,23 @@ pub fn guest_and_cgroups() -> Missing {
 pub fn guest_and_tracing() -> Missing {
     let tracefs = fs::read_to_string("/proc/filesystems").is_ok_and(|f| f.contains("tracefs"));
     guest_and_root().or_else(|| (!tracefs).then(|| "needs a kernel with tracefs".into()))
+}
+
+/// Why what must be timed cannot be timed now: others use more than a fifth of this machine.
+pub fn busy_machine() -> Missing {
+    let ticks = || -> Option<(u64, u64)> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let cpu = stat.lines().next()?.split_whitespace().skip(1);
+        let ticks: Vec<u64> = cpu.filter_map(|field| field.parse().ok()).collect();
+        // Idle, and waiting for input and output.
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        Some((idle, ticks.iter().take(8).sum()))
+    };
+    let before = ticks()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let after = ticks()?;
+    let share = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+    (share < 0.8).then(|| format!("this machine is busy ({:.0} % idle)", 100.0 * share))
 }
 
 fn has_kernel(spec: &str, how: &str) -> Missing {
