@@ -55,9 +55,6 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    if unspin_lab::init::is_init() {
-        unspin_lab::init::main();
-    }
     let done = match Cli::parse().verb {
         Verb::Doctor(args) => doctor::run(args),
         Verb::Lab(verb) => lab::run(verb),

@@ -18,8 +18,9 @@ pub use scheduler::{Command, Scheduler};
 pub use simulated::Simulated;
 pub use topology::{Neighbour, Nested, Pcpus, Refusals, Spinlock, Topology};
 
+use unspin_wire::TruthMode;
+
 use crate::toml_error::{self, ConfigError};
-use crate::wire::TruthMode;
 use crate::workload::Workload;
 
 /// A checked experiment.
