@@ -125,6 +125,19 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// A time in the unit that suits it: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`; with a narrow
+/// no-break space before the unit.
+pub fn time(seconds: f64) -> String {
+    let in_unit = |value: f64, unit: &str| format!("{}{GROUP}{unit}", number(value));
+    match seconds.abs() {
+        0.0 => in_unit(0.0, "s"),
+        s if s < 999.5e-6 => in_unit(1e6 * seconds, "us"),
+        s if s < 0.9995 => in_unit(1e3 * seconds, "ms"),
+        s if s < 99.95 => in_unit(seconds, "s"),
+        _ => duration(seconds),
+    }
+}
+
 /// The verdict in words.
 pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
@@ -185,6 +198,17 @@ mod tests {
         assert_eq!(duration(45.2), "45 s");
         assert_eq!(duration(200.0), "3 min 20 s");
         assert_eq!(duration(4321.0), "1 h 12 min");
+        for (seconds, text) in [
+            (0.0, "0 s"),
+            (6.79e-5, "67.9 us"),
+            (0.000_999_7, "1.00 ms"),
+            (0.009_26, "9.26 ms"),
+            (0.999_7, "1.00 s"),
+            (3.25, "3.25 s"),
+            (200.0, "3 min 20 s"),
+        ] {
+            assert_eq!(time(seconds).replace(GROUP, " "), text);
+        }
         assert_eq!(p_value(0.0004), "< 0.001");
         assert_eq!(p_value(0.0321), "0.032");
         assert_eq!(p_value(0.412), "0.41");

@@ -42,6 +42,8 @@ pub struct Digest {
     pub beats_per_s: f64,
     /// Findings that were lost.
     pub lost: u64,
+    /// The recording was cut off: the figures are those of what was written until then.
+    pub cut_off: bool,
 }
 
 /// One vCPU.
@@ -115,6 +117,7 @@ pub fn digest(session: &Session) -> Digest {
         sites: sites(&episodes),
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
         lost: session.lost,
+        cut_off: session.cut_off,
     }
 }
 
@@ -173,7 +176,8 @@ fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     }
     let mut causes: Vec<CauseWaste> = by_cause.into_values().collect();
     for cause in &mut causes {
-        cause.confidence /= cause.episodes as f64;
+        // A mean of guesses is not known to more than three digits.
+        cause.confidence = (1e3 * cause.confidence / cause.episodes as f64).round() / 1e3;
     }
     causes.sort_by(|a, b| {
         b.wasted_s.total_cmp(&a.wasted_s).then(b.blocked_s.total_cmp(&a.blocked_s))

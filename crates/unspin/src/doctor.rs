@@ -7,11 +7,17 @@ use anyhow::Context;
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 
-use crate::out;
+use crate::{out, screen};
 
-/// Say what this machine is (confidential VM, hypervisor, spinlocks), which help against
-/// spinning its hypervisor gives, and what can be done here. Changes nothing; says more
-/// as root.
+/// Where the output is not a terminal.
+const COLUMNS: usize = 80;
+/// Longer lines are hard to read.
+const COLUMNS_MAX: usize = 120;
+
+/// Say what this machine is (confidential VM, hypervisor, spinlocks), which verbs work here
+/// and why others do not, how to get a kernel with sched_ext, and which help against spinning
+/// the hypervisor gives. As root, it attaches for a moment what each verb attaches; it changes
+/// nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what was read, instead of what it means: to be judged elsewhere with --from
@@ -28,7 +34,7 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let facts = match &args.from {
-        None => Facts::probe(),
+        None => Facts::probe_and_try(),
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("read {}", path.display()))?;
@@ -38,12 +44,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let diagnosis = doctor::diagnose(&facts);
+    let columns = screen::columns().unwrap_or(COLUMNS).min(COLUMNS_MAX);
     if args.facts {
         out::line(serde_json::to_string_pretty(&facts)?)?;
     } else if args.json {
         out::line(serde_json::to_string_pretty(&diagnosis)?)?;
     } else {
-        out::text(unspin_report::doctor::text(&diagnosis))?;
+        out::text(unspin_report::doctor::text(&diagnosis, columns))?;
     }
     Ok(ExitCode::SUCCESS)
 }

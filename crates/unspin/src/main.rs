@@ -3,6 +3,7 @@
 mod claims;
 mod completions;
 mod doctor;
+mod explain;
 mod export;
 mod lab;
 mod man;
@@ -11,7 +12,9 @@ mod out;
 mod record;
 mod report;
 mod run;
+mod screen;
 mod sensing;
+mod span;
 mod trace;
 mod watch;
 
@@ -44,6 +47,8 @@ enum Verb {
     Record(record::Args),
     /// What a session file holds: vCPUs off, spins, why and where
     Report(report::Args),
+    /// What a cause of lost time means, how it is recognised, what to do about it
+    Explain(explain::Args),
     /// A session or a recording for other tools: Perfetto, OpenMetrics
     Export(export::Args),
     /// A host's trace of KVM exits: pause-loop storms, who spins where
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Run(args) => run::run(args),
         Verb::Record(args) => record::run(args),
         Verb::Report(args) => report::run(args),
+        Verb::Explain(args) => explain::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Trace(args) => trace::run(args),
         Verb::Completions(args) => completions::run(args),

@@ -11,7 +11,7 @@ use unspin_guest::record::Recorder;
 use unspin_guest::sense::Sensor;
 use unspin_lab::interrupt;
 
-use crate::{out, sensing};
+use crate::{out, sensing, span};
 
 /// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
 /// for a time or around a command: when each was off, without steal time. Needs root.
@@ -20,9 +20,9 @@ pub struct Args {
     /// The session file
     #[arg(long, short, value_name = "FILE", default_value = "unspin.arrow.gz")]
     out: PathBuf,
-    /// Stop after so many seconds
-    #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
+    /// How long to record: 10, 10s, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = span::seconds)]
+    time: Option<Duration>,
     #[command(flatten)]
     sensing: sensing::Options,
     /// Also look every so many microseconds at what each vCPU seems to do
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// A command to record, with its arguments
-    #[arg(last = true, value_name = "CMD", conflicts_with = "seconds")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "time")]
     command: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Recorder::new(sensor, &settings, look, BufWriter::new(file)).with_context(out)?;
     let mut child = start(&args.command)?;
     let started = Instant::now();
-    let limit = args.seconds.map(Duration::from_secs);
+    let limit = args.time;
     let mut code = ExitCode::SUCCESS;
     while !interrupt::requested() && limit.is_none_or(|limit| started.elapsed() < limit) {
         recorder.step().with_context(out)?;

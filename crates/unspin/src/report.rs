@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::out;
+use crate::{out, screen};
 
-/// Say what a session file holds: how long each vCPU was off, what was burned by spinning,
-/// why and where.
+/// Say what a session file holds: what the guest lost and what to do about it, how long
+/// each vCPU was off, what was burned by spinning, why and where.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote
@@ -28,18 +29,19 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = session::read(&args.session)?;
-    let digest = digest::digest(&session);
+    let digest = &digest::digest(&session);
+    let verdict = &judge(digest, Origin::File, &[]);
     if let Some(out) = &args.html {
         let name = args.session.file_name().unwrap_or_default().to_string_lossy();
-        let page = unspin_report::session::page(&name, &session, &digest)?;
+        let page = unspin_report::session::page(&name, &session, digest, verdict)?;
         std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
     }
     if args.json {
-        out::line(serde_json::to_string(&digest)?)?;
+        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
     } else if args.markdown {
-        out::text(unspin_report::session::document(&digest))?;
+        out::text(unspin_report::session::document(digest, verdict))?;
     } else {
-        out::text(unspin_report::session::text(&digest))?;
+        out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
 
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::out;
 use command::Running;
 use keeper::Keeper;
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
     #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_topology", "no_place",

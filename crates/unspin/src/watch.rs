@@ -12,40 +12,43 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
-use unspin_guest::run::socket;
+use unspin_guest::run::{scheduling, socket};
+use unspin_guest::sense;
 use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
-use unspin_report::live::{View, draw};
+use unspin_report::live::{Picture, View, draw};
 use unspin_report::openmetrics;
+use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
-use crate::metrics::Metrics;
-use crate::{out, sensing};
+use crate::metrics::{self, Metrics};
+use crate::{out, screen, sensing, span};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
 /// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
 const REST: Duration = Duration::from_secs(1);
 
-/// Watch this guest's vCPUs being on, off and idle, what is burned by spinning, why and
-/// where. Needs root.
+/// Watch what this guest loses to preemption and spinning, why and where, and what to do
+/// about it. `?` explains the keys and signs. Needs root.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus
-    #[arg(long, value_name = "ADDR", conflicts_with = "once")]
+    /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus;
+    /// `:PORT` is all interfaces
+    #[arg(long, value_name = "ADDR", conflicts_with = "once", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// With --listen: also watch each wait for a lock, and serve what they cost and why.
     /// Without it, watching costs next to nothing
     #[arg(long, requires = "listen")]
     causes: bool,
-    /// Watch for some seconds, print the figures, and end
+    /// Watch for a while, print the verdict and its figures, and end
     #[arg(long)]
     once: bool,
-    /// Seconds that --once watches for
-    #[arg(long = "for", value_name = "S", default_value_t = 3, requires = "once",
-        value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
+    /// How long --once watches: 3, 3s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", requires = "once",
+        value_parser = span::seconds)]
+    time: Duration,
     #[command(flatten)]
     sensing: sensing::Options,
     /// With --once: print JSON
@@ -92,15 +95,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(args.seconds) && !interrupt::requested() {
-        std::thread::sleep(SLICE);
+    while started.elapsed() < args.time && !interrupt::requested() {
+        std::thread::sleep(SLICE.min(args.time));
         watcher.step();
     }
-    let digest = watcher.live.digest();
+    let digest = &watcher.live.digest();
+    let verdict = &judge(digest, Origin::Here(scheduling()), &sense::hidden(watcher.missing()));
     if args.json {
-        out::line(serde_json::to_string(&digest)?)?;
+        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
     } else {
-        out::text(unspin_report::session::text(&digest))?;
+        out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -135,7 +139,9 @@ fn watch(
 ) -> anyhow::Result<()> {
     interrupt::install()?;
     let mut view = View::of(watcher.live.vcpus());
+    let hidden = sense::hidden(watcher.missing());
     let mut digest = watcher.live.digest();
+    let mut verdict = judge(&digest, Origin::Here(scheduling()), &hidden);
     let scheduler = socket::follow(Path::new(socket::PATH));
     let mut scheduled = None;
     let mut paused_at: Option<Live> = None;
@@ -145,15 +151,20 @@ fn watch(
             watcher.step();
             if !view.paused {
                 digest = watcher.live.digest();
+                verdict = judge(&digest, Origin::Here(scheduling()), &hidden);
                 scheduled = scheduler.lock().unwrap_or_else(PoisonError::into_inner).clone();
             }
             next = Instant::now() + SLICE;
         }
         let mut page = 0;
-        let live = paused_at.as_ref().unwrap_or(&watcher.live);
-        terminal.draw(|frame| {
-            page = draw(frame, live, &digest, &mut view, machine, scheduled.as_ref());
-        })?;
+        let picture = Picture {
+            live: paused_at.as_ref().unwrap_or(&watcher.live),
+            digest: &digest,
+            verdict: &verdict,
+            machine,
+            scheduler: scheduled.as_ref(),
+        };
+        terminal.draw(|frame| page = draw(frame, picture, &mut view))?;
         if !event::poll(next.saturating_duration_since(Instant::now()))? {
             continue;
         }
@@ -175,8 +186,11 @@ fn watch(
 fn obey(key: KeyEvent, view: &mut View, page: usize) -> bool {
     match key.code {
         _ if key.kind != KeyEventKind::Press => {}
-        KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('q') => return false,
+        _ if view.help => view.help = false,
+        KeyCode::Esc => return false,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => view.help = true,
         KeyCode::Char('p') => view.paused = !view.paused,
         KeyCode::Char('s') => view.worst_first = !view.worst_first,
         KeyCode::Down => view.first = view.first.saturating_add(1),

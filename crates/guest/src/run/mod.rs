@@ -14,9 +14,11 @@ use std::time::Instant;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
+use crate::machine::Trial;
 use crate::sense::{Aligned, Plain, Settings, Shared};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -26,6 +28,8 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
+/// What `bpf/run.bpf.c` calls itself there.
+const NAME: &str = "unspin";
 /// An exit code with this bit asks to be loaded again: a vCPU came or went.
 const RESTART: i64 = 1 << 48;
 /// What the kernel says when its own watchdog did not run for long either: nothing did.
@@ -68,9 +72,12 @@ pub struct Options {
 impl Options {
     /// What fits this machine.
     pub fn of_this_machine() -> Options {
-        let limits = Settings::of_this_machine().limits;
+        Options { limits: Settings::of_this_machine().limits, ..Options::unmeasured() }
+    }
+
+    fn unmeasured() -> Options {
         Options {
-            limits,
+            limits: Settings::UNMEASURED.limits,
             slice_ns: 3_000_000,
             pack: Rule::Waste,
             place: true,
@@ -102,6 +109,38 @@ pub enum RunError {
     Map(std::io::Error),
 }
 
+/// Whether this kernel would take a scheduler now.
+pub fn scheduling() -> Scheduling {
+    let loaded = || fs::read_to_string(LOADED).unwrap_or_default();
+    match fs::read_to_string(STATE) {
+        Err(_) => Scheduling::Absent,
+        Ok(state) if state.trim() == "disabled" => Scheduling::Ready,
+        Ok(_) if loaded().trim() == NAME => Scheduling::Ours,
+        Ok(_) => Scheduling::Taken,
+    }
+}
+
+/// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks
+/// stay with the kernel's own.
+pub(crate) fn trial() -> Trial {
+    loaded(&Options::unmeasured()).map_or_else(Trial::failed, |_| Trial::default())
+}
+
+/// Its programs in the kernel, attached to nothing, and how many vCPUs they are for.
+fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
+    let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
+    if state.trim() != "disabled" {
+        let loaded = fs::read_to_string(LOADED).unwrap_or_default();
+        return Err(RunError::Taken(loaded.trim().to_owned()));
+    }
+    libbpf_rs::set_print(None);
+    let vcpus = libbpf_rs::num_possible_cpus()?;
+    let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+    configure(&mut open, options, vcpus)?;
+    leave_out_missing(&mut open, options)?;
+    Ok((open.load()?, vcpus))
+}
+
 /// How the scheduler ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -129,17 +168,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Loads it and gives it all tasks.
     pub fn start(options: &Options) -> Result<Scheduler, RunError> {
-        let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
-        if state.trim() != "disabled" {
-            let loaded = fs::read_to_string(LOADED).unwrap_or_default();
-            return Err(RunError::Taken(loaded.trim().to_owned()));
-        }
-        libbpf_rs::set_print(None);
-        let vcpus = libbpf_rs::num_possible_cpus()?;
-        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        configure(&mut open, options, vcpus)?;
-        leave_out_missing(&mut open, options)?;
-        let mut object = open.load()?;
+        let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
             if !program.section().to_string_lossy().contains("struct_ops") {

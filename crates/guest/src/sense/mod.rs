@@ -6,6 +6,7 @@
 
 mod event;
 mod heartbeat;
+mod hooks;
 mod light;
 mod load;
 mod page;
@@ -21,15 +22,18 @@ use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
-use crate::lateness;
+use crate::machine::Trial;
+use crate::{lateness, spinning};
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
+pub use hooks::hidden;
 pub use light::LightSensor;
 use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};
 pub(crate) use page::{Plain, Shared};
 use ring::Rings;
+pub(crate) use sites::tells_timers;
 use sites::{Sites, TIMERS};
 
 /// An ELF file is read where it lies, so it must lie as a file in memory would.
@@ -54,6 +58,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Where only attaching is tried.
+    pub(crate) const UNMEASURED: Settings = Settings {
+        limits: Limits { timer_ns: 1_000_000, wake_ns: 1_000_000 },
+        beat: Beat::Every(0),
+        spin_ns: 50_000,
+    };
+
     /// What fits this machine; how late its timers are is measured.
     pub fn of_this_machine() -> Settings {
         let late_ns = lateness::limit_ns();
@@ -63,6 +74,12 @@ impl Settings {
             spin_ns: 50_000,
         }
     }
+}
+
+/// The least lateness, nanoseconds, that can show on this machine that a vCPU was off. It is
+/// measured, which takes some 30 ms.
+pub fn least_late_ns() -> u64 {
+    lateness::least_ns()
 }
 
 /// What was found since it was last asked for.
@@ -118,11 +135,8 @@ impl Sensor {
         libbpf_rs::set_print(None);
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        // A kernel may let BPF programs at its tracepoints and not at its functions.
-        let loaded = load(settings, vcpus, sites.tells_timers, true);
-        let loaded = loaded.or_else(|_| load(settings, vcpus, sites.tells_timers, false));
-        let (object, missing) = loaded?;
-        let links = attach(&object)?;
+        let Attached { object, links, missing, .. } =
+            attached(settings, vcpus, sites.tells_timers)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -167,6 +181,63 @@ impl Sensor {
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     now.as_nanos() as u64
+}
+
+/// Whether there could be a [`Sensor`]: attaches what it attaches, until this process ends.
+pub(crate) fn trial() -> Trial {
+    libbpf_rs::set_print(None);
+    let attempt = || {
+        let vcpus = libbpf_rs::num_possible_cpus()?;
+        let tells_timers = spinning::kernel().tells_timers;
+        let Attached { object, links, missing, refused } =
+            attached(&Settings::UNMEASURED, vcpus, tells_timers)?;
+        let_go(object, links);
+        Ok::<_, SenseError>(Trial { failed: None, missing, refused })
+    };
+    attempt().unwrap_or_else(Trial::failed)
+}
+
+/// Leaves it to the kernel to detach programs when this process ends: waiting for each of
+/// them, a grace period of RCU, takes a second in all.
+fn let_go(object: Object, links: Vec<Link>) {
+    std::mem::forget((object, links));
+}
+
+/// Programs at work.
+struct Attached {
+    object: Object,
+    links: Vec<Link>,
+    /// The hooks that this kernel does not have.
+    missing: Vec<String>,
+    /// Why those in functions are among them, where the kernel has the functions.
+    refused: Option<String>,
+}
+
+fn attached(settings: &Settings, vcpus: usize, tells_timers: bool) -> Result<Attached, SenseError> {
+    // A kernel may let BPF programs at its tracepoints and not at its functions.
+    let (loaded, refused) = match load(settings, vcpus, tells_timers, true) {
+        Err(SenseError::Load(error)) => {
+            (load(settings, vcpus, tells_timers, false), Some(why_refused(&error)))
+        }
+        loaded => (loaded, None),
+    };
+    let (object, missing) = loaded?;
+    let links = attach(&object)?;
+    Ok(Attached { object, links, missing, refused })
+}
+
+fn why_refused(error: &libbpf_rs::Error) -> String {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "the kernel forbids BPF programs at its functions (EPERM), as lockdown or a security \
+             module does"
+                .into()
+        }
+        _ => format!(
+            "the kernel takes no BPF programs at its functions, for which \
+             CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y is needed ({error})"
+        ),
+    }
 }
 
 /// Loads what this kernel can run, and says what it cannot.

@@ -50,6 +50,6 @@ impl Sites {
 }
 
 /// Whether a kernel with these symbols tells where its timers are.
-pub(super) fn tells_timers(kallsyms: &str) -> bool {
+pub(crate) fn tells_timers(kallsyms: &str) -> bool {
     kallsyms.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS))
 }

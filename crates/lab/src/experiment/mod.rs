@@ -75,7 +75,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 26] = shipped![
+const BUILTIN: [(&str, &str); 27] = shipped![
     "demo",
     "quickstart",
     "overcommit-curve",
@@ -99,6 +99,7 @@ const BUILTIN: [(&str, &str); 26] = shipped![
     "sched-stacked",
     "vt-micro",
     "vt-abandoned",
+    "vt-overcommit",
     "vt-seed000",
     "vt-seed002",
     "vt-seed004"

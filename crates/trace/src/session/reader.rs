@@ -24,6 +24,10 @@ use super::{
     SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
+/// What ends an Arrow stream: a continuation mark and no more bytes (Arrow columnar format,
+/// "IPC streaming format"). The writer gives it a member of its own.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
 /// Reads a session file.
 pub fn read(path: &Path) -> Result<Session, SessionError> {
     let name = path.display().to_string();
@@ -33,13 +37,13 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
 }
 
 /// Reads a session; `name` stands in errors. A last batch that was cut off is passed
-/// over, since a recorder that was killed leaves such an end.
+/// over, since a recorder that was killed leaves such an end; [`Session::cut_off`] says so.
 pub fn read_from(mut input: impl BufRead, name: &str) -> Result<Session, SessionError> {
     let damaged =
         |batch, what: String| SessionError::Damaged { name: name.to_owned(), batch, what };
     let mut decoder = StreamDecoder::new();
     let mut session = Session { start_ns: u64::MAX, ..Session::default() };
-    let mut rows = 0;
+    let (mut rows, mut ended) = (0, false);
     for index in 0.. {
         let bytes = match member(&mut input) {
             Ok(Some(bytes)) => bytes,
@@ -50,6 +54,7 @@ pub fn read_from(mut input: impl BufRead, name: &str) -> Result<Session, Session
             }
             Err(error) => return Err(damaged(index, error.to_string())),
         };
+        ended = bytes == END;
         for batch in batches(&mut decoder, bytes).map_err(|what| damaged(index, what))? {
             rows += batch.num_rows();
             if rows > MAX_ROWS {
@@ -62,6 +67,7 @@ pub fn read_from(mut input: impl BufRead, name: &str) -> Result<Session, Session
         return Err(damaged(0, "it holds no batch".into()));
     }
     session.start_ns = session.start_ns.min(session.end_ns);
+    session.cut_off = !ended;
     Ok(session)
 }
 
