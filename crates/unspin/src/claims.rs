@@ -17,7 +17,9 @@ use crate::out;
 
 const WIDTH: usize = 100;
 
-/// Every figure that the project states, with its target.
+/// List the figures that the project states, each with its target
+///
+/// A figure meets its target or misses it. One without a target does neither (–).
 #[derive(clap::Args)]
 pub struct Args {
     /// The file that holds them

@@ -9,9 +9,10 @@ use unspin_guest::machine::Facts;
 
 use crate::out;
 
-/// Say what this machine is (confidential VM, hypervisor, spinlocks), which help against
-/// spinning its hypervisor gives, and what can be done here. Changes nothing; says more
-/// as root.
+/// Show what this machine is, and what unspin can do on it
+///
+/// Covered are the kind of confidential VM, the hypervisor, its help against spinning, the kernel's
+/// spinlocks, and what each verb of unspin needs. It changes nothing, and finds more as root.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what was read, instead of what it means: to be judged elsewhere with --from

@@ -11,9 +11,10 @@ use unspin_trace::{perfetto, recording, session};
 
 use crate::out;
 
-/// Write a session or a recording in a form that other tools read.
-/// A Perfetto trace has a lane a vCPU; open it at ui.perfetto.dev, which reads it without
-/// sending it anywhere.
+/// Convert a session or a recording for other tools: Perfetto, OpenMetrics
+///
+/// A Perfetto trace has a lane per vCPU. Open it at https://ui.perfetto.dev, which reads it in the
+/// browser and uploads nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote, or a host's recording such as OUT/truth/RUN-IDENTITY.gz

@@ -13,8 +13,10 @@ use unspin_lab::interrupt;
 
 use crate::{out, sensing};
 
-/// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
-/// for a time or around a command: when each was off, without steal time. Needs root.
+/// Record this guest's off intervals and spins into a session file
+///
+/// It records until Ctrl-C, for some seconds (--for), or while a command runs. The file gets its
+/// name when it is complete: until then, a file of that name stays as it is. It needs root.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session file

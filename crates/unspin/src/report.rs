@@ -8,8 +8,9 @@ use unspin_trace::{digest, session};
 
 use crate::out;
 
-/// Say what a session file holds: how long each vCPU was off, what was burned by spinning,
-/// why and where.
+/// Summarise a session file: time off, spinning, causes and call sites
+///
+/// The session is what `unspin record` wrote.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote

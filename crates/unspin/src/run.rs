@@ -21,16 +21,15 @@ use command::Running;
 use keeper::Keeper;
 use offer::Offer;
 
-const COMMAND: &str = "\
-A command gets the SIGINT and SIGTERM that this gets, and is waited for. Its exit code is
-returned, 128 and the signal's number where a signal ended it. Where the kernel ends the
-scheduler before, the command goes on without it; that is told, and 1 is returned.";
-
-/// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
-/// vCPUs as do the most useful work, where the host takes others away while locks are held.
-/// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
+/// Run the guest scheduler, which stops the waste
+///
+/// It runs until Ctrl-C, or while a command runs. It keeps tasks on as few vCPUs as do the most
+/// useful work, where the host takes others away while locks are held. When it ends, however it
+/// ends, the kernel's own scheduler takes over again. It needs root.
+///
+/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it. If the kernel
+/// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
 #[derive(clap::Args)]
-#[command(after_help = COMMAND)]
 pub struct Args {
     /// What decides how many vCPUs are used
     #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]

@@ -11,8 +11,10 @@ use unspin_trace::storms::{self, Limits, Symbols};
 
 use crate::out;
 
-/// Find pause-loop storms in a host's trace of KVM exits: vCPUs that leave the guest
-/// by PAUSE again and again at one address, because the vCPU they wait for does not run.
+/// Find pause-loop storms in a host's trace of KVM exits
+///
+/// In a storm, a vCPU leaves the guest by PAUSE again and again at one address, because the vCPU
+/// that it waits for does not run.
 ///
 /// Trace on the host, as root:
 ///   perf record -a -e kvm:kvm_exit,kvm:kvm_entry -- sleep 10; perf script > trace.txt

@@ -28,8 +28,10 @@ const SLICE: Duration = Duration::from_millis(200);
 /// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
 const REST: Duration = Duration::from_secs(1);
 
-/// Watch this guest's vCPUs being on, off and idle, what is burned by spinning, why and
-/// where. Needs root.
+/// Show live when vCPUs are on, off and idle, and what spinning burns
+///
+/// It draws on the terminal, prints a summary after some seconds (--once), or serves sums for
+/// Prometheus (--listen). It needs root.
 #[derive(clap::Args)]
 pub struct Args {
     /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus

@@ -8,7 +8,7 @@ use crate::out;
 
 const WIDTH: usize = 100;
 
-/// Hold the cells of two output folders against each other: B against A.
+/// Compare the cells of two output folders: B against A
 #[derive(clap::Args)]
 pub struct Args {
     /// The baseline's output folder

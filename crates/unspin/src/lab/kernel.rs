@@ -9,7 +9,7 @@ use unspin_sources::kernel::{self, Kernel, Source};
 use super::watched::watched;
 use crate::out;
 
-/// What to do about kernels.
+/// List, fetch and build kernels for the lab's guests
 #[derive(Subcommand)]
 pub enum Verb {
     /// The kernels in the cache

@@ -10,7 +10,7 @@ use unspin_sources::qemu::{self, Build, Source};
 use super::watched::watched;
 use crate::out;
 
-/// What to do about QEMU.
+/// Build and show the QEMU that runs the lab's guests in virtual time
 #[derive(Subcommand)]
 pub enum Verb {
     /// Build the lab's QEMU: Debian's source with the lab's patches and pinned firmware

@@ -12,7 +12,10 @@ use crate::out;
 
 const WIDTH: usize = 100;
 
-/// Summarise an output folder: the table here, summary.json and report.html there.
+/// Summarise an output folder of `unspin lab run`
+///
+/// It prints a table, and writes summary.json and report.html into the folder. With --json or
+/// --markdown it only prints.
 #[derive(clap::Args)]
 pub struct Args {
     /// The output folder of `unspin lab run`
@@ -27,11 +30,12 @@ pub struct Args {
 
 /// Does it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let summary = write(&args.out)?;
     if args.markdown {
-        out::text(unspin_report::markdown::document(&summary))?;
+        out::text(unspin_report::markdown::document(&summarize(&args.out)?))?;
+    } else if args.json {
+        print(&summarize(&args.out)?, &args.out, true)?;
     } else {
-        print(&summary, &args.out, args.json)?;
+        print(&write(&args.out)?, &args.out, false)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,7 @@ use unspin_model::Accel;
 use super::report;
 use crate::out;
 
-/// Run an experiment, or resume one that was interrupted.
+/// Run an experiment, or resume one that was interrupted
 #[derive(clap::Args)]
 pub struct Args {
     /// A shipped experiment's name, or a file

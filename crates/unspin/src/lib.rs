@@ -1,0 +1,123 @@
+//! The command. Verbs are one file each: arguments and printing, nothing else.
+//!
+//! It is a library so that tests can parse command lines as the program does.
+
+mod claims;
+mod completions;
+mod doctor;
+mod export;
+mod help;
+mod lab;
+mod man;
+mod metrics;
+mod out;
+mod record;
+mod report;
+mod run;
+mod sensing;
+mod trace;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Find and stop wasted vCPU spinning, from inside the guest.
+///
+/// unspin shows how long the hypervisor keeps vCPUs off their pCPUs, how much CPU time the others
+/// burn meanwhile by spinning, and runs a guest scheduler that stops the waste. It needs neither
+/// steal time nor the hypervisor's help. Start with `unspin doctor`.
+#[derive(Parser)]
+#[command(name = "unspin", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+// The verbs' own types have their help: a comment on a variant would replace all of it.
+#[derive(Subcommand)]
+enum Verb {
+    Doctor(doctor::Args),
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    Claims(claims::Args),
+    Watch(watch::Args),
+    Run(run::Args),
+    Record(record::Args),
+    Report(report::Args),
+    Export(export::Args),
+    Trace(trace::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// The whole command line, with the examples of each verb.
+pub fn command() -> Command {
+    help::complete(Cli::command())
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    if unspin_lab::init::is_init() {
+        unspin_lab::init::main();
+    }
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("unspin: {}", told(&error));
+            exit_code(&error)
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Doctor(args) => doctor::run(args),
+        Verb::Lab(verb) => lab::run(verb),
+        Verb::Claims(args) => claims::run(args),
+        Verb::Watch(args) => watch::run(args),
+        Verb::Run(args) => run::run(args),
+        Verb::Record(args) => record::run(args),
+        Verb::Report(args) => report::run(args),
+        Verb::Export(args) => export::run(args),
+        Verb::Trace(args) => trace::run(args),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Man(args) => man::run(args),
+    }
+}
+
+/// An error and what led to it, each said once.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
+/// 2 for what the user wrote wrongly, 77 for what is missing on this machine, 1 else.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    use unspin_lab::run::LabError;
+    use unspin_model::FailureKind;
+    if error.is::<unspin_lab::toml_error::ConfigError>() {
+        return ExitCode::from(2);
+    }
+    if error.is::<unspin_guest::sense::SenseError>()
+        || error.is::<unspin_guest::run::RunError>()
+        || error.is::<unspin_guest::run::socket::AskError>()
+    {
+        return ExitCode::from(77);
+    }
+    match error.downcast_ref::<LabError>() {
+        Some(LabError::Topology(_)) => ExitCode::from(2),
+        Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
+        Some(LabError::Host(failure)) if failure.kind == FailureKind::Unavailable => {
+            ExitCode::from(77)
+        }
+        _ => ExitCode::FAILURE,
+    }
+}
