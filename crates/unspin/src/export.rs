@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use unspin_model::class::Class;
 use unspin_model::{Recording, Session};
 use unspin_report::openmetrics;
 use unspin_trace::totals::Totals;
 use unspin_trace::{perfetto, recording, session};
 
+use crate::failure::of_class;
 use crate::out;
 
 /// Convert a session or a recording for other tools: Perfetto, OpenMetrics
@@ -61,7 +63,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             ("prom", openmetrics::text(&Totals::of(session)).into_bytes())
         }
         (Format::Openmetrics, Input::Recordings(_)) => {
-            bail!("a host's recording has no sums: OpenMetrics is for what `unspin record` wrote")
+            let text = "a host's recording has no sums: export what `unspin record` wrote";
+            return Err(of_class(Class::Usage, text));
         }
     };
     let out = args.out.unwrap_or_else(|| args.file.with_extension(ending));

@@ -6,6 +6,7 @@ mod claims;
 mod completions;
 mod doctor;
 mod export;
+mod failure;
 mod help;
 mod lab;
 mod man;
@@ -66,8 +67,9 @@ pub fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("unspin: {}", told(&error));
-            exit_code(&error)
+            let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+            eprintln!("unspin: {}", failure::message(&error, &args.collect::<Vec<_>>()));
+            failure::class(&error).exit_status().into()
         }
     }
 }
@@ -85,39 +87,5 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Trace(args) => trace::run(args),
         Verb::Completions(args) => completions::run(args),
         Verb::Man(args) => man::run(args),
-    }
-}
-
-/// An error and what led to it, each said once.
-fn told(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text += &format!(": {cause}");
-        }
-    }
-    text
-}
-
-/// 2 for what the user wrote wrongly, 77 for what is missing on this machine, 1 else.
-fn exit_code(error: &anyhow::Error) -> ExitCode {
-    use unspin_lab::run::LabError;
-    use unspin_model::FailureKind;
-    if error.is::<unspin_lab::toml_error::ConfigError>() {
-        return ExitCode::from(2);
-    }
-    if error.is::<unspin_guest::sense::SenseError>()
-        || error.is::<unspin_guest::run::RunError>()
-        || error.is::<unspin_guest::run::socket::AskError>()
-    {
-        return ExitCode::from(77);
-    }
-    match error.downcast_ref::<LabError>() {
-        Some(LabError::Topology(_)) => ExitCode::from(2),
-        Some(LabError::Missing { .. } | LabError::Image(_)) => ExitCode::from(77),
-        Some(LabError::Host(failure)) if failure.kind == FailureKind::Unavailable => {
-            ExitCode::from(77)
-        }
-        _ => ExitCode::FAILURE,
     }
 }

@@ -86,7 +86,7 @@ fn outside_of_a_checkout_the_missing_file_is_named() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let place = folder.path().canonicalize().expect("a path").display().to_string();
         let says = stderr.contains("results/claims.json: no such file") && stderr.contains(&place);
-        assert!(output.status.code() == Some(1) && says, "{args:?}: {stderr}");
+        assert!(output.status.code() == Some(2) && says, "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }

@@ -85,7 +85,7 @@ const STEAL: &str = "steal";
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The file could not be opened.
-    #[error("cannot open {name}: {source}")]
+    #[error("cannot open {name}")]
     Open {
         /// The file.
         name: String,
@@ -103,10 +103,10 @@ pub enum SessionError {
         what: String,
     },
     /// It could not be written.
-    #[error("cannot write the session: {0}")]
+    #[error("cannot write the session")]
     Write(#[from] std::io::Error),
     /// A batch could not be put together.
-    #[error("cannot put the session's table together: {0}")]
+    #[error("cannot put the session's table together")]
     Table(#[from] ArrowError),
 }
 

@@ -19,7 +19,7 @@ pub struct Symbols {
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// It cannot be read.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read it")]
     Read(#[from] io::Error),
     /// It has no line of the form `ADDRESS TYPE NAME`.
     #[error("no symbols in it: copy /proc/kallsyms of the guest, from the boot that was traced")]

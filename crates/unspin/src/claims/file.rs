@@ -5,6 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use unspin_model::Claim;
+use unspin_model::class::Class;
+
+use crate::failure::of_class;
 
 /// Reads it.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
@@ -12,12 +15,13 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
         Some(claims) => Ok(claims),
         None => {
             let here = std::env::current_dir().unwrap_or_default();
-            Err(anyhow!(
+            let text = format!(
                 "{}: no such file in {}; run the command in a checkout of unspin, or name the file \
                  with --file",
                 path.display(),
                 here.display()
-            ))
+            );
+            Err(of_class(Class::Usage, text))
         }
     }
 }

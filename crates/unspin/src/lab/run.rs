@@ -10,8 +10,10 @@ use unspin_lab::run::{
     Bar, Finish, Options, Published, Selection, Timings, duration, execute, lanes, load,
 };
 use unspin_model::Accel;
+use unspin_model::class::Class;
 
 use super::report;
+use crate::failure::of_class;
 use crate::out;
 
 /// Run an experiment, or resume one that was interrupted
@@ -96,11 +98,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
-        eprintln!(
+        let text = format!(
             "interrupted after {} of {} runs, which are kept: the same command goes on",
             summary.done, summary.planned
         );
-        return Ok(ExitCode::FAILURE);
+        return Err(of_class(Class::Interrupted, text));
     }
     report::print(&summary, &out, args.json)?;
     if let Some(folder) = verify {

@@ -2,6 +2,7 @@
 
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
+use unspin_model::class::chain;
 use unspin_model::scheduler::Stats;
 
 /// The scheduler, as long as it can be kept.
@@ -52,7 +53,8 @@ impl Keeper {
                 self.scheduler = Some(scheduler);
             }
             Err(error) => {
-                self.ended = Some(format!("{}: it cannot be loaded again: {error}", ended.reason));
+                self.ended =
+                    Some(format!("{}: it cannot be loaded again: {}", ended.reason, chain(&error)));
             }
         }
     }
