@@ -13,7 +13,7 @@ use unspin_model::Claim;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
-use crate::out;
+use crate::{new_file, out};
 
 const WIDTH: usize = 100;
 
@@ -191,7 +191,7 @@ impl How {
         } else if self.check {
             State::OutOfDate
         } else {
-            std::fs::write(path, new).with_context(|| format!("write {}", path.display()))?;
+            new_file::write(path, new.as_bytes())?;
             State::Written
         };
         Ok(Made { file: path.to_owned(), state })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use unspin_model::class::Class;
 use unspin_model::{Recording, Session};
 use unspin_report::openmetrics;
@@ -11,7 +11,7 @@ use unspin_trace::totals::Totals;
 use unspin_trace::{perfetto, recording, session};
 
 use crate::failure::of_class;
-use crate::out;
+use crate::{new_file, out};
 
 /// Convert a session or a recording for other tools: Perfetto, OpenMetrics
 ///
@@ -21,8 +21,8 @@ use crate::out;
 pub struct Args {
     /// What `unspin record` wrote, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
     file: PathBuf,
-    /// Where it goes [default: the file's name with .pftrace or .prom]
-    #[arg(long, short)]
+    /// Where it goes; - is standard output [default: the file's name with .pftrace or .prom]
+    #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The form
     #[arg(long, value_enum, default_value_t = Format::Perfetto)]
@@ -68,7 +68,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let out = args.out.unwrap_or_else(|| args.file.with_extension(ending));
-    std::fs::write(&out, &bytes).with_context(|| format!("write {}", out.display()))?;
+    if out == Path::new("-") {
+        if args.json {
+            let text = "--json and --out - both write to standard output: leave one out";
+            return Err(of_class(Class::Usage, text));
+        }
+        out::bytes(&bytes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    new_file::write(&out, &bytes)?;
     let events = match input {
         Input::Session(session) => session.offs.len() + session.spins.len(),
         Input::Recordings(all) => all.iter().map(|recording| recording.events.len()).sum(),

@@ -3,6 +3,7 @@
 //! It is a library so that tests can parse command lines as the program does.
 
 mod claims;
+mod command;
 mod completions;
 mod doctor;
 mod export;
@@ -11,6 +12,7 @@ mod help;
 mod lab;
 mod man;
 mod metrics;
+mod new_file;
 mod out;
 mod record;
 mod report;

@@ -1,22 +1,25 @@
 //! `unspin record`.
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use unspin_guest::record::Recorder;
+use unspin_guest::record::{Recorded, Recorder};
 use unspin_guest::sense::Sensor;
 use unspin_lab::interrupt;
 
+use crate::command::Running;
+use crate::new_file::NewFile;
 use crate::{out, sensing};
 
 /// Record this guest's off intervals and spins into a session file
 ///
-/// It records until Ctrl-C, for some seconds (--for), or while a command runs. The file gets its
-/// name when it is complete: until then, a file of that name stays as it is. It needs root.
+/// It records until Ctrl-C, for some seconds (--for), or while a command runs. A session file that
+/// exists is replaced when the new one is complete, and not before. It needs root.
+///
+/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session file
@@ -40,54 +43,88 @@ pub struct Args {
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    interrupt::install()?;
+    if args.command.is_empty() {
+        interrupt::install()?;
+    }
     let settings = args.sensing.settings();
-    let out = || format!("write {}", args.out.display());
-    // A session that is there is not overwritten where there will be no new one.
     let sensor = Sensor::start(&settings)?;
     if !args.json {
         eprintln!("unspin: {}", sensing::told(sensor.heartbeat));
     }
-    let file = File::create(&args.out).with_context(out)?;
     let look = args.look.map(Duration::from_micros);
-    let mut recorder =
-        Recorder::new(sensor, &settings, look, BufWriter::new(file)).with_context(out)?;
-    let mut child = start(&args.command)?;
-    let started = Instant::now();
-    let limit = args.seconds.map(Duration::from_secs);
-    let mut code = ExitCode::SUCCESS;
-    while !interrupt::requested() && limit.is_none_or(|limit| started.elapsed() < limit) {
-        recorder.step().with_context(out)?;
-        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
-            code = ExitCode::from(status.code().map_or(1, |code| code as u8));
-            break;
+    let mut file = NewFile::create(&args.out)?;
+    let mut recorder = Recorder::new(sensor, &settings, look, BufWriter::new(&mut file))?;
+    let mut running = match Running::start(&args.command) {
+        Ok(running) => running,
+        Err(not_started) => {
+            drop(recorder);
+            file.discard();
+            return Ok(not_started.tell());
         }
-    }
-    let recorded = recorder.finish().with_context(out)?;
-    if args.json {
-        out::line(serde_json::to_string(&recorded)?)?;
-    } else {
-        let missing = if recorded.missing.is_empty() {
-            String::new()
-        } else {
-            format!("; this kernel does not have {}", recorded.missing.join(", "))
-        };
-        eprintln!(
-            "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
-            args.out.display(),
-            recorded.seconds,
-            recorded.offs,
-            recorded.off_s,
-            recorded.spins,
-            recorded.spin_s,
-            recorded.lost
-        );
-    }
-    Ok(code)
+    };
+    let limit = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let code = match record(&mut recorder, running.as_mut(), limit) {
+        Ok(code) => code,
+        Err(error) => {
+            let error = error.context(args.out.display().to_string());
+            return Err(ended_without(running, error)?);
+        }
+    };
+    let recorded = recorder.finish().with_context(|| args.out.display().to_string())?;
+    file.finish()?;
+    print(&args, &recorded)?;
+    Ok(ExitCode::from(code))
 }
 
-fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
-    let Some((program, args)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(args).spawn();
-    Ok(Some(child.with_context(|| format!("start {program}"))?))
+/// Until the command ends, or until a signal or the time limit where there is none. Returns the
+/// command's exit status.
+fn record(
+    recorder: &mut Recorder<impl Write>,
+    mut running: Option<&mut Running>,
+    limit: Option<Instant>,
+) -> anyhow::Result<u8> {
+    loop {
+        recorder.step()?;
+        match &mut running {
+            Some(running) => {
+                if let Some(code) = running.step()? {
+                    return Ok(code);
+                }
+            }
+            None if interrupt::requested() || limit.is_some_and(|at| at <= Instant::now()) => {
+                return Ok(0);
+            }
+            None => {}
+        }
+    }
+}
+
+/// A command goes on when nothing more can be recorded, such as on a full disk.
+fn ended_without(running: Option<Running>, error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
+    let Some(mut running) = running else { return Ok(error) };
+    eprintln!("unspin: {error:#}; the command goes on without a recording");
+    let code = running.wait()?;
+    Ok(error.context(format!("the command ended with exit code {code}; it was not recorded")))
+}
+
+fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
+    if args.json {
+        return out::line(serde_json::to_string(&recorded)?);
+    }
+    let missing = if recorded.missing.is_empty() {
+        String::new()
+    } else {
+        format!("; this kernel does not have {}", recorded.missing.join(", "))
+    };
+    eprintln!(
+        "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
+        args.out.display(),
+        recorded.seconds,
+        recorded.offs,
+        recorded.off_s,
+        recorded.spins,
+        recorded.spin_s,
+        recorded.lost
+    );
+    Ok(())
 }

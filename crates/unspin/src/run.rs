@@ -1,6 +1,5 @@
 //! `unspin run`.
 
-mod command;
 mod keeper;
 mod offer;
 
@@ -15,9 +14,9 @@ use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
 use unspin_report::scheduler;
 
+use crate::command::Running;
 use crate::metrics::Metrics;
 use crate::out;
-use command::Running;
 use keeper::Keeper;
 use offer::Offer;
 
@@ -130,15 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("unspin: the guest scheduler runs until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
-    let running = match args.command.split_first() {
-        None => None,
-        Some((program, words)) => match Running::start(program, words) {
-            Ok(running) => Some(running),
-            Err(error) => {
-                eprintln!("unspin: start {program}: {error}");
-                return Ok(ExitCode::from(command::not_started(&error)));
-            }
-        },
+    let running = match Running::start(&args.command) {
+        Ok(running) => running,
+        Err(not_started) => return Ok(not_started.tell()),
     };
     let (code, told) = work(&args, &mut keeper, offer, running)?;
     told.and(tell_last(&keeper.stats, args.json))?;
