@@ -22,20 +22,21 @@ use crate::out;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// The trace: text of perf script, trace-cmd report or tracefs; - is standard input
+    /// The trace: text of perf script, trace-cmd report or tracefs, also gzipped; - is standard
+    /// input
     file: PathBuf,
     /// /proc/kallsyms of the guest, as root read it, to name functions
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
-    /// PAUSE exits in a row from which on they are a storm
+    /// Minimum consecutive PAUSE exits that count as a storm
     #[arg(long, value_name = "N", default_value_t = Limits::default().length_min,
         value_parser = clap::value_parser!(u32).range(2..))]
     min: u32,
-    /// Microseconds in the guest after which the next PAUSE exit is another matter
+    /// Longest guest time between two exits of one storm, in microseconds
     #[arg(long, value_name = "US", default_value_t = Limits::default().in_guest_max_ns / 1_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     in_guest: u64,
-    /// How many of the longest storms are listed
+    /// Number of the longest storms to list
     #[arg(long, value_name = "N", default_value_t = Limits::default().longest)]
     longest: usize,
     /// Print JSON
@@ -55,10 +56,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = BufReader::with_capacity(1 << 18, Progress::new(input, length));
     let name = || args.file.display().to_string();
     let found = storms::read(input, limits, symbols.as_ref()).with_context(name)?;
+    let file = args.file.display();
+    if found.lines == 0 {
+        anyhow::bail!("{file}: the trace is empty");
+    }
     if found.exits == 0 {
         anyhow::bail!(
-            "{}: none of its {} lines is a kvm_exit as perf script, trace-cmd report or tracefs print it",
-            args.file.display(),
+            "{file}: none of its {} lines is a kvm_exit as perf script, trace-cmd report or \
+             tracefs print it",
             found.lines
         );
     }

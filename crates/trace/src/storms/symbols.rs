@@ -36,7 +36,7 @@ impl Symbols {
     /// See [`SymbolsError`].
     pub fn read(input: impl BufRead) -> Result<Symbols, SymbolsError> {
         let mut by_address = Vec::new();
-        super::each_line(input.take(BYTES_MAX), |line| {
+        super::lines::each(input.take(BYTES_MAX), |line| {
             by_address.extend(function(&String::from_utf8_lossy(line)));
         })?;
         if by_address.is_empty() {
