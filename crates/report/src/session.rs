@@ -136,6 +136,7 @@ fn sentences(digest: &Digest) -> Vec<String> {
             number(digest.wait_s)
         ));
     }
+    out.extend(digest.incomplete.iter().map(|what| format!("Incomplete: {what}.")));
     if digest.lost > 0 {
         let lost = plural(digest.lost, "finding was", "findings were");
         out.push(format!("{lost} lost: they came too fast."));

@@ -56,6 +56,7 @@ fn a_session_as_text() {
         ],
         beats_per_s: 1_200.0,
         lost: 2,
+        incomplete: None,
     };
     insta::assert_snapshot!(text(&digest));
     insta::assert_snapshot!(document(&digest));
@@ -110,6 +111,7 @@ fn nothing_found_is_said_plainly() {
         sites: Vec::new(),
         beats_per_s: 0.0,
         lost: 0,
+        incomplete: None,
     };
     insta::assert_snapshot!(text(&digest));
 }

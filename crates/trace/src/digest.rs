@@ -42,6 +42,8 @@ pub struct Digest {
     pub beats_per_s: f64,
     /// Findings that were lost.
     pub lost: u64,
+    /// Where the session's file is cut off; absent where it is whole.
+    pub incomplete: Option<String>,
 }
 
 /// One vCPU.
@@ -115,6 +117,7 @@ pub fn digest(session: &Session) -> Digest {
         sites: sites(&episodes),
         beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
         lost: session.lost,
+        incomplete: session.incomplete.clone(),
     }
 }
 

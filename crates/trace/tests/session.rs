@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
-use unspin_model::session::{FoundOff, Look};
+use unspin_model::session::{About, FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
 
@@ -41,7 +41,7 @@ fn file() -> (Vec<u8>, Vec<usize>) {
     let mut ends = Vec::new();
     for batches in 1..=3 {
         bytes.clear();
-        let mut writer = Writer::new(&mut bytes).unwrap();
+        let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
         for batch in 0..batches {
             let t = 1_000 + 1_000 * batch;
             let offs = [off(0, t, 100, false), off(1, t + 50, 200, true)];
@@ -70,9 +70,19 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn where_it_was_recorded_comes_back() {
+    let mut bytes = Vec::new();
+    let text = |text: &str| Some(text.to_owned());
+    let about = About { program: text("unspin 1"), kernel: text("6.18"), machine: None };
+    Writer::new(&mut bytes, &about).unwrap().finish().unwrap();
+    let session = read_from(&bytes[..], "s").unwrap();
+    assert_eq!((session.about, session.incomplete), (about, None));
+}
+
+#[test]
 fn a_wait_that_cannot_be_is_written_as_lost() {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes).unwrap();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
     let waits = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex, Wait::Ipi];
     let all = waits.map(|wait| [true, false].map(|asleep| Spin { wait, asleep, ..spin(1_000) }));
     writer.write(&[], all.as_flattened(), &[], &[]).unwrap();
@@ -108,7 +118,7 @@ fn a_finding_of_another_kind_is_an_error() {
 /// Read as if its head said that it has another format of one digit.
 fn read_as(format: u8) -> Result<Session, SessionError> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes).unwrap();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
     let stretch = Stretch { user_spin_ns: None, steal_ns: None, ..stretch(1, 1_000, 2_000) };
     writer.write(&[off(1, 1_050, 200, true)], &[], &[], &[stretch]).unwrap();
     drop(writer);
@@ -138,12 +148,14 @@ fn a_killed_recorder_loses_no_more_than_its_last_batch() {
         let whole = ends.iter().filter(|end| **end <= cut).count();
         let session = read_from(&bytes[..cut], "s").unwrap();
         assert_eq!(session.offs.len(), 2 * whole, "cut at {cut} of {ends:?}");
+        assert!(session.incomplete.is_some());
     }
 }
 
 #[test]
 fn something_else_is_told_from_a_session() {
-    for bytes in [&b""[..], b"PK\x03\x04 something else", &[0; 64], &[0xff; 64]] {
+    assert_eq!(read_from(&b""[..], "x").unwrap_err().to_string(), "x: the session is empty");
+    for bytes in [&b"PK\x03\x04 something else"[..], &[0; 64], &[0xff; 64]] {
         let error = read_from(bytes, "x.arrow").unwrap_err();
         assert!(matches!(&error, SessionError::Damaged { batch: 0, .. }), "{error}");
         assert!(error.to_string().starts_with("x.arrow, batch 0: "), "{error}");

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use unspin_model::class::Class;
+use unspin_model::class::{Class, chain};
 use unspin_model::{Recording, Session};
 use unspin_report::openmetrics;
+use unspin_trace::session::SessionError;
 use unspin_trace::totals::Totals;
 use unspin_trace::{perfetto, recording, session};
 
@@ -41,13 +42,18 @@ enum Format {
 }
 
 enum Input {
-    Session(Session),
+    Session(Box<Session>),
     Recordings(Vec<Recording>),
 }
 
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
+    if let Input::Session(session) = &input {
+        if let Some(what) = &session.incomplete {
+            eprintln!("unspin: {}: incomplete: {what}", args.file.display());
+        }
+    }
     let (ending, bytes) = match (args.format, &input) {
         (Format::Perfetto, Input::Session(session)) => {
             let mut bytes = Vec::new();
@@ -77,12 +83,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     new_file::write(&out, &bytes)?;
-    let events = match input {
-        Input::Session(session) => session.offs.len() + session.spins.len(),
-        Input::Recordings(all) => all.iter().map(|recording| recording.events.len()).sum(),
+    let (events, incomplete) = match input {
+        Input::Session(session) => (session.offs.len() + session.spins.len(), session.incomplete),
+        Input::Recordings(all) => (all.iter().map(|recording| recording.events.len()).sum(), None),
     };
     if args.json {
-        out::line(serde_json::json!({"out": out, "events": events, "bytes": bytes.len()}))?;
+        let bytes = bytes.len();
+        out::line(serde_json::json!({
+            "out": out, "events": events, "bytes": bytes, "incomplete": incomplete,
+        }))?;
     } else {
         out::line(format_args!("{}: {events} events, {} bytes", out.display(), bytes.len()))?;
     }
@@ -92,12 +101,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// What is no session may be a recording; where it is neither, both say why.
 fn read(file: &Path) -> anyhow::Result<Input> {
     let no_session = match session::read(file) {
-        Ok(session) => return Ok(Input::Session(session)),
-        Err(error @ session::SessionError::Open { .. }) => return Err(error.into()),
+        Ok(session) => return Ok(Input::Session(Box::new(session))),
+        Err(error @ (SessionError::Open { .. } | SessionError::Empty { .. })) => {
+            return Err(error.into());
+        }
+        // The head is that of a session.
+        Err(error @ SessionError::Damaged { batch: 1.., .. }) => return Err(error.into()),
         Err(error) => error,
     };
     match recording::read(file) {
+        Ok(recordings) if recordings.is_empty() => bail!("{}: the file is empty", file.display()),
         Ok(recordings) => Ok(Input::Recordings(recordings)),
-        Err(no_recording) => bail!("{no_session}; nor a recording: {no_recording}"),
+        Err(no_recording) => bail!("{no_session}; nor a recording: {}", chain(&no_recording)),
     }
 }

@@ -9,6 +9,7 @@ mod doctor;
 mod export;
 mod failure;
 mod help;
+mod here;
 mod lab;
 mod man;
 mod metrics;

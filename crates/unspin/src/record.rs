@@ -12,7 +12,7 @@ use unspin_lab::interrupt;
 
 use crate::command::Running;
 use crate::new_file::NewFile;
-use crate::{out, sensing};
+use crate::{here, out, sensing};
 
 /// Record this guest's off intervals and spins into a session file
 ///
@@ -53,7 +53,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let look = args.look.map(Duration::from_micros);
     let mut file = NewFile::create(&args.out)?;
-    let mut recorder = Recorder::new(sensor, &settings, look, BufWriter::new(&mut file))?;
+    let mut recorder =
+        Recorder::new(sensor, &settings, look, &here::about(), BufWriter::new(&mut file))?;
     let mut running = match Running::start(&args.command) {
         Ok(running) => running,
         Err(not_started) => {
