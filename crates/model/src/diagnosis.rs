@@ -119,3 +119,17 @@ pub struct Ability {
     /// What is missing and how to get it; empty where nothing is.
     pub missing: Vec<String>,
 }
+
+/// Whether this kernel would take a guest scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduling {
+    /// It has sched_ext, and nobody uses it.
+    Ready,
+    /// `unspin run` is at work.
+    Ours,
+    /// Another scheduler is.
+    Taken,
+    /// It has no sched_ext.
+    Absent,
+}

@@ -107,6 +107,22 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Cause> {
+        std::iter::successors(Some(Cause::HolderOff), |cause| cause.next())
+    }
+
+    /// The one after it; a new one has to be given its place here.
+    fn next(self) -> Option<Cause> {
+        match self {
+            Cause::HolderOff => Some(Cause::WaiterOff),
+            Cause::WaiterOff => Some(Cause::IpiOff),
+            Cause::IpiOff => Some(Cause::HolderPreempted),
+            Cause::HolderPreempted => Some(Cause::Plain),
+            Cause::Plain => None,
+        }
+    }
+
     /// Its name in files and figures.
     pub fn name(self) -> &'static str {
         match self {

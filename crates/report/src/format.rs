@@ -125,6 +125,17 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// A time in the unit that suits it: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`.
+pub fn time(seconds: f64) -> String {
+    match seconds.abs() {
+        0.0 => "0 s".into(),
+        s if s < 999.5e-6 => format!("{} us", number(1e6 * seconds)),
+        s if s < 0.9995 => format!("{} ms", number(1e3 * seconds)),
+        s if s < 99.95 => format!("{} s", number(seconds)),
+        _ => duration(seconds),
+    }
+}
+
 /// The verdict in words.
 pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
@@ -185,6 +196,17 @@ mod tests {
         assert_eq!(duration(45.2), "45 s");
         assert_eq!(duration(200.0), "3 min 20 s");
         assert_eq!(duration(4321.0), "1 h 12 min");
+        for (seconds, text) in [
+            (0.0, "0 s"),
+            (6.79e-5, "67.9 us"),
+            (0.000_999_7, "1.00 ms"),
+            (0.009_26, "9.26 ms"),
+            (0.999_7, "1.00 s"),
+            (3.25, "3.25 s"),
+            (200.0, "3 min 20 s"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
         assert_eq!(p_value(0.0004), "< 0.001");
         assert_eq!(p_value(0.0321), "0.032");
         assert_eq!(p_value(0.412), "0.41");

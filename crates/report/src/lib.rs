@@ -5,6 +5,7 @@ mod columns;
 pub mod compare;
 pub mod doctor;
 pub mod evaluate;
+pub mod explain;
 pub mod format;
 pub mod headline;
 pub mod html;
@@ -18,6 +19,7 @@ pub mod storms;
 pub mod summarize;
 pub mod svg;
 pub mod terminal;
+pub mod verdict;
 pub mod view;
 
 pub use summarize::summarize;

@@ -4,17 +4,22 @@ use minijinja::value::Serde;
 use serde::Serialize;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
-use unspin_trace::digest::Digest;
+use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
 use crate::columns;
-use crate::format::{count, number, plural};
+use crate::format::{count, percent, plural, time};
 use crate::html::{HtmlError, render};
 use crate::markdown;
+use crate::verdict::Verdict;
 
 mod plots;
 
 /// Columns that a table's first column has at least.
 const FIRST_MIN: usize = 8;
+/// Columns that it should have: others are left out for them.
+const FIRST_WANTED: usize = 20;
+/// Paragraphs that are not for a terminal have lines of that length.
+const COLUMNS: usize = 80;
 /// Places that are listed.
 const ROWS: usize = 15;
 
@@ -26,6 +31,8 @@ pub(crate) struct Table {
     heads: Vec<&'static str>,
     /// Which columns hold figures.
     figures: Vec<usize>,
+    /// Columns that are left out where there is little room, the first one first.
+    dispensable: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
@@ -38,29 +45,61 @@ impl Table {
         columns::table(&self.heads, &words, self.rows.clone())
     }
 
-    /// For a terminal of so many columns: the first column gives way to the others.
+    /// For a terminal of so many columns: the first column gives way to the others, and
+    /// some of the others to what the first one needs.
     pub(crate) fn text_within(mut self, columns: usize) -> String {
-        let widest = self.text().lines().map(columns::width).max().unwrap_or(0);
-        let firsts = self.rows.iter().map(|row| columns::width(&row[0]));
-        let first = firsts.max().unwrap_or(0);
-        let room = (columns + first).saturating_sub(widest).max(FIRST_MIN);
+        let first = self.rows.iter().map(|row| columns::width(&row[0])).max().unwrap_or(0);
+        let wanted = first.min(FIRST_WANTED);
+        while self.width() + wanted > columns + first && !self.dispensable.is_empty() {
+            let head = self.dispensable.remove(0);
+            self.leave_out(head);
+        }
+        let room = (columns + first).saturating_sub(self.width()).max(FIRST_MIN);
+        self.heads[0] = if columns::width(self.heads[0]) > room { "" } else { self.heads[0] };
         for row in &mut self.rows {
             row[0] = columns::cut(&row[0], room);
         }
         self.text()
     }
+
+    fn width(&self) -> usize {
+        self.text().lines().map(columns::width).max().unwrap_or(0)
+    }
+
+    fn leave_out(&mut self, head: &str) {
+        let Some(at) = self.heads.iter().position(|here| *here == head) else { return };
+        self.heads.remove(at);
+        self.figures.retain(|figure| *figure != at);
+        for figure in self.figures.iter_mut().filter(|figure| **figure > at) {
+            *figure -= 1;
+        }
+        for row in &mut self.rows {
+            row.remove(at);
+        }
+    }
 }
 
-/// All of it as text, with a closing newline.
-pub fn text(digest: &Digest) -> String {
-    let opening = sentences(digest).join("\n") + "\n";
-    let tables = tables(digest).into_iter().map(|table| table.text());
-    [opening].into_iter().chain(tables).collect::<Vec<_>>().join("\n")
+/// All of it as text, with a closing newline: the verdict, what it rests on, tables. Lines
+/// are as long as a terminal of so many columns has room for; without one, tables are whole.
+pub fn text(digest: &Digest, verdict: &Verdict, terminal: Option<usize>) -> String {
+    let columns = terminal.unwrap_or(COLUMNS);
+    let lines = |texts: Vec<String>| -> String {
+        texts.iter().map(|text| columns::paragraph(text, columns) + "\n").collect()
+    };
+    let mut parts = vec![lines(verdict.paragraphs()), lines(sentences(digest))];
+    parts.extend(tables(digest).into_iter().map(|table| match terminal {
+        Some(columns) => table.text_within(columns),
+        None => table.text(),
+    }));
+    parts.join("\n")
 }
 
 /// All of it as Markdown.
-pub fn document(digest: &Digest) -> String {
-    let mut out = sentences(digest).join(" ") + "\n";
+pub fn document(digest: &Digest, verdict: &Verdict) -> String {
+    let mut paragraphs = verdict.paragraphs();
+    paragraphs[0] = format!("**{}**", paragraphs[0]);
+    paragraphs.push(sentences(digest).join(" "));
+    let mut out = paragraphs.join("\n\n") + "\n";
     for table in tables(digest) {
         let heads: Vec<String> = table.heads.iter().map(|head| (*head).to_owned()).collect();
         out += &format!("\n**{}**\n\n", table.title);
@@ -73,7 +112,7 @@ pub fn document(digest: &Digest) -> String {
 #[derive(Serialize)]
 struct Page<'a> {
     name: &'a str,
-    headline: String,
+    headline: &'a str,
     sentences: Vec<String>,
     lanes: String,
     left_out: Option<String>,
@@ -85,16 +124,21 @@ struct Page<'a> {
 ///
 /// # Errors
 /// [`HtmlError`] for a broken template; no session leads to it.
-pub fn page(name: &str, session: &Session, digest: &Digest) -> Result<String, HtmlError> {
-    let mut sentences = sentences(digest);
-    let headline = sentences.remove(0);
+pub fn page(
+    name: &str,
+    session: &Session,
+    digest: &Digest,
+    verdict: &Verdict,
+) -> Result<String, HtmlError> {
     let more = usize::from(session.vcpus).saturating_sub(plots::LANES);
     let left_out =
         (more > 0).then(|| format!("The {} that were off most are shown.", plots::LANES));
+    let mut paragraphs = verdict.paragraphs().split_off(1);
+    paragraphs.extend(sentences(digest));
     let page = Page {
         name,
-        headline,
-        sentences,
+        headline: &verdict.sentence,
+        sentences: paragraphs,
         lanes: plots::lanes(session),
         left_out,
         lengths: plots::lengths(session),
@@ -103,53 +147,53 @@ pub fn page(name: &str, session: &Session, digest: &Digest) -> Result<String, Ht
     render("session.html", Serde(page))
 }
 
+/// The CPU time that shares are of, seconds.
+pub(crate) fn cpu_s(digest: &Digest) -> f64 {
+    (digest.seconds * f64::from(digest.vcpus)).max(1e-9)
+}
+
 fn sentences(digest: &Digest) -> Vec<String> {
+    let share = |s: f64| percent(s / cpu_s(digest));
     let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
     let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
-    let per_s = if digest.seconds > 0.0 { 1e3 * off_s / digest.seconds } else { 0.0 };
+    let lengths = digest.off_ms.map(|all| all.map(|ms| time(ms / 1e3)));
+    let lengths = lengths.map_or(String::new(), |[median, _, p99, longest]| {
+        if intervals == 1 {
+            return format!(" It lasted {longest}.");
+        }
+        format!(
+            " An off interval lasted {median} (median), {p99} (99th percentile), {longest} at most."
+        )
+    });
     let mut out = vec![format!(
-        "{} s of {}. They were off {}, {} ms in every second, all together.",
-        number(digest.seconds),
+        "{} of {}: off {}, {} of CPU time.{lengths}",
+        time(digest.seconds),
         plural(u64::from(digest.vcpus), "vCPU", "vCPUs"),
         plural(intervals, "time", "times"),
-        number(per_s),
+        share(off_s),
     )];
-    out.extend(digest.off_ms.map(|all| all.map(number)).map(|[median, p90, p99, largest]| {
-        format!(
-            "An off interval lasted {median} ms (median), {p90} (p90), {p99} (p99), \
-             {largest} at most."
-        )
+    out.extend(digest.steal_s.map(|steal_s| match steal_s {
+        0.0 => "The hypervisor counts no steal time.".to_owned(),
+        _ => format!("The hypervisor counts {} as steal time.", share(steal_s)),
     }));
-    out.extend(digest.steal_s.map(|steal_s| steal(steal_s, off_s)));
-    out.push(format!(
-        "{} burned {} vCPU-seconds.",
-        plural(digest.spins, "long spin", "long spins"),
-        number(digest.spin_s)
-    ));
+    out.push(match digest.spins {
+        0 => "No long spins.".to_owned(),
+        spins => {
+            let spins = plural(spins, "long spin", "long spins");
+            format!("{spins} burned {} of CPU time.", share(digest.spin_s))
+        }
+    });
     out.extend(digest.user_spin_s.map(|spun_s| {
-        format!("Ticks found {} vCPU-seconds of spinning in user space.", number(spun_s))
+        format!("Ticks found {} of CPU time in spin loops of user space.", share(spun_s))
     }));
     if digest.waits > 0 {
         out.push(format!(
-            "{} for locks kept threads asleep for {} s, all together.",
+            "{} for locks kept threads asleep for {}, all together.",
             plural(digest.waits, "long wait", "long waits"),
-            number(digest.wait_s)
+            time(digest.wait_s)
         ));
     }
-    out.extend(digest.incomplete.iter().map(|what| format!("Incomplete: {what}.")));
-    if digest.lost > 0 {
-        let lost = plural(digest.lost, "finding was", "findings were");
-        out.push(format!("{lost} lost: they came too fast."));
-    }
     out
-}
-
-fn steal(steal_s: f64, off_s: f64) -> String {
-    if steal_s == 0.0 {
-        return "Steal time as the hypervisor tells it: none.".into();
-    }
-    let (told, found) = (number(steal_s), number(off_s));
-    format!("Steal time as the hypervisor tells it: {told} s; {found} s off were found.")
 }
 
 fn tables(digest: &Digest) -> Vec<Table> {
@@ -161,52 +205,58 @@ fn tables(digest: &Digest) -> Vec<Table> {
 }
 
 fn vcpus(digest: &Digest) -> Table {
-    let mut heads = vec!["vCPU", "off intervals", "s off"];
-    heads.extend(digest.steal_s.map(|_| "s steal"));
-    heads.extend(digest.user_spin_s.map(|_| "s user spin"));
-    let row = |vcpu: &unspin_trace::digest::VcpuOff| {
-        let mut row = vec![vcpu.vcpu.to_string(), count(vcpu.intervals), number(vcpu.off_s)];
-        row.extend(digest.steal_s.map(|_| number(vcpu.steal_s.unwrap_or(0.0))));
-        row.extend(digest.user_spin_s.map(|_| number(vcpu.user_spin_s.unwrap_or(0.0))));
+    let mut heads = vec!["vCPU", "off", "times", "time off"];
+    heads.extend(digest.steal_s.map(|_| "steal"));
+    heads.extend(digest.user_spin_s.map(|_| "user spin"));
+    let share = |s: f64| percent(s / digest.seconds.max(1e-9));
+    let row = |vcpu: &VcpuOff| {
+        let (number, off) = (vcpu.vcpu.to_string(), share(vcpu.off_s));
+        let mut row = vec![number, off, count(vcpu.intervals), time(vcpu.off_s)];
+        row.extend(digest.steal_s.map(|_| share(vcpu.steal_s.unwrap_or(0.0))));
+        row.extend(digest.user_spin_s.map(|_| share(vcpu.user_spin_s.unwrap_or(0.0))));
         row
     };
     Table {
         title: "vCPUs",
-        about: "Off: it wanted to run and did not have its pCPU.",
+        about: "Off: it wanted to run and did not have its pCPU. Shares of its time.",
         figures: (1..heads.len()).collect(),
+        dispensable: vec!["time off", "times", "user spin"],
         heads,
         rows: digest.off.iter().map(row).collect(),
     }
 }
 
 pub(crate) fn causes(digest: &Digest) -> Table {
-    let row = |waste: &unspin_trace::digest::CauseWaste| {
+    let row = |waste: &CauseWaste| {
         vec![
             cause(waste.cause).to_owned(),
+            percent(waste.wasted_s / cpu_s(digest)),
+            time(waste.wasted_s),
+            time(waste.blocked_s),
             count(waste.episodes),
-            number(waste.wasted_s),
-            number(waste.blocked_s),
             format!("{:.0} %", 100.0 * waste.confidence),
         ]
     };
     Table {
         title: "Why they waited",
-        about: "vCPU-seconds burned by spinning and seconds asleep, by what kept them waiting, \
-                and how sure that is.",
-        heads: vec!["why they waited", "times", "s burned", "s asleep", "sure"],
-        figures: vec![1, 2, 3, 4],
+        about: "CPU time burned by spinning, and how long threads slept, by what kept them \
+                waiting and how sure that is. `unspin explain` has more about each.",
+        heads: vec!["why they waited", "CPU time", "burned", "asleep", "times", "sure"],
+        figures: vec![1, 2, 3, 4, 5],
+        dispensable: vec!["sure", "times", "burned", "asleep"],
         rows: digest.causes.iter().map(row).collect(),
     }
 }
 
 pub(crate) fn sites(digest: &Digest) -> Table {
-    let row = |waste: &unspin_trace::digest::SiteWaste| {
+    let row = |waste: &SiteWaste| {
         let site = if waste.site.is_empty() { "(not known)" } else { &waste.site };
         vec![
             site.to_owned(),
+            percent(waste.wasted_s / cpu_s(digest)),
+            time(waste.wasted_s),
+            time(waste.blocked_s),
             count(waste.episodes),
-            number(waste.wasted_s),
-            number(waste.blocked_s),
             wait(waste.wait).to_owned(),
             cause_in_short(waste.cause).to_owned(),
         ]
@@ -214,8 +264,9 @@ pub(crate) fn sites(digest: &Digest) -> Table {
     Table {
         title: "Where they waited",
         about: "The functions that wanted the locks, the worst one first.",
-        heads: vec!["where", "times", "s burned", "s asleep", "for", "mostly because"],
-        figures: vec![1, 2, 3],
+        heads: vec!["where", "CPU time", "burned", "asleep", "times", "for", "mostly because"],
+        figures: vec![1, 2, 3, 4],
+        dispensable: vec!["times", "burned", "asleep", "for", "mostly because"],
         rows: digest.sites.iter().take(ROWS).map(row).collect(),
     }
 }

@@ -2,10 +2,12 @@
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use unspin_model::diagnosis::Scheduling;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::scheduler::Stats;
 use unspin_model::session::FoundOff;
-use unspin_report::live::{View, draw};
+use unspin_report::live::{Picture, View, draw};
+use unspin_report::verdict::{Origin, judge};
 use unspin_trace::live::{Live, News};
 
 const MS: u64 = 1_000_000;
@@ -86,8 +88,10 @@ fn picture_beside(
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let live = guest(vcpus);
     let machine = "confidential VM (AMD SEV-SNP)";
-    let digest = live.digest();
-    terminal.draw(|frame| _ = draw(frame, &live, &digest, &mut view, machine, scheduler)).unwrap();
+    let digest = &live.digest();
+    let verdict = &judge(digest, Origin::Here(Scheduling::Ready), &["waits for IPIs"]);
+    let picture = Picture { live: &live, digest, verdict, machine, scheduler };
+    terminal.draw(|frame| _ = draw(frame, picture, &mut view)).unwrap();
     terminal.backend().to_string()
 }
 
@@ -113,8 +117,21 @@ fn many_vcpus_in_a_large_terminal() {
 
 #[test]
 fn the_last_of_many_vcpus_are_scrolled_to() {
-    let view = View { first: usize::MAX, worst_first: false, paused: true };
+    let view = View { first: usize::MAX, worst_first: false, paused: true, help: false };
     insta::assert_snapshot!(picture(256, 80, 24, view));
+}
+
+#[test]
+fn a_narrow_terminal_cuts_no_column_and_no_label() {
+    insta::assert_snapshot!(picture(4, 40, 24, View::of(4)));
+    insta::assert_snapshot!(picture(256, 40, 24, View::of(256)));
+}
+
+#[test]
+fn help_says_what_keys_and_signs_mean() {
+    let view = View { help: true, ..View::of(4) };
+    insta::assert_snapshot!(picture(4, 80, 24, view));
+    insta::assert_snapshot!(picture(4, 40, 30, view));
 }
 
 #[test]
@@ -143,7 +160,9 @@ fn a_scheduler_has_a_line_and_marks_what_it_does_not_use() {
 fn a_terminal_of_any_size_is_drawn_on() {
     for (width, height) in [(1, 1), (10, 3), (40, 5), (40, 10), (80, 8), (300, 100)] {
         for vcpus in [1, 8, 300] {
-            picture(vcpus, width, height, View::of(vcpus));
+            for help in [false, true] {
+                picture(vcpus, width, height, View { help, ..View::of(vcpus) });
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
 use unspin_model::session::FoundOff;
 use unspin_report::session::{document, page, text};
+use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff, digest};
 
 #[test]
@@ -58,8 +59,12 @@ fn a_session_as_text() {
         lost: 2,
         incomplete: None,
     };
-    insta::assert_snapshot!(text(&digest));
-    insta::assert_snapshot!(document(&digest));
+    let verdict = judge(&digest, Origin::File, &[]);
+    insta::assert_snapshot!(text(&digest, &verdict, None));
+    insta::assert_snapshot!(document(&digest, &verdict));
+    insta::assert_snapshot!(text(&digest, &verdict, Some(40)));
+    let json = serde_json::to_string_pretty(&Judged { verdict: &verdict, digest: &digest });
+    insta::assert_snapshot!(json.unwrap());
 }
 
 #[test]
@@ -78,8 +83,10 @@ fn a_page_needs_nothing_else() {
         offs: (0..40).map(|vcpu| off(vcpu, 500_000_000)).collect(),
         ..Session::default()
     };
-    assert!(!text(&digest(&session)).contains("Steal time"), "nobody asked");
-    let page = page("<b>.gz", &session, &digest(&session)).unwrap();
+    let digest = digest(&session);
+    let verdict = judge(&digest, Origin::File, &[]);
+    assert!(!text(&digest, &verdict, None).contains("steal time"), "nobody asked");
+    let page = page("<b>.gz", &session, &digest, &verdict).unwrap();
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
     assert!(page.contains("The 32 that were off most are shown."));
     assert_eq!(page.matches("class=\"off\" d=").count(), 32);
@@ -113,5 +120,6 @@ fn nothing_found_is_said_plainly() {
         lost: 0,
         incomplete: None,
     };
-    insta::assert_snapshot!(text(&digest));
+    let verdict = judge(&digest, Origin::File, &[]);
+    insta::assert_snapshot!(text(&digest, &verdict, None));
 }

@@ -176,7 +176,8 @@ fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     }
     let mut causes: Vec<CauseWaste> = by_cause.into_values().collect();
     for cause in &mut causes {
-        cause.confidence /= cause.episodes as f64;
+        // A mean of guesses is not known to more than three digits.
+        cause.confidence = (1e3 * cause.confidence / cause.episodes as f64).round() / 1e3;
     }
     causes.sort_by(|a, b| {
         b.wasted_s.total_cmp(&a.wasted_s).then(b.blocked_s.total_cmp(&a.blocked_s))

@@ -61,6 +61,7 @@ fn what_is_written_comes_back() {
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.vcpus, session.start_ns, session.end_ns), (2, 1_000, 4_000));
     assert_eq!((session.beats, session.lost), (66, 6));
+    assert!(session.incomplete.is_some(), "it was not finished");
     assert_eq!((session.user_spin_ns, session.steal_ns), (vec![0, 9], vec![60, 60]));
     assert_eq!(session.offs.len(), 6);
     assert_eq!(session.offs[3], off(1, 2_050, 200, true));
@@ -99,6 +100,11 @@ fn a_wait_that_cannot_be_is_written_as_lost() {
     ];
     assert_eq!(read, can_be);
     assert_eq!(session.lost, 4);
+    assert_eq!(session.incomplete, None);
+    for missing in [1, 20] {
+        let cut = read_from(&bytes[..bytes.len() - missing], "s").unwrap();
+        assert!(cut.incomplete.is_some(), "{missing} bytes are missing");
+    }
 }
 
 #[test]

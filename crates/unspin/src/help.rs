@@ -88,7 +88,13 @@ static VERBS: &[Help] = &[
             ("unspin report unspin.arrow.gz", "time off, spins and causes as text"),
             ("unspin report unspin.arrow.gz --html page.html", "the same, and a page with plots"),
         ],
-        see: &["record", "export"],
+        see: &["record", "explain", "export"],
+        ..NONE
+    },
+    Help {
+        verb: "explain",
+        examples: &[("unspin explain", "the causes"), ("unspin explain holder-off", "one of them")],
+        see: &["report", "watch", "trace"],
         ..NONE
     },
     Help {

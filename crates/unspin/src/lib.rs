@@ -6,6 +6,7 @@ mod claims;
 mod command;
 mod completions;
 mod doctor;
+mod explain;
 mod export;
 mod failure;
 mod help;
@@ -18,6 +19,7 @@ mod out;
 mod record;
 mod report;
 mod run;
+mod screen;
 mod sensing;
 mod trace;
 mod watch;
@@ -49,6 +51,7 @@ enum Verb {
     Run(run::Args),
     Record(record::Args),
     Report(report::Args),
+    Explain(explain::Args),
     Export(export::Args),
     Trace(trace::Args),
     Completions(completions::Args),
@@ -86,6 +89,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::run(args),
         Verb::Record(args) => record::run(args),
         Verb::Report(args) => report::run(args),
+        Verb::Explain(args) => explain::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Trace(args) => trace::run(args),
         Verb::Completions(args) => completions::run(args),

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::out;
+use crate::{out, screen};
 
-/// Summarise a session file: time off, spinning, causes and call sites
+/// Summarise a session file: what the guest lost, why, what to do about it
 ///
-/// The session is what `unspin record` wrote.
+/// The session is what `unspin record` wrote. The summary has how long each vCPU was off, and what
+/// was burned by spinning, for which causes and in which functions.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote
@@ -29,18 +31,19 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = session::read(&args.session)?;
-    let digest = digest::digest(&session);
+    let digest = &digest::digest(&session);
+    let verdict = &judge(digest, Origin::File, &[]);
     if let Some(out) = &args.html {
         let name = args.session.file_name().unwrap_or_default().to_string_lossy();
-        let page = unspin_report::session::page(&name, &session, &digest)?;
+        let page = unspin_report::session::page(&name, &session, digest, verdict)?;
         std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
     }
     if args.json {
-        out::line(serde_json::to_string(&digest)?)?;
+        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
     } else if args.markdown {
-        out::text(unspin_report::session::document(&digest))?;
+        out::text(unspin_report::session::document(digest, verdict))?;
     } else {
-        out::text(unspin_report::session::text(&digest))?;
+        out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

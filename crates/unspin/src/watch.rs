@@ -12,16 +12,18 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
-use unspin_guest::run::socket;
+use unspin_guest::run::{scheduling, socket};
+use unspin_guest::sense;
 use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
-use unspin_report::live::{View, draw};
+use unspin_report::live::{Picture, View, draw};
 use unspin_report::openmetrics;
+use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
 use crate::metrics::Metrics;
-use crate::{out, sensing};
+use crate::{out, screen, sensing};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
@@ -98,11 +100,12 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
         std::thread::sleep(SLICE);
         watcher.step();
     }
-    let digest = watcher.live.digest();
+    let digest = &watcher.live.digest();
+    let verdict = &judge(digest, Origin::Here(scheduling()), &sense::hidden(watcher.missing()));
     if args.json {
-        out::line(serde_json::to_string(&digest)?)?;
+        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
     } else {
-        out::text(unspin_report::session::text(&digest))?;
+        out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -137,7 +140,9 @@ fn watch(
 ) -> anyhow::Result<()> {
     interrupt::install()?;
     let mut view = View::of(watcher.live.vcpus());
+    let hidden = sense::hidden(watcher.missing());
     let mut digest = watcher.live.digest();
+    let mut verdict = judge(&digest, Origin::Here(scheduling()), &hidden);
     let scheduler = socket::follow(Path::new(socket::PATH));
     let mut scheduled = None;
     let mut paused_at: Option<Live> = None;
@@ -147,15 +152,20 @@ fn watch(
             watcher.step();
             if !view.paused {
                 digest = watcher.live.digest();
+                verdict = judge(&digest, Origin::Here(scheduling()), &hidden);
                 scheduled = scheduler.lock().unwrap_or_else(PoisonError::into_inner).clone();
             }
             next = Instant::now() + SLICE;
         }
         let mut page = 0;
-        let live = paused_at.as_ref().unwrap_or(&watcher.live);
-        terminal.draw(|frame| {
-            page = draw(frame, live, &digest, &mut view, machine, scheduled.as_ref());
-        })?;
+        let picture = Picture {
+            live: paused_at.as_ref().unwrap_or(&watcher.live),
+            digest: &digest,
+            verdict: &verdict,
+            machine,
+            scheduler: scheduled.as_ref(),
+        };
+        terminal.draw(|frame| page = draw(frame, picture, &mut view))?;
         if !event::poll(next.saturating_duration_since(Instant::now()))? {
             continue;
         }
@@ -177,8 +187,11 @@ fn watch(
 fn obey(key: KeyEvent, view: &mut View, page: usize) -> bool {
     match key.code {
         _ if key.kind != KeyEventKind::Press => {}
-        KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('q') => return false,
+        _ if view.help => view.help = false,
+        KeyCode::Esc => return false,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => view.help = true,
         KeyCode::Char('p') => view.paused = !view.paused,
         KeyCode::Char('s') => view.worst_first = !view.worst_first,
         KeyCode::Down => view.first = view.first.saturating_add(1),

@@ -15,6 +15,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use unspin_model::class::{Class, Classified};
+use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
@@ -27,6 +28,8 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
+/// What `bpf/run.bpf.c` calls itself there.
+const NAME: &str = "unspin";
 /// An exit code with this bit asks to be loaded again: a vCPU came or went.
 const RESTART: i64 = 1 << 48;
 /// What the kernel says when its own watchdog did not run for long either: nothing did.
@@ -115,6 +118,17 @@ impl From<libbpf_rs::Error> for RunError {
 impl Classified for RunError {
     fn class(&self) -> Class {
         if matches!(self, RunError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+    }
+}
+
+/// Whether this kernel would take a scheduler now.
+pub fn scheduling() -> Scheduling {
+    let loaded = || fs::read_to_string(LOADED).unwrap_or_default();
+    match fs::read_to_string(STATE) {
+        Err(_) => Scheduling::Absent,
+        Ok(state) if state.trim() == "disabled" => Scheduling::Ready,
+        Ok(_) if loaded().trim() == NAME => Scheduling::Ours,
+        Ok(_) => Scheduling::Taken,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod event;
 mod heartbeat;
+mod hooks;
 mod light;
 mod load;
 mod page;
@@ -27,6 +28,7 @@ use crate::lateness;
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
+pub use hooks::hidden;
 pub use light::LightSensor;
 use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};

@@ -13,6 +13,8 @@ use super::View;
 use crate::columns::printable;
 use crate::format::percent;
 
+/// With fewer columns, the legend is shorter.
+const LEGEND_COLUMNS: u16 = 80;
 /// Lines round the lanes: a frame and their heads.
 pub(super) const AROUND: u16 = 3;
 /// Columns in front of a lane: the vCPU's number and how long it was off.
@@ -50,7 +52,7 @@ pub(super) fn draw(
     let is_used =
         |vcpu: u16| scheduler.is_none_or(|stats| stats.used_vcpus.contains(&u32::from(vcpu)));
     let some_unused = (0..live.vcpus()).any(|vcpu| !is_used(vcpu));
-    let block = Block::bordered().title(legend(some_unused));
+    let block = Block::bordered().title(legend(some_unused, area.width));
     let inside = block.inner(area);
     let (width, height) = (usize::from(inside.width), usize::from(inside.height));
     let order = order(digest, *view);
@@ -68,24 +70,37 @@ pub(super) fn draw(
     let block = if count == order.len() || room == 0 {
         block
     } else {
-        let sorted = if view.worst_first { ", most off first" } else { "" };
-        let hidden = order.len() - room;
-        let (from, last, all) = (view.first + 1, view.first + count, order.len());
-        block.title_bottom(format!(" {from} to {last} of {all}{sorted}; {hidden} not shown "))
+        block.title_bottom(scrolled(*view, count, order.len(), width))
     };
     frame.render_widget(Paragraph::new(lines).block(block), area);
     count
 }
 
-fn legend(some_unused: bool) -> Line<'static> {
+/// Which vCPUs are shown, in as many words as there is room for.
+fn scrolled(view: View, count: usize, all: usize, width: usize) -> String {
+    let sorted = if view.worst_first { ", most off first" } else { "" };
+    let (from, last) = (view.first + 1, view.first + count);
+    let long = format!(" {from} to {last} of {all}{sorted}; {} not shown ", all - count);
+    if long.len() <= width { long } else { format!(" {from} to {last} of {all} ") }
+}
+
+fn legend(some_unused: bool, width: u16) -> Line<'static> {
     let word = |glyph: &str, style: Style, word: &str| {
         [Span::styled(format!("{glyph} {word}"), style), "  ".into()]
     };
     let mut words = vec![" vCPUs:  ".into()];
     words.extend(word(ON.0, ON.1, "on"));
-    for (at, (share, glyph, colour)) in OFF.iter().rev().enumerate() {
-        let from = format!("{}≥ {:.0} %", if at == 0 { "off " } else { "" }, 100.0 * share);
-        words.extend(word(glyph, Style::new().fg(*colour), &from));
+    if width >= LEGEND_COLUMNS {
+        for (at, (share, glyph, colour)) in OFF.iter().rev().enumerate() {
+            let from = format!("{}≥ {:.0} %", if at == 0 { "off " } else { "" }, 100.0 * share);
+            words.extend(word(glyph, Style::new().fg(*colour), &from));
+        }
+    } else {
+        let signs = |(_, glyph, colour): &(f32, &'static str, Color)| {
+            Span::styled(*glyph, Style::new().fg(*colour))
+        };
+        words.extend(OFF.iter().rev().map(signs));
+        words.push(" off  ".into());
     }
     words.extend([Span::styled(format!("{} idle", IDLE.0), IDLE.1), " ".into()]);
     words.extend(some_unused.then(|| format!(" {UNUSED} not used ").into()));
@@ -116,14 +131,18 @@ fn cells(live: &Live, width: usize) -> Option<Vec<Line<'static>>> {
     Some([vec![head], vcpus.chunks(a_row).map(row).collect()].concat())
 }
 
-/// What stands above the lanes.
+/// What stands above the lanes: how long ago the oldest slice was, over it, where that
+/// does not run into the other end.
 fn heads(live: &Live, width: usize) -> Line<'static> {
     let room = width.saturating_sub(HEAD);
-    let ago = format!("-{:.0} s", live.covers_s(room));
-    let right = "now";
-    let gap = live.lane(0, room).len().saturating_sub(ago.len() + right.len());
-    let before = " ".repeat(room.saturating_sub(ago.len() + gap + right.len()));
-    Line::from(format!("vCPU      off  {before}{ago}{}{right}", " ".repeat(gap)).dim())
+    let slices = live.lane(0, room).len();
+    let (ago, now) = (format!("-{:.0} s", live.covers_s(room)), "now");
+    let ends = if slices > ago.len() + now.len() {
+        format!("{ago}{now:>rest$}", rest = slices - ago.len())
+    } else {
+        now.to_owned()
+    };
+    Line::from(format!("vCPU      off  {ends:>room$}").dim())
 }
 
 /// A vCPU's last slices, the latest at the right.

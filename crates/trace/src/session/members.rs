@@ -6,7 +6,8 @@ use flate2::bufread::GzDecoder;
 
 use super::MAX_BATCH_BYTES;
 
-/// The end of an Arrow IPC stream.
+/// What ends an Arrow stream: a continuation mark and no more bytes (Arrow columnar format,
+/// "IPC streaming format"). The writer gives it a member of its own.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Reads one after the other.

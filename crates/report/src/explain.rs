@@ -1,0 +1,100 @@
+//! `unspin explain`: what each cause means, how it is recognised, what to do about it.
+
+use serde::Serialize;
+use unspin_model::episode::Cause;
+
+use crate::columns::{paragraph, width};
+use crate::format::GROUP;
+
+mod texts;
+
+/// Something that `watch`, `report` or `trace` name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// vCPUs off.
+    Preempted,
+    /// Why a spin or a wait lasted.
+    Cause(Cause),
+    /// Spinning in user space.
+    UserSpin,
+    /// Steal time.
+    Steal,
+    /// Pause-loop storms in a host's trace.
+    PauseStorm,
+}
+
+/// A topic in words: the format of `unspin explain --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// Its name in files and figures.
+    pub name: &'static str,
+    /// Other names that it goes by.
+    pub also: &'static [&'static str],
+    /// One line.
+    pub brief: &'static str,
+    /// What happens there.
+    pub means: &'static str,
+    /// What it is concluded from, and how sure that is.
+    pub recognised: &'static str,
+    /// What to do, what helps most first.
+    pub remedies: &'static [&'static str],
+}
+
+impl Topic {
+    /// All of them, in the order in which they are listed.
+    pub fn all() -> impl Iterator<Item = Topic> {
+        let causes = Cause::all().map(Topic::Cause);
+        let others = [Topic::UserSpin, Topic::Steal, Topic::PauseStorm];
+        [Topic::Preempted].into_iter().chain(causes).chain(others)
+    }
+
+    /// Its words.
+    pub fn explanation(self) -> Explanation {
+        texts::of(self)
+    }
+
+    /// The topic of that name.
+    pub fn of(name: &str) -> Option<Topic> {
+        Topic::all().find(|topic| {
+            let words = topic.explanation();
+            words.name == name || words.also.contains(&name)
+        })
+    }
+}
+
+/// All topics, a line each, with a closing newline.
+pub fn list(columns: usize) -> String {
+    let all: Vec<Explanation> = Topic::all().map(Topic::explanation).collect();
+    let names = all.iter().map(|it| width(it.name)).max().unwrap_or(0);
+    let line = |it: &Explanation| {
+        let text = indented(it.brief, names + 2, columns);
+        format!("{:names$}  {}\n", it.name, text.trim_start())
+    };
+    let lines: String = all.iter().map(line).collect();
+    lines
+        + "\nA vCPU is off while it wants to run and has no pCPU.\nunspin explain CAUSE says how it is recognised and what to do.\n"
+}
+
+/// One topic in full, with a closing newline.
+pub fn text(words: &Explanation, columns: usize) -> String {
+    let also = words.also.join(", ");
+    let also = if also.is_empty() { String::new() } else { format!(" (also: {also})") };
+    let mut out = paragraph(&format!("{}{also}: {}", words.name, words.brief), columns) + "\n";
+    for (head, body) in [("What it means", words.means), ("How it is recognised", words.recognised)]
+    {
+        out += &format!("\n{head}\n{}\n", indented(body, 2, columns));
+    }
+    out += "\nWhat to do\n";
+    for (nth, remedy) in words.remedies.iter().enumerate() {
+        let text = indented(remedy, 5, columns);
+        out += &format!("  {}. {}\n", nth + 1, text.trim_start());
+    }
+    out
+}
+
+fn indented(text: &str, by: usize, columns: usize) -> String {
+    // A figure and its sign stay on one line.
+    let text = text.replace(" %", &format!("{GROUP}%"));
+    let wrapped = paragraph(&text, columns.saturating_sub(by));
+    wrapped.lines().map(|line| " ".repeat(by) + line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,205 @@
+//! The words. A cause without an entry does not compile.
+
+use unspin_model::episode::Cause;
+
+use super::{Explanation, Topic};
+
+/// How `unspin run` is offered wherever preemption hits waits.
+const RUN: &str = "In the guest: `sudo unspin run` keeps tasks on as few vCPUs as do the most \
+                   useful work, and lets lock holders finish first. It needs sched_ext; \
+                   `unspin doctor` says whether this kernel has it and how to get it.";
+/// Fewer runnable vCPUs, without any tool.
+const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to some of them \
+                     (`taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) and measure \
+                     again.";
+/// What the host can do.
+const HOST: &str = "On the host: give the guest as many pCPUs as it has busy vCPUs, or fewer \
+                    vCPUs; let KVM help (steal time, PV spinlocks, pause exits). \
+                    `unspin doctor` lists which of these this guest gets.";
+
+/// The words of a topic.
+pub(super) fn of(topic: Topic) -> Explanation {
+    match topic {
+        Topic::Preempted => preempted(),
+        Topic::Cause(Cause::HolderOff) => holder_off(),
+        Topic::Cause(Cause::WaiterOff) => waiter_off(),
+        Topic::Cause(Cause::IpiOff) => ipi_off(),
+        Topic::Cause(Cause::HolderPreempted) => holder_preempted(),
+        Topic::Cause(Cause::Plain) => plain(),
+        Topic::UserSpin => user_spin(),
+        Topic::Steal => steal(),
+        Topic::PauseStorm => pause_storm(),
+    }
+}
+
+fn preempted() -> Explanation {
+    Explanation {
+        name: "preempted",
+        also: &["off"],
+        brief: "the host took the vCPU away while it wanted to run",
+        means: "The host runs more vCPUs than it has pCPUs, or holds the guest to a quota. \
+                While a vCPU is off, its task makes no progress and the guest's kernel does \
+                not know it. By itself that is time that others got: a guest cannot take it \
+                back. It becomes waste when other vCPUs wait for the one that is off.",
+        recognised: "A timer tick, a heartbeat or an answer to an interrupt comes later than \
+                     it can while the vCPU is on (`--late`). Steal time is not needed; where \
+                     the hypervisor counts it, it is shown for comparison.",
+        remedies: &[
+            "If no locks are involved, there is nothing to mend in the guest: ask who runs \
+             the host for more pCPUs or a larger quota, or use fewer vCPUs.",
+            "If locks are involved, see holder-off, waiter-off and ipi-off: that part can be \
+             got back.",
+        ],
+    }
+}
+
+fn holder_off() -> Explanation {
+    Explanation {
+        name: Cause::HolderOff.name(),
+        also: &["lhp"],
+        brief: "lock-holder preemption: the vCPU of the lock's holder was off",
+        means: "A thread took a lock and the host took its vCPU away before it let go. All \
+                others who want the lock spin, or sleep, until the host runs that vCPU again: \
+                milliseconds for a critical section of microseconds.",
+        recognised: "The kernel named the owner of the mutex, and its vCPU was off for at \
+                     least half of the wait (sure: 95 %); or the one who took the spinlock \
+                     last was (85 %); or one vCPU was off for most of the spin, which ended \
+                     within 1 ms of its return (60 %).",
+        remedies: &[RUN, FEWER, HOST],
+    }
+}
+
+fn waiter_off() -> Explanation {
+    Explanation {
+        name: Cause::WaiterOff.name(),
+        also: &["lwp"],
+        brief: "lock-waiter preemption: the vCPU of a waiter in front was off",
+        means: "Kernel spinlocks are queues: who came first gets the lock first. Where the \
+                host preempts a waiter whose turn it is, nobody behind it can have the lock, \
+                though it is free. PV spinlocks make waiters halt instead; native ones do not.",
+        recognised: "Another thread waited for the same lock, got it earlier, and its vCPU \
+                     was off for most of this spin (sure: 85 %).",
+        remedies: &[
+            RUN,
+            FEWER,
+            "On the host: offer KVM's PV spinlocks (kvm-pv-unhalt) and do not boot the guest \
+             with nopvspin. `unspin doctor` says which spinlocks this kernel chose.",
+        ],
+    }
+}
+
+fn ipi_off() -> Explanation {
+    Explanation {
+        name: Cause::IpiOff.name(),
+        also: &["ipi", "csd", "tlb"],
+        brief: "a vCPU that had to answer an IPI or a TLB flush was off",
+        means: "TLB shootdowns (munmap, mprotect, page migration) and other calls to all \
+                vCPUs wait until each has answered (csd_lock_wait in profiles). One that is \
+                off answers when the host runs it again; the caller spins meanwhile.",
+        recognised: "The vCPU that was off longest while the caller waited was off for at \
+                     least half of that time (sure: 85 %). The wait is seen at \
+                     smp_call_function_many_cond, which needs fentry; without it, these waits \
+                     are not shown.",
+        remedies: &[
+            RUN,
+            "On the host: let KVM answer for vCPUs that are off (kvm-pv-tlb-flush and \
+             kvm-pv-sched-yield, both with kvm-steal-time). `unspin doctor` says which the \
+             guest has.",
+            "In the program: fewer shootdowns. Keep freed memory (glibc: M_TRIM_THRESHOLD, \
+             M_MMAP_THRESHOLD), unmap in larger pieces, run fewer threads in one process.",
+        ],
+    }
+}
+
+fn holder_preempted() -> Explanation {
+    Explanation {
+        name: Cause::HolderPreempted.name(),
+        also: &["holder-not-run"],
+        brief: "the guest's own scheduler ran others instead of the holder",
+        means: "The holder wanted to run, its vCPU was on, and another task had it: more \
+                runnable tasks than vCPUs, or a holder of low priority. The host has no part \
+                in it.",
+        recognised: "The kernel named the owner of the mutex; it was runnable and not \
+                     running when the wait began, or for at least half of it (sure: 95 %).",
+        remedies: &[
+            "`sudo unspin run` lets holders whom others wait for run next and finish \
+             (handoff).",
+            "Run fewer threads than vCPUs, or give threads that share a lock the same \
+             priority and cgroup.",
+        ],
+    }
+}
+
+fn plain() -> Explanation {
+    Explanation {
+        name: Cause::Plain.name(),
+        also: &["contention"],
+        brief: "contention: the holders ran, but too many want the lock",
+        means: "Too many threads want the same lock. Every holder makes progress, so no \
+                scheduler and no hypervisor mends it; the same work would wait on a machine \
+                of its own.",
+        recognised: "None of the vCPUs that were waited for was off for half of the wait, and \
+                     the guest's scheduler ran the holder.",
+        remedies: &[
+            "Look at \"where\" in the report: the function that wanted the lock says what is \
+             shared (one directory, one mm, one pipe).",
+            "Share less: more directories, processes instead of threads, fewer workers. Fewer \
+             workers on fewer vCPUs are often faster; try `taskset`.",
+        ],
+    }
+}
+
+fn user_spin() -> Explanation {
+    Explanation {
+        name: "user-spin",
+        also: &["user-space"],
+        brief: "programs spin in user space, on locks or waits of their own",
+        means: "A thread repeats PAUSE until another one has finished: spinlocks of \
+                databases, OpenMP and MPI barriers, busy polling. Where the other one's vCPU \
+                is off, that is wasted; where it polls on purpose, it is not. The kernel \
+                cannot distinguish the two.",
+        recognised: "Timer ticks interrupt a spin loop of user space; each tick stands for the \
+                     time to the next. Needs CONFIG_KALLSYMS_ALL.",
+        remedies: &[
+            "Let the runtime sleep instead: OMP_WAIT_POLICY=passive, mpi_yield_when_idle, a \
+             lock that blocks after some spins.",
+            RUN,
+            FEWER,
+        ],
+    }
+}
+
+fn steal() -> Explanation {
+    Explanation {
+        name: "steal",
+        also: &["steal-time"],
+        brief: "time off as the hypervisor counts it",
+        means: "KVM and others tell the guest afterwards how long each vCPU was runnable and \
+                not running. Confidential guests and many clouds get none, or 0. unspin does \
+                not rely on it and shows it for comparison.",
+        recognised: "Read from /proc/stat, which counts in steps of 10 ms. 0 means that there \
+                     was none, or that nobody counts.",
+        remedies: &[
+            "If it is much more than what unspin found, intervals were too short for `--late`: \
+             measure with `--late 200`. If it is much less, the hypervisor does not count all.",
+        ],
+    }
+}
+
+fn pause_storm() -> Explanation {
+    Explanation {
+        name: "pause-storm",
+        also: &["ple", "storm"],
+        brief: "a vCPU exits to the host again and again because it spins",
+        means: "The host's pause-loop exiting catches a vCPU that repeats PAUSE, and KVM lets \
+                another vCPU of the guest run instead. If the wrong one runs, the spinner comes back \
+                and exits again: a storm. It is the host's view of holder-off and waiter-off.",
+        recognised: "`unspin trace FILE` finds runs of PAUSE exits of one vCPU in a host's \
+                     trace of kvm_exit and kvm_entry, whatever the guest is.",
+        remedies: &[
+            "In the guest: find out what spins with `sudo unspin record`, and see holder-off.",
+            "On the host: a larger kvm_intel.ple_gap or kvm_amd.pause_filter_count makes exits \
+             rarer, PV spinlocks make most of them needless.",
+        ],
+    }
+}

@@ -1,0 +1,83 @@
+//! The lines on top: the verdict, and the figures of the last seconds.
+
+use ratatui::layout::Rect;
+use ratatui::style::Stylize;
+use ratatui::text::Line;
+use unspin_trace::digest::Digest;
+
+use super::{Picture, View};
+use crate::columns::{cut, paragraph, printable};
+use crate::format::{count, number, percent, time};
+use crate::scheduler::brief;
+use crate::session::cpu_s;
+use crate::verdict::Kind;
+
+/// The heading has at most that part of the height.
+const PART: u16 = 3;
+/// From so many lines on, what limits the verdict has room below it.
+const TALL: u16 = 40;
+
+/// As many as have room, the weightiest first: title and verdict always.
+pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
+    let (width, room) = (usize::from(area.width), usize::from(area.height / PART));
+    let mut lines = vec![title(picture, view, width)];
+    let mut verdict = match picture.verdict.kind {
+        Kind::TooLittle => vec!["Too little seen to judge yet.".to_owned()],
+        _ => picture.verdict.paragraphs(),
+    }
+    .into_iter();
+    let bold = paragraph(&verdict.next().unwrap_or_default(), width);
+    lines.extend(bold.lines().map(|line| Line::from(line.to_owned().bold())));
+    // What limits the verdict comes after what to try.
+    let tried = verdict.by_ref().take(usize::from(picture.verdict.next.is_some()));
+    let mut rest: Vec<String> = tried.collect();
+    rest.push(figures(picture.digest));
+    rest.extend(picture.scheduler.map(|stats| cut(&brief(stats), width)));
+    rest.extend(beside(picture.digest));
+    rest.extend(verdict.filter(|_| area.height >= TALL));
+    for part in rest {
+        let part: Vec<Line> =
+            paragraph(&part, width).lines().map(|line| Line::from(line.to_owned())).collect();
+        if lines.len() + part.len() <= room {
+            lines.extend(part);
+        }
+    }
+    lines
+}
+
+fn title(picture: Picture<'_>, view: View, width: usize) -> Line<'static> {
+    let Picture { live, machine, .. } = picture;
+    let paused = if view.paused { " paused " } else { "" };
+    let what = format!("watch: {machine}, {} vCPUs, {:.0} s", live.vcpus(), live.elapsed_s());
+    let room = width.saturating_sub("unspin   ".len() + paused.len());
+    let what = cut(&printable(&what), room);
+    Line::from(vec!["unspin ".bold(), what.into(), "  ".into(), paused.reversed()])
+}
+
+fn figures(digest: &Digest) -> String {
+    let off_s: f64 = digest.off.iter().map(|vcpu| vcpu.off_s).sum();
+    let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
+    let seconds = digest.seconds.max(1e-9);
+    let longest_ms = digest.off_ms.map_or(0.0, |all| all[3]);
+    let mut figures = format!(
+        "last {seconds:.0} s: off {}, {} times/s, longest {}; long spins {}",
+        percent(off_s / cpu_s(digest)),
+        number(intervals as f64 / seconds),
+        time(longest_ms / 1e3),
+        percent(digest.spin_s / cpu_s(digest)),
+    );
+    if digest.lost > 0 {
+        figures += &format!("; {} lost", count(digest.lost));
+    }
+    figures
+}
+
+/// The hypervisor's steal time, and what ticks say of user space.
+fn beside(digest: &Digest) -> Option<String> {
+    let share = |s: f64| percent(s / cpu_s(digest));
+    let steal = digest.steal_s.map(|s| if s == 0.0 { "none".into() } else { share(s) });
+    let steal = steal.map(|steal| format!("steal time by the hypervisor: {steal}"));
+    let spun = digest.user_spin_s.map(|s| format!("user-space spins by ticks: {}", share(s)));
+    let parts: Vec<String> = steal.into_iter().chain(spun).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,121 @@
+//! The verdict's words.
+
+use unspin_model::episode::Cause;
+use unspin_trace::digest::Digest;
+
+use super::{HOST_SHARE_MIN, Kind, Origin, SECONDS_ADVISED, SECONDS_MIN, Shares, lost_share};
+use crate::format::{percent, plural, time};
+
+/// Smaller parts of a loss are not listed.
+const PART_MIN: f64 = 0.001;
+
+/// What it comes down to.
+pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> String {
+    let lose = match origin {
+        Origin::Here(_) => "You lose",
+        Origin::File => "The guest lost",
+    };
+    // What was lost on the way would have added to it.
+    let lose = format!("{lose}{}", if digest.lost > 0 { " at least" } else { "" });
+    let (lost, off) = (share(shares.lost), share(shares.preempted));
+    match kind {
+        Kind::TooLittle if digest.seconds >= SECONDS_MIN => {
+            "Too many findings were lost to judge; record for a shorter time, or less load.".into()
+        }
+        Kind::TooLittle => format!(
+            "Too little seen to judge ({}); record for at least {SECONDS_ADVISED} s.",
+            time(digest.seconds)
+        ),
+        Kind::Fine if shares.lost == 0.0 => {
+            format!("{lose} no CPU time: nothing to fix.")
+        }
+        Kind::Fine => format!("{lose} {lost} of CPU time: nothing worth fixing."),
+        Kind::Spinning => format!("{lose} {lost} of CPU time: {}.", parts(shares)),
+        Kind::Sleeping => format!(
+            "{lose} {off} of CPU time to preemption, and threads slept {} for locks whose \
+             holders were preempted.",
+            time(shares.asleep * digest.seconds * f64::from(digest.vcpus))
+        ),
+        Kind::UserSpinning => format!(
+            "{lose} {off} of CPU time to preemption, while {} went into spinning in user space.",
+            share(shares.user_spin.unwrap_or(0.0))
+        ),
+        Kind::Contended => format!(
+            "{} of CPU time is burned waiting for locks whose holders run{}: \
+             no scheduler mends that, less sharing does.",
+            share(shares.contended),
+            worst_place(digest)
+        ),
+        Kind::Preempted => preempted(&lose, shares),
+    }
+}
+
+/// A share within a sentence.
+fn share(share: f64) -> String {
+    percent(share).replace("< ", "less than ")
+}
+
+/// Such as `9 % to preemption, 3 % spinning because lock holders were preempted`.
+fn parts(shares: &Shares) -> String {
+    let mut parts = vec![format!("{} to preemption", share(shares.preempted))];
+    let listed = shares.spinning.iter().filter(|cause| cause.share >= PART_MIN);
+    for (nth, part) in listed.enumerate() {
+        let spinning = if nth == 0 { " spinning" } else { "" };
+        parts.push(format!("{}{spinning} because {}", share(part.share), because(part.cause)));
+    }
+    parts.join(", ")
+}
+
+fn because(cause: Cause) -> &'static str {
+    match cause {
+        Cause::HolderOff => "lock holders were preempted",
+        Cause::WaiterOff => "waiters in front were preempted",
+        Cause::IpiOff => "vCPUs that had to answer an IPI were preempted",
+        Cause::HolderPreempted => "the guest's own scheduler did not run lock holders",
+        Cause::Plain => "locks were contended",
+    }
+}
+
+fn preempted(lose: &str, shares: &Shares) -> String {
+    let lost = format!("{lose} {} of CPU time to preemption", share(shares.lost));
+    let locks = if shares.spun() == 0.0 && shares.asleep == 0.0 {
+        "no locks involved"
+    } else {
+        "hardly any of it at locks"
+    };
+    if shares.preempted < HOST_SHARE_MIN {
+        format!("{lost}, {locks}: nothing to fix in this guest.")
+    } else {
+        format!("{lost}, {locks}: only the host can give that back.")
+    }
+}
+
+fn worst_place(digest: &Digest) -> String {
+    let site = digest.sites.iter().find(|site| site.cause == Cause::Plain && !site.site.is_empty());
+    site.map_or(String::new(), |site| format!(", most of it in {}", site.site))
+}
+
+pub(super) fn cut_off(digest: &Digest, what: &str) -> String {
+    let first = time(digest.seconds);
+    format!("the recording is incomplete: this is its first {first} only ({what}).")
+}
+
+pub(super) fn lost(digest: &Digest) -> String {
+    let were = plural(digest.lost, "finding was", "findings were");
+    format!("{were} lost, {} of all, because they came too fast.", share(lost_share(digest)))
+}
+
+pub(super) fn blind(blind: &[&str]) -> String {
+    let (last, others) = blind.split_last().unwrap_or((&"", &[]));
+    let others = if others.is_empty() { String::new() } else { others.join(", ") + " or " };
+    format!("this kernel does not show {others}{last}, so what that costs is missing.")
+}
+
+pub(super) fn disagreement(steal: f64, found: f64) -> String {
+    format!(
+        "the hypervisor counts {} as stolen, and {} was found: short intervals or halts can \
+         be missed by either.",
+        share(steal),
+        share(found)
+    )
+}

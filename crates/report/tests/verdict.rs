@@ -1,0 +1,108 @@
+//! Verdicts: which one, in which words, and what to do next.
+
+use unspin_model::diagnosis::Scheduling;
+use unspin_model::episode::{Cause, Wait};
+use unspin_report::verdict::{Kind, Origin, Verdict, judge};
+use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
+
+const HERE: Origin = Origin::Here(Scheduling::Ready);
+
+/// Ten seconds of ten vCPUs, so that a second is a percent.
+fn digest(off_s: f64, causes: &[(Cause, f64, f64)]) -> Digest {
+    let waste = |(cause, wasted_s, blocked_s): &(Cause, f64, f64)| CauseWaste {
+        cause: *cause,
+        episodes: 10,
+        wasted_s: *wasted_s,
+        blocked_s: *blocked_s,
+        confidence: 0.9,
+    };
+    let off = VcpuOff { vcpu: 0, intervals: 100, off_s, steal_s: Some(0.0), user_spin_s: None };
+    Digest {
+        seconds: 10.0,
+        vcpus: 10,
+        off: vec![off],
+        off_ms: Some([1.0; 4]),
+        steal_s: Some(0.0),
+        spins: 10,
+        spin_s: 1.0,
+        user_spin_s: None,
+        waits: 0,
+        wait_s: 0.0,
+        causes: causes.iter().map(waste).collect(),
+        sites: Vec::new(),
+        beats_per_s: 0.0,
+        lost: 0,
+        incomplete: None,
+    }
+}
+
+fn told(verdict: &Verdict) -> String {
+    verdict.paragraphs().join("\n").replace('\u{202f}', " ")
+}
+
+#[test]
+fn each_kind_has_its_words_and_its_next_command() {
+    let holders = [(Cause::HolderOff, 3.0, 0.0), (Cause::IpiOff, 0.4, 0.0)];
+    let mut contended = digest(0.5, &[(Cause::Plain, 6.0, 0.0)]);
+    contended.sites = vec![SiteWaste {
+        site: "do_renameat2".into(),
+        wait: Wait::Mutex,
+        episodes: 10,
+        wasted_s: 6.0,
+        blocked_s: 0.0,
+        cause: Cause::Plain,
+    }];
+    let user = Digest { user_spin_s: Some(20.0), ..digest(9.0, &[]) };
+    let short = Digest { seconds: 0.3, ..digest(9.0, &holders) };
+    let mut all = String::new();
+    for (digest, kind) in [
+        (short, Kind::TooLittle),
+        (digest(0.0, &[]), Kind::Fine),
+        (digest(0.2, &holders[1..]), Kind::Fine),
+        (digest(9.0, &holders), Kind::Spinning),
+        (digest(9.0, &[(Cause::HolderOff, 0.1, 32.0)]), Kind::Sleeping),
+        (user, Kind::UserSpinning),
+        (contended, Kind::Contended),
+        (digest(2.6, &[]), Kind::Preempted),
+        (digest(18.0, &holders[1..]), Kind::Preempted),
+    ] {
+        let verdict = judge(&digest, HERE, &[]);
+        assert_eq!(verdict.kind, kind, "{verdict:?}");
+        all += &format!("{kind:?}: {}\n\n", told(&verdict));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn the_next_command_is_one_that_can_be_given_there() {
+    let digest = digest(9.0, &[(Cause::HolderOff, 3.0, 0.0)]);
+    let origins = [Scheduling::Ready, Scheduling::Ours, Scheduling::Taken, Scheduling::Absent];
+    let mut all = String::new();
+    for origin in origins.map(Origin::Here).into_iter().chain([Origin::File]) {
+        let verdict = judge(&digest, origin, &[]);
+        all += &format!("{origin:?}:\n{}\n\n", told(&verdict));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn what_limits_a_verdict_is_part_of_it() {
+    let mut digest = digest(3.0, &[]);
+    (digest.lost, digest.steal_s) = (9, Some(30.0));
+    digest.incomplete = Some("cut off in batch 7".into());
+    let verdict = judge(&digest, Origin::File, &["waits for IPIs", "waits for glibc mutexes"]);
+    insta::assert_snapshot!(told(&verdict));
+    digest.lost = 90;
+    let verdict = judge(&digest, Origin::File, &[]);
+    assert_eq!(verdict.kind, Kind::TooLittle, "so many were lost");
+    let json = serde_json::to_string(&verdict).unwrap();
+    assert!(!json.contains('\u{202f}'), "{json}");
+}
+
+#[test]
+fn shares_add_up() {
+    let verdict = judge(&digest(9.0, &[(Cause::HolderOff, 3.0, 0.0)]), HERE, &[]);
+    let shares = verdict.shares;
+    assert!((shares.lost - 0.12).abs() < 1e-9 && (shares.preempted - 0.09).abs() < 1e-9);
+    assert_eq!(shares.spinning.len(), 1);
+}
