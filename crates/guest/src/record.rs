@@ -111,6 +111,11 @@ impl<W: Write> Recorder<W> {
         self.fetch();
         self.write()?;
         self.writer.finish()?;
+        let seconds =
+            [&mut self.recorded.seconds, &mut self.recorded.off_s, &mut self.recorded.spin_s];
+        for sum in seconds {
+            *sum = (*sum * 1e9).round() / 1e9;
+        }
         Ok(self.recorded)
     }
 

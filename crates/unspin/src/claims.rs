@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let wanted: Vec<&Claim> = select(claims, pattern);
     if json {
-        out::line(serde_json::to_string_pretty(&wanted)?)?;
+        out::json_list(1, "claims", &wanted)?;
     } else {
         out::text(terminal(&wanted, WIDTH))?;
     }
@@ -199,7 +199,7 @@ impl How {
 
     fn end(self, made: &[Made], command: &str) -> anyhow::Result<ExitCode> {
         if self.json {
-            out::line(serde_json::to_string_pretty(made)?)?;
+            out::json_list(1, "files", &made)?;
         }
         let mut code = ExitCode::SUCCESS;
         for one in made {

@@ -42,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.facts {
         out::line(serde_json::to_string_pretty(&facts)?)?;
     } else if args.json {
-        out::line(serde_json::to_string_pretty(&diagnosis)?)?;
+        out::json(1, None, &diagnosis)?;
     } else {
         out::text(unspin_report::doctor::text(&diagnosis))?;
     }

@@ -31,10 +31,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match (args.topic, args.json) {
         (None, true) => {
             let all: Vec<Explanation> = Topic::all().map(Topic::explanation).collect();
-            out::line(serde_json::to_string_pretty(&all)?)?;
+            out::json_list(1, "causes", &all)?;
         }
         (None, false) => out::text(list(columns))?,
-        (Some(topic), true) => out::line(serde_json::to_string_pretty(&topic.explanation())?)?,
+        (Some(topic), true) => out::json(1, None, &topic.explanation())?,
         (Some(topic), false) => out::text(text(&topic.explanation(), columns))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -89,9 +89,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let bytes = bytes.len();
-        out::line(serde_json::json!({
+        let written = serde_json::json!({
             "out": out, "events": events, "bytes": bytes, "incomplete": incomplete,
-        }))?;
+        });
+        out::json(1, None, &written)?;
     } else {
         out::line(format_args!("{}: {events} events, {} bytes", out.display(), bytes.len()))?;
     }

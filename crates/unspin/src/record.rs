@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unspin_guest::record::{Recorded, Recorder};
-use unspin_guest::sense::Sensor;
+use unspin_guest::sense::{Sensor, hidden};
 use unspin_lab::interrupt;
 
 use crate::command::Running;
@@ -110,12 +110,13 @@ fn ended_without(running: Option<Running>, error: anyhow::Error) -> anyhow::Resu
 
 fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if args.json {
-        return out::line(serde_json::to_string(&recorded)?);
+        return out::json(1, Some(&here::about()), recorded);
     }
-    let missing = if recorded.missing.is_empty() {
+    let hidden = hidden(&recorded.missing);
+    let missing = if hidden.is_empty() {
         String::new()
     } else {
-        format!("; this kernel does not have {}", recorded.missing.join(", "))
+        format!("; this kernel does not show {}", hidden.join(", "))
     };
     eprintln!(
         "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",

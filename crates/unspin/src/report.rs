@@ -39,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
     }
     if args.json {
-        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
+        out::json(1, Some(&session.about), &Judged { verdict, digest })?;
     } else if args.markdown {
         out::text(unspin_report::session::document(digest, verdict))?;
     } else {

@@ -12,11 +12,12 @@ use anyhow::bail;
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
+use unspin_model::session::About;
 use unspin_report::scheduler;
 
 use crate::command::Running;
 use crate::metrics::Metrics;
-use crate::out;
+use crate::{here, out};
 use keeper::Keeper;
 use offer::Offer;
 
@@ -133,8 +134,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(running) => running,
         Err(not_started) => return Ok(not_started.tell()),
     };
-    let (code, told) = work(&args, &mut keeper, offer, running)?;
-    told.and(tell_last(&keeper.stats, args.json))?;
+    // Where figures are JSON, each line says where they are of.
+    let about = args.json.then(here::about);
+    let about = about.as_ref();
+    let (code, printed) = work(&args, about, &mut keeper, offer, running)?;
+    printed.and(print_last(&keeper.stats, about))?;
     match keeper.ended {
         None => Ok(ExitCode::from(code)),
         Some(why) if args.command.is_empty() => bail!(why),
@@ -146,6 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Returns the command's exit code, and whether all figures could be printed.
 fn work(
     args: &Args,
+    about: Option<&About>,
     keeper: &mut Keeper,
     offer: Offer,
     mut running: Option<Running>,
@@ -153,17 +158,19 @@ fn work(
     let mut offer = Some(offer);
     let every = args.stats.map(Duration::from_secs);
     let mut next = every.map(|every| Instant::now() + every);
-    let mut told = Ok(());
+    let mut printed = Ok(());
     loop {
         std::thread::sleep(if running.is_some() { PAUSE } else { LONG_PAUSE });
         keeper.step();
         match &mut running {
             Some(running) => {
                 if let Some(code) = running.step()? {
-                    return Ok((code, told));
+                    return Ok((code, printed));
                 }
             }
-            None if interrupt::requested() || keeper.ended.is_some() => return Ok((0, told)),
+            None if interrupt::requested() || keeper.ended.is_some() => {
+                return Ok((0, printed));
+            }
             None => {}
         }
         if let Some(why) = &keeper.ended {
@@ -174,28 +181,32 @@ fn work(
         }
         offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
         if let (Some(due), Some(every)) = (next.filter(|due| *due <= Instant::now()), every) {
-            told = tell(&keeper.stats, args.json);
-            next = told.is_ok().then(|| due + every);
+            printed = print(&keeper.stats, about);
+            next = printed.is_ok().then(|| due + every);
         }
     }
 }
 
 fn status(args: &Args) -> anyhow::Result<ExitCode> {
     let stats = socket::ask(&args.socket)?;
-    tell(&stats, args.json)?;
-    if !args.json {
+    let about = args.json.then(here::about);
+    print(&stats, about.as_ref())?;
+    if about.is_none() {
         out::text(scheduler::summary(&stats))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(stats: &Stats, json: bool) -> anyhow::Result<()> {
-    if json { out::line(serde_json::to_string(stats)?) } else { out::line(scheduler::line(stats)) }
+fn print(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
+    match about {
+        Some(about) => out::json_line(1, about, stats),
+        None => out::line(scheduler::line(stats)),
+    }
 }
 
-fn tell_last(stats: &Stats, json: bool) -> anyhow::Result<()> {
-    if json {
-        return tell(stats, true);
+fn print_last(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
+    if about.is_some() {
+        return print(stats, about);
     }
     eprint!("{}", scheduler::summary(stats));
     Ok(())

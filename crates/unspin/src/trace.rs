@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     if args.json {
-        out::line(serde_json::to_string(&found)?)?;
+        out::json(1, None, &found)?;
     } else {
         out::text(unspin_report::storms::text(&found))?;
     }

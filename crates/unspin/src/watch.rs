@@ -23,7 +23,7 @@ use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
 use crate::metrics::Metrics;
-use crate::{out, screen, sensing};
+use crate::{here, out, screen, sensing};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
@@ -103,7 +103,7 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     let digest = &watcher.live.digest();
     let verdict = &judge(digest, Origin::Here(scheduling()), &sense::hidden(watcher.missing()));
     if args.json {
-        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
+        out::json(1, Some(&here::about()), &Judged { verdict, digest })?;
     } else {
         out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }

@@ -1,5 +1,5 @@
 //! What report, trace and export say of inputs that are cut off, disordered, repeated or empty,
-//! and that files are written only where that was asked for.
+//! that files are written only where that was asked for, and what all JSON has.
 
 use std::fs;
 use std::io::Write;
@@ -32,10 +32,14 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
+fn about() -> About {
+    About { program: None, kernel: Some("6.18-test".into()), machine: Some("a test".into()) }
+}
+
 /// Three batches of a second.
 fn session() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes, &About::default()).expect("a writer");
+    let mut writer = Writer::new(&mut bytes, &about()).expect("a writer");
     for start_ns in [0, 1_000_000_000, 2_000_000_000] {
         let off = FoundOff {
             vcpu: 0,
@@ -214,5 +218,43 @@ fn a_lab_report_as_json_writes_no_file() {
         let output = unspin(&["lab", "report", &out, format]);
         assert!(output.status.success(), "{}", text(&output));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "{format}");
+    }
+}
+
+#[test]
+fn all_json_says_its_format_and_what_printed_it() {
+    let (folder, session) = file("s.arrow.gz", &session());
+    let trace = folder.path().join("t.txt");
+    fs::write(&trace, STORM).expect("write");
+    let (session, trace) = (session.display().to_string(), trace.display().to_string());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for args in [
+        &["doctor"][..],
+        &["explain"],
+        &["explain", "holder-off"],
+        &["report", &session],
+        &["export", &session],
+        &["trace", &trace],
+        &["claims", "list", "lab.*"],
+        &["claims", "render", "--check", "README.md"],
+        &["claims", "plot", "--check"],
+        &["lab", "run", "quickstart", "--dry-run"],
+        &["lab", "report", "results/truth"],
+        &["lab", "compare", "results/truth", "results/truth"],
+        &["lab", "kernel", "list"],
+        &["lab", "qemu", "show"],
+    ] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let output = unspin.current_dir(&root).args(args).arg("--json").output().expect("unspin");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let json: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"));
+        assert!(text.starts_with("{\n  \"format\": 1,\n  \"program\": \"unspin "), "{args:?}");
+        if args[0] == "report" {
+            assert_eq!(
+                (&json["kernel"], &json["machine"]),
+                (&"6.18-test".into(), &"a test".into())
+            );
+        }
     }
 }

@@ -115,7 +115,7 @@ pub fn run(
     }
     let checked: Vec<Checked> = wanted.iter().map(|claim| check(claim, &measured)).collect();
     if json {
-        out::line(serde_json::to_string_pretty(&checked)?)?;
+        out::json_list(1, "claims", &checked)?;
     } else {
         for one in &checked {
             out::line(format_args!("{:12}  {}: {}", one.finding.word(), one.id, one.text))?;

@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
     let compared = unspin_report::compare::compare(&a, &b);
     if args.json {
-        out::line(serde_json::to_string_pretty(&compared)?)?;
+        out::json(1, None, &compared)?;
     } else {
         out::text(unspin_report::compare::terminal(&compared, WIDTH))?;
     }

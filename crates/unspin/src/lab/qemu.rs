@@ -64,8 +64,7 @@ fn shown() -> anyhow::Result<Vec<Shown>> {
 
 fn print_all(all: &[Shown], json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string_pretty(all)?)?;
-        return Ok(());
+        return out::json_list(1, "builds", &all);
     }
     if all.is_empty() {
         out::line("no QEMU in the cache: `unspin lab qemu build` makes one")?;

@@ -72,8 +72,7 @@ pub fn write(out: &Path) -> anyhow::Result<Summary> {
 /// Prints the table, or the summary as JSON.
 pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string_pretty(summary)?)?;
-        return Ok(());
+        return out::json(1, None, summary);
     }
     let style = Style {
         width: WIDTH,

@@ -143,7 +143,7 @@ fn done(out: &Path, runs: Selection) -> anyhow::Result<u64> {
 fn print_plan(out: &Path, json: bool) -> anyhow::Result<()> {
     let (planned, done) = (load(out)?.planned, done(out, Selection::All)?);
     if json {
-        out::line(serde_json::json!({"out": out, "planned": planned, "done": done}))
+        out::json(1, None, &serde_json::json!({"out": out, "planned": planned, "done": done}))
     } else {
         let path = out.join("experiment.json");
         out::line(format_args!("{}: {planned} runs are planned, {done} done", path.display()))
@@ -161,8 +161,8 @@ fn dry_run(experiment: &Experiment, jobs: Option<u32>, json: bool) -> anyhow::Re
     let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
     let seconds = Timings::load().estimate_s(experiment, &boots, lanes(jobs), |_| false);
     if json {
-        let text = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
-        out::line(text)
+        let about = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
+        out::json(1, None, &about)
     } else {
         out::line(format_args!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds)))
     }
