@@ -1,6 +1,7 @@
 //! Where the kernel spins: the addresses of the functions that wait without sleeping.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// As many as bpf/sense.h has places for.
 const PLACES: usize = 24;
@@ -27,7 +28,9 @@ const FUNCTIONS: [&str; 15] = [
 /// The ranges of addresses on this kernel, from and up to; none without the right to see
 /// them.
 pub(crate) fn ranges() -> Vec<(u64, u64)> {
-    find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    static RANGES: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
+    let read = || find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+    RANGES.get_or_init(read).clone()
 }
 
 /// The same for all places there are, unused ones 0.

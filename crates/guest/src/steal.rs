@@ -47,6 +47,13 @@ pub(crate) fn of_all(stat: &str) -> Option<u64> {
     ticks(stat.lines().next()?.strip_prefix("cpu ")?)
 }
 
+/// CPU time since boot in ticks, all vCPUs and whatever they did: the first eight figures,
+/// of which guest time, the ninth and tenth, is a part.
+pub(crate) fn cpu_ticks(stat: &str) -> Option<u64> {
+    let figures = stat.lines().next()?.strip_prefix("cpu ")?;
+    figures.split_ascii_whitespace().take(8).map(|figure| figure.parse::<u64>().ok()).sum()
+}
+
 fn by_vcpu(stat: &str) -> impl Iterator<Item = (usize, u64)> {
     stat.lines().filter_map(|line| {
         let (vcpu, figures) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -82,6 +89,7 @@ mod tests {
         let now = "cpu  0 0 0 0 0 0 0 90 0 0\ncpu0 0 0 0 0 0 0 0 45 0 0\n\
                    cpu1 0 0 0 0 0 0 0 45 0 0\n";
         assert_eq!((of_all(BEFORE), of_all(now)), (Some(70), Some(90)));
+        assert_eq!((cpu_ticks(BEFORE), cpu_ticks("")), (Some(401), None));
         assert_eq!(after(&[BEFORE, now]), [15, 5]);
     }
 

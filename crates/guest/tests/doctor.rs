@@ -4,8 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use unspin_guest::doctor::diagnose;
-use unspin_guest::machine::Facts;
-use unspin_model::diagnosis::{Confidential, Diagnosis, Hypervisor, Spinlock, State};
+use unspin_guest::machine::{Facts, Trial, Trials};
+use unspin_model::diagnosis::{Confidential, Diagnosis, Hypervisor, Ready, Spinlock, State};
 
 fn facts(name: &str) -> Facts {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/machines/{name}.json"));
@@ -17,10 +17,11 @@ fn state(diagnosis: &Diagnosis, name: &str) -> State {
     diagnosis.help.iter().find(|help| help.name == name).unwrap_or_else(|| panic!("{name}")).state
 }
 
-fn missing(diagnosis: &Diagnosis, name: &str) -> String {
-    let ability = diagnosis.abilities.iter().find(|ability| ability.name == name).unwrap();
-    assert_eq!(ability.possible, ability.missing.is_empty());
-    ability.missing.join("; ")
+fn why(diagnosis: &Diagnosis, verb: &str) -> String {
+    let verb =
+        diagnosis.verbs.iter().find(|it| it.verb == verb).unwrap_or_else(|| panic!("{verb}"));
+    assert_eq!(verb.ready == Ready::Yes, verb.why.is_empty(), "{verb:?}");
+    verb.why.join("; ")
 }
 
 #[test]
@@ -69,6 +70,9 @@ fn a_plain_kvm_guest_has_all_help() {
         assert_eq!(state(&kvm, present), State::Present, "{present}");
     }
     assert_eq!(kvm.machine.steal_s, Some(1_500.0));
+    assert_eq!(kvm.machine.steal_share, None, "nobody read how much time there was");
+    let facts = Facts { cpu_ticks: Some(15_000_000), ..facts("kvm") };
+    assert_eq!(diagnose(&facts).machine.steal_share, Some(0.01));
 }
 
 #[test]
@@ -100,12 +104,72 @@ fn the_kernels_choice_of_spinlock_follows_its_order() {
 #[test]
 fn what_is_missing_is_named_with_its_remedy() {
     let old = diagnose(&facts("kvm-as-hyper-v"));
-    assert!(missing(&old, "schedule around it").contains("6.12"));
-    assert_eq!(missing(&old, "see who spins on which lock"), "");
+    assert!(why(&old, "run").contains("6.12"));
+    assert_eq!(why(&old, "record"), "");
+    assert!(old.kernel_advice.is_some());
     let user = diagnose(&facts("sev-unknown"));
-    assert!(missing(&user, "see when vCPUs are off").contains("sudo"));
+    assert!(why(&user, "watch").contains("sudo"));
     let taken = diagnose(&facts("bare-metal"));
-    assert!(missing(&taken, "schedule around it").contains("enabled"));
+    assert!(why(&taken, "run").contains("enabled"));
+    assert_eq!(taken.kernel_advice, None);
+}
+
+#[test]
+fn what_was_tried_counts_more_than_what_files_say() {
+    let missing = ["fentry/smp_call_function_many_cond", "fexit/smp_call_function_many_cond"];
+    let failed = |why: &str| Trial { failed: Some(why.into()), missing: vec![] };
+    let trials = Trials {
+        sensor: Trial { failed: None, missing: missing.map(str::to_owned).into() },
+        light: failed("no timers"),
+        scheduler: failed("the verifier refused it"),
+    };
+    let tried = diagnose(&Facts { trials: Some(trials), ..facts("kvm") });
+    for verb in ["watch", "record"] {
+        let why = why(&tried, verb);
+        assert!(why.contains("waits for IPIs") && why.contains("DIRECT_CALLS"), "{why}");
+        assert_eq!(why.matches("smp_call_function_many_cond").count(), 1, "{why}");
+    }
+    assert!(why(&tried, "watch --listen").contains("--causes"));
+    assert_eq!(why(&tried, "run"), "the verifier refused it");
+    assert_eq!(why(&tried, "report") + &why(&tried, "trace"), "");
+    let none = Trials { sensor: failed("no BTF"), ..Trials::default() };
+    let tried = diagnose(&Facts { trials: Some(none), ..facts("kvm") });
+    assert_eq!(why(&tried, "watch"), "no BTF");
+    assert_eq!(why(&tried, "run"), "");
+}
+
+#[test]
+fn the_lab_needs_programs_and_says_which_package_has_them() {
+    let with = |found: &[&str]| {
+        let lab = Some(found.iter().map(|name| (*name).to_owned()).collect());
+        let os_release = Facts::parse_os_release("ID=debian\n");
+        why(&diagnose(&Facts { lab, os_release, ..facts("kvm") }), "lab")
+    };
+    assert!(with(&[]).contains("sudo apt install qemu-system-x86 busybox-static"));
+    assert!(with(&["qemu-system-x86_64", "busybox"]).contains("emulated"));
+    assert_eq!(with(&["qemu-system-x86_64", "busybox", "/dev/kvm"]), "");
+}
+
+/// For each distribution, the commands that lead to a kernel with sched_ext.
+#[test]
+fn each_distribution_has_its_own_way_to_sched_ext() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/os-release");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    files.sort();
+    let mut all = String::new();
+    for file in files {
+        let os_release = Facts::parse_os_release(&std::fs::read_to_string(&file).unwrap());
+        let kernel =
+            if file.ends_with("debian-13") { "6.12.48+deb13-cloud-amd64" } else { "6.8.0" };
+        let kernel = kernel.to_owned();
+        let found = diagnose(&Facts { os_release, kernel, sched_ext: None, ..facts("kvm") });
+        let advice = found.kernel_advice.unwrap();
+        assert!(!advice.without.is_empty());
+        all += &format!("{}: {}\n", advice.distribution, advice.known);
+        all += &advice.commands.iter().map(|it| format!("    {it}\n")).collect::<String>();
+    }
+    insta::assert_snapshot!(all);
 }
 
 #[test]

@@ -10,8 +10,10 @@ pub struct Diagnosis {
     /// Help against spinning that the hypervisor gives, or does not; empty on a machine
     /// that is not virtual.
     pub help: Vec<Help>,
-    /// What this kernel and this user's rights allow to do about it.
-    pub abilities: Vec<Ability>,
+    /// Which verbs work here.
+    pub verbs: Vec<Verb>,
+    /// How to get a kernel with sched_ext; absent where this one has it.
+    pub kernel_advice: Option<KernelAdvice>,
 }
 
 /// What the machine is.
@@ -32,6 +34,8 @@ pub struct GuestMachine {
     /// Steal time since boot, seconds, all CPUs together; `null` where /proc/stat has no such
     /// figure. 0 can mean that the kernel does not know.
     pub steal_s: Option<f64>,
+    /// The same as a share of CPU time since boot, idle time included, from 0 to 1.
+    pub steal_share: Option<f64>,
 }
 
 /// A kind of confidential VM.
@@ -109,15 +113,40 @@ pub struct Help {
     pub means: String,
 }
 
-/// Something that could be done.
+/// Whether a verb works on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ability {
-    /// What.
-    pub name: String,
-    /// Whether it is possible here.
-    pub possible: bool,
-    /// What is missing and how to get it; empty where nothing is.
-    pub missing: Vec<String>,
+pub struct Verb {
+    /// The verb, with the option that matters.
+    pub verb: String,
+    /// Whether it works.
+    pub ready: Ready,
+    /// What is missing and how to get it, or what it will not show.
+    pub why: Vec<String>,
+}
+
+/// Whether something works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ready {
+    /// All of it.
+    Yes,
+    /// With less to show.
+    Partly,
+    /// Not at all.
+    No,
+}
+
+/// How to get a kernel with sched_ext.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelAdvice {
+    /// The distribution, by its own name.
+    pub distribution: String,
+    /// Which of its kernels have sched_ext, as far as that is known.
+    pub known: String,
+    /// Commands, in order; empty where none is known.
+    pub commands: Vec<String>,
+    /// What helps without sched_ext.
+    pub without: Vec<String>,
 }
 
 /// Whether this kernel would take a guest scheduler.

@@ -1,25 +1,73 @@
 //! A machine's diagnosis for the terminal.
 
-use unspin_model::diagnosis::{Ability, Confidential, Diagnosis, GuestMachine, Help, Hypervisor};
-use unspin_model::diagnosis::{Spinlock, State};
+use unspin_model::diagnosis::{
+    Confidential, Diagnosis, GuestMachine, Help, Hypervisor, KernelAdvice, Ready, Spinlock, State,
+    Verb,
+};
 
 use crate::columns::{paragraph, printable, width};
-use crate::format::number;
+use crate::format::{percent, time};
 
-/// Width of a line.
-const COLUMNS: usize = 80;
 /// The words between a row's name and its text.
 const STATE_COLUMNS: usize = 9;
+/// Rows' texts have at least that many columns, or they begin on a line of their own.
+const TEXT_MIN: usize = 24;
 
-/// All of it as text of 80 columns, with a closing newline.
-pub fn text(diagnosis: &Diagnosis) -> String {
-    let mut out = paragraph(&machine(&diagnosis.machine), COLUMNS) + "\n";
+/// All of it as text of so many columns, with a closing newline.
+pub fn text(diagnosis: &Diagnosis, columns: usize) -> String {
+    let mut out = paragraph(&machine(&diagnosis.machine), columns) + "\n";
+    if !diagnosis.verbs.is_empty() {
+        out += &format!("\n{}\n", paragraph(&summary(&diagnosis.verbs), columns));
+        let same = |a: &Verb, b: &Verb| (a.ready, &a.why) == (b.ready, &b.why);
+        out += &rows(diagnosis.verbs.chunk_by(same).map(verbs), columns);
+    }
+    out += &diagnosis.kernel_advice.iter().map(|it| advice(it, columns)).collect::<String>();
     if !diagnosis.help.is_empty() {
         out += "\nThe hypervisor's help against spinning\n";
-        out += &rows(diagnosis.help.iter().map(help));
+        out += &rows(diagnosis.help.iter().map(help), columns);
     }
-    out += "\nWhat can be done here\n";
-    out += &rows(diagnosis.abilities.iter().map(ability));
+    out
+}
+
+/// What to begin with.
+fn summary(verbs: &[Verb]) -> String {
+    let ready = |name: &str| verbs.iter().any(|it| it.verb == name && it.ready != Ready::No);
+    let privileged = !verbs.iter().flat_map(|it| &it.why).any(|why| why.starts_with("root:"));
+    let next = match () {
+        () if ready("watch") => "begin with `sudo unspin watch --once --for 10`",
+        () if !privileged => "`sudo unspin doctor` tries what needs root, too",
+        () => "this kernel shows too little: see why below",
+    };
+    format!("What works here; {next}")
+}
+
+/// Neighbours of which the same is to be said.
+fn verbs(verbs: &[Verb]) -> [String; 3] {
+    let names: Vec<&str> = verbs.iter().map(|it| it.verb.as_str()).collect();
+    let ready = match verbs[0].ready {
+        Ready::Yes => "yes",
+        Ready::Partly => "partly",
+        Ready::No => "no",
+    };
+    [names.join(", "), ready.into(), verbs[0].why.join("; ")]
+}
+
+/// Commands are not wrapped: they are there to be copied.
+fn advice(advice: &KernelAdvice, columns: usize) -> String {
+    let indented = |text: &str| {
+        let wrapped = paragraph(text, columns.saturating_sub(2));
+        wrapped.lines().map(|line| format!("  {line}\n")).collect::<String>()
+    };
+    let mut out = format!(
+        "\n{}\n",
+        paragraph(&format!("A kernel with sched_ext on {}", advice.distribution), columns)
+    );
+    out += &indented(&advice.known);
+    for command in &advice.commands {
+        out += &format!("    {}\n", printable(command));
+    }
+    out += "\nWithout sched_ext\n";
+    out += &advice.without.iter().map(|text| indented(text)).collect::<String>();
     out
 }
 
@@ -56,8 +104,14 @@ fn machine(machine: &GuestMachine) -> String {
         Spinlock::TestAndSet => "test-and-set",
         Spinlock::Unknown => "of unknown kind",
     };
-    let steal =
-        machine.steal_s.map_or("none counted".into(), |s| format!("{} s so far", number(s)));
+    let steal = match (machine.steal_s, machine.steal_share) {
+        (None, _) => "not counted".to_owned(),
+        (Some(0.0), _) => "none since boot".into(),
+        (Some(s), None) => format!("{} since boot", time(s)),
+        (Some(s), Some(share)) => {
+            format!("{} of CPU time since boot ({})", percent(share), time(s))
+        }
+    };
     format!(
         "This is {under}. CPUs: {}. Linux {}. Clock: {}. Kernel spinlocks: {spinlock}. Steal time: {steal}.",
         machine.cpus,
@@ -75,23 +129,22 @@ fn help(help: &Help) -> [String; 3] {
     [help.name.clone(), state.into(), help.means.clone()]
 }
 
-fn ability(ability: &Ability) -> [String; 3] {
-    let missing = match ability.possible {
-        true => String::new(),
-        false => format!("missing: {}", ability.missing.join("; ")),
-    };
-    [ability.name.clone(), if ability.possible { "yes" } else { "no" }.into(), missing]
-}
-
-/// Name, state and a text that is wrapped in its own column.
-fn rows(rows: impl Iterator<Item = [String; 3]>) -> String {
+/// Name, state and a text that is wrapped in its own column, or below where that is narrow.
+fn rows(rows: impl Iterator<Item = [String; 3]>, columns: usize) -> String {
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|[name, ..]| width(name)).max().unwrap_or(0);
-    let indent = 2 + names + 2 + STATE_COLUMNS;
+    let beside = 2 + names + 2 + STATE_COLUMNS;
+    let is_beside = columns >= beside + TEXT_MIN;
+    let indent = if is_beside { beside } else { 4 };
     let row = |[name, state, text]: &[String; 3]| {
-        let wrapped = paragraph(text, COLUMNS.saturating_sub(indent));
-        let text = wrapped.lines().collect::<Vec<_>>().join(&format!("\n{}", " ".repeat(indent)));
-        let line = format!("  {:names$}  {state:STATE_COLUMNS$}{text}", printable(name));
+        let wrapped = paragraph(text, columns.saturating_sub(indent));
+        let mut line = format!("  {:names$}  {state:STATE_COLUMNS$}", printable(name));
+        for (nth, part) in wrapped.lines().enumerate() {
+            if nth > 0 || !is_beside {
+                line = format!("{}\n{}", line.trim_end(), " ".repeat(indent));
+            }
+            line += part;
+        }
         line.trim_end().to_owned() + "\n"
     };
     rows.iter().map(row).collect()

@@ -1,7 +1,8 @@
 //! The terminal's view of a diagnosis.
 
 use unspin_model::diagnosis::{
-    Ability, Confidential, Diagnosis, GuestMachine, Help, Hypervisor, Spinlock, State,
+    Confidential, Diagnosis, GuestMachine, Help, Hypervisor, KernelAdvice, Ready, Spinlock, State,
+    Verb,
 };
 use unspin_report::doctor::text;
 
@@ -13,7 +14,8 @@ fn machine(confidential: Confidential, hypervisor: Hypervisor) -> GuestMachine {
         kernel: "6.18.5-cloud-amd64".into(),
         clocksource: Some("tsc".into()),
         spinlock: Spinlock::ParavirtualQueue,
-        steal_s: Some(0.0),
+        steal_s: Some(95.0),
+        steal_share: Some(0.0123),
     }
 }
 
@@ -21,10 +23,10 @@ fn machine(confidential: Confidential, hypervisor: Hypervisor) -> GuestMachine {
 fn a_diagnosis_as_text() {
     let help =
         |name: &str, state, means: &str| Help { name: name.into(), state, means: means.into() };
-    let ability = |name: &str, missing: &[&str]| Ability {
-        name: name.into(),
-        possible: missing.is_empty(),
-        missing: missing.iter().map(|text| (*text).into()).collect(),
+    let verb = |verb: &str, ready, why: &[&str]| Verb {
+        verb: verb.into(),
+        ready,
+        why: why.iter().map(|text| (*text).into()).collect(),
     };
     let diagnosis = Diagnosis {
         machine: machine(Confidential::Tdx, Hypervisor::Kvm),
@@ -41,17 +43,31 @@ fn a_diagnosis_as_text() {
             ),
             help("pause exits", State::Unknown, "the host's choice"),
         ],
-        abilities: vec![
-            ability("see when vCPUs are off", &[]),
-            ability(
-                "schedule around it",
-                &["root: sudo unspin doctor", "sched_ext: a kernel >= 6.12"],
+        verbs: vec![
+            verb(
+                "watch",
+                Ready::Partly,
+                &["does not show waits for IPIs: this kernel lacks fentry"],
             ),
+            verb("watch --listen", Ready::No, &["root: sudo unspin doctor tries it"]),
+            verb("report", Ready::Yes, &[]),
+            verb("run", Ready::No, &["sched_ext: Linux 6.12 or newer"]),
         ],
+        kernel_advice: Some(KernelAdvice {
+            distribution: "Debian GNU/Linux 13 (trixie)".into(),
+            known: "Debian 13's own kernel (6.12) has no sched_ext; that of trixie-backports has."
+                .into(),
+            commands: vec!["sudo apt install -t trixie-backports linux-image-amd64".into()],
+            without: vec!["Use fewer vCPUs for work that contends for locks.".into()],
+        }),
     };
-    let text = text(&diagnosis);
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    insta::assert_snapshot!(text);
+    for columns in [40, 80, 120] {
+        let text = text(&diagnosis, columns);
+        let is_command = |line: &str| line.starts_with("    sudo");
+        let fits = |line: &str| line.chars().count() <= columns || is_command(line);
+        assert!(text.lines().all(fits), "{text}");
+        insta::assert_snapshot!(text);
+    }
 }
 
 #[test]
@@ -59,9 +75,10 @@ fn a_machine_that_is_not_virtual_as_text() {
     let diagnosis = Diagnosis {
         machine: machine(Confidential::Plain, Hypervisor::None),
         help: Vec::new(),
-        abilities: Vec::new(),
+        verbs: Vec::new(),
+        kernel_advice: None,
     };
-    insta::assert_snapshot!(text(&diagnosis));
+    insta::assert_snapshot!(text(&diagnosis, 80));
     let named = machine(Confidential::Plain, Hypervisor::Other("evil\u{1b}[31m".into()));
-    assert!(!text(&Diagnosis { machine: named, ..diagnosis }).contains('\u{1b}'));
+    assert!(!text(&Diagnosis { machine: named, ..diagnosis }, 80).contains('\u{1b}'));
 }

@@ -7,12 +7,18 @@ use anyhow::Context;
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 
-use crate::out;
+use crate::{out, screen};
 
-/// Show what this machine is, and what unspin can do on it
+/// Where the output is not a terminal.
+const COLUMNS: usize = 80;
+/// Longer lines are hard to read.
+const COLUMNS_MAX: usize = 120;
+
+/// Show what this machine is, and which verbs of unspin work on it
 ///
 /// Covered are the kind of confidential VM, the hypervisor, its help against spinning, the kernel's
-/// spinlocks, and what each verb of unspin needs. It changes nothing, and finds more as root.
+/// spinlocks, why a verb does not work, and how to get a kernel with sched_ext. As root, it
+/// attaches for a moment what each verb attaches. It changes nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what was read, instead of what it means: to be judged elsewhere with --from
@@ -29,7 +35,7 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let facts = match &args.from {
-        None => Facts::probe(),
+        None => Facts::probe_and_try(),
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("read {}", path.display()))?;
@@ -39,12 +45,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let diagnosis = doctor::diagnose(&facts);
+    let columns = screen::columns().unwrap_or(COLUMNS).min(COLUMNS_MAX);
     if args.facts {
         out::line(serde_json::to_string_pretty(&facts)?)?;
     } else if args.json {
         out::json(1, None, &diagnosis)?;
     } else {
-        out::text(unspin_report::doctor::text(&diagnosis))?;
+        out::text(unspin_report::doctor::text(&diagnosis, columns))?;
     }
     Ok(ExitCode::SUCCESS)
 }

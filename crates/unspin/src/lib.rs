@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod screen;
 mod sensing;
+mod span;
 mod trace;
 mod watch;
 

@@ -7,10 +7,22 @@ use anyhow::anyhow;
 use tiny_http::{Header, Response, Server};
 use unspin_report::openmetrics;
 
+/// For who opens the address in a browser.
+const PAGE: &str = "<!doctype html><title>unspin</title>\
+                    <p>unspin: time lost by this guest's vCPUs. \
+                    The figures are at <a href=\"/metrics\">/metrics</a>, for Prometheus.\n";
+
+/// An address to listen at; `:9469` is that port on all interfaces.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    whole.parse().map_err(|_| "an address and a port are needed: 127.0.0.1:9469, :9469".into())
+}
+
 /// The server, which answers when it is told to.
 pub struct Metrics {
     server: Server,
     kind: Header,
+    page: Header,
 }
 
 impl Metrics {
@@ -18,9 +30,11 @@ impl Metrics {
     pub fn listen(address: SocketAddr) -> anyhow::Result<Metrics> {
         let server = Server::http(address);
         let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-        let kind = Header::from_bytes("Content-Type", openmetrics::CONTENT_TYPE);
-        let kind = kind.map_err(|()| anyhow!("a header that is none"))?;
-        Ok(Metrics { server, kind })
+        let header = |kind: &str| {
+            Header::from_bytes("Content-Type", kind).map_err(|()| anyhow!("a header that is none"))
+        };
+        let (kind, page) = (header(openmetrics::CONTENT_TYPE)?, header("text/html")?);
+        Ok(Metrics { server, kind, page })
     }
 
     /// Where the figures are.
@@ -37,10 +51,42 @@ impl Metrics {
         let Some(request) = self.server.recv_timeout(within)? else { return Ok(()) };
         let answer = match request.url() {
             "/metrics" => Response::from_string(figures()).with_header(self.kind.clone()),
+            "/" => Response::from_string(PAGE).with_header(self.page.clone()),
             _ => Response::from_string("the figures are at /metrics\n").with_status_code(404),
         };
         // Who asked may have gone; that is no reason to stop watching.
         let _ = request.respond(answer);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_all_interfaces() {
+        assert_eq!(address(":9").unwrap().to_string(), "0.0.0.0:9");
+        assert_eq!(address("[::1]:9").unwrap().to_string(), "[::1]:9");
+        for text in ["", "9", ":", ":x", "localhost"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_root_leads_to_the_figures() {
+        let metrics = Metrics::listen(address("127.0.0.1:0").unwrap()).unwrap();
+        let at = metrics.server.server_addr().to_ip().unwrap();
+        for (path, holds) in [("/", "href=\"/metrics\""), ("/metrics", "# EOF"), ("/x", " 404 ")] {
+            let mut client = TcpStream::connect(at).unwrap();
+            write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+            metrics.answer(Duration::from_secs(10), || "# EOF\n".into()).unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains(holds), "{path}: {answer}");
+        }
     }
 }

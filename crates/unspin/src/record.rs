@@ -12,7 +12,7 @@ use unspin_lab::interrupt;
 
 use crate::command::Running;
 use crate::new_file::NewFile;
-use crate::{here, out, sensing};
+use crate::{here, out, sensing, span};
 
 /// Record this guest's off intervals and spins into a session file
 ///
@@ -25,9 +25,9 @@ pub struct Args {
     /// The session file
     #[arg(long, short, value_name = "FILE", default_value = "unspin.arrow.gz")]
     out: PathBuf,
-    /// Stop after so many seconds
-    #[arg(long = "for", value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
+    /// How long to record: 10, 10s, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = span::seconds)]
+    time: Option<Duration>,
     #[command(flatten)]
     sensing: sensing::Options,
     /// Also look every so many microseconds at what each vCPU seems to do
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// A command to record, with its arguments
-    #[arg(last = true, value_name = "CMD", conflicts_with = "seconds")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "time")]
     command: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(not_started.tell());
         }
     };
-    let limit = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let limit = args.time.map(|time| Instant::now() + time);
     let code = match record(&mut recorder, running.as_mut(), limit) {
         Ok(code) => code,
         Err(error) => {

@@ -16,7 +16,7 @@ use unspin_model::session::About;
 use unspin_report::scheduler;
 
 use crate::command::Running;
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::{here, out};
 use keeper::Keeper;
 use offer::Offer;
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// Ask the scheduler that runs, started by another `unspin run`, for its figures
     #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_topology", "no_place",

@@ -1,6 +1,10 @@
 //! How the sensor is to work: the options that `watch` and `record` share.
 
-use unspin_guest::sense::{Beat, Heartbeat, Limits, Settings};
+use std::time::Duration;
+
+use unspin_guest::sense::{self, Beat, Heartbeat, Limits, Settings};
+
+use crate::span;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -9,15 +13,15 @@ pub struct Options {
     /// [default: 1]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     budget: Option<f64>,
-    /// Microseconds between two heartbeats of a vCPU that is not idle, whatever they cost;
-    /// 0: none
-    #[arg(long, value_name = "US", conflicts_with = "budget",
-        value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    beat: Option<u64>,
-    /// Microseconds by which a timer or an answer is late when its vCPU was off
-    /// [default: four times what is usual here, from 200 to 2000]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    late: Option<u64>,
+    /// Time between two heartbeats of a vCPU that is not idle, whatever they cost: 500, 500us,
+    /// 2ms; 0: none
+    #[arg(long, value_name = "TIME", conflicts_with = "budget", value_parser = span::microseconds)]
+    beat: Option<Duration>,
+    /// How late a timer or an answer is when its vCPU was off: 200, 200us, 2ms. Raised where
+    /// timers are as late while their vCPU is on
+    /// [default: four times what is usual here, from 200us to 2ms]
+    #[arg(long, value_name = "TIME", value_parser = span::microseconds)]
+    late: Option<Duration>,
 }
 
 impl Options {
@@ -25,12 +29,21 @@ impl Options {
     pub fn settings(&self) -> Settings {
         let mut settings = Settings::of_this_machine();
         settings.beat = match (self.beat, self.budget) {
-            (Some(us), _) => Beat::Every(us * 1_000),
+            (Some(time), _) => Beat::Every(time.as_nanos() as u64),
             (None, Some(percent)) => Beat::Within(percent / 100.0),
             (None, None) => settings.beat,
         };
-        if let Some(us) = self.late {
-            settings.limits = Limits { timer_ns: us * 1_000, wake_ns: us * 1_000 };
+        if let Some(late) = self.late {
+            let (asked_ns, least_ns) = (late.as_nanos() as u64, sense::least_late_ns());
+            if asked_ns < least_ns {
+                let (asked, least) = (asked_ns as f64 / 1e3, least_ns as f64 / 1e3);
+                eprintln!(
+                    "unspin: --late raised from {asked:.0} to {least:.0} us: here timers are as \
+                     late while their vCPU is on, which would count as off"
+                );
+            }
+            let ns = asked_ns.max(least_ns);
+            settings.limits = Limits { timer_ns: ns, wake_ns: ns };
         }
         settings
     }
@@ -41,10 +54,12 @@ impl Options {
     }
 }
 
-/// What this kernel cannot tell, if there is something.
+/// What this kernel does not show, if there is something.
 pub fn missing(names: &[String]) -> Option<String> {
-    let names = names.join(", ");
-    (!names.is_empty()).then(|| format!("not seen, because this kernel does not have it: {names}"))
+    let hidden = sense::hidden(names).join(", ");
+    let hidden = if hidden.is_empty() { "everything".into() } else { hidden };
+    let lacks = names.join(", ");
+    (!names.is_empty()).then(|| format!("this kernel does not show {hidden}: it lacks {lacks}"))
 }
 
 /// What was chosen and why, for who reads along.

@@ -22,34 +22,35 @@ use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
-use crate::metrics::Metrics;
-use crate::{here, out, screen, sensing};
+use crate::metrics::{self, Metrics};
+use crate::{here, out, screen, sensing, span};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
 /// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
 const REST: Duration = Duration::from_secs(1);
 
-/// Show live when vCPUs are on, off and idle, and what spinning burns
+/// Show live what this guest loses to preemption and spinning, and why
 ///
-/// It draws on the terminal, prints a summary after some seconds (--once), or serves sums for
-/// Prometheus (--listen). It needs root.
+/// It draws on the terminal, where `?` explains the keys and signs, prints a summary after some
+/// seconds (--once), or serves sums for Prometheus (--listen). It needs root.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus
-    #[arg(long, value_name = "ADDR", conflicts_with = "once")]
+    /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus;
+    /// `:PORT` is all interfaces
+    #[arg(long, value_name = "ADDR", conflicts_with = "once", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// With --listen: also watch each wait for a lock, and serve what they cost and why.
     /// Without it, watching costs next to nothing
     #[arg(long, requires = "listen")]
     causes: bool,
-    /// Watch for some seconds, print the figures, and end
+    /// Watch for a while, print the verdict and its figures, and end
     #[arg(long)]
     once: bool,
-    /// Seconds that --once watches for
-    #[arg(long = "for", value_name = "S", default_value_t = 3, requires = "once",
-        value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
+    /// How long --once watches: 3, 3s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", requires = "once",
+        value_parser = span::seconds)]
+    time: Duration,
     #[command(flatten)]
     sensing: sensing::Options,
     /// With --once: print JSON
@@ -96,8 +97,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(args.seconds) && !interrupt::requested() {
-        std::thread::sleep(SLICE);
+    while started.elapsed() < args.time && !interrupt::requested() {
+        std::thread::sleep(SLICE.min(args.time));
         watcher.step();
     }
     let digest = &watcher.live.digest();

@@ -1,7 +1,8 @@
 //! What a machine means for spinning: who helps against it, and what can be done.
 
-mod abilities;
+mod distribution;
 mod help;
+mod verbs;
 
 use unspin_model::diagnosis::{Diagnosis, GuestMachine};
 
@@ -9,6 +10,7 @@ use crate::machine::{Facts, confidential, hypervisor};
 
 /// Judges a machine.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
+    let shares = facts.steal_ticks.zip(facts.cpu_ticks.filter(|ticks| *ticks > 0));
     Diagnosis {
         machine: GuestMachine {
             confidential: confidential(facts),
@@ -18,8 +20,10 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
             clocksource: facts.clocksource.clone(),
             spinlock: help::spinlock(facts),
             steal_s: facts.steal_ticks.map(|ticks| ticks as f64 / 100.0),
+            steal_share: shares.map(|(steal, all)| steal as f64 / all as f64),
         },
         help: help::all(facts),
-        abilities: abilities::all(facts),
+        verbs: verbs::all(facts),
+        kernel_advice: facts.sched_ext.is_none().then(|| distribution::advice(facts)),
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::sense::LightSensor;
 pub use confidential::confidential;
 pub use hypervisor::{Kvm, KvmFeature, hypervisor, kvm};
 
@@ -44,6 +45,18 @@ pub struct Facts {
     /// Steal time since boot, all CPUs, in ticks of 1/100 s.
     #[serde(default)]
     pub steal_ticks: Option<u64>,
+    /// CPU time since boot, all CPUs and whatever they did, in ticks of 1/100 s.
+    #[serde(default)]
+    pub cpu_ticks: Option<u64>,
+    /// What /etc/os-release says of the distribution, the keys that matter.
+    #[serde(default)]
+    pub os_release: BTreeMap<String, String>,
+    /// What the lab needs and was found; `None` where nobody looked.
+    #[serde(default)]
+    pub lab: Option<BTreeSet<String>>,
+    /// What came of attaching the hooks of each verb; `None` where it was not tried.
+    #[serde(default)]
+    pub trials: Option<Trials>,
     /// State of sched_ext; `None` where the kernel has none.
     #[serde(default)]
     pub sched_ext: Option<String>,
@@ -57,6 +70,39 @@ pub struct Facts {
     /// Whether this process may load BPF programs (root).
     #[serde(default)]
     pub privileged: bool,
+}
+
+/// What came of attaching what each verb attaches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trials {
+    /// `watch` and `record`.
+    pub sensor: Trial,
+    /// `watch --listen`.
+    pub light: Trial,
+    /// `run`; its programs were loaded, and the kernel kept its own scheduler.
+    pub scheduler: Trial,
+}
+
+/// What came of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// Why it does not work.
+    pub failed: Option<String>,
+    /// Hooks that this kernel does not have.
+    #[serde(default)]
+    pub missing: Vec<String>,
+}
+
+impl Trial {
+    /// Of an attempt, which gives the hooks that are missing.
+    pub(crate) fn of<E: std::fmt::Display>(attempt: Result<Vec<String>, E>) -> Trial {
+        match attempt {
+            Ok(missing) => Trial { failed: None, missing },
+            Err(error) => Trial { failed: Some(error.to_string()), missing: Vec::new() },
+        }
+    }
 }
 
 /// What CPUID returned for one leaf.
@@ -93,9 +139,37 @@ pub const TRACEPOINTS: &[&str] = &[
 ];
 
 impl Facts {
+    /// What a file like /etc/os-release says, for [`Facts::os_release`].
+    pub fn parse_os_release(file: &str) -> BTreeMap<String, String> {
+        probe::os_release(file)
+    }
+
     /// Reads this machine's. What cannot be read is left out.
     pub fn probe() -> Facts {
         probe::probe()
+    }
+
+    /// The same, and tries what each verb attaches, where this user may. It stays attached
+    /// until this process ends, which should be soon; the kernel's scheduler is left alone.
+    pub fn probe_and_try() -> Facts {
+        let facts = Facts::probe();
+        let trials = facts.privileged.then(|| {
+            // Side by side, since each mostly waits for the kernel.
+            std::thread::scope(|scope| {
+                let light = scope.spawn(LightSensor::trial);
+                let scheduler = scope.spawn(crate::run::trial);
+                let sensor = crate::sense::trial();
+                let died =
+                    |_| Trial { failed: Some("it could not be tried".into()), missing: vec![] };
+                let (light, scheduler) = (light.join(), scheduler.join());
+                Trials {
+                    sensor,
+                    light: light.unwrap_or_else(died),
+                    scheduler: scheduler.unwrap_or_else(died),
+                }
+            })
+        });
+        Facts { trials, ..facts }
     }
 
     fn leaf(&self, leaf: u32) -> Option<&Leaf> {

@@ -20,6 +20,10 @@ const CONFIG: &[&str] = &[
     "CONFIG_SCHED_CLASS_EXT",
     "CONFIG_DEBUG_INFO_BTF",
 ];
+/// What says which distribution this is.
+const OS_RELEASE: &[&str] = &["ID", "ID_LIKE", "VERSION_ID", "VERSION_CODENAME", "PRETTY_NAME"];
+/// What `unspin lab` needs, or is faster with.
+const LAB: [&str; 3] = ["qemu-system-x86_64", "busybox", "/dev/kvm"];
 /// AMD64 Architecture Programmer's Manual, volume 2, 15.34.10.
 const MSR_SEV_STATUS: u32 = 0xc001_0131;
 /// A kernel's log is at most some MiB long.
@@ -39,6 +43,10 @@ pub(super) fn probe() -> Facts {
         command_line: text("/proc/cmdline"),
         clocksource: some_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         steal_ticks: steal::of_all(&text("/proc/stat")),
+        cpu_ticks: steal::cpu_ticks(&text("/proc/stat")),
+        os_release: os_release(&os_release_file()),
+        lab: Some(found(&LAB)),
+        trials: None,
         sched_ext: some_text("/sys/kernel/sched_ext/state"),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         tracepoints: tracepoints(),
@@ -113,6 +121,30 @@ fn tracepoints() -> Option<BTreeSet<String>> {
     let root = roots.iter().map(Path::new).find(|root| fs::read_dir(root).is_ok())?;
     let exists = |name: &&&str| root.join(name.replace(':', "/")).is_dir();
     Some(TRACEPOINTS.iter().filter(exists).map(|name| (*name).to_owned()).collect())
+}
+
+/// The administrator's file, or the distribution's own (os-release(5)).
+fn os_release_file() -> String {
+    some_text("/etc/os-release").unwrap_or_else(|| text("/usr/lib/os-release"))
+}
+
+/// The keys that matter, unquoted.
+pub(super) fn os_release(file: &str) -> BTreeMap<String, String> {
+    let pairs = file.lines().filter_map(|line| line.split_once('='));
+    let wanted = pairs.filter(|(key, _)| OS_RELEASE.contains(key));
+    let plain = |value: &str| value.trim().trim_matches(['"', '\'']).to_owned();
+    wanted.map(|(key, value)| (key.to_owned(), plain(value))).collect()
+}
+
+/// Which of these there are: paths, and programs by name.
+fn found(wanted: &[&str]) -> BTreeSet<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    let is_there = |name: &&&str| match name.starts_with('/') {
+        true => Path::new(name).exists(),
+        false => folders.iter().any(|folder| folder.join(name).is_file()),
+    };
+    wanted.iter().filter(is_there).map(|name| (*name).to_owned()).collect()
 }
 
 fn some_text(path: &str) -> Option<String> {

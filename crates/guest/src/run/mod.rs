@@ -19,6 +19,7 @@ use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
+use crate::machine::Trial;
 use crate::sense::{Aligned, Plain, Settings, Shared, only_for_root};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -72,9 +73,12 @@ pub struct Options {
 impl Options {
     /// What fits this machine.
     pub fn of_this_machine() -> Options {
-        let limits = Settings::of_this_machine().limits;
+        Options { limits: Settings::of_this_machine().limits, ..Options::unmeasured() }
+    }
+
+    fn unmeasured() -> Options {
         Options {
-            limits,
+            limits: Settings::UNMEASURED.limits,
             slice_ns: 3_000_000,
             pack: Rule::Waste,
             place: true,
@@ -132,6 +136,27 @@ pub fn scheduling() -> Scheduling {
     }
 }
 
+/// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks
+/// stay with the kernel's own.
+pub(crate) fn trial() -> Trial {
+    Trial::of(loaded(&Options::unmeasured()).map(|_| Vec::new()))
+}
+
+/// Its programs in the kernel, attached to nothing, and how many vCPUs they are for.
+fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
+    let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
+    if state.trim() != "disabled" {
+        let loaded = fs::read_to_string(LOADED).unwrap_or_default();
+        return Err(RunError::Taken(loaded.trim().to_owned()));
+    }
+    libbpf_rs::set_print(None);
+    let vcpus = libbpf_rs::num_possible_cpus()?;
+    let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+    configure(&mut open, options, vcpus)?;
+    leave_out_missing(&mut open, options)?;
+    Ok((open.load()?, vcpus))
+}
+
 /// How the scheduler ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -159,17 +184,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Loads it and gives it all tasks.
     pub fn start(options: &Options) -> Result<Scheduler, RunError> {
-        let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
-        if state.trim() != "disabled" {
-            let loaded = fs::read_to_string(LOADED).unwrap_or_default();
-            return Err(RunError::Taken(loaded.trim().to_owned()));
-        }
-        libbpf_rs::set_print(None);
-        let vcpus = libbpf_rs::num_possible_cpus()?;
-        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        configure(&mut open, options, vcpus)?;
-        leave_out_missing(&mut open, options)?;
-        let mut object = open.load()?;
+        let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
             if !program.section().to_string_lossy().contains("struct_ops") {

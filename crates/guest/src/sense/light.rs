@@ -6,8 +6,9 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 
 use super::load::{attach, configure, leave_out_missing};
 use super::page::{Page, Shared};
-use super::sites::tells_timers;
+use super::sites::tells_timers_here;
 use super::{Aligned, SenseError, Settings};
+use crate::machine::Trial;
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
@@ -24,24 +25,43 @@ pub struct LightSensor {
 impl LightSensor {
     /// Loads it into this kernel. Of the settings, the limits count.
     pub fn start(settings: &Settings) -> Result<LightSensor, SenseError> {
-        libbpf_rs::set_print(None);
-        let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        if !tells_timers(&symbols) {
-            return Err(SenseError::NoTimers);
-        }
         let vcpus = libbpf_rs::num_possible_cpus()?;
-        let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        let missing = leave_out_missing(&mut open, false)?;
-        configure(&mut open, settings, vcpus)?;
-        let object = open.load()?;
-        let links = attach(&object)?;
+        let (object, links, missing) = attached(settings, vcpus)?;
         let map = object.maps().find(|map| map.name() == "vcpus").expect("a map of ours");
         let page = Page(Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?);
         Ok(LightSensor { missing, page, _links: links, _object: object })
+    }
+
+    /// Whether there could be one: attaches what it attaches, until this process ends.
+    pub(crate) fn trial() -> Trial {
+        let attempt = || {
+            let vcpus = libbpf_rs::num_possible_cpus()?;
+            let (object, links, missing) = attached(&Settings::UNMEASURED, vcpus)?;
+            super::let_go(object, links);
+            Ok::<_, SenseError>(missing)
+        };
+        Trial::of(attempt())
     }
 
     /// The records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page
     }
+}
+
+/// The programs at work, and the hooks that this kernel does not have.
+fn attached(
+    settings: &Settings,
+    vcpus: usize,
+) -> Result<(Object, Vec<Link>, Vec<String>), SenseError> {
+    libbpf_rs::set_print(None);
+    if !tells_timers_here() {
+        return Err(SenseError::NoTimers);
+    }
+    let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
+    let missing = leave_out_missing(&mut open, false)?;
+    configure(&mut open, settings, vcpus)?;
+    let object = open.load()?;
+    let links = attach(&object)?;
+    Ok((object, links, missing))
 }

@@ -1,5 +1,7 @@
 //! What the kernel is asked to load, and with which settings.
 
+use std::sync::OnceLock;
+
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Link, Object, OpenObject};
@@ -19,7 +21,8 @@ pub(super) fn leave_out_missing(
     functions: bool,
 ) -> Result<Vec<String>, SenseError> {
     let btf = Btf::from_vmlinux()?;
-    let spinlock = doctor::diagnose(&Facts::probe()).machine.spinlock;
+    static SPINLOCK: OnceLock<Spinlock> = OnceLock::new();
+    let spinlock = *SPINLOCK.get_or_init(|| doctor::diagnose(&Facts::probe()).machine.spinlock);
     let mut missing = Vec::new();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();

@@ -25,6 +25,7 @@ use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
 use crate::lateness;
+use crate::machine::Trial;
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
@@ -58,6 +59,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Where only attaching is tried.
+    pub(crate) const UNMEASURED: Settings = Settings {
+        limits: Limits { timer_ns: 1_000_000, wake_ns: 1_000_000 },
+        beat: Beat::Every(0),
+        spin_ns: 50_000,
+    };
+
     /// What fits this machine; how late its timers are is measured.
     pub fn of_this_machine() -> Settings {
         let late_ns = lateness::limit_ns();
@@ -67,6 +75,12 @@ impl Settings {
             spin_ns: 50_000,
         }
     }
+}
+
+/// The least lateness, nanoseconds, that can show on this machine that a vCPU was off. It is
+/// measured, which takes some 30 ms.
+pub fn least_late_ns() -> u64 {
+    lateness::least_ns()
 }
 
 /// What was found since it was last asked for.
@@ -142,11 +156,7 @@ impl Sensor {
         libbpf_rs::set_print(None);
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        // A kernel may let BPF programs at its tracepoints and not at its functions.
-        let loaded = load(settings, vcpus, sites.tells_timers, true);
-        let loaded = loaded.or_else(|_| load(settings, vcpus, sites.tells_timers, false));
-        let (object, missing) = loaded?;
-        let links = attach(&object)?;
+        let (object, links, missing) = attached(settings, vcpus, sites.tells_timers)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -191,6 +201,38 @@ impl Sensor {
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     now.as_nanos() as u64
+}
+
+/// Whether there could be a [`Sensor`]: attaches what it attaches, until this process ends.
+pub(crate) fn trial() -> Trial {
+    libbpf_rs::set_print(None);
+    let attempt = || {
+        let vcpus = libbpf_rs::num_possible_cpus()?;
+        let tells_timers = sites::tells_timers_here();
+        let (object, links, missing) = attached(&Settings::UNMEASURED, vcpus, tells_timers)?;
+        let_go(object, links);
+        Ok::<_, SenseError>(missing)
+    };
+    Trial::of(attempt())
+}
+
+/// Leaves it to the kernel to detach programs when this process ends: waiting for each of
+/// them, a grace period of RCU, takes a second in all.
+fn let_go(object: Object, links: Vec<Link>) {
+    std::mem::forget((object, links));
+}
+
+/// The programs at work, and the hooks that this kernel does not have.
+fn attached(
+    settings: &Settings,
+    vcpus: usize,
+    tells_timers: bool,
+) -> Result<(Object, Vec<Link>, Vec<String>), SenseError> {
+    // A kernel may let BPF programs at its tracepoints and not at its functions.
+    let loaded = load(settings, vcpus, tells_timers, true);
+    let (object, missing) = loaded.or_else(|_| load(settings, vcpus, tells_timers, false))?;
+    let links = attach(&object)?;
+    Ok((object, links, missing))
 }
 
 /// Loads what this kernel can run, and says what it cannot.

@@ -1,6 +1,7 @@
 //! Which function wanted a lock: the first one on the stack that is not part of locking.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use unspin_trace::storms::Symbols;
 
@@ -47,6 +48,12 @@ impl Sites {
         let is_locking = |name: &&str| LOCKING.iter().any(|part| name.contains(part));
         names.find(|name| !is_locking(name)).unwrap_or_default().to_owned()
     }
+}
+
+/// Whether this kernel tells where its timers are.
+pub(super) fn tells_timers_here() -> bool {
+    static TELLS: OnceLock<bool> = OnceLock::new();
+    *TELLS.get_or_init(|| tells_timers(&fs::read_to_string("/proc/kallsyms").unwrap_or_default()))
 }
 
 /// Whether a kernel with these symbols tells where its timers are.

@@ -192,8 +192,9 @@ fn pause_storm() -> Explanation {
         also: &["ple", "storm"],
         brief: "a vCPU exits to the host again and again because it spins",
         means: "The host's pause-loop exiting catches a vCPU that repeats PAUSE, and KVM lets \
-                another vCPU of the guest run instead. If the wrong one runs, the spinner comes \
-                back and exits again: a storm. It is the host's view of holder-off and waiter-off.",
+                another vCPU of the guest run instead. If the wrong one runs, the spinner \
+                comes back and exits again: a storm. It is the host's view of holder-off and \
+                waiter-off.",
         recognised: "`unspin trace FILE` finds runs of PAUSE exits of one vCPU in a host's \
                      trace of kvm_exit and kvm_entry, whatever the guest is.",
         remedies: &[

@@ -1,0 +1,144 @@
+//! Which verbs work here: by what was tried where it was, else by what files say.
+
+use unspin_model::diagnosis::{Ready, Verb};
+
+use super::distribution::Family;
+use crate::machine::{Facts, Trial, Trials};
+use crate::sense::hidden;
+
+/// Needed to distinguish off vCPUs from busy and from idle ones.
+const ACTIVITY: &[&str] =
+    &["irq_vectors:local_timer_entry", "power:cpu_idle", "sched:sched_switch"];
+/// Since Linux 5.19 (commit 16edd9b511a1).
+const CONTENTION: &[&str] = &["lock:contention_begin", "lock:contention_end"];
+
+/// All of them, in the order in which one comes to use them.
+pub(super) fn all(facts: &Facts) -> Vec<Verb> {
+    let sensor = sensing(facts, |trials| &trials.sensor);
+    let mut verbs = vec![
+        verb("watch", sensor.clone()),
+        verb("record", sensor),
+        verb("watch --listen", listening(facts)),
+        verb("report", (Ready::Yes, vec![])),
+        verb("run", scheduling(facts)),
+        verb("trace", (Ready::Yes, vec![])),
+    ];
+    verbs.extend(facts.lab.as_ref().map(|_| verb("lab", lab(facts))));
+    verbs
+}
+
+type Judged = (Ready, Vec<String>);
+
+fn verb(name: &str, (ready, why): Judged) -> Verb {
+    Verb { verb: name.into(), ready, why }
+}
+
+/// What the sensors need.
+fn sensing(facts: &Facts, of: fn(&Trials) -> &Trial) -> Judged {
+    let missing = bpf(facts);
+    if !missing.is_empty() {
+        return (Ready::No, missing);
+    }
+    match &facts.trials {
+        None => by_tracepoints(facts),
+        Some(trials) => match of(trials) {
+            Trial { failed: Some(why), .. } => (Ready::No, vec![why.clone()]),
+            Trial { missing, .. } if missing.is_empty() => (Ready::Yes, vec![]),
+            Trial { missing, .. } => (Ready::Partly, partly(missing)),
+        },
+    }
+}
+
+/// What hooks that are missing would have shown, and which these are.
+fn partly(missing: &[String]) -> Vec<String> {
+    let hidden = hidden(missing).join(", ");
+    let mut hooks: Vec<&str> =
+        missing.iter().filter_map(|hook| hook.split('/').next_back()).collect();
+    hooks.dedup();
+    let lacks = format!("this kernel lacks {}", hooks.join(", "));
+    let mut why = vec![match hidden.is_empty() {
+        true => lacks,
+        false => format!("does not show {hidden}: {lacks}"),
+    }];
+    if missing.iter().any(|hook| hook.starts_with("fentry/")) {
+        why.push("functions need CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y".into());
+    }
+    if missing.iter().any(|hook| hook == "hrtimer_bases") {
+        why.push("hrtimer_bases needs CONFIG_KALLSYMS_ALL=y".into());
+    }
+    why
+}
+
+/// Where nothing was tried: what tracefs lists.
+fn by_tracepoints(facts: &Facts) -> Judged {
+    let Some(found) = &facts.tracepoints else {
+        let mount = "tracefs: mount -t tracefs tracefs /sys/kernel/tracing";
+        return (Ready::No, vec![mount.into()]);
+    };
+    let absent = |wanted: &[&str]| -> Vec<String> {
+        let absent = wanted.iter().filter(|name| !found.contains(**name));
+        absent.map(|name| format!("the tracepoint {name}: a newer kernel")).collect()
+    };
+    match (absent(ACTIVITY), absent(CONTENTION)) {
+        (activity, _) if !activity.is_empty() => (Ready::No, activity),
+        (_, contention) if !contention.is_empty() => (Ready::Partly, contention),
+        _ => (Ready::Yes, vec![]),
+    }
+}
+
+fn listening(facts: &Facts) -> Judged {
+    let causes = sensing(facts, |trials| &trials.sensor);
+    let (ready, mut why) = sensing(facts, |trials| &trials.light);
+    if ready == Ready::No && causes.0 != Ready::No && facts.trials.is_some() {
+        why = vec![
+            "this kernel does not say where its timers are (CONFIG_KALLSYMS_ALL=y): use \
+             `watch --listen ADDRESS --causes`, which brings its own"
+                .into(),
+        ];
+    }
+    (ready, why)
+}
+
+fn scheduling(facts: &Facts) -> Judged {
+    let mut missing = bpf(facts);
+    match facts.sched_ext.as_deref() {
+        None => missing.push("sched_ext: Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y".into()),
+        Some("disabled") => {
+            let trial = facts.trials.as_ref().map(|trials| &trials.scheduler);
+            missing.extend(trial.and_then(|trial| trial.failed.clone()));
+        }
+        Some(state) => missing.push(format!(
+            "sched_ext is {state}: another scheduler uses it (`unspin run --status` asks ours)"
+        )),
+    }
+    (if missing.is_empty() { Ready::Yes } else { Ready::No }, missing)
+}
+
+/// QEMU and what goes into guests; hardware virtualization is faster, and not needed.
+fn lab(facts: &Facts) -> Judged {
+    let has = |name: &str| facts.lab.as_ref().is_some_and(|found| found.contains(name));
+    let packages = Family::of(&facts.os_release).lab_packages();
+    let missing: Vec<String> = [("qemu-system-x86_64", "QEMU"), ("busybox", "a static busybox")]
+        .into_iter()
+        .filter(|(program, _)| !has(program))
+        .map(|(program, what)| format!("{what} ({program})"))
+        .collect();
+    if !missing.is_empty() {
+        return (Ready::No, vec![format!("{}: {packages}", missing.join(" and "))]);
+    }
+    if has("/dev/kvm") {
+        return (Ready::Yes, vec![]);
+    }
+    (Ready::Partly, vec!["no /dev/kvm: guests are emulated, or run in virtual time".into()])
+}
+
+fn bpf(facts: &Facts) -> Vec<String> {
+    let mut missing = Vec::new();
+    if !facts.privileged {
+        missing.push("root: sudo unspin doctor tries it".to_owned());
+    }
+    if !facts.btf {
+        missing.push("BTF: a kernel with CONFIG_DEBUG_INFO_BTF=y".to_owned());
+    }
+    missing
+}
