@@ -13,8 +13,9 @@ use unspin_model::Claim;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
-use crate::{new_file, out};
+use crate::{new_file, out, screen};
 
+/// Columns where standard output is no terminal.
 const WIDTH: usize = 100;
 
 /// List the figures that the project states, each with its target
@@ -95,7 +96,7 @@ fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<E
     if json {
         out::json_list(1, "claims", &wanted)?;
     } else {
-        out::text(terminal(&wanted, WIDTH))?;
+        out::text(terminal(&wanted, screen::columns().unwrap_or(WIDTH)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

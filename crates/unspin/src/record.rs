@@ -30,13 +30,13 @@ pub struct Args {
     time: Option<Duration>,
     #[command(flatten)]
     sensing: sensing::Options,
-    /// Also look every so many microseconds at what each vCPU seems to do
+    /// Microseconds between looks at what each vCPU seems to do [default: none]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
-    /// Print what was recorded as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     json: bool,
-    /// A command to record, with its arguments
+    /// Command to record, with its arguments
     #[arg(last = true, value_name = "CMD", conflicts_with = "time")]
     command: Vec<String>,
 }
@@ -49,29 +49,30 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.sensing.settings();
     let sensor = Sensor::start(&settings)?;
     if !args.json {
-        eprintln!("unspin: {}", sensing::told(sensor.heartbeat));
+        eprintln!("unspin: {}", sensing::describe(sensor.heartbeat));
     }
     let look = args.look.map(Duration::from_micros);
+    let name = || args.out.display().to_string();
     let mut file = NewFile::create(&args.out)?;
+    let out = BufWriter::new(&mut file);
     let mut recorder =
-        Recorder::new(sensor, &settings, look, &here::about(), BufWriter::new(&mut file))?;
+        Recorder::new(sensor, &settings, look, &here::about(), out).with_context(name)?;
     let mut running = match Running::start(&args.command) {
         Ok(running) => running,
         Err(not_started) => {
             drop(recorder);
             file.discard();
-            return Ok(not_started.tell());
+            return Ok(not_started.report());
         }
     };
     let limit = args.time.map(|time| Instant::now() + time);
     let code = match record(&mut recorder, running.as_mut(), limit) {
         Ok(code) => code,
         Err(error) => {
-            let error = error.context(args.out.display().to_string());
-            return Err(ended_without(running, error)?);
+            return Err(ended_without(running, error.context(name()))?);
         }
     };
-    let recorded = recorder.finish().with_context(|| args.out.display().to_string())?;
+    let recorded = recorder.finish().with_context(name)?;
     file.finish()?;
     print(&args, &recorded)?;
     Ok(ExitCode::from(code))

@@ -31,59 +31,59 @@ use offer::Offer;
 /// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What decides how many vCPUs are used
+    /// Rule that decides how many vCPUs are used
     #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
     pack: Pack,
-    /// Use all vCPUs always
+    /// Use all vCPUs at all times
     #[arg(long, conflicts_with = "pack")]
     no_pack: bool,
-    /// Do not find out which vCPUs share a pCPU (of which one after the other is used)
+    /// Do not probe which vCPUs share a pCPU. By default, they are used one after the other
     #[arg(long)]
     no_topology: bool,
-    /// Leave each task in the queue of the vCPU where it was
+    /// Leave each task in the run queue of its last vCPU
     #[arg(long)]
     no_place: bool,
-    /// Treat holders of locks that others wait for like other tasks
+    /// Give no extra time to tasks that hold contended locks
     #[arg(long)]
     no_handoff: bool,
-    /// A name of threads that always count as holders of what others wait for (up to 8 times)
+    /// Name of threads that always count as holders of contended locks (up to 8 times)
     #[arg(long, value_name = "NAME", conflicts_with = "no_handoff")]
     holder: Vec<String>,
-    /// The folder of a cgroup (version 2) whose tasks do (up to 8 times)
+    /// Folder of a cgroup (version 2) whose tasks always count as holders (up to 8 times)
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff")]
     holder_cgroup: Vec<PathBuf>,
-    /// Tell the kernel's spinners to sleep while the owner's vCPU is off (no gain was measured)
+    /// Make the kernel's mutex spinners sleep while the owner's vCPU is off (no gain measured)
     #[arg(long)]
     adaptive_spin: bool,
-    /// Milliseconds that a task runs before others get their turn
+    /// Time slice of a task, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     slice: u64,
-    /// Print the figures every so many seconds
+    /// Seconds between two lines of figures [default: none until the end]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     stats: Option<u64>,
-    /// Print figures as JSON, one line each
+    /// Print figures as JSON, one document a line
     #[arg(long)]
     json: bool,
     /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
-    /// Ask the scheduler that runs, started by another `unspin run`, for its figures
+    /// Print the figures of the scheduler that another `unspin run` started
     #[arg(long, conflicts_with_all = ["pack", "no_pack", "no_topology", "no_place",
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
-    /// The socket where it tells them
+    /// Socket that serves them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
-    /// A command to run meanwhile, with its arguments
+    /// Command to run under the scheduler, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Pack {
-    /// Fewer where they get more useful work done
+    /// Fewer vCPUs where they do more useful work
     Waste,
-    /// One fewer or one more each second by the time that is lost, as Linux 7.4's
+    /// One vCPU fewer or more each second, by the time that is lost, as Linux 7.4's
     /// steal_governor: a baseline to compare with
     StealGovernor,
 }
@@ -132,7 +132,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let offer = Offer::open(&args.socket, metrics);
     let running = match Running::start(&args.command) {
         Ok(running) => running,
-        Err(not_started) => return Ok(not_started.tell()),
+        Err(not_started) => return Ok(not_started.report()),
     };
     // Where figures are JSON, each line says where they are of.
     let about = args.json.then(here::about);

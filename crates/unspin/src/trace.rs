@@ -91,34 +91,34 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
     Ok((Box::new(file), length))
 }
 
-/// Tells on a terminal how far reading has come.
+/// Shows on a terminal how far reading has come.
 struct Progress<R> {
     input: R,
     length: Option<u64>,
     read: u64,
     start: Instant,
-    told: Option<Instant>,
+    shown: Option<Instant>,
 }
 
 impl<R> Progress<R> {
     fn new(input: R, length: Option<u64>) -> Progress<R> {
         let length = length.filter(|length| *length > 0 && io::stderr().is_terminal());
-        Progress { input, length, read: 0, start: Instant::now(), told: None }
+        Progress { input, length, read: 0, start: Instant::now(), shown: None }
     }
 
-    fn tell(&mut self, ended: bool) {
+    fn show(&mut self, ended: bool) {
         let Some(length) = self.length else { return };
         if ended {
-            if self.told.is_some() {
+            if self.shown.is_some() {
                 eprint!("\r\x1b[K");
             }
             return;
         }
-        let since = self.told.unwrap_or(self.start);
+        let since = self.shown.unwrap_or(self.start);
         if since.elapsed() < Duration::from_millis(500) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.shown = Some(Instant::now());
         let share = (self.read as f64 / length as f64).min(1.0);
         let left_s = self.start.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-9);
         eprint!("\r\x1b[K{:.0} % read, {left_s:.0} s left", 100.0 * share);
@@ -129,7 +129,7 @@ impl<R: Read> Read for Progress<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buffer)?;
         self.read += n as u64;
-        self.tell(n == 0);
+        self.show(n == 0);
         Ok(n)
     }
 }

@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let settings = args.sensing.settings();
     if let Some(address) = args.listen.filter(|_| !args.causes) {
-        if args.sensing.tell_heartbeats() {
+        if args.sensing.chooses_heartbeats() {
             bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
         }
         let mut sums = Sums::start(&settings)?;
@@ -77,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+        eprintln!("unspin: {}", sensing::describe(watcher.heartbeat()));
         let missing = watcher.missing().to_vec();
         return serve(address, &missing, Some(SLICE), || {
             watcher.step();

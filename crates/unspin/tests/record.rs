@@ -95,3 +95,13 @@ fn a_signal_is_passed_on_and_the_session_is_written() {
         fs::remove_file(&ready).expect("remove");
     }
 }
+
+#[test]
+fn a_full_disk_is_named() {
+    let Some(output) = record(Path::new("/dev/full"), &["true"]) else { return };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let what = "unspin: /dev/full: cannot write the session: No space left on device";
+    assert!(stderr.contains(what), "{stderr}");
+    assert_eq!(stderr.matches("No space left").count(), 1, "{stderr}");
+}

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::report;
-use crate::out;
+use crate::{out, screen};
 
+/// Columns where standard output is no terminal.
 const WIDTH: usize = 100;
 
 /// Compare the cells of two output folders: B against A
@@ -27,7 +28,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         out::json(1, None, &compared)?;
     } else {
-        out::text(unspin_report::compare::terminal(&compared, WIDTH))?;
+        let width = screen::columns().unwrap_or(WIDTH);
+        out::text(unspin_report::compare::terminal(&compared, width))?;
     }
     Ok(ExitCode::SUCCESS)
 }

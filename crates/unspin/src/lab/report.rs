@@ -1,6 +1,5 @@
 //! `unspin lab report`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,8 +7,9 @@ use anyhow::Context;
 use unspin_model::Summary;
 use unspin_report::terminal::Style;
 
-use crate::out;
+use crate::{out, screen};
 
+/// Columns where standard output is no terminal.
 const WIDTH: usize = 100;
 
 /// Summarise an output folder of `unspin lab run`
@@ -75,8 +75,8 @@ pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
         return out::json(1, None, summary);
     }
     let style = Style {
-        width: WIDTH,
-        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        width: screen::columns().unwrap_or(WIDTH),
+        colour: screen::colour(),
         report: Some(out.join("report.html").display().to_string()),
     };
     out::text(unspin_report::terminal::table(summary, &style))?;

@@ -36,7 +36,7 @@ impl Keeper {
         let Some(scheduler) = &self.scheduler else { return };
         if let Some(found) = self.prober.as_ref().and_then(Prober::news) {
             self.stacks = found;
-            self.tell_stacks(scheduler);
+            self.share_stacks(scheduler);
         }
         self.stats = self.stats_of(scheduler);
         let Some(ended) = scheduler.ended() else { return };
@@ -48,7 +48,7 @@ impl Keeper {
         eprintln!("unspin: {}: loading it again", ended.reason);
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
-                self.tell_stacks(&scheduler);
+                self.share_stacks(&scheduler);
                 self.stats = self.stats_of(&scheduler);
                 self.scheduler = Some(scheduler);
             }
@@ -59,7 +59,7 @@ impl Keeper {
         }
     }
 
-    fn tell_stacks(&self, scheduler: &Scheduler) {
+    fn share_stacks(&self, scheduler: &Scheduler) {
         if let Err(error) = scheduler.share_pcpus(&self.stacks) {
             eprintln!("unspin: which vCPUs share a pCPU is not used: {error}");
         }
