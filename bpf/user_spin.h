@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spinning in user space, as far as it shows from outside: code with a PAUSE near by. It is
- * the instruction for loops that wait, and stands in few others. x86 only, as are the
- * tracepoints of the timer's interrupt. What it misses, and takes for spinning that is none,
- * stands in docs/howto.md.
+ * Spinning in user space, as far as it shows from outside: code with a PAUSE near by. PAUSE is
+ * the instruction for loops that wait, and rare in other code. x86 only, as are the
+ * tracepoints of the timer's interrupt. docs/guest.md lists what this misses, and what it
+ * mistakes for spinning.
  */
 #ifndef UNSPIN_BPF_USER_SPIN_H
 #define UNSPIN_BPF_USER_SPIN_H

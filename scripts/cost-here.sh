@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the agents cost on this machine itself, at its own speed: workloads alone, beside
-# `unspin watch --listen --causes` and beside `unspin record`, by turns, ten rounds of 45 s. Both
+# `unspin watch --listen --causes` and beside `unspin record`, alternating, ten rounds of 45 s. Both
 # have programs at contended locks. Prints what `unspin claims record` takes. Usage: scripts/cost-here.sh [UNSPIN]
 set -eu
 unspin=${1:-unspin}
@@ -18,7 +18,7 @@ stop_agent() {
 trap 'stop_agent; rm -r "$folder"' EXIT
 trap 'exit 130' INT TERM
 
-# start_agent HOW: returns once it is at work.
+# start_agent HOW: returns once it works.
 start_agent() {
     case $1 in
     alone) return ;;

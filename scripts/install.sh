@@ -8,6 +8,8 @@ release=$1
 prefix=${3-}$2
 install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench" \
     "$release/microbench"
+# The lab looks for its guests' init here; it is no command.
+install -D -t "$prefix/libexec/unspin" "$release/unspin-init"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

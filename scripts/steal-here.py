@@ -70,9 +70,9 @@ def main() -> None:
                 seen[load].append(one)
                 print(f"round {round_ + 1} of {ROUNDS}: {load} {json.dumps(one)}", file=sys.stderr)
     if not any(one["steal_s"] for rounds in seen.values() for one in rounds):
-        sys.exit("this machine's hypervisor tells of no steal time: nothing to compare with")
+        sys.exit("this machine's hypervisor reports no steal time: nothing to compare with")
 
-    # Steal time comes in ticks: less than one of them in half a minute is told as none.
+    # Steal time comes in ticks: less than one of them in half a minute counts as none.
     quiet = [one["intervals"] for one in seen["idle"] if one["steal_s"] == 0]
     busy = seen["computing"]
     draws = random.Random(1)
@@ -90,7 +90,7 @@ def main() -> None:
         {
             "id": "sense.found_of_steal_here",
             "what": "time off that `unspin record` found on the build machine while it computed,"
-            " of the steal time that its hypervisor told",
+            " of the steal time that its hypervisor reported",
             "value": ratio(busy),
             "lo": ratios[int(0.025 * RESAMPLES)],
             "hi": ratios[int(0.975 * RESAMPLES)],
@@ -106,8 +106,7 @@ def main() -> None:
             {
                 "id": "sense.idle_false_here",
                 "what": f"off intervals that `unspin record` found in {SECONDS} idle seconds of the"
-                " build machine in which its hypervisor told of no steal time: the mean"
-                " (interval: least and most)",
+                " build machine without steal time: the mean (interval: minimum and maximum)",
                 "value": sum(quiet) / len(quiet),
                 "lo": min(quiet),
                 "hi": max(quiet),

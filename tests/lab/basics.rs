@@ -66,9 +66,10 @@ pub fn neighbours() -> Result<(), Failed> {
 
 /// The program in a guest tells what that guest is.
 pub fn doctor() -> Result<(), Failed> {
-    let ask = "/init doctor --json > d; grep -q '\"hypervisor\": \"tcg\"' d && \
+    let ask = "unspin doctor --json > d; grep -q '\"hypervisor\": \"tcg\"' d && \
         grep -q '\"spinlock\": \"test-and-set\"' d && grep -q '\"cpus\": 2,' d && echo result 1 || cat d";
     let bench = Bench::new(&experiment(&["ask.toml"], "", "")).workload("ask", ask, "");
+    let bench = bench.with_programs("ask", &["unspin"]);
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
@@ -92,10 +93,10 @@ pub fn records_itself() -> Result<(), Failed> {
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
-        wait); /init watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
+        wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
         grep -q '\"user_spin_s\":[0-9]' /tmp/w || exit 1; \
         U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
-        /init watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
+        unspin watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
         for i in $(seq 60); do wget -q -O /tmp/m $U && break; sleep 0.5; done; \
         sleep 1; wget -q -O /tmp/m $U; tail -n 1 /tmp/m | grep -q '# EOF' || exit 1; \
         grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; \
@@ -106,8 +107,8 @@ pub fn records_itself() -> Result<(), Failed> {
         [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || exit 1; \
         done; echo result 1";
     let bench = Bench::new(&text).workload("burn", &format!("{SPUN}{burn}"), "");
+    let bench = bench.with_programs("burn", &["spinbench", "unspin"]);
     let workload = fs::read_to_string(bench.path("burn.toml"))?;
-    let workload = workload.replace("programs = []", "programs = [\"spinbench\"]");
     bench.write("burn.toml", &workload.replace("time_limit_s = 60", "time_limit_s = 120"));
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;

@@ -13,8 +13,11 @@ pub type Missing = Option<String>;
 /// The command under test.
 pub const UNSPIN: &str = env!("CARGO_BIN_EXE_unspin");
 
-/// QEMU and a Debian cloud kernel.
+/// The init of guests, QEMU and a Debian cloud kernel.
 pub fn guest() -> Missing {
+    if !Path::new(UNSPIN).with_file_name("unspin-init").is_file() {
+        return Some("needs unspin-init beside unspin: cargo build --workspace".into());
+    }
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         return Some("needs QEMU: apt install qemu-system-x86".into());
     }
@@ -83,6 +86,14 @@ impl Bench {
              read = {{ regex = 'result (\\S+)' }}\n{more}\n"
         );
         self.write(&format!("{name}.toml"), &text);
+        self
+    }
+
+    /// Puts programs into the guests of a workload of this folder.
+    pub fn with_programs(self, name: &str, programs: &[&str]) -> Bench {
+        let file = format!("{name}.toml");
+        let text = fs::read_to_string(self.path(&file)).expect("a workload");
+        self.write(&file, &text.replace("programs = []", &format!("programs = {programs:?}")));
         self
     }
 

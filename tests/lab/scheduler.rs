@@ -18,10 +18,7 @@ pub fn guest_with(script: &str) -> Bench {
     let limit = "time_limit_s = 480";
     let text = experiment(&["try.toml"], limit, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text).workload("try", &format!("{TOOLS}{script}"), "");
-    let workload = std::fs::read_to_string(bench.path("try.toml")).expect("a workload");
-    let programs = "programs = [\"nice\", \"chrt\"]";
-    bench.write("try.toml", &workload.replace("programs = []", programs));
-    bench
+    bench.with_programs("try", &["nice", "chrt", "unspin"])
 }
 
 /// Runs a script in a guest, to its `result`.
@@ -48,7 +45,7 @@ pub fn runs_a_command() -> Result<(), Failed> {
          wait\n\
          exit 7\n\
          END\n\
-         /init run --json -- sh /tmp/load > /tmp/stats; [ $? = 7 ] || exit 1; \
+         unspin run --json -- sh /tmp/load > /tmp/stats; [ $? = 7 ] || exit 1; \
          grep -q enabled /tmp/during || exit 1; grep -q '\"vcpus\":4' /tmp/stats || exit 1; \
          is disabled; clean; echo result 1",
     )
@@ -63,7 +60,7 @@ pub fn spares_holders_of_mutexes() -> Result<(), Failed> {
              --outside 2000000 --loop-ns 1.4 > /dev/null\n\
          END\n\
          for how in '' 'unshare --pid --fork'; do
-           /init run --json --no-pack -- sh /tmp/load \"$how\" | tail -n 1 > /tmp/stats || exit 1
+           unspin run --json --no-pack -- sh /tmp/load \"$how\" | tail -n 1 > /tmp/stats || exit 1
            [ $(extended /tmp/stats) -ge 10 ] || exit 1
          done
          is disabled; clean; echo result 1",
@@ -82,15 +79,15 @@ pub fn spares_named_holders() -> Result<(), Failed> {
          for i in 1 2 3 4 5 6 7 8; do timeout 2 sh -c 'while :; do :; done' & done\n\
          wait\n\
          END\n\
-         /init run --json --holder sh -- sh /tmp/load > /tmp/names || exit 1
-         /init run --json --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load /sys/fs/cgroup/h \
+         unspin run --json --holder sh -- sh /tmp/load > /tmp/names || exit 1
+         unspin run --json --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load /sys/fs/cgroup/h \
              > /tmp/cgroup || exit 1
-         /init run --json --holder nobody --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load \
+         unspin run --json --holder nobody --holder-cgroup /sys/fs/cgroup/h -- sh /tmp/load \
              > /tmp/others || exit 1
          OTHERS=$(extended /tmp/others)
          [ $(extended /tmp/names) -gt $((2 * OTHERS + 10)) ] || exit 1
          [ $(extended /tmp/cgroup) -gt $((2 * OTHERS + 10)) ] || exit 1
-         /init run --holder-cgroup /tmp -- true 2> /tmp/error && exit 1
+         unspin run --holder-cgroup /tmp -- true 2> /tmp/error && exit 1
          grep -q 'no cgroup of version 2' /tmp/error || exit 1
          is disabled; clean; echo result 1",
     )
@@ -99,14 +96,14 @@ pub fn spares_named_holders() -> Result<(), Failed> {
 /// A second one is refused, a killed one leaves, a changed number of vCPUs is survived.
 pub fn leaves_however_it_ends() -> Result<(), Failed> {
     in_guest(
-        "/init run > /tmp/one 2>&1 & P=$!; is enabled; \
-         /init run -- true 2> /tmp/two; [ $? = 77 ] || exit 1; \
+        "unspin run > /tmp/one 2>&1 & P=$!; is enabled; \
+         unspin run -- true 2> /tmp/two; [ $? = 77 ] || exit 1; \
          grep -q 'is loaded' /tmp/two || exit 1; \
          echo 0 > /sys/devices/system/cpu/cpu3/online; sleep 2; is enabled; \
          echo 1 > /sys/devices/system/cpu/cpu3/online; sleep 2; is enabled; \
          kill -0 $P || { cat /tmp/one; exit 1; }; \
          kill -9 $P; is disabled; \
-         /init run > /tmp/one 2>&1 & P=$!; is enabled; kill -INT $P; wait $P || exit 1; \
+         unspin run > /tmp/one 2>&1 & P=$!; is enabled; kill -INT $P; wait $P || exit 1; \
          grep -q 'vCPUs in use' /tmp/one || exit 1; is disabled; clean; echo result 1",
     )
 }
@@ -114,7 +111,7 @@ pub fn leaves_however_it_ends() -> Result<(), Failed> {
 /// Of vCPUs that the host holds to one pCPU, it uses one after the other.
 pub fn spreads_over_pcpus() -> Result<(), Failed> {
     let bench = guest_with(
-        "/init run --pack steal-governor --json --stats 1 -- sh -c ' \
+        "unspin run --pack steal-governor --json --stats 1 -- sh -c ' \
              for i in 1 2 3 4; do timeout 20 sh -c \"while :; do :; done\" & done; wait' \
              > /tmp/stats || exit 1; \
          cat /tmp/stats; \
@@ -132,20 +129,20 @@ pub fn spreads_over_pcpus() -> Result<(), Failed> {
 pub fn tells_its_figures() -> Result<(), Failed> {
     in_guest(
         "SOCK=/run/unspin/run.sock; \
-         /init run --status 2> /tmp/none; [ $? = 77 ] || exit 1; \
+         unspin run --status 2> /tmp/none; [ $? = 77 ] || exit 1; \
          grep -q 'unspin run' /tmp/none || exit 1; \
-         /init run --listen 127.0.0.1:9470 -- sh -c 'trap \"exit 5\" TERM; sleep 50 & wait' & P=$!; \
+         unspin run --listen 127.0.0.1:9470 -- sh -c 'trap \"exit 5\" TERM; sleep 50 & wait' & P=$!; \
          for i in $(seq 100); do [ -S $SOCK ] && break; sleep 0.1; done; \
          [ $(stat -c %a $SOCK) = 600 ] || exit 1; \
-         /init run --status > /tmp/status || exit 1; cat /tmp/status; \
+         unspin run --status > /tmp/status || exit 1; cat /tmp/status; \
          grep -q 'of 4 vCPUs' /tmp/status || exit 1; \
-         /init run --status --json > /tmp/figures || exit 1; cat /tmp/figures; \
+         unspin run --status --json > /tmp/figures || exit 1; cat /tmp/figures; \
          for figure in '\"used_vcpus\":.0' '\"page_faults\":[1-9]' '\"given_up\":[1-9]'; do \
              grep -q \"$figure\" /tmp/figures || exit 1; done; \
          wget -q -O - http://127.0.0.1:9470/metrics | grep 'unspin_run_vcpus 4' || exit 1; \
          kill -TERM $P; wait $P; [ $? = 5 ] || exit 1; [ ! -e $SOCK ] || exit 1; is disabled; \
          echo 'sleep 1; echo S > /proc/sysrq-trigger; sleep 1; > /tmp/done; exit 3' > /tmp/load; \
-         /init run -- sh /tmp/load 2> /tmp/ended; [ $? = 1 ] || exit 1; cat /tmp/ended; \
+         unspin run -- sh /tmp/load 2> /tmp/ended; [ $? = 1 ] || exit 1; cat /tmp/ended; \
          [ -e /tmp/done ] || exit 1; grep -q 'exit code 3' /tmp/ended || exit 1; \
          is disabled; clean; echo result 1",
     )

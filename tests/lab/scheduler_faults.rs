@@ -25,12 +25,12 @@ const WORK: &str = "for m in 1 2 4 8 f f; do \
 /// harmed.
 pub fn told() -> Result<(), Failed> {
     in_guest(&format!(
-        "/init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
+        "unspin run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
          kill -STOP $P; sleep 5; is enabled; goes_on; clean; kill -CONT $P; goes_on; \
          echo S > /proc/sysrq-trigger; is disabled; ended $P; wait $P; [ $? = 1 ] || exit 1; \
          grep -q 'ended the scheduler: disabled by sysrq-S' /tmp/one || exit 1; \
          goes_on; \
-         /init run -- sh -c 'sleep 1; echo S > /proc/sysrq-trigger; sleep 3; echo > /tmp/whole' \
+         unspin run -- sh -c 'sleep 1; echo S > /proc/sysrq-trigger; sleep 3; echo > /tmp/whole' \
              2> /tmp/two; [ $? = 1 ] || exit 1; \
          grep -q 'disabled by sysrq-S' /tmp/two || exit 1; \
          for i in $(seq 100); do [ -e /tmp/whole ] && break; sleep 0.1; done; \
@@ -44,9 +44,9 @@ pub fn told() -> Result<(), Failed> {
 pub fn comes_and_goes() -> Result<(), Failed> {
     let bench = guest_with(&format!(
         "(while :; do :; done) & B=$!; for round in $(seq 4); do \
-             /init run -- true 2> /tmp/one || {{ cat /tmp/one; exit 1; }}; \
+             unspin run -- true 2> /tmp/one || {{ cat /tmp/one; exit 1; }}; \
              grep -q disabled $S || exit 1; done; kill $B; \
-         /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
+         unspin run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} \
          for c in 1 2 3; do \
              echo 0 > /sys/devices/system/cpu/cpu$c/online; goes_on; \
              echo 1 > /sys/devices/system/cpu/cpu$c/online; done; \
@@ -72,7 +72,7 @@ pub fn comes_and_goes() -> Result<(), Failed> {
 pub fn suspend() -> Result<(), Failed> {
     let script = format!(
         "trap 'echo went wrong > /dev/ttyS0; poweroff -f' EXIT
-         /init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} exec 2> /dev/ttyS0
+         unspin run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} exec 2> /dev/ttyS0
          echo shutdown > /sys/power/disk
          for round in 1 2; do echo disk > /sys/power/state; sleep 1; is enabled; goes_on; done
          dmesg | grep -c 'hibernation exit' | grep -q 2 || exit 1
@@ -96,7 +96,7 @@ pub fn suspend() -> Result<(), Failed> {
 /// there afterwards. It is stopped again and again, until that was once while it was loaded.
 pub fn stopped_by_the_host() -> Result<(), Failed> {
     let bench = guest_with(&format!(
-        "/init run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} set +x; \
+        "unspin run > /tmp/one 2>&1 & P=$!; is enabled; {WORK} set +x; \
          now() {{ read n rest < /proc/uptime; n=${{n%.*}}; }}; now; last=$n; \
          until [ $((n - last)) -gt 10 ]; do last=$n; now; sleep 0.1; done; set -x; \
          sleep 3; is enabled; goes_on; kill -0 $P || {{ cat /tmp/one; exit 1; }}; \

@@ -26,7 +26,7 @@ const GAP: &str = "cat > /tmp/gap <<'END'\n\
 /// allows, which is 10 s.
 pub fn all_kinds() -> Result<(), Failed> {
     in_guest(&format!(
-        "{GAP} /init run --json > /tmp/stats 2>&1 & P=$!; is enabled; set +x
+        "{GAP} unspin run --json > /tmp/stats 2>&1 & P=$!; is enabled; set +x
          run() {{ how=$1; shift; \"$@\" sh /tmp/gap \"$how\" 15 & T=\"$T $!\"; }}
          for n in -20 -20 -20 -10 -10 -5 0 0 0 0 0 0 5 10 15 19 19; do run nice$n nice -n $n; done
          for m in 1 2 4 8; do
@@ -50,7 +50,7 @@ pub fn groups_by_weight() -> Result<(), Failed> {
          work() { (echo 0 > $G/$1/cgroup.procs
            exec timeout 60 taskset 3 sh -c 'while :; do :; done') & }
          used() { grep usage_usec $G/$1/cpu.stat | cut -d ' ' -f 2; }
-         /init run > /tmp/one 2>&1 & P=$!; is enabled
+         unspin run > /tmp/one 2>&1 & P=$!; is enabled
          for i in 1 2 3 4 5 6; do work a; work b/c; work b/d; done; sleep 2
          A=$(used a); B=$(used b); C=$(used b/c); D=$(used b/d); sleep 6
          A=$(($(used a) - A)); B=$(($(used b) - B)); C=$(($(used b/c) - C)); D=$(($(used b/d) - D))
@@ -75,7 +75,7 @@ pub fn groups_by_limit() -> Result<(), Failed> {
          used() { grep usage_usec $G/$1/cpu.stat | cut -d ' ' -f 2; }
          now() { read n _ < /proc/uptime; n=${n%.*}${n#*.}; }
          share() { echo $((100 * ($2 - $1) / ((n - t) * 10000))); }
-         /init run --json > /tmp/stats 2>&1 & P=$!; is enabled
+         unspin run --json > /tmp/stats 2>&1 & P=$!; is enabled
          for i in 1 2 3 4 5 6; do work a; work b/d; done; work c; sleep 2
          A=$(used a); B=$(used b); C=$(used c); now; t=$n; sleep 6
          now; A=$(share $A $(used a)); B=$(share $B $(used b)); C=$(share $C $(used c))
@@ -98,7 +98,7 @@ pub fn cgroups_and_forks() -> Result<(), Failed> {
     in_guest(&format!(
         "{GAP} G=/sys/fs/cgroup; echo '+cpu +cpuset +pids' > $G/cgroup.subtree_control
          mkdir $G/a $G/b $G/bomb
-         /init run > /tmp/one 2>&1 & P=$!; is enabled
+         unspin run > /tmp/one 2>&1 & P=$!; is enabled
          for i in 1 2 3 4 5 6 7 8; do gap task 15; done
          set $T
          for round in 1 2 3 4 5 6 7 8; do

@@ -3,6 +3,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use crate::sense::tells_timers;
+
 /// As many as bpf/sense.h has places for.
 const PLACES: usize = 24;
 
@@ -25,12 +27,27 @@ const FUNCTIONS: [&str; 15] = [
     "csd_lock_wait_toolong",
 ];
 
-/// The ranges of addresses on this kernel, from and up to; none without the right to see
-/// them.
+/// What the kernel's symbols say.
+pub(crate) struct Kernel {
+    /// The ranges of addresses where it spins, from and up to; none without the right to see
+    /// them.
+    ranges: Vec<(u64, u64)>,
+    /// Whether it says where its timers are.
+    pub(crate) tells_timers: bool,
+}
+
+/// This kernel's; they are read once, since there are a hundred thousand of them.
+pub(crate) fn kernel() -> &'static Kernel {
+    static KERNEL: OnceLock<Kernel> = OnceLock::new();
+    KERNEL.get_or_init(|| {
+        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        Kernel { ranges: find(&symbols), tells_timers: tells_timers(&symbols) }
+    })
+}
+
+/// The ranges of addresses on this kernel, from and up to.
 pub(crate) fn ranges() -> Vec<(u64, u64)> {
-    static RANGES: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
-    let read = || find(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
-    RANGES.get_or_init(read).clone()
+    kernel().ranges.clone()
 }
 
 /// The same for all places there are, unused ones 0.

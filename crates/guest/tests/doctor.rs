@@ -117,16 +117,17 @@ fn what_is_missing_is_named_with_its_remedy() {
 #[test]
 fn what_was_tried_counts_more_than_what_files_say() {
     let missing = ["fentry/smp_call_function_many_cond", "fexit/smp_call_function_many_cond"];
-    let failed = |why: &str| Trial { failed: Some(why.into()), missing: vec![] };
+    let failed = |why: &str| Trial { failed: Some(why.into()), ..Trial::default() };
+    let refused = Some("the kernel forbids it".to_owned());
     let trials = Trials {
-        sensor: Trial { failed: None, missing: missing.map(str::to_owned).into() },
+        sensor: Trial { failed: None, missing: missing.map(str::to_owned).into(), refused },
         light: failed("no timers"),
         scheduler: failed("the verifier refused it"),
     };
     let tried = diagnose(&Facts { trials: Some(trials), ..facts("kvm") });
     for verb in ["watch", "record"] {
         let why = why(&tried, verb);
-        assert!(why.contains("waits for IPIs") && why.contains("DIRECT_CALLS"), "{why}");
+        assert!(why.contains("waits for IPIs") && why.contains("forbids it"), "{why}");
         assert_eq!(why.matches("smp_call_function_many_cond").count(), 1, "{why}");
     }
     assert!(why(&tried, "watch --listen").contains("--causes"));

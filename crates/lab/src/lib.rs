@@ -3,17 +3,13 @@
 //! Kernels come from [`unspin_sources`]. Results are [`unspin_model`] records; the
 //! report crate draws conclusions from them.
 
-pub mod clock;
-mod clock_page;
 pub mod experiment;
 pub mod host;
 pub mod image;
-pub mod init;
-pub mod interrupt;
 pub mod machine;
 pub mod run;
+mod sensed;
 pub mod toml_error;
-pub mod truth;
-pub mod vm;
-pub mod wire;
 pub mod workload;
+
+pub use unspin_host::interrupt;

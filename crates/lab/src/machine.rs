@@ -12,9 +12,9 @@ use unspin_model::Accel;
 use unspin_model::summary::Machine;
 use unspin_sources::cache_dir;
 use unspin_sources::kernel::Kernel;
+use unspin_wire::{Failure, VmSpec};
 
-use crate::vm::{Vm, cpu_model, qemu_program};
-use crate::wire::{Failure, VmSpec};
+use unspin_host::vm::{Vm, cpu_model, qemu_program};
 
 /// A guest that has not said hello by then does not run under this accelerator.
 const PROBE_LIMIT_S: f64 = 30.0;

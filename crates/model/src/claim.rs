@@ -134,6 +134,8 @@ pub enum ClaimSource {
     FigureCut,
     /// The median of a co-metric (`figure`) in each cell, in the unit that its name ends in.
     FigureMedian,
+    /// Standard deviation of each cell's runs, in percent of their mean.
+    Spread,
     /// Seconds from QEMU's start to the first job.
     BootS,
     /// Seconds that the experiment took.
@@ -155,13 +157,13 @@ pub enum ClaimSource {
     SensePrecision,
     /// Answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
     SenseRemote,
-    /// Waits whose cause the guest told right, of those whose cause is known, in percent.
+    /// Waits whose cause the guest reported right, of those whose cause is known, in percent.
     SenseCauses,
-    /// Waits that an off vCPU caused and the guest told otherwise, or the other way round, in
-    /// percent of those that it caused.
+    /// Waits whose reported cause is wrong about whether a vCPU was off, in percent of those
+    /// that an off vCPU caused.
     SenseMiscounted,
-    /// Seconds that waits were kept by an off vCPU as the guest told, against the real ones,
-    /// in percent of those.
+    /// Seconds of waiting for an off vCPU that the guest reported, in percent of the real
+    /// ones.
     SenseKept,
     /// The most memory that an agent beside the workloads had, in megabytes: the largest of the
     /// cells' medians.
@@ -192,6 +194,7 @@ impl ClaimSource {
                 "figure",
             ],
             FigureMedian => &["topology", "scheduler", "workload", "figure"],
+            Spread => &["topology", "scheduler", "workload"],
             TopologyLoss | TopologyRatio | OracleRatio | BootS | FinishedShare => &["topology"],
             SenseRecall => &["topology", "scheduler", "length"],
             SensePrecision | SenseRemote | SenseCauses | SenseMiscounted | SenseKept => {
@@ -216,7 +219,7 @@ impl ClaimSource {
         use ClaimSource::*;
         match self {
             TopologyLoss | TopologyRatio | OracleRatio | SchedulerRatio | SpeedRatio
-            | FigureCut | FigureMedian => &["{workload}", "{topology}", "{scheduler}"],
+            | FigureCut | FigureMedian | Spread => &["{workload}", "{topology}", "{scheduler}"],
             BootS => &["{topology}"],
             SenseRecall => &["{length}"],
             _ => &[],

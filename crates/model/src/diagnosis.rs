@@ -86,7 +86,7 @@ pub enum Spinlock {
     NativeQueue,
     /// Whoever comes first: a waiter that is off stops nobody, and nobody halts.
     TestAndSet,
-    /// It cannot be told from what was read.
+    /// What was read does not decide it.
     Unknown,
 }
 
@@ -98,7 +98,7 @@ pub enum State {
     Present,
     /// It is not.
     Absent,
-    /// It cannot be told from inside.
+    /// It does not show from inside.
     Unknown,
 }
 

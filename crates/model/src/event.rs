@@ -40,7 +40,7 @@ pub struct Recording {
     pub alignment_error_ns: u64,
     /// Events the host's ring buffer lost within the window; 0 when complete.
     pub lost: u64,
-    /// Changes of state in time order; each vCPU's first one is at `start_ns`.
+    /// Changes of state in time order; each vCPU's first one has the time `start_ns`.
     pub events: Vec<VcpuEvent>,
 }
 

@@ -31,7 +31,7 @@ pub enum FailureKind {
     SchedulerFailed,
     /// The host lacks what the topology asks for, such as a cgroup controller or a pCPU.
     Unavailable,
-    /// The guest sent something that is no message of this version.
+    /// The guest sent something other than a message of this version.
     BadReply,
     /// The virtual-time host broke one of its own invariants.
     InvariantBroken,
@@ -116,7 +116,7 @@ pub struct TruthSummary {
     pub sensed: Option<SenseCheck>,
 }
 
-/// Injected off intervals held against the observed ones.
+/// Injected off intervals, compared with the observed ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InjectionCheck {
     /// How many were injected.
@@ -195,7 +195,7 @@ pub struct RunRecord {
 
 impl RunRecord {
     /// The value of a run that ended, `Some(None)` for one that did not finish,
-    /// `None` for a failed one (which is no observation at all).
+    /// `None` for a failed one, which does not count as an observation.
     pub fn observation(&self) -> Option<Option<f64>> {
         match self.outcome {
             Outcome::Done { value } => Some(Some(value)),

@@ -59,7 +59,7 @@ pub struct Stats {
     pub extended: u64,
     /// Holders that waited for a vCPU and ran next on that of a task that waits for them.
     pub handed: u64,
-    /// Spinners that were told to sleep because the owner's vCPU was off.
+    /// Spinners that were made to sleep because the owner's vCPU was off.
     pub slept: u64,
     /// vCPUs that were asked whether they are on.
     pub asked: u64,
@@ -75,7 +75,7 @@ pub struct Stats {
 impl Stats {
     /// What happened since `before`, as co-metrics of a run: vCPUs that were off and that
     /// spun, on average, and how often each thing was done in a second. Empty where no time
-    /// has passed, or the scheduler was loaded anew.
+    /// has passed, or the scheduler was loaded again.
     pub fn since(&self, before: &Stats) -> BTreeMap<String, f64> {
         let seconds = self.seconds - before.seconds;
         if seconds <= 0.0 {

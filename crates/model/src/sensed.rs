@@ -1,4 +1,4 @@
-//! A guest's findings held against the ground truth.
+//! A guest's findings, compared with the ground truth.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct KnownWaits {
     pub otherwise: Cause,
 }
 
-/// Waits with one real cause, and one that the guest told.
+/// Waits with one real cause, and one reported cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseCount {
     /// Why they lasted.
@@ -56,7 +56,7 @@ pub struct SenseCheck {
     /// Waits of a millisecond or more whose causes are known beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<CauseCount>,
-    /// Seconds that those were kept waiting by an off vCPU: as the guest told, and really.
+    /// Seconds that those were kept waiting by an off vCPU: as the guest reported, and really.
     #[serde(default)]
     pub kept_s: [f64; 2],
     /// Heartbeats that the guest added, per second and vCPU.
@@ -75,8 +75,8 @@ impl SenseCheck {
         }
     }
 
-    /// Several runs as one: counts are summed; of the figures that are no counts, the
-    /// median is taken.
+    /// Several runs as one: counts are summed; of all other figures the median is
+    /// taken.
     pub fn all<'a>(checks: impl IntoIterator<Item = &'a SenseCheck>) -> Option<SenseCheck> {
         let checks: Vec<&SenseCheck> = checks.into_iter().collect();
         let mut sum =

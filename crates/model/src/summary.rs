@@ -134,7 +134,7 @@ pub enum ComparisonKind {
     Kernel,
 }
 
-/// One cell held against another. Ratios are of speed: above 1 the subject does
+/// One cell compared with another. Ratios are of speed: above 1 the subject does
 /// more work in the same time, whatever the metric's direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -142,7 +142,7 @@ pub struct Comparison {
     pub kind: ComparisonKind,
     /// The cell that is judged. An oracle's scheduler reads `oracle`.
     pub subject: Cell,
-    /// The cell it is held against.
+    /// The cell it is compared with.
     pub baseline: Cell,
     /// Ratio of median speeds; `None` when the baseline did not finish (infinite).
     pub ratio: Option<Estimate>,
@@ -203,7 +203,7 @@ pub struct Summary {
     pub boot_s: BTreeMap<String, Estimate>,
     /// Share of one CPU that the lab used while workloads ran: median and interval.
     pub lab_cpu_share: Option<Estimate>,
-    /// Injected off intervals held against the observed ones, all runs together.
+    /// Injected off intervals, compared with the observed ones, all runs together.
     pub truth: Option<TruthError>,
 }
 

@@ -1,4 +1,4 @@
-//! `policy/activity.h`: what a vCPU does, told from its signs of life.
+//! `policy/activity.h`: what a vCPU does, by its signs of life.
 
 /// What a vCPU does.
 #[repr(C)]

@@ -1,5 +1,5 @@
 //! The decisions of `policy/`, called as they are compiled into the kernel's side: the
-//! same headers, behind the C ABI. What they mean is told in the headers.
+//! same headers, behind the C ABI. The headers say what they mean.
 
 pub mod activity;
 pub mod adaptive_spin;

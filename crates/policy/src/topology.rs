@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What two vCPUs are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Nothing tells yet: try again.
+    /// Nothing shows yet: try again.
     Unknown,
     /// Each has a pCPU, or it stays open.
     Apart,
@@ -46,7 +46,7 @@ pub fn try_time() -> Duration {
     Duration::from_nanos(topology_try_ns)
 }
 
-/// The pause after a try that told nothing.
+/// The pause after a try that showed nothing.
 pub fn pause() -> Duration {
     Duration::from_nanos(topology_pause_ns)
 }

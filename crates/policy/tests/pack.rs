@@ -232,7 +232,7 @@ fn more_wake_ups_are_more_progress() {
 }
 
 /// A waiter that leaves the guest for a moment seems to work: all vCPUs seem to be on, and two
-/// to do half as much. What the kernel counts tells.
+/// to do half as much. The kernel's counts show the difference.
 #[test]
 fn what_is_counted_decides() {
     let windows_with_two = |done: [u32; 2]| {
@@ -287,7 +287,7 @@ fn what_is_counted_ends_a_trial_early() {
     assert!(pack.trials_fewer > 3 && longest <= 4, "{longest} {pack:?}");
 }
 
-/// All seemed to do more when they were tried: that is no reason to regret fewer.
+/// All seemed to do more when they were tried: that does not count against fewer.
 #[test]
 fn what_wake_ups_decided_is_not_regretted() {
     let (mut pack, mut now) = (Pack::new(4), 1_000_000_000);
@@ -321,7 +321,7 @@ fn work_that_wakes_more_often_is_another_load() {
     assert!(run(&mut pack, 50, 60) > 0, "and at once where that may have changed");
 }
 
-/// A pCPU that somebody else has for a moment is no reason to use fewer than were found.
+/// A pCPU that somebody else has for a moment does not lead to fewer than were found.
 #[test]
 fn fewer_than_were_found_better_need_a_lasting_shortage() {
     let least = |windows: u32| {

@@ -7,6 +7,7 @@ use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives, wilson};
 
 mod overall;
 mod sensed;
+mod spread;
 
 use overall::Pair;
 use sensed::Checks;
@@ -131,6 +132,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::SpeedRatio => each(spec, summary),
         ClaimSource::FigureCut => cuts(spec, summary),
         ClaimSource::FigureMedian => medians(spec, summary),
+        ClaimSource::Spread => spread::of_cells(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
         ClaimSource::SpeedLeastByChance => least_by_chance(spec, summary).into_iter().collect(),

@@ -125,13 +125,15 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A time in the unit that suits it: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`.
+/// A time in the unit that suits it: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`; with a narrow
+/// no-break space before the unit.
 pub fn time(seconds: f64) -> String {
+    let in_unit = |value: f64, unit: &str| format!("{}{GROUP}{unit}", number(value));
     match seconds.abs() {
-        0.0 => "0 s".into(),
-        s if s < 999.5e-6 => format!("{} us", number(1e6 * seconds)),
-        s if s < 0.9995 => format!("{} ms", number(1e3 * seconds)),
-        s if s < 99.95 => format!("{} s", number(seconds)),
+        0.0 => in_unit(0.0, "s"),
+        s if s < 999.5e-6 => in_unit(1e6 * seconds, "us"),
+        s if s < 0.9995 => in_unit(1e3 * seconds, "ms"),
+        s if s < 99.95 => in_unit(seconds, "s"),
         _ => duration(seconds),
     }
 }
@@ -205,7 +207,7 @@ mod tests {
             (3.25, "3.25 s"),
             (200.0, "3 min 20 s"),
         ] {
-            assert_eq!(time(seconds), text);
+            assert_eq!(time(seconds).replace(GROUP, " "), text);
         }
         assert_eq!(p_value(0.0004), "< 0.001");
         assert_eq!(p_value(0.0321), "0.032");

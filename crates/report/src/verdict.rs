@@ -86,7 +86,7 @@ pub struct Shares {
     pub spinning: Vec<CauseShare>,
     /// Burned by spinning while nobody who was waited for was off.
     pub contended: f64,
-    /// Threads slept for locks whose holders did not run; more than 1 where many did.
+    /// Threads slept for locks whose holders' vCPUs were off; more than 1 where many did.
     pub asleep: f64,
     /// Spinning in user space, as ticks found; absent where they did not look.
     pub user_spin: Option<f64>,
@@ -126,7 +126,9 @@ impl Shares {
         let sum = |of: &dyn Fn(&CauseWaste) -> f64| all().map(of).fold(0.0, |sum, s| sum + s);
         let is_plain = |waste: &CauseWaste| waste.cause == Cause::Plain;
         let plain = sum(&|waste| if is_plain(waste) { waste.wasted_s } else { 0.0 });
-        let asleep = sum(&|waste| if is_plain(waste) { 0.0 } else { waste.blocked_s });
+        // While the guest's own scheduler runs others, no CPU time is lost to the sleepers.
+        let is_off = |cause| matches!(cause, Cause::HolderOff | Cause::WaiterOff | Cause::IpiOff);
+        let asleep = sum(&|waste| if is_off(waste.cause) { waste.blocked_s } else { 0.0 });
         let preempted = off_s / cpu_s;
         Shares {
             lost: spinning.iter().fold(preempted, |sum, cause| sum + cause.share),

@@ -131,7 +131,7 @@ fn a_narrow_terminal_cuts_no_column_and_no_label() {
 fn help_says_what_keys_and_signs_mean() {
     let view = View { help: true, ..View::of(4) };
     insta::assert_snapshot!(picture(4, 80, 24, view));
-    insta::assert_snapshot!(picture(4, 40, 30, view));
+    insta::assert_snapshot!(picture(4, 40, 24, view));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::SourcesError;
 
-/// Prefix of the folders of unfinished work, which are no entries.
+/// Prefix of the folders of unfinished work, which do not count as entries.
 const STAGING: &str = ".staging-";
 
 /// The description of an entry, stored as JSON in the entry's folder.

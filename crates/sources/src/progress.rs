@@ -5,7 +5,7 @@
 pub struct Progress {
     /// What is being done, such as `compile`.
     pub stage: String,
-    /// Done part of this stage, 0 to 1, where it can be told.
+    /// Done part of this stage, 0 to 1, where it is known.
     pub fraction: Option<f64>,
     /// The step at hand, such as the file being compiled.
     pub detail: String,

@@ -9,7 +9,7 @@ const COSTS: &str = "getpid context_switch pipe_one_cpu pipe_two_cpus wake_futex
                      lock_uncontended cache_line_move lock_handover";
 const EXIT_NOT_HERE: i32 = 77;
 
-/// Its output, or none on a machine with one CPU.
+/// Its output, or none on a machine with one CPU or too busy for IPIs to be seen.
 fn microbench(args: &[&str]) -> Option<Output> {
     let output = Command::new(env!("CARGO_BIN_EXE_microbench")).args(args).output().unwrap();
     if output.status.code() == Some(EXIT_NOT_HERE) {

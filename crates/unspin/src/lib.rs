@@ -66,9 +66,6 @@ pub fn command() -> Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    if unspin_lab::init::is_init() {
-        unspin_lab::init::main();
-    }
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run(cli.verb) {

@@ -59,7 +59,7 @@ pub fn missing(names: &[String]) -> Option<String> {
     let hidden = sense::hidden(names).join(", ");
     let hidden = if hidden.is_empty() { "everything".into() } else { hidden };
     let lacks = names.join(", ");
-    (!names.is_empty()).then(|| format!("this kernel does not show {hidden}: it lacks {lacks}"))
+    (!names.is_empty()).then(|| format!("this kernel does not show {hidden} (missing: {lacks})"))
 }
 
 /// The heartbeats that were chosen, in words.

@@ -1,5 +1,6 @@
 //! The README and the pages of docs/ against the program: every command in them must be
 //! one that the program or the Makefile knows, every TOML example one that it reads.
+//! Figures in them, and in results/tables/, must be those of `results/claims.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::process::Command;
 
 use unspin_lab::experiment::{Experiment, claims};
 use unspin_lab::workload::Workload;
+use unspin_model::Claim;
+use unspin_report::claims::{figure, word};
 
 /// A fenced block of a page.
 struct Block {
@@ -22,11 +25,23 @@ fn root() -> PathBuf {
 
 /// The README and the pages of docs/.
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).expect("docs/ is there");
-    let mut pages: Vec<PathBuf> = docs.flatten().map(|entry| entry.path()).collect();
-    pages.retain(|page| page.extension().is_some_and(|kind| kind == "md"));
+    let mut pages = markdown_in("docs");
     pages.push(root().join("README.md"));
     pages
+}
+
+/// The Markdown files of a folder.
+fn markdown_in(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).expect("the folder is there").flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "md"));
+    assert!(!files.is_empty(), "{folder}");
+    files
+}
+
+fn claims() -> Vec<Claim> {
+    let text = fs::read_to_string(root().join("results/claims.json")).expect("claims");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 fn blocks(language: &str) -> Vec<Block> {
@@ -145,6 +160,13 @@ fn examples_are_read() {
 }
 
 #[test]
+fn the_citation_names_this_version() {
+    let citation = fs::read_to_string(root().join("CITATION.cff")).expect("a citation");
+    let version = format!("version: {}", env!("CARGO_PKG_VERSION"));
+    assert!(citation.lines().any(|line| line == version), "CITATION.cff: write `{version}`");
+}
+
+#[test]
 fn the_service_starts_a_known_command() {
     let unit = fs::read_to_string(root().join("dist/unspin.service.in")).expect("a unit");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
@@ -152,7 +174,7 @@ fn the_service_starts_a_known_command() {
     assert_eq!(complaint(&line), None, "{line}");
 }
 
-/// The tables and plots of README and docs are what `results/claims.json` says.
+/// The tables and plots of README, docs/ and results/tables/ are what `results/claims.json` says.
 #[test]
 fn tables_and_plots_match_the_claims() {
     let check = |what: &str, pages: &[PathBuf]| {
@@ -161,20 +183,113 @@ fn tables_and_plots_match_the_claims() {
         let checked = unspin.output().expect("start unspin");
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     };
-    check("render", &pages());
+    check("render", &[pages(), markdown_in("results/tables")].concat());
     check("plot", &[]);
+}
+
+/// A row that ends with a claim's id repeats the claim: its figure, target and result, and
+/// its label in the caption above the table. Returns the ids, and what is wrong.
+fn rows(page: &str, claims: &[Claim]) -> (Vec<String>, Vec<String>) {
+    let (mut ids, mut wrong) = (Vec::new(), Vec::new());
+    let mut caption = "";
+    for line in page.lines() {
+        if let Some(label) = line.strip_prefix("*Label: ") {
+            caption = label.trim_end_matches('*');
+        }
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, value, target, result, id] = cells[..] else { continue };
+        let Some(id) = id.strip_prefix('`').and_then(|id| id.strip_suffix('`')) else { continue };
+        let Some(claim) = claims.iter().find(|claim| claim.id == id) else {
+            wrong.push(format!("no claim is named `{id}`"));
+            continue;
+        };
+        let stated = [value, target, result.trim_matches('*'), caption];
+        let expected = [&figure(claim), &claim.target, word(claim.holds), &claim.label];
+        if stated != expected {
+            wrong.push(format!("`{id}`: {stated:?} should be {expected:?}"));
+        }
+        ids.push(id.to_owned());
+    }
+    (ids, wrong)
+}
+
+/// A claim's id in brackets follows its figure: `FIGURE (`ID`)`. Returns what is wrong.
+fn figures_before_ids(page: &str, claims: &[Claim]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in page.lines() {
+        for (at, _) in line.match_indices("(`") {
+            let id = line[at + 2..].split('`').next().unwrap_or_default();
+            let Some(claim) = claims.iter().find(|claim| claim.id == id) else { continue };
+            if !line[..at].trim_end().ends_with(&figure(claim)) {
+                wrong.push(format!("write {} before (`{id}`)", figure(claim)));
+            }
+        }
+    }
+    wrong
+}
+
+/// The last cell of a row such as `| ... | 2 of 3 |`.
+fn missed_of_targets(row: &str) -> Option<(usize, usize)> {
+    let (missed, of) = row.trim_end_matches([' ', '|']).rsplit('|').next()?.split_once(" of ")?;
+    Some((missed.trim().parse().ok()?, of.trim().parse().ok()?))
+}
+
+#[test]
+fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
+    let claims = claims();
+    let (mut shown, mut wrong) = (Vec::new(), Vec::new());
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page is text");
+        let (ids, errors) = rows(&text, &claims);
+        shown.extend(ids);
+        let errors = [errors, figures_before_ids(&text, &claims)].concat();
+        wrong.extend(errors.iter().map(|error| format!("{}: {error}", page.display())));
+    }
+    let missed = claims.iter().filter(|claim| claim.holds == Some(false));
+    let left_out = missed.clone().filter(|claim| !shown.contains(&claim.id));
+    wrong.extend(left_out.map(|claim| format!("no page of docs/ has the missed `{}`", claim.id)));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let results = fs::read_to_string(root().join("docs/results.md")).expect("a page is text");
+    let targets = claims.iter().filter(|claim| claim.holds.is_some()).count();
+    let sums = format!("Of {targets} targets, {} are missed.", missed.clone().count());
+    assert!(results.contains(&sums), "docs/results.md: write \"{sums}\"");
+    let pages = results.lines().filter_map(missed_of_targets);
+    let sums = pages.fold((0, 0), |sums, (missed, of)| (sums.0 + missed, sums.1 + of));
+    assert_eq!(sums, (missed.count(), targets), "docs/results.md: the last column's sums");
+}
+
+#[test]
+fn a_row_that_differs_from_its_claim_is_noticed() {
+    let claims = claims();
+    let claim = claims.iter().find(|claim| claim.holds == Some(false)).expect("one is missed");
+    let Claim { id, target, label, .. } = claim;
+    let row = |figure: &str, target: &str, result: &str, label: &str, id: &str| {
+        format!("*Label: {label}*\n\n| speed | {figure} | {target} | {result} | `{id}` |\n")
+    };
+    let figure = figure(claim);
+    let right = row(&figure, target, "**missed**", label, id);
+    assert_eq!(rows(&right, &claims), (vec![id.clone()], Vec::new()));
+    assert_eq!(figures_before_ids(&format!("It is {figure} (`{id}`)."), &claims), [""; 0]);
+    assert_eq!(figures_before_ids(&format!("It is 1.00x (`{id}`)."), &claims).len(), 1);
+    for wrong in [
+        row("1.00x", target, "**missed**", label, id),
+        row(&figure, ">= 0", "**missed**", label, id),
+        row(&figure, target, "met", label, id),
+        row(&figure, target, "**missed**", "hardware", id),
+        row(&figure, target, "**missed**", label, "no.such.claim"),
+    ] {
+        assert_eq!(rows(&wrong, &claims).1.len(), 1, "{wrong}");
+    }
 }
 
 /// Whoever doubts a claim finds here what measured it.
 #[test]
 fn claims_name_experiments_that_are_here() {
-    let text = fs::read_to_string(root().join("results/claims.json")).expect("claims");
-    let claims: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let claims = claims.as_array().expect("a list");
+    let claims = claims();
     assert!(!claims.is_empty());
     for claim in claims {
-        let experiment = Path::new(claim["experiment"].as_str().expect("a path"));
+        let experiment = Path::new(&claim.experiment);
         let is_here = experiment.is_relative() && root().join(experiment).is_file();
-        assert!(is_here, "{}: {}", claim["id"], experiment.display());
+        assert!(is_here, "{}: {}", claim.id, experiment.display());
     }
 }

@@ -21,6 +21,8 @@ const VERBATIM: &[&str] =
 /// others may want to build on is as free as Rust itself.
 const LICENCES: &[(&str, &str)] = &[
     ("guest", "GPL-2.0-only"),
+    ("host", "GPL-2.0-only"),
+    ("init", "GPL-2.0-only"),
     ("lab", "GPL-2.0-only"),
     ("model", "MIT OR Apache-2.0"),
     ("policy", "MIT OR GPL-2.0-only"),
@@ -30,6 +32,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("stats", "MIT OR Apache-2.0"),
     ("trace", "MIT OR Apache-2.0"),
     ("unspin", "GPL-2.0-only"),
+    ("wire", "GPL-2.0-only"),
 ];
 
 /// What a rule says of a file: lines, from 1, and what is wrong there.

@@ -44,25 +44,23 @@ fn sensing(facts: &Facts, of: fn(&Trials) -> &Trial) -> Judged {
         Some(trials) => match of(trials) {
             Trial { failed: Some(why), .. } => (Ready::No, vec![why.clone()]),
             Trial { missing, .. } if missing.is_empty() => (Ready::Yes, vec![]),
-            Trial { missing, .. } => (Ready::Partly, partly(missing)),
+            Trial { missing, refused, .. } => (Ready::Partly, partly(missing, refused)),
         },
     }
 }
 
 /// What hooks that are missing would have shown, and which these are.
-fn partly(missing: &[String]) -> Vec<String> {
+fn partly(missing: &[String], refused: &Option<String>) -> Vec<String> {
     let hidden = hidden(missing).join(", ");
     let mut hooks: Vec<&str> =
         missing.iter().filter_map(|hook| hook.split('/').next_back()).collect();
     hooks.dedup();
-    let lacks = format!("this kernel lacks {}", hooks.join(", "));
+    let lacks = hooks.join(", ");
     let mut why = vec![match hidden.is_empty() {
-        true => lacks,
-        false => format!("does not show {hidden}: {lacks}"),
+        true => format!("missing: {lacks}"),
+        false => format!("does not show {hidden} (missing: {lacks})"),
     }];
-    if missing.iter().any(|hook| hook.starts_with("fentry/")) {
-        why.push("functions need CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y".into());
-    }
+    why.extend(refused.clone());
     if missing.iter().any(|hook| hook == "hrtimer_bases") {
         why.push("hrtimer_bases needs CONFIG_KALLSYMS_ALL=y".into());
     }

@@ -93,15 +93,14 @@ pub struct Trial {
     /// Hooks that this kernel does not have.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// Why it cannot be hooked into its functions, where that is so.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 impl Trial {
-    /// Of an attempt, which gives the hooks that are missing.
-    pub(crate) fn of<E: std::fmt::Display>(attempt: Result<Vec<String>, E>) -> Trial {
-        match attempt {
-            Ok(missing) => Trial { failed: None, missing },
-            Err(error) => Trial { failed: Some(error.to_string()), missing: Vec::new() },
-        }
+    pub(crate) fn failed(error: impl std::fmt::Display) -> Trial {
+        Trial { failed: Some(error.to_string()), ..Trial::default() }
     }
 }
 
@@ -159,8 +158,7 @@ impl Facts {
                 let light = scope.spawn(LightSensor::trial);
                 let scheduler = scope.spawn(crate::run::trial);
                 let sensor = crate::sense::trial();
-                let died =
-                    |_| Trial { failed: Some("it could not be tried".into()), missing: vec![] };
+                let died = |_| Trial::failed("it could not be tried");
                 let (light, scheduler) = (light.join(), scheduler.join());
                 Trials {
                     sensor,

@@ -139,7 +139,7 @@ pub fn scheduling() -> Scheduling {
 /// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks
 /// stay with the kernel's own.
 pub(crate) fn trial() -> Trial {
-    Trial::of(loaded(&Options::unmeasured()).map(|_| Vec::new()))
+    loaded(&Options::unmeasured()).map_or_else(Trial::failed, |_| Trial::default())
 }
 
 /// Its programs in the kernel, attached to nothing, and how many vCPUs they are for.

@@ -6,9 +6,9 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 
 use super::load::{attach, configure, leave_out_missing};
 use super::page::{Page, Shared};
-use super::sites::tells_timers_here;
 use super::{Aligned, SenseError, Settings};
 use crate::machine::Trial;
+use crate::spinning;
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
@@ -38,9 +38,9 @@ impl LightSensor {
             let vcpus = libbpf_rs::num_possible_cpus()?;
             let (object, links, missing) = attached(&Settings::UNMEASURED, vcpus)?;
             super::let_go(object, links);
-            Ok::<_, SenseError>(missing)
+            Ok::<_, SenseError>(Trial { missing, ..Trial::default() })
         };
-        Trial::of(attempt())
+        attempt().unwrap_or_else(Trial::failed)
     }
 
     /// The records of all vCPUs.
@@ -55,7 +55,7 @@ fn attached(
     vcpus: usize,
 ) -> Result<(Object, Vec<Link>, Vec<String>), SenseError> {
     libbpf_rs::set_print(None);
-    if !tells_timers_here() {
+    if !spinning::kernel().tells_timers {
         return Err(SenseError::NoTimers);
     }
     let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;

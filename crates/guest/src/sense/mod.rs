@@ -24,8 +24,8 @@ use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
 
-use crate::lateness;
 use crate::machine::Trial;
+use crate::{lateness, spinning};
 
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
@@ -35,6 +35,7 @@ use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};
 pub(crate) use page::{Plain, Shared};
 use ring::Rings;
+pub(crate) use sites::tells_timers;
 use sites::{Sites, TIMERS};
 
 /// An ELF file is read where it lies, so it must lie as a file in memory would.
@@ -156,7 +157,8 @@ impl Sensor {
         libbpf_rs::set_print(None);
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        let (object, links, missing) = attached(settings, vcpus, sites.tells_timers)?;
+        let Attached { object, links, missing, .. } =
+            attached(settings, vcpus, sites.tells_timers)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -208,12 +210,13 @@ pub(crate) fn trial() -> Trial {
     libbpf_rs::set_print(None);
     let attempt = || {
         let vcpus = libbpf_rs::num_possible_cpus()?;
-        let tells_timers = sites::tells_timers_here();
-        let (object, links, missing) = attached(&Settings::UNMEASURED, vcpus, tells_timers)?;
+        let tells_timers = spinning::kernel().tells_timers;
+        let Attached { object, links, missing, refused } =
+            attached(&Settings::UNMEASURED, vcpus, tells_timers)?;
         let_go(object, links);
-        Ok::<_, SenseError>(missing)
+        Ok::<_, SenseError>(Trial { failed: None, missing, refused })
     };
-    Trial::of(attempt())
+    attempt().unwrap_or_else(Trial::failed)
 }
 
 /// Leaves it to the kernel to detach programs when this process ends: waiting for each of
@@ -222,17 +225,41 @@ fn let_go(object: Object, links: Vec<Link>) {
     std::mem::forget((object, links));
 }
 
-/// The programs at work, and the hooks that this kernel does not have.
-fn attached(
-    settings: &Settings,
-    vcpus: usize,
-    tells_timers: bool,
-) -> Result<(Object, Vec<Link>, Vec<String>), SenseError> {
+/// Programs at work.
+struct Attached {
+    object: Object,
+    links: Vec<Link>,
+    /// The hooks that this kernel does not have.
+    missing: Vec<String>,
+    /// Why those in functions are among them, where the kernel has the functions.
+    refused: Option<String>,
+}
+
+fn attached(settings: &Settings, vcpus: usize, tells_timers: bool) -> Result<Attached, SenseError> {
     // A kernel may let BPF programs at its tracepoints and not at its functions.
-    let loaded = load(settings, vcpus, tells_timers, true);
-    let (object, missing) = loaded.or_else(|_| load(settings, vcpus, tells_timers, false))?;
+    let (loaded, refused) = match load(settings, vcpus, tells_timers, true) {
+        Err(SenseError::Load(error)) => {
+            (load(settings, vcpus, tells_timers, false), Some(why_refused(&error)))
+        }
+        loaded => (loaded, None),
+    };
+    let (object, missing) = loaded?;
     let links = attach(&object)?;
-    Ok((object, links, missing))
+    Ok(Attached { object, links, missing, refused })
+}
+
+fn why_refused(error: &libbpf_rs::Error) -> String {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "the kernel forbids BPF programs at its functions (EPERM), as lockdown or a security \
+             module does"
+                .into()
+        }
+        _ => format!(
+            "the kernel takes no BPF programs at its functions, for which \
+             CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y is needed ({error})"
+        ),
+    }
 }
 
 /// Loads what this kernel can run, and says what it cannot.

@@ -1,7 +1,6 @@
 //! Which function wanted a lock: the first one on the stack that is not part of locking.
 
 use std::fs;
-use std::sync::OnceLock;
 
 use unspin_trace::storms::Symbols;
 
@@ -50,13 +49,7 @@ impl Sites {
     }
 }
 
-/// Whether this kernel tells where its timers are.
-pub(super) fn tells_timers_here() -> bool {
-    static TELLS: OnceLock<bool> = OnceLock::new();
-    *TELLS.get_or_init(|| tells_timers(&fs::read_to_string("/proc/kallsyms").unwrap_or_default()))
-}
-
 /// Whether a kernel with these symbols tells where its timers are.
-pub(super) fn tells_timers(kallsyms: &str) -> bool {
+pub(crate) fn tells_timers(kallsyms: &str) -> bool {
     kallsyms.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS))
 }

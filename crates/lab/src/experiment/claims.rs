@@ -16,7 +16,7 @@ macro_rules! shipped {
 }
 
 /// The shipped files, by experiment.
-const SHIPPED: [(&str, &str); 23] = shipped![
+const SHIPPED: [(&str, &str); 24] = shipped![
     "aa",
     "abandoned",
     "causes",
@@ -37,6 +37,7 @@ const SHIPPED: [(&str, &str); 23] = shipped![
     "truth",
     "vt-abandoned",
     "vt-micro",
+    "vt-overcommit",
     "vt-seed000",
     "vt-seed002",
     "vt-seed004"

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_model::Accel;
+use unspin_wire::{Fairness, Injection, TruthMode};
 
 use super::neighbour::{self, RawNeighbour};
 use super::simulated::RawSimulated;
 use super::topology::{Nested, Pcpus, Refusals, Spinlock, Topology};
 use super::{Command, Experiment, Scheduler};
 use crate::toml_error::{ConfigError, choices};
-use crate::wire::{Fairness, Injection, TruthMode};
 use crate::workload::{self, Workload};
 
 const VCPUS_MAX: u32 = 128;
@@ -33,6 +33,7 @@ pub(super) struct RawExperiment {
     accel: Option<Accel>,
     #[serde(default)]
     vt: RawSimulated,
+    seconds: Option<Spanned<u32>>,
     time_limit_s: Option<Spanned<f64>>,
     boot_limit_s: Option<Spanned<f64>>,
     baseline_scheduler: Option<Spanned<String>>,
@@ -120,8 +121,9 @@ pub(super) fn check(
         .baseline_topology
         .map(|name| known(&source, name, topologies.iter().map(|t| t.name.clone())))
         .transpose()?;
-    let workloads =
+    let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
+    set_seconds(&source, &mut workloads, raw.seconds)?;
     let experiment = Experiment {
         name: file_name(&source, &raw.name)?,
         title: raw.title,
@@ -150,6 +152,22 @@ pub(super) fn check(
     };
     experiment.check_accel()?;
     Ok(experiment)
+}
+
+/// An experiment's time goes before those of its workloads that run for a time.
+fn set_seconds(
+    source: &Source,
+    workloads: &mut [Workload],
+    seconds: Option<Spanned<u32>>,
+) -> Result<(), ConfigError> {
+    let Some(seconds) = seconds else { return Ok(()) };
+    if *seconds.get_ref() == 0 {
+        return Err(source.error(&seconds, "a workload runs for at least 1 second"));
+    }
+    for workload in workloads.iter_mut().filter(|workload| workload.seconds.is_some()) {
+        workload.seconds = Some(*seconds.get_ref());
+    }
+    Ok(())
 }
 
 fn not_empty<T>(file: &Path, key: &str, list: Vec<T>) -> Result<Vec<T>, ConfigError> {
@@ -281,15 +299,9 @@ fn check_topology(
 
 /// What keeps a topology from virtual time, and what keeps it in virtual time.
 fn refusals(raw: &RawTopology) -> Refusals {
-    let pinned = raw.pinned.as_ref().filter(|pinned| *pinned.get_ref()).map(Spanned::span);
     let nested = raw.nested.as_ref().map(|nested| nested.regime.span());
     let virtual_time = [
         (nested, "virtual time knows no L1: write `[topology.vt]` with a `regime` instead"),
-        (
-            raw.injector.as_ref().map(Spanned::span),
-            "virtual time has no injector: write a neighbour with `model = \"at\"` instead",
-        ),
-        (pinned, "virtual time does not hold vCPUs to pCPUs: leave `pinned` out"),
         (neighbour::first_real(&raw.neighbours), neighbour::WRITE_A_MODEL),
     ];
     let first = |(at, message): (Option<_>, &str)| Some((at?, message.to_owned()));

@@ -18,8 +18,9 @@ pub use scheduler::{Command, Scheduler};
 pub use simulated::Simulated;
 pub use topology::{Neighbour, Nested, Pcpus, Refusals, Spinlock, Topology};
 
+use unspin_wire::TruthMode;
+
 use crate::toml_error::{self, ConfigError};
-use crate::wire::TruthMode;
 use crate::workload::Workload;
 
 /// A checked experiment.
@@ -74,7 +75,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 26] = shipped![
+const BUILTIN: [(&str, &str); 27] = shipped![
     "demo",
     "quickstart",
     "overcommit-curve",
@@ -98,6 +99,7 @@ const BUILTIN: [(&str, &str); 26] = shipped![
     "sched-stacked",
     "vt-micro",
     "vt-abandoned",
+    "vt-overcommit",
     "vt-seed000",
     "vt-seed002",
     "vt-seed004"

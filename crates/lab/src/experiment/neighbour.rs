@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
+use unspin_wire::{NeighbourModel, VirtualNeighbour};
 
 use super::Neighbour;
 use super::file::{Source, check_vcpus, find_workload};
 use crate::toml_error::ConfigError;
-use crate::wire::{NeighbourModel, VirtualNeighbour};
 
 const DEFAULT_MEMORY_MIB: u64 = 512;
 const DEFAULT_WORK_US: u64 = 10_000;

@@ -1,12 +1,14 @@
 //! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
 
 use serde::Deserialize;
+use unspin_wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 use super::Spinlock;
-use crate::wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
 const DEFAULT_QUANTUM_NS: u64 = 500;
+/// With it, small costs come close to those of hardware: docs/micro-costs.md.
+const DEFAULT_INSTRUCTIONS: u32 = 2;
 
 /// `[vt]` of an experiment and `[topology.vt]`, which goes before it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -16,6 +18,7 @@ pub(super) struct RawSimulated {
     prices: Option<Prices>,
     host_scheduler: Option<HostScheduler>,
     quantum_ns: Option<u64>,
+    instructions: Option<u32>,
     boost: Option<Boost>,
     debooster: Option<Debooster>,
 }
@@ -48,6 +51,8 @@ pub struct Simulated {
     pub host_scheduler: HostScheduler,
     /// Nanoseconds that each pCPU runs in a round.
     pub quantum_ns: u64,
+    /// Instructions that each pCPU executes in a nanosecond.
+    pub instructions: u32,
     /// Modelled neighbours.
     pub neighbours: Vec<VirtualNeighbour>,
 }
@@ -60,6 +65,7 @@ impl RawSimulated {
             prices: self.prices.or(experiment.prices),
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
             quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
+            instructions: self.instructions.or(experiment.instructions),
             boost: self.boost.or(experiment.boost),
             debooster: self.debooster.or(experiment.debooster),
         }
@@ -78,6 +84,7 @@ impl RawSimulated {
             prices,
             host_scheduler: self.host_scheduler.unwrap_or_default(),
             quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
+            instructions: self.instructions.unwrap_or(DEFAULT_INSTRUCTIONS),
             neighbours,
         }
     }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_model::Accel;
+use unspin_wire::{Fairness, Injection};
 
 use super::Simulated;
-use crate::wire::{Fairness, Injection};
 use crate::workload::Workload;
 
 /// The pCPUs of a topology.

@@ -1,32 +1,8 @@
-//! A host: where VMs run. The build machine is one; so is the L1 of a nested
-//! machine, whose init runs the same [`LocalHost`] and is asked over its
-//! control channel by [`NestedHost`]. [`VtHost`] is simulated: one boot a run, in
-//! virtual time. [`Router`] picks the one that a boot needs.
+//! The hosts of an experiment's boots: [`VtHost`] is simulated, with one boot a run, in
+//! virtual time; those of [`unspin_host`] are real. [`Router`] picks the one that a boot needs.
 
-mod cgroup;
-mod injector;
-mod kvm;
-mod local;
-mod nested;
 mod router;
 mod vt;
 
-pub use injector::Injected;
-pub use local::LocalHost;
-pub use nested::NestedHost;
 pub use router::Router;
 pub use vt::{Difference, VtHost, VtOptions, VtQemu, twice, vt_qemu};
-
-use crate::wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
-
-/// Something that can start VMs and run jobs on them. After a failure no VM of it runs.
-pub trait Host {
-    /// Starts VMs, in place of those that run.
-    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure>;
-
-    /// Runs the subject's job; the neighbours' jobs start before and stop after it.
-    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure>;
-
-    /// Stops all VMs.
-    fn halt(&mut self);
-}

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use unspin_host::{AskBy, Host, LocalHost, NestedHost};
 use unspin_model::FailureKind;
+use unspin_wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
 
-use super::{Host, LocalHost, NestedHost, VtHost, VtOptions};
-use crate::wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
+use super::{VtHost, VtOptions};
 
 /// All the hosts of one worker.
 pub struct Router<'a> {
@@ -28,7 +29,7 @@ impl<'a> Router<'a> {
     /// virtual time, boots that want it fail.
     pub fn new(folder: PathBuf, virtual_time: Option<VtOptions<'a>>) -> Router<'a> {
         Router {
-            local: LocalHost::new(folder.clone()),
+            local: LocalHost::new(folder.clone(), AskBy::Page),
             virtual_time: virtual_time.map(|options| VtHost::new(folder.join("vt"), options)),
             l1: None,
             active: Active::Local,

@@ -2,25 +2,26 @@
 //! so that a cell and a seed decide every byte of what comes out.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use unspin_host::{Host, interrupt, vm};
 use unspin_model::FailureKind;
 use unspin_model::identity::Identity;
 use unspin_sources::qemu::Qemu;
 use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
-
-use super::Host;
-use crate::image::{ERRAND_FILE, Image};
-use crate::interrupt;
-use crate::vm::{self, RECORD_FILE, RESULTS_FILE, virtual_args};
-use crate::wire::{
+use unspin_wire::guest::ERRAND_FILE;
+use unspin_wire::{
     BootSpec, Booted, Envelope, Errand, Failure, Hello, JobResult, PROTOCOL, Reply, RunOutput,
     RunSpec, VirtualHost, VmSpec,
 };
 
+use crate::image::Image;
+use args::{RECORD_FILE, RESULTS_FILE, virtual_args};
+
+mod args;
 mod outcome;
 mod twice;
 
@@ -130,8 +131,12 @@ pub fn carry_out(
     let (vm, host) = subject(boot)?;
     let vm = prepare(vm, run, folder)?;
     let (qemu, limit) = (&options.qemu, real_limit(host));
-    let mut process =
-        vm::spawn(qemu.program.as_os_str(), &virtual_args(&vm, host, &qemu.firmware), folder, &[])?;
+    let mut process = vm::spawn(
+        qemu.program.as_os_str(),
+        &virtual_args(&vm, host, run.injection.as_ref(), &qemu.firmware),
+        folder,
+        &[],
+    )?;
     let status =
         wait(&mut process, limit, folder, options.reached).map_err(|failure| {
             match failure.kind {
@@ -239,9 +244,14 @@ struct Replies {
 }
 
 impl Replies {
-    /// Reads the replies. A line without its end is what a guest wrote that was stopped.
+    /// Reads the replies; none where QEMU ended before it made the file. A line without its
+    /// end is what a guest wrote that was stopped.
     fn read(folder: &Path) -> Result<Replies, Failure> {
-        let bytes = fs::read(folder.join(RESULTS_FILE)).unwrap_or_default();
+        let path = folder.join(RESULTS_FILE);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            bytes => bytes.map_err(|e| unreadable(&path, &e))?,
+        };
         let text = String::from_utf8_lossy(&bytes);
         let mut replies = Replies::default();
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -254,6 +264,11 @@ impl Replies {
         }
         Ok(replies)
     }
+}
+
+/// What is on this machine's disk cannot be read: no fault of the run.
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::Unavailable, format!("{}: {error}", path.display()))
 }
 
 fn bad_reply(what: &str) -> Failure {

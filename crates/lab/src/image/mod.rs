@@ -15,17 +15,11 @@ use cpio::NewcBuilder;
 use cpio::newc::{self, ModeFileType};
 use thiserror::Error;
 use unspin_sources::kernel::Kernel;
+use unspin_wire::guest::{MARKER, MODULE_LIST};
 
 pub use digest::FileDigests;
-pub use own::COMMIT_MARK;
+pub use own::{COMMIT_MARK, OWN_NAME, OWN_PATH, Own};
 
-/// The file whose presence tells the binary that it is a lab guest's init.
-pub const MARKER: &str = "/etc/unspin-guest";
-/// The file that lists the modules to load, in order.
-pub const MODULE_LIST: &str = "/etc/unspin-modules";
-
-/// The file that makes a guest run one job and power off, see [`crate::wire::Errand`].
-pub const ERRAND_FILE: &str = "/etc/unspin-jobs.json";
 /// The kernel looks for the next archive of an initramfs at multiples of this.
 const ARCHIVE_ALIGN: u64 = 4;
 
@@ -39,6 +33,15 @@ pub enum ImageError {
         program: String,
         /// The Debian package that has it; empty: none does.
         package: String,
+    },
+    /// The init that belongs to the running program is not installed.
+    #[error(
+        "unspin-init, which boots every guest, is not in {folder}, nor in ../libexec/unspin or \
+         ../lib/unspin from there: run `cargo build --workspace`, with `--release` as for unspin"
+    )]
+    NoInit {
+        /// The folder of the running program.
+        folder: String,
     },
     /// A program's libraries could not be listed.
     #[error("the libraries of {program} could not be found: {detail}")]
@@ -84,20 +87,13 @@ enum Content {
 }
 
 impl Image {
-    /// An image with init, busybox, the kernel's config and the modules that
-    /// the control channel needs.
-    pub fn for_guest(kernel: &Kernel, commit: &str) -> Result<Image, ImageError> {
-        let mut image = Image::base(kernel)?;
-        image.extend(Image::own(commit)?);
-        Ok(image)
-    }
-
     /// Adds all that another image holds.
     pub fn extend(&mut self, other: Image) {
         self.files.extend(other.files);
     }
 
-    /// What every guest of a kernel has beside its init.
+    /// What every guest of a kernel has beside its init: busybox, the kernel's config and
+    /// the modules that the control channel needs.
     pub fn base(kernel: &Kernel) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for (link, target) in [
@@ -131,16 +127,16 @@ impl Image {
     }
 
     /// A program with its libraries and nothing else.
-    pub fn of_program(name: &str) -> Result<Image, ImageError> {
+    pub fn of_program(name: &str, package: &str) -> Result<Image, ImageError> {
         let mut image = Image::default();
-        image.add_program(name, "")?;
+        image.add_program(name, package)?;
         Ok(image)
     }
 
     /// A host file or folder and nothing else.
-    pub fn of_path(path: &Path) -> Result<Image, ImageError> {
+    pub fn of_path(path: &Path, package: &str) -> Result<Image, ImageError> {
         let mut image = Image::default();
-        image.add_path(path, "")?;
+        image.add_path(path, package)?;
         Ok(image)
     }
 

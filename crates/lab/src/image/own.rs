@@ -1,7 +1,9 @@
-//! This program in a guest's image: without the commit that it was built from. With it, every
-//! commit would make other images, so a run would have another identity after a change to a page.
+//! unspin's own programs in a guest's image. Every guest has the init; only those that run
+//! `unspin` have that as well, so that no other run depends on its help texts, its claims or
+//! the experiments that are compiled into it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use regex::bytes::Regex;
 
@@ -10,21 +12,63 @@ use super::{Content, Image, ImageError, closure, io_error};
 /// What a program has before the commit that it was built from, padded with dots.
 pub const COMMIT_MARK: &str = "unspin commit ";
 
-impl Image {
-    /// This program, which is every guest's init. `commit` is the one that it was built from.
-    pub fn own(commit: &str) -> Result<Image, ImageError> {
-        let own = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
-        let own = fs::canonicalize(&own).map_err(|e| io_error(&own, e))?;
+/// This program's name in an experiment's commands and a workload's programs.
+pub const OWN_NAME: &str = "unspin";
+/// Its place in the guests that have it.
+pub const OWN_PATH: &str = "/usr/bin/unspin";
+
+const INIT_NAME: &str = "unspin-init";
+/// Folders that an installation may keep the init in, from that of the running program.
+const INIT_FOLDERS: [&str; 3] = [".", "../libexec/unspin", "../lib/unspin"];
+
+/// unspin's own programs on this machine.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// The init of every guest.
+    pub init: PathBuf,
+    /// This program.
+    pub unspin: PathBuf,
+    /// The commit that this program was built from; no image holds it.
+    pub commit: String,
+}
+
+impl Own {
+    /// The running program, built from `commit`, and the init that belongs to it.
+    ///
+    /// # Errors
+    /// [`ImageError::NoInit`] where there is none.
+    pub fn find(commit: &str) -> Result<Own, ImageError> {
+        let unspin = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
+        let unspin = fs::canonicalize(&unspin).map_err(|e| io_error(&unspin, e))?;
+        let init = find_init(unspin.parent().unwrap_or(Path::new("/")))?;
+        Ok(Own { init, unspin, commit: commit.to_owned() })
+    }
+
+    /// The init with its libraries. It is put where the kernel looks for it.
+    pub fn init(&self) -> Result<Image, ImageError> {
         let mut image = Image::default();
-        for library in closure::libraries(&own)? {
-            image.add_shared(&library)?;
-        }
-        let mut program = fs::read(&own).map_err(|e| io_error(&own, e))?;
-        forget_commit(&mut program, commit);
-        image.put("/usr/bin/unspin", Content::Program(program));
-        image.put("/init", Content::Symlink("/usr/bin/unspin".into()));
+        image.add_program_as(&self.init, Path::new("/init"))?;
         Ok(image)
     }
+
+    /// This program with its libraries, without its commit: with it, every commit would make
+    /// other images, so a run would have another identity after a change to a page.
+    pub fn unspin(&self) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        for library in closure::libraries(&self.unspin)? {
+            image.add_shared(&library)?;
+        }
+        let mut program = fs::read(&self.unspin).map_err(|e| io_error(&self.unspin, e))?;
+        forget_commit(&mut program, &self.commit);
+        image.put(OWN_PATH, Content::Program(program));
+        Ok(image)
+    }
+}
+
+fn find_init(folder: &Path) -> Result<PathBuf, ImageError> {
+    let places = INIT_FOLDERS.map(|place| folder.join(place).join(INIT_NAME));
+    let found = places.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| ImageError::NoInit { folder: folder.display().to_string() })
 }
 
 /// Overwrites the commit with dots wherever it follows the mark.
@@ -53,5 +97,32 @@ mod tests {
         for commit in ["0123456789ab", "0123456789ab-dirty", "unknown", ""] {
             assert_eq!(program(commit), expected, "{commit}");
         }
+    }
+
+    #[test]
+    fn the_init_is_found_beside_the_program_and_where_installations_keep_it() {
+        for place in ["bin", "libexec/unspin", "lib/unspin"] {
+            let prefix = tempfile::tempdir().unwrap();
+            let (bin, place) = (prefix.path().join("bin"), prefix.path().join(place));
+            fs::create_dir_all(&bin).unwrap();
+            fs::create_dir_all(&place).unwrap();
+            let missing = find_init(&bin).unwrap_err().to_string();
+            assert!(missing.contains("cargo build --workspace"), "{missing}");
+            fs::write(place.join(INIT_NAME), "").unwrap();
+            let found = fs::canonicalize(find_init(&bin).unwrap()).unwrap();
+            assert_eq!(found, fs::canonicalize(place).unwrap().join(INIT_NAME));
+        }
+    }
+
+    #[test]
+    fn the_images_hold_each_program_under_the_guests_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let (init, unspin) = (folder.path().join("i"), folder.path().join("u"));
+        fs::write(&init, "an init").unwrap();
+        fs::write(&unspin, "a program").unwrap();
+        let own = Own { init, unspin, commit: String::new() };
+        let (init, unspin) = (own.init().unwrap(), own.unspin().unwrap());
+        assert!(init.contains("/init") && !init.contains(OWN_PATH));
+        assert!(unspin.contains(OWN_PATH) && !unspin.contains("/init"));
     }
 }

@@ -1,5 +1,7 @@
 //! What an archive holds.
 
+use unspin_wire::guest::ERRAND_FILE;
+
 use super::*;
 
 #[test]

@@ -3,11 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use unspin_host::Host;
+use unspin_wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
+
 use super::schedule::{Attempt, Schedule, Step};
 use super::{Finish, LabError};
 use crate::experiment::{PlannedBoot, PlannedRun};
-use crate::host::Host;
-use crate::wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
 
 /// The experiment, as the driver sees it: what is to be done, and who is to know what was.
 pub trait Bench: Sync {

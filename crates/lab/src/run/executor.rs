@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use unspin_host::interrupt;
 use unspin_model::{Label, Outcome, RunRecord, Source};
+use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 
 use super::drive::{Bench, Turn, drive};
 use super::identity::Plan;
@@ -16,10 +18,8 @@ use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
-use crate::interrupt;
 use crate::machine;
-use crate::truth;
-use crate::wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
+use crate::sensed;
 use crate::workload::Workload;
 
 /// Memory that a run in virtual time may need at most, its QEMU included.
@@ -38,6 +38,12 @@ pub fn execute(
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
     for folder in &options.reuse {
         store.reuse(folder, &plan)?;
+    }
+    // All before the first run, so that programs that are built anew meanwhile change nothing.
+    progress.event(Event::Stage("writing the guests' images", None));
+    let is_open = |boot: &&PlannedBoot| boot.runs.iter().any(|run| !store.is_done(run.run));
+    for boot in plan.boots.iter().filter(|boot| boot.virtual_time).filter(is_open) {
+        prepared.write_cell_initramfs(experiment, boot)?;
     }
     let (done, planned) = (store.done(), plan.names.len() as u64);
     progress.event(Event::Begin(done, planned));
@@ -251,7 +257,7 @@ fn check_sensed(output: &mut RunOutput, workload: &Workload) {
         return;
     };
     let Some(session) = &job.session else { return };
-    match truth::check_session(session, recording, workload.waits.as_ref()) {
+    match sensed::check_session(session, recording, workload.waits.as_ref()) {
         Ok(check) => truth.sensed = Some(check),
         Err(error) => {
             job.scheduler_failed = true;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
+use unspin_wire::VmSpec;
 
 use super::prepare::Prepared;
-use super::{LabError, Selection, specs};
-use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology, plan};
+use super::{LabError, Selection, parts, specs};
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
 use crate::image::{FileDigests, Image};
 use crate::machine;
-use crate::wire::VmSpec;
 use crate::workload::Workload;
 
 /// The names that a planned run is filed under.
@@ -162,7 +162,7 @@ impl<'a> Recipe<'a> {
                 .map_err(unnamed)?,
             reading: json!({
                 "subject": workload.reading(),
-                "neighbours": neighbours(topology).map(Workload::reading).collect::<Vec<_>>(),
+                "neighbours": parts::neighbours(topology).map(Workload::reading).collect::<Vec<_>>(),
             }),
             programs: self.programs(boot, run, l1.is_some())?,
             fresh_boots: experiment.fresh_boots || boot.virtual_time,
@@ -201,28 +201,15 @@ impl<'a> Recipe<'a> {
         let mut add = |name: &str, digest: Identity| {
             found.insert(name.to_owned(), digest.to_string());
         };
-        add("unspin", self.digest("unspin", || Image::own(&prepared.commit))?);
+        add("init", self.digest("init", || prepared.own.init())?);
         let name = format!("guest {}", guest.kernel.id);
         add("guest", self.digest(&name, || Image::base(&guest.kernel))?);
         if let Some(l1) = prepared.l1.as_ref().filter(|_| nested) {
             add("l1", self.digest("l1", || super::prepare::l1_base(&l1.kernel))?);
         }
-        let topology = &experiment.topologies[boot.topology];
-        let workloads =
-            [&experiment.workloads[run.workload]].into_iter().chain(neighbours(topology));
-        for workload in workloads {
-            for name in &workload.programs {
-                add(name, self.digest(name, || Image::of_program(name))?);
-            }
-            for path in &workload.files {
-                let name = path.display().to_string();
-                add(&name, self.digest(&name, || Image::of_path(path))?);
-            }
-        }
-        let scheduler = prepared.schedulers.get(&run.cell.scheduler);
-        if let Some(program) = scheduler.and_then(|installed| installed.program.as_ref()) {
-            let name = program.display().to_string();
-            add(&run.cell.scheduler, self.digest(&name, || Image::of_program(&name))?);
+        for part in parts::of_run(experiment, &prepared.schedulers, boot, run) {
+            let name = part.name();
+            add(&name, self.digest(&name, || part.image(&prepared.own))?);
         }
         Ok(found)
     }
@@ -240,10 +227,6 @@ impl<'a> Recipe<'a> {
         self.programs.insert(name.into(), digest.clone());
         Ok(digest)
     }
-}
-
-fn neighbours(topology: &Topology) -> impl Iterator<Item = &Workload> {
-    topology.neighbours.iter().map(|neighbour| &neighbour.workload)
 }
 
 /// Where this host keeps kernel and initramfs decides nothing; their content is named elsewhere.

@@ -1,10 +1,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use unspin_model::Accel;
+use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::Kernel;
 
+use super::super::{Event, Progress, prepare};
 use super::*;
+use crate::experiment::{Pcpus, Scheduler};
+use crate::image::Own;
 
 /// An experiment with a program and a kernel of its own, each of which can change.
 pub(in crate::run) struct Bench(tempfile::TempDir);
@@ -14,6 +17,8 @@ impl Bench {
         let bench = Bench(tempfile::tempdir().unwrap());
         bench.write("program", "#!/bin/sh\necho result 1\n");
         bench.write("bzImage", "a kernel");
+        bench.write("init", "an init");
+        bench.write("unspin", "help: unspin");
         bench.workload("n", "until_stopped = true", r"result (\d+)");
         bench.workload("w", "", r"result (\d+)");
         bench
@@ -67,9 +72,24 @@ read = {{ regex = '{regex}' }}
         }
     }
 
+    fn prepared(&self, experiment: &Experiment, id: &str, accel: Accel) -> Prepared {
+        let mut prepared = Prepared::of_kernel(self.kernel(id), accel, self.own());
+        for scheduler in &experiment.schedulers {
+            if let Scheduler::Command(command) = scheduler {
+                let installed = prepare::install(command, &mut Silent).unwrap();
+                prepared.schedulers.insert(command.name.clone(), installed);
+            }
+        }
+        prepared
+    }
+
     pub(in crate::run) fn plan(&self, experiment: &Experiment, id: &str, accel: Accel) -> Plan {
-        let prepared = Prepared::of_kernel(self.kernel(id), accel);
+        let prepared = self.prepared(experiment, id, accel);
         Plan::new(&forced(experiment, accel), &prepared).unwrap()
+    }
+
+    fn own(&self) -> Own {
+        Own { init: self.path("init"), unspin: self.path("unspin"), commit: String::new() }
     }
 
     fn base(&self) -> Plan {
@@ -81,6 +101,12 @@ fn forced(experiment: &Experiment, accel: Accel) -> Experiment {
     let mut experiment = experiment.clone();
     experiment.force_accel(accel).unwrap();
     experiment
+}
+
+struct Silent;
+
+impl Progress for Silent {
+    fn event(&mut self, _: Event) {}
 }
 
 fn identities(plan: &Plan) -> BTreeSet<&Identity> {
@@ -184,7 +210,7 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     assert!(setting.host.is_none() && setting.virtual_time.is_some());
     let seed = bench.plan(&bench.experiment("seed = 2", ""), "k-1", Accel::Vt);
     assert!(identities(&plan).is_disjoint(&identities(&seed)));
-    let mut prepared = Prepared::of_kernel(bench.kernel("k-1"), Accel::Vt);
+    let mut prepared = Prepared::of_kernel(bench.kernel("k-1"), Accel::Vt, bench.own());
     prepared.virtual_time.prices = "other".into();
     let priced = Plan::new(&forced(&experiment, Accel::Vt), &prepared).unwrap();
     all_differ(&plan, &priced, "virtual_time.prices");
@@ -196,4 +222,77 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
         "prices that are not known"
     );
     assert!(bench.base().settings.values().all(|setting| setting.host.is_some()));
+}
+
+/// The experiment with a scheduler `run` that is `unspin run`.
+fn with_unspin(mut experiment: Experiment) -> Experiment {
+    let command = toml::from_str("name = \"run\"\nargv = [\"unspin\", \"run\"]").unwrap();
+    experiment.schedulers.push(Scheduler::Command(command));
+    experiment
+}
+
+/// The schedulers whose runs all have another identity in the second plan.
+fn changed<'a>(before: &'a Plan, after: &Plan) -> BTreeSet<&'a str> {
+    let runs = before.boots.iter().flat_map(|boot| &boot.runs);
+    let other = |run: &&PlannedRun| before.names[&run.run] != after.names[&run.run];
+    let changed: Vec<&str> = runs.filter(other).map(|r| r.cell.scheduler.as_str()).collect();
+    let whole = |name: &&str| changed.iter().filter(|other| *other == name).count() == 2;
+    assert!(changed.iter().all(whole), "both repeats: {changed:?}");
+    changed.into_iter().collect()
+}
+
+#[test]
+fn unspin_itself_decides_only_the_runs_that_have_it_in_their_guest() {
+    for accel in [Accel::Vt, Accel::Tcg] {
+        let bench = Bench::new();
+        let experiment = with_unspin(bench.experiment("", ""));
+        let plan = || bench.plan(&experiment, "k-1", accel);
+        let before = plan();
+        assert!(changed(&before, &plan()).is_empty(), "{accel:?}");
+        bench.write("unspin", "another help text");
+        let after = plan();
+        assert_eq!(changed(&before, &after), ["run"].into(), "{accel:?}");
+        bench.write("init", "another init");
+        assert_eq!(changed(&after, &plan()), ["hold:1", "run", "stock"].into(), "{accel:?}");
+    }
+}
+
+#[test]
+fn a_workload_that_runs_unspin_has_it_in_its_guest() {
+    let bench = Bench::new();
+    let workload = fs::read_to_string(bench.path("w.toml")).unwrap();
+    bench.write("w.toml", &workload.replace("programs = []", "programs = [\"unspin\"]"));
+    let before = bench.base();
+    bench.write("unspin", "another help text");
+    assert_eq!(changed(&before, &bench.base()), ["hold:1", "stock"].into());
+}
+
+#[test]
+fn in_virtual_time_a_cell_boots_an_image_of_its_own_parts() {
+    let bench = Bench::new();
+    let experiment = forced(&with_unspin(bench.experiment("", "")), Accel::Vt);
+    let plan = bench.plan(&experiment, "k-1", Accel::Vt);
+    let prepared = bench.prepared(&experiment, "k-1", Accel::Vt);
+    let image = |scheduler: &str| {
+        let boot = plan.boots.iter().find(|boot| boot.runs[0].cell.scheduler == scheduler);
+        prepared.write_cell_initramfs(&experiment, boot.unwrap()).unwrap();
+        fs::read(prepared.cell_initramfs(&experiment, boot.unwrap())).unwrap()
+    };
+    let holds = |image: &[u8], text: &str| image.windows(text.len()).any(|w| w == text.as_bytes());
+    let [stock, hold, run] = ["stock", "hold:1", "run"].map(image);
+    assert_eq!(stock, hold, "the same parts");
+    assert!(holds(&stock, "an init") && !holds(&stock, "help: unspin"));
+    assert!(holds(&run, "an init") && holds(&run, "help: unspin"));
+}
+
+#[test]
+fn pcpus_that_this_machine_does_not_have_are_unavailable() {
+    let bench = Bench::new();
+    let mut experiment = bench.experiment("", "");
+    *experiment.topologies[0].pcpus.get_mut() = Pcpus::List(vec![1_000]);
+    let prepared = bench.prepared(&experiment, "k-1", Accel::Tcg);
+    let error = Plan::new(&forced(&experiment, Accel::Tcg), &prepared).unwrap_err();
+    let LabError::Host(failure) = error else { panic!("{error}") };
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(failure.detail.contains("1000"), "{failure}");
 }

@@ -4,6 +4,7 @@ mod drive;
 mod executor;
 mod folder;
 mod identity;
+mod parts;
 mod prepare;
 mod progress;
 mod record;
@@ -31,10 +32,11 @@ pub use store::Store;
 pub use timings::Timings;
 pub use verify::{Comparison, NotIdentical, Published};
 
+use unspin_wire::Failure;
+
 use crate::experiment::Experiment;
 use crate::image::ImageError;
 use crate::toml_error::ConfigError;
-use crate::wire::Failure;
 
 /// How an experiment is carried out.
 #[derive(Debug, Clone, Default)]

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use unspin_host::vm::QEMU;
 use unspin_model::Accel;
-use unspin_model::identity::VirtualTime;
+use unspin_model::identity::{Identity, VirtualTime};
 use unspin_sources::cache_dir;
 use unspin_sources::kernel::{self, Kernel};
+use unspin_wire::Agent;
 
+use super::parts::{self, Part};
 use super::{Event, LabError, Options, Progress};
-use crate::experiment::{Command, Experiment, Scheduler, Topology};
+use crate::experiment::{Command, Experiment, PlannedBoot, Scheduler, Topology, plan};
 use crate::host::{VtQemu, vt_qemu};
-use crate::image::{Image, ImageError, find_program, path_in_guest};
+use crate::image::{Image, ImageError, OWN_NAME, OWN_PATH, Own, find_program, path_in_guest};
 use crate::machine;
-use crate::vm::QEMU;
-use crate::wire::Agent;
-use crate::workload::Workload;
 
 /// The kernel of every L1.
 const L1_KERNEL: &str = "lab";
@@ -26,12 +26,7 @@ const FIRMWARE_FOLDERS: [&str; 3] = ["/usr/share/seabios", "/usr/share/qemu", "/
 const FIRMWARE: [&str; 4] =
     ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
 
-/// This program's name in an experiment's commands, and its place in every guest.
-const OWN_NAME: &str = "unspin";
-const OWN_PATH: &str = "/usr/bin/unspin";
-
-/// A scheduler command's program on this machine; `None` for this one, which is in every
-/// image.
+/// A scheduler command's program on this machine; `None` for `unspin` itself.
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// The program.
@@ -40,7 +35,8 @@ pub struct Installed {
     pub agent: Agent,
 }
 
-/// A kernel with the initramfs of its guests.
+/// A kernel with the initramfs of its guests in real time, which holds what any run of them
+/// needs. Guests in virtual time have one for each cell, see [`Prepared::cell_initramfs`].
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// The kernel.
@@ -62,8 +58,8 @@ pub struct Prepared {
     pub own_kvm: bool,
     /// Each scheduler command by name.
     pub schedulers: BTreeMap<String, Installed>,
-    /// The commit that this program was built from; no guest's image holds it.
-    pub commit: String,
+    /// unspin's own programs.
+    pub own: Own,
     /// What decides runs in virtual time beside the guest; empty in real time.
     pub virtual_time: VirtualTime,
     /// The QEMU of simulated hosts, where a topology has one.
@@ -71,7 +67,7 @@ pub struct Prepared {
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
     /// Scratch folder for images, which can be large; removed when dropped.
-    _images: tempfile::TempDir,
+    images: tempfile::TempDir,
 }
 
 impl Prepared {
@@ -81,6 +77,7 @@ impl Prepared {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Prepared, LabError> {
+        let own = Own::find(&options.commit)?;
         let real_time = experiment.topologies.iter().any(|topology| !topology.in_virtual_time());
         let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
         let vt_qemu = simulates.then(|| get_qemu(progress)).transpose()?;
@@ -94,11 +91,16 @@ impl Prepared {
         let schedulers = install_schedulers(experiment, progress)?;
         let images = scratch_in(&cache_dir())?;
         let folder = images.path();
-        progress.event(Event::Stage("writing the guests' images", None));
-        let guests = kernels
-            .into_iter()
-            .map(|kernel| subject(experiment, options, &schedulers, kernel, folder))
-            .collect::<Result<Vec<_>, LabError>>()?;
+        let guests: Vec<Guest> = kernels.into_iter().map(|kernel| guest(kernel, folder)).collect();
+        if real_time {
+            progress.event(Event::Stage("writing the guests' images", None));
+            let boots = plan(experiment);
+            let boots = boots.iter().filter(|boot| !boot.virtual_time);
+            let parts = parts::of_boots(experiment, &schedulers, boots);
+            for guest in &guests {
+                parts::write(Image::base(&guest.kernel)?, &own, &parts, &guest.initramfs)?;
+            }
+        }
         let scratch = scratch_in(&std::env::temp_dir())?;
         let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
         let first = &guests[0];
@@ -114,7 +116,7 @@ impl Prepared {
         let l1 = (nested && !own_kvm)
             .then(|| get_kernel(L1_KERNEL, progress))
             .transpose()?
-            .map(|kernel| l1(&guests, kernel, &options.commit, folder))
+            .map(|kernel| l1(&guests, kernel, &own, folder))
             .transpose()?;
         Ok(Prepared {
             guests,
@@ -122,11 +124,11 @@ impl Prepared {
             accel,
             own_kvm,
             schedulers,
-            commit: options.commit.clone(),
+            own,
             virtual_time,
             vt_qemu,
             scratch,
-            _images: images,
+            images,
         })
     }
 }
@@ -140,6 +142,30 @@ impl Prepared {
     /// The accelerator of a topology's outermost VM.
     pub fn accel_of(&self, topology: &Topology) -> Accel {
         if topology.in_virtual_time() { Accel::Vt } else { self.accel }
+    }
+
+    /// The initramfs of a boot in virtual time. It holds what its run needs and nothing else:
+    /// unpacking takes virtual time, so whatever is in there decides the run.
+    pub fn cell_initramfs(&self, experiment: &Experiment, boot: &PlannedBoot) -> PathBuf {
+        let parts = parts::of_boots(experiment, &self.schedulers, [boot]);
+        let names: Vec<String> = parts.iter().map(Part::name).collect();
+        let name = Identity::of_bytes(names.join("\n").as_bytes());
+        self.images.path().join(format!("{}-{name}.cpio", self.guests[boot.kernel].kernel.id))
+    }
+
+    /// Writes the initramfs of a boot in virtual time, unless it is there.
+    pub fn write_cell_initramfs(
+        &self,
+        experiment: &Experiment,
+        boot: &PlannedBoot,
+    ) -> Result<(), ImageError> {
+        let path = self.cell_initramfs(experiment, boot);
+        if path.exists() {
+            return Ok(());
+        }
+        let base = Image::base(&self.guests[boot.kernel].kernel)?;
+        let parts = parts::of_boots(experiment, &self.schedulers, [boot]);
+        parts::write(base, &self.own, &parts, &path)
     }
 }
 
@@ -168,39 +194,9 @@ fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabErro
     Ok(kernel::ensure(spec, &mut report)?)
 }
 
-fn subject(
-    experiment: &Experiment,
-    options: &Options,
-    schedulers: &BTreeMap<String, Installed>,
-    kernel: Kernel,
-    folder: &Path,
-) -> Result<Guest, LabError> {
-    let mut image = Image::for_guest(&kernel, &options.commit)?;
-    let neighbours = experiment.topologies.iter().flat_map(neighbour_workloads);
-    for workload in experiment.workloads.iter().chain(neighbours) {
-        add_workload(&mut image, workload)?;
-    }
-    for program in schedulers.values().filter_map(|installed| installed.program.as_ref()) {
-        image.add_program(&program.display().to_string(), "the scheduler's crate")?;
-    }
+fn guest(kernel: Kernel, folder: &Path) -> Guest {
     let initramfs = folder.join(format!("{}.cpio", kernel.id));
-    image.write(&initramfs)?;
-    Ok(Guest { kernel, initramfs })
-}
-
-fn neighbour_workloads(topology: &Topology) -> impl Iterator<Item = &Workload> {
-    topology.neighbours.iter().map(|neighbour| &neighbour.workload)
-}
-
-fn add_workload(image: &mut Image, workload: &Workload) -> Result<(), LabError> {
-    let packages = workload.packages.join(" ");
-    for program in &workload.programs {
-        image.add_program(program, &packages)?;
-    }
-    for file in &workload.files {
-        image.add_path(file, &packages)?;
-    }
-    Ok(())
+    Guest { kernel, initramfs }
 }
 
 /// What an L1 has beside its init and its guests: QEMU with its firmware.
@@ -217,9 +213,9 @@ pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
 }
 
 /// The image of an L1, with every guest's kernel and image.
-fn l1(guests: &[Guest], kernel: Kernel, commit: &str, folder: &Path) -> Result<Guest, LabError> {
+fn l1(guests: &[Guest], kernel: Kernel, own: &Own, folder: &Path) -> Result<Guest, LabError> {
     let mut image = l1_base(&kernel)?;
-    image.extend(Image::own(commit)?);
+    image.extend(own.init()?);
     for guest in guests {
         image.add_file_as(&guest.kernel.image, &path_in_l1(guest, "kernel"));
         image.add_file_as(&guest.initramfs, &path_in_l1(guest, "initramfs"));
@@ -243,7 +239,10 @@ fn install_schedulers(
 }
 
 /// Finds the program; `cargo install`s it if need be.
-fn install(command: &Command, progress: &mut dyn Progress) -> Result<Installed, LabError> {
+pub(super) fn install(
+    command: &Command,
+    progress: &mut dyn Progress,
+) -> Result<Installed, LabError> {
     let failed = |detail: String| LabError::Scheduler { name: command.name.clone(), detail };
     let (program, args) =
         command.argv.split_first().ok_or_else(|| failed("argv is empty".into()))?;
@@ -303,7 +302,7 @@ fn cargo_install(command: &Command) -> Result<(), String> {
 #[cfg(test)]
 impl Prepared {
     /// What a test of plans needs: one kernel that is never booted.
-    pub fn of_kernel(kernel: Kernel, accel: Accel) -> Prepared {
+    pub fn of_kernel(kernel: Kernel, accel: Accel, own: Own) -> Prepared {
         let folder = || tempfile::tempdir().expect("a temporary folder");
         Prepared {
             guests: vec![Guest { kernel, initramfs: PathBuf::new() }],
@@ -311,11 +310,11 @@ impl Prepared {
             accel,
             own_kvm: false,
             schedulers: BTreeMap::new(),
-            commit: String::new(),
+            own,
             virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             vt_qemu: None,
             scratch: folder(),
-            _images: folder(),
+            images: folder(),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use unspin_model::{
     AGENT_MEMORY, Better, FailureKind, Label, Metric, NeighbourResult, Outcome, RunRecord,
 };
+use unspin_wire::{Failure, JobResult, RunOutput, option_name};
 
 use crate::experiment::{PlannedRun, Topology};
-use crate::wire::{Failure, JobResult, RunOutput, option_name};
 use crate::workload::Workload;
 
 /// Where a run stands in its experiment and its boot.

@@ -1,14 +1,12 @@
 //! From an experiment's plan to what a host is asked to do.
 
-use std::path::Path;
-
+use unspin_host::vm::cpu_model;
 use unspin_model::{Accel, FailureKind};
+use unspin_wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
 use crate::experiment::{Experiment, Neighbour, PlannedBoot, PlannedRun, Spinlock, Topology};
 use crate::machine;
-use crate::vm::cpu_model;
-use crate::wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
 use crate::workload::Workload;
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
@@ -96,6 +94,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
     VirtualHost {
         pcpus: topology.pcpus.get_ref().count(),
         quantum_ns: simulated.quantum_ns,
+        instructions: simulated.instructions,
         scheduler: simulated.host_scheduler,
         fairness: topology.fairness,
         prices: simulated.prices,
@@ -155,10 +154,12 @@ fn vms(
         (true, _) => (0..count).collect(),
         (false, false) => pcpus(topology)?,
     };
+    let guest = &prepared.guests[boot.kernel];
     let subject = VmSpec {
+        initramfs: initramfs(experiment, prepared, boot, in_l1),
         pcpus,
         boot_limit_s: experiment.boot_limit_s.unwrap_or(own),
-        ..subject(accel, &prepared.guests[boot.kernel], topology, in_l1, params)
+        ..subject(accel, guest, topology, in_l1, params)
     };
     let neighbours = topology.neighbours.iter().map(|neighbour| VmSpec {
         name: neighbour.name.clone(),
@@ -168,6 +169,21 @@ fn vms(
         ..subject.clone()
     });
     Ok([subject.clone()].into_iter().chain(neighbours).collect())
+}
+
+/// Where the boot's host finds its initramfs.
+fn initramfs(
+    experiment: &Experiment,
+    prepared: &Prepared,
+    boot: &PlannedBoot,
+    in_l1: bool,
+) -> String {
+    let guest = &prepared.guests[boot.kernel];
+    match (in_l1, boot.virtual_time) {
+        (true, _) => path_in_l1(guest, "initramfs"),
+        (false, true) => prepared.cell_initramfs(experiment, boot).display().to_string(),
+        (false, false) => guest.initramfs.display().to_string(),
+    }
 }
 
 fn subject(
@@ -189,15 +205,13 @@ fn subject(
         (None, true) => "nopvspin",
         (None, false) => "",
     };
-    let path = |what: &str, here: &Path| {
-        if in_l1 { path_in_l1(guest, what) } else { here.display().to_string() }
-    };
+    let kernel = || guest.kernel.image.display().to_string();
     VmSpec {
         name: "subject".into(),
         vcpus: topology.vcpus,
         memory_mib: topology.memory_mib,
-        kernel: path("kernel", &guest.kernel.image),
-        initramfs: path("initramfs", &guest.initramfs),
+        kernel: if in_l1 { path_in_l1(guest, "kernel") } else { kernel() },
+        initramfs: String::new(),
         boot_params: format!("{own_params} {params}").trim().to_owned(),
         accel,
         cpu,

@@ -31,6 +31,7 @@ pub(super) struct RawWorkload {
     #[serde(default)]
     setup: Vec<Spanned<Vec<String>>>,
     command: Spanned<Vec<String>>,
+    seconds: Option<Spanned<u32>>,
     #[serde(default)]
     until_stopped: bool,
     time_limit_s: Spanned<f64>,
@@ -76,6 +77,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
     for argv in raw.setup.iter().chain([&raw.command]) {
         check_argv(&source, argv)?;
     }
+    check_seconds(&source, &raw)?;
     for path in &raw.files {
         check_absolute(&source, path)?;
     }
@@ -97,6 +99,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
         files: raw.files.into_iter().map(Spanned::into_inner).collect(),
         setup: raw.setup.into_iter().map(Spanned::into_inner).collect(),
         command: raw.command.into_inner(),
+        seconds: raw.seconds.map(Spanned::into_inner),
         until_stopped: raw.until_stopped,
         time_limit_s: raw.time_limit_s.into_inner(),
         metric,
@@ -140,6 +143,18 @@ fn check_time_limit(source: &Source, limit: &Spanned<f64>) -> Result<(), ConfigE
     }
     let message = format!("time_limit_s must be above 0 and at most {TIME_LIMIT_MAX_S} (seconds)");
     Err(source.error(limit.span(), message))
+}
+
+/// `seconds` is there if the command asks for it.
+fn check_seconds(source: &Source, raw: &RawWorkload) -> Result<(), ConfigError> {
+    let asks = raw.command.get_ref().iter().any(|word| word.contains("{seconds}"));
+    match &raw.seconds {
+        None if asks => Err(source.error(raw.command.span(), "{seconds} needs a key `seconds`")),
+        Some(seconds) if !asks || *seconds.get_ref() == 0 => {
+            Err(source.error(seconds.span(), "seconds is at least 1, for {seconds} in the command"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_argv(source: &Source, argv: &Spanned<Vec<String>>) -> Result<(), ConfigError> {

@@ -38,6 +38,15 @@ fn a_good_file_is_read_in_full() {
 }
 
 #[test]
+fn seconds_are_filled_in() {
+    let text =
+        GOOD.replace("{vcpus}", "{seconds}").replace("time_limit_s", "seconds = 3\ntime_limit_s");
+    let workload = parse(&text).unwrap();
+    assert_eq!(workload.argv(4), ["x", "-t", "3"]);
+    assert_eq!(Workload { seconds: Some(1), ..workload }.argv(4), ["x", "-t", "1"]);
+}
+
+#[test]
 fn a_missing_co_metric_is_listed_not_fatal() {
     let reading = parse(GOOD).unwrap().read("7 ops\n", 1.0).unwrap();
     assert_eq!(reading.missing, ["user_s"]);
@@ -64,6 +73,8 @@ fn impossible_values_are_refused_at_their_line() {
         ("time_limit_s = 10", "time_limit_s = 0", "x.toml:8:16: time_limit_s must be above 0"),
         ("time_limit_s = 10", "time_limit_s = nan", "x.toml:8:16: time_limit_s must be above 0"),
         ("command = [\"x\", \"-t\", \"{vcpus}\"]", "command = []", "x.toml:7:11: a command needs"),
+        ("\"{vcpus}\"", "\"{seconds}\"", "x.toml:7:11: {seconds} needs a key"),
+        ("time_limit_s = 10", "time_limit_s = 10\nseconds = 3", "x.toml:9:11: seconds is at least"),
         ("[[\"mkdir\", \"-p\", \"/tmp/x\"]]", "[[]]", "x.toml:6:10: a command needs"),
         ("\"/usr/share/x\"", "\"share/x\"", "x.toml:5:10: files must be absolute"),
         ("'(\\d+) ops'", "'\\d+ ops'", "x.toml:10:18: the regex needs a group"),

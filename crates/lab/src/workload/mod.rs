@@ -46,6 +46,8 @@ pub struct Workload {
     pub setup: Vec<Vec<String>>,
     /// The command, argv. See [`Workload::argv`].
     pub command: Vec<String>,
+    /// For how many seconds it runs, where its command asks for a time: `{seconds}`.
+    pub seconds: Option<u32>,
     /// True when it runs until it gets SIGINT and prints its result then.
     pub until_stopped: bool,
     /// After so many seconds it did not finish.
@@ -76,14 +78,23 @@ impl Workload {
         file::check(toml_error::parse(path, text)?, path, text)
     }
 
-    /// The command for a guest of `vcpus` vCPUs: each `{vcpus}` is replaced.
+    /// The command for a guest of `vcpus` vCPUs: each `{vcpus}` and `{seconds}` is replaced.
     pub fn argv(&self, vcpus: u32) -> Vec<String> {
-        fill_in(&self.command, vcpus)
+        self.fill_in(&self.command, vcpus)
     }
 
     /// The commands that prepare the run, each as argv.
     pub fn setup_argv(&self, vcpus: u32) -> Vec<Vec<String>> {
-        self.setup.iter().map(|argv| fill_in(argv, vcpus)).collect()
+        self.setup.iter().map(|argv| self.fill_in(argv, vcpus)).collect()
+    }
+
+    fn fill_in(&self, argv: &[String], vcpus: u32) -> Vec<String> {
+        let seconds = self.seconds.map(|seconds| seconds.to_string());
+        let fill = |word: &String| {
+            let word = word.replace("{vcpus}", &vcpus.to_string());
+            seconds.as_ref().map_or(word.clone(), |seconds| word.replace("{seconds}", seconds))
+        };
+        argv.iter().map(fill).collect()
     }
 
     /// How the result is read, for the identity of a run.
@@ -116,8 +127,4 @@ impl Workload {
         }
         Ok(reading)
     }
-}
-
-fn fill_in(argv: &[String], vcpus: u32) -> Vec<String> {
-    argv.iter().map(|word| word.replace("{vcpus}", &vcpus.to_string())).collect()
 }

@@ -158,8 +158,9 @@ fn user_spin() -> Explanation {
                 databases, OpenMP and MPI barriers, busy polling. Where the other one's vCPU \
                 is off, that is wasted; where it polls on purpose, it is not. The kernel \
                 cannot distinguish the two.",
-        recognised: "Timer ticks interrupt a spin loop of user space; each tick stands for the \
-                     time to the next. Needs CONFIG_KALLSYMS_ALL.",
+        recognised: "A timer tick interrupts user code within 24 bytes of a PAUSE instruction; \
+                     it stands for the time since the tick before. A sample, and a guess: \
+                     loops without PAUSE are missed. Needs CONFIG_KALLSYMS_ALL.",
         remedies: &[
             "Let the runtime sleep instead: OMP_WAIT_POLICY=passive, mpi_yield_when_idle, a \
              lock that blocks after some spins.",

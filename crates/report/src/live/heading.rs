@@ -14,8 +14,6 @@ use crate::verdict::Kind;
 
 /// The heading has at most that part of the height.
 const PART: u16 = 3;
-/// From so many lines on, what limits the verdict has room below it.
-const TALL: u16 = 40;
 
 /// As many as have room, the weightiest first: title and verdict always.
 pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
@@ -34,7 +32,7 @@ pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'s
     rest.push(figures(picture.digest));
     rest.extend(picture.scheduler.map(|stats| cut(&brief(stats), width)));
     rest.extend(beside(picture.digest));
-    rest.extend(verdict.filter(|_| area.height >= TALL));
+    rest.extend(verdict);
     for part in rest {
         let part: Vec<Line> =
             paragraph(&part, width).lines().map(|line| Line::from(line.to_owned())).collect();

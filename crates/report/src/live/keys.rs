@@ -63,8 +63,11 @@ pub(super) fn help(frame: &mut Frame, verdict: &Verdict) {
         true => vec![String::new()],
         false => paragraph(text, columns).lines().map(str::to_owned).collect(),
     };
-    let lines: Vec<Line> =
-        texts.iter().flat_map(wrapped).map(|line| Line::from(format!(" {line}"))).collect();
+    let mut lines: Vec<String> = texts.iter().flat_map(wrapped).collect();
+    if lines.len() + 2 > usize::from(area.height) {
+        lines.retain(|line| !line.is_empty());
+    }
+    let lines: Vec<Line> = lines.into_iter().map(|line| Line::from(format!(" {line}"))).collect();
     let height = (lines.len() as u16 + 2).min(area.height);
     let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
     let [popup] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);

@@ -19,7 +19,7 @@ const SETUP_MAX: u64 = 65 * 512;
 /// The release (`uname -r`) of the bzImage at `path`.
 ///
 /// # Errors
-/// When the file cannot be read or is no bzImage.
+/// When the file cannot be read or is not a bzImage.
 pub(super) fn release(path: &Path) -> Result<String, KernelError> {
     let read = |error| SourcesError::io("read", path, error);
     let mut head = Vec::new();

@@ -21,7 +21,7 @@ pub(super) struct CloudKernel {
 /// All cloud kernels that may have sched_ext, the newest first.
 ///
 /// The image package holds the kernel, its configuration and its modules; or, in the
-/// split packaging, it depends on packages that do, told by the release in their names. A
+/// split packaging, it depends on packages that do, found by the release in their names. A
 /// kernel whose parts are not all there is left out.
 pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
     let mut images: Vec<&Package> =

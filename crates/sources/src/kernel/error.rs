@@ -12,7 +12,7 @@ pub enum KernelError {
     /// A step that all customers share failed.
     #[error(transparent)]
     Sources(#[from] SourcesError),
-    /// The text is no kernel spec.
+    /// The text is not a kernel spec.
     #[error(
         "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, \
          debian-cloud or the path of a bzImage"

@@ -64,7 +64,7 @@ pub fn list() -> Result<Vec<Kernel>, KernelError> {
 /// A `lab` kernel of other fragments or patches than this program's does not match.
 ///
 /// # Errors
-/// When `spec` is none, or names a file that is no bzImage.
+/// When `spec` is not one, or names a file that is not a bzImage.
 pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     match Spec::parse(spec)? {
         Spec::Image(path) => from_image(spec, &path).map(Some),

@@ -15,6 +15,7 @@
 //! end event there may be counts of exits.
 
 mod event;
+mod injected;
 mod reader;
 mod truth;
 

@@ -31,12 +31,19 @@ fn a_good_file_is_read() {
     assert_eq!(experiment.baseline_scheduler, "stock");
     assert_eq!(experiment.topologies[0].neighbours[0].name, "neighbour1");
     assert_eq!(experiment.boot_params, [""]);
+    let seconds = |text: &str| {
+        let experiment = Experiment::parse(Path::new("x.toml"), text).unwrap();
+        experiment.workloads.iter().map(|workload| workload.seconds).collect::<Vec<_>>()
+    };
+    assert_eq!(seconds(GOOD), [Some(3)]);
+    assert_eq!(seconds(&GOOD.replace("repeats = 2", "repeats = 2\nseconds = 1")), [Some(1)]);
 }
 
 #[test]
 fn what_is_wrong_is_named_with_its_line_and_the_choices() {
     let cases = [
         ("repeats = 2", "repeats = 0", "x.toml:5:11: repeats must be at least 1"),
+        ("repeats = 2", "repeats = 2\nseconds = 0", "x.toml:6:11: a workload runs for at least"),
         ("repeats = 2", "repeats = \"2\"", "x.toml:5:11: invalid type"),
         ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 128 vCPUs"),
         ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),

@@ -6,18 +6,18 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use unspin_model::FailureKind;
 use unspin_model::class::chain;
+use unspin_model::{FailureKind, TruthSummary};
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
-
-use super::{Ended, UNTIL_STATUS, explain};
-use crate::vm::{RECORD_FILE, RESULTS_FILE};
-use crate::wire::{
+use unspin_wire::{
     Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
     VirtualHost,
 };
+
+use super::args::{RECORD_FILE, RESULTS_FILE};
+use super::{Ended, UNTIL_STATUS, explain, unreadable};
 
 /// How much of a file is hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -49,14 +49,15 @@ pub fn judge(
         booted: Some(booted(ended, &record)),
         neighbours: host.neighbours.iter().map(|_| None).collect(),
         kvm: counters(&record),
-        digest: digest(folder).ok(),
+        digest: Some(digest(folder).map_err(|e| unreadable(folder, &e))?),
         job: ended.replies.job.clone(),
         ..RunOutput::default()
     };
     let truth = output.job.as_ref().and_then(|job| truth(&record, job));
     if let Some(truth) = truth.filter(|_| run.truth != TruthMode::Off) {
         output.neighbours_on_s = per_vm(host, &truth.neighbours_on_s);
-        output.truth = Some(truth.summary);
+        let injected = run.injection.is_some().then(|| record.injected());
+        output.truth = Some(TruthSummary { injected, ..truth.summary });
         output.recording = (run.truth == TruthMode::Events).then_some(truth.recording);
     }
     Ok(output)

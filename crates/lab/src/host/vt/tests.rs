@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use unspin_trace::virtual_time::{Event, Kind, Mark};
+use unspin_wire::clock::Moment;
+use unspin_wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
 
 use super::*;
-use crate::clock::Moment;
-use crate::wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
 
 struct Stage {
     folder: tempfile::TempDir,
@@ -52,6 +52,7 @@ impl Stage {
 fn boot(initramfs: String) -> BootSpec {
     let virtual_host = VirtualHost {
         pcpus: 1,
+        instructions: 2,
         quantum_ns: 1_000,
         scheduler: HostScheduler::Eevdf,
         fairness: Fairness::PerThread,
@@ -194,4 +195,25 @@ fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
     let record = record(|_| {});
     fs::write(&path, &record[..record.len() - 5]).unwrap();
     assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
+}
+
+#[test]
+fn guest_and_record_number_the_marks_alike() {
+    use unspin_wire::Mark as Passed;
+    let marks =
+        [(Passed::Begin, Mark::Begin), (Passed::End, Mark::End), (Passed::Done, Mark::Done)];
+    for (passed, read) in marks {
+        assert_eq!(passed as u32, read.code(), "{read:?}");
+    }
+}
+
+#[test]
+fn replies_that_cannot_be_read_are_not_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Replies::read(folder.path()).is_ok_and(|replies| replies.hello.is_none()));
+    // Root reads everything, so an unreadable file is a folder here.
+    fs::create_dir(folder.path().join(RESULTS_FILE)).unwrap();
+    let failure = Replies::read(folder.path()).err().unwrap();
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(failure.detail.contains(RESULTS_FILE), "{failure}");
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use unspin_model::FailureKind;
+use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec};
 
+use super::args::{RECORD_FILE, RESULTS_FILE};
 use super::{VtOptions, carry_out};
-use crate::vm::{RECORD_FILE, RESULTS_FILE};
-use crate::wire::{BootSpec, Failure, RunOutput, RunSpec};
 
 /// Where two runs of the same cell and seed differ.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

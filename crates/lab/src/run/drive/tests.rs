@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use unspin_model::{Cell, FailureKind};
+use unspin_wire::{Fairness, JobResult, TruthMode};
 
 use super::*;
 use crate::experiment::Scheduler;
-use crate::wire::{Fairness, JobResult, TruthMode};
 
 /// What the host does next: `Err` fails, `Ok(true)` finishes, `Ok(false)` does not.
 type Plays = VecDeque<Result<bool, FailureKind>>;

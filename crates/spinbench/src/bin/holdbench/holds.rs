@@ -55,7 +55,7 @@ pub struct Shared {
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Prepares it.
+    /// The lock, free; for a kernel mutex with a file whose read takes `hold`.
     pub fn new(what: Hold, hold: Duration) -> io::Result<Shared> {
         let mut shared = Shared {
             what,
@@ -78,7 +78,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Holds it once.
+    /// Takes the lock, keeps it for the time `hold` of `new`, and releases it.
     pub fn hold(&self) -> io::Result<()> {
         match (self.what, &self.files) {
             (Hold::Mutex, Some([file, _])) => {

@@ -27,7 +27,7 @@ struct Args {
     json: bool,
 }
 
-/// Not possible here.
+/// Not possible on this machine, or not while it is this busy.
 const EXIT_NOT_HERE: u8 = 77;
 /// Version of the format of `--json`.
 const FORMAT: u32 = 1;
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
         Ok(costs) => costs.iter().for_each(|cost| println!("{cost}")),
         Err(error) => {
             eprintln!("microbench: {error}");
-            return ExitCode::FAILURE;
+            let busy = error.kind() == io::ErrorKind::ResourceBusy;
+            return if busy { ExitCode::from(EXIT_NOT_HERE) } else { ExitCode::FAILURE };
         }
     }
     ExitCode::SUCCESS

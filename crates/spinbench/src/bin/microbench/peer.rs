@@ -48,7 +48,7 @@ impl Busy {
         }
     }
 
-    /// Ends it.
+    /// Lets the peer thread return.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

@@ -76,7 +76,8 @@ impl TryFrom<Vec<f64>> for Samples {
 
     fn try_from(values: Vec<f64>) -> io::Result<Samples> {
         if values.is_empty() {
-            return Err(io::Error::other("no interruption was seen during any call"));
+            let reason = "another CPU was too busy for an IPI to be seen; repeat it alone";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
         }
         Ok(Samples(values))
     }

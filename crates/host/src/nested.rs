@@ -1,0 +1,83 @@
+//! A host that is itself a guest: its init starts the VMs with the KVM in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use unspin_model::FailureKind;
+use unspin_wire::{
+    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
+};
+
+use crate::Host;
+use crate::vm::Vm;
+
+/// What starting a VM may take beyond its own limit, and what tearing it down may.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// The L1 of a nested machine.
+pub struct NestedHost {
+    l1: Vm,
+}
+
+impl NestedHost {
+    /// Boots the L1.
+    pub fn start(spec: &VmSpec, folder: &Path) -> Result<NestedHost, Failure> {
+        let l1 = Vm::start(spec, folder, |_| Ok(()))?;
+        Ok(NestedHost { l1 })
+    }
+
+    /// Shuts the L1 down.
+    pub fn shut_down(self) {
+        self.l1.shut_down();
+    }
+
+    fn ask(&mut self, request: HostRequest) -> Result<HostReply, Failure> {
+        let limit = limit(&request);
+        match self.l1.ask(Request::Host(Box::new(request)), limit)? {
+            Reply::Host(reply) => match *reply {
+                HostReply::Failed(failure) => Err(failure),
+                reply => Ok(reply),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn limit(request: &HostRequest) -> Duration {
+    let seconds = match request {
+        HostRequest::Boot(spec) => spec.vms.iter().map(|vm| vm.boot_limit_s).sum(),
+        HostRequest::Run(run) => {
+            let scheduler = if run.job.scheduler.is_some() { 80.0 } else { 0.0 };
+            run.job.time_limit_s + scheduler + 60.0 * run.job.setup.len() as f64
+        }
+        HostRequest::Halt => 0.0,
+    };
+    Duration::from_secs_f64(seconds) + SLACK
+}
+
+fn unexpected(reply: &impl std::fmt::Debug) -> Failure {
+    Failure::new(FailureKind::BadReply, format!("the L1 said {reply:?}"))
+}
+
+impl Host for NestedHost {
+    fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
+        // The L1 is the machine between; its own VMs have none.
+        let spec = BootSpec { l1: None, ..spec.clone() };
+        match self.ask(HostRequest::Boot(Box::new(spec)))? {
+            HostReply::Booted(booted) => Ok(booted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure> {
+        match self.ask(HostRequest::Run(Box::new(spec.clone())))? {
+            HostReply::Ran(output) => Ok(*output),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// An L1 that cannot stop its VMs fails at its next boot.
+    fn halt(&mut self) {
+        let _ = self.ask(HostRequest::Halt);
+    }
+}

@@ -1,0 +1,184 @@
+//! Ground truth: when each vCPU thread was on, off and idle as its host saw it.
+//!
+//! From sched_switch and the wake-ups where tracefs works (every change), else
+//! from schedstat (totals only). A thread that is switched out while runnable
+//! goes off; one that sleeps is idle until it is woken, and off from then until
+//! it runs. Where the guest says when it idled, that decides what a sleep was.
+
+mod align;
+mod check;
+mod ring;
+mod schedstat;
+mod states;
+mod switches;
+pub mod tracefs;
+mod wanted;
+
+use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
+
+pub use align::{Alignment, AskBy, align};
+pub use schedstat::Totals;
+pub use wanted::IdleTrace;
+
+use states::ThreadEvent;
+use switches::SwitchTrace;
+use unspin_wire::clock::mono_ns;
+use unspin_wire::{JobResult, TruthMode, VmSpec};
+
+/// An observation under way.
+pub struct Observer {
+    threads: Vec<i32>,
+    trace: Option<SwitchTrace>,
+    totals: Totals,
+    pid: u32,
+    start_ns: u64,
+}
+
+/// What was seen, in host time.
+pub struct Observed {
+    /// Window of the observation, host CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+    /// Changes of state by vCPU, host time; `None` where only totals are known.
+    pub events: Option<Vec<VcpuEvent>>,
+    /// What the scheduler did to the vCPUs' threads, and to those that ran before and
+    /// after them; empty where only totals are known.
+    pub changes: Vec<ThreadEvent>,
+    /// Events the ring buffer lost.
+    pub lost: u64,
+    /// vCPU nanoseconds on and off.
+    pub totals: Totals,
+}
+
+/// A guest that does anything at all runs for more of the time than this: a hundredth of
+/// one vCPU.
+const ALIVE: u64 = 100;
+
+impl Observed {
+    /// Whether the guest stopped as the observation began: all vCPUs were halted throughout.
+    /// An emulated host loses an L2's interrupts now and then, which no guest outlives.
+    pub fn is_dead(&self) -> bool {
+        (self.totals.on_ns + self.totals.off_ns) * ALIVE < self.end_ns - self.start_ns
+    }
+}
+
+impl Observer {
+    /// Starts observing a VM's vCPU threads.
+    pub fn start(mode: TruthMode, pid: u32, threads: &[i32]) -> Option<Observer> {
+        let trace = match mode {
+            TruthMode::Off => return None,
+            TruthMode::Totals => None,
+            TruthMode::Events => SwitchTrace::start(threads).ok(),
+        };
+        let totals = Totals::read(pid, threads);
+        Some(Observer { threads: threads.to_vec(), trace, totals, pid, start_ns: mono_ns() })
+    }
+
+    /// Ends the observation.
+    pub fn finish(self) -> Observed {
+        let end_ns = mono_ns();
+        let totals = Totals::read(self.pid, &self.threads).since(self.totals);
+        let trace = self.trace.map(SwitchTrace::finish).and_then(Result::ok);
+        let events =
+            trace.as_ref().map(|(seen, _)| states::follow(&self.threads, seen, self.start_ns));
+        let (changes, lost) = trace.unwrap_or_default();
+        Observed { start_ns: self.start_ns, end_ns, events, changes, lost, totals }
+    }
+}
+
+/// The truth of a job's window, in figures and (where known) change by change
+/// in the guest's time base.
+pub fn describe(
+    observed: &Observed,
+    alignment: Option<Alignment>,
+    job: &JobResult,
+    vm: &VmSpec,
+) -> (TruthSummary, Option<Recording>) {
+    let recording = alignment.zip(observed.events.as_ref()).map(|(alignment, events)| Recording {
+        vm: vm.name.clone(),
+        vcpus: vm.vcpus as u16,
+        start_ns: job.start_ns,
+        end_ns: job.end_ns,
+        alignment_error_ns: alignment.error_ns,
+        lost: observed.lost,
+        events: clip(events, alignment, job, vm.vcpus as u16),
+    });
+    let recording = recording.map(|seen| match &job.idle {
+        Some(idle) => Recording { events: wanted::as_wanted(&seen, idle), ..seen },
+        None => seen,
+    });
+    let mut summary = match &recording {
+        Some(recording) => summarize(recording),
+        None => observed.totals.summary(observed.end_ns - observed.start_ns, vm.vcpus),
+    };
+    summary.alignment_error_us = alignment.map(|a| a.error_ns as f64 / 1e3);
+    if recording.is_some() && job.idle.is_some() {
+        summary.method.push_str(", cpu_idle");
+    }
+    summary.lost = observed.lost;
+    (summary, recording)
+}
+
+/// The events within the job's window, in guest time; each vCPU starts with the
+/// state that it entered the window in.
+fn clip(events: &[VcpuEvent], alignment: Alignment, job: &JobResult, vcpus: u16) -> Vec<VcpuEvent> {
+    let mut first = vec![VcpuState::Idle; usize::from(vcpus)];
+    let mut inside = Vec::new();
+    for event in events {
+        let t_ns = alignment.to_guest(event.t_ns);
+        if t_ns <= job.start_ns {
+            first[usize::from(event.vcpu)] = event.state;
+        } else if t_ns < job.end_ns {
+            inside.push(VcpuEvent { t_ns, ..*event });
+        }
+    }
+    let starts = first.into_iter().enumerate();
+    let starts =
+        starts.map(|(vcpu, state)| VcpuEvent { t_ns: job.start_ns, vcpu: vcpu as u16, state });
+    starts.chain(inside).collect()
+}
+
+fn summarize(recording: &Recording) -> TruthSummary {
+    let mut totals_ns = [0_u64; 3];
+    let mut off_us = Vec::new();
+    for interval in recording.intervals() {
+        totals_ns[interval.state as usize] += interval.len_ns();
+        if interval.state == VcpuState::Off {
+            off_us.push(interval.len_ns() as f64 / 1e3);
+        }
+    }
+    off_us.sort_by(f64::total_cmp);
+    let at = |q: f64| off_us[((off_us.len() - 1) as f64 * q).round() as usize];
+    let seconds = |state: VcpuState| totals_ns[state as usize] as f64 / 1e9;
+    TruthSummary {
+        method: "sched_switch".into(),
+        window_s: (recording.end_ns - recording.start_ns) as f64 / 1e9,
+        on_s: seconds(VcpuState::On),
+        off_s: seconds(VcpuState::Off),
+        idle_s: seconds(VcpuState::Idle),
+        off_count: off_us.len() as u64,
+        off_us: (!off_us.is_empty()).then(|| [at(0.5), at(0.99), at(1.0)]),
+        ..TruthSummary::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_only_halts_is_dead() {
+        let observed = |on_ns, off_ns| Observed {
+            start_ns: 0,
+            end_ns: 30_000_000_000,
+            events: None,
+            changes: Vec::new(),
+            lost: 0,
+            totals: Totals { on_ns, off_ns },
+        };
+        assert!(observed(20_000_000, 1_000_000).is_dead());
+        assert!(!observed(400_000_000, 0).is_dead());
+        assert!(!observed(0, 400_000_000).is_dead(), "it wants to run");
+    }
+}

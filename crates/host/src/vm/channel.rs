@@ -1,0 +1,237 @@
+//! The lab's end of a guest's control channel.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use unspin_model::FailureKind;
+use unspin_wire::{Envelope, Failure, Hello, PROTOCOL, Reply, Request, VmSpec};
+
+use super::console;
+use crate::interrupt;
+
+/// How long a wait goes on before it looks whether it still should.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// How much of a malformed line an error shows, characters.
+const MALFORMED_SHOWN: usize = 200;
+
+/// A reply, or the line that is none.
+type Heard = Result<Reply, String>;
+type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Heard>>>>;
+
+/// A connection to a guest's init; a thread hands each reply to who waits for it.
+pub struct Channel {
+    stream: UnixStream,
+    waiting: Waiting,
+    next: AtomicU64,
+}
+
+impl Channel {
+    /// Connects to QEMU's socket and waits for the guest's hello.
+    pub fn connect(
+        socket: &Path,
+        qemu: &mut Child,
+        spec: &VmSpec,
+        console: &Path,
+    ) -> Result<(Channel, Hello), Failure> {
+        let deadline = Instant::now() + Duration::from_secs_f64(spec.boot_limit_s);
+        let stream = connect(socket, qemu, deadline)?;
+        let waiting = Waiting::default();
+        let (sender, hello) = mpsc::channel();
+        lock(&waiting).insert(0, sender);
+        let reader = stream.try_clone().map_err(|e| died(&e.to_string()))?;
+        let (lines, table) = (BufReader::new(reader), waiting.clone());
+        std::thread::spawn(move || dispatch(lines, &table));
+        let hello = await_hello(&hello, qemu, deadline, spec, console)?;
+        Ok((Channel { stream, waiting, next: AtomicU64::new(1) }, hello))
+    }
+
+    /// Sends a request without waiting.
+    pub fn send(&self, request: Request) -> Result<u64, Failure> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut line = serde_json::to_vec(&Envelope { id, body: request })
+            .map_err(|e| died(&e.to_string()))?;
+        line.push(b'\n');
+        (&self.stream).write_all(&line).map_err(|e| died(&e.to_string()))?;
+        Ok(id)
+    }
+
+    /// Sends a request and waits for its reply.
+    pub fn ask(&self, request: Request, limit: Duration) -> Result<Reply, Failure> {
+        let (sender, receiver) = mpsc::channel();
+        let id = {
+            // Registered under the lock that the reader takes, so that a fast
+            // reply cannot come before its receiver.
+            let mut waiting = lock(&self.waiting);
+            let id = self.send(request)?;
+            waiting.insert(id, sender);
+            id
+        };
+        let reply = wait(&receiver, limit, &interrupt::requested);
+        lock(&self.waiting).remove(&id);
+        reply
+    }
+}
+
+/// Waits for a reply; gives up when the user wants us to stop.
+fn wait(
+    replies: &mpsc::Receiver<Heard>,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Reply, Failure> {
+    let asked = Instant::now();
+    loop {
+        match replies.recv_timeout(SLICE) {
+            Ok(heard) => return heard.map_err(|line| malformed(&line)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(died("the control channel closed"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if stopped() => {
+                return Err(interrupted());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if asked.elapsed() >= limit => {
+                let seconds = limit.as_secs_f64();
+                let detail = format!("the guest did not answer within {seconds:.0} s");
+                return Err(Failure::new(FailureKind::GuestHang, detail));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStream, Failure> {
+    loop {
+        if let Ok(stream) = UnixStream::connect(socket) {
+            return Ok(stream);
+        }
+        check_alive(qemu)?;
+        if Instant::now() > deadline {
+            return Err(died("QEMU did not open its control socket"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for the hello; a panic on the console or QEMU's end is noticed at once.
+fn await_hello(
+    hello: &mpsc::Receiver<Heard>,
+    qemu: &mut Child,
+    deadline: Instant,
+    spec: &VmSpec,
+    console: &Path,
+) -> Result<Hello, Failure> {
+    loop {
+        match hello.recv_timeout(SLICE) {
+            Ok(Ok(Reply::Hello(hello))) => return Ok(hello),
+            Ok(Err(line)) => return Err(malformed(&line)),
+            Ok(Ok(other)) => return Err(died(&format!("expected a hello, got {other:?}"))),
+            Err(mpsc::RecvTimeoutError::Timeout) => check_alive(qemu)?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(died("the control channel closed before the guest said hello"));
+            }
+        }
+        if interrupt::requested() {
+            return Err(interrupted());
+        }
+        if console::classify(&console::tail(console), "").is_some() {
+            return Err(Failure::new(FailureKind::GuestPanic, "the guest's kernel failed at boot"));
+        }
+        if Instant::now() > deadline {
+            let detail = format!("{}: no hello within {} s", spec.name, spec.boot_limit_s);
+            return Err(Failure::new(FailureKind::BootTimeout, detail));
+        }
+    }
+}
+
+fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
+    match qemu.try_wait() {
+        Ok(Some(status)) => Err(died(&format!("QEMU ended: {status}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Hands out replies until the socket closes; then whoever waits is let go,
+/// because the senders are dropped. A line that is no reply goes to all who wait:
+/// it may have been the answer to any of them.
+fn dispatch(mut lines: impl BufRead, waiting: &Waiting) {
+    let mut line = String::new();
+    while matches!(lines.read_line(&mut line), Ok(1..)) {
+        match serde_json::from_str::<Envelope<Reply>>(&line) {
+            Ok(Envelope { id, body }) => {
+                if let Some(sender) = lock(waiting).remove(&id) {
+                    let _ = sender.send(Ok(body));
+                }
+            }
+            Err(_) => {
+                for (_, sender) in lock(waiting).drain() {
+                    let _ = sender.send(Err(line.trim_end().to_owned()));
+                }
+            }
+        }
+        line.clear();
+    }
+    lock(waiting).clear();
+}
+
+fn malformed(line: &str) -> Failure {
+    let start: String = line.chars().take(MALFORMED_SHOWN).collect();
+    let detail = format!("the guest sent no message of protocol {PROTOCOL}: `{start}`");
+    Failure::new(FailureKind::BadReply, detail)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(FailureKind::Interrupted, "interrupted")
+}
+
+fn died(detail: &str) -> Failure {
+    Failure::new(FailureKind::QemuDied, detail)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(lines: &str) -> Result<Reply, Failure> {
+        let waiting = Waiting::default();
+        let (sender, receiver) = mpsc::channel();
+        lock(&waiting).insert(7, sender);
+        dispatch(lines.as_bytes(), &waiting);
+        wait(&receiver, Duration::from_secs(1), &|| false)
+    }
+
+    #[test]
+    fn ctrl_c_is_an_interruption_and_silence_a_hang() {
+        let (_guest, replies) = mpsc::channel();
+        let kind = |stopped| wait(&replies, Duration::ZERO, &|| stopped).unwrap_err().kind;
+        assert_eq!(kind(true), FailureKind::Interrupted);
+        assert_eq!(kind(false), FailureKind::GuestHang);
+    }
+
+    #[test]
+    fn a_reply_reaches_who_waits_for_it() {
+        let reply = heard("{\"id\":3,\"body\":\"Shared\"}\n{\"id\":7,\"body\":\"Shared\"}\n");
+        assert!(matches!(reply, Ok(Reply::Shared)), "{reply:?}");
+    }
+
+    #[test]
+    fn a_malformed_reply_is_a_failure_of_its_own_kind() {
+        let failure = heard("{\"id\":7,\"bo\n").unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadReply);
+        assert!(failure.detail.contains("{\"id\":7,\"bo"), "{failure}");
+    }
+
+    #[test]
+    fn a_closed_channel_is_a_qemu_that_died() {
+        assert_eq!(heard("").unwrap_err().kind, FailureKind::QemuDied);
+    }
+}

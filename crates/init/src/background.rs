@@ -1,0 +1,249 @@
+//! Commands in cgroups of their own, so that whatever one leaves behind ends with it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
+use unspin_wire::clock::mono_ns;
+use unspin_wire::{Job, JobResult};
+
+const STDOUT_LIMIT: usize = 4 << 20;
+const STDERR_LIMIT: usize = 16 << 10;
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Processes that some thread waits for; everything else that dies is an orphan.
+static WAITED_FOR: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Default::default);
+static NEXT_CGROUP: AtomicU64 = AtomicU64::new(0);
+
+/// A command that runs, with its output being collected.
+pub struct Background {
+    pid: i32,
+    exited: mpsc::Receiver<std::io::Result<ExitStatus>>,
+    stdout: JoinHandle<Vec<u8>>,
+    stderr: JoinHandle<Vec<u8>>,
+    cgroup: PathBuf,
+    start_ns: u64,
+    oom_kills_before: u64,
+}
+
+impl Background {
+    /// Runs the setup commands, then starts the job.
+    pub fn start(job: &Job) -> anyhow::Result<Background> {
+        run_setups(job)?;
+        Background::launch(job)
+    }
+
+    /// Starts the job; its setup commands have run.
+    pub fn launch(job: &Job) -> anyhow::Result<Background> {
+        let oom_kills_before = oom_kills();
+        let cgroup = new_cgroup()?;
+        let start_ns = mono_ns();
+        let mut child = spawn(&job.argv, job, &cgroup)?;
+        let stdout = collect(child.stdout.take(), STDOUT_LIMIT, Keep::Head);
+        let stderr = collect(child.stderr.take(), STDERR_LIMIT, Keep::Tail);
+        let pid = child.id() as i32;
+        let exited = watch(child);
+        Ok(Background { pid, exited, stdout, stderr, cgroup, start_ns, oom_kills_before })
+    }
+
+    /// The most memory that its first process has had until now, bytes.
+    pub fn peak_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    }
+
+    /// Asks it to end (SIGINT), waits, and returns what it printed.
+    pub fn stop(self) -> JobResult {
+        // Programs that fork share the process group; stress-ng prints on SIGINT.
+        let _ = kill(Pid::from_raw(-self.pid), Signal::SIGINT);
+        self.wait(STOP_GRACE, || {})
+    }
+
+    /// Waits until it exits or the limit is over; `ended` is called at that instant.
+    pub fn wait(self, limit: Duration, ended: impl FnOnce()) -> JobResult {
+        let status = self.exited.recv_timeout(limit).ok();
+        let end_ns = mono_ns();
+        ended();
+        kill_cgroup(&self.cgroup);
+        let timed_out = status.is_none();
+        let status = status.or_else(|| self.exited.recv().ok()).and_then(Result::ok);
+        let result = JobResult {
+            exit_code: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            timed_out,
+            out_of_memory: oom_kills() > self.oom_kills_before,
+            start_ns: self.start_ns,
+            end_ns,
+            stdout: text(self.stdout),
+            stderr: text(self.stderr),
+            scheduler_failed: false,
+            session: None,
+            agent_memory: None,
+            stats: None,
+            idle: None,
+            marks: Vec::new(),
+        };
+        let _ = fs::remove_dir(&self.cgroup);
+        result
+    }
+}
+
+/// Runs the setup commands of a job, one after the other.
+pub fn run_setups(job: &Job) -> anyhow::Result<()> {
+    job.setup.iter().try_for_each(|command| run_setup(command, job))
+}
+
+fn run_setup(command: &[String], job: &Job) -> anyhow::Result<()> {
+    let cgroup = new_cgroup()?;
+    let child = spawn(command, job, &cgroup)?;
+    let stderr = child.id();
+    let output = child.wait_with_output();
+    forget(stderr as i32);
+    kill_cgroup(&cgroup);
+    let _ = fs::remove_dir(&cgroup);
+    let output = output?;
+    if !output.status.success() {
+        bail!("setup `{}`: {}", command.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Starts a program in its own session and cgroup, held to the job's vCPUs.
+fn spawn(argv: &[String], job: &Job, cgroup: &std::path::Path) -> anyhow::Result<Child> {
+    let (program, args) = argv.split_first().context("empty command")?;
+    let procs = fs::OpenOptions::new().write(true).open(cgroup.join("cgroup.procs"))?;
+    let cpus = job.cpus.as_deref().map(cpu_set).transpose()?;
+    let mut command = Command::new(program);
+    command.args(args).current_dir("/tmp").env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin").env("HOME", "/root");
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only async-signal-safe system calls are
+    // made: write, setsid and sched_setaffinity; nothing allocates.
+    unsafe {
+        command.pre_exec(move || {
+            if nix::libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) != 1 {
+                return Err(std::io::Error::last_os_error());
+            }
+            nix::unistd::setsid()?;
+            if let Some(cpus) = &cpus {
+                sched_setaffinity(Pid::from_raw(0), cpus)?;
+            }
+            Ok(())
+        });
+    }
+    let mut waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let child = command.spawn().with_context(|| format!("start `{program}`"))?;
+    waited.insert(child.id() as i32);
+    Ok(child)
+}
+
+fn cpu_set(cpus: &[u32]) -> anyhow::Result<CpuSet> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize).with_context(|| format!("vCPU {cpu}"))?;
+    }
+    Ok(set)
+}
+
+fn new_cgroup() -> anyhow::Result<PathBuf> {
+    let number = NEXT_CGROUP.fetch_add(1, Ordering::Relaxed);
+    let path = PathBuf::from(format!("/sys/fs/cgroup/job-{number}"));
+    fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+    Ok(path)
+}
+
+fn kill_cgroup(path: &std::path::Path) {
+    let _ = fs::write(path.join("cgroup.kill"), "1");
+    let populated =
+        || fs::read_to_string(path.join("cgroup.events")).is_ok_and(|s| s.contains("populated 1"));
+    for _ in 0..200 {
+        if !populated() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn watch(mut child: Child) -> mpsc::Receiver<std::io::Result<ExitStatus>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let pid = child.id() as i32;
+        let status = child.wait();
+        forget(pid);
+        let _ = sender.send(status);
+    });
+    receiver
+}
+
+fn forget(pid: i32) {
+    WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pid);
+}
+
+enum Keep {
+    Head,
+    Tail,
+}
+
+/// Reads a stream to its end and keeps at most `limit` bytes of it.
+fn collect(
+    stream: Option<impl Read + Send + 'static>,
+    limit: usize,
+    keep: Keep,
+) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let Some(mut stream) = stream else { return kept };
+        let mut chunk = [0_u8; 16384];
+        while let Ok(n @ 1..) = stream.read(&mut chunk) {
+            match keep {
+                Keep::Head => kept.extend_from_slice(&chunk[..n.min(limit - kept.len())]),
+                Keep::Tail => {
+                    kept.extend_from_slice(&chunk[..n]);
+                    let excess = kept.len().saturating_sub(limit);
+                    kept.drain(..excess);
+                }
+            }
+        }
+        kept
+    })
+}
+
+fn text(collector: JoinHandle<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&collector.join().unwrap_or_default()).into_owned()
+}
+
+fn oom_kills() -> u64 {
+    let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let line = vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Collects the dead children of dead parents, which are PID 1's to wait for.
+pub fn reap_orphans() {
+    let waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, peek) {
+        let pid = match status {
+            WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) => pid,
+            _ => return,
+        };
+        if waited.contains(&pid.as_raw()) || waitpid(pid, None).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a guest says of itself.
+
+use std::fs;
+
+use unspin_wire::{Hello, PROTOCOL};
+
+/// Gathers the hello.
+pub fn hello() -> Hello {
+    Hello {
+        protocol: PROTOCOL,
+        release: read("/proc/sys/kernel/osrelease"),
+        vcpus: online_cpus(),
+        memory_mib: memory_mib(),
+        spinlock: spinlock_kind(&kernel_log(), hypervisor_bit()).to_owned(),
+        sched_ext: fs::exists("/sys/kernel/sched_ext").unwrap_or(false),
+    }
+}
+
+/// Which spinlock the kernel uses, from its boot log and the hypervisor bit.
+///
+/// arch/x86/kernel/kvm.c says so when it runs on KVM; elsewhere Linux takes the
+/// test-and-set lock (`virt_spin_lock`) exactly when CPUID's hypervisor bit is
+/// set (arch/x86/kernel/paravirt.c, since v4.2; a static key since v4.15).
+pub fn spinlock_kind(log: &str, hypervisor: bool) -> &'static str {
+    if log.contains("PV spinlocks enabled") {
+        "PV qspinlock"
+    } else if log.contains("PV spinlocks disabled, no host support") {
+        "test-and-set"
+    } else if log.contains("PV spinlocks disabled") || !hypervisor {
+        "native qspinlock"
+    } else {
+        "test-and-set"
+    }
+}
+
+/// vCPUs that are online.
+pub fn online_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+fn memory_mib() -> u64 {
+    let info = read("/proc/meminfo");
+    let kib = info.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
+
+fn hypervisor_bit() -> bool {
+    read("/proc/cpuinfo").split_whitespace().any(|flag| flag == "hypervisor")
+}
+
+/// The kernel's log so far. Each read of /dev/kmsg returns one record.
+pub fn kernel_log() -> String {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let open =
+        fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open("/dev/kmsg");
+    let Ok(mut file) = open else { return String::new() };
+    let mut log = String::new();
+    let mut record = [0_u8; 8192];
+    while let Ok(n @ 1..) = file.read(&mut record) {
+        log.push_str(&String::from_utf8_lossy(&record[..n]));
+    }
+    log
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinlock_kind_follows_the_kernels_words() {
+        assert_eq!(spinlock_kind("kvm-guest: PV spinlocks enabled", true), "PV qspinlock");
+        let forced = "kvm-guest: PV spinlocks disabled, forced by \"nopvspin\" parameter";
+        assert_eq!(spinlock_kind(forced, true), "native qspinlock");
+        let unsupported = "kvm-guest: PV spinlocks disabled, no host support";
+        assert_eq!(spinlock_kind(unsupported, true), "test-and-set");
+        assert_eq!(spinlock_kind("", true), "test-and-set");
+        assert_eq!(spinlock_kind("", false), "native qspinlock");
+    }
+}

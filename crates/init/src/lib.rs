@@ -1,0 +1,64 @@
+//! PID 1 of a lab guest: mounts what a workload expects, loads the modules
+//! that the initramfs lists, opens the control channel and serves it until it
+//! is asked to power off. A guest that finds an errand in its initramfs runs that
+//! instead, without a channel.
+
+mod background;
+mod facts;
+mod heartbeat;
+mod job;
+mod mark;
+mod mounts;
+mod port;
+mod scheduler;
+mod serve;
+mod unattended;
+
+use std::path::Path;
+
+use unspin_wire::guest::MODULE_LIST;
+
+/// Runs a guest. Only for PID 1; ends by powering the machine off.
+pub fn main() -> ! {
+    if let Err(error) = boot() {
+        // The console is the only place left to say it; the lab keeps its log.
+        eprintln!("unspin init: {error:#}");
+    }
+    power_off()
+}
+
+/// True when this process is the init of a lab guest.
+pub fn is_init() -> bool {
+    std::process::id() == 1 && Path::new(unspin_wire::guest::MARKER).exists()
+}
+
+fn boot() -> anyhow::Result<()> {
+    mounts::mount_all()?;
+    load_modules()?;
+    if let Some(errand) = unattended::errand()? {
+        return unattended::run(&errand);
+    }
+    let (reader, writer) = port::open()?;
+    serve::serve(reader, writer)
+}
+
+/// Loads the modules in the order of the list; an already built-in one is no error.
+fn load_modules() -> anyhow::Result<()> {
+    let Ok(list) = std::fs::read_to_string(MODULE_LIST) else { return Ok(()) };
+    for path in list.lines() {
+        let file = std::fs::File::open(path)?;
+        match nix::kmod::finit_module(&file, c"", nix::kmod::ModuleInitFlags::empty()) {
+            Ok(()) | Err(nix::Error::EEXIST) => {}
+            Err(error) => eprintln!("unspin init: module {path}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+fn power_off() -> ! {
+    nix::unistd::sync();
+    let _ = nix::sys::reboot::reboot(nix::sys::reboot::RebootMode::RB_POWER_OFF);
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,136 @@
+//! What runs beside a job: a command that loads a sched_ext scheduler and keeps it
+//! until it is stopped, or one that records a session. A scheduler that the next run
+//! wants as well stays.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use unspin_model::scheduler::Stats;
+use unspin_wire::{Agent, Job, JobResult};
+
+use crate::background::Background;
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const LOADS_WITHIN: Duration = Duration::from_secs(60);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+const SESSION_LIMIT: u64 = 64 << 20;
+
+struct Running {
+    agent: Agent,
+    job: Background,
+}
+
+static CURRENT: Mutex<Option<Running>> = Mutex::new(None);
+
+/// Makes `wanted` run; `None` is the kernel's own scheduler and nothing beside it.
+pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
+    let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if current.as_ref().map(|running| &running.agent) == wanted
+        && wanted.is_none_or(|agent| agent.session.is_none() && is_ready(agent))
+    {
+        return Ok(());
+    }
+    if let Some(old) = current.take() {
+        stop(old)?;
+    }
+    let Some(agent) = wanted else { return Ok(()) };
+    if let Some(session) = &agent.session {
+        let _ = fs::remove_file(session);
+    }
+    let job = Background::start(&Job { argv: agent.argv.clone(), ..Job::default() })?;
+    if wait_for(|| is_ready(agent), LOADS_WITHIN).is_err() {
+        bail!("`{}` {}", agent.argv.join(" "), complaint("is not ready", &job.stop()));
+    }
+    *current = Some(Running { agent: agent.clone(), job });
+    Ok(())
+}
+
+/// What an agent left when its job is over: the session, if it records one. An error
+/// where it did not last.
+pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(session) = &agent.session else {
+        if !is_ready(agent) {
+            bail!("`{}` went away", agent.argv.join(" "));
+        }
+        return Ok(None);
+    };
+    let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = current.take().context("the agent does not run")?;
+    stop(running)?;
+    let size = fs::metadata(session).with_context(|| session.clone())?.len();
+    if size > SESSION_LIMIT {
+        bail!("{session} has {size} bytes, {SESSION_LIMIT} at most are fetched");
+    }
+    Ok(Some(fs::read(session).with_context(|| session.clone())?))
+}
+
+/// The most memory that what runs beside jobs has had, bytes.
+pub fn peak_memory() -> Option<u64> {
+    let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    current.as_ref()?.job.peak_memory()
+}
+
+/// What the guest scheduler has counted until now, if it tells.
+pub fn stats() -> Option<Stats> {
+    let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let path = current.as_ref()?.agent.stats.as_ref()?;
+    let asked = ask(path).with_context(|| path.display().to_string());
+    asked.inspect_err(|error| eprintln!("unspin init: the scheduler's figures: {error:#}")).ok()
+}
+
+fn ask(path: &Path) -> anyhow::Result<Stats> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    stream.write_all(b"stats\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn stop(old: Running) -> anyhow::Result<()> {
+    let result = old.job.stop();
+    if old.agent.is_scheduler() {
+        return wait_for(|| !is_enabled(), LEAVES_WITHIN)
+            .with_context(|| complaint("did not leave", &result));
+    }
+    if result.exit_code != Some(0) {
+        bail!("`{}` {}", old.agent.argv.join(" "), complaint("failed", &result));
+    }
+    Ok(())
+}
+
+fn is_ready(agent: &Agent) -> bool {
+    match (&agent.session, &agent.listens) {
+        (Some(session), _) => fs::metadata(session).is_ok_and(|about| about.len() > 0),
+        (None, Some(address)) => TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok(),
+        (None, None) => is_enabled() && agent.stats.as_deref().is_none_or(Path::exists),
+    }
+}
+
+/// True while a sched_ext scheduler is loaded.
+fn is_enabled() -> bool {
+    fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "enabled")
+}
+
+fn wait_for(holds: impl Fn() -> bool, limit: Duration) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !holds() {
+        if started.elapsed() > limit {
+            bail!("not within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn complaint(what: &str, result: &JobResult) -> String {
+    let code = result.exit_code.map_or_else(|| "a signal".to_owned(), |c| format!("exit {c}"));
+    format!("{what} ({code}): {}{}", result.stderr, result.stdout)
+}

@@ -1,0 +1,12 @@
+//! The program on a machine that is no guest. With a test of its own it is built wherever the
+//! workspace is tested, and the lab's tests find it beside `unspin`.
+
+use std::process::Command;
+
+#[test]
+fn outside_of_a_guest_it_refuses_and_names_the_command_that_uses_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_unspin-init")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("unspin lab run"), "{text}");
+}

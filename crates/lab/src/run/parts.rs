@@ -1,0 +1,116 @@
+//! Which programs the image of a guest holds. The identity of a run and the image that it
+//! boots are both made of these, so that neither can have what the other lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::prepare::Installed;
+use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology};
+use crate::image::{Image, ImageError, OWN_NAME, Own, path_in_guest};
+use crate::workload::Workload;
+
+/// All that a guest's image holds beside its kernel's files, busybox and the init.
+pub type Parts = BTreeSet<Part>;
+
+/// One program, or one path, of an image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The `unspin` program.
+    Unspin,
+    /// A program of a workload.
+    Program {
+        /// Its name.
+        name: String,
+        /// The Debian packages that have it.
+        packages: String,
+    },
+    /// A file, or a folder, of a workload.
+    Path {
+        /// Its path on this machine, and in the guest.
+        path: PathBuf,
+        /// The Debian packages that have it.
+        packages: String,
+    },
+    /// The program of a guest scheduler, on this machine.
+    Scheduler(PathBuf),
+}
+
+impl Part {
+    /// Its name in an identity, the same on every machine.
+    pub fn name(&self) -> String {
+        match self {
+            Part::Unspin => OWN_NAME.to_owned(),
+            Part::Program { name, .. } => name.clone(),
+            Part::Path { path, .. } => path.display().to_string(),
+            Part::Scheduler(program) => path_in_guest(program).display().to_string(),
+        }
+    }
+
+    /// An image of it and nothing else.
+    pub fn image(&self, own: &Own) -> Result<Image, ImageError> {
+        match self {
+            Part::Unspin => own.unspin(),
+            Part::Program { name, packages } => Image::of_program(name, packages),
+            Part::Path { path, packages } => Image::of_path(path, packages),
+            Part::Scheduler(program) => {
+                Image::of_program(&program.display().to_string(), "the scheduler's crate")
+            }
+        }
+    }
+
+    fn of_workload(workload: &Workload) -> impl Iterator<Item = Part> {
+        let packages = workload.packages.join(" ");
+        let program = {
+            let packages = packages.clone();
+            move |name: &String| match name.as_str() {
+                OWN_NAME => Part::Unspin,
+                _ => Part::Program { name: name.clone(), packages: packages.clone() },
+            }
+        };
+        let path =
+            move |path: &PathBuf| Part::Path { path: path.clone(), packages: packages.clone() };
+        workload.programs.iter().map(program).chain(workload.files.iter().map(path))
+    }
+}
+
+/// What a run needs in its guest. Its neighbours boot the same image.
+pub fn of_run(
+    experiment: &Experiment,
+    schedulers: &BTreeMap<String, Installed>,
+    boot: &PlannedBoot,
+    run: &PlannedRun,
+) -> Parts {
+    let topology = &experiment.topologies[boot.topology];
+    let own = &experiment.workloads[run.workload];
+    let workloads = [own].into_iter().chain(neighbours(topology));
+    let scheduler = schedulers.get(&run.cell.scheduler).map(|installed| match &installed.program {
+        Some(program) => Part::Scheduler(program.clone()),
+        None => Part::Unspin,
+    });
+    workloads.flat_map(Part::of_workload).chain(scheduler).collect()
+}
+
+/// What any run of these boots needs.
+pub fn of_boots<'a>(
+    experiment: &Experiment,
+    schedulers: &BTreeMap<String, Installed>,
+    boots: impl IntoIterator<Item = &'a PlannedBoot>,
+) -> Parts {
+    let runs = boots.into_iter().flat_map(|boot| boot.runs.iter().map(move |run| (boot, run)));
+    runs.flat_map(|(boot, run)| of_run(experiment, schedulers, boot, run)).collect()
+}
+
+/// The workloads of real neighbours.
+pub fn neighbours(topology: &Topology) -> impl Iterator<Item = &Workload> {
+    topology.neighbours.iter().map(|neighbour| &neighbour.workload)
+}
+
+/// Writes the image of a guest: what every guest of its kernel has, the init and the parts.
+pub fn write(base: Image, own: &Own, parts: &Parts, path: &Path) -> Result<(), ImageError> {
+    let mut image = base;
+    image.extend(own.init()?);
+    for part in parts {
+        image.extend(part.image(own)?);
+    }
+    image.write(path)
+}
