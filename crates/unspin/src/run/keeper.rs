@@ -61,7 +61,7 @@ impl Keeper {
 
     fn share_stacks(&self, scheduler: &Scheduler) {
         if let Err(error) = scheduler.share_pcpus(&self.stacks) {
-            eprintln!("unspin: which vCPUs share a pCPU is not used: {error}");
+            eprintln!("unspin: which vCPUs share a pCPU is not used: {}", chain(&error));
         }
     }
 
