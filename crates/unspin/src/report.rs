@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::{out, screen};
+use crate::{new_file, out, screen};
 
 /// Summarise a session file: what the guest lost, why, what to do about it
 ///
@@ -36,7 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.html {
         let name = args.session.file_name().unwrap_or_default().to_string_lossy();
         let page = unspin_report::session::page(&name, &session, digest, verdict)?;
-        std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
+        new_file::write(out, page.as_bytes())?;
     }
     if args.json {
         out::json(1, Some(&session.about), &Judged { verdict, digest })?;

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unspin_guest::doctor;
@@ -16,12 +15,14 @@ use unspin_guest::run::{scheduling, socket};
 use unspin_guest::sense;
 use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
+use unspin_model::class::Class;
 use unspin_report::live::{Picture, View, draw};
 use unspin_report::openmetrics;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
+use crate::failure::of_class;
 use crate::metrics::{self, Metrics};
 use crate::{here, out, screen, sensing, span};
 
@@ -61,12 +62,15 @@ pub struct Args {
 /// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
-        bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
+        let text = "watch draws on a terminal: use `unspin watch --once`, or `unspin record`";
+        return Err(of_class(Class::Usage, text));
     }
     let settings = args.sensing.settings();
     if let Some(address) = args.listen.filter(|_| !args.causes) {
         if args.sensing.chooses_heartbeats() {
-            bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
+            let text = "--listen has heartbeats with --causes only: add --causes, or leave out \
+                        --beat and --budget";
+            return Err(of_class(Class::Usage, text));
         }
         let mut sums = Sums::start(&settings)?;
         let missing = sums.missing().to_vec();

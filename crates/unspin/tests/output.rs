@@ -57,3 +57,13 @@ fn who_is_not_root_gets_the_command_to_run() {
         }
     }
 }
+
+#[test]
+fn options_that_do_not_go_together_are_wrong_usage() {
+    for args in [&["watch"][..], &["watch", "--listen", "127.0.0.1:0", "--beat", "500"]] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let done = unspin.args(args).output().expect("start unspin");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {stderr}");
+    }
+}
