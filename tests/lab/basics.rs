@@ -93,7 +93,7 @@ pub fn records_itself() -> Result<(), Failed> {
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
-        wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\":2' /tmp/w || exit 1; \
+        wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
         grep -q '\"user_spin_s\":[0-9]' /tmp/w || exit 1; \
         U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
         unspin watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \

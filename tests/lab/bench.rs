@@ -34,7 +34,7 @@ pub fn suspending_guest() -> Missing {
         let mut show = Command::new(UNSPIN);
         show.args(["lab", "kernel", "show", "debian-cloud", "--json"]);
         let kernels: Value = serde_json::from_slice(&show.output().ok()?.stdout).ok()?;
-        let config = fs::read_to_string(kernels[0]["config"].as_str()?).ok()?;
+        let config = fs::read_to_string(kernels["kernels"][0]["config"].as_str()?).ok()?;
         config.lines().find(|line| *line == "CONFIG_HIBERNATION=y").map(drop)
     };
     guest().or_else(|| hibernates().is_none().then(|| "needs a kernel that can hibernate".into()))

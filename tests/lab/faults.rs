@@ -162,7 +162,7 @@ pub fn ctrl_c() -> Result<(), Failed> {
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT)?;
     let output = child.wait_with_output()?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    check(output.status.code() == Some(1) && stderr.contains("goes on"), "it says how", &output)?;
+    check(output.status.code() == Some(130) && stderr.contains("goes on"), "it says how", &output)?;
     let before = bench.records();
     assert!(before.len() < 3, "it stopped early");
     let output = bench.run();

@@ -7,6 +7,7 @@
 
 pub mod cell;
 pub mod claim;
+pub mod class;
 pub mod diagnosis;
 pub mod episode;
 pub mod event;

@@ -207,7 +207,7 @@ fn next(kind: Kind, origin: Origin) -> Option<Next> {
 
 fn caveats(digest: &Digest, shares: &Shares, blind: &[&str]) -> Vec<String> {
     let mut caveats = Vec::new();
-    caveats.extend(digest.cut_off.then(|| sentence::cut_off(digest)));
+    caveats.extend(digest.incomplete.iter().map(|what| sentence::cut_off(digest, what)));
     caveats.extend((digest.lost > 0).then(|| sentence::lost(digest)));
     caveats.extend((!blind.is_empty()).then(|| sentence::blind(blind)));
     let told = shares.steal.filter(|steal| *steal > 0.0);

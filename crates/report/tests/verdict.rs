@@ -32,7 +32,7 @@ fn digest(off_s: f64, causes: &[(Cause, f64, f64)]) -> Digest {
         sites: Vec::new(),
         beats_per_s: 0.0,
         lost: 0,
-        cut_off: false,
+        incomplete: None,
     }
 }
 
@@ -88,7 +88,8 @@ fn the_next_command_is_one_that_can_be_given_there() {
 #[test]
 fn what_limits_a_verdict_is_part_of_it() {
     let mut digest = digest(3.0, &[]);
-    (digest.lost, digest.cut_off, digest.steal_s) = (9, true, Some(30.0));
+    (digest.lost, digest.steal_s) = (9, Some(30.0));
+    digest.incomplete = Some("cut off in batch 7".into());
     let verdict = judge(&digest, Origin::File, &["waits for IPIs", "waits for glibc mutexes"]);
     insta::assert_snapshot!(told(&verdict));
     digest.lost = 90;

@@ -13,11 +13,14 @@ use unspin_model::Claim;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
-use crate::out;
+use crate::{new_file, out, screen};
 
+/// Columns where standard output is no terminal.
 const WIDTH: usize = 100;
 
-/// Every figure that the project states, with its target.
+/// List the figures that the project states, each with its target
+///
+/// A figure meets its target or misses it. One without a target does neither (–).
 #[derive(clap::Args)]
 pub struct Args {
     /// The file that holds them
@@ -91,9 +94,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let wanted: Vec<&Claim> = select(claims, pattern);
     if json {
-        out::line(serde_json::to_string_pretty(&wanted)?)?;
+        out::json_list(1, "claims", &wanted)?;
     } else {
-        out::text(terminal(&wanted, WIDTH))?;
+        out::text(terminal(&wanted, screen::columns().unwrap_or(WIDTH)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -189,7 +192,7 @@ impl How {
         } else if self.check {
             State::OutOfDate
         } else {
-            std::fs::write(path, new).with_context(|| format!("write {}", path.display()))?;
+            new_file::write(path, new.as_bytes())?;
             State::Written
         };
         Ok(Made { file: path.to_owned(), state })
@@ -197,7 +200,7 @@ impl How {
 
     fn end(self, made: &[Made], command: &str) -> anyhow::Result<ExitCode> {
         if self.json {
-            out::line(serde_json::to_string_pretty(made)?)?;
+            out::json_list(1, "files", &made)?;
         }
         let mut code = ExitCode::SUCCESS;
         for one in made {

@@ -80,19 +80,19 @@ fn words(line: &str) -> Vec<String> {
 fn complaint(line: &str) -> Option<String> {
     let words = words(line.strip_prefix("sudo ").unwrap_or(line));
     let (program, args) = words.split_first()?;
-    // What stands behind `--` is another program's.
-    let args = args.split(|word| word == "--").next()?;
-    let mut command = match program.as_str() {
-        "make" => Command::new("make"),
-        "unspin" => Command::new(env!("CARGO_BIN_EXE_unspin")),
-        other => return Some(format!("`{other}` is neither make nor unspin")),
-    };
-    // make only says what it would do. unspin reads its arguments from left to right, so
-    // a wrong one is refused before `--help` counts.
-    let harmless = if program == "make" { "--dry-run" } else { "--help" };
-    let output = command.args(args).arg(harmless).current_dir(root()).output();
-    let output = output.expect("the program is there");
-    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    match program.as_str() {
+        "make" => {
+            let mut make = Command::new("make");
+            let output = make.args(args).arg("--dry-run").current_dir(root()).output();
+            let output = output.expect("make is installed");
+            (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+        "unspin" => match unspin_cli::command().try_get_matches_from(&words) {
+            Err(error) if error.use_stderr() => Some(error.to_string()),
+            _ => None,
+        },
+        other => Some(format!("`{other}` is neither make nor unspin")),
+    }
 }
 
 #[test]
@@ -113,7 +113,16 @@ fn commands_are_known() {
 
 #[test]
 fn a_wrong_command_is_noticed() {
-    for line in ["make no-such-target", "unspin lab runs", "unspin lab run x --no-flag", "rm x"] {
+    for line in [
+        "make no-such-target",
+        "unspin lab runs",
+        "unspin lab run x --no-flag",
+        "rm x",
+        // A missing argument, and options that exclude each other.
+        "unspin lab report",
+        "sudo unspin run --status --stats 1",
+        "unspin claims check --json x y",
+    ] {
         assert!(complaint(line).is_some(), "{line}");
     }
 }

@@ -14,12 +14,13 @@ use std::time::Instant;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use unspin_model::class::{Class, Classified};
 use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::machine::Trial;
-use crate::sense::{Aligned, Plain, Settings, Shared};
+use crate::sense::{Aligned, Plain, Settings, Shared, only_for_root};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
 use stats::{End, Seats, State};
@@ -102,11 +103,26 @@ pub enum RunError {
     #[error("the scheduler `{0}` is loaded: stop it first")]
     Taken(String),
     /// Loading failed.
-    #[error("the scheduler cannot be loaded: {0} (is this run as root?)")]
-    Load(#[from] libbpf_rs::Error),
+    #[error("the kernel does not load the scheduler")]
+    Load(#[source] libbpf_rs::Error),
+    /// The kernel loads schedulers for root only.
+    #[error("needs root")]
+    Root,
     /// Its figures cannot be mapped.
     #[error("the scheduler's figures cannot be mapped: {0}")]
     Map(std::io::Error),
+}
+
+impl From<libbpf_rs::Error> for RunError {
+    fn from(error: libbpf_rs::Error) -> RunError {
+        if only_for_root(&error) { RunError::Root } else { RunError::Load(error) }
+    }
+}
+
+impl Classified for RunError {
+    fn class(&self) -> Class {
+        if matches!(self, RunError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+    }
 }
 
 /// Whether this kernel would take a scheduler now.

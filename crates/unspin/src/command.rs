@@ -1,14 +1,18 @@
-//! The command that a scheduler is run around.
+//! The command that `run` and `record` are around.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+/// How soon its end is seen, or a signal.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A command under way. It gets the signals that ask this process to end, and is waited
 /// for.
@@ -17,12 +21,45 @@ pub struct Running {
     signals: SignalsInfo<WithRawSiginfo>,
 }
 
+/// A command that could not be started.
+#[derive(Debug)]
+pub struct NotStarted {
+    program: String,
+    error: io::Error,
+}
+
+impl NotStarted {
+    /// Says so on standard error. The exit status is a shell's.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("unspin: cannot start {}: {}", self.program, self.error);
+        ExitCode::from(self.status())
+    }
+
+    fn status(&self) -> u8 {
+        if self.error.kind() == ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
 impl Running {
-    /// Starts it.
-    pub fn start(program: &str, args: &[String]) -> io::Result<Running> {
-        let signals = SignalsInfo::new([SIGINT, SIGTERM])?;
-        let child = Command::new(program).args(args).spawn()?;
-        Ok(Running { child, signals })
+    /// Starts a command, if there is one: its name and its arguments.
+    pub fn start(command: &[String]) -> Result<Option<Running>, NotStarted> {
+        let Some((program, args)) = command.split_first() else { return Ok(None) };
+        let spawn = || {
+            let signals = SignalsInfo::new([SIGINT, SIGTERM])?;
+            let child = Command::new(program).args(args).spawn()?;
+            Ok(Running { child, signals })
+        };
+        spawn().map(Some).map_err(|error| NotStarted { program: program.clone(), error })
+    }
+
+    /// Waits for it, and returns its exit code as shells have it.
+    pub fn wait(&mut self) -> io::Result<u8> {
+        loop {
+            if let Some(code) = self.step()? {
+                return Ok(code);
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Passes on what has come; the exit code as shells have it, if it has ended.
@@ -43,11 +80,6 @@ impl Running {
     }
 }
 
-/// What shells return for a command that could not be started.
-pub fn not_started(error: &io::Error) -> u8 {
-    if error.kind() == ErrorKind::NotFound { 127 } else { 126 }
-}
-
 fn code(status: ExitStatus) -> u8 {
     let signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
@@ -55,36 +87,25 @@ fn code(status: ExitStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn start(script: &str) -> Running {
-        Running::start("sh", &["-c".to_owned(), script.to_owned()]).unwrap()
-    }
-
-    fn end(running: &mut Running) -> u8 {
-        loop {
-            if let Some(code) = running.step().unwrap() {
-                return code;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Running::start(&["sh", "-c", script].map(str::to_owned)).unwrap().unwrap()
     }
 
     fn codes_are_those_of_shells() {
-        assert_eq!(end(&mut start("exit 7")), 7);
-        assert_eq!(end(&mut start("kill -9 $$")), 137);
-        let missing = Running::start("/nowhere/nothing", &[]).err().unwrap();
-        assert_eq!(not_started(&missing), 127);
-        let folder = Running::start("/", &[]).err().unwrap();
-        assert_eq!(not_started(&folder), 126);
+        assert_eq!(start("exit 7").wait().unwrap(), 7);
+        assert_eq!(start("kill -9 $$").wait().unwrap(), 137);
+        let not_started = |name: &str| Running::start(&[name.to_owned()]).err().unwrap();
+        assert_eq!(not_started("/nowhere/nothing").status(), 127);
+        assert_eq!(not_started("/").status(), 126);
+        assert!(Running::start(&[]).unwrap().is_none());
     }
 
     fn a_signal_is_passed_on_and_the_command_waited_for() {
         let mut running = start("exec sleep 100");
         kill(Pid::this(), Signal::SIGTERM).unwrap();
-        assert_eq!(end(&mut running), 143);
+        assert_eq!(running.wait().unwrap(), 143);
 
         let ready = std::env::temp_dir().join(format!("unspin-ready-{}", std::process::id()));
         let place = ready.display();
@@ -95,7 +116,7 @@ mod tests {
             assert_eq!(running.step().unwrap(), None);
         }
         kill(Pid::this(), Signal::SIGINT).unwrap();
-        assert_eq!(end(&mut running), 5);
+        assert_eq!(running.wait().unwrap(), 5);
     }
 
     /// One after the other, because a signal is for all that this process runs.
