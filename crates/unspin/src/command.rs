@@ -18,8 +18,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// for.
 pub struct Running {
     child: Child,
-    signals: SignalsInfo<WithRawSiginfo>,
+    signals: Signals,
 }
+
+/// The signals that ask this process to end; they only count while this exists.
+pub struct Signals(SignalsInfo<WithRawSiginfo>);
 
 /// A command that could not be started.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Running {
     pub fn start(command: &[String]) -> Result<Option<Running>, NotStarted> {
         let Some((program, args)) = command.split_first() else { return Ok(None) };
         let spawn = || {
-            let signals = SignalsInfo::new([SIGINT, SIGTERM])?;
+            let signals = Signals::new()?;
             let child = Command::new(program).args(args).spawn()?;
             Ok(Running { child, signals })
         };
@@ -67,16 +70,33 @@ impl Running {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Some(code(status)));
         }
-        for info in self.signals.pending() {
+        self.signals.pass_on(Some(&self.child));
+        Ok(None)
+    }
+}
+
+impl Signals {
+    /// Catches them from now on.
+    pub fn new() -> io::Result<Signals> {
+        SignalsInfo::new([SIGINT, SIGTERM]).map(Signals)
+    }
+
+    /// Passes on what has come to a command that has not been waited for, if there is one.
+    /// Returns whether something has.
+    pub fn pass_on(&mut self, child: Option<&Child>) -> bool {
+        let mut came = false;
+        for info in self.0.pending() {
+            came = true;
             // What the kernel sends comes from the terminal, which gives it to the
             // command, too.
             let sent_by_a_process = info.si_code <= 0;
-            if let (true, Ok(signal)) = (sent_by_a_process, Signal::try_from(info.si_signo)) {
+            let signal = Signal::try_from(info.si_signo).ok().filter(|_| sent_by_a_process);
+            if let (Some(child), Some(signal)) = (child, signal) {
                 // It has not been waited for, so the number is still its own.
-                let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
+                let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
         }
-        Ok(None)
+        came
     }
 }
 
@@ -84,6 +104,10 @@ fn code(status: ExitStatus) -> u8 {
     let signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
+
+/// Held by tests that catch signals, because a signal is for all that this process runs.
+#[cfg(test)]
+pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -119,9 +143,9 @@ mod tests {
         assert_eq!(running.wait().unwrap(), 5);
     }
 
-    /// One after the other, because a signal is for all that this process runs.
     #[test]
     fn a_command_gets_signals_and_its_code_is_a_shells() {
+        let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         codes_are_those_of_shells();
         a_signal_is_passed_on_and_the_command_waited_for();
     }

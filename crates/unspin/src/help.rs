@@ -29,6 +29,13 @@ const OF_COMMAND: &[(&str, &str)] = &[
     ("127", "CMD was not found"),
     ("128+N", "signal N ended CMD"),
 ];
+const OF_RUN: &[(&str, &str)] = &[
+    ("N", "the status of CMD, if there is one; with --ab, 1 if CMD fails"),
+    OF_COMMAND[1],
+    OF_COMMAND[2],
+    OF_COMMAND[3],
+    ("130", "with --ab: interrupted; the result of the rounds so far is printed"),
+];
 
 const NONE: Help = Help { verb: "", examples: &[], status: &[], see: &[] };
 
@@ -69,8 +76,9 @@ static VERBS: &[Help] = &[
             ("sudo unspin run", "until Ctrl-C"),
             ("sudo unspin run --stats 1 -- make -j4", "a build, with figures every second"),
             ("sudo unspin run --status", "the figures of the scheduler that runs"),
+            ("sudo unspin run --ab 10 -- make -j4", "whether the build is faster under it"),
         ],
-        status: OF_COMMAND,
+        status: OF_RUN,
         see: &["watch", "doctor"],
     },
     Help {

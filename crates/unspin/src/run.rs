@@ -1,5 +1,6 @@
 //! `unspin run`.
 
+mod ab;
 mod keeper;
 mod offer;
 
@@ -29,6 +30,8 @@ use offer::Offer;
 ///
 /// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it. If the kernel
 /// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
+///
+/// With --ab, unspin compares the work under both schedulers instead, and says which is better.
 #[derive(clap::Args)]
 pub struct Args {
     /// Rule that decides how many vCPUs are used
@@ -74,6 +77,8 @@ pub struct Args {
     /// Socket that serves them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
+    #[command(flatten)]
+    ab: ab::Ab,
     /// Command to run under the scheduler, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
@@ -119,6 +124,9 @@ const LONG_PAUSE: Duration = Duration::from_millis(250);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&args);
+    }
+    if let Some(pairs) = args.ab.pairs() {
+        return args.ab.run(pairs, args.options()?, &args.command, args.json);
     }
     let metrics = args.listen.map(Metrics::listen).transpose()?;
     if args.command.is_empty() {
