@@ -5,11 +5,12 @@ RELEASE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 CARGO := scripts/with-rust cargo
 # The lab may have to `cargo install` a guest scheduler.
 UNSPIN := scripts/with-rust $(RELEASE)/unspin
+DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic host-model cost-here \
-        steal-here install dist prometheus-test clean
+        steal-here install dist install-test prometheus-test clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +84,11 @@ install: ## what `make build` built, man pages, completions and systemd units, b
 
 dist: setup ## static programs, tarball and Debian package, into target/dist
 	scripts/dist.sh
+
+install-test: dist ## the package in clean Debian roots, into out/install-test.json (root)
+	@mkdir -p out
+	scripts/install-test.sh > out/install-test.json
+	$(DIST)/root/usr/bin/unspin claims list --file out/install-test.json
 
 prometheus-test: ## alert rules, and Prometheus against `unspin watch --listen` (root, `make build`)
 	scripts/prometheus-test.sh $(RELEASE)/unspin
