@@ -85,10 +85,11 @@ install: ## what `make build` built, man pages, completions and systemd units, b
 dist: setup ## static programs, tarball and Debian package, into target/dist
 	scripts/dist.sh
 
-install-test: dist ## the package in clean Debian roots, into out/install-test.json (root)
+install-test: dist ## the package in clean roots, its services; into out/install-test.json (root)
 	@mkdir -p out
 	scripts/install-test.sh > out/install-test.json
 	$(DIST)/root/usr/bin/unspin claims list --file out/install-test.json
+	scripts/service-test.sh || [ $$? -eq 77 ]
 
 prometheus-test: ## alert rules, and Prometheus against `unspin watch --listen` (root, `make build`)
 	scripts/prometheus-test.sh $(RELEASE)/unspin
