@@ -11,7 +11,9 @@ fn shell_scripts_pass_shellcheck() {
     let scripts = scripts();
     assert!(scripts.len() > 20, "the scripts: {scripts:?}");
     let mut shellcheck = Command::new("shellcheck");
-    shellcheck.args(["--external-sources", "--severity=warning"]).args(&scripts);
+    shellcheck
+        .args(["--external-sources", "--source-path=SCRIPTDIR", "--severity=warning"])
+        .args(&scripts);
     let output = shellcheck.current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
