@@ -43,7 +43,7 @@ fn in_virtual_time(script: &str) -> Result<(), Failed> {
 
 /// A guest with four vCPUs on two pCPUs that runs a script of `guest/`.
 fn guest(script: &str, accel: &str) -> Bench {
-    let more = format!("accel = {accel:?}\ntime_limit_s = 240\nvt = {{ instructions = 1 }}");
+    let more = format!("accel = {accel:?}\ntime_limit_s = 240");
     let text = experiment(&["try.toml"], &more, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");

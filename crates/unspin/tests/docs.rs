@@ -166,12 +166,21 @@ fn the_citation_names_this_version() {
     assert!(citation.lines().any(|line| line == version), "CITATION.cff: write `{version}`");
 }
 
-#[test]
-fn the_service_starts_a_known_command() {
-    let unit = fs::read_to_string(root().join("dist/unspin.service.in")).expect("a unit");
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
-    let line = start.expect("a command").replace("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470");
-    assert_eq!(complaint(&line), None, "{line}");
+fn the_services_start_known_commands() {
+    let options = [
+        ("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470"),
+        ("${UNSPIN_WATCH_LISTEN}", "127.0.0.1:9469"),
+        ("$UNSPIN_WATCH_OPTIONS", "--causes"),
+    ];
+    for name in ["unspin", "unspin-watch"] {
+        let path = root().join(format!("packaging/systemd/{name}.service.in"));
+        let unit = fs::read_to_string(path).expect("a unit");
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
+        let line = start.expect("a command").to_owned();
+        let line = options.iter().fold(line, |line, (name, value)| line.replace(name, value));
+        assert!(!line.contains('$'), "{name}: {line}");
+        assert_eq!(complaint(&line), None, "{name}: {line}");
+    }
 }
 
 /// The tables and plots of README, docs/ and results/tables/ are what `results/claims.json` says.

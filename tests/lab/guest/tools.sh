@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034 # scripts use these variables
 # What the scripts of this folder share. A script runs in a guest, prints `result 1` where all
 # went well, and its trace says how far it came where not.
 set -x
