@@ -2,6 +2,7 @@
 //! it does when something goes wrong. Needs QEMU and a kernel; a test that
 //! cannot run here says why, and exit code 77 means that none could.
 
+mod ab;
 mod basics;
 mod bench;
 mod claims;
@@ -44,7 +45,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 /// Held for writing by a test that needs the machine for itself.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// The cases outside of [`scheduler`].
+/// The cases outside of [`ab`] and [`scheduler`].
 const CASES: [(&str, Needs, Takes, fn() -> Result<(), Failed>); 25] = {
     use Takes::{Little, Machine, Minutes};
     [
@@ -85,7 +86,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = std::env::var_os(ALL).is_some();
     let others = CASES.map(|(name, needs, takes, test)| Case { name, needs, takes, test });
-    let mut cases: Vec<Case> = scheduler::cases().into_iter().chain(others).collect();
+    let mut cases: Vec<Case> =
+        ab::cases().into_iter().chain(scheduler::cases()).chain(others).collect();
     // Those that can run side by side first, so that none waits for the machine.
     cases.sort_by_key(|case| case.takes != Takes::Little);
     let mut able = 0;
