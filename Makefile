@@ -9,8 +9,8 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic host-model cost-here \
-        steal-here install dist install-test prometheus-test clean
+.PHONY: help setup build demo test test-all python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+        host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +26,16 @@ demo: build ## set up, build, then the demo into out/demo: same bytes as in resu
 	$(UNSPIN) lab qemu build
 	$(UNSPIN) lab run demo --out out/demo --verify results/demo $(ARGS)
 
-test: setup ## set up, then everything that CI checks; the tests boot guests
+test: build ## set up, build, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
-	$(CARGO) run --locked --bin unspin -- lab qemu build
-	$(CARGO) test --locked --workspace
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
+	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace
+
+test-all: build ## `make test` with what takes minutes in real time: suspend, stops, nested guests
+	$(UNSPIN) lab kernel build
+	UNSPIN_TEST_ALL=1 $(MAKE) test
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own
 	scripts/python-test.sh $(ARGS)

@@ -28,7 +28,7 @@ pub fn check_measures_each_time() -> Result<(), Failed> {
     bench.write("claims.json", &claims.to_string());
     let checked = |id: &str| -> std::io::Result<Output> {
         let args = ["claims", "check", id, "--json", "--file", "claims.json"];
-        Command::new(UNSPIN).args(args).current_dir(bench.path("")).output()
+        Command::new(&*UNSPIN).args(args).current_dir(bench.path("")).output()
     };
     let output = checked("x.*")?;
     check(output.status.success(), "met, and still missed", &output)?;
