@@ -156,7 +156,7 @@ fn render(claims: &[Claim], documents: &[PathBuf], how: How) -> anyhow::Result<E
         let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
         made.push(how.replace(path, &new)?);
     }
-    how.end(&made, "unspin claims render README.md docs/*.md")
+    how.end(&made, "unspin claims render README.md docs/*.md results/tables/*.md")
 }
 
 /// How files are made of claims.
