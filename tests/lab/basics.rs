@@ -64,7 +64,7 @@ pub fn neighbours() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The program in a guest tells what that guest is.
+/// The program in a guest says what that guest is.
 pub fn doctor() -> Result<(), Failed> {
     let ask = "unspin doctor --json > d; grep -q '\"hypervisor\": \"tcg\"' d && \
         grep -q '\"spinlock\": \"test-and-set\"' d && grep -q '\"cpus\": 2,' d && echo result 1 || cat d";
@@ -77,7 +77,7 @@ pub fn doctor() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What `watch --listen` tells of spinning in user space while a lock is wanted that spins, and
+/// What `watch --listen` counts as spinning in user space while a lock is wanted that spins, and
 /// while none is, in milliseconds.
 const SPUN: &str = "\
     told() { wget -q -O /tmp/m $U; awk '/user_spin_seconds_total/ { s += $2 } \
@@ -85,7 +85,7 @@ const SPUN: &str = "\
     spun() { A=$(told); spinbench --lock $1 --threads 4 --seconds 2 >/dev/null; \
         echo $(($(told) - A)); }; ";
 
-/// A guest finds its off intervals by itself, and what it found is held against the truth.
+/// A guest finds its off intervals by itself, and what it found is compared with the truth.
 pub fn records_itself() -> Result<(), Failed> {
     let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
         argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--beat\", \"500\", \"--look\", \"5000\"]";

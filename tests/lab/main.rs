@@ -31,12 +31,14 @@ enum Takes {
     Minutes,
 }
 
+type Test = fn() -> Result<(), Failed>;
+
 /// A test.
 struct Case {
     name: &'static str,
     needs: Needs,
     takes: Takes,
-    test: fn() -> Result<(), Failed>,
+    test: Test,
 }
 
 /// Set by `make test-all`.
@@ -46,7 +48,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, fn() -> Result<(), Failed>); 25] = {
+const CASES: [(&str, Needs, Takes, Test); 25] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),

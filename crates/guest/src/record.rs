@@ -26,7 +26,7 @@ pub struct Recorded {
     pub offs: u64,
     /// vCPU-seconds off.
     pub off_s: f64,
-    /// Spins that were long enough to be told.
+    /// Spins that were long enough to be reported.
     pub spins: u64,
     /// vCPU-seconds that those burned.
     pub spin_s: f64,

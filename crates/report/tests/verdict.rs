@@ -54,6 +54,8 @@ fn each_kind_has_its_words_and_its_next_command() {
     }];
     let user = Digest { user_spin_s: Some(20.0), ..digest(9.0, &[]) };
     let short = Digest { seconds: 0.3, ..digest(9.0, &holders) };
+    let soon = Digest { seconds: 1.0, ..digest(9.0, &holders) };
+    assert_eq!(judge(&soon, HERE, &[]).kind, Kind::Spinning, "many preemptions in a second");
     let mut all = String::new();
     for (digest, kind) in [
         (short, Kind::TooLittle),

@@ -21,7 +21,7 @@ pub struct Digest {
     /// largest; absent where there was none.
     pub off_ms: Option<[f64; 4]>,
     /// vCPU-seconds of steal time, which is the hypervisor's word for off: 0 also where it
-    /// tells none, absent where nobody asked.
+    /// reports none, absent where nobody asked.
     pub steal_s: Option<f64>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
@@ -55,7 +55,7 @@ pub struct VcpuOff {
     pub intervals: u64,
     /// Seconds off.
     pub off_s: f64,
-    /// Seconds of steal time, as the hypervisor tells it; absent where nobody asked.
+    /// Seconds of steal time, as the hypervisor reports it; absent where nobody asked.
     pub steal_s: Option<f64>,
     /// Seconds spent spinning in user space, as its ticks found; absent where they did not
     /// look.

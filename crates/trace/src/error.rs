@@ -17,7 +17,7 @@ pub enum TraceError {
     /// Bytes could not be written, for instance because the disk is full.
     #[error("cannot write the recording")]
     Write(#[from] io::Error),
-    /// The file ends early or is no valid gzip data.
+    /// The file ends early or is not valid gzip data.
     #[error("{name}, line {line}: the file is cut off or damaged")]
     Read {
         /// The file's name.

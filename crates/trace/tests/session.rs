@@ -1,4 +1,4 @@
-//! Session files: what is written comes back; what is damaged is told, never a panic.
+//! Session files: what is written comes back; what is damaged is an error, never a panic.
 
 use std::io::{Read, Write};
 

@@ -15,7 +15,7 @@ use unspin_report::claims::{blocks, terminal};
 
 use crate::{new_file, out, screen};
 
-/// Columns where standard output is no terminal.
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// List the figures that the project states, each with its target
@@ -77,7 +77,6 @@ enum Verb {
     },
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let load = || file::load(&args.file);
     match args.verb.unwrap_or(Verb::List { pattern: None }) {
@@ -157,7 +156,7 @@ fn render(claims: &[Claim], documents: &[PathBuf], how: How) -> anyhow::Result<E
         let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
         made.push(how.replace(path, &new)?);
     }
-    how.end(&made, "unspin claims render README.md docs/*.md")
+    how.end(&made, "unspin claims render README.md docs/*.md results/tables/*.md")
 }
 
 /// How files are made of claims.

@@ -20,7 +20,6 @@ pub struct Args {
 /// Kernels that the lab knows by name.
 const KERNELS: [&str; 2] = ["lab", "debian-cloud"];
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut completed(), "unspin", &mut script);

@@ -32,7 +32,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let facts = match &args.from {
         None => Facts::probe_and_try(),

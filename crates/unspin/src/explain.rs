@@ -25,7 +25,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let columns = screen::columns().unwrap_or(COLUMNS).min(COLUMNS_MAX);
     match (args.topic, args.json) {

@@ -46,7 +46,6 @@ enum Input {
     Recordings(Vec<Recording>),
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
     if let Input::Session(session) = &input {
@@ -99,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is no session may be a recording; where it is neither, both say why.
+/// What is not a session may be a recording; where it is neither, both say why.
 fn read(file: &Path) -> anyhow::Result<Input> {
     let no_session = match session::read(file) {
         Ok(session) => return Ok(Input::Session(Box::new(session))),

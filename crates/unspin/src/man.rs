@@ -18,7 +18,6 @@ pub struct Args {
     folder: PathBuf,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let folder = &args.folder;
     std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;

@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl NewFile {
-    /// Opens it.
+    /// Opens the file beside its final name.
     pub fn create(path: &Path) -> anyhow::Result<NewFile> {
         let file = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         // What a symbolic link points to is replaced, not the link.

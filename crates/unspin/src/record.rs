@@ -41,7 +41,6 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.command.is_empty() {
         interrupt::install()?;

@@ -27,7 +27,6 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = session::read(&args.session)?;
     let digest = &digest::digest(&session);

@@ -120,7 +120,6 @@ impl Args {
 const PAUSE: Duration = Duration::from_millis(50);
 const LONG_PAUSE: Duration = Duration::from_millis(250);
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&args);

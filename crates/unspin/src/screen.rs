@@ -8,7 +8,7 @@ use ratatui::crossterm::terminal;
 /// Fewer columns hold no sentence.
 const COLUMNS_MIN: u16 = 30;
 
-/// Its columns; none where standard output is no terminal, or one that does not say.
+/// Its columns; none where standard output is not a terminal, or one that does not say.
 pub fn columns() -> Option<usize> {
     let (columns, _) = stdout().is_terminal().then(terminal::size)?.ok()?;
     (columns > 0).then(|| usize::from(columns.max(COLUMNS_MIN)))

@@ -44,7 +44,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let symbols = args.kallsyms.as_deref().map(symbols).transpose()?;
     let limits = Limits {

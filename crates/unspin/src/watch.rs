@@ -59,7 +59,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         let text = "watch draws on a terminal: use `unspin watch --once`, or `unspin record`";

@@ -166,6 +166,7 @@ fn the_citation_names_this_version() {
     assert!(citation.lines().any(|line| line == version), "CITATION.cff: write `{version}`");
 }
 
+#[test]
 fn the_services_start_known_commands() {
     let options = [
         ("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470"),

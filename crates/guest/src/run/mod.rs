@@ -1,4 +1,4 @@
-//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, tells what it does.
+//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, and reports what it does.
 //!
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
@@ -64,7 +64,7 @@ pub struct Options {
     pub handoff: bool,
     /// Tasks that always count as such.
     pub holders: Holders,
-    /// Whether spinners for a lock whose owner's vCPU is off are told to sleep.
+    /// Whether spinners for a lock whose owner's vCPU is off are made to sleep.
     pub adaptive_spin: bool,
     /// Whether vCPUs that share a pCPU are used one after the other.
     pub topology: bool,
@@ -212,7 +212,7 @@ impl Scheduler {
         Stats { seconds, used_vcpus, ..stats }
     }
 
-    /// Tells it which vCPUs share a pCPU: for each one the first of those that do.
+    /// Sets which vCPUs share a pCPU: for each one the first of those that do.
     pub fn share_pcpus(&self, firsts: &[u32]) -> Result<(), RunError> {
         let stacks = self.object.maps().find(|map| map.name() == "stacks").expect("our map");
         for (vcpu, first) in firsts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The live sensor: loads `bpf/sense.bpf.c`, tells what it finds.
+//! The live sensor: loads `bpf/sense.bpf.c` and reports what it finds.
 //!
 //! What a vCPU's signs of life say is judged by `policy/activity.h`, in the kernel. Here
 //! the off intervals are fetched, and the records of all vCPUs can be read at any time,
@@ -55,7 +55,7 @@ pub struct Settings {
     pub limits: Limits,
     /// How often a vCPU that is not idle shows that it is on.
     pub beat: Beat,
-    /// Spins from this length on are told.
+    /// Spins from this length on are reported.
     pub spin_ns: u64,
 }
 

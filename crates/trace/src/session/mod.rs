@@ -19,7 +19,7 @@
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
 //! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |
-//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor tells it |
+//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor reports it |
 //!
 //! Only spins and waits have values in the other columns, and only where they are known:
 //! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the

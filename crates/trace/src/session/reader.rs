@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
     read_from(BufReader::new(file), &name)
 }
 
-/// Reads a session; `name` stands in errors. A last batch that was cut off is passed
+/// Reads a session; errors have `name`. A last batch that was cut off is passed
 /// over, since a recorder that was killed leaves such an end; the session says so.
 pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionError> {
     let damaged =

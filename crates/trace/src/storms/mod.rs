@@ -140,7 +140,7 @@ pub struct Place {
 pub struct Vcpu {
     /// The thread.
     pub tid: u32,
-    /// Its index in its VM, where the trace tells.
+    /// Its index in its VM, where the trace has it.
     pub vcpu: Option<u32>,
     /// PAUSE exits.
     pub pause_exits: u64,
@@ -150,7 +150,7 @@ pub struct Vcpu {
     pub storm_s: f64,
 }
 
-/// Reads a trace, which may be gzipped, to its end. Lines that are no events are counted, not
+/// Reads a trace, which may be gzipped, to its end. Lines without an event are counted, not
 /// refused; what is cut off, out of order or repeated is marked in the result.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use super::{Limits, PLACES_MAX, Vcpu};
 pub struct Storm {
     /// The vCPU's thread.
     pub tid: u32,
-    /// The vCPU's index in its VM, where the trace tells.
+    /// The vCPU's index in its VM, where the trace has it.
     pub vcpu: Option<u32>,
     /// The function, or the address where no symbols were given.
     pub place: String,

@@ -10,7 +10,7 @@ use unspin_model::class::Class;
 use crate::failure::of_class;
 use crate::new_file;
 
-/// Reads it.
+/// Reads `claims.json`.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
     match read(path)? {
         Some(claims) => Ok(claims),

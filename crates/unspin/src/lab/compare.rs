@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::report;
 use crate::{out, screen};
 
-/// Columns where standard output is no terminal.
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// Compare the cells of two output folders: B against A
@@ -21,7 +21,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
     let compared = unspin_report::compare::compare(&a, &b);

@@ -46,7 +46,6 @@ pub enum Verb {
     },
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { json } => print_all(&kernel::list()?, json)?,

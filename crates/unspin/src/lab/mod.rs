@@ -25,7 +25,6 @@ pub enum Verb {
     Qemu(qemu::Verb),
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::run(args),

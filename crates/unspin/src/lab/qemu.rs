@@ -42,7 +42,6 @@ struct Shown {
     current: bool,
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Build { source_version, jobs, json } => {

@@ -9,7 +9,7 @@ use unspin_report::terminal::Style;
 
 use crate::{out, screen};
 
-/// Columns where standard output is no terminal.
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// Summarise an output folder of `unspin lab run`
@@ -28,7 +28,6 @@ pub struct Args {
     markdown: bool,
 }
 
-/// Does it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.markdown {
         out::text(unspin_report::markdown::document(&summarize(&args.out)?))?;

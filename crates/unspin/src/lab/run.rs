@@ -63,7 +63,6 @@ fn accel(text: &str) -> Result<Accel, String> {
     Accel::parse(text).ok_or_else(|| "expected `kvm`, `tcg` or `vt`".into())
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::load(&args.experiment)?;
     if let Some(kernel) = args.kernel {

@@ -19,7 +19,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Loads it.
+    /// Loads the scheduler.
     pub fn start(options: Options) -> Result<Keeper, RunError> {
         let scheduler = Scheduler::start(&options)?;
         let stats = scheduler.stats();
