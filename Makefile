@@ -5,11 +5,12 @@ RELEASE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 CARGO := scripts/with-rust cargo
 # The lab may have to `cargo install` a guest scheduler.
 UNSPIN := scripts/with-rust $(RELEASE)/unspin
+DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic host-model cost-here \
-        steal-here install clean
+.PHONY: help setup build demo test test-all python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+        host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,12 +26,16 @@ demo: build ## set up, build, then the demo into out/demo: same bytes as in resu
 	$(UNSPIN) lab qemu build
 	$(UNSPIN) lab run demo --out out/demo --verify results/demo $(ARGS)
 
-test: setup ## set up, then everything that CI checks; the tests boot guests
+test: build ## set up, build, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) run --locked --bin unspin -- lab kernel fetch debian-cloud
-	$(CARGO) run --locked --bin unspin -- lab qemu build
-	$(CARGO) test --locked --workspace
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
+	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace
+
+test-all: build ## `make test` with what takes minutes in real time: suspend, stops, nested guests
+	$(UNSPIN) lab kernel build
+	UNSPIN_TEST_ALL=1 $(MAKE) test
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own
 	scripts/python-test.sh $(ARGS)
@@ -77,9 +82,21 @@ steal-here: build ## what record finds beside this machine's steal time, into ou
 $(EXPERIMENTS):
 	@$(MAKE) --no-print-directory experiment NAME=$@
 
-install: ## what `make build` built, man pages, completions and systemd unit, below PREFIX
+install: ## what `make build` built, man pages, completions and systemd units, below PREFIX
 	@test -x $(RELEASE)/unspin || { echo "run 'make build' first, not as root"; exit 1; }
 	scripts/install.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
+
+dist: setup ## static programs, tarball and Debian package, into target/dist
+	scripts/dist.sh
+
+install-test: dist ## the package in clean roots, its services; into out/install-test.json (root)
+	@mkdir -p out
+	scripts/install-test.sh > out/install-test.json
+	$(DIST)/root/usr/bin/unspin claims list --file out/install-test.json
+	scripts/service-test.sh || [ $$? -eq 77 ]
+
+prometheus-test: ## alert rules, and Prometheus against `unspin watch --listen` (root, `make build`)
+	scripts/prometheus-test.sh $(RELEASE)/unspin
 
 clean: ## remove what was built; results in out/ and cached kernels stay
 	$(CARGO) clean

@@ -162,7 +162,7 @@ def main() -> None:
     if not (TRACING / "events").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
     show = subprocess.run([unspin, "lab", "qemu", "show", "--json"], capture_output=True)
-    qemu = next((b for b in json.loads(show.stdout) if b.get("current")), None)
+    qemu = next((b for b in json.loads(show.stdout)["builds"] if b.get("current")), None)
     if qemu is None:
         sys.exit(f"the lab's QEMU is not built: run `{unspin} lab qemu build`")
     claims = []

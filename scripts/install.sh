@@ -1,15 +1,15 @@
 #!/bin/sh
 # install.sh RELEASE PREFIX [DESTDIR]: installs the programs of the folder RELEASE, the man
-# pages, the shell completions and the systemd unit below PREFIX; with DESTDIR, into that
-# folder instead of /, as packages are made.
+# pages, the shell completions, the systemd units, and the rules and dashboard for Prometheus
+# and Grafana below PREFIX; with DESTDIR, into that folder instead of /, as packages are made.
 set -eu
 sources=$(dirname "$0")/..
 release=$1
 prefix=${3-}$2
-install -D -t "$prefix/bin" "$release/unspin" "$release/spinbench" "$release/holdbench" \
-    "$release/microbench"
-# The lab looks for its guests' init here; it is no command.
-install -D -t "$prefix/libexec/unspin" "$release/unspin-init"
+install -D -t "$prefix/bin" "$release/unspin"
+# What the lab runs in its guests, their init included; unspin looks for them there.
+install -D -t "$prefix/lib/unspin" "$release/unspin-init" "$release/spinbench" \
+    "$release/holdbench" "$release/microbench"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,8 +20,15 @@ completion() {
     install -D -m 644 "$work/$1" "$prefix/share/$2"
 }
 completion bash bash-completion/completions/unspin
-completion zsh zsh/site-functions/_unspin
+completion zsh "${ZSH_FOLDER:-zsh/site-functions}/_unspin"
 completion fish fish/vendor_completions.d/unspin.fish
 
-sed "s|@PREFIX@|$2|" "$sources/dist/unspin.service.in" >"$work/unspin.service"
-install -D -m 644 -t "$prefix/lib/systemd/system" "$work/unspin.service"
+for unit in unspin unspin-watch; do
+    sed "s|@PREFIX@|$2|" "$sources/packaging/systemd/$unit.service.in" >"$work/$unit.service"
+    install -D -m 644 -t "$prefix/lib/systemd/system" "$work/$unit.service"
+done
+
+packaging="$sources/packaging"
+install -D -m 644 -t "$prefix/share/unspin/prometheus" "$packaging/prometheus/unspin.rules.yml" \
+    "$packaging/prometheus/prometheus.yml"
+install -D -m 644 -t "$prefix/share/unspin/grafana" "$packaging/grafana/unspin.json"

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 
 BUILD="gcc make pkg-config libc6-dev libelf-dev zlib1g-dev git ca-certificates"
 LAB="qemu-system-x86 busybox-static"
+TESTS="shellcheck"
 KERNEL="flex bison bc binutils libssl-dev dwarves kmod patch perl cpio rsync tar xz-utils zstd debian-archive-keyring"
 QEMU="gcc binutils libc6-dev libglib2.0-dev zlib1g-dev ninja-build pkg-config python3 python3-venv patch tar xz-utils debian-archive-keyring"
 CLANG_OLDEST=16
@@ -136,6 +137,7 @@ trap 'rm -f "$log"' EXIT
 {
     install "building" $BUILD
     install "the lab's virtual machines" $LAB
+    install "checking shell scripts" $TESTS
     install "the lab's workloads" $(workload_packages)
     install "building and fetching guest kernels" $KERNEL
     install "building the QEMU for virtual time" $QEMU

@@ -22,13 +22,13 @@ awk 'BEGIN {
     }
 }' > "$folder/trace.txt"
 size=$(wc -c < "$folder/trace.txt")
-for run in 1 2 3 4 5 6 7 8 9 10; do
+for _ in 1 2 3 4 5 6 7 8 9 10; do
     start=$(date +%s%N)
     "$unspin" trace "$folder/trace.txt" --json > "$folder/out.json"
     end=$(date +%s%N)
     echo "$size $start $end" | awk '{ printf "%.0f\n", $1 * 1e3 / ($3 - $2) }'
 done > "$folder/speeds"
-echo "MB/s:" $(cat "$folder/speeds") >&2
+echo "MB/s: $(tr "\n" " " <"$folder/speeds")" >&2
 # The second and the ninth of ten are an interval of 97.9 % for the median.
 sort -n "$folder/speeds" | awk -v date="$(date -u +%F)" \
     -v commit="$(git rev-parse --short=12 HEAD 2> "$folder/no-git" || true)" \

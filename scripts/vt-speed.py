@@ -44,13 +44,13 @@ class Lab:
     def __init__(self, unspin: str, folder: Path) -> None:
         self.folder = folder
         show = subprocess.run([unspin, "lab", "qemu", "show", "--json"], capture_output=True)
-        builds = json.loads(show.stdout)
+        builds = json.loads(show.stdout)["builds"]
         current = next((b for b in builds if b.get("current")), None)
         if current is None:
             sys.exit(f"the lab's QEMU is not built: run `{unspin} lab qemu build`")
         self.qemu = current
         listed = subprocess.run([unspin, "lab", "kernel", "list", "--json"], capture_output=True)
-        kernels = [k for k in json.loads(listed.stdout) if k["spec"] == "debian-cloud"]
+        kernels = [k for k in json.loads(listed.stdout)["kernels"] if k["spec"] == "debian-cloud"]
         if not kernels:
             sys.exit(f"no kernel: run `{unspin} lab kernel fetch debian-cloud`")
         self.kernel = kernels[0]

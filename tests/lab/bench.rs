@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -10,12 +12,19 @@ use serde_json::Value;
 /// Why a test cannot run here; `None` when it can.
 pub type Missing = Option<String>;
 
-/// The command under test.
-pub const UNSPIN: &str = env!("CARGO_BIN_EXE_unspin");
+/// What a test needs, if anything.
+pub type Needs = Option<fn() -> Missing>;
+
+/// The command under test: `UNSPIN_UNDER_TEST`, which is faster in an emulated guest if it is
+/// optimized, or this build's.
+pub static UNSPIN: LazyLock<PathBuf> = LazyLock::new(|| {
+    let named = std::env::var_os("UNSPIN_UNDER_TEST").map(PathBuf::from);
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_unspin").into())
+});
 
 /// The init of guests, QEMU and a Debian cloud kernel.
 pub fn guest() -> Missing {
-    if !Path::new(UNSPIN).with_file_name("unspin-init").is_file() {
+    if !UNSPIN.with_file_name("unspin-init").is_file() {
         return Some("needs unspin-init beside unspin: cargo build --workspace".into());
     }
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
@@ -27,10 +36,10 @@ pub fn guest() -> Missing {
 /// A guest whose kernel can hibernate.
 pub fn suspending_guest() -> Missing {
     let hibernates = || {
-        let mut show = Command::new(UNSPIN);
+        let mut show = Command::new(&*UNSPIN);
         show.args(["lab", "kernel", "show", "debian-cloud", "--json"]);
         let kernels: Value = serde_json::from_slice(&show.output().ok()?.stdout).ok()?;
-        let config = fs::read_to_string(kernels[0]["config"].as_str()?).ok()?;
+        let config = fs::read_to_string(kernels["kernels"][0]["config"].as_str()?).ok()?;
         config.lines().find(|line| *line == "CONFIG_HIBERNATION=y").map(drop)
     };
     guest().or_else(|| hibernates().is_none().then(|| "needs a kernel that can hibernate".into()))
@@ -57,8 +66,25 @@ pub fn guest_and_tracing() -> Missing {
     guest_and_root().or_else(|| (!tracefs).then(|| "needs a kernel with tracefs".into()))
 }
 
+/// Why what must be timed cannot be timed now: others use more than a fifth of this machine.
+pub fn busy_machine() -> Missing {
+    let ticks = || -> Option<(u64, u64)> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let cpu = stat.lines().next()?.split_whitespace().skip(1);
+        let ticks: Vec<u64> = cpu.filter_map(|field| field.parse().ok()).collect();
+        // Idle, and waiting for input and output.
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        Some((idle, ticks.iter().take(8).sum()))
+    };
+    let before = ticks()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let after = ticks()?;
+    let share = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+    (share < 0.8).then(|| format!("this machine is busy ({:.0} % idle)", 100.0 * share))
+}
+
 fn has_kernel(spec: &str, how: &str) -> Missing {
-    let found = Command::new(UNSPIN).args(["lab", "kernel", "show", spec]).output();
+    let found = Command::new(&*UNSPIN).args(["lab", "kernel", "show", spec]).output();
     let found = found.is_ok_and(|output| output.status.success());
     (!found).then(|| format!("needs the {spec} kernel: {how}"))
 }
@@ -114,7 +140,7 @@ impl Bench {
 
     /// The same with other arguments.
     pub fn lab_run_with(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(UNSPIN);
+        let mut command = Command::new(&*UNSPIN);
         command.args(["lab", "run"]).arg(self.path("x.toml"));
         command.arg("--out").arg(self.path("out")).args(args);
         command.stdin(Stdio::null());

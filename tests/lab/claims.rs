@@ -28,13 +28,17 @@ pub fn check_measures_each_time() -> Result<(), Failed> {
     bench.write("claims.json", &claims.to_string());
     let checked = |id: &str| -> std::io::Result<Output> {
         let args = ["claims", "check", id, "--json", "--file", "claims.json"];
-        Command::new(UNSPIN).args(args).current_dir(bench.path("")).output()
+        Command::new(&*UNSPIN).args(args).current_dir(bench.path("")).output()
     };
     let output = checked("x.*")?;
     check(output.status.success(), "met, and still missed", &output)?;
     let found: Value = serde_json::from_slice(&output.stdout)?;
-    let findings: Vec<&str> =
-        found.as_array().into_iter().flatten().filter_map(|one| one["finding"].as_str()).collect();
+    let findings: Vec<&str> = found["claims"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["finding"].as_str())
+        .collect();
     assert_eq!(findings, ["met", "still-missed"]);
     bench.write("claims.json", &json!([claim("x.none", "<= 1", 0.0)]).to_string());
     let output = checked("x.none")?;

@@ -37,7 +37,7 @@ pub fn impossible_topology() -> Result<(), Failed> {
 
 /// A name that is not shipped.
 pub fn unknown_experiment() -> Result<(), Failed> {
-    let output = Command::new(UNSPIN).args(["lab", "run", "quickstrat"]).output()?;
+    let output = Command::new(&*UNSPIN).args(["lab", "run", "quickstrat"]).output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     let says = stderr.contains("`quickstart`") && stderr.contains("`overcommit-curve`");
     check(output.status.code() == Some(2) && says, "the shipped names", &output)
@@ -46,7 +46,7 @@ pub fn unknown_experiment() -> Result<(), Failed> {
 /// Runs are counted without running any.
 pub fn dry_run() -> Result<(), Failed> {
     let args = ["lab", "run", "quickstart", "--dry-run", "--json"];
-    let output = Command::new(UNSPIN).args(args).output()?;
+    let output = Command::new(&*UNSPIN).args(args).output()?;
     let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let right = told["runs"] == 60 && told["boots"] == 6 && told["expected_s"].as_f64() > Some(0.0);
     check(right, "6 repeats of 5 workloads under 2 schedulers", &output)
@@ -58,7 +58,7 @@ pub fn shipped_experiments_parse() -> Result<(), Failed> {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let args = ["lab", "run", &name, "--dry-run"];
-        let output = Command::new(UNSPIN).args(args).output()?;
+        let output = Command::new(&*UNSPIN).args(args).output()?;
         check(output.status.success(), &format!("{name} is shipped and valid"), &output)?;
     }
     Ok(())
@@ -67,9 +67,9 @@ pub fn shipped_experiments_parse() -> Result<(), Failed> {
 /// Generated from the command's own definition, so they cannot go out of date.
 pub fn man_and_completions() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let output = Command::new(UNSPIN).arg("man").arg(folder.path()).output()?;
+    let output = Command::new(&*UNSPIN).arg("man").arg(folder.path()).output()?;
     check(folder.path().join("unspin-lab-run.1").exists(), "a page a verb", &output)?;
-    let output = Command::new(UNSPIN).args(["completions", "bash"]).output()?;
+    let output = Command::new(&*UNSPIN).args(["completions", "bash"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     check(text.contains("--dry-run"), "completions know the options", &output)
 }

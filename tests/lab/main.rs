@@ -2,6 +2,7 @@
 //! it does when something goes wrong. Needs QEMU and a kernel; a test that
 //! cannot run here says why, and exit code 77 means that none could.
 
+mod ab;
 mod basics;
 mod bench;
 mod claims;
@@ -10,79 +11,120 @@ mod confine;
 mod faults;
 mod nested;
 mod scheduler;
-mod scheduler_faults;
-mod scheduler_waits;
 mod virtual_time;
 
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use bench::Missing;
+use bench::{Needs, guest, guest_and_cgroups, guest_and_root, guest_and_tracing};
+use virtual_time::vt_guest;
 
-type Needs = Option<fn() -> Missing>;
+/// What a test takes of the machine.
+#[derive(Clone, Copy, PartialEq)]
+enum Takes {
+    /// Virtual time, which no load disturbs, or no guest at all: some of them run at a time.
+    Little,
+    /// Real time: no other test runs beside it.
+    Machine,
+    /// Real time for minutes: only `make test-all` runs it.
+    Minutes,
+}
+
 type Test = fn() -> Result<(), Failed>;
 
-/// Name, what it needs, body.
-const TESTS: [(&str, Needs, Test); 40] = [
-    ("malformed_toml_names_line_and_choices", None, config::malformed_toml),
-    ("impossible_topology_names_line_and_offer", None, config::impossible_topology),
-    ("unknown_experiment_lists_the_shipped_ones", None, config::unknown_experiment),
-    ("dry_run_counts_runs", None, config::dry_run),
-    ("shipped_experiments_parse", None, config::shipped_experiments_parse),
-    ("man_pages_and_completions_are_written", None, config::man_and_completions),
-    ("missing_program_names_its_package", Some(bench::guest), faults::missing_package),
-    ("measures_and_reports", Some(bench::guest), basics::measures_and_reports),
-    ("doctor_knows_the_guest", Some(bench::guest), basics::doctor),
-    ("a_guest_records_itself", Some(bench::guest_and_tracing), basics::records_itself),
-    ("guest_scheduler_runs_a_command", Some(bench::guest), scheduler::runs_a_command),
-    ("guest_scheduler_spares_named", Some(bench::guest), scheduler::spares_named_holders),
-    ("guest_scheduler_spares_holders", Some(bench::guest), scheduler::spares_holders_of_mutexes),
-    ("guest_scheduler_always_leaves", Some(bench::guest), scheduler::leaves_however_it_ends),
-    ("guest_scheduler_spreads_over_pcpus", Some(bench::guest), scheduler::spreads_over_pcpus),
-    ("guest_scheduler_tells_its_figures", Some(bench::guest), scheduler::tells_its_figures),
-    ("guest_scheduler_faults_are_told", Some(bench::guest), scheduler_faults::told),
-    ("guest_scheduler_comes_and_goes", Some(bench::guest), scheduler_faults::comes_and_goes),
-    ("guest_scheduler_and_suspend", Some(bench::suspending_guest), scheduler_faults::suspend),
-    ("guest_scheduler_and_a_stop", Some(bench::guest), scheduler_faults::stopped_by_the_host),
-    ("guest_scheduler_lets_all_run", Some(bench::guest), scheduler_waits::all_kinds),
-    ("guest_scheduler_limits_groups", Some(bench::guest), scheduler_waits::groups_by_limit),
-    ("guest_scheduler_weighs_groups", Some(bench::guest), scheduler_waits::groups_by_weight),
-    ("guest_scheduler_and_cgroups", Some(bench::guest), scheduler_waits::cgroups_and_forks),
-    ("confine_comes_and_goes", Some(virtual_time::vt_guest), confine::comes_and_goes),
-    ("neighbours_run_in_lock_step", Some(bench::guest_and_cgroups), basics::neighbours),
-    ("injected_off_intervals_come_back", Some(bench::guest_and_tracing), basics::truth),
-    ("a_time_limit_is_a_result", Some(bench::guest), basics::did_not_finish),
-    ("guest_panic_is_told_and_passed", Some(bench::guest), faults::guest_panic),
-    ("boot_hang_is_told_and_passed", Some(bench::guest), faults::boot_hang),
-    ("out_of_memory_is_told", Some(bench::guest), faults::out_of_memory),
-    ("killed_qemu_is_told_and_passed", Some(bench::guest), faults::qemu_killed),
-    ("full_disk_loses_nothing", Some(bench::guest_and_root), faults::full_disk),
-    ("ctrl_c_then_resume", Some(bench::guest), faults::ctrl_c),
-    ("a_changed_experiment_is_measured_again", Some(bench::guest), faults::changed_experiment),
-    ("vt_refuses_real_neighbours", None, virtual_time::real_neighbours_are_refused),
-    ("vt_gives_the_same_bytes", Some(virtual_time::vt_guest), virtual_time::same_bytes_twice),
-    ("vt_failures_have_their_kind", Some(virtual_time::vt_guest), virtual_time::failures),
-    ("claims_are_measured_again_each_time", Some(bench::guest), claims::check_measures_each_time),
-    ("nested_regimes", Some(bench::lab_kernel), nested::regimes),
-];
+/// A test.
+struct Case {
+    name: &'static str,
+    needs: Needs,
+    takes: Takes,
+    test: Test,
+}
+
+/// Set by `make test-all`.
+const ALL: &str = "UNSPIN_TEST_ALL";
+
+/// Held for writing by a test that needs the machine for itself.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// The cases outside of [`ab`] and [`scheduler`].
+const CASES: [(&str, Needs, Takes, Test); 26] = {
+    use Takes::{Little, Machine, Minutes};
+    [
+        ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
+        ("impossible_topology_names_line_and_offer", None, Little, config::impossible_topology),
+        ("unknown_experiment_lists_the_shipped_ones", None, Little, config::unknown_experiment),
+        ("dry_run_counts_runs", None, Little, config::dry_run),
+        ("shipped_experiments_parse", None, Little, config::shipped_experiments_parse),
+        ("man_pages_and_completions_are_written", None, Little, config::man_and_completions),
+        ("missing_program_names_its_package", Some(guest), Little, faults::missing_package),
+        ("measures_and_reports", Some(guest), Machine, basics::measures_and_reports),
+        ("doctor_knows_the_guest", Some(guest), Machine, basics::doctor),
+        ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
+        ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
+        ("neighbours_run_in_lock_step", Some(guest_and_cgroups), Machine, basics::neighbours),
+        ("injected_off_intervals_come_back", Some(guest_and_tracing), Machine, basics::truth),
+        ("a_time_limit_is_a_result", Some(guest), Machine, basics::did_not_finish),
+        ("guest_panic_is_told_and_passed", Some(guest), Machine, faults::guest_panic),
+        ("boot_hang_is_told_and_passed", Some(vt_guest), Little, faults::boot_hang),
+        ("out_of_memory_is_told", Some(guest), Machine, faults::out_of_memory),
+        ("killed_qemu_is_told_and_passed", Some(guest), Machine, faults::qemu_killed),
+        ("full_disk_loses_nothing", Some(guest_and_root), Machine, faults::full_disk),
+        ("ctrl_c_then_resume", Some(guest), Machine, faults::ctrl_c),
+        (
+            "a_changed_experiment_is_measured_again",
+            Some(guest),
+            Machine,
+            faults::changed_experiment,
+        ),
+        ("vt_refuses_real_neighbours", None, Little, virtual_time::real_neighbours_are_refused),
+        ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
+        ("vt_failures_have_their_kind", Some(vt_guest), Little, virtual_time::failures),
+        ("claims_are_measured_again", Some(guest), Machine, claims::check_measures_each_time),
+        ("nested_regimes", Some(bench::lab_kernel), Minutes, nested::regimes),
+    ]
+};
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Each test wants the CPUs for itself.
-    arguments.test_threads = Some(1);
+    let arguments = Arguments::from_args();
+    let all = std::env::var_os(ALL).is_some();
+    let others = CASES.map(|(name, needs, takes, test)| Case { name, needs, takes, test });
+    let mut cases: Vec<Case> =
+        ab::cases().into_iter().chain(scheduler::cases()).chain(others).collect();
+    // Those that can run side by side first, so that none waits for the machine.
+    cases.sort_by_key(|case| case.takes != Takes::Little);
     let mut able = 0;
-    let trials = TESTS.map(|(name, needs, test)| {
-        let missing = needs.and_then(|missing| missing());
-        if let Some(reason) = &missing {
-            eprintln!("skipped {name}: {reason}");
-        } else {
-            able += 1;
+    let trials = cases.into_iter().map(|case| {
+        let missing = case.missing(all);
+        match &missing {
+            Some(reason) => eprintln!("skipped {}: {reason}", case.name),
+            None => able += 1,
         }
-        Trial::test(name, test).with_ignored_flag(missing.is_some())
+        Trial::test(case.name, move || case.run()).with_ignored_flag(missing.is_some())
     });
+    let trials = trials.collect();
     if able == 0 {
         return ExitCode::from(77);
     }
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+impl Case {
+    /// Why it does not run here; none if it does.
+    fn missing(&self, all: bool) -> Option<String> {
+        if self.takes == Takes::Minutes && !all {
+            return Some("takes minutes: run `make test-all`".into());
+        }
+        self.needs.and_then(|missing| missing())
+    }
+
+    fn run(&self) -> Result<(), Failed> {
+        if self.takes == Takes::Little {
+            let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+            return (self.test)();
+        }
+        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        (self.test)()
+    }
 }

@@ -9,7 +9,7 @@ use crate::bench::{Bench, Missing, UNSPIN, check, experiment, guest};
 /// A guest, and the QEMU with virtual pCPUs.
 pub fn vt_guest() -> Missing {
     let named = std::env::var_os("UNSPIN_VT_QEMU").is_some();
-    let show = || Command::new(UNSPIN).args(["lab", "qemu", "show"]).output();
+    let show = || Command::new(&*UNSPIN).args(["lab", "qemu", "show"]).output();
     let is_built =
         || show().is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("(current)"));
     guest().or_else(|| {

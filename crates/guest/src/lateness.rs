@@ -15,7 +15,7 @@ const PATIENCE_NS: u64 = 20_000_000;
 const FACTOR: u64 = 4;
 /// The kernel itself holds interrupts back so long now and then.
 const SHORTEST_NS: u64 = 200_000;
-/// Less than so many times the usual is no proof of anything.
+/// Less than so many times the usual proves nothing.
 const FACTOR_LEAST: u64 = 2;
 /// In an idle guest on KVM, a limit of 20 us found a tenth of all time to be off, one of 50 us
 /// nothing. Who knows that the host's slices are longer may want a millisecond anywhere.

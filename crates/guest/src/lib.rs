@@ -1,11 +1,13 @@
 //! The guest's side.
 //!
 //! [`machine`] gathers what a machine is and works out what that means; [`doctor`]
-//! tells it, with what follows for spinning and for curing it. [`sense`] finds the off
+//! reports it, with what follows for spinning and for curing it. [`sense`] finds the off
 //! intervals of this guest's vCPUs while it runs; [`record`] keeps them in a file,
 //! [`watch`] for some seconds or as sums. [`account`] counts spins exactly. [`run`] acts: it is
 //! the guest scheduler. [`confine`] acts, too, and leaves the kernel's scheduler in place.
+//! [`ab`] compares the guest's work with and without the scheduler.
 
+pub mod ab;
 pub mod account;
 pub mod confine;
 pub mod doctor;

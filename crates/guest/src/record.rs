@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use unspin_model::VcpuState;
-use unspin_model::session::Look;
+use unspin_model::session::{About, Look};
 use unspin_trace::episodes::burned_ns;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
@@ -26,7 +26,7 @@ pub struct Recorded {
     pub offs: u64,
     /// vCPU-seconds off.
     pub off_s: f64,
-    /// Spins that were long enough to be told.
+    /// Spins that were long enough to be reported.
     pub spins: u64,
     /// vCPU-seconds that those burned.
     pub spin_s: f64,
@@ -58,11 +58,12 @@ pub struct Recorder<W: Write> {
 
 impl<W: Write> Recorder<W> {
     /// Records what the sensor finds, which was started with these settings; with `look`,
-    /// also notes that often what each vCPU seems to do.
+    /// also notes that often what each vCPU seems to do. The file says `about` where that was.
     pub fn new(
         mut sensor: Sensor,
         settings: &Settings,
         look: Option<Duration>,
+        about: &About,
         out: W,
     ) -> Result<Recorder<W>, SessionError> {
         // What it found while it was being attached lies before the session.
@@ -73,7 +74,7 @@ impl<W: Write> Recorder<W> {
             missing: sensor.missing.clone(),
             ..Recorded::default()
         };
-        let writer = Writer::new(out)?;
+        let writer = Writer::new(out, about)?;
         let mut steal = Steal::start(before.len());
         Ok(Recorder {
             sensor,
@@ -110,6 +111,11 @@ impl<W: Write> Recorder<W> {
         self.fetch();
         self.write()?;
         self.writer.finish()?;
+        let seconds =
+            [&mut self.recorded.seconds, &mut self.recorded.off_s, &mut self.recorded.spin_s];
+        for sum in seconds {
+            *sum = (*sum * 1e9).round() / 1e9;
+        }
         Ok(self.recorded)
     }
 

@@ -21,7 +21,7 @@ impl Steal {
     }
 
     /// Each vCPU's nanoseconds by now; empty where the kernel has no such figure. Where the
-    /// hypervisor tells it nothing, they are 0.
+    /// hypervisor reports none, they are 0.
     pub(crate) fn ns(&mut self) -> Vec<u64> {
         self.look(&fs::read_to_string("/proc/stat").unwrap_or_default());
         if self.seen.iter().all(Option::is_none) {

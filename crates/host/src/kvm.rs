@@ -1,4 +1,4 @@
-//! What the host's KVM says of a VM, and the one thing that it is told.
+//! What the host's KVM says of a VM, and the one setting that the lab writes there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const EXIT_HISTOGRAM: &str = "hist:keys=isa,exit_reason";
 /// Makes PAUSE exits happen or not for VMs that are created from now on.
 ///
 /// The lab kernel's kvm_amd counts PAUSEs itself where the CPU has no pause
-/// filter, and can be told so at any time. On other hosts the modules'
+/// filter, and that can be set at any time. On other hosts the modules'
 /// parameters are fixed at load, so they are only checked.
 pub fn set_pause_exits(on: bool) -> Result<(), Failure> {
     let soft = Path::new(PARAMETERS).join("soft_pause_count");
@@ -85,7 +85,7 @@ impl Counters {
     }
 }
 
-/// The guest's time stamp counter minus ours; `None` where that is not told, the vCPUs differ,
+/// The guest's time stamp counter minus ours; `None` where KVM does not say, the vCPUs differ,
 /// or it runs at another rate.
 pub fn counter_shift(pid: u32, vcpus: u32) -> Option<i64> {
     let folder = debugfs_folder(pid)?;

@@ -42,7 +42,7 @@ fn boot() -> anyhow::Result<()> {
     serve::serve(reader, writer)
 }
 
-/// Loads the modules in the order of the list; an already built-in one is no error.
+/// Loads the modules in the order of the list; one that is built in already is skipped.
 fn load_modules() -> anyhow::Result<()> {
     let Ok(list) = std::fs::read_to_string(MODULE_LIST) else { return Ok(()) };
     for path in list.lines() {

@@ -77,7 +77,7 @@ pub fn peak_memory() -> Option<u64> {
     current.as_ref()?.job.peak_memory()
 }
 
-/// What the guest scheduler has counted until now, if it tells.
+/// What the guest scheduler has counted until now, if it reports that.
 pub fn stats() -> Option<Stats> {
     let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let path = current.as_ref()?.agent.stats.as_ref()?;

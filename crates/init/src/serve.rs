@@ -21,7 +21,7 @@ struct Server {
     jobs: Jobs,
 }
 
-/// Answers requests until told to power off or until the other end has gone.
+/// Answers requests until one asks to power off or until the other end has gone.
 pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
     let server = Arc::new(Server { port: Mutex::new(writer), jobs: Jobs::default() });
     let host = start_host(server.clone());

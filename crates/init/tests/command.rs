@@ -1,4 +1,4 @@
-//! The program on a machine that is no guest. With a test of its own it is built wherever the
+//! The program on a machine that is not a guest. With a test of its own it is built wherever the
 //! workspace is tested, and the lab's tests find it beside `unspin`.
 
 use std::process::Command;

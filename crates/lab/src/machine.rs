@@ -111,7 +111,7 @@ impl Answers {
         Answers { file, by_host }
     }
 
-    /// Only saves a probe's seconds, so failing to write it is no error.
+    /// Only saves a probe's seconds, so failing to write it is ignored.
     fn save(&self) {
         if let Ok(text) = serde_json::to_string_pretty(&self.by_host) {
             let _ = fs::write(&self.file, text);

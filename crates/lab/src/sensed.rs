@@ -1,4 +1,4 @@
-//! What a guest found out by itself, held against what its host saw.
+//! What a guest found out by itself, compared with what its host saw.
 
 use unspin_model::episode::{Cause, Wait};
 use unspin_model::sensed::{KnownWaits, LENGTHS_US, SenseCheck};
@@ -129,7 +129,7 @@ fn spread(mut figures: Vec<f64>) -> Option<[f64; 3]> {
     Some([*at(0.05)?, *at(0.5)?, *at(0.95)?])
 }
 
-/// Judges the causes that the guest tells of waits for a vCPU that is known: when that one
+/// Judges the causes that the guest names for waits for a vCPU that is known: when that one
 /// was off, by the host's word, for most of the wait, that is why it lasted.
 fn causes(check: &mut SenseCheck, session: &Session, truth: &Recording, known: &KnownWaits) {
     let intervals = truth.intervals();

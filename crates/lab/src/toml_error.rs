@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+use unspin_model::class::{Class, Classified};
 
 /// What is wrong with a configuration file, and where.
 ///
@@ -46,6 +47,12 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl Classified for ConfigError {
+    fn class(&self) -> Class {
+        Class::Usage
+    }
+}
 
 /// Parses a file's text.
 ///

@@ -155,7 +155,7 @@ pub struct KernelAdvice {
 pub enum Scheduling {
     /// It has sched_ext, and nobody uses it.
     Ready,
-    /// `unspin run` is at work.
+    /// `unspin run` is loaded.
     Ours,
     /// Another scheduler is.
     Taken,

@@ -5,8 +5,10 @@
 //! that a person reads are `f64` seconds named `*_s`; the serialised form of
 //! each struct is the file format, so each field says what it holds.
 
+pub mod ab;
 pub mod cell;
 pub mod claim;
+pub mod class;
 pub mod diagnosis;
 pub mod episode;
 pub mod event;

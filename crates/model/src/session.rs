@@ -1,5 +1,7 @@
 //! What a guest found out about itself over some time: the content of a session file.
 
+use serde::Serialize;
+
 use crate::VcpuState;
 use crate::episode::Spin;
 
@@ -55,6 +57,19 @@ pub struct Session {
     pub lost: u64,
     /// Heartbeats that were added.
     pub beats: u64,
-    /// The recorder did not write the end: it was killed, or the file was copied in part.
-    pub cut_off: bool,
+    /// Where it was recorded, as far as the file says.
+    pub about: About,
+    /// Where the file is cut off, if it is.
+    pub incomplete: Option<String>,
+}
+
+/// Where something was measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// The version of unspin.
+    pub program: Option<String>,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// The kind of machine: hypervisor, and confidential VM if it is one.
+    pub machine: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! One experiment's results held against another's: `unspin lab compare A B`.
+//! One experiment's results compared with another's: `unspin lab compare A B`.
 //!
 //! The two were measured at different times, so their blocks have nothing in
 //! common: runs are resampled freely, not by block.

@@ -1,4 +1,4 @@
-//! The findings in sentences: what stands first in every rendering.
+//! The findings in sentences: the first part of every rendering.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
 }
 
 /// A warning where even the largest difference could not be shown: the smallest
-/// p that so few runs can have, corrected for that many comparisons, is no proof.
+/// p that so few runs can have, corrected for that many comparisons, proves nothing.
 pub fn too_few_runs(summary: &Summary) -> Option<String> {
     let comparisons = summary.comparisons.len();
     let n = summary.cells.iter().map(|c| c.n).max().filter(|_| comparisons > 0)?;
@@ -73,7 +73,7 @@ pub fn too_few_runs(summary: &Summary) -> Option<String> {
 /// What the comparisons of one question say, place by place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What is held against what, such as `The oracle against stock`.
+    /// What is compared with what, such as `The oracle against stock`.
     pub lead: String,
     /// Each place with what is found there: `at 2:1` and `better on 6 of 10 workloads`.
     pub places: Vec<(String, String)>,
@@ -178,7 +178,7 @@ pub fn failures(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// The failure's name as it stands in the files, such as `int3-oops`.
+/// The failure's name as files spell it, such as `int3-oops`.
 pub fn failure_name(kind: unspin_model::FailureKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,

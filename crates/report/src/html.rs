@@ -24,7 +24,7 @@ const TEMPLATES: [(&str, &str); 8] = [
 
 /// The page could not be rendered: an error in a template.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot render the report page: {0}")]
+#[error("cannot render the report page")]
 pub struct HtmlError(#[from] minijinja::Error);
 
 /// The summary as a self-contained HTML page.

@@ -1,5 +1,6 @@
 //! What an experiment's runs say: the summary, and its forms for people.
 
+pub mod ab;
 pub mod claims;
 mod columns;
 pub mod compare;

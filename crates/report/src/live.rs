@@ -27,7 +27,7 @@ pub struct View {
     pub first: usize,
     /// Those that were off most come first.
     pub worst_first: bool,
-    /// The picture stands still.
+    /// The picture is paused.
     pub paused: bool,
     /// The keys and signs are explained.
     pub help: bool,

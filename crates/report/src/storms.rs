@@ -1,6 +1,6 @@
 //! Pause-loop storms for the terminal.
 
-use unspin_trace::storms::{Distribution, Storm, Storms};
+use unspin_trace::storms::{Distribution, LeftOut, Storm, Storms};
 
 use crate::columns::{printable, table};
 use crate::format::{count, number, plural};
@@ -46,6 +46,19 @@ fn opening(storms: &Storms) -> String {
     if storms.lines_unknown > 0 {
         let (unknown, lines) = (count(storms.lines_unknown), count(storms.lines));
         out += &format!("{unknown} of {lines} lines are no kvm_exit or kvm_entry.\n");
+    }
+    for (left_out, what) in
+        [(storms.disordered, "out of time order"), (storms.repeated, "repeated")]
+    {
+        if let Some(LeftOut { events, first_line }) = left_out {
+            out += &format!(
+                "{} {what}, first in line {first_line}, and not used.\n",
+                plural(events, "event is", "events are")
+            );
+        }
+    }
+    if let Some(what) = &storms.incomplete {
+        out += &format!("Incomplete: {what}.\n");
     }
     if storms.left_out > 0 {
         out += &format!(

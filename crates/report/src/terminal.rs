@@ -70,7 +70,7 @@ struct Line {
     /// Its columns.
     cells: Vec<String>,
     verdict: Option<Verdict>,
-    /// What stands below it, out of the columns; often empty.
+    /// The text below it, out of the columns; often empty.
     note: String,
 }
 

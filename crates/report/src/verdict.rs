@@ -14,6 +14,9 @@ mod sentence;
 /// Shorter than that says nothing. CFS bandwidth control, the slowest common way to take
 /// vCPUs away, has a period of 100 ms: twenty of them give a share to within a fifth or so.
 const SECONDS_MIN: f64 = 2.0;
+/// Half a second is enough if that many preemptions came in it.
+const PREEMPTIONS_ENOUGH: u64 = 100;
+const SECONDS_LEAST: f64 = 0.5;
 /// What a first look should last.
 const SECONDS_ADVISED: u64 = 10;
 /// A loss below that is not worth a change: heartbeats may cost as much themselves.
@@ -148,7 +151,7 @@ impl Shares {
     fn kind(&self, digest: &Digest) -> Kind {
         let is_off = self.preempted >= SHARE_MIN;
         match () {
-            () if digest.seconds < SECONDS_MIN => Kind::TooLittle,
+            () if !is_enough(digest) => Kind::TooLittle,
             () if self.spun() >= SHARE_MIN => Kind::Spinning,
             () if lost_share(digest) >= LOST_MAX => Kind::TooLittle,
             () if is_off && self.asleep >= ASLEEP_MIN => Kind::Sleeping,
@@ -158,6 +161,12 @@ impl Shares {
             () => Kind::Fine,
         }
     }
+}
+
+fn is_enough(digest: &Digest) -> bool {
+    let preemptions: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
+    let many = preemptions >= PREEMPTIONS_ENOUGH;
+    digest.seconds >= if many { SECONDS_LEAST } else { SECONDS_MIN }
 }
 
 /// Judges a digest. `blind` names kinds of waits that the kernel hides, such as
@@ -207,7 +216,7 @@ fn next(kind: Kind, origin: Origin) -> Option<Next> {
 
 fn caveats(digest: &Digest, shares: &Shares, blind: &[&str]) -> Vec<String> {
     let mut caveats = Vec::new();
-    caveats.extend(digest.cut_off.then(|| sentence::cut_off(digest)));
+    caveats.extend(digest.incomplete.iter().map(|what| sentence::cut_off(digest, what)));
     caveats.extend((digest.lost > 0).then(|| sentence::lost(digest)));
     caveats.extend((!blind.is_empty()).then(|| sentence::blind(blind)));
     let told = shares.steal.filter(|steal| *steal > 0.0);

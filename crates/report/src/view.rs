@@ -84,7 +84,7 @@ pub fn several_kernels(summary: &Summary) -> bool {
     summary.cells.windows(2).any(|pair| kernel(&pair[0]) != kernel(&pair[1]))
 }
 
-/// The place's name: the topology, and the kernel where it tells places apart.
+/// The place's name: the topology, and the kernel where places differ in it.
 pub fn place_name(cell: &Cell, several_kernels: bool) -> String {
     let mut name = cell.topology.clone();
     if several_kernels {
@@ -128,7 +128,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The kinds of comparison in the order in which they are told: losses first.
+/// The kinds of comparison in the order in which they are reported: losses first.
 pub const KINDS: [ComparisonKind; 4] = [
     ComparisonKind::Topology,
     ComparisonKind::Oracle,

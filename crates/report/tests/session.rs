@@ -57,7 +57,7 @@ fn a_session_as_text() {
         ],
         beats_per_s: 1_200.0,
         lost: 2,
-        cut_off: false,
+        incomplete: None,
     };
     let verdict = judge(&digest, Origin::File, &[]);
     insta::assert_snapshot!(text(&digest, &verdict, None));
@@ -118,7 +118,7 @@ fn nothing_found_is_said_plainly() {
         sites: Vec::new(),
         beats_per_s: 0.0,
         lost: 0,
-        cut_off: false,
+        incomplete: None,
     };
     let verdict = judge(&digest, Origin::File, &[]);
     insta::assert_snapshot!(text(&digest, &verdict, None));

@@ -32,7 +32,7 @@ fn digest(off_s: f64, causes: &[(Cause, f64, f64)]) -> Digest {
         sites: Vec::new(),
         beats_per_s: 0.0,
         lost: 0,
-        cut_off: false,
+        incomplete: None,
     }
 }
 
@@ -54,6 +54,8 @@ fn each_kind_has_its_words_and_its_next_command() {
     }];
     let user = Digest { user_spin_s: Some(20.0), ..digest(9.0, &[]) };
     let short = Digest { seconds: 0.3, ..digest(9.0, &holders) };
+    let soon = Digest { seconds: 1.0, ..digest(9.0, &holders) };
+    assert_eq!(judge(&soon, HERE, &[]).kind, Kind::Spinning, "many preemptions in a second");
     let mut all = String::new();
     for (digest, kind) in [
         (short, Kind::TooLittle),
@@ -88,7 +90,8 @@ fn the_next_command_is_one_that_can_be_given_there() {
 #[test]
 fn what_limits_a_verdict_is_part_of_it() {
     let mut digest = digest(3.0, &[]);
-    (digest.lost, digest.cut_off, digest.steal_s) = (9, true, Some(30.0));
+    (digest.lost, digest.steal_s) = (9, Some(30.0));
+    digest.incomplete = Some("cut off in batch 7".into());
     let verdict = judge(&digest, Origin::File, &["waits for IPIs", "waits for glibc mutexes"]);
     insta::assert_snapshot!(told(&verdict));
     digest.lost = 90;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use unspin_model::class::{Class, Classified};
+
 /// Why a source could not be fetched, verified, patched or built. Each message names
 /// the next step.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,15 @@ pub enum SourcesError {
         /// The last lines of it.
         tail: String,
     },
+}
+
+impl Classified for SourcesError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Missing { .. } | Self::Keyring(_) => Class::Unavailable,
+            _ => Class::Failed,
+        }
+    }
 }
 
 impl SourcesError {

@@ -14,6 +14,7 @@
 //! numbers takes a seed, and the same seed gives the same result.
 
 pub mod aa;
+pub mod ab;
 pub mod bootstrap;
 pub mod correct;
 pub mod correlation;

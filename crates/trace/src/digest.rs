@@ -21,7 +21,7 @@ pub struct Digest {
     /// largest; absent where there was none.
     pub off_ms: Option<[f64; 4]>,
     /// vCPU-seconds of steal time, which is the hypervisor's word for off: 0 also where it
-    /// tells none, absent where nobody asked.
+    /// reports none, absent where nobody asked.
     pub steal_s: Option<f64>,
     /// Spins that were long enough to be recorded.
     pub spins: u64,
@@ -42,8 +42,8 @@ pub struct Digest {
     pub beats_per_s: f64,
     /// Findings that were lost.
     pub lost: u64,
-    /// The recording was cut off: the figures are those of what was written until then.
-    pub cut_off: bool,
+    /// Where the session's file is cut off; absent where it is whole.
+    pub incomplete: Option<String>,
 }
 
 /// One vCPU.
@@ -55,7 +55,7 @@ pub struct VcpuOff {
     pub intervals: u64,
     /// Seconds off.
     pub off_s: f64,
-    /// Seconds of steal time, as the hypervisor tells it; absent where nobody asked.
+    /// Seconds of steal time, as the hypervisor reports it; absent where nobody asked.
     pub steal_s: Option<f64>,
     /// Seconds spent spinning in user space, as its ticks found; absent where they did not
     /// look.
@@ -115,9 +115,9 @@ pub fn digest(session: &Session) -> Digest {
         wait_s: wait_ns as f64 / 1e9,
         causes: causes(&episodes),
         sites: sites(&episodes),
-        beats_per_s: if vcpu_s > 0.0 { session.beats as f64 / vcpu_s } else { 0.0 },
+        beats_per_s: if vcpu_s > 0.0 { thousandths(session.beats as f64 / vcpu_s) } else { 0.0 },
         lost: session.lost,
-        cut_off: session.cut_off,
+        incomplete: session.incomplete.clone(),
     }
 }
 
@@ -160,29 +160,40 @@ fn lengths(session: &Session) -> Option<[f64; 4]> {
 }
 
 fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
-    let mut by_cause: BTreeMap<Cause, CauseWaste> = BTreeMap::new();
+    let mut by_cause: BTreeMap<Cause, Sums> = BTreeMap::new();
     for episode in episodes {
-        let sum = by_cause.entry(episode.cause).or_insert(CauseWaste {
-            cause: episode.cause,
-            episodes: 0,
-            wasted_s: 0.0,
-            blocked_s: 0.0,
-            confidence: 0.0,
-        });
-        sum.episodes += 1;
-        let seconds = if episode.spin.asleep { &mut sum.blocked_s } else { &mut sum.wasted_s };
-        *seconds += episode.wasted_ns as f64 / 1e9;
-        sum.confidence += episode.confidence;
+        let sums = by_cause.entry(episode.cause).or_default();
+        sums.episodes += 1;
+        let ns = if episode.spin.asleep { &mut sums.blocked_ns } else { &mut sums.wasted_ns };
+        *ns += episode.wasted_ns;
+        sums.confidence += episode.confidence;
     }
-    let mut causes: Vec<CauseWaste> = by_cause.into_values().collect();
-    for cause in &mut causes {
-        // A mean of guesses is not known to more than three digits.
-        cause.confidence = (1e3 * cause.confidence / cause.episodes as f64).round() / 1e3;
-    }
+    let of = |(cause, sums): (Cause, Sums)| CauseWaste {
+        cause,
+        episodes: sums.episodes,
+        wasted_s: sums.wasted_ns as f64 / 1e9,
+        blocked_s: sums.blocked_ns as f64 / 1e9,
+        confidence: thousandths(sums.confidence / sums.episodes as f64),
+    };
+    let mut causes: Vec<CauseWaste> = by_cause.into_iter().map(of).collect();
     causes.sort_by(|a, b| {
         b.wasted_s.total_cmp(&a.wasted_s).then(b.blocked_s.total_cmp(&a.blocked_s))
     });
     causes
+}
+
+/// A cause's sums.
+#[derive(Default)]
+struct Sums {
+    episodes: u64,
+    wasted_ns: u64,
+    blocked_ns: u64,
+    confidence: f64,
+}
+
+/// Rounded to three decimals: a mean has no more.
+fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 /// What lies at a place.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or created.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -15,10 +15,10 @@ pub enum TraceError {
         source: io::Error,
     },
     /// Bytes could not be written, for instance because the disk is full.
-    #[error("cannot write the recording: {0}")]
+    #[error("cannot write the recording")]
     Write(#[from] io::Error),
-    /// The file ends early or is no valid gzip data.
-    #[error("{name}, line {line}: cannot read on: {source}; the file is cut off or damaged")]
+    /// The file ends early or is not valid gzip data.
+    #[error("{name}, line {line}: the file is cut off or damaged")]
     Read {
         /// The file's name.
         name: String,

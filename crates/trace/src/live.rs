@@ -38,7 +38,7 @@ pub struct News {
     /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
     /// they did not look.
     pub user_spin_ns: Vec<u64>,
-    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
     /// asked.
     pub steal_ns: Vec<u64>,
     /// Findings that were lost.

@@ -15,7 +15,7 @@ pub struct Totals {
     pub seconds: f64,
     /// Each vCPU's off intervals.
     pub off: Vec<Sum>,
-    /// Each vCPU's nanoseconds of steal time, as the hypervisor tells it; empty where nobody
+    /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
     /// asked.
     pub steal_ns: Vec<u64>,
     /// Each vCPU's nanoseconds idle; empty where that is not known.

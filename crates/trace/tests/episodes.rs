@@ -154,6 +154,16 @@ fn a_session_is_summed_up_by_cause_and_by_place() {
 }
 
 #[test]
+fn figures_have_no_more_digits_than_are_meant() {
+    let spins = (0..9).map(|n| spin(Wait::Spinlock, 0, 10 * n, 10 * n + 7)).collect();
+    let digest =
+        digest(&Session { vcpus: 1, end_ns: 100 * MS, beats: 1, spins, ..Session::default() });
+    let text = serde_json::to_string(&digest.causes).expect("JSON");
+    assert!(text.contains(r#""wasted_s":0.063,"blocked_s":0.0,"confidence":0."#), "{text}");
+    assert!(digest.causes[0].confidence.to_string().len() <= 5, "{text}");
+}
+
+#[test]
 fn sums_that_grow_know_of_what_was_found_before() {
     let owner = Some(Owner { tid: 7, vcpu: 1, state: OwnerState::Running, delay_ns: 0 });
     let wait = Spin { owner, asleep: true, ..spin(Wait::Mutex, 0, 10, 500) };

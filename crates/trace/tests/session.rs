@@ -1,4 +1,4 @@
-//! Session files: what is written comes back; what is damaged is told, never a panic.
+//! Session files: what is written comes back; what is damaged is an error, never a panic.
 
 use std::io::{Read, Write};
 
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
-use unspin_model::session::{FoundOff, Look};
+use unspin_model::session::{About, FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
 
@@ -41,7 +41,7 @@ fn file() -> (Vec<u8>, Vec<usize>) {
     let mut ends = Vec::new();
     for batches in 1..=3 {
         bytes.clear();
-        let mut writer = Writer::new(&mut bytes).unwrap();
+        let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
         for batch in 0..batches {
             let t = 1_000 + 1_000 * batch;
             let offs = [off(0, t, 100, false), off(1, t + 50, 200, true)];
@@ -61,7 +61,7 @@ fn what_is_written_comes_back() {
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.vcpus, session.start_ns, session.end_ns), (2, 1_000, 4_000));
     assert_eq!((session.beats, session.lost), (66, 6));
-    assert!(session.cut_off, "it was not finished");
+    assert!(session.incomplete.is_some(), "it was not finished");
     assert_eq!((session.user_spin_ns, session.steal_ns), (vec![0, 9], vec![60, 60]));
     assert_eq!(session.offs.len(), 6);
     assert_eq!(session.offs[3], off(1, 2_050, 200, true));
@@ -71,9 +71,19 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn where_it_was_recorded_comes_back() {
+    let mut bytes = Vec::new();
+    let text = |text: &str| Some(text.to_owned());
+    let about = About { program: text("unspin 1"), kernel: text("6.18"), machine: None };
+    Writer::new(&mut bytes, &about).unwrap().finish().unwrap();
+    let session = read_from(&bytes[..], "s").unwrap();
+    assert_eq!((session.about, session.incomplete), (about, None));
+}
+
+#[test]
 fn a_wait_that_cannot_be_is_written_as_lost() {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes).unwrap();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
     let waits = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex, Wait::Ipi];
     let all = waits.map(|wait| [true, false].map(|asleep| Spin { wait, asleep, ..spin(1_000) }));
     writer.write(&[], all.as_flattened(), &[], &[]).unwrap();
@@ -90,10 +100,10 @@ fn a_wait_that_cannot_be_is_written_as_lost() {
     ];
     assert_eq!(read, can_be);
     assert_eq!(session.lost, 4);
-    assert!(!session.cut_off);
+    assert_eq!(session.incomplete, None);
     for missing in [1, 20] {
         let cut = read_from(&bytes[..bytes.len() - missing], "s").unwrap();
-        assert!(cut.cut_off, "{missing} bytes are missing");
+        assert!(cut.incomplete.is_some(), "{missing} bytes are missing");
     }
 }
 
@@ -114,7 +124,7 @@ fn a_finding_of_another_kind_is_an_error() {
 /// Read as if its head said that it has another format of one digit.
 fn read_as(format: u8) -> Result<Session, SessionError> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes).unwrap();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
     let stretch = Stretch { user_spin_ns: None, steal_ns: None, ..stretch(1, 1_000, 2_000) };
     writer.write(&[off(1, 1_050, 200, true)], &[], &[], &[stretch]).unwrap();
     drop(writer);
@@ -144,12 +154,14 @@ fn a_killed_recorder_loses_no_more_than_its_last_batch() {
         let whole = ends.iter().filter(|end| **end <= cut).count();
         let session = read_from(&bytes[..cut], "s").unwrap();
         assert_eq!(session.offs.len(), 2 * whole, "cut at {cut} of {ends:?}");
+        assert!(session.incomplete.is_some());
     }
 }
 
 #[test]
 fn something_else_is_told_from_a_session() {
-    for bytes in [&b""[..], b"PK\x03\x04 something else", &[0; 64], &[0xff; 64]] {
+    assert_eq!(read_from(&b""[..], "x").unwrap_err().to_string(), "x: the session is empty");
+    for bytes in [&b"PK\x03\x04 something else"[..], &[0; 64], &[0xff; 64]] {
         let error = read_from(bytes, "x.arrow").unwrap_err();
         assert!(matches!(&error, SessionError::Damaged { batch: 0, .. }), "{error}");
         assert!(error.to_string().starts_with("x.arrow, batch 0: "), "{error}");

@@ -115,6 +115,26 @@ proptest! {
         prop_assert_eq!(found.places.iter().map(|p| p.pause_exits).sum::<u64>(), found.pause_exits);
     }
 
+    /// Whatever the order of the lines: no vCPU is in storms for longer than the trace lasts, and
+    /// what is not used is counted.
+    #[test]
+    fn disorder_never_makes_storms_longer(
+        order in prop::collection::vec(any::<prop::sample::Index>(), 1..80),
+    ) {
+        let lines: Vec<&str> = PUBLISHED.lines().skip(2).collect();
+        let text: String =
+            order.iter().map(|at| format!("{}\n", lines[at.index(lines.len())])).collect();
+        let found = read(&text);
+        for vcpu in &found.vcpus {
+            prop_assert!(vcpu.storm_s <= found.span_s);
+        }
+        let events = |left_out: Option<storms::LeftOut>| left_out.map_or(0, |all| all.events);
+        let left_out = events(found.disordered) + events(found.repeated);
+        prop_assert!(found.exits + left_out <= found.lines);
+        let in_order = found.disordered.is_none() && found.repeated.is_none();
+        prop_assert_eq!(in_order, left_out == 0);
+    }
+
     #[test]
     fn kallsyms_of_any_bytes_never_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..500),

@@ -13,11 +13,14 @@ use unspin_model::Claim;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
-use crate::out;
+use crate::{new_file, out, screen};
 
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
-/// Every figure that the project states, with its target.
+/// List the figures that the project states, each with its target
+///
+/// A figure meets its target or misses it. One without a target does neither (–).
 #[derive(clap::Args)]
 pub struct Args {
     /// The file that holds them
@@ -74,7 +77,6 @@ enum Verb {
     },
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let load = || file::load(&args.file);
     match args.verb.unwrap_or(Verb::List { pattern: None }) {
@@ -91,9 +93,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let wanted: Vec<&Claim> = select(claims, pattern);
     if json {
-        out::line(serde_json::to_string_pretty(&wanted)?)?;
+        out::json_list(1, "claims", &wanted)?;
     } else {
-        out::text(terminal(&wanted, WIDTH))?;
+        out::text(terminal(&wanted, screen::columns().unwrap_or(WIDTH)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,7 +156,7 @@ fn render(claims: &[Claim], documents: &[PathBuf], how: How) -> anyhow::Result<E
         let new = blocks::render_blocks(&old, claims).with_context(|| format!("{name}"))?;
         made.push(how.replace(path, &new)?);
     }
-    how.end(&made, "unspin claims render README.md docs/*.md")
+    how.end(&made, "unspin claims render README.md docs/*.md results/tables/*.md")
 }
 
 /// How files are made of claims.
@@ -189,7 +191,7 @@ impl How {
         } else if self.check {
             State::OutOfDate
         } else {
-            std::fs::write(path, new).with_context(|| format!("write {}", path.display()))?;
+            new_file::write(path, new.as_bytes())?;
             State::Written
         };
         Ok(Made { file: path.to_owned(), state })
@@ -197,7 +199,7 @@ impl How {
 
     fn end(self, made: &[Made], command: &str) -> anyhow::Result<ExitCode> {
         if self.json {
-            out::line(serde_json::to_string_pretty(made)?)?;
+            out::json_list(1, "files", &made)?;
         }
         let mut code = ExitCode::SUCCESS;
         for one in made {

@@ -14,10 +14,11 @@ const COLUMNS: usize = 80;
 /// Longer lines are hard to read.
 const COLUMNS_MAX: usize = 120;
 
-/// Say what this machine is (confidential VM, hypervisor, spinlocks), which verbs work here
-/// and why others do not, how to get a kernel with sched_ext, and which help against spinning
-/// the hypervisor gives. As root, it attaches for a moment what each verb attaches; it changes
-/// nothing.
+/// Show what this machine is, and which verbs of unspin work on it
+///
+/// Covered are the kind of confidential VM, the hypervisor, its help against spinning, the kernel's
+/// spinlocks, why a verb does not work, and how to get a kernel with sched_ext. As root, it
+/// attaches for a moment what each verb attaches. It changes nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what was read, instead of what it means: to be judged elsewhere with --from
@@ -31,7 +32,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let facts = match &args.from {
         None => Facts::probe_and_try(),
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.facts {
         out::line(serde_json::to_string_pretty(&facts)?)?;
     } else if args.json {
-        out::line(serde_json::to_string_pretty(&diagnosis)?)?;
+        out::json(1, None, &diagnosis)?;
     } else {
         out::text(unspin_report::doctor::text(&diagnosis, columns))?;
     }

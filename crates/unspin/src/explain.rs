@@ -12,8 +12,9 @@ const COLUMNS: usize = 80;
 /// Longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
 
-/// Explain what `watch`, `report` and `trace` name as causes of lost time: what each means,
-/// how it is recognised, what to do about it. Without CAUSE: list them.
+/// Explain a cause of lost time: meaning, evidence, remedy
+///
+/// `watch`, `report` and `trace` name these causes. Without CAUSE, it lists them.
 #[derive(clap::Args)]
 pub struct Args {
     /// The cause
@@ -24,16 +25,15 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let columns = screen::columns().unwrap_or(COLUMNS).min(COLUMNS_MAX);
     match (args.topic, args.json) {
         (None, true) => {
             let all: Vec<Explanation> = Topic::all().map(Topic::explanation).collect();
-            out::line(serde_json::to_string_pretty(&all)?)?;
+            out::json_list(1, "causes", &all)?;
         }
         (None, false) => out::text(list(columns))?,
-        (Some(topic), true) => out::line(serde_json::to_string_pretty(&topic.explanation())?)?,
+        (Some(topic), true) => out::json(1, None, &topic.explanation())?,
         (Some(topic), false) => out::text(text(&topic.explanation(), columns))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -3,23 +3,27 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
+use unspin_model::class::{Class, chain};
 use unspin_model::{Recording, Session};
 use unspin_report::openmetrics;
+use unspin_trace::session::SessionError;
 use unspin_trace::totals::Totals;
 use unspin_trace::{perfetto, recording, session};
 
-use crate::out;
+use crate::failure::of_class;
+use crate::{new_file, out};
 
-/// Write a session or a recording in a form that other tools read.
-/// A Perfetto trace has a lane a vCPU; open it at ui.perfetto.dev, which reads it without
-/// sending it anywhere.
+/// Convert a session or a recording for other tools: Perfetto, OpenMetrics
+///
+/// A Perfetto trace has a lane per vCPU. Open it at https://ui.perfetto.dev, which reads it in the
+/// browser and uploads nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
     file: PathBuf,
-    /// Where it goes [default: the file's name with .pftrace or .prom]
-    #[arg(long, short)]
+    /// Where it goes; - is standard output [default: the file's name with .pftrace or .prom]
+    #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The form
     #[arg(long, value_enum, default_value_t = Format::Perfetto)]
@@ -38,13 +42,17 @@ enum Format {
 }
 
 enum Input {
-    Session(Session),
+    Session(Box<Session>),
     Recordings(Vec<Recording>),
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
+    if let Input::Session(session) = &input {
+        if let Some(what) = &session.incomplete {
+            eprintln!("unspin: {}: incomplete: {what}", args.file.display());
+        }
+    }
     let (ending, bytes) = match (args.format, &input) {
         (Format::Perfetto, Input::Session(session)) => {
             let mut bytes = Vec::new();
@@ -60,32 +68,50 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             ("prom", openmetrics::text(&Totals::of(session)).into_bytes())
         }
         (Format::Openmetrics, Input::Recordings(_)) => {
-            bail!("a host's recording has no sums: OpenMetrics is for what `unspin record` wrote")
+            let text = "a host's recording has no sums: export what `unspin record` wrote";
+            return Err(of_class(Class::Usage, text));
         }
     };
     let out = args.out.unwrap_or_else(|| args.file.with_extension(ending));
-    std::fs::write(&out, &bytes).with_context(|| format!("write {}", out.display()))?;
-    let events = match input {
-        Input::Session(session) => session.offs.len() + session.spins.len(),
-        Input::Recordings(all) => all.iter().map(|recording| recording.events.len()).sum(),
+    if out == Path::new("-") {
+        if args.json {
+            let text = "--json and --out - both write to standard output: leave one out";
+            return Err(of_class(Class::Usage, text));
+        }
+        out::bytes(&bytes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    new_file::write(&out, &bytes)?;
+    let (events, incomplete) = match input {
+        Input::Session(session) => (session.offs.len() + session.spins.len(), session.incomplete),
+        Input::Recordings(all) => (all.iter().map(|recording| recording.events.len()).sum(), None),
     };
     if args.json {
-        out::line(serde_json::json!({"out": out, "events": events, "bytes": bytes.len()}))?;
+        let bytes = bytes.len();
+        let written = serde_json::json!({
+            "out": out, "events": events, "bytes": bytes, "incomplete": incomplete,
+        });
+        out::json(1, None, &written)?;
     } else {
         out::line(format_args!("{}: {events} events, {} bytes", out.display(), bytes.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is no session may be a recording; where it is neither, both say why.
+/// What is not a session may be a recording; where it is neither, both say why.
 fn read(file: &Path) -> anyhow::Result<Input> {
     let no_session = match session::read(file) {
-        Ok(session) => return Ok(Input::Session(session)),
-        Err(error @ session::SessionError::Open { .. }) => return Err(error.into()),
+        Ok(session) => return Ok(Input::Session(Box::new(session))),
+        Err(error @ (SessionError::Open { .. } | SessionError::Empty { .. })) => {
+            return Err(error.into());
+        }
+        // The head is that of a session.
+        Err(error @ SessionError::Damaged { batch: 1.., .. }) => return Err(error.into()),
         Err(error) => error,
     };
     match recording::read(file) {
+        Ok(recordings) if recordings.is_empty() => bail!("{}: the file is empty", file.display()),
         Ok(recordings) => Ok(Input::Recordings(recordings)),
-        Err(no_recording) => bail!("{no_session}; nor a recording: {no_recording}"),
+        Err(no_recording) => bail!("{no_session}; nor a recording: {}", chain(&no_recording)),
     }
 }

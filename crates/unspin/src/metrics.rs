@@ -18,7 +18,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     whole.parse().map_err(|_| "an address and a port are needed: 127.0.0.1:9469, :9469".into())
 }
 
-/// The server, which answers when it is told to.
+/// The server, which answers in [`Metrics::answer`] only.
 pub struct Metrics {
     server: Server,
     kind: Header,

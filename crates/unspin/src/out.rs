@@ -1,15 +1,75 @@
 //! Standard output. That it cannot be written is an error like any other; that nobody
 //! reads on, as with `head`, is none.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{self, ErrorKind, StdoutLock, Write, stdout};
 
 use anyhow::Context;
+use serde::Serialize;
+use unspin_model::session::About;
+
+use crate::here;
+
+/// What all JSON begins with.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    /// The version of the format, which is a verb's own.
+    format: u32,
+    /// The version of unspin that prints it.
+    program: &'static str,
+    #[serde(flatten)]
+    place: Option<Place<'a>>,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Where it was measured, as far as that is known.
+#[derive(Serialize)]
+struct Place<'a> {
+    kernel: Option<&'a str>,
+    machine: Option<&'a str>,
+}
+
+impl<'a, T> Document<'a, T> {
+    fn of(format: u32, about: Option<&'a About>, value: &'a T) -> Document<'a, T> {
+        let place = about.map(|about| Place {
+            kernel: about.kernel.as_deref(),
+            machine: about.machine.as_deref(),
+        });
+        Document { format, program: here::PROGRAM, place, value }
+    }
+}
+
+/// Prints a document as JSON, in lines that are indented. `format` is the version of what `value`
+/// looks like; `about` is where it was measured.
+pub fn json(format: u32, about: Option<&About>, value: &impl Serialize) -> anyhow::Result<()> {
+    line(serde_json::to_string_pretty(&Document::of(format, about, value))?)
+}
+
+/// Prints one of several documents as a line of JSON.
+pub fn json_line(format: u32, about: &About, value: &impl Serialize) -> anyhow::Result<()> {
+    line(serde_json::to_string(&Document::of(format, Some(about), value))?)
+}
+
+/// Prints a document that is a list of this name.
+pub fn json_list(format: u32, name: &str, list: &impl Serialize) -> anyhow::Result<()> {
+    json(format, None, &BTreeMap::from([(name, list)]))
+}
 
 /// Prints a text as it is.
 pub fn text(text: impl Display) -> anyhow::Result<()> {
+    written(|out| write!(out, "{text}"))
+}
+
+/// Writes bytes as they are.
+pub fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    written(|out| out.write_all(bytes))
+}
+
+fn written(write: impl FnOnce(&mut StdoutLock) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    match write!(out, "{text}").and_then(|()| out.flush()) {
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("write to standard output"),
     }

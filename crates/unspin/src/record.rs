@@ -1,20 +1,25 @@
 //! `unspin record`.
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use unspin_guest::record::Recorder;
-use unspin_guest::sense::Sensor;
+use unspin_guest::record::{Recorded, Recorder};
+use unspin_guest::sense::{Sensor, hidden};
 use unspin_lab::interrupt;
 
-use crate::{out, sensing, span};
+use crate::command::Running;
+use crate::new_file::NewFile;
+use crate::{here, out, sensing, span};
 
-/// Record what this guest finds out about its vCPUs into a session file, until Ctrl-C,
-/// for a time or around a command: when each was off, without steal time. Needs root.
+/// Record this guest's off intervals and spins into a session file
+///
+/// It records until Ctrl-C, for some seconds (--for), or while a command runs. A session file that
+/// exists is replaced when the new one is complete, and not before. It needs root.
+///
+/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session file
@@ -25,67 +30,103 @@ pub struct Args {
     time: Option<Duration>,
     #[command(flatten)]
     sensing: sensing::Options,
-    /// Also look every so many microseconds at what each vCPU seems to do
+    /// Microseconds between looks at what each vCPU seems to do [default: none]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
-    /// Print what was recorded as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     json: bool,
-    /// A command to record, with its arguments
+    /// Command to record, with its arguments
     #[arg(last = true, value_name = "CMD", conflicts_with = "time")]
     command: Vec<String>,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    interrupt::install()?;
+    if args.command.is_empty() {
+        interrupt::install()?;
+    }
     let settings = args.sensing.settings();
-    let out = || format!("write {}", args.out.display());
-    // A session that is there is not overwritten where there will be no new one.
     let sensor = Sensor::start(&settings)?;
     if !args.json {
-        eprintln!("unspin: {}", sensing::told(sensor.heartbeat));
+        eprintln!("unspin: {}", sensing::describe(sensor.heartbeat));
     }
-    let file = File::create(&args.out).with_context(out)?;
     let look = args.look.map(Duration::from_micros);
+    let name = || args.out.display().to_string();
+    let mut file = NewFile::create(&args.out)?;
+    let out = BufWriter::new(&mut file);
     let mut recorder =
-        Recorder::new(sensor, &settings, look, BufWriter::new(file)).with_context(out)?;
-    let mut child = start(&args.command)?;
-    let started = Instant::now();
-    let limit = args.time;
-    let mut code = ExitCode::SUCCESS;
-    while !interrupt::requested() && limit.is_none_or(|limit| started.elapsed() < limit) {
-        recorder.step().with_context(out)?;
-        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
-            code = ExitCode::from(status.code().map_or(1, |code| code as u8));
-            break;
+        Recorder::new(sensor, &settings, look, &here::about(), out).with_context(name)?;
+    let mut running = match Running::start(&args.command) {
+        Ok(running) => running,
+        Err(not_started) => {
+            drop(recorder);
+            file.discard();
+            return Ok(not_started.report());
         }
-    }
-    let recorded = recorder.finish().with_context(out)?;
-    if args.json {
-        out::line(serde_json::to_string(&recorded)?)?;
-    } else {
-        let missing = if recorded.missing.is_empty() {
-            String::new()
-        } else {
-            format!("; this kernel does not have {}", recorded.missing.join(", "))
-        };
-        eprintln!(
-            "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
-            args.out.display(),
-            recorded.seconds,
-            recorded.offs,
-            recorded.off_s,
-            recorded.spins,
-            recorded.spin_s,
-            recorded.lost
-        );
-    }
-    Ok(code)
+    };
+    let limit = args.time.map(|time| Instant::now() + time);
+    let code = match record(&mut recorder, running.as_mut(), limit) {
+        Ok(code) => code,
+        Err(error) => {
+            return Err(ended_without(running, error.context(name()))?);
+        }
+    };
+    let recorded = recorder.finish().with_context(name)?;
+    file.finish()?;
+    print(&args, &recorded)?;
+    Ok(ExitCode::from(code))
 }
 
-fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
-    let Some((program, args)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(args).spawn();
-    Ok(Some(child.with_context(|| format!("start {program}"))?))
+/// Until the command ends, or until a signal or the time limit where there is none. Returns the
+/// command's exit status.
+fn record(
+    recorder: &mut Recorder<impl Write>,
+    mut running: Option<&mut Running>,
+    limit: Option<Instant>,
+) -> anyhow::Result<u8> {
+    loop {
+        recorder.step()?;
+        match &mut running {
+            Some(running) => {
+                if let Some(code) = running.step()? {
+                    return Ok(code);
+                }
+            }
+            None if interrupt::requested() || limit.is_some_and(|at| at <= Instant::now()) => {
+                return Ok(0);
+            }
+            None => {}
+        }
+    }
+}
+
+/// A command goes on when nothing more can be recorded, such as on a full disk.
+fn ended_without(running: Option<Running>, error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
+    let Some(mut running) = running else { return Ok(error) };
+    eprintln!("unspin: {error:#}; the command goes on without a recording");
+    let code = running.wait()?;
+    Ok(error.context(format!("the command ended with exit code {code}; it was not recorded")))
+}
+
+fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
+    if args.json {
+        return out::json(1, Some(&here::about()), recorded);
+    }
+    let hidden = hidden(&recorded.missing);
+    let missing = if hidden.is_empty() {
+        String::new()
+    } else {
+        format!("; this kernel does not show {}", hidden.join(", "))
+    };
+    eprintln!(
+        "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
+        args.out.display(),
+        recorded.seconds,
+        recorded.offs,
+        recorded.off_s,
+        recorded.spins,
+        recorded.spin_s,
+        recorded.lost
+    );
+    Ok(())
 }

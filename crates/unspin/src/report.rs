@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::{out, screen};
+use crate::{new_file, out, screen};
 
-/// Say what a session file holds: what the guest lost and what to do about it, how long
-/// each vCPU was off, what was burned by spinning, why and where.
+/// Summarise a session file: what the guest lost, why, what to do about it
+///
+/// The session is what `unspin record` wrote. The summary has how long each vCPU was off, and what
+/// was burned by spinning, for which causes and in which functions.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `unspin record` wrote
@@ -26,7 +27,6 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = session::read(&args.session)?;
     let digest = &digest::digest(&session);
@@ -34,10 +34,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.html {
         let name = args.session.file_name().unwrap_or_default().to_string_lossy();
         let page = unspin_report::session::page(&name, &session, digest, verdict)?;
-        std::fs::write(out, page).with_context(|| format!("write {}", out.display()))?;
+        new_file::write(out, page.as_bytes())?;
     }
     if args.json {
-        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
+        out::json(1, Some(&session.about), &Judged { verdict, digest })?;
     } else if args.markdown {
         out::text(unspin_report::session::document(digest, verdict))?;
     } else {

@@ -1,6 +1,6 @@
 //! `unspin run`.
 
-mod command;
+mod ab;
 mod keeper;
 mod offer;
 
@@ -14,75 +14,79 @@ use unspin_guest::confine::{self, Confiner};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::scheduler::Stats;
+use unspin_model::session::About;
 use unspin_report::scheduler;
 
+use crate::command::Running;
 use crate::metrics::{self, Metrics};
-use crate::out;
-use command::Running;
+use crate::{here, out};
 use keeper::Keeper;
 use offer::Offer;
 
-const COMMAND: &str = "\
-A command gets the SIGINT and SIGTERM that this gets, and is waited for. Its exit code is
-returned, 128 and the signal's number where a signal ended it. Where the kernel ends the
-scheduler before, the command goes on without it; that is told, and 1 is returned.";
-
-/// Run the guest scheduler until Ctrl-C, or around a command. It keeps tasks on as few
-/// vCPUs as do the most useful work, where the host takes others away while locks are held.
-/// The kernel takes its own scheduler again when this ends, however it ends. Needs root.
+/// Run the guest scheduler, which stops the waste
+///
+/// It runs until Ctrl-C, or while a command runs. It keeps tasks on as few vCPUs as do the most
+/// useful work, where the host takes others away while locks are held. When it ends, however it
+/// ends, the kernel's own scheduler takes over again. It needs root.
+///
+/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it. If the kernel
+/// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
+///
+/// With --ab, unspin compares the work under both schedulers instead, and says which is better.
 #[derive(clap::Args)]
-#[command(after_help = COMMAND)]
 pub struct Args {
     /// What keeps tasks on fewer vCPUs
     #[arg(long, value_enum, value_name = "ACTUATOR", default_value_t = Actuator::SchedExt)]
     actuator: Actuator,
-    /// What decides how many vCPUs are used
+    /// Rule that decides how many vCPUs are used
     #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
     pack: Pack,
-    /// Use all vCPUs always
+    /// Use all vCPUs at all times
     #[arg(long, conflicts_with = "pack")]
     no_pack: bool,
-    /// Do not find out which vCPUs share a pCPU (of which one after the other is used)
+    /// Do not probe which vCPUs share a pCPU. By default, they are used one after the other
     #[arg(long)]
     no_topology: bool,
-    /// Leave each task in the queue of the vCPU where it was
+    /// Leave each task in the run queue of its last vCPU
     #[arg(long)]
     no_place: bool,
-    /// Treat holders of locks that others wait for like other tasks
+    /// Give no extra time to tasks that hold contended locks
     #[arg(long)]
     no_handoff: bool,
-    /// A name of threads that always count as holders of what others wait for (up to 8 times)
+    /// Name of threads that always count as holders of contended locks (up to 8 times)
     #[arg(long, value_name = "NAME", conflicts_with = "no_handoff")]
     holder: Vec<String>,
-    /// The folder of a cgroup (version 2) whose tasks do (up to 8 times)
+    /// Folder of a cgroup (version 2) whose tasks always count as holders (up to 8 times)
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff")]
     holder_cgroup: Vec<PathBuf>,
-    /// Tell the kernel's spinners to sleep while the owner's vCPU is off (no gain was measured)
+    /// Make the kernel's mutex spinners sleep while the owner's vCPU is off (no gain measured)
     #[arg(long)]
     adaptive_spin: bool,
-    /// Milliseconds that a task runs before others get their turn
+    /// Time slice of a task, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     slice: u64,
-    /// Print the figures every so many seconds
+    /// Seconds between two lines of figures [default: none until the end]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     stats: Option<u64>,
-    /// Print figures as JSON, one line each
+    /// Print figures as JSON, one document a line
     #[arg(long)]
     json: bool,
     /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
-    /// Ask the scheduler that runs, started by another `unspin run`, for its figures
+    /// Print the figures of what another `unspin run` started
     #[arg(long, conflicts_with_all = ["actuator", "pack", "no_pack", "no_topology", "no_place",
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// Lift the limits that a killed `unspin run` left on cgroups, and end
     #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats"])]
     restore: bool,
-    /// The socket where it tells them
+    /// Socket that serves them
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
-    /// A command to run meanwhile, with its arguments
+    #[command(flatten)]
+    ab: ab::Ab,
+    /// Command to run under the scheduler, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -97,9 +101,9 @@ enum Actuator {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Pack {
-    /// Fewer where they get more useful work done
+    /// Fewer vCPUs where they do more useful work
     Waste,
-    /// One fewer or one more each second by the time that is lost, as Linux 7.4's
+    /// One vCPU fewer or more each second, by the time that is lost, as Linux 7.4's
     /// steal_governor: a baseline to compare with
     StealGovernor,
 }
@@ -139,7 +143,6 @@ impl Args {
 const PAUSE: Duration = Duration::from_millis(50);
 const LONG_PAUSE: Duration = Duration::from_millis(250);
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&args);
@@ -148,6 +151,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let cleared = confine::restore()?;
         eprintln!("unspin: lifted the limits of {cleared} cgroups");
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(pairs) = args.ab.pairs() {
+        return args.ab.run(pairs, args.options()?, &args.command, args.json);
     }
     if args.command.is_empty() {
         interrupt::install()?;
@@ -167,18 +173,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
-    let running = match args.command.split_first() {
-        None => None,
-        Some((program, words)) => match Running::start(program, words, args.cgroup()?.as_deref()) {
-            Ok(running) => Some(running),
-            Err(error) => {
-                eprintln!("unspin: start {program}: {error}");
-                return Ok(ExitCode::from(command::not_started(&error)));
-            }
-        },
+    let running = match Running::start_in(args.cgroup()?.as_deref(), &args.command) {
+        Ok(running) => running,
+        Err(not_started) => return Ok(not_started.report()),
     };
-    let (code, told) = work(&args, &mut keeper, offer, running)?;
-    told.and(tell_last(&keeper.stats, args.json))?;
+    // Where figures are JSON, each line says where they are of.
+    let about = args.json.then(here::about);
+    let about = about.as_ref();
+    let (code, printed) = work(&args, about, &mut keeper, offer, running)?;
+    printed.and(print_last(&keeper.stats, about))?;
     match keeper.ended {
         None => Ok(ExitCode::from(code)),
         Some(why) if args.command.is_empty() => bail!(why),
@@ -190,6 +193,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Returns the command's exit code, and whether all figures could be printed.
 fn work(
     args: &Args,
+    about: Option<&About>,
     keeper: &mut Keeper,
     offer: Offer,
     mut running: Option<Running>,
@@ -197,17 +201,19 @@ fn work(
     let mut offer = Some(offer);
     let every = args.stats.map(Duration::from_secs);
     let mut next = every.map(|every| Instant::now() + every);
-    let mut told = Ok(());
+    let mut printed = Ok(());
     loop {
         std::thread::sleep(if running.is_some() { PAUSE } else { LONG_PAUSE });
         keeper.step();
         match &mut running {
             Some(running) => {
                 if let Some(code) = running.step()? {
-                    return Ok((code, told));
+                    return Ok((code, printed));
                 }
             }
-            None if interrupt::requested() || keeper.ended.is_some() => return Ok((0, told)),
+            None if interrupt::requested() || keeper.ended.is_some() => {
+                return Ok((0, printed));
+            }
             None => {}
         }
         if let Some(why) = &keeper.ended {
@@ -218,28 +224,32 @@ fn work(
         }
         offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
         if let (Some(due), Some(every)) = (next.filter(|due| *due <= Instant::now()), every) {
-            told = tell(&keeper.stats, args.json);
-            next = told.is_ok().then(|| due + every);
+            printed = print(&keeper.stats, about);
+            next = printed.is_ok().then(|| due + every);
         }
     }
 }
 
 fn status(args: &Args) -> anyhow::Result<ExitCode> {
     let stats = socket::ask(&args.socket)?;
-    tell(&stats, args.json)?;
-    if !args.json {
+    let about = args.json.then(here::about);
+    print(&stats, about.as_ref())?;
+    if about.is_none() {
         out::text(scheduler::summary(&stats))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(stats: &Stats, json: bool) -> anyhow::Result<()> {
-    if json { out::line(serde_json::to_string(stats)?) } else { out::line(scheduler::line(stats)) }
+fn print(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
+    match about {
+        Some(about) => out::json_line(1, about, stats),
+        None => out::line(scheduler::line(stats)),
+    }
 }
 
-fn tell_last(stats: &Stats, json: bool) -> anyhow::Result<()> {
-    if json {
-        return tell(stats, true);
+fn print_last(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
+    if about.is_some() {
+        return print(stats, about);
     }
     eprint!("{}", scheduler::summary(stats));
     Ok(())

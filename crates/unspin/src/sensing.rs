@@ -49,7 +49,7 @@ impl Options {
     }
 
     /// Whether heartbeats were asked for, or asked not to be.
-    pub fn tell_heartbeats(&self) -> bool {
+    pub fn chooses_heartbeats(&self) -> bool {
         self.beat.is_some() || self.budget.is_some()
     }
 }
@@ -62,8 +62,8 @@ pub fn missing(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("this kernel does not show {hidden} (missing: {lacks})"))
 }
 
-/// What was chosen and why, for who reads along.
-pub fn told(heartbeat: Heartbeat) -> String {
+/// The heartbeats that were chosen, in words.
+pub fn describe(heartbeat: Heartbeat) -> String {
     let cost = match heartbeat.cost_ns {
         Some(ns) => format!(", one takes {:.1} us here", ns as f64 / 1e3),
         None => String::new(),

@@ -11,8 +11,10 @@ use unspin_trace::storms::{self, Limits, Symbols};
 
 use crate::out;
 
-/// Find pause-loop storms in a host's trace of KVM exits: vCPUs that leave the guest
-/// by PAUSE again and again at one address, because the vCPU they wait for does not run.
+/// Find pause-loop storms in a host's trace of KVM exits
+///
+/// In a storm, a vCPU leaves the guest by PAUSE again and again at one address, because the vCPU
+/// that it waits for does not run.
 ///
 /// Trace on the host, as root:
 ///   perf record -a -e kvm:kvm_exit,kvm:kvm_entry -- sleep 10; perf script > trace.txt
@@ -20,20 +22,21 @@ use crate::out;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// The trace: text of perf script, trace-cmd report or tracefs; - is standard input
+    /// The trace: text of perf script, trace-cmd report or tracefs, also gzipped; - is standard
+    /// input
     file: PathBuf,
     /// /proc/kallsyms of the guest, as root read it, to name functions
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
-    /// PAUSE exits in a row from which on they are a storm
+    /// Minimum consecutive PAUSE exits that count as a storm
     #[arg(long, value_name = "N", default_value_t = Limits::default().length_min,
         value_parser = clap::value_parser!(u32).range(2..))]
     min: u32,
-    /// Microseconds in the guest after which the next PAUSE exit is another matter
+    /// Longest guest time between two exits of one storm, in microseconds
     #[arg(long, value_name = "US", default_value_t = Limits::default().in_guest_max_ns / 1_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     in_guest: u64,
-    /// How many of the longest storms are listed
+    /// Number of the longest storms to list
     #[arg(long, value_name = "N", default_value_t = Limits::default().longest)]
     longest: usize,
     /// Print JSON
@@ -41,7 +44,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let symbols = args.kallsyms.as_deref().map(symbols).transpose()?;
     let limits = Limits {
@@ -53,15 +55,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = BufReader::with_capacity(1 << 18, Progress::new(input, length));
     let name = || args.file.display().to_string();
     let found = storms::read(input, limits, symbols.as_ref()).with_context(name)?;
+    let file = args.file.display();
+    if found.lines == 0 {
+        anyhow::bail!("{file}: the trace is empty");
+    }
     if found.exits == 0 {
         anyhow::bail!(
-            "{}: none of its {} lines is a kvm_exit as perf script, trace-cmd report or tracefs print it",
-            args.file.display(),
+            "{file}: none of its {} lines is a kvm_exit as perf script, trace-cmd report or \
+             tracefs print it",
             found.lines
         );
     }
     if args.json {
-        out::line(serde_json::to_string(&found)?)?;
+        out::json(1, None, &found)?;
     } else {
         out::text(unspin_report::storms::text(&found))?;
     }
@@ -84,34 +90,34 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
     Ok((Box::new(file), length))
 }
 
-/// Tells on a terminal how far reading has come.
+/// Shows on a terminal how far reading has come.
 struct Progress<R> {
     input: R,
     length: Option<u64>,
     read: u64,
     start: Instant,
-    told: Option<Instant>,
+    shown: Option<Instant>,
 }
 
 impl<R> Progress<R> {
     fn new(input: R, length: Option<u64>) -> Progress<R> {
         let length = length.filter(|length| *length > 0 && io::stderr().is_terminal());
-        Progress { input, length, read: 0, start: Instant::now(), told: None }
+        Progress { input, length, read: 0, start: Instant::now(), shown: None }
     }
 
-    fn tell(&mut self, ended: bool) {
+    fn show(&mut self, ended: bool) {
         let Some(length) = self.length else { return };
         if ended {
-            if self.told.is_some() {
+            if self.shown.is_some() {
                 eprint!("\r\x1b[K");
             }
             return;
         }
-        let since = self.told.unwrap_or(self.start);
+        let since = self.shown.unwrap_or(self.start);
         if since.elapsed() < Duration::from_millis(500) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.shown = Some(Instant::now());
         let share = (self.read as f64 / length as f64).min(1.0);
         let left_s = self.start.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-9);
         eprint!("\r\x1b[K{:.0} % read, {left_s:.0} s left", 100.0 * share);
@@ -122,7 +128,7 @@ impl<R: Read> Read for Progress<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buffer)?;
         self.read += n as u64;
-        self.tell(n == 0);
+        self.show(n == 0);
         Ok(n)
     }
 }

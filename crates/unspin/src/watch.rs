@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unspin_guest::doctor;
@@ -16,22 +15,26 @@ use unspin_guest::run::{scheduling, socket};
 use unspin_guest::sense;
 use unspin_guest::watch::{Sums, Watcher};
 use unspin_lab::interrupt;
+use unspin_model::class::Class;
 use unspin_report::live::{Picture, View, draw};
 use unspin_report::openmetrics;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::live::Live;
 use unspin_trace::totals::Totals;
 
+use crate::failure::of_class;
 use crate::metrics::{self, Metrics};
-use crate::{out, screen, sensing, span};
+use crate::{here, out, screen, sensing, span};
 
 /// A slice of a lane, and the time between two pictures.
 const SLICE: Duration = Duration::from_millis(200);
 /// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
 const REST: Duration = Duration::from_secs(1);
 
-/// Watch what this guest loses to preemption and spinning, why and where, and what to do
-/// about it. `?` explains the keys and signs. Needs root.
+/// Show live what this guest loses to preemption and spinning, and why
+///
+/// It draws on the terminal, where `?` explains the keys and signs, prints a summary after some
+/// seconds (--once), or serves sums for Prometheus (--listen). It needs root.
 #[derive(clap::Args)]
 pub struct Args {
     /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus;
@@ -56,15 +59,17 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
-        bail!("watch draws on a terminal: use `unspin watch --once`, or `unspin record`");
+        let text = "watch draws on a terminal: use `unspin watch --once`, or `unspin record`";
+        return Err(of_class(Class::Usage, text));
     }
     let settings = args.sensing.settings();
     if let Some(address) = args.listen.filter(|_| !args.causes) {
-        if args.sensing.tell_heartbeats() {
-            bail!("--listen has heartbeats with --causes only: add it, or leave out the others");
+        if args.sensing.chooses_heartbeats() {
+            let text = "--listen has heartbeats with --causes only: add --causes, or leave out \
+                        --beat and --budget";
+            return Err(of_class(Class::Usage, text));
         }
         let mut sums = Sums::start(&settings)?;
         let missing = sums.missing().to_vec();
@@ -75,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        eprintln!("unspin: {}", sensing::told(watcher.heartbeat()));
+        eprintln!("unspin: {}", sensing::describe(watcher.heartbeat()));
         let missing = watcher.missing().to_vec();
         return serve(address, &missing, Some(SLICE), || {
             watcher.step();
@@ -102,7 +107,7 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     let digest = &watcher.live.digest();
     let verdict = &judge(digest, Origin::Here(scheduling()), &sense::hidden(watcher.missing()));
     if args.json {
-        out::line(serde_json::to_string(&Judged { verdict, digest })?)?;
+        out::json(1, Some(&here::about()), &Judged { verdict, digest })?;
     } else {
         out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }

@@ -80,19 +80,19 @@ fn words(line: &str) -> Vec<String> {
 fn complaint(line: &str) -> Option<String> {
     let words = words(line.strip_prefix("sudo ").unwrap_or(line));
     let (program, args) = words.split_first()?;
-    // What stands behind `--` is another program's.
-    let args = args.split(|word| word == "--").next()?;
-    let mut command = match program.as_str() {
-        "make" => Command::new("make"),
-        "unspin" => Command::new(env!("CARGO_BIN_EXE_unspin")),
-        other => return Some(format!("`{other}` is neither make nor unspin")),
-    };
-    // make only says what it would do. unspin reads its arguments from left to right, so
-    // a wrong one is refused before `--help` counts.
-    let harmless = if program == "make" { "--dry-run" } else { "--help" };
-    let output = command.args(args).arg(harmless).current_dir(root()).output();
-    let output = output.expect("the program is there");
-    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    match program.as_str() {
+        "make" => {
+            let mut make = Command::new("make");
+            let output = make.args(args).arg("--dry-run").current_dir(root()).output();
+            let output = output.expect("make is installed");
+            (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+        "unspin" => match unspin_cli::command().try_get_matches_from(&words) {
+            Err(error) if error.use_stderr() => Some(error.to_string()),
+            _ => None,
+        },
+        other => Some(format!("`{other}` is neither make nor unspin")),
+    }
 }
 
 #[test]
@@ -113,7 +113,16 @@ fn commands_are_known() {
 
 #[test]
 fn a_wrong_command_is_noticed() {
-    for line in ["make no-such-target", "unspin lab runs", "unspin lab run x --no-flag", "rm x"] {
+    for line in [
+        "make no-such-target",
+        "unspin lab runs",
+        "unspin lab run x --no-flag",
+        "rm x",
+        // A missing argument, and options that exclude each other.
+        "unspin lab report",
+        "sudo unspin run --status --stats 1",
+        "unspin claims check --json x y",
+    ] {
         assert!(complaint(line).is_some(), "{line}");
     }
 }
@@ -158,11 +167,21 @@ fn the_citation_names_this_version() {
 }
 
 #[test]
-fn the_service_starts_a_known_command() {
-    let unit = fs::read_to_string(root().join("dist/unspin.service.in")).expect("a unit");
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
-    let line = start.expect("a command").replace("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470");
-    assert_eq!(complaint(&line), None, "{line}");
+fn the_services_start_known_commands() {
+    let options = [
+        ("$UNSPIN_RUN_OPTIONS", "--listen 127.0.0.1:9470"),
+        ("${UNSPIN_WATCH_LISTEN}", "127.0.0.1:9469"),
+        ("$UNSPIN_WATCH_OPTIONS", "--causes"),
+    ];
+    for name in ["unspin", "unspin-watch"] {
+        let path = root().join(format!("packaging/systemd/{name}.service.in"));
+        let unit = fs::read_to_string(path).expect("a unit");
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
+        let line = start.expect("a command").to_owned();
+        let line = options.iter().fold(line, |line, (name, value)| line.replace(name, value));
+        assert!(!line.contains('$'), "{name}: {line}");
+        assert_eq!(complaint(&line), None, "{name}: {line}");
+    }
 }
 
 /// The tables and plots of README, docs/ and results/tables/ are what `results/claims.json` says.

@@ -27,3 +27,43 @@ fn who_has_read_enough_is_no_error() {
     let done = completions().stdout(OwnedFd::from(writer)).output().expect("start unspin");
     assert_eq!((done.status.code(), done.stderr), (Some(0), Vec::new()));
 }
+
+/// What an unprivileged user's command says, whose exit status is 77.
+fn unprivileged(args: &[&str]) -> Option<String> {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    let done = command.arg(env!("CARGO_BIN_EXE_unspin")).args(args).output().ok()?;
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(77), "{args:?}: {stderr}");
+    Some(stderr)
+}
+
+#[test]
+fn who_is_not_root_gets_the_command_to_run() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("s").display().to_string();
+    for (args, command) in [
+        (&["watch", "--once"][..], "sudo unspin watch --once".to_owned()),
+        (&["record", "-o", &file], format!("sudo unspin record -o {file}")),
+    ] {
+        let Some(stderr) = unprivileged(args) else { continue };
+        // A kernel without what the sensor needs says that instead, to anybody.
+        if !stderr.contains("this kernel") {
+            assert_eq!(stderr, format!("unspin: needs root: {command}\n"));
+        }
+    }
+}
+
+#[test]
+fn options_that_do_not_go_together_are_wrong_usage() {
+    for args in [&["watch"][..], &["watch", "--listen", "127.0.0.1:0", "--beat", "500"]] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let done = unspin.args(args).output().expect("start unspin");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {stderr}");
+    }
+}

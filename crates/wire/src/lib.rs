@@ -123,7 +123,7 @@ pub struct Job {
     pub time_limit_s: f64,
     /// A guest scheduler, or another agent, to start first and to stop at the end.
     pub scheduler: Option<Agent>,
-    /// Whether the guest's kernel tells when each vCPU idles meanwhile.
+    /// Whether the guest's kernel records when each vCPU idles meanwhile.
     #[serde(default)]
     pub trace_idle: bool,
 }
@@ -138,7 +138,7 @@ pub struct Agent {
     pub session: Option<String>,
     /// Where it answers once it is ready. One that does loads no scheduler, either.
     pub listens: Option<SocketAddr>,
-    /// The unix socket that a guest scheduler tells its figures at.
+    /// The unix socket where a guest scheduler serves its figures.
     #[serde(default)]
     pub stats: Option<PathBuf>,
 }
@@ -177,7 +177,7 @@ pub struct JobResult {
     /// The most memory that the agent beside it had, bytes; where there was one.
     #[serde(default)]
     pub agent_memory: Option<u64>,
-    /// The guest scheduler's figures before and after it; of one that tells them.
+    /// The guest scheduler's figures before and after it; if it serves them.
     #[serde(default)]
     pub stats: Option<Box<[Stats; 2]>>,
     /// When each vCPU idled; `None` where that was not traced, or not in full.

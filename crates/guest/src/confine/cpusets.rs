@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::journal::Journal;
+use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
 const CONTROLLER: &str = "cpuset";
@@ -27,7 +28,7 @@ pub enum CpusetError {
     )]
     NoController(PathBuf),
     /// The controller cannot be enabled.
-    #[error("enable the cpuset controller in {0}: {1} (is this run as root?)")]
+    #[error("enable the cpuset controller in {0}: {1}")]
     Enable(PathBuf, io::Error),
     /// Another process limits vCPUs.
     #[error("another `unspin run` limits vCPUs: stop it first (its lock is {0})")]
@@ -35,6 +36,17 @@ pub enum CpusetError {
     /// The journal cannot be written, so no limit would be lifted after a crash.
     #[error("note what is limited in {0}: {1}")]
     Journal(PathBuf, io::Error),
+}
+
+impl Classified for CpusetError {
+    fn class(&self) -> Class {
+        match self {
+            CpusetError::Enable(_, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Class::NeedsRoot
+            }
+            _ => Class::Unavailable,
+        }
+    }
 }
 
 /// The cgroups; the limit is lifted when this is dropped.

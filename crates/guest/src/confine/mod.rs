@@ -17,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::libc;
+use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::{Actuator, Limits, Stats};
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
@@ -51,6 +52,16 @@ pub enum ConfineError {
     /// There is nobody to decide.
     #[error("start a thread: {0}")]
     Thread(io::Error),
+}
+
+impl Classified for ConfineError {
+    fn class(&self) -> Class {
+        match self {
+            ConfineError::Sense(error) => error.class(),
+            ConfineError::Cpuset(error) => error.class(),
+            ConfineError::Thread(_) => Class::Failed,
+        }
+    }
 }
 
 /// The limit at work; it is lifted when this is dropped.

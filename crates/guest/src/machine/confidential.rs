@@ -7,7 +7,7 @@ use super::{Facts, words};
 /// The kind of confidential VM, from the most direct witness that there is:
 /// - TDX has a CPUID leaf of its own (TDX module base specification, 11.2);
 /// - MSR SEV_STATUS, where it can be read (AMD APM volume 2, 15.34.10);
-/// - Hyper-V hides both behind a paravisor, and tells in 0x4000000c EBX (Hyper-V
+/// - Hyper-V hides both behind a paravisor, and shows them in 0x4000000c EBX (Hyper-V
 ///   TLFS, isolation configuration: 2 is SNP, 3 is TDX);
 /// - the kernel's log;
 /// - that the CPU knows SEV, in a virtual machine, says only that it may be one of them.

@@ -6,8 +6,10 @@ mod hypervisor;
 mod probe;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 
 use serde::{Deserialize, Serialize};
+use unspin_model::class::chain;
 
 use crate::sense::LightSensor;
 pub use confidential::confidential;
@@ -99,8 +101,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub(crate) fn failed(error: impl std::fmt::Display) -> Trial {
-        Trial { failed: Some(error.to_string()), ..Trial::default() }
+    pub(crate) fn failed(error: impl Error) -> Trial {
+        Trial { failed: Some(chain(&error).to_string()), ..Trial::default() }
     }
 }
 
@@ -158,7 +160,8 @@ impl Facts {
                 let light = scope.spawn(LightSensor::trial);
                 let scheduler = scope.spawn(crate::run::trial);
                 let sensor = crate::sense::trial();
-                let died = |_| Trial::failed("it could not be tried");
+                let died =
+                    |_| Trial { failed: Some("it could not be tried".into()), ..Trial::default() };
                 let (light, scheduler) = (light.join(), scheduler.join());
                 Trials {
                     sensor,
@@ -201,4 +204,17 @@ fn words(registers: &[u32]) -> String {
     let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
     let text = String::from_utf8_lossy(&bytes);
     text.trim_matches(['\0', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sense::SenseError;
+
+    #[test]
+    fn a_trial_that_failed_says_why() {
+        let error = SenseError::Load(libbpf_rs::Error::from_raw_os_error(22));
+        let failed = Trial::failed(error).failed.expect("a reason");
+        assert!(failed.ends_with(": Invalid argument (os error 22)"), "{failed}");
+    }
 }

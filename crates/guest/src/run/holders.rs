@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use unspin_model::class::{Class, Classified};
 
 /// As many names, and as many cgroups, as bpf/run.h has places for.
 const PLACES: usize = 8;
@@ -36,6 +37,12 @@ pub enum HoldersError {
          (`findmnt -t cgroup2` says where they are)"
     )]
     Cgroup(PathBuf),
+}
+
+impl Classified for HoldersError {
+    fn class(&self) -> Class {
+        Class::Usage
+    }
 }
 
 impl Holders {

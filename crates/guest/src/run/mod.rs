@@ -1,4 +1,4 @@
-//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, tells what it does.
+//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, and reports what it does.
 //!
 //! It decides in the kernel, by `policy/`. When this process ends, however it does, the
 //! kernel takes its own scheduler again.
@@ -14,12 +14,13 @@ use std::time::Instant;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use unspin_model::class::{Class, Classified};
 use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::machine::Trial;
-use crate::sense::{Aligned, Plain, Settings, Shared};
+use crate::sense::{Aligned, Plain, Settings, Shared, only_for_root};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
 use stats::{End, Seats, State};
@@ -63,7 +64,7 @@ pub struct Options {
     pub handoff: bool,
     /// Tasks that always count as such.
     pub holders: Holders,
-    /// Whether spinners for a lock whose owner's vCPU is off are told to sleep.
+    /// Whether spinners for a lock whose owner's vCPU is off are made to sleep.
     pub adaptive_spin: bool,
     /// Whether vCPUs that share a pCPU are used one after the other.
     pub topology: bool,
@@ -102,11 +103,26 @@ pub enum RunError {
     #[error("the scheduler `{0}` is loaded: stop it first")]
     Taken(String),
     /// Loading failed.
-    #[error("the scheduler cannot be loaded: {0} (is this run as root?)")]
-    Load(#[from] libbpf_rs::Error),
+    #[error("the kernel does not load the scheduler")]
+    Load(#[source] libbpf_rs::Error),
+    /// The kernel loads schedulers for root only.
+    #[error("needs root")]
+    Root,
     /// Its figures cannot be mapped.
     #[error("the scheduler's figures cannot be mapped: {0}")]
     Map(std::io::Error),
+}
+
+impl From<libbpf_rs::Error> for RunError {
+    fn from(error: libbpf_rs::Error) -> RunError {
+        if only_for_root(&error) { RunError::Root } else { RunError::Load(error) }
+    }
+}
+
+impl Classified for RunError {
+    fn class(&self) -> Class {
+        if matches!(self, RunError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+    }
 }
 
 /// Whether this kernel would take a scheduler now.
@@ -196,7 +212,7 @@ impl Scheduler {
         Stats { seconds, used_vcpus, ..stats }
     }
 
-    /// Tells it which vCPUs share a pCPU: for each one the first of those that do.
+    /// Sets which vCPUs share a pCPU: for each one the first of those that do.
     pub fn share_pcpus(&self, firsts: &[u32]) -> Result<(), RunError> {
         let stacks = self.object.maps().find(|map| map.name() == "stacks").expect("our map");
         for (vcpu, first) in firsts.iter().enumerate() {

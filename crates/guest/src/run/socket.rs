@@ -1,4 +1,4 @@
-//! A unix socket that tells what the guest scheduler does.
+//! A unix socket that reports what the guest scheduler does.
 //!
 //! A request is a line of one word, the answer to it a line of JSON. To `stats` it is a
 //! [`Stats`], to everything else `{"error":"..."}`. Whoever asks too much or does not read

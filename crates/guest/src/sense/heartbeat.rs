@@ -11,7 +11,7 @@ use super::page::Page;
 
 /// No more often than this.
 const SHORTEST_NS: u64 = 500_000;
-/// The kernel's own tick comes about as often, so a rarer heartbeat tells nothing new.
+/// The kernel's own tick comes about as often, so a rarer heartbeat adds nothing.
 const LONGEST_NS: u64 = 4_000_000;
 /// While the cost is measured.
 const TRIAL_NS: u64 = 250_000;
@@ -36,7 +36,7 @@ pub struct Heartbeat {
     /// Nanoseconds between two; 0: there are none.
     pub period_ns: u64,
     /// What one takes from the vCPU, where that was measured: the interrupt, its programs
-    /// and setting the timer anew.
+    /// and setting the timer again.
     pub cost_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The light sensor: loads `bpf/watch.bpf.c`, which keeps sums and tells nothing else.
+//! The light sensor: loads `bpf/watch.bpf.c`, which keeps sums and reports nothing else.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! The live sensor: loads `bpf/sense.bpf.c`, tells what it finds.
+//! The live sensor: loads `bpf/sense.bpf.c` and reports what it finds.
 //!
 //! What a vCPU's signs of life say is judged by `policy/activity.h`, in the kernel. Here
 //! the off intervals are fetched, and the records of all vCPUs can be read at any time,
@@ -16,8 +16,10 @@ mod sites;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder};
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::geteuid;
+use unspin_model::class::{Class, Classified};
 use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
@@ -53,7 +55,7 @@ pub struct Settings {
     pub limits: Limits,
     /// How often a vCPU that is not idle shows that it is on.
     pub beat: Beat,
-    /// Spins from this length on are told.
+    /// Spins from this length on are reported.
     pub spin_ns: u64,
 }
 
@@ -102,8 +104,11 @@ pub enum SenseError {
     )]
     Tracepoint(String),
     /// Loading failed.
-    #[error("the sensor's BPF programs cannot be loaded: {0} (is this run as root?)")]
-    Load(#[from] libbpf_rs::Error),
+    #[error("the kernel does not load the sensor's BPF programs")]
+    Load(#[source] libbpf_rs::Error),
+    /// The kernel loads BPF programs for root only.
+    #[error("needs root")]
+    Root,
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
     Map(std::io::Error),
@@ -113,6 +118,23 @@ pub enum SenseError {
          tell nothing: use --causes, which brings timers of its own"
     )]
     NoTimers,
+}
+
+impl From<libbpf_rs::Error> for SenseError {
+    fn from(error: libbpf_rs::Error) -> SenseError {
+        if only_for_root(&error) { SenseError::Root } else { SenseError::Load(error) }
+    }
+}
+
+impl Classified for SenseError {
+    fn class(&self) -> Class {
+        if matches!(self, SenseError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+    }
+}
+
+/// Whether root might succeed where libbpf has failed.
+pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }
 
 /// The sensor at work; it is gone from the kernel when this is dropped.

@@ -26,7 +26,7 @@ const LOCKING: [&str; 12] = [
 /// The kernel's symbols.
 pub(super) struct Sites {
     functions: Option<Symbols>,
-    /// Whether it tells where its timers are.
+    /// Whether it shows where its timers are.
     pub(super) tells_timers: bool,
 }
 
@@ -49,7 +49,7 @@ impl Sites {
     }
 }
 
-/// Whether a kernel with these symbols tells where its timers are.
+/// Whether a kernel with these symbols shows where its timers are.
 pub(crate) fn tells_timers(kallsyms: &str) -> bool {
     kallsyms.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS))
 }

@@ -1,4 +1,4 @@
-//! The guest's clock against the host's. Where KVM tells by how much it shifts the guest's
+//! The guest's clock against the host's. Where KVM says by how much it shifts the guest's
 //! time stamp counter, both say what it stood at when, and nothing else has to be known.
 //! Else by asking the guest the time: its answer was given after it was asked and before it
 //! was heard, which bounds the offset on both sides (Cristian 1989); of many answers, the one

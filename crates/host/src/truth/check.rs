@@ -1,4 +1,4 @@
-//! Injected off intervals held against the observed ones.
+//! Injected off intervals compared with the observed ones.
 
 use unspin_model::VcpuState;
 use unspin_model::run::InjectionCheck;

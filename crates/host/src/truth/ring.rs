@@ -14,12 +14,12 @@ const TYPE_TIME_STAMP: u32 = 31;
 /// Bits that an absolute time stamp cannot hold; they come from the time before it.
 const TIME_STAMP_HIGH: u64 = 0xf800_0000_0000_0000;
 
-/// The number that stands at the head of an event's records, from its `format` file.
+/// The number at the head of an event's records, from its `format` file.
 pub fn event_id(format: &str) -> Option<u16> {
     format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()
 }
 
-/// Where a field stands in its event's records.
+/// Where a field is in its event's records.
 pub fn offset(format: &str, field: &str) -> Option<usize> {
     let line = format.lines().find(|line| {
         let declaration = line.trim().strip_prefix("field:").and_then(|l| l.split(';').next());

@@ -32,7 +32,7 @@ pub struct ThreadEvent {
 
 /// Follows each vCPU's thread through the changes. The state before the first
 /// change is the one that the change implies; a thread without any change ran
-/// all the time or slept all the time, which /proc tells.
+/// all the time or slept all the time, which /proc shows.
 ///
 /// Some kernels (seen on a 6.18 guest kernel of a cloud) leave out what happens in the
 /// idle task. Two things follow. A woken thread that leaves a CPU, or is to be woken again,

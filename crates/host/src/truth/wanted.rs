@@ -4,7 +4,7 @@
 //! makes it wait for something of its own (a lock, a page), and then the guest wants it
 //! and does not have it. And a halted vCPU's thread may be woken for something that the
 //! guest never hears of. The guest itself knows when it wants a vCPU: whenever that does
-//! not idle. Its kernel tells so with the tracepoint `cpu_idle`.
+//! not idle. Its kernel says so with the tracepoint `cpu_idle`.
 
 use std::io;
 
@@ -154,7 +154,7 @@ fn unwanted(mut pieces: Vec<Interval>) -> Vec<Interval> {
     pieces
 }
 
-/// What of the intervals lies between two instants.
+/// The part of the intervals between two instants.
 fn cut(seen: &[Interval], from_ns: u64, to_ns: u64) -> impl Iterator<Item = Interval> {
     let first = seen.partition_point(|interval| interval.end_ns <= from_ns);
     let here = seen[first..].iter().take_while(move |interval| interval.start_ns < to_ns);

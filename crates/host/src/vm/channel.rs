@@ -157,7 +157,7 @@ fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
 }
 
 /// Hands out replies until the socket closes; then whoever waits is let go,
-/// because the senders are dropped. A line that is no reply goes to all who wait:
+/// because the senders are dropped. A line that is not a reply goes to all who wait:
 /// it may have been the answer to any of them.
 fn dispatch(mut lines: impl BufRead, waiting: &Waiting) {
     let mut line = String::new();

@@ -155,7 +155,7 @@ impl Vm {
         }
     }
 
-    /// QEMU's threads that are no vCPUs.
+    /// QEMU's threads that are not vCPUs.
     fn own_threads(&self) -> Vec<i32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid()));
         let threads = tasks.into_iter().flatten();

@@ -30,12 +30,12 @@ pub struct Command {
     /// The crate's version.
     pub version: Option<String>,
     /// The session file that it writes in the guest: such a command loads no scheduler;
-    /// what it found is held against the ground truth.
+    /// what it found is compared with the ground truth.
     pub session: Option<String>,
     /// The address in the guest that it answers at once it is ready: such a command loads
     /// no scheduler, either.
     pub listens: Option<SocketAddr>,
-    /// The unix socket in the guest that a guest scheduler tells its figures at, as
+    /// The unix socket in the guest where a guest scheduler serves its figures, as
     /// `unspin run` does: they become co-metrics of each run.
     pub stats: Option<PathBuf>,
 }

@@ -136,7 +136,7 @@ impl Nested {
     }
 
     /// Boot parameters of the subject: without PV spinlocks, Linux takes the
-    /// native qspinlock only when told `nopvspin`, else test-and-set.
+    /// native qspinlock only with `nopvspin`, else test-and-set.
     pub fn boot_params(&self) -> &'static str {
         if self.pv_spinlocks { "" } else { "nopvspin" }
     }

@@ -36,8 +36,8 @@ pub enum ImageError {
     },
     /// The init that belongs to the running program is not installed.
     #[error(
-        "unspin-init, which boots every guest, is not in {folder}, nor in ../libexec/unspin or \
-         ../lib/unspin from there: run `cargo build --workspace`, with `--release` as for unspin"
+        "unspin-init, which boots every guest, is not in {folder}, nor in ../lib/unspin from \
+         there: run `cargo build --workspace`, with `--release` as for unspin"
     )]
     NoInit {
         /// The folder of the running program.
@@ -307,17 +307,18 @@ fn write_entry(
     writer.finish().map(drop).map_err(error)
 }
 
-/// Where a program of this name is on this host: beside this binary (our own
-/// workloads), on PATH, or where Debian puts what root uses.
+/// Where a program of this name is on this host: beside this binary or, where it is installed,
+/// in ../lib/unspin (our own workloads), on PATH, or where Debian puts what root uses.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
     }
     let own = std::env::current_exe().ok();
-    let own = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let own = own.as_deref().and_then(Path::parent);
+    let own = own.into_iter().flat_map(|bin| [bin.to_owned(), bin.join("../lib/unspin")]);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
-    let folders = own.into_iter().chain(std::env::split_paths(&path)).chain(extra);
+    let folders = own.chain(std::env::split_paths(&path)).chain(extra);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
@@ -330,11 +331,12 @@ fn cure(package: &str) -> String {
 }
 
 /// Where a host's program is in the image: the system's under their own path,
-/// those of a checkout or a home in /usr/local/bin.
+/// those of a checkout, of a home and our own in /usr/local/bin.
 pub fn path_in_guest(program: &Path) -> PathBuf {
     let path = usr_merged(program);
     let name = program.file_name().unwrap_or_default();
-    if path.starts_with("/usr") { path } else { Path::new("/usr/local/bin").join(name) }
+    let own = path.parent().is_some_and(|folder| folder.ends_with("lib/unspin"));
+    if path.starts_with("/usr") && !own { path } else { Path::new("/usr/local/bin").join(name) }
 }
 
 /// The path with /bin, /sbin and /lib* as what they are in the image: links into /usr.

@@ -19,7 +19,7 @@ pub const OWN_PATH: &str = "/usr/bin/unspin";
 
 const INIT_NAME: &str = "unspin-init";
 /// Folders that an installation may keep the init in, from that of the running program.
-const INIT_FOLDERS: [&str; 3] = [".", "../libexec/unspin", "../lib/unspin"];
+const INIT_FOLDERS: [&str; 2] = [".", "../lib/unspin"];
 
 /// unspin's own programs on this machine.
 #[derive(Debug, Clone, Default)]
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_init_is_found_beside_the_program_and_where_installations_keep_it() {
-        for place in ["bin", "libexec/unspin", "lib/unspin"] {
+        for place in ["bin", "lib/unspin"] {
             let prefix = tempfile::tempdir().unwrap();
             let (bin, place) = (prefix.path().join("bin"), prefix.path().join(place));
             fs::create_dir_all(&bin).unwrap();

@@ -45,3 +45,16 @@ fn a_missing_program_names_its_package() {
     let error = Image::default().add_program("no-such-program", "some-package").unwrap_err();
     assert!(error.to_string().contains("apt install some-package"));
 }
+
+#[test]
+fn own_programs_are_on_the_path_of_a_guest_wherever_they_are_installed() {
+    for (host, guest) in [
+        ("/usr/bin/stress-ng", "/usr/bin/stress-ng"),
+        ("/bin/busybox", "/usr/bin/busybox"),
+        ("/usr/bin/../lib/unspin/spinbench", "/usr/local/bin/spinbench"),
+        ("/usr/local/lib/unspin/spinbench", "/usr/local/bin/spinbench"),
+        ("/home/me/unspin/target/release/spinbench", "/usr/local/bin/spinbench"),
+    ] {
+        assert_eq!(path_in_guest(Path::new(host)), Path::new(guest), "{host}");
+    }
+}

@@ -18,7 +18,8 @@ mod verify;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use unspin_model::Accel;
+use unspin_model::class::{Class, Classified};
+use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::KernelError;
 
 pub use executor::{execute, lanes};
@@ -130,7 +131,8 @@ pub enum LabError {
     },
     /// Results could not be written.
     #[error(
-        "{path}: {source}; what was finished before is safe: make room, then run the same command again to go on"
+        "cannot write {path}; what was finished before is safe: make room, then run the same \
+         command again to go on"
     )]
     Write {
         /// The file.
@@ -151,4 +153,19 @@ pub enum LabError {
     /// The host could not do it.
     #[error(transparent)]
     Host(#[from] Failure),
+}
+
+impl Classified for LabError {
+    fn class(&self) -> Class {
+        match self {
+            LabError::Kernel(error) => error.class(),
+            LabError::Topology(error) => error.class(),
+            LabError::Image(_) | LabError::Missing { .. } => Class::Unavailable,
+            LabError::NotPlanned { .. } => Class::Usage,
+            LabError::Host(failure) if failure.kind == FailureKind::Unavailable => {
+                Class::Unavailable
+            }
+            _ => Class::Failed,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What is told while an experiment runs.
+//! Progress of an experiment while it runs.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub enum Event<'a> {
     Note(&'a str),
 }
 
-/// Who is told.
+/// A receiver of progress.
 pub trait Progress {
     /// Takes note of an event.
     fn event(&mut self, event: Event<'_>);

@@ -10,7 +10,7 @@ use unspin_wire::{Failure, JobResult, RunOutput, option_name};
 use crate::experiment::{PlannedRun, Topology};
 use crate::workload::Workload;
 
-/// Where a run stands in its experiment and its boot.
+/// The place of a run in its experiment and its boot.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The block.

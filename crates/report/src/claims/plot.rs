@@ -45,10 +45,10 @@ pub enum PlotError {
     NoRatio(String, String),
 }
 
-/// Draws it.
+/// The plot as SVG.
 ///
 /// # Errors
-/// [`PlotError`]: a claim that is not there, or is no ratio.
+/// [`PlotError`]: a claim that is not there, or is not a ratio.
 pub fn draw(plot: &Plot, claims: &[Claim]) -> Result<String, PlotError> {
     let rows = plot.rows.iter().map(|row| forest_row(row, claims));
     Ok(forest_image(&plot.label, &rows.collect::<Result<Vec<_>, _>>()?))

@@ -56,7 +56,7 @@ impl<'a> Checks<'a> {
         self.percent(|check| off(check)[0], |check| [off(check)[1] as f64, off(check)[0] as f64])
     }
 
-    /// Waits whose cause was told right.
+    /// Waits whose cause was right.
     pub fn causes(&self) -> Figure {
         let right = |count: &CauseCount| count.real == count.told;
         let all = |check: &SenseCheck| waits(check, |_| true);
@@ -71,7 +71,7 @@ impl<'a> Checks<'a> {
         self.percent(real, |check| [waits(check, wrong) as f64, real(check) as f64])
     }
 
-    /// Time that waits were kept by an off vCPU: what was told, of what was.
+    /// Time that waits were kept by an off vCPU: as the guest reported it, and as it was.
     pub fn kept(&self) -> Figure {
         self.percent(|check| waits(check, |_| true), |check| check.kept_s)
     }

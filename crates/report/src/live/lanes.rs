@@ -37,7 +37,7 @@ const OFF: [(f32, &str, Color); 4] = [
 ];
 const IDLE: (&str, Style) = ("·", Style::new().add_modifier(Modifier::DIM));
 
-/// Stands behind the number of a vCPU that the guest scheduler does not use.
+/// Follows the number of a vCPU that the guest scheduler does not use.
 const UNUSED: &str = "-";
 
 /// Draws them, and returns how many lanes had room.
@@ -131,7 +131,7 @@ fn cells(live: &Live, width: usize) -> Option<Vec<Line<'static>>> {
     Some([vec![head], vcpus.chunks(a_row).map(row).collect()].concat())
 }
 
-/// What stands above the lanes: how long ago the oldest slice was, over it, where that
+/// The line above the lanes: how long ago the oldest slice was, over it, where that
 /// does not run into the other end.
 fn heads(live: &Live, width: usize) -> Line<'static> {
     let room = width.saturating_sub(HEAD);

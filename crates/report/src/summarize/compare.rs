@@ -1,4 +1,4 @@
-//! Which cells are held against which, and what that says.
+//! Which cells are compared with which, and what that says.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ fn oracles<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
         .collect()
 }
 
-/// The kernel and boot parameters that others are held against: those of the
+/// The kernel and boot parameters that others are compared with: those of the
 /// planned run with the lowest number, which is the matrix's first cell, in
 /// whatever order the runs were carried out.
 fn first_kernel(cells: &Cells) -> Option<(String, String)> {

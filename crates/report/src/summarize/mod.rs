@@ -2,8 +2,8 @@
 //!
 //! Runs are compared by speed: the value of a higher-is-better metric, the
 //! reciprocal of a lower-is-better one, and 0 for a run that did not finish, which
-//! ranks it below every run that did. Failed runs are no observations; they are
-//! counted. How intervals, p and verdicts come about is told in `unspin_stats`.
+//! ranks it below every run that did. Failed runs are not observations; they are
+//! counted. How intervals, p and verdicts are computed is in `unspin_stats`.
 
 mod cells;
 mod checks;

@@ -50,7 +50,7 @@ pub struct Pick {
 }
 
 /// The static choice for each block in which it has a run, made from the other blocks.
-/// `candidates` are schedulers and their runs in one place; those that are no static choice
+/// `candidates` are schedulers and their runs in one place; those that are not a static choice
 /// are passed over. `None` where no `hold:K` was tried, or no block has a choice.
 pub fn picks(candidates: &[(&str, Vec<Run>)]) -> Option<Vec<Pick>> {
     // In order of preference where they do equally well: stock, then few vCPUs.

@@ -1,4 +1,4 @@
-//! Injected off intervals held against the observed ones, all runs together.
+//! Injected off intervals compared with the observed ones, all runs together.
 
 use std::collections::BTreeMap;
 

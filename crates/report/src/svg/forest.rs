@@ -17,7 +17,7 @@ pub struct ForestRow {
     pub ratio: Option<Estimate>,
     /// The verdict.
     pub verdict: Verdict,
-    /// What stands to the right, such as `2.24x [2.10, 2.38]`.
+    /// The text to the right, such as `2.24x [2.10, 2.38]`.
     pub text: String,
 }
 
@@ -143,7 +143,7 @@ fn draw_row(canvas: &mut Canvas, row: &ForestRow, scale: &Scale, y: f64) {
     }
 }
 
-/// A triangle whose tip is at `x`, pointing in `direction` (1 or -1).
+/// A triangle with its tip on `x`, pointing in `direction` (1 or -1).
 fn arrow(canvas: &mut Canvas, class: &str, x: f64, y: f64, direction: f64, tip: &str) {
     let back = x - 8.0 * direction;
     let points = [(x, y), (back, y - 4.5), (back, y + 4.5)];

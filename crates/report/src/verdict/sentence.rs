@@ -95,8 +95,9 @@ fn worst_place(digest: &Digest) -> String {
     site.map_or(String::new(), |site| format!(", most of it in {}", site.site))
 }
 
-pub(super) fn cut_off(digest: &Digest) -> String {
-    format!("the recording was cut off: this is its first {} only.", time(digest.seconds))
+pub(super) fn cut_off(digest: &Digest, what: &str) -> String {
+    let first = time(digest.seconds);
+    format!("the recording is incomplete: this is its first {first} only ({what}).")
 }
 
 pub(super) fn lost(digest: &Digest) -> String {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use unspin_model::class::{Class, Classified};
+
 use crate::SourcesError;
 
 /// Why there is no kernel. Each message says what to do next.
@@ -33,4 +35,14 @@ pub enum KernelError {
         .0.join(", ")
     )]
     Options(Vec<String>),
+}
+
+impl Classified for KernelError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Sources(error) => error.class(),
+            Self::Spec(_) | Self::NotBzImage { .. } => Class::Usage,
+            Self::NoSchedExt(_) | Self::Options(_) => Class::Failed,
+        }
+    }
 }

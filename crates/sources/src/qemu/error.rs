@@ -1,5 +1,7 @@
 //! What can go wrong on the way to a QEMU, and what to do about it.
 
+use unspin_model::class::{Class, Classified};
+
 use crate::SourcesError;
 
 /// Why there is no QEMU. Each message names the next step.
@@ -47,4 +49,13 @@ pub enum QemuError {
         /// What was looked for.
         file: String,
     },
+}
+
+impl Classified for QemuError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Sources(error) => error.class(),
+            _ => Class::Failed,
+        }
+    }
 }

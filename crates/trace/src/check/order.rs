@@ -1,5 +1,5 @@
 //! Time never goes back for an entity, and nothing changes after the end. Exits and marks
-//! are no changes: see the reader on why they may lie behind what follows them.
+//! are not changes: see the reader on why they may lie behind what follows them.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};

@@ -8,7 +8,7 @@ use unspin_model::{Recording, VcpuEvent, VcpuState};
 use super::{FORMAT, Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS};
 use crate::TraceError;
 
-/// Reads all recordings from `input`; `name` stands in error messages.
+/// Reads all recordings from `input`; error messages have `name`.
 ///
 /// # Errors
 /// [`TraceError::Read`] where the data ends early or is damaged,

@@ -19,7 +19,7 @@
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
 //! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |
-//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor tells it |
+//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor reports it |
 //!
 //! Only spins and waits have values in the other columns, and only where they are known:
 //! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the
@@ -29,9 +29,11 @@
 //! (a spinlock: who took it last before, of those who waited).
 //!
 //! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
-//! recorder had written before it was killed can be read: a batch that was cut off is
-//! passed over, one that was damaged is an error. The schema's metadata holds
-//! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too.
+//! recorder had written before it was killed can be read: a batch that was cut off is passed
+//! over, and the session is marked as incomplete; one that was damaged, or that goes back in
+//! time, is an error. The schema's metadata holds
+//! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too. It
+//! may hold `unspin.program`, `unspin.kernel` and `unspin.machine`: who recorded, and where.
 //! Version 1, which is read as well, had no `user-spin` and no `steal`.
 //!
 //! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
@@ -41,7 +43,9 @@ use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use unspin_model::episode::Wait;
+use unspin_model::session::About;
 
+mod members;
 mod reader;
 mod writer;
 
@@ -85,12 +89,18 @@ const STEAL: &str = "steal";
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The file could not be opened.
-    #[error("cannot open {name}: {source}")]
+    #[error("cannot open {name}")]
     Open {
         /// The file.
         name: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// It holds nothing.
+    #[error("{name}: the session is empty")]
+    Empty {
+        /// The file.
+        name: String,
     },
     /// It is something else, or damaged.
     #[error("{name}, batch {batch}: {what}")]
@@ -103,11 +113,27 @@ pub enum SessionError {
         what: String,
     },
     /// It could not be written.
-    #[error("cannot write the session: {0}")]
+    #[error("cannot write the session")]
     Write(#[from] std::io::Error),
     /// A batch could not be put together.
-    #[error("cannot put the session's table together: {0}")]
+    #[error("cannot put the session's table together")]
     Table(#[from] ArrowError),
+}
+
+/// Keys of [`About`] in the schema's metadata.
+const PROGRAM_KEY: &str = "unspin.program";
+const KERNEL_KEY: &str = "unspin.kernel";
+const MACHINE_KEY: &str = "unspin.machine";
+
+/// The schema, with what is known about where the session is recorded.
+fn schema_of(about: &About) -> SchemaRef {
+    let mut metadata = HashMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())]);
+    let keys =
+        [(PROGRAM_KEY, &about.program), (KERNEL_KEY, &about.kernel), (MACHINE_KEY, &about.machine)];
+    for (key, value) in keys {
+        metadata.extend(value.iter().map(|value| (key.to_owned(), value.clone())));
+    }
+    Arc::new(schema().as_ref().clone().with_metadata(metadata))
 }
 
 fn schema() -> SchemaRef {
@@ -128,6 +154,5 @@ fn schema() -> SchemaRef {
         Field::new("taken_vcpu", DataType::UInt16, true),
         Field::new("taken_ns", DataType::UInt64, true),
     ];
-    let metadata = HashMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())]);
-    Arc::new(Schema::new_with_metadata(fields, metadata))
+    Arc::new(Schema::new(fields))
 }

@@ -1,7 +1,8 @@
 //! Reading a session file.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -14,19 +15,15 @@ use arrow_array::{
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::ArrowError;
-use flate2::bufread::GzDecoder;
 use unspin_model::episode::{Owner, OwnerState, Spin, Taken, Wait};
-use unspin_model::session::{FoundOff, Look};
+use unspin_model::session::{About, FoundOff, Look};
 use unspin_model::{Session, VcpuState};
 
+use super::members::{END, Members};
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_BATCH_BYTES, MAX_ROWS, OFF, READ, STEAL,
-    SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
+    BEATS, IDLE, KERNEL_KEY, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MACHINE_KEY, MAX_ROWS, OFF,
+    PROGRAM_KEY, READ, STEAL, SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
-
-/// What ends an Arrow stream: a continuation mark and no more bytes (Arrow columnar format,
-/// "IPC streaming format"). The writer gives it a member of its own.
-const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Reads a session file.
 pub fn read(path: &Path) -> Result<Session, SessionError> {
@@ -36,52 +33,56 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
     read_from(BufReader::new(file), &name)
 }
 
-/// Reads a session; `name` stands in errors. A last batch that was cut off is passed
-/// over, since a recorder that was killed leaves such an end; [`Session::cut_off`] says so.
-pub fn read_from(mut input: impl BufRead, name: &str) -> Result<Session, SessionError> {
+/// Reads a session; errors have `name`. A last batch that was cut off is passed
+/// over, since a recorder that was killed leaves such an end; the session says so.
+pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionError> {
     let damaged =
         |batch, what: String| SessionError::Damaged { name: name.to_owned(), batch, what };
+    let mut members = Members { input, begin: 0, read: 0 };
     let mut decoder = StreamDecoder::new();
     let mut session = Session { start_ns: u64::MAX, ..Session::default() };
+    let mut covered_to = HashMap::new();
     let (mut rows, mut ended) = (0, false);
     for index in 0.. {
-        let bytes = match member(&mut input) {
+        let bytes = match members.next() {
+            Ok(Some(_)) if ended => {
+                let at = members.begin;
+                return Err(damaged(index, format!("another session follows at byte {at}")));
+            }
             Ok(Some(bytes)) => bytes,
-            Ok(None) => break,
-            Err(error) if index > 0 && error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Ok(None) if index == 0 => {
+                return Err(SessionError::Empty { name: name.to_owned() });
+            }
+            Ok(None) => {
+                session.incomplete = (!ended).then(|| members.no_end(index));
+                break;
+            }
+            Err(error) if index > 0 && error.kind() == io::ErrorKind::UnexpectedEof => {
+                session.incomplete = Some(members.cut_off(index));
+                break;
+            }
             Err(error) if index == 0 => {
                 return Err(damaged(0, format!("not a session file of `unspin record`: {error}")));
             }
-            Err(error) => return Err(damaged(index, error.to_string())),
+            Err(error) => {
+                return Err(damaged(index, format!("{error} (from byte {} on)", members.begin)));
+            }
         };
-        ended = bytes == END;
+        ended = bytes.ends_with(&END);
         for batch in batches(&mut decoder, bytes).map_err(|what| damaged(index, what))? {
             rows += batch.num_rows();
             if rows > MAX_ROWS {
                 return Err(damaged(index, format!("more than {MAX_ROWS} rows")));
             }
-            add(&mut session, &batch).map_err(|what| damaged(index, what))?;
+            add(&mut session, &mut covered_to, &batch).map_err(|what| damaged(index, what))?;
         }
     }
-    if decoder.schema().is_none() {
-        return Err(damaged(0, "it holds no batch".into()));
-    }
+    let schema = decoder.schema().ok_or_else(|| damaged(0, "it holds no batch".into()))?;
+    let text = |key| schema.metadata().get(key).cloned();
+    session.about =
+        About { program: text(PROGRAM_KEY), kernel: text(KERNEL_KEY), machine: text(MACHINE_KEY) };
     session.start_ns = session.start_ns.min(session.end_ns);
-    session.cut_off = !ended;
     Ok(session)
-}
-
-/// The next gzip member, whole and with the right checksum; `None` at the end.
-fn member(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
-    if input.fill_buf()?.is_empty() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    GzDecoder::new(input).take(MAX_BATCH_BYTES).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 == MAX_BATCH_BYTES {
-        return Err(io::Error::other(format!("more than {MAX_BATCH_BYTES} bytes")));
-    }
-    Ok(Some(bytes))
 }
 
 /// What arrow makes of a member. Its checksum was right, so only a file that was made to
@@ -184,7 +185,12 @@ impl<'a> Columns<'a> {
         }
     }
 
-    fn add(&self, session: &mut Session, row: usize) -> Result<(), String> {
+    fn add(
+        &self,
+        session: &mut Session,
+        covered_to: &mut HashMap<u16, u64>,
+        row: usize,
+    ) -> Result<(), String> {
         let (vcpu, start_ns, end_ns) =
             (self.vcpus.value(row), self.starts.value(row), self.ends.value(row));
         if end_ns < start_ns {
@@ -205,6 +211,13 @@ impl<'a> Columns<'a> {
             LOOK_OFF => session.looks.push(look(VcpuState::Off)),
             LOOK_IDLE => session.looks.push(look(VcpuState::Idle)),
             BEATS => {
+                let before = covered_to.insert(vcpu, end_ns).unwrap_or(0);
+                if start_ns < before {
+                    return Err(format!(
+                        "row {row}: repeated or out of time order: vCPU {vcpu} is covered up to \
+                         {before} ns already, and again from {start_ns} ns on"
+                    ));
+                }
                 session.start_ns = session.start_ns.min(start_ns);
                 session.end_ns = session.end_ns.max(end_ns);
                 session.beats = session.beats.saturating_add(self.values.value(row));
@@ -232,7 +245,11 @@ fn add_to(by_vcpu: &mut Vec<u64>, vcpu: u16, value: u64) {
     by_vcpu[at] = by_vcpu[at].saturating_add(value);
 }
 
-fn add(session: &mut Session, batch: &RecordBatch) -> Result<(), String> {
+fn add(
+    session: &mut Session,
+    covered_to: &mut HashMap<u16, u64>,
+    batch: &RecordBatch,
+) -> Result<(), String> {
     let columns = Columns::of(batch).ok_or("a dictionary holds no text")?;
-    (0..batch.num_rows()).try_for_each(|row| columns.add(session, row))
+    (0..batch.num_rows()).try_for_each(|row| columns.add(session, covered_to, row))
 }

@@ -8,15 +8,16 @@ use arrow_array::{
     ArrayRef, DictionaryArray, RecordBatch, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow_ipc::writer::StreamWriter;
+use arrow_schema::SchemaRef;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use unspin_model::VcpuState;
 use unspin_model::episode::{OwnerState, Spin, Wait};
-use unspin_model::session::{FoundOff, Look};
+use unspin_model::session::{About, FoundOff, Look};
 
 use super::{
     BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, STEAL, SessionError, USER_SPIN, WAITS,
-    WAKE, schema,
+    WAKE, schema_of,
 };
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
@@ -43,6 +44,7 @@ pub struct Stretch {
 /// Writes a session file.
 pub struct Writer<W: Write> {
     out: W,
+    schema: SchemaRef,
     /// What is not yet on its way to `out`.
     stream: StreamWriter<Vec<u8>>,
 }
@@ -58,9 +60,10 @@ struct Row<'a> {
 
 impl<W: Write> Writer<W> {
     /// Writes the file's head.
-    pub fn new(out: W) -> Result<Writer<W>, SessionError> {
-        let stream = StreamWriter::try_new(Vec::new(), &schema())?;
-        let mut writer = Writer { out, stream };
+    pub fn new(out: W, about: &About) -> Result<Writer<W>, SessionError> {
+        let schema = schema_of(about);
+        let stream = StreamWriter::try_new(Vec::new(), &schema)?;
+        let mut writer = Writer { out, schema, stream };
         writer.flush()?;
         Ok(writer)
     }
@@ -80,7 +83,7 @@ impl<W: Write> Writer<W> {
             .chain(looks.iter().map(Row::of_look))
             .chain(stretches.iter().flat_map(Row::of_stretch))
             .collect();
-        let batch = RecordBatch::try_new(schema(), columns(&rows))?;
+        let batch = RecordBatch::try_new(self.schema.clone(), columns(&rows))?;
         self.stream.write(&batch)?;
         self.flush()
     }

@@ -27,7 +27,7 @@ pub(super) enum What {
     Entry,
 }
 
-/// Parses a line; `None` where it is no such event. In front of the event's name stand
+/// Parses a line; `None` where it is not such an event. In front of the event's name stand
 /// the command, which may hold anything, then
 /// - perf script: `TID [CPU] TIME:` or `PID/TID [CPU] TIME:`,
 /// - trace-cmd report: `-TID [CPU] TIME:`,

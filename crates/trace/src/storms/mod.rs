@@ -12,6 +12,7 @@
 //! places in the code, not by the length of the trace.
 
 mod line;
+mod lines;
 mod symbols;
 mod track;
 
@@ -23,13 +24,11 @@ use hdrhistogram::Histogram;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use line::What;
+use line::{Event, What};
 pub use symbols::{Symbols, SymbolsError};
 pub use track::Storm;
-use track::{Counts, Totals, Track};
+use track::{Counts, Order, Totals, Track};
 
-/// Longer lines are not those of a trace.
-const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Threads and addresses that are told apart. What comes later is only counted.
 const TRACKS_MAX: usize = 65_536;
 const PLACES_MAX: usize = 65_536;
@@ -58,6 +57,13 @@ pub struct Storms {
     pub lines: u64,
     /// Those that are neither kvm_exit nor kvm_entry, or cannot be read.
     pub lines_unknown: u64,
+    /// Events that come before one of the same thread that is further up in the trace: they are
+    /// counted here only. `null` where there is none.
+    pub disordered: Option<LeftOut>,
+    /// Events that are there again right behind themselves: they are counted here only.
+    pub repeated: Option<LeftOut>,
+    /// Where the trace is cut off, if it is; a line that was cut off is not used.
+    pub incomplete: Option<String>,
     /// From the first event to the last, seconds.
     pub span_s: f64,
     /// Exits, for any reason.
@@ -86,6 +92,21 @@ pub struct Storms {
     pub vcpus: Vec<Vcpu>,
     /// The longest storms, longest first.
     pub longest: Vec<Storm>,
+}
+
+/// Events that are not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// How many.
+    pub events: u64,
+    /// The line of the first one, from 1.
+    pub first_line: u64,
+}
+
+impl LeftOut {
+    fn add(all: &mut Option<LeftOut>, line: u64) {
+        all.get_or_insert(LeftOut { events: 0, first_line: line }).events += 1;
+    }
 }
 
 /// Percentiles, within 0.1 %.
@@ -119,7 +140,7 @@ pub struct Place {
 pub struct Vcpu {
     /// The thread.
     pub tid: u32,
-    /// Its index in its VM, where the trace tells.
+    /// Its index in its VM, where the trace has it.
     pub vcpu: Option<u32>,
     /// PAUSE exits.
     pub pause_exits: u64,
@@ -129,56 +150,24 @@ pub struct Vcpu {
     pub storm_s: f64,
 }
 
-/// Reads a trace to its end.
+/// Reads a trace, which may be gzipped, to its end. Lines without an event are counted, not
+/// refused; what is cut off, out of order or repeated is marked in the result.
 ///
 /// # Errors
-/// What reading `input` says. Lines that are no events are counted, not refused.
+/// What reading `input` says, with the line where it stopped.
 pub fn read(input: impl BufRead, limits: Limits, symbols: Option<&Symbols>) -> io::Result<Storms> {
     let mut reader = Reader::new(limits);
-    let lines = each_line(input, |line| reader.line(line))?;
-    Ok(reader.finish(lines, symbols))
-}
-
-/// Calls `each` for each line; a longer one than any trace has is cut. Lines are taken
-/// from the input's buffer where they lie whole in it.
-fn each_line(mut input: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
-    let (mut lines, mut begun) = (0, Vec::new());
-    loop {
-        let buffer = input.fill_buf()?;
-        if buffer.is_empty() {
-            if !begun.is_empty() {
-                each(&begun);
-                lines += 1;
-            }
-            return Ok(lines);
-        }
-        let mut rest = buffer;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            if begun.is_empty() {
-                each(&rest[..end]);
-            } else {
-                append(&mut begun, &rest[..end]);
-                each(&begun);
-                begun.clear();
-            }
-            lines += 1;
-            rest = &rest[end + 1..];
-        }
-        append(&mut begun, rest);
-        let read = buffer.len();
-        input.consume(read);
-    }
-}
-
-fn append(line: &mut Vec<u8>, more: &[u8]) {
-    let room = LINE_BYTES_MAX - line.len();
-    line.extend_from_slice(&more[..more.len().min(room)]);
+    let (lines, incomplete) = lines::each(lines::decoded(input)?, |line| reader.line(line))?;
+    Ok(Storms { incomplete, ..reader.finish(lines, symbols) })
 }
 
 struct Reader {
     tracks: FxHashMap<u32, Track>,
     totals: Totals,
+    lines: u64,
     events: u64,
+    disordered: Option<LeftOut>,
+    repeated: Option<LeftOut>,
     exits: u64,
     left_out: u64,
     first_ns: u64,
@@ -190,7 +179,10 @@ impl Reader {
         Reader {
             tracks: FxHashMap::default(),
             totals: Totals::new(limits),
+            lines: 0,
             events: 0,
+            disordered: None,
+            repeated: None,
             exits: 0,
             left_out: 0,
             first_ns: u64::MAX,
@@ -199,16 +191,31 @@ impl Reader {
     }
 
     fn line(&mut self, line: &[u8]) {
+        self.lines += 1;
         let Some(event) = line::parse(line) else { return };
         self.events += 1;
+        let full = self.tracks.len() >= TRACKS_MAX;
+        let track = match self.tracks.entry(event.tid) {
+            Entry::Vacant(_) if full => {
+                self.left_out += 1;
+                return self.count(&event);
+            }
+            track => track.or_default(),
+        };
+        match track.order(&event) {
+            Order::Disordered => LeftOut::add(&mut self.disordered, self.lines),
+            Order::Repeated => LeftOut::add(&mut self.repeated, self.lines),
+            Order::Next => {
+                track.step(&event, &mut self.totals);
+                self.count(&event);
+            }
+        }
+    }
+
+    fn count(&mut self, event: &Event) {
         self.exits += u64::from(event.what != What::Entry);
         self.first_ns = self.first_ns.min(event.t_ns);
         self.last_ns = self.last_ns.max(event.t_ns);
-        let full = self.tracks.len() >= TRACKS_MAX;
-        match self.tracks.entry(event.tid) {
-            Entry::Vacant(_) if full => self.left_out += 1,
-            track => track.or_default().step(&event, &mut self.totals),
-        }
     }
 
     fn finish(mut self, lines: u64, symbols: Option<&Symbols>) -> Storms {
@@ -216,6 +223,7 @@ impl Reader {
             track.end_run(&mut self.totals);
         }
         let totals = self.totals;
+        let storm_ns: u64 = self.tracks.values().map(Track::storm_ns).sum();
         let mut vcpus: Vec<Vcpu> =
             self.tracks.iter().map(|(tid, track)| track.vcpu(*tid)).collect();
         vcpus.sort_by(|a, b| {
@@ -233,13 +241,16 @@ impl Reader {
         Storms {
             lines,
             lines_unknown: lines - self.events,
+            disordered: self.disordered,
+            repeated: self.repeated,
+            incomplete: None,
             span_s: self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,
             exits: self.exits,
             pause_exits,
             storm_exits,
             storm_share: (pause_exits > 0).then(|| storm_exits as f64 / pause_exits as f64),
             storms: totals.length.len(),
-            storm_s: vcpus.iter().map(|vcpu| vcpu.storm_s).sum(),
+            storm_s: storm_ns as f64 / 1e9,
             length: distribution(&totals.length, 1.0),
             duration_us: distribution(&totals.duration_ns, 1e3),
             apart_us: distribution(&totals.apart_ns, 1e3),

@@ -19,7 +19,7 @@ pub struct Symbols {
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// It cannot be read.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read it")]
     Read(#[from] io::Error),
     /// It has no line of the form `ADDRESS TYPE NAME`.
     #[error("no symbols in it: copy /proc/kallsyms of the guest, from the boot that was traced")]
@@ -36,7 +36,7 @@ impl Symbols {
     /// See [`SymbolsError`].
     pub fn read(input: impl BufRead) -> Result<Symbols, SymbolsError> {
         let mut by_address = Vec::new();
-        super::each_line(input.take(BYTES_MAX), |line| {
+        super::lines::each(input.take(BYTES_MAX), |line| {
             by_address.extend(function(&String::from_utf8_lossy(line)));
         })?;
         if by_address.is_empty() {

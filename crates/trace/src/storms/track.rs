@@ -15,7 +15,7 @@ use super::{Limits, PLACES_MAX, Vcpu};
 pub struct Storm {
     /// The vCPU's thread.
     pub tid: u32,
-    /// The vCPU's index in its VM, where the trace tells.
+    /// The vCPU's index in its VM, where the trace has it.
     pub vcpu: Option<u32>,
     /// The function, or the address where no symbols were given.
     pub place: String,
@@ -126,21 +126,45 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct Track {
     vcpu: Option<u32>,
+    last: Option<Event>,
     run: Option<Run>,
     pause_exits: u64,
     storms: u64,
     storm_ns: u64,
 }
 
+/// How an event goes with the one before it of its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// It comes later, or at the same time and is another one.
+    Next,
+    /// It is the same event again.
+    Repeated,
+    /// It comes earlier.
+    Disordered,
+}
+
 impl Track {
+    /// A thread's events come in order of time in every trace that a kernel wrote, so another
+    /// order says that lines were moved, or that traces were put together.
+    pub(super) fn order(&self, event: &Event) -> Order {
+        match &self.last {
+            Some(last) if event.t_ns < last.t_ns => Order::Disordered,
+            Some(last) if event == last => Order::Repeated,
+            _ => Order::Next,
+        }
+    }
+
+    /// Takes an event that is the next one.
     pub(super) fn step(&mut self, event: &Event, totals: &mut Totals) {
+        self.last = Some(*event);
         self.vcpu = event.vcpu.or(self.vcpu);
         match event.what {
             What::Pause(address) => self.pause(event, address, totals),
             What::OtherExit => self.end_run(totals),
             What::Entry => {
                 if let Some(run) = &mut self.run {
-                    run.last_ns = run.last_ns.max(event.t_ns);
+                    run.last_ns = event.t_ns;
                 }
             }
         }
@@ -149,10 +173,10 @@ impl Track {
     fn pause(&mut self, event: &Event, address: u64, totals: &mut Totals) {
         self.pause_exits += 1;
         let in_guest_max_ns = totals.limits.in_guest_max_ns;
-        let goes_on = self.run.as_mut().filter(|run| {
-            let in_guest_ns = event.t_ns.checked_sub(run.last_ns);
-            run.address == address && in_guest_ns.is_some_and(|ns| ns <= in_guest_max_ns)
-        });
+        let goes_on = self
+            .run
+            .as_mut()
+            .filter(|run| run.address == address && event.t_ns - run.last_ns <= in_guest_max_ns);
         if let Some(run) = goes_on {
             run.length = run.length.saturating_add(1);
             totals.apart_ns.saturating_record(event.t_ns - run.last_exit_ns);
@@ -192,6 +216,10 @@ impl Track {
         totals.length.saturating_record(exits);
         totals.duration_ns.saturating_record(run.duration_ns());
         totals.longest.offer(run);
+    }
+
+    pub(super) fn storm_ns(&self) -> u64 {
+        self.storm_ns
     }
 
     pub(super) fn vcpu(&self, tid: u32) -> Vcpu {

@@ -11,7 +11,7 @@ const PCPUS_MAX: u32 = 255;
 /// Entity numbers are two bytes.
 const ENTITIES_MAX: u32 = u16::MAX as u32;
 
-/// Reads a record from `input`; `name` stands in error messages.
+/// Reads a record from `input`; error messages have `name`.
 ///
 /// # Errors
 /// [`TraceError::Bytes`] with the offset of what does not follow the format: another magic
@@ -91,7 +91,7 @@ fn announced(record: &Record, event: Event) -> Result<Event, String> {
     Ok(event)
 }
 
-/// Refuses time that goes back for an entity; the end is at or after all of them. Exits and
+/// Refuses time that goes back for an entity; the end is not before any of them. Exits and
 /// marks are stamped as if their price were paid, which an entity that is preempted first
 /// pays only when it is back: they may lie behind the change that follows them.
 fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use serde::Serialize;
 use unspin_lab::experiment::Experiment;
 use unspin_lab::interrupt;
 use unspin_lab::run::{Bar, Finish, Options, execute};
+use unspin_model::class::Class;
 use unspin_model::{Accel, Claim};
 use unspin_report::claims::figure;
 
 use super::derive;
+use crate::failure::of_class;
 use crate::lab::options;
 use crate::out;
 
@@ -90,7 +91,8 @@ pub fn run(
     let (wanted, others): (Vec<&Claim>, Vec<&Claim>) =
         super::select(claims, pattern).into_iter().partition(|c| c.experiment.ends_with(".toml"));
     if wanted.is_empty() && others.is_empty() {
-        bail!("no claim matches `{}`", pattern.unwrap_or("*"));
+        let pattern = pattern.unwrap_or("*");
+        return Err(of_class(Class::Usage, format!("no claim matches `{pattern}`")));
     }
     for claim in &others {
         eprintln!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
@@ -106,14 +108,14 @@ pub fn run(
         let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
         eprintln!("{}: measured into {}", experiment.name, folder.display());
         if finish == Finish::Interrupted {
-            eprintln!("interrupted; the same command resumes the check");
-            return Ok(ExitCode::FAILURE);
+            let text = "interrupted; the same command resumes the check";
+            return Err(of_class(Class::Interrupted, text));
         }
         measured.extend(derive::of_folder(&folder)?);
     }
     let checked: Vec<Checked> = wanted.iter().map(|claim| check(claim, &measured)).collect();
     if json {
-        out::line(serde_json::to_string_pretty(&checked)?)?;
+        out::json_list(1, "claims", &checked)?;
     } else {
         for one in &checked {
             out::line(format_args!("{:12}  {}: {}", one.finding.word(), one.id, one.text))?;

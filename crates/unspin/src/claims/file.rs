@@ -5,19 +5,24 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use unspin_model::Claim;
+use unspin_model::class::Class;
 
-/// Reads it.
+use crate::failure::of_class;
+use crate::new_file;
+
+/// Reads `claims.json`.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
     match read(path)? {
         Some(claims) => Ok(claims),
         None => {
             let here = std::env::current_dir().unwrap_or_default();
-            Err(anyhow!(
+            let text = format!(
                 "{}: no such file in {}; run the command in a checkout of unspin, or name the file \
                  with --file",
                 path.display(),
                 here.display()
-            ))
+            );
+            Err(of_class(Class::Usage, text))
         }
     }
 }
@@ -46,8 +51,5 @@ fn parse(text: &str) -> anyhow::Result<Vec<Claim>> {
 
 /// Replaces it in one step.
 pub fn save(path: &Path, claims: &[Claim]) -> anyhow::Result<()> {
-    let new = path.with_extension("json.new");
-    std::fs::write(&new, serde_json::to_string_pretty(claims)? + "\n")
-        .and_then(|()| std::fs::rename(&new, path))
-        .with_context(|| format!("write {}", path.display()))
+    new_file::write(path, (serde_json::to_string_pretty(claims)? + "\n").as_bytes())
 }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::report;
-use crate::out;
+use crate::{out, screen};
 
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
-/// Hold the cells of two output folders against each other: B against A.
+/// Compare the cells of two output folders: B against A
 #[derive(clap::Args)]
 pub struct Args {
     /// The baseline's output folder
@@ -20,14 +21,14 @@ pub struct Args {
     json: bool,
 }
 
-/// Does it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
     let compared = unspin_report::compare::compare(&a, &b);
     if args.json {
-        out::line(serde_json::to_string_pretty(&compared)?)?;
+        out::json(1, None, &compared)?;
     } else {
-        out::text(unspin_report::compare::terminal(&compared, WIDTH))?;
+        let width = screen::columns().unwrap_or(WIDTH);
+        out::text(unspin_report::compare::terminal(&compared, width))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use unspin_sources::kernel::{self, Kernel, Source};
 use super::watched::watched;
 use crate::out;
 
-/// What to do about kernels.
+/// List, fetch and build kernels for the lab's guests
 #[derive(Subcommand)]
 pub enum Verb {
     /// The kernels in the cache
@@ -46,7 +46,6 @@ pub enum Verb {
     },
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { json } => print_all(&kernel::list()?, json)?,
@@ -78,8 +77,7 @@ fn find(name: &str) -> anyhow::Result<Kernel> {
 
 fn print_all(kernels: &[Kernel], json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string_pretty(kernels)?)?;
-        return Ok(());
+        return out::json_list(1, "kernels", &kernels);
     }
     if kernels.is_empty() {
         out::line("no kernels yet: `unspin lab kernel build` or `unspin lab kernel fetch`")?;

@@ -13,24 +13,18 @@ use clap::Subcommand;
 use unspin_lab::image::COMMIT_MARK;
 use unspin_lab::run::Options;
 
-/// What the lab does.
+/// Run experiments on real, overcommitted VMs, report and compare them
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Run an experiment, or resume one that was interrupted
     Run(run::Args),
-    /// What an experiment's runs say: table, summary.json, report.html
     Report(report::Args),
-    /// Hold two output folders against each other
     Compare(compare::Args),
-    /// Kernels for the lab's guests
     #[command(subcommand)]
     Kernel(kernel::Verb),
-    /// The QEMU that runs the lab's guests in virtual time
     #[command(subcommand)]
     Qemu(qemu::Verb),
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::run(args),

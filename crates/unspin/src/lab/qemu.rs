@@ -10,7 +10,7 @@ use unspin_sources::qemu::{self, Build, Source};
 use super::watched::watched;
 use crate::out;
 
-/// What to do about QEMU.
+/// Build and show the QEMU that runs the lab's guests in virtual time
 #[derive(Subcommand)]
 pub enum Verb {
     /// Build the lab's QEMU: Debian's source with the lab's patches and pinned firmware
@@ -42,7 +42,6 @@ struct Shown {
     current: bool,
 }
 
-/// Does it.
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Build { source_version, jobs, json } => {
@@ -64,8 +63,7 @@ fn shown() -> anyhow::Result<Vec<Shown>> {
 
 fn print_all(all: &[Shown], json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string_pretty(all)?)?;
-        return Ok(());
+        return out::json_list(1, "builds", &all);
     }
     if all.is_empty() {
         out::line("no QEMU in the cache: `unspin lab qemu build` makes one")?;

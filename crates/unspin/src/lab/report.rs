@@ -1,6 +1,5 @@
 //! `unspin lab report`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,11 +7,15 @@ use anyhow::Context;
 use unspin_model::Summary;
 use unspin_report::terminal::Style;
 
-use crate::out;
+use crate::{out, screen};
 
+/// Columns where standard output is not a terminal.
 const WIDTH: usize = 100;
 
-/// Summarise an output folder: the table here, summary.json and report.html there.
+/// Summarise an output folder of `unspin lab run`
+///
+/// It prints a table, and writes summary.json and report.html into the folder. With --json or
+/// --markdown it only prints.
 #[derive(clap::Args)]
 pub struct Args {
     /// The output folder of `unspin lab run`
@@ -25,13 +28,13 @@ pub struct Args {
     markdown: bool,
 }
 
-/// Does it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let summary = write(&args.out)?;
     if args.markdown {
-        out::text(unspin_report::markdown::document(&summary))?;
+        out::text(unspin_report::markdown::document(&summarize(&args.out)?))?;
+    } else if args.json {
+        print(&summarize(&args.out)?, &args.out, true)?;
     } else {
-        print(&summary, &args.out, args.json)?;
+        print(&write(&args.out)?, &args.out, false)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,12 +71,11 @@ pub fn write(out: &Path) -> anyhow::Result<Summary> {
 /// Prints the table, or the summary as JSON.
 pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
     if json {
-        out::line(serde_json::to_string_pretty(summary)?)?;
-        return Ok(());
+        return out::json(1, None, summary);
     }
     let style = Style {
-        width: WIDTH,
-        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        width: screen::columns().unwrap_or(WIDTH),
+        colour: screen::colour(),
         report: Some(out.join("report.html").display().to_string()),
     };
     out::text(unspin_report::terminal::table(summary, &style))?;

@@ -10,11 +10,13 @@ use unspin_lab::run::{
     Bar, Finish, Options, Published, Selection, Timings, duration, execute, lanes, load,
 };
 use unspin_model::Accel;
+use unspin_model::class::Class;
 
 use super::report;
+use crate::failure::of_class;
 use crate::out;
 
-/// Run an experiment, or resume one that was interrupted.
+/// Run an experiment, or resume one that was interrupted
 #[derive(clap::Args)]
 pub struct Args {
     /// A shipped experiment's name, or a file
@@ -61,7 +63,6 @@ fn accel(text: &str) -> Result<Accel, String> {
     Accel::parse(text).ok_or_else(|| "expected `kvm`, `tcg` or `vt`".into())
 }
 
-/// Does it.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::load(&args.experiment)?;
     if let Some(kernel) = args.kernel {
@@ -96,11 +97,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
-        eprintln!(
+        let text = format!(
             "interrupted after {} of {} runs, which are kept: the same command goes on",
             summary.done, summary.planned
         );
-        return Ok(ExitCode::FAILURE);
+        return Err(of_class(Class::Interrupted, text));
     }
     report::print(&summary, &out, args.json)?;
     if let Some(folder) = verify {
@@ -141,7 +142,7 @@ fn done(out: &Path, runs: Selection) -> anyhow::Result<u64> {
 fn print_plan(out: &Path, json: bool) -> anyhow::Result<()> {
     let (planned, done) = (load(out)?.planned, done(out, Selection::All)?);
     if json {
-        out::line(serde_json::json!({"out": out, "planned": planned, "done": done}))
+        out::json(1, None, &serde_json::json!({"out": out, "planned": planned, "done": done}))
     } else {
         let path = out.join("experiment.json");
         out::line(format_args!("{}: {planned} runs are planned, {done} done", path.display()))
@@ -159,8 +160,8 @@ fn dry_run(experiment: &Experiment, jobs: Option<u32>, json: bool) -> anyhow::Re
     let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
     let seconds = Timings::load().estimate_s(experiment, &boots, lanes(jobs), |_| false);
     if json {
-        let text = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
-        out::line(text)
+        let about = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
+        out::json(1, None, &about)
     } else {
         out::line(format_args!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds)))
     }

@@ -3,6 +3,7 @@
 use unspin_guest::confine::Confiner;
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
+use unspin_model::class::chain;
 use unspin_model::scheduler::Stats;
 
 /// What acts, as long as it can be kept.
@@ -78,7 +79,7 @@ impl Kept {
         let Some(scheduler) = &self.scheduler else { return };
         if let Some(found) = self.prober.as_ref().and_then(Prober::news) {
             self.stacks = found;
-            self.tell_stacks(scheduler);
+            self.share_stacks(scheduler);
         }
         *stats = self.stats_of(scheduler);
         let Some(ended) = scheduler.ended() else { return };
@@ -90,19 +91,20 @@ impl Kept {
         eprintln!("unspin: {}: loading it again", ended.reason);
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
-                self.tell_stacks(&scheduler);
+                self.share_stacks(&scheduler);
                 *stats = self.stats_of(&scheduler);
                 self.scheduler = Some(scheduler);
             }
             Err(error) => {
-                self.ended = Some(format!("{}: it cannot be loaded again: {error}", ended.reason));
+                self.ended =
+                    Some(format!("{}: it cannot be loaded again: {}", ended.reason, chain(&error)));
             }
         }
     }
 
-    fn tell_stacks(&self, scheduler: &Scheduler) {
+    fn share_stacks(&self, scheduler: &Scheduler) {
         if let Err(error) = scheduler.share_pcpus(&self.stacks) {
-            eprintln!("unspin: which vCPUs share a pCPU is not used: {error}");
+            eprintln!("unspin: which vCPUs share a pCPU is not used: {}", chain(&error));
         }
     }
 

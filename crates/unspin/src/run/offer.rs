@@ -23,7 +23,8 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Opens both. A socket that cannot be made is told, and done without.
+    /// Opens both. A socket that cannot be made is
+    /// reported, and there is no --status then.
     pub fn open(path: &Path, metrics: Option<Metrics>) -> Offer {
         let socket = Socket::bind(path)
             .inspect_err(|error| {

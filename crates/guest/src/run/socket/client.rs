@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::Stats;
 
 use super::STATS;
@@ -35,7 +36,7 @@ pub enum AskError {
         loaded: Option<String>,
     },
     /// The socket does not let us.
-    #[error("{0}: permission denied (is this run as root?)")]
+    #[error("{0}: permission denied; needs root")]
     Denied(PathBuf),
     /// What is there does not talk as it should.
     #[error("{path}: {what}")]
@@ -45,6 +46,12 @@ pub enum AskError {
         /// What came instead.
         what: String,
     },
+}
+
+impl Classified for AskError {
+    fn class(&self) -> Class {
+        if matches!(self, AskError::Denied(_)) { Class::NeedsRoot } else { Class::Unavailable }
+    }
 }
 
 /// The figures of the scheduler that answers at this socket.

@@ -25,7 +25,7 @@ pub enum BindError {
     /// Someone answers there.
     #[error("another process answers at it")]
     Taken,
-    /// It would have to be removed first, and is no socket.
+    /// It would have to be removed first, and is not a socket.
     #[error("there is something else")]
     NoSocket,
     /// It cannot be made.

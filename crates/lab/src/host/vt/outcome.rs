@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use unspin_model::class::chain;
 use unspin_model::{FailureKind, TruthSummary};
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
@@ -40,7 +41,7 @@ pub fn judge(
             TraceError::Open { .. } => FailureKind::QemuDied,
             _ => FailureKind::InvariantBroken,
         };
-        Failure::new(kind, error.to_string())
+        Failure::new(kind, chain(&error).to_string())
     })?;
     check::check(&record, &rules(host, &record))
         .map_err(|violation| Failure::new(FailureKind::InvariantBroken, violation.to_string()))?;

@@ -55,7 +55,7 @@ impl Host for FakeHost {
     }
 }
 
-/// Keeps what it is told; its disk can be full.
+/// Keeps every event; its disk can be full.
 #[derive(Default)]
 struct FakeBench {
     noted: Mutex<Vec<String>>,

@@ -1,0 +1,168 @@
+//! The command that `run` and `record` are around.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+/// How soon its end is seen, or a signal.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A command under way. It gets the signals that ask this process to end, and is waited
+/// for.
+pub struct Running {
+    child: Child,
+    signals: Signals,
+}
+
+/// The signals that ask this process to end; they only count while this exists.
+pub struct Signals(SignalsInfo<WithRawSiginfo>);
+
+/// A command that could not be started.
+#[derive(Debug)]
+pub struct NotStarted {
+    program: String,
+    error: io::Error,
+}
+
+impl NotStarted {
+    /// Says so on standard error. The exit status is a shell's.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("unspin: cannot start {}: {}", self.program, self.error);
+        ExitCode::from(self.status())
+    }
+
+    fn status(&self) -> u8 {
+        if self.error.kind() == ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
+impl Running {
+    /// Starts a command, if there is one: its name and its arguments.
+    pub fn start(command: &[String]) -> Result<Option<Running>, NotStarted> {
+        Running::start_in(None, command)
+    }
+
+    /// The same in the cgroup of this folder, if one is given.
+    pub fn start_in(
+        cgroup: Option<&Path>,
+        command: &[String],
+    ) -> Result<Option<Running>, NotStarted> {
+        let Some((program, args)) = command.split_first() else { return Ok(None) };
+        let spawn = || {
+            let signals = Signals::new()?;
+            let mut command = Command::new(program);
+            command.args(args);
+            if let Some(folder) = cgroup {
+                let procs = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
+                // SAFETY: between fork and exec it makes one write, and allocates nothing.
+                unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
+            }
+            Ok(Running { child: command.spawn()?, signals })
+        };
+        spawn().map(Some).map_err(|error| NotStarted { program: program.clone(), error })
+    }
+
+    /// Waits for it, and returns its exit code as shells have it.
+    pub fn wait(&mut self) -> io::Result<u8> {
+        loop {
+            if let Some(code) = self.step()? {
+                return Ok(code);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Passes on what has come; the exit code as shells have it, if it has ended.
+    pub fn step(&mut self) -> io::Result<Option<u8>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Some(code(status)));
+        }
+        self.signals.pass_on(Some(&self.child));
+        Ok(None)
+    }
+}
+
+impl Signals {
+    /// Catches them from now on.
+    pub fn new() -> io::Result<Signals> {
+        SignalsInfo::new([SIGINT, SIGTERM]).map(Signals)
+    }
+
+    /// Passes on what has come to a command that has not been waited for, if there is one.
+    /// Returns whether something has.
+    pub fn pass_on(&mut self, child: Option<&Child>) -> bool {
+        let mut came = false;
+        for info in self.0.pending() {
+            came = true;
+            // What the kernel sends comes from the terminal, which gives it to the
+            // command, too.
+            let sent_by_a_process = info.si_code <= 0;
+            let signal = Signal::try_from(info.si_signo).ok().filter(|_| sent_by_a_process);
+            if let (Some(child), Some(signal)) = (child, signal) {
+                // It has not been waited for, so the number is still its own.
+                let _ = kill(Pid::from_raw(child.id() as i32), signal);
+            }
+        }
+        came
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Held by tests that catch signals, because a signal is for all that this process runs.
+#[cfg(test)]
+pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str) -> Running {
+        Running::start(&["sh", "-c", script].map(str::to_owned)).unwrap().unwrap()
+    }
+
+    fn codes_are_those_of_shells() {
+        assert_eq!(start("exit 7").wait().unwrap(), 7);
+        assert_eq!(start("kill -9 $$").wait().unwrap(), 137);
+        let not_started = |name: &str| Running::start(&[name.to_owned()]).err().unwrap();
+        assert_eq!(not_started("/nowhere/nothing").status(), 127);
+        assert_eq!(not_started("/").status(), 126);
+        assert!(Running::start(&[]).unwrap().is_none());
+    }
+
+    fn a_signal_is_passed_on_and_the_command_waited_for() {
+        let mut running = start("exec sleep 100");
+        kill(Pid::this(), Signal::SIGTERM).unwrap();
+        assert_eq!(running.wait().unwrap(), 143);
+
+        let ready = std::env::temp_dir().join(format!("unspin-ready-{}", std::process::id()));
+        let place = ready.display();
+        let mut running = start(&format!(
+            "trap 'kill $!; rm {place}; exit 5' INT; sleep 100 & : > {place}; wait"
+        ));
+        while !ready.exists() {
+            assert_eq!(running.step().unwrap(), None);
+        }
+        kill(Pid::this(), Signal::SIGINT).unwrap();
+        assert_eq!(running.wait().unwrap(), 5);
+    }
+
+    #[test]
+    fn a_command_gets_signals_and_its_code_is_a_shells() {
+        let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        codes_are_those_of_shells();
+        a_signal_is_passed_on_and_the_command_waited_for();
+    }
+}

@@ -1,0 +1,370 @@
+//! Examples, exit statuses and relatives of each verb: the ends of `--help` and of the man pages.
+
+use clap::Command;
+
+/// What a verb's help says besides its options.
+pub struct Help {
+    /// The verb as it is typed after `unspin`.
+    pub verb: &'static str,
+    /// Command lines, each with what it does.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Exit statuses besides those of [`STATUS`].
+    pub status: &'static [(&'static str, &'static str)],
+    /// Verbs that go with it.
+    pub see: &'static [&'static str],
+}
+
+/// Exit statuses of all verbs.
+pub const STATUS: &[(&str, &str)] = &[
+    ("0", "done"),
+    ("1", "failed; the message says what failed"),
+    ("2", "wrong usage, or a wrong experiment or workload file"),
+    ("77", "not possible on this machine; the message says what is missing and how to get it"),
+];
+
+const INTERRUPTED: (&str, &str) = ("130", "interrupted; finished work is kept");
+const OF_COMMAND: &[(&str, &str)] = &[
+    ("N", "the status of CMD, if there is one"),
+    ("126", "CMD could not be started"),
+    ("127", "CMD was not found"),
+    ("128+N", "signal N ended CMD"),
+];
+const OF_RUN: &[(&str, &str)] = &[
+    ("N", "the status of CMD, if there is one; with --ab, 1 if CMD fails"),
+    OF_COMMAND[1],
+    OF_COMMAND[2],
+    OF_COMMAND[3],
+    ("130", "with --ab: interrupted; the result of the rounds so far is printed"),
+];
+
+const NONE: Help = Help { verb: "", examples: &[], status: &[], see: &[] };
+
+static VERBS: &[Help] = &[
+    Help {
+        verb: "",
+        examples: &[
+            ("unspin doctor", "what this machine is, and what unspin can do on it"),
+            ("sudo unspin watch", "whether vCPUs lose time now, and why"),
+            ("sudo unspin run -- make -j8", "a build under the guest scheduler"),
+        ],
+        see: &["doctor", "watch", "record", "report", "run", "lab"],
+        ..NONE
+    },
+    Help {
+        verb: "doctor",
+        examples: &[
+            ("sudo unspin doctor", "this machine, with what only root can read"),
+            ("unspin doctor --facts", "what was read, as JSON, for another machine to judge"),
+            ("unspin doctor --from facts.json", "the machine that these facts are of"),
+        ],
+        see: &["watch", "run"],
+        ..NONE
+    },
+    Help {
+        verb: "watch",
+        examples: &[
+            ("sudo unspin watch", "until q is pressed"),
+            ("sudo unspin watch --once --for 10 --json", "ten seconds, as JSON"),
+            ("sudo unspin watch --listen 127.0.0.1:9469", "sums for Prometheus, until Ctrl-C"),
+        ],
+        see: &["record", "run", "doctor"],
+        ..NONE
+    },
+    Help {
+        verb: "run",
+        examples: &[
+            ("sudo unspin run", "until Ctrl-C"),
+            ("sudo unspin run --stats 1 -- make -j4", "a build, with figures every second"),
+            ("sudo unspin run --status", "the figures of the scheduler that runs"),
+            ("sudo unspin run --ab 10 -- make -j4", "whether the build is faster under it"),
+        ],
+        status: OF_RUN,
+        see: &["watch", "doctor"],
+    },
+    Help {
+        verb: "record",
+        examples: &[
+            ("sudo unspin record --for 10", "ten seconds, into unspin.arrow.gz"),
+            ("sudo unspin record -o build.arrow.gz -- make -j8", "a build"),
+        ],
+        status: OF_COMMAND,
+        see: &["report", "export", "watch"],
+    },
+    Help {
+        verb: "report",
+        examples: &[
+            ("unspin report unspin.arrow.gz", "time off, spins and causes as text"),
+            ("unspin report unspin.arrow.gz --html page.html", "the same, and a page with plots"),
+        ],
+        see: &["record", "explain", "export"],
+        ..NONE
+    },
+    Help {
+        verb: "explain",
+        examples: &[("unspin explain", "the causes"), ("unspin explain holder-off", "one of them")],
+        see: &["report", "watch", "trace"],
+        ..NONE
+    },
+    Help {
+        verb: "export",
+        examples: &[
+            ("unspin export unspin.arrow.gz", "a Perfetto trace, unspin.arrow.pftrace"),
+            ("unspin export unspin.arrow.gz --format openmetrics -o -", "sums, on standard output"),
+        ],
+        see: &["record", "report"],
+        ..NONE
+    },
+    Help {
+        verb: "trace",
+        examples: &[
+            ("unspin trace trace.txt", "storms, and addresses of the spinning code"),
+            ("unspin trace trace.txt.gz --kallsyms kallsyms.txt", "functions instead of addresses"),
+            ("unspin trace - --json", "a trace from standard input, as JSON"),
+        ],
+        see: &["record"],
+        ..NONE
+    },
+    Help {
+        verb: "claims",
+        examples: &[
+            ("unspin claims", "all figures"),
+            ("unspin claims list 'lab.loss.*'", "those whose ids match"),
+            ("unspin claims check lab.start_s", "one, measured again"),
+        ],
+        status: &[INTERRUPTED],
+        see: &["lab"],
+    },
+    Help {
+        verb: "claims list",
+        examples: &[("unspin claims list 'lab.loss.*' --json", "figures as JSON")],
+        see: &["claims-check"],
+        ..NONE
+    },
+    Help {
+        verb: "claims check",
+        examples: &[("unspin claims check 'lab.loss.*'", "measure again into out/check")],
+        status: &[("1", "a claim is not confirmed"), INTERRUPTED],
+        see: &["claims-list"],
+    },
+    Help {
+        verb: "claims record",
+        examples: &[("unspin claims record out/overcommit-curve", "what its runs support")],
+        see: &["claims-render", "claims-plot"],
+        ..NONE
+    },
+    Help {
+        verb: "claims plot",
+        examples: &[("unspin claims plot --check", "whether the plots are up to date")],
+        status: &[("1", "with --check: a plot is out of date")],
+        see: &["claims-render"],
+    },
+    Help {
+        verb: "claims render",
+        examples: &[("unspin claims render README.md docs/results.md", "write their tables")],
+        status: &[("1", "with --check: a document is out of date")],
+        see: &["claims-plot"],
+    },
+    Help {
+        verb: "lab",
+        examples: &[
+            ("unspin lab run quickstart --dry-run", "how many runs there are, how long they take"),
+            ("unspin lab run quickstart", "run them, or resume"),
+            ("unspin lab report out/quickstart", "the result"),
+        ],
+        status: &[INTERRUPTED],
+        see: &["lab-run", "lab-report", "lab-compare", "lab-kernel", "lab-qemu", "claims"],
+    },
+    Help {
+        verb: "lab run",
+        examples: &[
+            ("unspin lab run quickstart", "a shipped experiment, into out/quickstart"),
+            ("unspin lab run mine.toml --accel vt", "one's own, in virtual time"),
+            ("unspin lab run overcommit-curve --repeats 20", "more runs of each cell"),
+        ],
+        status: &[INTERRUPTED],
+        see: &["lab-report", "lab-compare"],
+    },
+    Help {
+        verb: "lab report",
+        examples: &[
+            ("unspin lab report out/quickstart", "a table; report.html in the folder"),
+            ("unspin lab report out/quickstart --json", "the summary; writes no file"),
+        ],
+        see: &["lab-run", "lab-compare"],
+        ..NONE
+    },
+    Help {
+        verb: "lab compare",
+        examples: &[("unspin lab compare out/before out/after", "before is the baseline")],
+        see: &["lab-report"],
+        ..NONE
+    },
+    Help {
+        verb: "lab kernel",
+        examples: &[("unspin lab kernel list", "the kernels in the cache")],
+        see: &["lab-kernel-build", "lab-kernel-fetch", "lab-run"],
+        ..NONE
+    },
+    Help {
+        verb: "lab kernel list",
+        examples: &[("unspin lab kernel list --json", "all of them, as JSON")],
+        see: &["lab-kernel-show"],
+        ..NONE
+    },
+    Help {
+        verb: "lab kernel fetch",
+        examples: &[("unspin lab kernel fetch debian-cloud", "download and unpack it")],
+        see: &["lab-kernel-build"],
+        ..NONE
+    },
+    Help {
+        verb: "lab kernel build",
+        examples: &[
+            ("unspin lab kernel build", "the lab's own kernel"),
+            ("unspin lab kernel build --source linux-source-7.3", "another source"),
+        ],
+        see: &["lab-kernel-fetch"],
+        ..NONE
+    },
+    Help {
+        verb: "lab kernel show",
+        examples: &[("unspin lab kernel show lab", "release, source and image")],
+        see: &["lab-kernel-list"],
+        ..NONE
+    },
+    Help {
+        verb: "lab qemu",
+        examples: &[("unspin lab qemu build", "needed once for virtual time")],
+        see: &["lab-run"],
+        ..NONE
+    },
+    Help {
+        verb: "lab qemu build",
+        examples: &[("unspin lab qemu build -j 1", "with one compiler at a time")],
+        see: &["lab-qemu-show"],
+        ..NONE
+    },
+    Help {
+        verb: "lab qemu show",
+        examples: &[("unspin lab qemu show --json", "versions, patches and options")],
+        see: &["lab-qemu-build"],
+        ..NONE
+    },
+    Help {
+        verb: "completions",
+        examples: &[(
+            "unspin completions bash",
+            "for ~/.local/share/bash-completion/completions/unspin",
+        )],
+        see: &["man"],
+        ..NONE
+    },
+    Help {
+        verb: "man",
+        examples: &[("unspin man ~/.local/share/man/man1", "all pages")],
+        see: &["completions"],
+        ..NONE
+    },
+];
+
+/// The help of a verb.
+pub fn of(verb: &str) -> &'static Help {
+    VERBS.iter().find(|help| help.verb == verb).unwrap_or(&NONE)
+}
+
+impl Help {
+    /// All its exit statuses.
+    pub fn statuses(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        let own = |code: &str| self.status.iter().any(|(known, _)| *known == code);
+        STATUS.iter().filter(move |(code, _)| !own(code)).chain(self.status)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from("Examples:\n");
+        for (line, what) in self.examples {
+            text += &format!("  {line}\n      {what}\n");
+        }
+        text += "\nExit status:\n";
+        for (code, what) in self.statuses() {
+            text += &format!("  {code:5}  {what}\n");
+        }
+        text
+    }
+}
+
+/// Adds each verb's examples and exit statuses to its long help.
+pub fn complete(command: Command) -> Command {
+    complete_below(command, "")
+}
+
+fn complete_below(command: Command, verb: &str) -> Command {
+    let help = of(verb);
+    let command =
+        if help.examples.is_empty() { command } else { command.after_long_help(help.text()) };
+    let below = |sub: Command| {
+        let name = format!("{verb} {}", sub.get_name());
+        complete_below(sub, name.trim_start())
+    };
+    command.mut_subcommands(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every verb, verbs below verbs included.
+    fn verbs(command: &Command, verb: &str, found: &mut Vec<(String, Command)>) {
+        found.push((verb.to_owned(), command.clone()));
+        for sub in command.get_subcommands() {
+            verbs(sub, format!("{verb} {}", sub.get_name()).trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn every_verb_has_a_short_and_a_long_help() {
+        let mut found = Vec::new();
+        verbs(&crate::command(), "", &mut found);
+        assert!(found.len() > 20, "{}", found.len());
+        for (verb, command) in &found {
+            let help = of(verb);
+            assert!(!help.examples.is_empty(), "`{verb}` has no example");
+            for (line, _) in help.examples {
+                let line = line.strip_prefix("sudo ").unwrap_or(line);
+                let own = format!("unspin {verb}");
+                assert!(line.starts_with(own.trim_end()), "`{line}` is no example of `{verb}`");
+            }
+            for see in help.see {
+                let known = found.iter().any(|(verb, _)| verb.replace(' ', "-") == *see);
+                assert!(known, "`{verb}` refers to `{see}`");
+            }
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty() && about.len() < 90, "`{verb}`: {about}");
+        }
+        let known = |help: &&Help| !found.iter().any(|(verb, _)| verb == help.verb);
+        assert!(VERBS.iter().find(known).is_none(), "help of a verb that does not exist");
+    }
+
+    #[test]
+    fn examples_are_command_lines() {
+        for (line, _) in VERBS.iter().flat_map(|help| help.examples) {
+            let line = line.strip_prefix("sudo ").unwrap_or(line).replace('\'', "");
+            let parsed = crate::command().try_get_matches_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn the_long_help_is_that_of_the_arguments() {
+        let mut trace = crate::command();
+        let trace = trace.find_subcommand_mut("trace").expect("a verb");
+        let help = trace.render_long_help().to_string();
+        for part in ["perf record -a", "trace-cmd record", "Examples:", "Exit status:"] {
+            assert!(help.contains(part), "{part} is not in {help}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        crate::command().debug_assert();
+    }
+}

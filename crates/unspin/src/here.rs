@@ -1,0 +1,18 @@
+//! Where this program runs.
+
+use unspin_guest::doctor;
+use unspin_guest::machine::Facts;
+use unspin_model::session::About;
+
+/// This program's version.
+pub const PROGRAM: &str = concat!("unspin ", env!("CARGO_PKG_VERSION"));
+
+/// This program, kernel and machine.
+pub fn about() -> About {
+    let release = nix::sys::utsname::uname().ok();
+    About {
+        program: Some(PROGRAM.to_owned()),
+        kernel: release.map(|names| names.release().to_string_lossy().into_owned()),
+        machine: Some(unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine)),
+    }
+}

@@ -1,0 +1,96 @@
+//! The command. Verbs are one file each: arguments and printing, nothing else.
+//!
+//! It is a library so that tests can parse command lines as the program does.
+
+mod claims;
+mod command;
+mod completions;
+mod doctor;
+mod explain;
+mod export;
+mod failure;
+mod help;
+mod here;
+mod lab;
+mod man;
+mod metrics;
+mod new_file;
+mod out;
+mod record;
+mod report;
+mod run;
+mod screen;
+mod sensing;
+mod span;
+mod trace;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Find and stop wasted vCPU spinning, from inside the guest.
+///
+/// unspin shows how long the hypervisor keeps vCPUs off their pCPUs, how much CPU time the others
+/// burn meanwhile by spinning, and runs a guest scheduler that stops the waste. It needs neither
+/// steal time nor the hypervisor's help. Start with `unspin doctor`.
+#[derive(Parser)]
+#[command(name = "unspin", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+// The verbs' own types have their help: a comment on a variant would replace all of it.
+#[derive(Subcommand)]
+enum Verb {
+    Doctor(doctor::Args),
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    Claims(claims::Args),
+    Watch(watch::Args),
+    Run(run::Args),
+    Record(record::Args),
+    Report(report::Args),
+    Explain(explain::Args),
+    Export(export::Args),
+    Trace(trace::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// The whole command line, with the examples of each verb.
+pub fn command() -> Command {
+    help::complete(Cli::command())
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+            eprintln!("unspin: {}", failure::message(&error, &args.collect::<Vec<_>>()));
+            failure::class(&error).exit_status().into()
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Doctor(args) => doctor::run(args),
+        Verb::Lab(verb) => lab::run(verb),
+        Verb::Claims(args) => claims::run(args),
+        Verb::Watch(args) => watch::run(args),
+        Verb::Run(args) => run::run(args),
+        Verb::Record(args) => record::run(args),
+        Verb::Report(args) => report::run(args),
+        Verb::Explain(args) => explain::run(args),
+        Verb::Export(args) => export::run(args),
+        Verb::Trace(args) => trace::run(args),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Man(args) => man::run(args),
+    }
+}

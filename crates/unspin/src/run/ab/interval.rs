@@ -1,0 +1,196 @@
+//! Rounds that are intervals of what the machine does anyway.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use regex::Regex;
+use unspin_guest::ab::{Check, Counts, Job, Useful};
+use unspin_model::Better;
+use unspin_model::ab::Figure;
+
+use super::{comparable, figure};
+use crate::command::Signals;
+
+/// How soon a signal is seen, and the scheduler's end.
+const LOOK: Duration = Duration::from_millis(250);
+/// An interval begins that long after the scheduler has changed: two trials of fewer vCPUs fit.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// Something that grows with the work done.
+pub trait Probe {
+    /// What it is read as.
+    type Reading;
+    /// Measures the guest for one interval.
+    fn read(&mut self) -> anyhow::Result<Self::Reading>;
+    /// The figure of an interval.
+    fn figure(&self, from: &Self::Reading, to: &Self::Reading) -> anyhow::Result<Figure>;
+}
+
+/// A round is an interval between two readings.
+pub struct Interval<'a, P> {
+    probe: P,
+    length: Duration,
+    settle: Duration,
+    signals: &'a mut Signals,
+}
+
+impl<'a, P: Probe> Interval<'a, P> {
+    /// An interval of this length.
+    pub fn new(probe: P, length: Duration, signals: &'a mut Signals) -> Interval<'a, P> {
+        Interval { probe, length, settle: SETTLE, signals }
+    }
+
+    /// Waits. Returns whether a signal came.
+    fn wait(
+        &mut self,
+        time: Duration,
+        check: &mut Check<'_, anyhow::Error>,
+    ) -> anyhow::Result<bool> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            sleep(left.min(LOOK));
+            check()?;
+            if self.signals.pass_on(None) {
+                return Ok(true);
+            }
+            if left <= LOOK {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// A reading; none if a signal came, which may have ended what is read, too.
+    fn read(&mut self) -> anyhow::Result<Option<P::Reading>> {
+        let reading = self.probe.read();
+        if self.signals.pass_on(None) { Ok(None) } else { reading.map(Some) }
+    }
+}
+
+impl<P: Probe> Job<anyhow::Error> for Interval<'_, P> {
+    fn round(&mut self, check: &mut Check<'_, anyhow::Error>) -> anyhow::Result<Option<Figure>> {
+        if self.wait(self.settle, check)? {
+            return Ok(None);
+        }
+        let Some(from) = self.read()? else { return Ok(None) };
+        if self.wait(self.length, check)? {
+            return Ok(None);
+        }
+        let Some(to) = self.read()? else { return Ok(None) };
+        self.probe.figure(&from, &to).map(Some)
+    }
+}
+
+/// A counter that a shell command prints.
+pub struct Counter<'a> {
+    line: &'a str,
+    metric: Option<&'a Regex>,
+    better: Better,
+}
+
+impl<'a> Counter<'a> {
+    /// The figure of what this line of shell prints.
+    pub fn new(line: &'a str, (metric, better): (Option<&'a Regex>, Better)) -> Counter<'a> {
+        Counter { line, metric, better }
+    }
+}
+
+/// A counter, and the middle of the time that reading it took.
+pub struct Count {
+    at: Instant,
+    value: f64,
+}
+
+impl Probe for Counter<'_> {
+    type Reading = Count;
+
+    fn read(&mut self) -> anyhow::Result<Count> {
+        let began = Instant::now();
+        let mut command = Command::new("sh");
+        let done = command.args(["-c", self.line]).stdin(Stdio::null()).output()?;
+        let at = began + began.elapsed() / 2;
+        if !done.status.success() {
+            let stderr = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            bail!("--metric-cmd `{}` failed ({}): {stderr}", self.line, done.status);
+        }
+        let value = figure(&String::from_utf8_lossy(&done.stdout), self.metric)
+            .with_context(|| format!("--metric-cmd `{}`", self.line))?;
+        Ok(Count { at, value })
+    }
+
+    fn figure(&self, from: &Count, to: &Count) -> anyhow::Result<Figure> {
+        let seconds = (to.at - from.at).as_secs_f64();
+        ensure!(to.value >= from.value, "the counter fell from {} to {}", from.value, to.value);
+        let value = comparable((to.value - from.value) / seconds, self.better)?;
+        Ok(Figure { seconds, value, switches_per_s: None })
+    }
+}
+
+/// What the guest itself did.
+pub struct Guest {
+    useful: Useful,
+}
+
+impl Guest {
+    /// As this sensor finds.
+    pub fn new(useful: Useful) -> Guest {
+        Guest { useful }
+    }
+}
+
+impl Probe for Guest {
+    type Reading = Counts;
+
+    fn read(&mut self) -> anyhow::Result<Counts> {
+        Ok(self.useful.counts())
+    }
+
+    fn figure(&self, from: &Counts, to: &Counts) -> anyhow::Result<Figure> {
+        let value = to.useful_since(from).context("a vCPU came or went during a round")?;
+        let switches_per_s = to.switches_since(from);
+        Ok(Figure { seconds: to.seconds_since(from), value, switches_per_s })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+
+    use super::*;
+    use crate::command::ALONE;
+
+    fn round(line: &str, metric: Option<&str>) -> anyhow::Result<Option<Figure>> {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signals = Signals::new()?;
+        let metric = metric.map(|metric| Regex::new(metric).unwrap());
+        let counter = Counter::new(line, (metric.as_ref(), Better::Higher));
+        let length = Duration::from_millis(300);
+        let mut interval =
+            Interval { settle: Duration::ZERO, ..Interval::new(counter, length, &mut signals) };
+        interval.round(&mut || Ok(()))
+    }
+
+    #[test]
+    fn a_counter_counts_a_second() {
+        // Milliseconds since 1970 grow by 1000 a second.
+        let figure = round("date +%s%3N", None).unwrap().unwrap();
+        assert!((900.0..1100.0).contains(&figure.value), "{figure:?}");
+        assert!(figure.seconds >= 0.3, "{figure:?}");
+        let figure = round("echo n $(date +%s%3N)", Some(r"n (\d+)")).unwrap().unwrap();
+        assert!((900.0..1100.0).contains(&figure.value), "{figure:?}");
+    }
+
+    #[test]
+    fn a_counter_that_cannot_be_read_is_an_error() {
+        let error = |line| format!("{:#}", round(line, None).unwrap_err());
+        assert_eq!(
+            error("echo no; exit 2"),
+            "--metric-cmd `echo no; exit 2` failed (exit status: 2): "
+        );
+        assert_eq!(error("echo no"), "--metric-cmd `echo no`: `no` is not a number");
+        let falls = "date +%s%3N | sed s/^/-/";
+        assert!(error(falls).starts_with("the counter fell from -"), "{}", error(falls));
+    }
+}

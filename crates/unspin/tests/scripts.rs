@@ -1,0 +1,33 @@
+//! Shell scripts, on this machine and in guests, pass shellcheck.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn shell_scripts_pass_shellcheck() {
+    if Command::new("shellcheck").arg("--version").output().is_err() {
+        return eprintln!("skipped: needs shellcheck: apt install shellcheck");
+    }
+    let scripts = scripts();
+    assert!(scripts.len() > 20, "the scripts: {scripts:?}");
+    let mut shellcheck = Command::new("shellcheck");
+    shellcheck
+        .args(["--external-sources", "--source-path=SCRIPTDIR", "--severity=warning"])
+        .args(&scripts);
+    let output = shellcheck.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every `*.sh` file of the two folders, relative to the root.
+fn scripts() -> Vec<PathBuf> {
+    let folders = ["scripts", "tests/lab/guest"];
+    let entries = folders.iter().flat_map(|folder| {
+        let list = std::fs::read_dir(root().join(folder)).expect("a folder of scripts");
+        list.map(move |entry| Path::new(folder).join(entry.unwrap().file_name()))
+    });
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "sh")).collect()
+}

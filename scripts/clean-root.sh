@@ -1,0 +1,62 @@
+#!/bin/sh
+# clean-root.sh SUITE: prints the path of a tarball of a minimal system with systemd: Debian
+# bookworm or trixie, or Ubuntu noble. Makes it by mmdebstrap, from the mirror that apt uses
+# here; Ubuntu from the same mirror's /ubuntu. Keeps it in ~/.cache/unspin/roots for 30 days.
+# Needs root. Exit code 77: this suite cannot be had here.
+set -eu
+suite=$1
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/unspin/roots"
+tarball=$cache/$suite.tar
+KEEP_DAYS=30
+
+cannot() {
+    echo "$suite: $*" >&2
+    exit 77
+}
+
+if [ -n "$(find "$tarball" -mtime "-$KEEP_DAYS" 2>/dev/null)" ]; then
+    echo "$tarball"
+    exit
+fi
+[ "$(id -u)" -eq 0 ] || cannot "making a root file system takes root"
+command -v mmdebstrap >/dev/null || cannot "mmdebstrap is missing: apt install mmdebstrap"
+mkdir -p "$cache"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# The base of Debian's archive as apt has it, such as http://mirror/debian/.
+# shellcheck disable=SC2016 # apt's variable
+debian=$(apt-get indextargets 'Created-By: Packages' 'Origin: Debian' --format '$(REPO_URI)' |
+    grep '/debian/*$' | head -n 1)
+[ -n "$debian" ] || cannot "apt has no source of Debian here"
+
+# Debian's trixie has the keys of Ubuntu's archive; their package is verified by apt.
+ubuntu_keys() {
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$keys] $debian trixie main" >"$work/sources.list"
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    set -- -qq -o "Dir::Etc::SourceList=$work/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=root
+    apt-get "$@" update >&2 && (cd "$work" && apt-get "$@" download ubuntu-keyring >&2) &&
+        dpkg-deb -x "$work"/ubuntu-keyring_*.deb "$work"
+}
+
+case $suite in
+noble)
+    mirror=$(echo "$debian" | sed 's,/debian/*$,/ubuntu/,')
+    ubuntu_keys || cannot "the keys of Ubuntu's archive cannot be fetched"
+    keyring=$work/usr/share/keyrings/ubuntu-archive-keyring.gpg
+    /usr/lib/apt/apt-helper -qq -o APT::Sandbox::User=root download-file "${mirror}dists/$suite/InRelease" "$work/InRelease" >&2 ||
+        cannot "apt's mirror has no Ubuntu"
+    ;;
+*)
+    mirror=$debian
+    keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    ;;
+esac
+echo "making a minimal $suite (a minute)" >&2
+mmdebstrap --quiet --mode=root --variant=minbase --components=main --include=apt,systemd \
+    --keyring="$keyring" --format=tar "$suite" "$tarball.part" "$mirror" >&2
+mv "$tarball.part" "$tarball"
+echo "$tarball"

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Tasks of all kinds run to their end around a command: free ones, and bound ones.
+. "$(dirname "$0")/tools.sh"
+if [ "$1" = load ]; then
+    cat $state > /tmp/during
+    for mask in 1 2 4 8 3 c f; do busy 0.5 taskset $mask & done
+    for _ in 1 2 3 4; do busy 0.5 & done
+    wait
+    exit 7
+fi
+unspin run --json -- sh "$0" load > /tmp/stats
+[ $? = 7 ] || fail "the command's exit code"
+grep -q enabled /tmp/during || fail "not enabled during the command"
+[ "$(count vcpus /tmp/stats)" = 4 ] || fail "$(cat /tmp/stats)"
+is disabled
+clean_log
+echo result 1

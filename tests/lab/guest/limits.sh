@@ -1,0 +1,52 @@
+#!/bin/sh
+# Cgroups with limits get no more time than those allow, nor much less, however many tasks they
+# have: one with a limit, and one in another that is limited. A limit that is lifted ends at once.
+# And 100 tasks for which there is hardly any time do not wait for so long that the kernel's
+# watchdog ends the scheduler.
+. "$(dirname "$0")/tools.sh"
+echo +cpu > $groups/cgroup.subtree_control
+mkdir $groups/a $groups/b $groups/c
+echo +cpu > $groups/b/cgroup.subtree_control
+mkdir $groups/b/d
+echo '40000 100000' > $groups/a/cpu.max
+echo '20000 50000' > $groups/b/cpu.max
+# Percent of a vCPU since `look_at_clock` and the first count.
+share() { echo $((100 * ($2 - $1) / ((now - since) * 10000))); }
+start --json
+for _ in 1 2 3 4 5 6; do
+    work_in a
+    work_in b/d
+done
+work_in c
+sleep 1
+a=$(used a) b=$(used b) c=$(used c)
+look_at_clock
+since=$now
+sleep 4
+look_at_clock
+a=$(share "$a" "$(used a)") b=$(share "$b" "$(used b)") c=$(share "$c" "$(used c)")
+[ "$a" -ge 25 ] && [ "$a" -le 43 ] || fail "a $a %"
+[ "$b" -ge 25 ] && [ "$b" -le 43 ] || fail "b $b %"
+[ "$c" -ge 60 ] || fail "c $c %"
+echo max > $groups/a/cpu.max
+sleep 0.5
+a=$(used a)
+look_at_clock
+since=$now
+sleep 2
+look_at_clock
+a=$(share "$a" "$(used a)")
+[ "$a" -ge 60 ] || fail "a $a % without a limit"
+for group in a b c; do echo 1 > $groups/$group/cgroup.kill; done
+mkdir $groups/e
+echo '1000 100000' > $groups/e/cpu.max
+set +x
+for _ in $(seq 100); do work_in e; done
+set -x
+sleep 15
+is enabled
+echo 1 > $groups/e/cgroup.kill
+stop
+[ "$(count throttled /tmp/said)" -gt 0 ] || fail "$(cat /tmp/said)"
+clean_log
+echo result 1
