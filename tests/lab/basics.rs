@@ -94,7 +94,7 @@ pub fn records_itself() -> Result<(), Failed> {
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
         wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
-        grep -q '\"user_spin_s\":[0-9]' /tmp/w || exit 1; \
+        grep -q '\"user_spin_s\": *[0-9]' /tmp/w || exit 1; \
         U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
         unspin watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
         for i in $(seq 60); do wget -q -O /tmp/m $U && break; sleep 0.5; done; \

@@ -49,5 +49,5 @@ pub fn check_measures_each_time() -> Result<(), Failed> {
     assert!(runs.len() == 2 && runs.iter().all(|runs| !runs.is_empty()), "{runs:?}");
     assert_eq!(runs[0][0]["identity"], runs[1][0]["identity"], "the same run twice");
     let output = checked("nothing")?;
-    check(output.status.code() == Some(1), "a pattern that matches nothing", &output)
+    check(output.status.code() == Some(2), "a pattern that matches nothing", &output)
 }

@@ -80,6 +80,7 @@ const CASES: [(&str, Needs, Takes, Test); 26] = {
         ),
         ("vt_refuses_real_neighbours", None, Little, virtual_time::real_neighbours_are_refused),
         ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
+        ("vt_injects_exactly", Some(vt_guest), Little, virtual_time::injected_times_are_exact),
         ("vt_failures_have_their_kind", Some(vt_guest), Little, virtual_time::failures),
         ("claims_are_measured_again", Some(guest), Machine, claims::check_measures_each_time),
         ("nested_regimes", Some(bench::lab_kernel), Minutes, nested::regimes),

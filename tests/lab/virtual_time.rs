@@ -45,6 +45,27 @@ pub fn same_bytes_twice() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The injector takes a pCPU for exact times, and the vCPU that stays there is off for as long.
+pub fn injected_times_are_exact() -> Result<(), Failed> {
+    let injector = "pinned = true\n\
+        injector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 10000, count = 10 }";
+    let burn =
+        "for i in 1 2; do timeout 0.4 sh -c 'while :; do :; done' & done; wait; echo result 1";
+    let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
+    let output = run(&bench, &["--accel", "vt"]);
+    check(output.status.success(), "the run", &output)?;
+    let found = &bench.results()[0]["truth"]["injected"];
+    assert_eq!((&found["injected"], &found["missing"]), (&10.into(), &0.into()), "{found}");
+    let pairs = found["pairs_us"].as_array().cloned().unwrap_or_default();
+    assert!(pairs.len() >= 5, "most met a vCPU that was on: {found}");
+    for pair in &pairs {
+        let us: Vec<f64> = (0..3).filter_map(|i| pair[i].as_f64()).collect();
+        assert!(us[0] == 1000.0 || us[0] == 5000.0, "a length that was asked for: {pair}");
+        assert!((us[2] - us[0]).abs() <= 0.5, "off for as long, but for a quantum: {pair}");
+    }
+    Ok(())
+}
+
 /// A panic, an endless job and a failing one, each with its kind and without a retry.
 pub fn failures() -> Result<(), Failed> {
     let text = experiment(&["panic.toml", "endless.toml"], "time_limit_s = 1", "");

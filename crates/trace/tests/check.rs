@@ -94,7 +94,7 @@ fn a_pcpu_that_carries_while_it_is_stolen_is_caught() {
     let at = nth(&record, 9, |event| event.kind == Kind::On);
     let t_ns = record.events[at].t_ns + 100;
     let at = nth(&record, 0, |event| event.t_ns > t_ns);
-    record.events.insert(at, event(t_ns, Kind::Steal(true), Some(0), 0));
+    record.events.insert(at, event(t_ns, Kind::Steal(true), Some(0), u16::MAX));
     assert_eq!(caught_by(&record), Some("accounts"));
 }
 
@@ -132,6 +132,32 @@ fn a_free_pcpu_beside_a_waiting_entity_is_caught() {
     record.events[index].t_ns += 50_000;
     record.events.sort_by_key(|event| event.t_ns);
     assert_eq!(caught_by(&record), Some("no-idle-pcpu"));
+}
+
+/// Two entities on two pCPUs. The injector takes pCPU 1 from 1 while pCPU 0 idles.
+fn injected(gives_back_ns: u64) -> Record {
+    let none = u16::MAX;
+    let events = vec![
+        event(0, Kind::On, Some(0), 0),
+        event(0, Kind::On, Some(1), 1),
+        event(10_000, Kind::Idle, Some(0), 0),
+        event(20_000, Kind::Off, Some(1), 1),
+        event(20_000, Kind::Steal(true), Some(1), none),
+        event(gives_back_ns, Kind::Steal(false), Some(1), none),
+        event(50_000, Kind::On, Some(1), 1),
+    ];
+    let record = Record { pcpus: 2, vcpus: 2, entities: 2, quantum_ns: 1_000, ..Record::default() };
+    Record { end_ns: 60_000, events, ..record }
+}
+
+#[test]
+fn an_entity_waits_for_the_pcpu_that_it_is_held_to() {
+    let free = Rules { quantum_ns: 1_000, vm_of: vec![0, 0], ..Rules::default() };
+    let held = Rules { held_to: vec![0, 1], ..free.clone() };
+    assert_eq!(check(&injected(50_000), &held), Ok(()));
+    let caught = |record: &Record, rules| check(record, rules).unwrap_err().checker;
+    assert_eq!(caught(&injected(50_000), &free), "no-idle-pcpu", "it could run on pCPU 0");
+    assert_eq!(caught(&injected(40_000), &held), "no-idle-pcpu", "its own was given back");
 }
 
 #[test]

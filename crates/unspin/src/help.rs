@@ -76,7 +76,10 @@ static VERBS: &[Help] = &[
             ("sudo unspin run", "until Ctrl-C"),
             ("sudo unspin run --stats 1 -- make -j4", "a build, with figures every second"),
             ("sudo unspin run --status", "the figures of the scheduler that runs"),
-            ("sudo unspin run --ab 10 -- make -j4", "whether the build is faster under it"),
+            (
+                "sudo unspin run --ab 10 -- sh -c 'make clean && make -j4'",
+                "whether the build is faster under it",
+            ),
         ],
         status: OF_RUN,
         see: &["watch", "doctor"],
@@ -331,7 +334,7 @@ mod tests {
             for (line, _) in help.examples {
                 let line = line.strip_prefix("sudo ").unwrap_or(line);
                 let own = format!("unspin {verb}");
-                assert!(line.starts_with(own.trim_end()), "`{line}` is no example of `{verb}`");
+                assert!(line.starts_with(own.trim_end()), "`{line}` is not an example of `{verb}`");
             }
             for see in help.see {
                 let known = found.iter().any(|(verb, _)| verb.replace(' ', "-") == *see);

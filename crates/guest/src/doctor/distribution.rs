@@ -118,7 +118,9 @@ const WITHOUT: [&str; 3] = [
 ];
 
 fn debian(version: &str, codename: &str, kernel: &str) -> Advice {
-    const BACKPORTS: &str = "echo 'deb http://deb.debian.org/debian trixie-backports main' | \
+    // From the mirror that this machine uses.
+    const BACKPORTS: &str = "echo \"deb $(apt-get indextargets --format '$(SITE)' 'Codename: trixie' \
+                             | head -n 1) trixie-backports main\" | \
                              sudo tee /etc/apt/sources.list.d/trixie-backports.list";
     const CLOUD: &str = "sudo apt install -t trixie-backports linux-image-cloud-amd64";
     const OTHER: &str = "sudo apt install -t trixie-backports linux-image-amd64";

@@ -164,9 +164,12 @@ fn set_seconds(
     if *seconds.get_ref() == 0 {
         return Err(source.error(&seconds, "a workload runs for at least 1 second"));
     }
-    for workload in workloads.iter_mut().filter(|workload| workload.seconds.is_some()) {
-        workload.seconds = Some(*seconds.get_ref());
+    let mut timed =
+        workloads.iter_mut().filter_map(|workload| workload.seconds.as_mut()).peekable();
+    if timed.peek().is_none() {
+        return Err(source.error(&seconds, "none of the workloads runs for a time"));
     }
+    timed.for_each(|of_workload| *of_workload = *seconds.get_ref());
     Ok(())
 }
 

@@ -146,7 +146,7 @@ pub fn carry_out(
         })?;
     let replies = Replies::read(folder)?;
     let _ = fs::remove_file(&vm.initramfs);
-    outcome::judge(&Ended { status, replies }, host, run, folder)
+    outcome::judge(&Ended { status, replies }, (&vm, host), run, folder)
 }
 
 /// The subject of a boot, and its simulated host.

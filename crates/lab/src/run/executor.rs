@@ -39,7 +39,7 @@ pub fn execute(
     for folder in &options.reuse {
         store.reuse(folder, &plan)?;
     }
-    // All before the first run, so that programs that are built anew meanwhile change nothing.
+    // All before the first run, so that programs that are built again meanwhile change nothing.
     progress.event(Event::Stage("writing the guests' images", None));
     let is_open = |boot: &&PlannedBoot| boot.runs.iter().any(|run| !store.is_done(run.run));
     for boot in plan.boots.iter().filter(|boot| boot.virtual_time).filter(is_open) {

@@ -21,6 +21,8 @@ pub struct Rules {
     pub yields: bool,
     /// The VM of each entity, by index; VM 0 is the guest.
     pub vm_of: Vec<u16>,
+    /// The pCPU that each entity is held to, by index; those beyond may run on any.
+    pub held_to: Vec<u8>,
 }
 
 /// A broken invariant.

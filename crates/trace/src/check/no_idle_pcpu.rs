@@ -1,4 +1,5 @@
-//! Work conservation: no entity waits for more than a quantum while a pCPU is free.
+//! Work conservation: no entity waits for more than a quantum while a pCPU is free that it may
+//! run on.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -8,7 +9,9 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
         waits_since_ns: vec![None; record.entities as usize],
         busy: vec![false; record.pcpus as usize],
         stolen: vec![false; record.pcpus as usize],
-        free_since_ns: Some(0),
+        free_since_ns: vec![Some(0); record.pcpus as usize],
+        any_free_since_ns: Some(0),
+        held_to: &rules.held_to,
     };
     for event in record.in_time_order() {
         if let Some((entity, waited_ns)) = host.longest_wait(event.t_ns) {
@@ -30,20 +33,26 @@ fn complaint(entity: usize, waited_ns: u64) -> String {
     format!("entity {entity} has waited for {waited_ns} ns beside a free pCPU")
 }
 
-struct Host {
+struct Host<'a> {
     waits_since_ns: Vec<Option<u64>>,
     busy: Vec<bool>,
     stolen: Vec<bool>,
-    /// Since when at least one pCPU has been free.
-    free_since_ns: Option<u64>,
+    /// Since when each pCPU has been free.
+    free_since_ns: Vec<Option<u64>>,
+    /// Since when at least one has been free.
+    any_free_since_ns: Option<u64>,
+    held_to: &'a [u8],
 }
 
-impl Host {
+impl Host<'_> {
     /// The entity that has waited longest beside a free pCPU, and for how long.
     fn longest_wait(&self, now_ns: u64) -> Option<(usize, u64)> {
-        let free_since_ns = self.free_since_ns?;
         let waits = self.waits_since_ns.iter().enumerate();
         let waits = waits.filter_map(|(entity, since_ns)| {
+            let free_since_ns = match self.held_to.get(entity) {
+                Some(pcpu) => self.free_since_ns.get(usize::from(*pcpu)).copied().flatten()?,
+                None => self.any_free_since_ns?,
+            };
             Some((entity, now_ns.saturating_sub(free_since_ns.max((*since_ns)?))))
         });
         waits.max_by_key(|(_, waited_ns)| *waited_ns)
@@ -65,11 +74,13 @@ impl Host {
             (Kind::Wake, _) => self.waits_since_ns[usize::from(event.entity)] = Some(event.t_ns),
             _ => return,
         }
-        let free = self.busy.iter().zip(&self.stolen).any(|(busy, stolen)| !busy && !stolen);
-        self.free_since_ns = match self.free_since_ns {
-            Some(since_ns) if free => Some(since_ns),
-            None if free => Some(event.t_ns),
-            _ => None,
-        };
+        let since =
+            |since_ns: Option<u64>, free: bool| free.then(|| since_ns.unwrap_or(event.t_ns));
+        let states = self.busy.iter().zip(&self.stolen);
+        for (since_ns, (busy, stolen)) in self.free_since_ns.iter_mut().zip(states) {
+            *since_ns = since(*since_ns, !busy && !stolen);
+        }
+        let any = self.free_since_ns.iter().any(Option::is_some);
+        self.any_free_since_ns = since(self.any_free_since_ns, any);
     }
 }

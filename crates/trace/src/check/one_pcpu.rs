@@ -7,7 +7,9 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut on: Vec<Option<u8>> = vec![None; record.entities as usize];
     let mut carries: Vec<Option<u16>> = vec![None; record.pcpus as usize];
     for event in record.in_time_order() {
-        let Some(pcpu) = event.pcpu else { continue };
+        // An event of the injector is about no entity.
+        let placed = matches!(event.kind, Kind::On | Kind::Off | Kind::Idle);
+        let Some(pcpu) = event.pcpu.filter(|_| placed) else { continue };
         let place = &mut on[usize::from(event.entity)];
         let carried = &mut carries[usize::from(pcpu)];
         match (event.kind, *place, *carried) {

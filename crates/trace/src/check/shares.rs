@@ -5,7 +5,8 @@
 //! are busy. So a second counts only after the balancer has had its time. Where the
 //! entities go evenly into the pCPUs, shares are within 2 % of the second; where they do
 //! not, no entity gets less than two fifths of its fair share. Where vCPUs give their pCPU
-//! away, by pause-loop exits or directed yields, shares follow no weights.
+//! away, by pause-loop exits or directed yields, shares follow no weights, nor do they where
+//! entities are held to pCPUs.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -18,7 +19,7 @@ const LEAST_SHARE: f64 = 0.4;
 const SETTLES_NS_BY_PCPU: u64 = 32_000_000;
 
 pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
-    if rules.yields {
+    if rules.yields || !rules.held_to.is_empty() {
         return Ok(());
     }
     let fair_ns = fair_shares(record, rules);

@@ -44,6 +44,7 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
     let cases = [
         ("repeats = 2", "repeats = 0", "x.toml:5:11: repeats must be at least 1"),
         ("repeats = 2", "repeats = 2\nseconds = 0", "x.toml:6:11: a workload runs for at least"),
+        ("stress-ng-rename\"]", "idle\"]\nseconds = 2", "none of the workloads runs for a time"),
         ("repeats = 2", "repeats = \"2\"", "x.toml:5:11: invalid type"),
         ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 128 vCPUs"),
         ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),

@@ -13,7 +13,7 @@ use unspin_trace::check::{self, Rules};
 use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
 use unspin_wire::{
     Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
-    VirtualHost,
+    VirtualHost, VmSpec,
 };
 
 use super::args::{RECORD_FILE, RESULTS_FILE};
@@ -26,7 +26,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// ran out in the job.
 pub fn judge(
     ended: &Ended,
-    host: &VirtualHost,
+    (vm, host): (&VmSpec, &VirtualHost),
     run: &RunSpec,
     folder: &Path,
 ) -> Result<RunOutput, Failure> {
@@ -43,7 +43,7 @@ pub fn judge(
         };
         Failure::new(kind, chain(&error).to_string())
     })?;
-    check::check(&record, &rules(host, &record))
+    check::check(&record, &rules(host, vm.pinned, &record))
         .map_err(|violation| Failure::new(FailureKind::InvariantBroken, violation.to_string()))?;
     let mut output = RunOutput {
         booted: Some(booted(ended, &record)),
@@ -90,7 +90,7 @@ fn digest(folder: &Path) -> io::Result<String> {
 
 /// What the invariants are checked against. The entities are the guest's vCPUs, then those
 /// of each neighbour.
-fn rules(host: &VirtualHost, record: &Record) -> Rules {
+fn rules(host: &VirtualHost, pinned: bool, record: &Record) -> Rules {
     let guest = std::iter::repeat_n(0, record.vcpus as usize);
     let neighbours = host.neighbours.iter().zip(1..);
     let neighbours =
@@ -100,7 +100,14 @@ fn rules(host: &VirtualHost, record: &Record) -> Rules {
         per_vm: host.fairness == Fairness::PerVm,
         yields: host.help.pause_exits != PauseExits::Off || host.help.steal_time,
         vm_of: guest.chain(neighbours).collect(),
+        held_to: if pinned { held_to(record) } else { Vec::new() },
     }
+}
+
+/// The pCPU of each vCPU: where there are fewer, vCPUs next to each other share one.
+fn held_to(record: &Record) -> Vec<u8> {
+    let pcpus = record.pcpus.min(record.vcpus);
+    (0..record.vcpus).map(|vcpu| (vcpu * pcpus / record.vcpus) as u8).collect()
 }
 
 /// The boot lasted until the job began, in virtual time.

@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 pub trait Probe {
     /// What it is read as.
     type Reading;
-    /// Measures the guest for one interval.
+    /// Takes one reading.
     fn read(&mut self) -> anyhow::Result<Self::Reading>;
     /// The figure of an interval.
     fn figure(&self, from: &Self::Reading, to: &Self::Reading) -> anyhow::Result<Figure>;
