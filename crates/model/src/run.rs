@@ -69,6 +69,17 @@ pub const AGENT_MEMORY: &str = "agent_memory_mb";
 /// The co-metric of a workload that counts a guest's timer interrupts, a second.
 pub const TIMER_INTERRUPTS: &str = "timer_interrupts_per_s";
 
+/// The co-metric that counts a guest's pause-loop exits.
+pub const PAUSE_EXITS: &str = "pause_exits";
+
+/// The co-metric that counts those of them that belong to a storm: more than a hundred of one
+/// vCPU in a row.
+pub const STORM_EXITS: &str = "storm_exits";
+
+/// The co-metric that says how much of their time neighbours had, in percent: of each of their
+/// vCPUs, where all of them always compute.
+pub const CO_RUNNER_SHARE: &str = "co_runner_percent";
+
 /// What a neighbour did during the subject's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourResult {

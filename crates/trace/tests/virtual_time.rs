@@ -70,6 +70,34 @@ fn the_golden_record_reads_as_its_listing() {
     assert_eq!(record.job_pause_loops[&2], 1);
 }
 
+/// A record of one job in which vCPU 0 has pause-loop exits: so many in a row, then a halt.
+fn with_pauses(in_a_row: &[u32]) -> virtual_time::Record {
+    let mut events = vec![event(1_000, Kind::Mark(Mark::Begin), Some(0), 0)];
+    for n in in_a_row {
+        for _ in 0..*n {
+            events.push(event(2_000, Kind::Exit { reason: 7, price_ns: 1_000 }, Some(0), 0));
+            events.push(event(2_000, Kind::PauseLoop { target: None, verdict: 1 }, Some(0), 0));
+            // Another vCPU's exits do not end a storm.
+            events.push(event(2_000, Kind::Exit { reason: 0, price_ns: 1_000 }, Some(0), 1));
+        }
+        events.push(event(3_000, Kind::Exit { reason: 0, price_ns: 1_000 }, Some(0), 0));
+    }
+    events.push(event(9_000, Kind::Mark(Mark::End), Some(0), 0));
+    events.push(event(10_000, Kind::End, None, 0xffff));
+    let bytes = events.iter().fold(header(1, 1, 2, 3), |mut bytes, event| {
+        bytes.extend(event.to_bytes());
+        bytes
+    });
+    virtual_time::read_from(&bytes[..], "record.bin").unwrap()
+}
+
+#[test]
+fn a_storm_is_more_than_a_hundred_pause_exits_of_one_vcpu_in_a_row() {
+    assert_eq!(with_pauses(&[100, 100]).job_storm_exits, 0);
+    assert_eq!(with_pauses(&[101]).job_storm_exits, 101);
+    assert_eq!(with_pauses(&[150, 20, 300]).job_storm_exits, 450);
+}
+
 #[test]
 fn the_truth_is_exact_and_in_guest_time() {
     let record = virtual_time::read_from(GOLDEN, "record.bin").unwrap();

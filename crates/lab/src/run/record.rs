@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use unspin_model::{
-    AGENT_MEMORY, Better, FailureKind, Label, Metric, NeighbourResult, Outcome, RunRecord,
+    AGENT_MEMORY, Better, CO_RUNNER_SHARE, FailureKind, Label, Metric, NeighbourResult, Outcome,
+    PAUSE_EXITS, RunRecord, STORM_EXITS,
 };
 use unspin_wire::{Failure, JobResult, RunOutput, option_name};
 
@@ -50,6 +51,9 @@ pub fn record(
     }
     if let Some([before, after]) = output.job.as_ref().and_then(|job| job.stats.as_deref()) {
         co_metrics.extend(after.since(before));
+    }
+    if topology.in_virtual_time() {
+        co_metrics.extend(host_figures(topology, &output));
     }
     let elapsed_s = output.job.as_ref().map_or(limit_s, JobResult::elapsed_s);
     RunRecord {
@@ -148,6 +152,23 @@ fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
             on_s: output.neighbours_on_s.get(index).copied(),
         })
         .collect()
+}
+
+/// What the simulated host saw: pause-loop exits, and what was left to the neighbours.
+fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64> {
+    let count = |counter: &str| output.kvm.get(counter).map_or(0.0, |count| *count as f64);
+    let mut figures = BTreeMap::from([
+        (PAUSE_EXITS.to_owned(), count("exit:pause")),
+        (STORM_EXITS.to_owned(), count("storm-exits")),
+    ]);
+    let vcpus: u32 = topology.simulated.neighbours.iter().map(|neighbour| neighbour.vcpus).sum();
+    let window_s = output.truth.as_ref().map_or(0.0, |truth| truth.window_s);
+    let had_s: f64 = output.neighbours_on_s.iter().sum();
+    let could_have_s = f64::from(vcpus) * window_s;
+    if could_have_s > 0.0 {
+        figures.insert(CO_RUNNER_SHARE.to_owned(), 100.0 * had_s / could_have_s);
+    }
+    figures
 }
 
 /// A modelled neighbour measures nothing but the time it was on.

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use unspin_model::{Accel, Cell, Source};
+use unspin_model::{Accel, Cell, Source, TruthSummary};
 
 use super::*;
 use crate::experiment::{Experiment, Scheduler, plan};
@@ -58,7 +58,11 @@ fn place() -> Place {
 }
 
 fn recorded(output: RunOutput) -> RunRecord {
-    let experiment = Experiment::parse(Path::new("x.toml"), EXPERIMENT).unwrap();
+    recorded_in(EXPERIMENT, output)
+}
+
+fn recorded_in(experiment: &str, output: RunOutput) -> RunRecord {
+    let experiment = Experiment::parse(Path::new("x.toml"), experiment).unwrap();
     let boots = plan(&experiment);
     let run: &PlannedRun = &boots[0].runs[0];
     assert_eq!(run.scheduler, Scheduler::Stock);
@@ -105,6 +109,26 @@ fn a_result_is_recorded_with_its_place_and_co_metrics() {
         workload: "stress-ng-rename".into(),
     };
     assert_eq!(record.cell, cell);
+}
+
+#[test]
+fn a_simulated_host_says_what_it_saw() {
+    let experiment = EXPERIMENT
+        .replace("repeats = 1", "repeats = 1\naccel = \"vt\"")
+        .replace("vcpus = 1\nworkload = \"greedy\"", "vcpus = 2\nmodel = \"greedy\"");
+    let record = recorded_in(
+        &experiment,
+        RunOutput {
+            job: Some(job()),
+            kvm: [("exit:pause".to_owned(), 300), ("storm-exits".to_owned(), 101)].into(),
+            neighbours_on_s: vec![3.0],
+            truth: Some(TruthSummary { window_s: 2.0, ..TruthSummary::default() }),
+            ..RunOutput::default()
+        },
+    );
+    assert_eq!((record.co_metrics[PAUSE_EXITS], record.co_metrics[STORM_EXITS]), (300.0, 101.0));
+    assert_eq!(record.co_metrics[CO_RUNNER_SHARE], 75.0, "3 of 4 vCPU seconds");
+    assert!(!of_job(job()).co_metrics.contains_key(PAUSE_EXITS), "only a simulated host counts");
 }
 
 #[test]

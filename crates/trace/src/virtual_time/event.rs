@@ -8,6 +8,11 @@ use super::EVENT_BYTES;
 const NO_PCPU: u8 = 255;
 /// The 24 bits that stand for "no target".
 const NO_TARGET: u32 = 0xff_ffff;
+/// The names of exits' reasons.
+const REASONS: [&str; 9] =
+    ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
+/// The reason of a pause-loop exit.
+pub(super) const PAUSE: u8 = 7;
 
 /// What the guest says about the work it does (CPUID leaf 0x4fff0001).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,8 +200,7 @@ impl fmt::Display for Kind {
 /// The name of an exit's reason. The names are those that the lab uses for KVM's own
 /// counters, so that figures of both kinds compare.
 pub fn reason_name(reason: u8) -> String {
-    let names = ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
-    names.get(usize::from(reason)).map_or_else(|| reason.to_string(), |name| (*name).to_owned())
+    REASONS.get(usize::from(reason)).map_or_else(|| reason.to_string(), |name| (*name).to_owned())
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub const HEADER_BYTES: usize = 32;
 pub const EVENT_BYTES: usize = 16;
 /// Most events that are kept in memory: 512 MiB of a file. Exits are only counted.
 pub const MAX_KEPT: usize = 1 << 25;
+/// A storm has more pause-loop exits in a row than this (Ishiguro et al., VEE '21).
+pub const STORM_MIN: u64 = 100;
 
 /// What a record holds: the changes of state in the order of the file, and the exits in sums.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,6 +64,9 @@ pub struct Record {
     pub job_exits: BTreeMap<u8, Exits>,
     /// Pause-loop exits between these marks, by the host's verdict.
     pub job_pause_loops: BTreeMap<u8, u64>,
+    /// Those of them that were part of a storm: more than [`STORM_MIN`] of one vCPU in a row,
+    /// with no other exit of it among them.
+    pub job_storm_exits: u64,
     /// The host's own count of all exits, by reason, where it left one.
     pub counted: BTreeMap<u8, u64>,
 }

@@ -3,7 +3,8 @@
 
 use std::io::{ErrorKind, Read};
 
-use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Mark, Record, VERSION};
+use super::event::PAUSE;
+use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Mark, Record, STORM_MIN, VERSION};
 use crate::TraceError;
 
 /// pCPU numbers are one byte, and 255 means none.
@@ -25,6 +26,7 @@ pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError>
     }
     let mut record = parse_header(&header).map_err(|(offset, what)| place.bad(offset, what))?;
     let mut latest_ns = vec![0; record.entities as usize];
+    let mut storms = Storms { in_a_row: vec![0; record.vcpus as usize] };
     let mut offset = HEADER_BYTES as u64;
     let mut bytes = [0; EVENT_BYTES];
     let (mut in_job, mut ended) = (false, false);
@@ -50,6 +52,7 @@ pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError>
             Kind::Mark(_) => in_job = false,
             _ => {}
         }
+        record.job_storm_exits += storms.exits_of(&event, in_job);
         keep(&mut record, event, in_job).map_err(|what| place.bad(offset, what))?;
         offset += EVENT_BYTES as u64;
     }
@@ -135,6 +138,32 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
         _ => record.events.push(event),
     }
     Ok(())
+}
+
+/// Counts the pause-loop exits of storms.
+struct Storms {
+    /// Of each vCPU, those in a row.
+    in_a_row: Vec<u64>,
+}
+
+impl Storms {
+    /// How many more exits in storms there are since this event.
+    fn exits_of(&mut self, event: &Event, in_job: bool) -> u64 {
+        let Some(in_a_row) = self.in_a_row.get_mut(usize::from(event.entity)) else { return 0 };
+        match event.kind {
+            Kind::PauseLoop { .. } if in_job => *in_a_row += 1,
+            Kind::Exit { reason, .. } if reason != PAUSE => {
+                *in_a_row = 0;
+                return 0;
+            }
+            _ => return 0,
+        }
+        match *in_a_row {
+            0..=STORM_MIN => 0,
+            n if n == STORM_MIN + 1 => n,
+            _ => 1,
+        }
+    }
 }
 
 struct Place<'a> {

@@ -124,7 +124,9 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         [(format!("exit:{name}"), *count), (format!("exit-ns:{name}"), *price_ns)]
     });
     let loops = record.job_pause_loops.iter();
-    exits.chain(loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n))).collect()
+    let storms = [("storm-exits".to_owned(), record.job_storm_exits)];
+    let loops = loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n));
+    exits.chain(loops).chain(storms).collect()
 }
 
 /// `None` where the host made no marks, so that the job's window is not known.
