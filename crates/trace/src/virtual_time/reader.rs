@@ -4,7 +4,9 @@
 use std::io::{ErrorKind, Read};
 
 use super::event::PAUSE;
-use super::{EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Mark, Record, STORM_MIN, VERSION};
+use super::{
+    EVENT_BYTES, Event, HEADER_BYTES, Kind, MAGIC, MAX_KEPT, Mark, Record, STORM_MIN, VERSION,
+};
 use crate::TraceError;
 
 /// pCPU numbers are one byte, and 255 means none.
