@@ -96,9 +96,10 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
     object
 }
 
+/// It begins with the job, so that the guest boots undisturbed and sooner.
 fn neighbour_object(number: usize, neighbour: &VirtualNeighbour) -> String {
     let mut object = format!(
-        "virtual-neighbour,id=n{number},vcpus={},kind={}",
+        "virtual-neighbour,id=n{number},after-mark=on,vcpus={},kind={}",
         neighbour.vcpus,
         option_name(&neighbour.model)
     );
@@ -180,8 +181,8 @@ mod tests {
             "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,instructions=1,\
              scheduler=cfs,fairness=per-vm,prices=sev-es,seed=7,until=9000000000,\
              record=record.bin,record-exits=on,pinned=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
-            "virtual-neighbour,id=n0,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
-            "virtual-neighbour,id=n1,vcpus=3,kind=at,times=1-2/3-4 ",
+            "virtual-neighbour,id=n0,after-mark=on,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
+            "virtual-neighbour,id=n1,after-mark=on,vcpus=3,kind=at,times=1-2/3-4 ",
             "virtual-injector,id=injector,pcpu=1,lengths=300000/20000,gap=9000,after=9000,count=4 ",
             "mitigations=off cryptomgr.notests=1 -serial file:console.log",
             "path=results.jsonl",
