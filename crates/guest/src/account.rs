@@ -54,7 +54,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Starts it.
+    /// Loads and attaches the programs that count spins.
     ///
     /// # Errors
     /// No programs can be loaded, or no function of a spin's can be watched at all.

@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl Confiner {
-    /// Starts it.
+    /// Starts counting spins, and limiting cgroups while they cost much.
     pub fn start() -> Result<Confiner, ConfineError> {
         let settings = Settings::of_this_machine();
         let control = Control::start(&settings)?;
@@ -130,7 +130,7 @@ pub fn own_cgroup() -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Processes of the root cgroup that are no kernel threads: no limit reaches them.
+/// User processes in the root cgroup: no limit reaches them.
 fn in_root() -> u64 {
     let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();
     let has_words =
