@@ -36,6 +36,7 @@ enum host_debooster {
 	HOST_DEBOOSTER_OFF,
 	HOST_DEBOOSTER_PENALTY,
 	HOST_DEBOOSTER_TRANSFER,
+	HOST_DEBOOSTER_CREDIT,
 };
 
 enum host_state {

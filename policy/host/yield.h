@@ -14,6 +14,9 @@
  *   transfer  The yielder's forfeit goes to the target as far as it needs it. The weighted
  *             sum of virtual times stays, so nobody else gains or loses by the gift. CFS has no
  *             forfeit, so it applies the penalty.
+ *   credit    As "semantics-aware vCPU scheduling" (Li, version 3, 2026; not merged): the target
+ *             gets the lag that it lacks, and nobody pays for it but all others' lag. Leaves out
+ *             its limit of one credit in 6 ms. CFS knows no lag, so it applies the penalty.
  *
  * The virtual times of two pCPUs cannot be compared, so no gift crosses them.
  */
@@ -86,6 +89,21 @@ HOST_POLICY u64 host_transfer(struct host *h, struct host_rq *q, u32 from, u32 t
 	return pays;
 }
 
+/* The target's virtual time falls until it is eligible. The mean falls with it, by the target's
+ * part of the weight. */
+HOST_POLICY void host_credit(struct host *h, struct host_rq *q, u32 to)
+{
+	struct host_entity *target = &h->entity[to];
+	s64 short_of = host_shortfall(h, q, to);
+	u64 gets;
+
+	if (short_of <= 0 || q->weight <= target->weight)
+		return;
+	gets = host_div_up((u64)short_of, q->weight - target->weight);
+	target->vruntime -= gets;
+	target->deadline -= gets;
+}
+
 /* As patch 1 of ple-kvm. */
 HOST_POLICY void host_cfs_penalty(struct host *h, u32 from, u32 to)
 {
@@ -120,6 +138,8 @@ HOST_POLICY void host_deboost(struct host *h, u32 from, u32 to, u64 forfeit)
 		host_cfs_penalty(h, y, t);
 	} else if (h->config.debooster == HOST_DEBOOSTER_PENALTY) {
 		host_penalty(h, q, y, t);
+	} else if (h->config.debooster == HOST_DEBOOSTER_CREDIT) {
+		host_credit(h, q, t);
 	} else {
 		u64 gives = y == from ? forfeit : host_eevdf_forfeit(h, q, y);
 

@@ -74,6 +74,11 @@ u64 host_gift(struct host *h, u32 from, u32 to, u64 forfeit)
 	return host_transfer(h, &h->rq[h->entity[from].rq], from, to, forfeit);
 }
 
+void host_give_credit(struct host *h, u32 to)
+{
+	host_credit(h, &h->rq[h->entity[to].rq], to);
+}
+
 /* `times` holds pairs of from and to, `past` the history; `wish` receives runs, if_on
  * and if_off. */
 void host_neighbour_ask(u32 kind, const u64 *on_off_start, const u64 *times, u32 count, u64 *past,

@@ -20,6 +20,8 @@ pub enum Debooster {
     Penalty,
     /// The yielder's forfeit goes to the target.
     Transfer,
+    /// The target's virtual time falls.
+    Credit,
 }
 
 /// The host's size and tunables; zeros are the kernel's defaults.
@@ -132,6 +134,7 @@ unsafe extern "C" {
     fn host_queue_sum(h: *const Raw, e: u32) -> i64;
     fn host_is_eligible(h: *const Raw, e: u32) -> u32;
     fn host_gift(h: *mut Raw, from: u32, to: u32, forfeit: u64) -> u64;
+    fn host_give_credit(h: *mut Raw, to: u32);
 }
 
 /// A simulated host. Its methods are those of `policy/host/sched.h`, where they are explained.
@@ -353,5 +356,12 @@ impl Host {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.
         unsafe { host_gift(self.raw_mut(), from, to, forfeit_ns) }
+    }
+
+    /// The Debooster's credit alone, between threads of one run queue.
+    pub fn credit(&mut self, to: u32) {
+        let to = self.thread(to);
+        // SAFETY: see above.
+        unsafe { host_give_credit(self.raw_mut(), to) }
     }
 }

@@ -166,6 +166,8 @@ pub enum Debooster {
     Penalty,
     /// The time passes from one to the other.
     Transfer,
+    /// Nothing to it, but lag to all others.
+    Credit,
 }
 
 /// A modelled VM: vCPUs without a guest, which only use pCPU time.

@@ -36,7 +36,7 @@ struct Setup {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let kinds = (1u32..=5, any::<bool>(), 0u32..3, prop_oneof![3 => Just(0u32), 1 => 0u32..32]);
+    let kinds = (1u32..=5, any::<bool>(), 0u32..4, prop_oneof![3 => Just(0u32), 1 => 0u32..32]);
     let quota = prop_oneof![Just(0u64), 1u64..60 * MS];
     let groups = prop::collection::vec((2u32..5000, quota), 0..=3);
     let weight = prop_oneof![3 => Just(1024u32), 1 => 15u32..88761];
@@ -45,7 +45,8 @@ fn setups() -> impl Strategy<Value = Setup> {
         |((pcpus, is_cfs, debooster, no_features), groups, threads)| {
             let scheduler = if is_cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
             let debooster =
-                [Debooster::Off, Debooster::Penalty, Debooster::Transfer][debooster as usize];
+                [Debooster::Off, Debooster::Penalty, Debooster::Transfer, Debooster::Credit]
+                    [debooster as usize];
             let config = Config { debooster, no_features, ..Config::new(pcpus, scheduler) };
             Setup { config, groups, threads }
         },

@@ -89,11 +89,11 @@ fn honoured(debooster: Debooster) -> u32 {
 /// The yielder's forfeit limits a transfer, not a penalty.
 #[test]
 fn mainline_ignores_ineligible_targets_and_the_deboosters_do_not() {
-    let [off, penalty, transfer] =
-        [Debooster::Off, Debooster::Penalty, Debooster::Transfer].map(honoured);
+    use Debooster::{Credit, Off, Penalty, Transfer};
+    let [off, penalty, transfer, credit] = [Off, Penalty, Transfer, Credit].map(honoured);
     assert!(
-        off + 10 < transfer && transfer < penalty && penalty >= 98,
-        "{off} {penalty} {transfer}"
+        off + 10 < transfer && transfer < penalty && penalty >= 98 && credit >= 98,
+        "{off} {penalty} {transfer} {credit}"
     );
 }
 
@@ -117,6 +117,25 @@ proptest! {
         prop_assert!(m.host.is_eligible(to) || paid + 4 * NICE_0 as u64 >= forfeit);
         let weighs = |thread: u32, ns: u64| ns * u64::from(weights[thread as usize]);
         prop_assert!(weighs(from, paid) >= weighs(to, got));
+    }
+
+    /// A credit of d n / (n - 1) makes the target eligible, and takes d / (n - 1) of lag from each
+    /// other thread.
+    #[test]
+    fn a_credit_is_paid_by_all_others(count in 3u32..=6) {
+        let mut m = machine(Scheduler::Eevdf, Debooster::Credit, &vec![NICE_0; count as usize]);
+        let Some((from, to)) = with_ineligible_target(&mut m) else { return Ok(()) };
+        let vruntimes: Vec<u64> = m.threads().map(|thread| m.host.vruntime(thread)).collect();
+        let (mean, n) = (m.host.queue_mean(from), u64::from(count));
+        let distance = vruntimes[to as usize] - mean;
+        m.host.credit(to);
+        for thread in m.threads().filter(|thread| *thread != to) {
+            prop_assert_eq!(m.host.vruntime(thread), vruntimes[thread as usize]);
+        }
+        let got = vruntimes[to as usize] - m.host.vruntime(to);
+        prop_assert!((distance * n / (n - 1)).abs_diff(got) <= 2, "{got} for {distance}");
+        prop_assert!(m.host.is_eligible(to));
+        prop_assert!((distance / (n - 1)).abs_diff(mean - m.host.queue_mean(from)) <= 2);
     }
 
     /// A penalty moves V up to the target's virtual time, at the yielder's cost alone.
@@ -267,9 +286,10 @@ fn a_yield_forfeits_the_rest_of_the_request() {
     assert!(forfeited > 30, "{forfeited}");
 }
 
-#[test]
-fn gifts_are_fair_in_the_long_run() {
-    let mut m = machine(Scheduler::Eevdf, Debooster::Transfer, &[NICE_0; 4]);
+/// The CPU time of two threads that always yield to each other, as a share of that of two that
+/// never do.
+fn share_of_yielders(debooster: Debooster) -> f64 {
+    let mut m = machine(Scheduler::Eevdf, debooster, &[NICE_0; 4]);
     let before = m.runtimes();
     while m.now < 2 * SECOND {
         m.run_for(MS / 5);
@@ -280,14 +300,20 @@ fn gifts_are_fair_in_the_long_run() {
         }
     }
     let ran: Vec<u64> = m.runtimes().iter().zip(before).map(|(now, was)| now - was).collect();
-    let pair = ran[0] + ran[1];
-    assert!(pair <= (ran[2] + ran[3]) * 102 / 100, "yielding brings no time: {ran:?}");
+    (ran[0] + ran[1]) as f64 / (ran[2] + ran[3]) as f64
+}
+
+#[test]
+fn gifts_are_fair_in_the_long_run_and_credits_are_not() {
+    assert!(share_of_yielders(Debooster::Transfer) <= 1.02, "yielding brings no time");
+    let credit = share_of_yielders(Debooster::Credit);
+    assert!(credit > 1.1, "{credit}: a credit without a limit takes from the others");
 }
 
 /// The forfeit stays inside the VM: its entity on the pCPU neither gains nor loses.
 #[test]
 fn yields_inside_a_vm_leave_the_vms_shares_alone() {
-    for debooster in [Debooster::Off, Debooster::Penalty, Debooster::Transfer] {
+    for debooster in [Debooster::Off, Debooster::Penalty, Debooster::Transfer, Debooster::Credit] {
         let config = Config { debooster, tick_ns: MS, ..Config::new(1, Scheduler::Eevdf) };
         let mut m = Machine::new(&config);
         for _ in 0..2 {
