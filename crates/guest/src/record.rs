@@ -9,7 +9,7 @@ use unspin_model::session::{About, Look};
 use unspin_trace::episodes::burned_ns;
 use unspin_trace::session::{SessionError, Stretch, Writer};
 
-use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, now_ns};
+use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, hidden, now_ns};
 use crate::steal::Steal;
 
 /// A batch covers this time.
@@ -74,7 +74,8 @@ impl<W: Write> Recorder<W> {
             missing: sensor.missing.clone(),
             ..Recorded::default()
         };
-        let writer = Writer::new(out, about)?;
+        let hidden = hidden(&sensor.missing).into_iter().map(str::to_owned).collect();
+        let writer = Writer::new(out, &About { hidden, ..about.clone() })?;
         let mut steal = Steal::start(before.len());
         Ok(Recorder {
             sensor,

@@ -72,4 +72,6 @@ pub struct About {
     pub kernel: Option<String>,
     /// The kind of machine: hypervisor, and confidential VM if it is one.
     pub machine: Option<String>,
+    /// What the kernel does not show, such as `waits for IPIs`, where that was looked for.
+    pub hidden: Vec<String>,
 }

@@ -74,7 +74,8 @@ fn what_is_written_comes_back() {
 fn where_it_was_recorded_comes_back() {
     let mut bytes = Vec::new();
     let text = |text: &str| Some(text.to_owned());
-    let about = About { program: text("unspin 1"), kernel: text("6.18"), machine: None };
+    let about = About { program: text("unspin 1"), kernel: text("6.18"), ..About::default() };
+    let about = About { hidden: vec!["waits for IPIs".into(), "futexes".into()], ..about };
     Writer::new(&mut bytes, &about).unwrap().finish().unwrap();
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.about, session.incomplete), (about, None));

@@ -14,5 +14,6 @@ pub fn about() -> About {
         program: Some(PROGRAM.to_owned()),
         kernel: release.map(|names| names.release().to_string_lossy().into_owned()),
         machine: Some(unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine)),
+        hidden: Vec::new(),
     }
 }

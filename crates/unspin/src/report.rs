@@ -30,7 +30,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = session::read(&args.session)?;
     let digest = &digest::digest(&session);
-    let verdict = &judge(digest, Origin::File, &[]);
+    let hidden: Vec<&str> = session.about.hidden.iter().map(String::as_str).collect();
+    let verdict = &judge(digest, Origin::File, &hidden);
     if let Some(out) = &args.html {
         let name = args.session.file_name().unwrap_or_default().to_string_lossy();
         let page = unspin_report::session::page(&name, &session, digest, verdict)?;

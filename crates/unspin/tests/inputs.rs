@@ -33,13 +33,18 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn about() -> About {
-    About { program: None, kernel: Some("6.18-test".into()), machine: Some("a test".into()) }
+    let text = |text: &str| Some(text.to_owned());
+    About { kernel: text("6.18-test"), machine: text("a test"), ..About::default() }
 }
 
 /// Three batches of a second.
 fn session() -> Vec<u8> {
+    session_of(&about())
+}
+
+fn session_of(about: &About) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes, &about()).expect("a writer");
+    let mut writer = Writer::new(&mut bytes, about).expect("a writer");
     for start_ns in [0, 1_000_000_000, 2_000_000_000] {
         let off = FoundOff {
             vcpu: 0,
@@ -82,6 +87,15 @@ fn both(verb: &str, path: &Path) -> (String, Value) {
     let (plain, json) = (unspin(&[verb, &path]), unspin(&[verb, &path, "--json"]));
     assert!(plain.status.success() && json.status.success(), "{}{}", text(&plain), text(&json));
     (text(&plain), serde_json::from_slice(&json.stdout).expect("JSON"))
+}
+
+#[test]
+fn what_the_recorded_kernel_did_not_show_is_said_by_the_report() {
+    let about = About { hidden: vec!["waits for IPIs".into()], ..about() };
+    let (_folder, path) = file("s.arrow.gz", &session_of(&about));
+    let (plain, json) = both("report", &path);
+    assert!(plain.contains("does not show waits for IPIs"), "{plain}");
+    assert!(json["verdict"].to_string().contains("does not show waits for IPIs"), "{json}");
 }
 
 #[test]

@@ -124,6 +124,8 @@ pub enum SessionError {
 const PROGRAM_KEY: &str = "unspin.program";
 const KERNEL_KEY: &str = "unspin.kernel";
 const MACHINE_KEY: &str = "unspin.machine";
+/// A line each; not there if there is none.
+const HIDDEN_KEY: &str = "unspin.hidden";
 
 /// The schema, with what is known about where the session is recorded.
 fn schema_of(about: &About) -> SchemaRef {
@@ -132,6 +134,9 @@ fn schema_of(about: &About) -> SchemaRef {
         [(PROGRAM_KEY, &about.program), (KERNEL_KEY, &about.kernel), (MACHINE_KEY, &about.machine)];
     for (key, value) in keys {
         metadata.extend(value.iter().map(|value| (key.to_owned(), value.clone())));
+    }
+    if !about.hidden.is_empty() {
+        metadata.insert(HIDDEN_KEY.to_owned(), about.hidden.join("\n"));
     }
     Arc::new(schema().as_ref().clone().with_metadata(metadata))
 }

@@ -21,8 +21,9 @@ use unspin_model::{Session, VcpuState};
 
 use super::members::{END, Members};
 use super::{
-    BEATS, IDLE, KERNEL_KEY, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MACHINE_KEY, MAX_ROWS, OFF,
-    PROGRAM_KEY, READ, STEAL, SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
+    BEATS, HIDDEN_KEY, IDLE, KERNEL_KEY, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MACHINE_KEY, MAX_ROWS,
+    OFF, PROGRAM_KEY, READ, STEAL, SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE,
+    schema,
 };
 
 /// Reads a session file.
@@ -79,8 +80,13 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionErro
     }
     let schema = decoder.schema().ok_or_else(|| damaged(0, "it holds no batch".into()))?;
     let text = |key| schema.metadata().get(key).cloned();
-    session.about =
-        About { program: text(PROGRAM_KEY), kernel: text(KERNEL_KEY), machine: text(MACHINE_KEY) };
+    let hidden = text(HIDDEN_KEY).unwrap_or_default();
+    session.about = About {
+        program: text(PROGRAM_KEY),
+        kernel: text(KERNEL_KEY),
+        machine: text(MACHINE_KEY),
+        hidden: hidden.lines().map(str::to_owned).collect(),
+    };
     session.start_ns = session.start_ns.min(session.end_ns);
     Ok(session)
 }
