@@ -9,7 +9,7 @@ use unspin_stats::{Bootstrap, Verdict, median};
 
 use crate::columns::{paragraph, printable, table};
 use crate::format::{number, p_value, plural, ratio_number};
-use crate::summarize::estimate::{of_ratio, of_values};
+use unspin_analysis::summarize::estimate::{of_ratio, of_values};
 
 /// Effects that may be worth more pairs; the first one that few enough pairs would show is named.
 const EFFECTS: [f64; 4] = [0.05, 0.1, 0.2, 0.5];

@@ -1,149 +1,98 @@
-//! One experiment's results compared with another's: `unspin lab compare A B`.
-//!
-//! The two were measured at different times, so their blocks have nothing in
-//! common: runs are resampled freely, not by block.
+//! The comparison as a table for a terminal.
 
-use serde::Serialize;
-use unspin_model::summary::{CellSummary, Estimate, Summary, Verdict};
-use unspin_model::{Cell, Metric};
-use unspin_stats::{Bootstrap, Difference, Rule, holm, median_speed, rank_sum_p};
+use unspin_model::Cell;
+use unspin_model::summary::Verdict;
 
-use crate::summarize::estimate::{of_ratio, verdict};
+use crate::columns::{self, Align};
+use crate::format;
+use unspin_analysis::compare::{CellChange, CompareReport};
 
-mod render;
-mod warnings;
-
-pub use render::terminal;
-
-/// What changed from A to B.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CompareReport {
-    /// What makes the two less comparable: different machines, labels, versions.
-    pub warnings: Vec<String>,
-    /// Cells that both have.
-    pub cells: Vec<CellChange>,
-    /// Cells that only A has.
-    pub only_in_a: Vec<Cell>,
-    /// Cells that only B has.
-    pub only_in_b: Vec<Cell>,
-}
-
-/// One cell in A and in B.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CellChange {
-    /// The cell, as A has it.
-    pub cell: Cell,
-    /// What is measured.
-    pub metric: Metric,
-    /// A's median; `None` where half of the runs or more did not finish.
-    pub a: Option<Estimate>,
-    /// B's median.
-    pub b: Option<Estimate>,
-    /// A's runs.
-    pub n_a: u32,
-    /// B's runs.
-    pub n_b: u32,
-    /// Ratio of B's median speed to A's; `None` where A did not finish.
-    pub ratio: Option<Estimate>,
-    /// p of the rank-sum test.
-    pub p: f64,
-    /// p after Holm's correction for all cells compared.
-    pub p_adjusted: f64,
-    /// Whether B is better, worse, or shows no difference.
-    pub verdict: Verdict,
-}
-
-/// Compares two summaries cell by cell. Where each has one kernel, and not the same, the
-/// kernels are what is compared. The seed of A seeds the resampling.
-pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
-    let mut warnings = warnings::of_summaries(a, b);
-    let mut found = Vec::new();
-    for (before, after) in pairs(a, b) {
-        match difference(before, after, a.experiment.seed) {
-            Ok(difference) => found.push((before, after, difference)),
-            Err(why) => warnings.push(format!("{}: {why}; not compared.", before.cell)),
+/// The comparison as text of `width` columns.
+pub fn terminal(report: &CompareReport, width: usize) -> String {
+    let mut out = String::new();
+    let mut paragraph = |text: &str| {
+        out += &columns::paragraph(text, width);
+        out.push('\n');
+    };
+    for warning in &report.warnings {
+        paragraph(&format!("warning: {warning}"));
+    }
+    if !report.cells.is_empty() {
+        paragraph(&closing(report));
+    }
+    out += &table(report, width);
+    for (name, cells) in [("A", &report.only_in_a), ("B", &report.only_in_b)] {
+        if !cells.is_empty() {
+            let names: Vec<_> = cells.iter().map(Cell::to_string).collect();
+            let text = format!("Only in {name}: {}.", names.join("; "));
+            out += &(columns::paragraph(&text, width) + "\n");
         }
     }
-    // By workload, as they are read; each one's cells stay in their order.
-    let at = |cell: &CellSummary| {
-        a.cells.iter().position(|first| first.cell.workload == cell.cell.workload)
+    out
+}
+
+fn closing(report: &CompareReport) -> String {
+    let count = |verdict| report.cells.iter().filter(|c| c.verdict == verdict).count();
+    format!(
+        "B against A, {}: better in {}, worse in {}, no difference shown in {}. Ratios are of \
+         speed: above 1x B does more work in the same time.",
+        format::plural(report.cells.len() as u64, "cell", "cells"),
+        count(Verdict::Better),
+        count(Verdict::Worse),
+        count(Verdict::NoDifferenceShown)
+    )
+}
+
+fn table(report: &CompareReport, width: usize) -> String {
+    if report.cells.is_empty() {
+        return "A and B have no cell in common.\n".into();
+    }
+    let titles = ["cell", "A", "B", "B/A [interval]", "verdict", "n"];
+    let mut rows = vec![titles.map(String::from).to_vec()];
+    rows.extend(report.cells.iter().map(|cell| cells(cell, one_kernel(report))));
+    let excess = columns::line_width(&columns::widths(&rows)).saturating_sub(width);
+    let keep = columns::widths(&rows)[0].saturating_sub(excess).max(12);
+    for (row, change) in rows.iter_mut().skip(1).zip(&report.cells) {
+        row[0] = shortened(&row[0], &change.cell.workload, keep);
+    }
+    let widths = columns::widths(&rows);
+    let align = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left, Align::Right];
+    rows.iter().map(|row| columns::line(row, &widths, &align) + "\n").collect()
+}
+
+/// A cell's name cut to a number of columns: the workload gives way to what follows it.
+fn shortened(name: &str, workload: &str, columns: usize) -> String {
+    let rest = name.strip_prefix(workload).unwrap_or_default();
+    let left = columns.saturating_sub(columns::width(rest)).max(2);
+    columns::cut(&format!("{}{rest}", columns::cut(workload, left)), columns)
+}
+
+/// Whether all cells share kernel and boot parameters, so that these say nothing.
+fn one_kernel(report: &CompareReport) -> bool {
+    let kernel = |c: &CellChange| (c.cell.kernel.clone(), c.cell.boot_params.clone());
+    report.cells.windows(2).all(|pair| kernel(&pair[0]) == kernel(&pair[1]))
+}
+
+fn cells(change: &CellChange, short: bool) -> Vec<String> {
+    let cell = &change.cell;
+    let name = match short {
+        true => format!("{} {} {}", cell.workload, cell.topology, cell.scheduler),
+        false => cell.to_string(),
     };
-    found.sort_by_key(|(before, _, _)| at(before));
-    let p: Vec<f64> = found.iter().map(|(_, _, difference)| difference.p).collect();
-    let smallest_effect = a.experiment.smallest_effect.max(b.experiment.smallest_effect);
-    let rule = Rule { smallest_effect, ..Rule::default() };
-    let change = |((before, after, difference), p): ((&_, &_, _), f64)| {
-        change(before, after, &difference, p, &rule)
+    let median = |estimate: &Option<_>| match estimate {
+        Some(estimate) => {
+            let estimate: &unspin_model::summary::Estimate = estimate;
+            format!("{} {}", format::number(estimate.value), change.metric.unit)
+        }
+        None => "did not finish".into(),
     };
-    CompareReport {
-        warnings,
-        cells: found.into_iter().zip(holm(&p)).map(change).collect(),
-        only_in_a: only_in(a, b),
-        only_in_b: only_in(b, a),
-    }
-}
-
-fn pairs<'a>(
-    a: &'a Summary,
-    b: &'a Summary,
-) -> impl Iterator<Item = (&'a CellSummary, &'a CellSummary)> {
-    let fits = fits(a, b);
-    let partner =
-        move |cell: &CellSummary| b.cells.iter().find(|other| fits(&cell.cell, &other.cell));
-    a.cells.iter().filter_map(move |cell| Some((cell, partner(cell)?)))
-}
-
-/// Whether a cell of one and a cell of the other belong together.
-fn fits(a: &Summary, b: &Summary) -> impl Fn(&Cell, &Cell) -> bool + use<> {
-    let any_kernel = warnings::only_kernel(a).is_some() && warnings::only_kernel(b).is_some();
-    move |one, other| {
-        let kernel = if any_kernel { &one.kernel } else { &other.kernel };
-        *one == Cell { kernel: kernel.clone(), ..other.clone() }
-    }
-}
-
-fn only_in(these: &Summary, those: &Summary) -> Vec<Cell> {
-    let fits = fits(these, those);
-    let missing =
-        |cell: &&CellSummary| !those.cells.iter().any(|other| fits(&cell.cell, &other.cell));
-    these.cells.iter().filter(missing).map(|cell| cell.cell.clone()).collect()
-}
-
-fn difference(before: &CellSummary, after: &CellSummary, seed: u64) -> Result<Difference, String> {
-    if before.metric != after.metric {
-        return Err("A and B measure different metrics".into());
-    }
-    let (a, b) = (speeds(before), speeds(after));
-    let subject_median = median_speed(&b).ok_or("B has no runs")?;
-    median_speed(&a).ok_or("A has no runs")?;
-    Ok(Difference {
-        ratio: Bootstrap::seeded(seed).ratio(&b, &a),
-        p: rank_sum_p(&b, &a, seed),
-        subject_median,
-    })
-}
-
-fn speeds(cell: &CellSummary) -> Vec<f64> {
-    cell.values.iter().map(|(_, value)| cell.metric.speed(*value)).collect()
-}
-
-fn change(
-    before: &CellSummary,
-    after: &CellSummary,
-    difference: &Difference,
-    p_adjusted: f64,
-    rule: &Rule,
-) -> CellChange {
-    CellChange {
-        cell: before.cell.clone(),
-        metric: before.metric.clone(),
-        a: before.median,
-        b: after.median,
-        n_a: before.n,
-        n_b: after.n,
-        ratio: difference.ratio.and_then(of_ratio),
-        p: difference.p,
-        p_adjusted,
-        verdict: verdict(rule, difference, p_adjusted),
-    }
+    let ratio = change.ratio.as_ref().map_or("A did not finish".into(), format::ratio);
+    let n = match (change.n_a, change.n_b) {
+        (a, b) if a == b => a.to_string(),
+        (a, b) => format!("{a}, {b}"),
+    };
+    let verdict = format::verdict(change.verdict).to_string();
+    [name, median(&change.a), median(&change.b), ratio, verdict, n]
+        .map(|text| columns::printable(text.trim_end()))
+        .to_vec()
 }

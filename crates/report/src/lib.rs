@@ -1,11 +1,10 @@
-//! What an experiment's runs say: the summary, and its forms for people.
+//! What people look at: tables, pages and pictures of summaries, sessions and claims.
 
 pub mod ab;
 pub mod claims;
 mod columns;
 pub mod compare;
 pub mod doctor;
-pub mod evaluate;
 pub mod explain;
 pub mod format;
 pub mod headline;
@@ -17,10 +16,7 @@ mod rows;
 pub mod scheduler;
 pub mod session;
 pub mod storms;
-pub mod summarize;
 pub mod svg;
 pub mod terminal;
 pub mod verdict;
 pub mod view;
-
-pub use summarize::summarize;

@@ -2,8 +2,9 @@
 
 mod common;
 
+use unspin_analysis::compare::compare;
 use unspin_model::summary::{Summary, Verdict};
-use unspin_report::compare::{compare, terminal};
+use unspin_report::compare::terminal;
 
 /// The same experiment in which rename at 2:1 became twice as fast.
 fn changed() -> Summary {

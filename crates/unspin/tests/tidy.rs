@@ -20,6 +20,7 @@ const VERBATIM: &[&str] =
 /// The licence of each crate: what runs in or touches the kernel is GPL-2.0-only, what
 /// others may want to build on is as free as Rust itself.
 const LICENCES: &[(&str, &str)] = &[
+    ("analysis", "MIT OR Apache-2.0"),
     ("guest", "GPL-2.0-only"),
     ("host", "GPL-2.0-only"),
     ("init", "GPL-2.0-only"),

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use unspin_analysis::evaluate::{Origin, evaluate};
 use unspin_lab::experiment::claims;
 use unspin_model::Claim;
-use unspin_report::evaluate::{Origin, evaluate};
 
 use super::file;
 use crate::lab::report;

@@ -23,7 +23,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (report::summarize(&args.a)?, report::summarize(&args.b)?);
-    let compared = unspin_report::compare::compare(&a, &b);
+    let compared = unspin_analysis::compare::compare(&a, &b);
     if args.json {
         out::json(1, None, &compared)?;
     } else {

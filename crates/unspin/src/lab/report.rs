@@ -45,7 +45,7 @@ pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
     for (reason, runs) in &loaded.left_out {
         eprintln!("{}: {runs} runs left out of the report: {reason}", out.display());
     }
-    Ok(unspin_report::summarize(
+    Ok(unspin_analysis::summarize(
         loaded.info,
         loaded.machine,
         loaded.planned,

@@ -8,7 +8,7 @@
 mod cells;
 mod checks;
 mod compare;
-pub(crate) mod estimate;
+pub mod estimate;
 pub(crate) mod oracle;
 mod truth;
 

@@ -1,0 +1,146 @@
+//! One experiment's results compared with another's: `unspin lab compare A B`.
+//!
+//! The two were measured at different times, so their blocks have nothing in
+//! common: runs are resampled freely, not by block.
+
+use serde::Serialize;
+use unspin_model::summary::{CellSummary, Estimate, Summary, Verdict};
+use unspin_model::{Cell, Metric};
+use unspin_stats::{Bootstrap, Difference, Rule, holm, median_speed, rank_sum_p};
+
+use crate::summarize::estimate::{of_ratio, verdict};
+
+mod warnings;
+
+/// What changed from A to B.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CompareReport {
+    /// What makes the two less comparable: different machines, labels, versions.
+    pub warnings: Vec<String>,
+    /// Cells that both have.
+    pub cells: Vec<CellChange>,
+    /// Cells that only A has.
+    pub only_in_a: Vec<Cell>,
+    /// Cells that only B has.
+    pub only_in_b: Vec<Cell>,
+}
+
+/// One cell in A and in B.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellChange {
+    /// The cell, as A has it.
+    pub cell: Cell,
+    /// What is measured.
+    pub metric: Metric,
+    /// A's median; `None` where half of the runs or more did not finish.
+    pub a: Option<Estimate>,
+    /// B's median.
+    pub b: Option<Estimate>,
+    /// A's runs.
+    pub n_a: u32,
+    /// B's runs.
+    pub n_b: u32,
+    /// Ratio of B's median speed to A's; `None` where A did not finish.
+    pub ratio: Option<Estimate>,
+    /// p of the rank-sum test.
+    pub p: f64,
+    /// p after Holm's correction for all cells compared.
+    pub p_adjusted: f64,
+    /// Whether B is better, worse, or shows no difference.
+    pub verdict: Verdict,
+}
+
+/// Compares two summaries cell by cell. Where each has one kernel, and not the same, the
+/// kernels are what is compared. The seed of A seeds the resampling.
+pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
+    let mut warnings = warnings::of_summaries(a, b);
+    let mut found = Vec::new();
+    for (before, after) in pairs(a, b) {
+        match difference(before, after, a.experiment.seed) {
+            Ok(difference) => found.push((before, after, difference)),
+            Err(why) => warnings.push(format!("{}: {why}; not compared.", before.cell)),
+        }
+    }
+    // By workload, as they are read; each one's cells stay in their order.
+    let at = |cell: &CellSummary| {
+        a.cells.iter().position(|first| first.cell.workload == cell.cell.workload)
+    };
+    found.sort_by_key(|(before, _, _)| at(before));
+    let p: Vec<f64> = found.iter().map(|(_, _, difference)| difference.p).collect();
+    let smallest_effect = a.experiment.smallest_effect.max(b.experiment.smallest_effect);
+    let rule = Rule { smallest_effect, ..Rule::default() };
+    let change = |((before, after, difference), p): ((&_, &_, _), f64)| {
+        change(before, after, &difference, p, &rule)
+    };
+    CompareReport {
+        warnings,
+        cells: found.into_iter().zip(holm(&p)).map(change).collect(),
+        only_in_a: only_in(a, b),
+        only_in_b: only_in(b, a),
+    }
+}
+
+fn pairs<'a>(
+    a: &'a Summary,
+    b: &'a Summary,
+) -> impl Iterator<Item = (&'a CellSummary, &'a CellSummary)> {
+    let fits = fits(a, b);
+    let partner =
+        move |cell: &CellSummary| b.cells.iter().find(|other| fits(&cell.cell, &other.cell));
+    a.cells.iter().filter_map(move |cell| Some((cell, partner(cell)?)))
+}
+
+/// Whether a cell of one and a cell of the other belong together.
+fn fits(a: &Summary, b: &Summary) -> impl Fn(&Cell, &Cell) -> bool + use<> {
+    let any_kernel = warnings::only_kernel(a).is_some() && warnings::only_kernel(b).is_some();
+    move |one, other| {
+        let kernel = if any_kernel { &one.kernel } else { &other.kernel };
+        *one == Cell { kernel: kernel.clone(), ..other.clone() }
+    }
+}
+
+fn only_in(these: &Summary, those: &Summary) -> Vec<Cell> {
+    let fits = fits(these, those);
+    let missing =
+        |cell: &&CellSummary| !those.cells.iter().any(|other| fits(&cell.cell, &other.cell));
+    these.cells.iter().filter(missing).map(|cell| cell.cell.clone()).collect()
+}
+
+fn difference(before: &CellSummary, after: &CellSummary, seed: u64) -> Result<Difference, String> {
+    if before.metric != after.metric {
+        return Err("A and B measure different metrics".into());
+    }
+    let (a, b) = (speeds(before), speeds(after));
+    let subject_median = median_speed(&b).ok_or("B has no runs")?;
+    median_speed(&a).ok_or("A has no runs")?;
+    Ok(Difference {
+        ratio: Bootstrap::seeded(seed).ratio(&b, &a),
+        p: rank_sum_p(&b, &a, seed),
+        subject_median,
+    })
+}
+
+fn speeds(cell: &CellSummary) -> Vec<f64> {
+    cell.values.iter().map(|(_, value)| cell.metric.speed(*value)).collect()
+}
+
+fn change(
+    before: &CellSummary,
+    after: &CellSummary,
+    difference: &Difference,
+    p_adjusted: f64,
+    rule: &Rule,
+) -> CellChange {
+    CellChange {
+        cell: before.cell.clone(),
+        metric: before.metric.clone(),
+        a: before.median,
+        b: after.median,
+        n_a: before.n,
+        n_b: after.n,
+        ratio: difference.ratio.and_then(of_ratio),
+        p: difference.p,
+        p_adjusted,
+        verdict: verdict(rule, difference, p_adjusted),
+    }
+}

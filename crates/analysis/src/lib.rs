@@ -1,0 +1,8 @@
+//! From the records of an experiment's runs to its summary, and from summaries to claims. What
+//! people look at is made elsewhere.
+
+pub mod compare;
+pub mod evaluate;
+pub mod summarize;
+
+pub use summarize::summarize;
