@@ -241,8 +241,10 @@ fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
 
 /// The unit that a co-metric's name ends in.
 fn unit_of(name: &str) -> &'static str {
-    let end = name.rsplit('_').next().unwrap_or_default();
-    ["ns", "us", "ms", "s"].into_iter().find(|unit| *unit == end).unwrap_or_default()
+    match name.rsplit('_').next() {
+        Some("percent") => "%",
+        end => ["ns", "us", "ms", "s"].into_iter().find(|unit| Some(*unit) == end).unwrap_or(""),
+    }
 }
 
 /// What stands for the placeholders of an id.

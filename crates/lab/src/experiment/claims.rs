@@ -11,12 +11,12 @@ use crate::toml_error::{self, ConfigError};
 
 macro_rules! shipped {
     ($($name:literal),*) => {
-        [$(($name, include_str!(concat!("../../../../claims/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../../claims/", $name, ".toml")))),*]
     };
 }
 
 /// The shipped files, by experiment.
-const SHIPPED: [(&str, &str); 24] = shipped![
+const SHIPPED: &[(&str, &str)] = shipped![
     "aa",
     "abandoned",
     "causes",
@@ -40,7 +40,9 @@ const SHIPPED: [(&str, &str); 24] = shipped![
     "vt-overcommit",
     "vt-seed000",
     "vt-seed002",
-    "vt-seed004"
+    "vt-seed004",
+    "vt-neighbours",
+    "vt-sense"
 ];
 
 /// A file as it is written.

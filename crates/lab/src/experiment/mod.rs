@@ -70,12 +70,12 @@ pub struct Experiment {
 
 macro_rules! shipped {
     ($($name:literal),*) => {
-        [$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
     };
 }
 
 /// The shipped experiments, by name.
-const BUILTIN: [(&str, &str); 28] = shipped![
+const BUILTIN: &[(&str, &str)] = shipped![
     "demo",
     "quickstart",
     "overcommit-curve",
@@ -103,7 +103,9 @@ const BUILTIN: [(&str, &str); 28] = shipped![
     "vt-overcommit",
     "vt-seed000",
     "vt-seed002",
-    "vt-seed004"
+    "vt-seed004",
+    "vt-neighbours",
+    "vt-sense"
 ];
 
 impl Experiment {
