@@ -9,6 +9,7 @@ use anyhow::Context;
 use unspin_guest::record::{Recorded, Recorder};
 use unspin_guest::sense::{Sensor, hidden};
 use unspin_lab::interrupt;
+use unspin_report::format::{plural, time};
 
 use crate::command::Running;
 use crate::new_file::NewFile;
@@ -112,21 +113,24 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if args.json {
         return out::json(1, Some(&here::about()), recorded);
     }
-    let hidden = hidden(&recorded.missing);
-    let missing = if hidden.is_empty() {
-        String::new()
-    } else {
-        format!("; this kernel does not show {}", hidden.join(", "))
+    let out = args.out.display();
+    let times = |count: u64, what: &str, seconds: f64| match count {
+        0 => format!("no {what}s"),
+        _ => format!("{} ({})", plural(count, what, &format!("{what}s")), time(seconds)),
     };
-    eprintln!(
-        "{}: {:.1} s, {} off intervals of {:.3} vCPU-seconds, {} long spins of {:.3}, {} lost{missing}",
-        args.out.display(),
-        recorded.seconds,
-        recorded.offs,
-        recorded.off_s,
-        recorded.spins,
-        recorded.spin_s,
-        recorded.lost
+    let mut found = format!(
+        "{out}: {}, {}, {}",
+        time(recorded.seconds),
+        times(recorded.offs, "off interval", recorded.off_s),
+        times(recorded.spins, "long spin", recorded.spin_s),
     );
+    if recorded.lost > 0 {
+        found += &format!(", {} lost", recorded.lost);
+    }
+    let hidden = hidden(&recorded.missing);
+    if !hidden.is_empty() {
+        found += &format!("; this kernel does not show {}", hidden.join(", "));
+    }
+    eprintln!("{found}\nNext: unspin report {out}");
     Ok(())
 }

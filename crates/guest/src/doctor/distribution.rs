@@ -109,8 +109,10 @@ pub(super) fn advice(facts: &Facts) -> KernelAdvice {
 type Advice = (&'static str, Vec<&'static str>);
 
 /// What works on any kernel.
-const WITHOUT: [&str; 3] = [
+const WITHOUT: [&str; 4] = [
     "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all.",
+    "`sudo unspin run --actuator cpuset` keeps the kernel's scheduler and uses fewer vCPUs while \
+     they spin; it needs cgroup version 2.",
     "Use fewer vCPUs for work that contends for locks: `taskset -c 0,1 CMD`, or AllowedCPUs= in \
      a unit; compare with `unspin watch`.",
     "Ask who runs the host for KVM's help that is listed as absent above, or for as many pCPUs \

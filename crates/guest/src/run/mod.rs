@@ -95,8 +95,8 @@ impl Options {
 pub enum RunError {
     /// The kernel has no sched_ext.
     #[error(
-        "this kernel has no sched_ext: Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y is needed, \
-         such as Debian's from trixie-backports"
+        "this kernel has no sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y): \
+         `unspin doctor` says how to get it, and `--actuator cpuset` works without it"
     )]
     NoSchedExt,
     /// Another scheduler is loaded.
