@@ -4,6 +4,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
+use unspin_model::session::About;
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
 use crate::columns;
@@ -118,6 +119,7 @@ struct Page<'a> {
     left_out: Option<String>,
     lengths: Option<String>,
     tables: Vec<Table>,
+    place: String,
 }
 
 /// All of it as a self-contained HTML page; `name` is the session's.
@@ -143,8 +145,16 @@ pub fn page(
         left_out,
         lengths: plots::lengths(session),
         tables: tables(digest),
+        place: place(&session.about),
     };
     render("session.html", Serde(page))
+}
+
+/// Where it was recorded, as far as that is known.
+fn place(about: &About) -> String {
+    let kernel = about.kernel.as_ref().map(|release| format!("Linux {release}"));
+    let known = [about.machine.clone(), kernel, about.program.clone()];
+    known.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// The CPU time that shares are of, seconds.

@@ -2,7 +2,7 @@
 
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Wait};
-use unspin_model::session::FoundOff;
+use unspin_model::session::{About, FoundOff};
 use unspin_report::session::{document, page, text};
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff, digest};
@@ -81,6 +81,11 @@ fn a_page_needs_nothing_else() {
         start_ns: 0,
         end_ns: 1_000_000_000,
         offs: (0..40).map(|vcpu| off(vcpu, 500_000_000)).collect(),
+        about: About {
+            kernel: Some("6.18".into()),
+            machine: Some("a VM".into()),
+            ..About::default()
+        },
         ..Session::default()
     };
     let digest = digest(&session);
@@ -88,6 +93,7 @@ fn a_page_needs_nothing_else() {
     assert!(!text(&digest, &verdict, None).contains("steal time"), "nobody asked");
     let page = page("<b>.gz", &session, &digest, &verdict).unwrap();
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
+    assert!(page.contains("Recorded on a VM, Linux 6.18."));
     assert!(page.contains("The 32 that were off most are shown."));
     assert_eq!(page.matches("class=\"off\" d=").count(), 32);
     for outside in ["http://", "https://", "src=", "<script"] {

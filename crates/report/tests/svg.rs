@@ -30,6 +30,19 @@ fn forest_plot() {
     insta::assert_snapshot!(forest("Five \"ratios\" & more", &rows(), 0.05));
 }
 
+#[test]
+fn a_long_name_takes_its_room_from_the_plot() {
+    let named = |name: &str| {
+        let mut rows = rows();
+        rows[0].name = name.to_owned();
+        forest("x", &rows, 0.05)
+    };
+    let wide = |svg: &str| svg.split("</svg>").next().unwrap_or_default().to_owned();
+    assert!(wide(&named("tdx-off-control")).contains(">tdx-off-control<"));
+    let endless = format!(">{}<", "x".repeat(40));
+    assert!(!wide(&named(&"x".repeat(40))).contains(&format!("{endless}/text")), "it is cut");
+}
+
 fn strip_of(better: Better, values: &[(u32, Option<f64>)]) -> String {
     strip(&Strip {
         label: "Runs".into(),

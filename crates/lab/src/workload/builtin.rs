@@ -54,6 +54,7 @@ shipped![
     "stress-ng-switch",
     "stress-ng-tlb-shootdown",
     "sysbench-cpu",
+    "sysbench-cpu-lasting",
     "sysbench-mutex",
     "sysbench-threads",
     "vips",

@@ -82,6 +82,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("stress-ng-switch", 235419.09),
     ("stress-ng-tlb-shootdown", 2662.99),
     ("sysbench-cpu", 4143.15),
+    ("sysbench-cpu-lasting", 4143.15),
     ("sysbench-mutex", 0.1155),
     ("sysbench-threads", 0.6789),
 ];

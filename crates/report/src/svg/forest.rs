@@ -22,6 +22,7 @@ pub struct ForestRow {
 }
 
 /// Room for the parts of the plot.
+#[derive(Clone, Copy)]
 struct Frame {
     class: &'static str,
     width: f64,
@@ -49,12 +50,28 @@ const NARROW: Frame = Frame {
     text_x: None,
     characters: (18, 7),
 };
+/// Width of a character of a row's name, at most.
+const CHARACTER: f64 = 7.7;
+/// Longer names than a frame has room for may take so many characters from the plot.
+const MORE_CHARACTERS: usize = 10;
 const ROW: f64 = 20.0;
 const TOP: f64 = 24.0;
 /// Width of the words beside the line at 1.
 const HINT: f64 = 72.0;
 /// A single ratio may not stretch the axis further than this from 1.
 const LIMIT: f64 = 1000.0;
+
+impl Frame {
+    /// With room for the rows' names.
+    fn with_room_for(self, rows: &[ForestRow]) -> Frame {
+        let (group, name) = self.characters;
+        let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let more = if self.text_x.is_none() { 0 } else { longest.saturating_sub(name) };
+        let more = more.min(MORE_CHARACTERS);
+        let plot_x = (self.plot_x.0 + CHARACTER * more as f64, self.plot_x.1);
+        Frame { plot_x, characters: (group, name + more), ..self }
+    }
+}
 
 /// Draws ratios twice, for wide and for narrow windows; the page's style sheet
 /// shows one of the two. Effects within `smallest_effect` of 1 are not worth
@@ -69,6 +86,7 @@ pub fn forest_image(label: &str, rows: &[ForestRow]) -> String {
 }
 
 fn draw(label: &str, rows: &[ForestRow], smallest_effect: f64, frame: &Frame) -> String {
+    let frame = &frame.with_room_for(rows);
     let scale = scale(rows, smallest_effect, frame);
     let bottom = TOP + ROW * rows.len() as f64;
     let mut canvas = Canvas::new(frame.class, frame.width, bottom + 24.0, label);
