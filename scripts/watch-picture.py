@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what `unspin watch` showed on a terminal, as a PNG. docs/watch.png was made so, in a
-guest of the lab with four vCPUs on two pCPUs, beside `stress-ng --cpu 2` and then
-`stress-ng --rename 8`:
+guest of the lab with four vCPUs on two pCPUs, in virtual time, beside
+`stress-ng --cpu 2` and then dbench:
 
     script -c 'stty cols 100 rows 30; unspin watch' typescript
     scripts/watch-picture.py typescript 100 30 docs/watch.png

@@ -14,7 +14,7 @@ mod sentence;
 /// Shorter than that says nothing. CFS bandwidth control, the slowest common way to take
 /// vCPUs away, has a period of 100 ms: twenty of them give a share to within a fifth or so.
 const SECONDS_MIN: f64 = 2.0;
-/// Half a second is enough if that many preemptions came in it.
+/// Half a second is enough if that many preemptions, or waits for vCPUs that were off, came in it.
 const PREEMPTIONS_ENOUGH: u64 = 100;
 const SECONDS_LEAST: f64 = 0.5;
 /// What a first look should last.
@@ -165,7 +165,9 @@ impl Shares {
 
 fn is_enough(digest: &Digest) -> bool {
     let preemptions: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
-    let many = preemptions >= PREEMPTIONS_ENOUGH;
+    let waits = digest.causes.iter().filter(|waste| waste.cause != Cause::Plain);
+    let waits: u64 = waits.map(|waste| waste.episodes).sum();
+    let many = preemptions + waits >= PREEMPTIONS_ENOUGH;
     digest.seconds >= if many { SECONDS_LEAST } else { SECONDS_MIN }
 }
 

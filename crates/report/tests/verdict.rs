@@ -56,6 +56,12 @@ fn each_kind_has_its_words_and_its_next_command() {
     let short = Digest { seconds: 0.3, ..digest(9.0, &holders) };
     let soon = Digest { seconds: 1.0, ..digest(9.0, &holders) };
     assert_eq!(judge(&soon, HERE, &[]).kind, Kind::Spinning, "many preemptions in a second");
+    let mut unseen = Digest { seconds: 1.0, off: Vec::new(), ..digest(0.0, &holders) };
+    assert_eq!(judge(&unseen, HERE, &[]).kind, Kind::TooLittle);
+    unseen.causes[0].episodes = 500;
+    let verdict = judge(&unseen, HERE, &[]);
+    assert_eq!(verdict.kind, Kind::Spinning, "waits say it, too");
+    assert!(!told(&verdict).contains("to preemption"), "{verdict:?}");
     let mut all = String::new();
     for (digest, kind) in [
         (short, Kind::TooLittle),

@@ -9,7 +9,13 @@
 //! 3. another one who waited for the same lock, and got it earlier, was off meanwhile;
 //! 4. where the kernel named nobody: one vCPU was off for most of the spin, and the spin
 //!    ended soon after it was back;
-//! 5. nobody was off.
+//! 5. a spinlock passed from one to the next so late that one of the two must have been off,
+//!    unseen;
+//! 6. nobody was off.
+//!
+//! The fifth is for spins with interrupts disabled, which hold back all by which a vCPU notices
+//! that it was off. Who holds a spinlock is neither preempted by the guest nor asleep, and a
+//! section of a millisecond would be a defect of the kernel.
 //!
 //! The surer the evidence, the higher the confidence. A wait that slept has only the first
 //! kind of evidence: while it slept, others may have had the lock one after the other.
@@ -21,12 +27,16 @@ use unspin_model::session::FoundOff;
 
 /// A vCPU that is back needs so long to give way to a spinner.
 const PASSES_ON_WITHIN_NS: u64 = 1_000_000;
+/// No section of a spinlock and no way to the next waiter takes so long, unless a vCPU is off.
+const PASSES_LATE_NS: u64 = 1_000_000;
 /// The kernel named the one who is waited for.
 const NAMED: f64 = 0.95;
 /// It follows from the order in which the lock was taken.
 const FOLLOWED: f64 = 0.85;
 /// It is the only one that fits.
 const FITTED: f64 = 0.6;
+/// Nothing else would take so long.
+const INFERRED: f64 = 0.7;
 
 /// Explains each spin. Off intervals may come in any order.
 pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
@@ -125,8 +135,9 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
             return why;
         }
     }
-    let of_rival = |rival: &Spin| (burned(rival.begin_ns, rival.end_ns, rival.vcpu), rival.vcpu);
-    let longest = in_front.map(of_rival).max();
+    let in_front: Vec<&Spin> = in_front.collect();
+    let of_rival = |rival: &&Spin| (burned(rival.begin_ns, rival.end_ns, rival.vcpu), rival.vcpu);
+    let longest = in_front.iter().map(of_rival).max();
     if let Some(why) = longest.and_then(|it| off(Cause::WaiterOff, FOLLOWED, it)) {
         return why;
     }
@@ -134,7 +145,31 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     let back_in_time = |vcpu: &u16| offs.ends_within(*vcpu, spin.end_ns, PASSES_ON_WITHIN_NS);
     let fitting =
         others.filter(back_in_time).map(|vcpu| (burned(spin.begin_ns, spin.end_ns, vcpu), vcpu));
-    fitting.max().and_then(|it| off(Cause::HolderOff, FITTED, it)).unwrap_or(plain)
+    let fitted = fitting.max().and_then(|it| off(Cause::HolderOff, FITTED, it));
+    fitted.or_else(|| passed_late(spin, &in_front, whole, offs)).unwrap_or(plain)
+}
+
+/// Whether the lock was on its way from one to the next for most of the spin.
+fn passed_late(spin: &Spin, in_front: &[&Spin], whole_ns: u64, offs: &Offs) -> Option<Why> {
+    if spin.wait != Wait::Spinlock {
+        return None;
+    }
+    let late = |taker: &Spin| {
+        let taken = taker.before?;
+        let from_ns = taken.t_ns.max(taker.begin_ns).max(spin.begin_ns);
+        let own_ns = offs.off_ns(spin.vcpu, from_ns, taker.end_ns);
+        let ns = taker.end_ns.saturating_sub(from_ns + own_ns);
+        (ns >= PASSES_LATE_NS).then_some((ns, taken.vcpu))
+    };
+    let (mine, theirs) = (late(spin), in_front.iter().filter_map(|rival| late(rival)));
+    let wasted_ns: u64 = mine.into_iter().chain(theirs.clone()).map(|(ns, _)| ns).sum();
+    let theirs = theirs.max();
+    let (cause, waits_for) =
+        if mine >= theirs { (Cause::HolderOff, mine) } else { (Cause::WaiterOff, theirs) };
+    (wasted_ns * 2 >= whole_ns).then_some(())?;
+    let (_, vcpu) = waits_for?;
+    let wasted_ns = wasted_ns.min(whole_ns);
+    Some(Why { cause, confidence: INFERRED, waits_for: Some(vcpu), wasted_ns })
 }
 
 /// Each vCPU's off intervals, in order and apart: of what was found twice, the union.

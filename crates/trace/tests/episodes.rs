@@ -83,7 +83,9 @@ fn who_took_a_spinlock_meanwhile_holds_it() {
     let before = Some(Taken { vcpu: 2, t_ns: 12 * MS });
     let spins = vec![Spin { before, ..spin(Wait::Spinlock, 0, 10, 20) }];
     assert_eq!(causes(spins.clone(), &[off(2, 13, 19)]), [(Cause::HolderOff, 6)]);
-    // It was off before it had the lock, as a waiter.
+    // It was off before it had the lock, as a waiter; then it was passed on at once.
+    let soon = Some(Taken { vcpu: 2, t_ns: 20 * MS - 1 });
+    let spins = vec![Spin { before: soon, ..spin(Wait::Spinlock, 0, 10, 20) }];
     assert_eq!(causes(spins, &[off(2, 10, 12)]), [(Cause::Plain, 10)]);
 }
 
@@ -94,6 +96,30 @@ fn a_waiter_in_front_that_is_off_keeps_those_behind_it_waiting() {
     let found = causes(vec![front, back], &[off(1, 11, 19)]);
     // The one in front spun for 2 ms and was off for the rest.
     assert_eq!(found, [(Cause::Plain, 2), (Cause::WaiterOff, 8)]);
+}
+
+/// Nobody was seen off: all had interrupts disabled.
+#[test]
+fn a_spinlock_that_is_passed_on_late_had_somebody_off() {
+    let taken = |vcpu, t_ms: u64| Some(Taken { vcpu, t_ns: t_ms * MS });
+    let mine = |before| Spin { before, ..spin(Wait::Spinlock, 0, 10, 20) };
+    assert_eq!(causes(vec![mine(taken(2, 12))], &[]), [(Cause::HolderOff, 8)]);
+    // It was this one that was off.
+    assert_eq!(causes(vec![mine(taken(2, 12))], &[off(0, 12, 20)]), [(Cause::Plain, 2)]);
+    // One in front got it late, then this one at once.
+    let in_front = Spin { before: taken(3, 11), ..spin(Wait::Spinlock, 1, 10, 19) };
+    let both = causes(vec![mine(taken(1, 19)), in_front.clone()], &[]);
+    assert_eq!(both[0], (Cause::WaiterOff, 9));
+    // Many short sections make a long wait, too, and nobody need have been off.
+    let short = |vcpu: u16| Spin {
+        before: Some(Taken { vcpu: vcpu + 1, t_ns: (19 - u64::from(vcpu)) * MS + 1 }),
+        ..spin(Wait::Spinlock, vcpu, 10, 20 - u64::from(vcpu))
+    };
+    let all = causes((0..9).map(short).collect(), &[]);
+    assert_eq!(all[0], (Cause::Plain, 10), "{all:?}");
+    // A mutex may be held for long.
+    let mutex = Spin { before: taken(2, 12), ..spin(Wait::Mutex, 0, 10, 20) };
+    assert_eq!(causes(vec![mutex], &[])[0].0, Cause::Plain);
 }
 
 #[test]

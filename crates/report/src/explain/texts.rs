@@ -64,7 +64,8 @@ fn holder_off() -> Explanation {
         recognised: "The kernel named the owner of the mutex, and its vCPU was off for at \
                      least half of the wait (sure: 95 %); or the one who took the spinlock \
                      last was (85 %); or one vCPU was off for most of the spin, which ended \
-                     within 1 ms of its return (60 %).",
+                     within 1 ms of its return (60 %); or a spinlock took 1 ms or longer from \
+                     one to the next, which it never does while both are on (70 %).",
         remedies: &[RUN, FEWER, HOST],
     }
 }
@@ -78,7 +79,8 @@ fn waiter_off() -> Explanation {
                 host preempts a waiter whose turn it is, nobody behind it can have the lock, \
                 though it is free. PV spinlocks make waiters halt instead; native ones do not.",
         recognised: "Another thread waited for the same lock, got it earlier, and its vCPU \
-                     was off for most of this spin (sure: 85 %).",
+                     was off for most of this spin (sure: 85 %); or the lock took 1 ms or \
+                     longer to get to it (70 %).",
         remedies: &[
             RUN,
             FEWER,

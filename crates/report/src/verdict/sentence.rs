@@ -57,7 +57,10 @@ fn share(share: f64) -> String {
 
 /// Such as `9 % to preemption, 3 % spinning because lock holders were preempted`.
 fn parts(shares: &Shares) -> String {
-    let mut parts = vec![format!("{} to preemption", share(shares.preempted))];
+    let mut parts = Vec::new();
+    if shares.preempted >= PART_MIN {
+        parts.push(format!("{} to preemption", share(shares.preempted)));
+    }
     let listed = shares.spinning.iter().filter(|cause| cause.share >= PART_MIN);
     for (nth, part) in listed.enumerate() {
         let spinning = if nth == 0 { " spinning" } else { "" };
