@@ -4,6 +4,7 @@ use unspin_model::episode::{Cause, Wait};
 use unspin_model::sensed::{KnownWaits, LENGTHS_US, SenseCheck};
 use unspin_model::session::FoundOff;
 use unspin_model::{Interval, Recording, Session, VcpuState};
+use unspin_stats::quantile;
 use unspin_trace::episodes::explain;
 use unspin_trace::session::SessionError;
 
@@ -123,10 +124,9 @@ fn length_error_us(real: &Span, found: &[Span]) -> Option<f64> {
     belongs.then(|| (only.len_ns() as f64 - real.len_ns() as f64) / 1e3)
 }
 
-fn spread(mut figures: Vec<f64>) -> Option<[f64; 3]> {
-    figures.sort_by(f64::total_cmp);
-    let at = |share: f64| figures.get(((figures.len() as f64 - 1.0) * share).round() as usize);
-    Some([*at(0.05)?, *at(0.5)?, *at(0.95)?])
+fn spread(figures: Vec<f64>) -> Option<[f64; 3]> {
+    let at = |share| quantile(&figures, share);
+    Some([at(0.05)?, at(0.5)?, at(0.95)?])
 }
 
 /// Judges the causes that the guest names for waits for a vCPU that is known: when that one
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((check.found, check.real), (3, 2));
         assert_eq!(check.looks_off, [2, 1]);
         assert_eq!(check.looks_not_off, [3, 2]);
-        assert_eq!(check.length_error_us, Some([-200.0, 100.0, 100.0]));
+        assert_eq!(check.length_error_us, Some([-185.0, -50.0, 85.0]));
         assert!((check.beats_per_s - 2_000.0).abs() < 1e-9);
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Episode, Spin, Wait};
+use unspin_model::session::FoundOff;
+use unspin_stats::quantile;
 
 use crate::episodes::{burned_ns, explain};
 
@@ -151,12 +153,10 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
 }
 
 fn lengths(session: &Session) -> Option<[f64; 4]> {
-    let mut all: Vec<u64> = session.offs.iter().map(|off| off.end_ns - off.start_ns).collect();
-    all.sort_unstable();
-    let last = all.len().checked_sub(1)?;
-    Some(
-        [0.5, 0.9, 0.99, 1.0].map(|share| all[(last as f64 * share).round() as usize] as f64 / 1e6),
-    )
+    let ms = |off: &FoundOff| (off.end_ns - off.start_ns) as f64 / 1e6;
+    let all: Vec<f64> = session.offs.iter().map(ms).collect();
+    let at = |share| quantile(&all, share);
+    Some([at(0.5)?, at(0.9)?, at(0.99)?, at(1.0)?])
 }
 
 fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {

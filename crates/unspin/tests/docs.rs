@@ -263,6 +263,9 @@ fn rows_repeat_their_claims_and_none_of_the_missed_is_left_out() {
     let targets = claims.iter().filter(|claim| claim.holds.is_some()).count();
     let sums = format!("Of {targets} targets, {} are missed.", missed.clone().count());
     assert!(results.contains(&sums), "docs/results.md: write \"{sums}\"");
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let counted = format!("{} of {targets} targets", missed.clone().count());
+    assert!(readme.contains(&counted), "README.md does not say: {counted}");
     let pages = results.lines().filter_map(missed_of_targets);
     let sums = pages.fold((0, 0), |sums, (missed, of)| (sums.0 + missed, sums.1 + of));
     assert_eq!(sums, (missed.count(), targets), "docs/results.md: the last column's sums");

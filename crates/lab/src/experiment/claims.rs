@@ -147,7 +147,7 @@ target = "<= 8"
         let files = std::fs::read_dir(folder).unwrap();
         assert_eq!(files.count(), SHIPPED.len(), "every file of claims/ is shipped");
         for (name, text) in SHIPPED {
-            assert!(Experiment::builtin_names().any(|other| other == name), "{name}");
+            assert!(Experiment::builtin_names().any(|other| other == *name), "{name}");
             let path = PathBuf::from(format!("claims/{name}.toml"));
             let claims = parse(&path, text).unwrap_or_else(|error| panic!("{error}"));
             assert!(!claims.is_empty(), "{name}");

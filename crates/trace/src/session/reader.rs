@@ -78,7 +78,9 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionErro
             add(&mut session, &mut covered_to, &batch).map_err(|what| damaged(index, what))?;
         }
     }
-    let schema = decoder.schema().ok_or_else(|| damaged(0, "it holds no batch".into()))?;
+    let schema = decoder
+        .schema()
+        .ok_or_else(|| damaged(0, "cut off before its first second ended".into()))?;
     let text = |key| schema.metadata().get(key).cloned();
     let hidden = text(HIDDEN_KEY).unwrap_or_default();
     session.about = About {
