@@ -117,14 +117,13 @@ impl<'a> Place<'a> {
         self.of_kind(ComparisonKind::Oracle).next()
     }
 
-    /// Schedulers against the baseline, without the choices that the oracle was
-    /// picked from where there is an oracle.
+    /// Schedulers against the baseline. Where the oracle picks from several static choices, it
+    /// stands for them.
     pub fn schedulers(&self) -> Vec<&'a Comparison> {
         let static_choice = |c: &&Comparison| c.subject.scheduler.starts_with("hold:");
-        let has_oracle = self.oracle().is_some();
-        self.of_kind(ComparisonKind::Scheduler)
-            .filter(|c| !(has_oracle && static_choice(c)))
-            .collect()
+        let all = || self.of_kind(ComparisonKind::Scheduler);
+        let stands_for_them = self.oracle().is_some() && all().filter(static_choice).count() > 1;
+        all().filter(|c| !(stands_for_them && static_choice(c))).collect()
     }
 }
 
@@ -136,8 +135,8 @@ pub const KINDS: [ComparisonKind; 4] = [
     ComparisonKind::Kernel,
 ];
 
-/// The comparisons of a kind with the names of their places. The static choices
-/// are left out where there is an oracle: it stands for them.
+/// The comparisons of a kind with the names of their places. Several static
+/// choices are left out where there is an oracle: it stands for them.
 pub fn told<'a>(
     workloads: &'a [Workload<'_>],
     kind: ComparisonKind,

@@ -177,6 +177,9 @@ fn ingredient(
             another("unspin", commits[0], commits[1])
         }
         (Some(("programs", "unspin")), _) => Some("another build of unspin".into()),
+        (Some(("programs", "init")), _) => {
+            Some("another build of unspin-init, which boots every guest".into())
+        }
         (Some(("programs", name)), _) => {
             let name = Path::new(name).file_name().unwrap_or_default();
             Some(format!("another {}", name.to_string_lossy()))

@@ -71,7 +71,10 @@ pub fn write(out: &Path) -> anyhow::Result<Summary> {
 /// Prints the table, or the summary as JSON.
 pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
     if json {
-        return out::json(1, None, summary);
+        // The summary's format is that of the document.
+        let mut document = serde_json::to_value(summary)?;
+        document.as_object_mut().map(|fields| fields.remove("format"));
+        return out::json(summary.format, None, &document);
     }
     let style = Style {
         width: screen::columns().unwrap_or(WIDTH),

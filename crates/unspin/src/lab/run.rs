@@ -81,6 +81,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
     let verify = args.verify.as_deref();
+    if let Some(folder) = verify.filter(|folder| !folder.is_dir()) {
+        let text = format!("--verify: {} is no folder", folder.display());
+        return Err(of_class(Class::Usage, text));
+    }
     let published = match verify {
         Some(folder) => Published::open(folder, &experiment, &out)?,
         None => None,
