@@ -5,21 +5,24 @@ use libtest_mimic::Failed;
 
 use crate::bench::{Bench, check, experiment};
 
-/// What the script uses: the cgroup it is in, a load that spins, and waits for its limit.
+/// What the script uses: the cgroup it is in, a load that spins, and waits for its limit, which
+/// comes and goes during a trial.
 const TOOLS: &str = "set -x; C=/sys/fs/cgroup; OWN=$C$(sed s/0::// /proc/self/cgroup); \
     SET=$OWN/cpuset.cpus; \
     start() { rm -f /run/unspin/run.sock; unspin run --actuator cpuset > /tmp/out 2>&1 & P=$!; \
         for i in $(seq 200); do [ -S /run/unspin/run.sock ] && return 0; sleep 0.1; done; \
         cat /tmp/out; exit 1; }; \
     limited() { stress-ng --rename 8 -t 3 --temp-path /tmp > /dev/null 2>&1 & L=$!; \
-        for i in $(seq 140); do grep -q . $SET && return 0; sleep 0.02; done; exit 1; }; ";
+        for i in $(seq 140); do grep -q . $SET && return 0; sleep 0.02; done; exit 1; }; \
+    stopped_while_limited() { for i in $(seq 100); do kill -STOP $P; \
+        [ -n \"$(cat $SET)\" ] && return 0; kill -CONT $P; sleep 0.02; done; exit 1; }; ";
 
 /// A limit while tasks spin, with a killed process's restored by hand.
 pub fn comes_and_goes() -> Result<(), Failed> {
     let script = "mkdir $C/theirs; echo +cpuset > $C/cgroup.subtree_control; \
         echo 3 > $C/theirs/cpuset.cpus; \
         start; [ -z \"$(cat $SET)\" ] || exit 1; limited; \
-        kill -9 $P; wait $P; [ -n \"$(cat $SET)\" ] || exit 1; \
+        stopped_while_limited; kill -9 $P; wait $P; [ -n \"$(cat $SET)\" ] || exit 1; \
         unspin run --restore || exit 1; [ -z \"$(cat $SET)\" ] || exit 1; \
         wait $L; start; limited; \
         unspin run --status --json > /tmp/status || exit 1; cat /tmp/status; \
