@@ -6,9 +6,10 @@
  * No spin, no trial: fewer vCPUs are tried only where the vCPUs are seen to spin for much of
  * the time that they want to run. The number to try is what the host gives time for, by the time
  * on, and half where that says nothing: where no vCPU seems off, or where spins with interrupts
- * disabled hold ticks back, so that time on passes for time off. A trial compares useful time, which is time on less the
- * share of it that was spun, with that of the windows before it. A clear result ends the trial;
- * otherwise both numbers are tried once more and compared over all their windows.
+ * disabled hold ticks back, so that time off passes for time on. A trial compares useful time,
+ * which is time on less the share of it that was spun, with that of the windows before it. A clear
+ * result ends the trial; otherwise both numbers are tried once more and compared over all their
+ * windows.
  *
  * More vCPUs are tried rarely and for short, and given up in the first window that spins again.
  */

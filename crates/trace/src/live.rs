@@ -13,7 +13,7 @@ use crate::digest::{Digest, digest};
 pub const SLICES: usize = 512;
 /// The figures are those of the last so many nanoseconds, or of fewer where that would be
 /// more findings than are kept.
-const WINDOW_NS: u64 = 10_000_000_000;
+pub const WINDOW_NS: u64 = 10_000_000_000;
 /// Findings of a kind that are kept at most.
 const KEPT: usize = 200_000;
 

@@ -19,7 +19,7 @@ use unspin_model::class::Class;
 use unspin_report::live::{Picture, View, draw};
 use unspin_report::openmetrics;
 use unspin_report::verdict::{Judged, Origin, judge};
-use unspin_trace::live::Live;
+use unspin_trace::live::{self, Live};
 use unspin_trace::totals::Totals;
 
 use crate::failure::of_class;
@@ -48,7 +48,7 @@ pub struct Args {
     /// Watch for a while, print the verdict and its figures, and end
     #[arg(long)]
     once: bool,
-    /// How long --once watches: 3, 3s, 500ms, 2m
+    /// How long --once watches, ten seconds at most: 3, 3s, 500ms
     #[arg(long = "for", value_name = "TIME", default_value = "3s", requires = "once",
         value_parser = span::seconds)]
     time: Duration,
@@ -62,6 +62,15 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.once && args.listen.is_none() && !stdout().is_terminal() {
         let text = "watch draws on a terminal: use `unspin watch --once`, or `unspin record`";
+        return Err(of_class(Class::Usage, text));
+    }
+    let window = Duration::from_nanos(live::WINDOW_NS);
+    if args.once && args.time > window {
+        let text = format!(
+            "--once covers {} s at most: use `unspin record --for {}`",
+            window.as_secs(),
+            args.time.as_secs()
+        );
         return Err(of_class(Class::Usage, text));
     }
     let settings = args.sensing.settings();

@@ -67,3 +67,19 @@ fn options_that_do_not_go_together_are_wrong_usage() {
         assert_eq!(done.status.code(), Some(2), "{args:?}: {stderr}");
     }
 }
+
+/// Before anything is loaded, and for anybody.
+#[test]
+fn what_does_not_go_together_is_a_usage_error() {
+    for (args, says) in [
+        (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
+        (&["run", "--actuator", "cpuset", "--ab", "6", "--", "true"], "cannot be used with"),
+        (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
+    ] {
+        let unspin = Command::new(env!("CARGO_BIN_EXE_unspin")).args(args).output();
+        let output = unspin.expect("start unspin");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}

@@ -21,7 +21,7 @@ const CPUS: &str = "cpuset.cpus";
 /// Why tasks cannot be limited by cgroups.
 #[derive(Debug, thiserror::Error)]
 pub enum CpusetError {
-    /// There is no hierarchy of version 2, or it does not have the controller.
+    /// No hierarchy of version 2 has the controller.
     #[error(
         "{0} offers no cpuset controller of cgroup version 2 (a hybrid set-up has it in version 1): \
          boot with `systemd.unified_cgroup_hierarchy=1`, or use `--actuator sched-ext`"
@@ -41,7 +41,9 @@ pub enum CpusetError {
 impl Classified for CpusetError {
     fn class(&self) -> Class {
         match self {
-            CpusetError::Enable(_, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            CpusetError::Enable(_, error) | CpusetError::Journal(_, error)
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 Class::NeedsRoot
             }
             _ => Class::Unavailable,

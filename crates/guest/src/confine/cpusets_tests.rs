@@ -113,3 +113,11 @@ fn a_hierarchy_without_the_controller_is_refused() {
     let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder).err().expect("refused");
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
 }
+
+#[test]
+fn who_may_not_write_needs_root() {
+    let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+    let journal = CpusetError::Journal(PathBuf::from("/run/unspin"), denied());
+    let enable = CpusetError::Enable(PathBuf::from("/sys/fs/cgroup"), denied());
+    assert!([journal, enable].iter().all(|error| error.class() == Class::NeedsRoot));
+}

@@ -40,7 +40,7 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
 
-/// Why there is no limit on vCPUs.
+/// Why vCPUs cannot be limited.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// Spins or off intervals cannot be seen.

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
     let verify = args.verify.as_deref();
     if let Some(folder) = verify.filter(|folder| !folder.is_dir()) {
-        let text = format!("--verify: {} is no folder", folder.display());
+        let text = format!("--verify: {} is not a folder", folder.display());
         return Err(of_class(Class::Usage, text));
     }
     let published = match verify {
