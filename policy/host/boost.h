@@ -18,6 +18,9 @@
  *   strict    Ishiguro et al., VEE '21, patch 2 of ple-kvm: preempted ones in kernel mode, and
  *             those with an interrupt pending that the spinner itself has sent.
  *
+ *   ecs       Kashyap et al., USENIX ATC '18: first preempted ones in a critical section, then as
+ *             mainline.
+ *
  * Leaves out: priorities and time windows of "semantics-aware vCPU scheduling" (not merged).
  * KVM cannot read the mode of an SEV-ES guest, and passes in_kernel 0 for its spinner.
  */
@@ -39,6 +42,7 @@ enum boost_policy {
 	BOOST_2019,
 	BOOST_MAINLINE,
 	BOOST_STRICT,
+	BOOST_ECS,
 };
 
 enum boost_reason {
@@ -59,6 +63,8 @@ enum boost_reason {
 	BOOST_SELF,
 	/* The policy has no directed yield. */
 	BOOST_NO_YIELD,
+	/* It is in no critical section. */
+	BOOST_NOT_CRITICAL,
 };
 
 /* The facts about one vCPU. */
@@ -71,6 +77,8 @@ struct boost_facts {
 	u32 preempted;
 	/* 1: it runs, or was preempted, in kernel mode. */
 	u32 in_kernel;
+	/* 1: it was preempted in a critical section, and did not wait for one. */
+	u32 critical;
 	/* 1: it blocks in HLT. */
 	u32 halted;
 	/* 1: an interrupt waits for it. */
@@ -115,6 +123,14 @@ HOST_POLICY u32 boost_attempts(u32 policy)
 	return policy < BOOST_2013 ? HOST_NONE : 3;
 }
 
+/* The rules of the policy's n-th look at all candidates, from 0 on; HOST_NONE: there is none. */
+HOST_POLICY u32 boost_look(u32 policy, u32 n)
+{
+	if (n > (policy == BOOST_ECS))
+		return HOST_NONE;
+	return n ? BOOST_MAINLINE : policy;
+}
+
 /* The i-th candidate of n vCPUs, for i from 0 to n - 1: round robin, after the last one boosted
  * (HOST_NONE: none was). HOST_NONE: the policy has none. */
 HOST_POLICY u32 boost_order(u32 policy, u32 last_boosted, u32 n, u32 i)
@@ -143,6 +159,8 @@ HOST_POLICY u32 boost_mode(const struct boost_facts *me, const struct boost_fact
 			return BOOST_NOT_PREEMPTED;
 		return c->in_kernel ? BOOST_YES : BOOST_NO_IPI;
 	}
+	if (policy == BOOST_ECS)
+		return c->preempted && c->critical ? BOOST_YES : BOOST_NOT_CRITICAL;
 	if (policy < BOOST_2017 || !me->in_kernel || c->in_kernel)
 		return BOOST_YES;
 	if (policy >= BOOST_2019 && !c->preempted)

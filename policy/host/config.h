@@ -66,6 +66,8 @@ struct host_config {
 	u32 debooster;
 	/* Bits of enum host_feature to turn off. */
 	u32 no_features;
+	/* 1: a thread in a critical section gets a tick more: extend.h. */
+	u32 extend;
 	/* 0: 4 ms (HZ=250). */
 	u64 tick_ns;
 	/* EEVDF's base slice or CFS's minimum granularity; 0: the kernel's default. */

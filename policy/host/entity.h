@@ -45,6 +45,8 @@ struct host_thread {
 	u32 first, last;
 	/* 1: it has been woken before. */
 	u32 known;
+	/* 1: it is in a critical section; 1: it runs on beyond its slice for that. See extend.h. */
+	u32 critical, extended;
 	/* Since when it has been queued or on. */
 	u64 since;
 };

@@ -59,6 +59,7 @@ HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
 
 	if (prev != HOST_NONE && prev != next) {
 		h->thread[prev].state = HOST_QUEUED;
+		h->thread[prev].extended = 0;
 		h->thread[prev].since = now;
 		host_set_current(h, h->entity[prev].rq, HOST_NONE);
 	}

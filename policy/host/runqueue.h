@@ -66,6 +66,8 @@ struct host {
 	struct host_gifts gifts;
 	/* Threads moved to a pCPU that had nothing to run, and by periodic balancing. */
 	u64 pulls, balances;
+	/* Threads that were left a tick more: extend.h. */
+	u64 extensions;
 	struct host_pcpu pcpu[HOST_PCPUS_MAX];
 	struct host_group group[HOST_GROUPS_MAX];
 	struct host_rq rq[HOST_GROUPS_MAX * HOST_PCPUS_MAX];

@@ -109,6 +109,7 @@ HOST_POLICY void host_block(struct host *h, u32 e, u64 now)
 	}
 	host_dequeue(h, e, 1);
 	t->state = HOST_BLOCKED;
+	t->extended = 0;
 }
 
 HOST_POLICY u32 host_need_resched(const struct host *h, u32 p)
@@ -150,6 +151,12 @@ HOST_POLICY u32 host_state(const struct host *h, u32 e)
 HOST_POLICY u32 host_pcpu(const struct host *h, u32 e)
 {
 	return h->thread[e].pcpu;
+}
+
+/* Whether the thread, which runs, is in a critical section. To be said before host_update(). */
+HOST_POLICY void host_set_critical(struct host *h, u32 e, u32 critical)
+{
+	h->thread[e].critical = critical;
 }
 
 /* For how long it has been on. */

@@ -9,6 +9,7 @@
 #define UNSPIN_POLICY_HOST_TICK_H
 
 #include "balance.h"
+#include "extend.h"
 
 /* A new period: each throttled queue gets just enough to go on and ask for a slice. */
 HOST_POLICY void host_refill(struct host *h, u32 group, u64 now)
@@ -61,7 +62,7 @@ HOST_POLICY u64 host_next(const struct host *h)
 
 HOST_POLICY void host_tick(struct host *h, u32 p, u64 now)
 {
-	u32 current = h->pcpu[p].current, e;
+	u32 current = h->pcpu[p].current, pending = h->pcpu[p].need_resched, e;
 
 	h->pcpu[p].tick_at = host_tick_after(&h->config, p, now);
 	host_charge(h, p, now);
@@ -70,6 +71,7 @@ HOST_POLICY void host_tick(struct host *h, u32 p, u64 now)
 	for (e = current; host_is_cfs(h) && e != HOST_NONE; e = host_parent(h, e))
 		if (host_cfs_tick(h, &h->rq[h->entity[e].rq], e))
 			host_kick(h, p);
+	host_extend(h, p, pending);
 	host_update_shares(h, h->entity[current].rq);
 	host_balance(h, p, now);
 }

@@ -2,15 +2,25 @@
 //! from user space and without privileges; other hosts answer them with something else.
 
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::sync::LazyLock;
 
+use anyhow::{Context, bail, ensure};
 use unspin_wire::clock::{Moment, mono_ns};
 use unspin_wire::{Mark, Marked};
+
+/// The kernel's symbols and their addresses.
+const SYMBOLS: &str = "/proc/kallsyms";
+/// struct pcpu_hot (arch/x86/include/asm/current.h): the current task's pointer comes first.
+const PCPU_HOT_PREEMPT_COUNT: u64 = 8;
 
 /// Answers with the signature: EAX its version, EBX, ECX and EDX "unspin v", "t".
 const SIGNATURE_LEAF: u32 = 0x4fff_0000;
 /// Writes a mark of the kind in ECX and answers with the virtual time in EDX:EAX.
 const MARK_LEAF: u32 = 0x4fff_0001;
+/// Tells the host where the kernel's preempt_count is, if ECX is not 0; EAX: 1 if it wants to know.
+const CRITICAL_LEAF: u32 = 0x4fff_0002;
 const SIGNATURE_VERSION: u32 = 1;
 
 static HOST_MARKS: LazyLock<bool> = LazyLock::new(|| is_signature(cpuid(SIGNATURE_LEAF, 0)));
@@ -25,6 +35,36 @@ pub fn mark(mark: Mark) -> Option<Marked> {
     let after_ns = mono_ns();
     let virtual_ns = u64::from(answer.edx) << 32 | u64::from(answer.eax);
     Some(Marked { virtual_ns, before, after_ns })
+}
+
+/// Tells a host that wants to know where each vCPU counts what keeps the kernel from being
+/// preempted. The address is per CPU, relative to the base of GS.
+pub fn announce_preempt_count() -> anyhow::Result<()> {
+    if !*HOST_MARKS || cpuid(CRITICAL_LEAF, 0).eax == 0 {
+        return Ok(());
+    }
+    let symbols = File::open(SYMBOLS).context(SYMBOLS)?;
+    let address = preempt_count(BufReader::new(symbols)).context(SYMBOLS)?;
+    cpuid(CRITICAL_LEAF, address as u32);
+    Ok(())
+}
+
+/// The address of `__preempt_count`; from 6.4 to 6.14 it was the second field of `pcpu_hot`.
+fn preempt_count(symbols: impl BufRead) -> anyhow::Result<u64> {
+    for line in symbols.lines() {
+        let line = line?;
+        let mut words = line.split_ascii_whitespace();
+        let (address, name) = (words.next(), words.nth(1));
+        let offset = match name {
+            Some("__preempt_count") => 0,
+            Some("pcpu_hot") => PCPU_HOT_PREEMPT_COUNT,
+            _ => continue,
+        };
+        let address = u64::from_str_radix(address.unwrap_or_default(), 16)?;
+        ensure!(address != 0, "addresses are hidden");
+        return Ok(address + offset);
+    }
+    bail!("no per-CPU preempt_count")
 }
 
 fn is_signature(answer: CpuidResult) -> bool {
@@ -52,6 +92,17 @@ mod tests {
         assert!(is_signature(signature));
         assert!(!is_signature(CpuidResult { eax: 2, ..signature }));
         assert!(!is_signature(CpuidResult { ecx: 0, ..signature }));
+    }
+
+    #[test]
+    fn the_count_is_found_among_the_symbols_of_each_kernel() {
+        let of = |symbols: &str| preempt_count(symbols.as_bytes());
+        let now = "ffffffff81000000 T _text\nffffffffa3c05004 D __preempt_count\n";
+        assert_eq!(of(now).unwrap(), 0xffff_ffff_a3c0_5004);
+        assert_eq!(of("0000000000034a40 A pcpu_hot\n").unwrap(), 0x34a48);
+        assert_eq!(of("0000000000002004 A __preempt_count\t[x]\n").unwrap(), 0x2004);
+        assert!(of("0000000000000000 A __preempt_count\n").is_err(), "kptr_restrict");
+        assert!(of("ffffffff81000000 T preempt_count_add\n").is_err());
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub fn errand() -> anyhow::Result<Option<Errand>> {
 pub fn run(errand: &Errand) -> anyhow::Result<()> {
     let mut out = port::open_output(OUT_PORT_NAME)?;
     reply(&mut out, 0, Reply::Hello(facts::hello()))?;
+    mark::announce_preempt_count()?;
     let result = job::run_job(&errand.job);
     reply(&mut out, 1, Reply::Ran(result))?;
     mark::mark(Mark::Done);

@@ -76,6 +76,12 @@ pub const PAUSE_EXITS: &str = "pause_exits";
 /// vCPU in a row.
 pub const STORM_EXITS: &str = "storm_exits";
 
+/// The co-metric that counts how often a guest's vCPUs were preempted.
+pub const PREEMPTIONS: &str = "preemptions";
+
+/// The co-metric that counts those of them in a critical section, as the guest says itself.
+pub const CRITICAL_PREEMPTIONS: &str = "critical_preemptions";
+
 /// The co-metric that says how much of their time neighbours had, in percent: of each of their
 /// vCPUs, where all of them always compute.
 pub const CO_RUNNER_SHARE: &str = "co_runner_percent";

@@ -14,6 +14,7 @@ pub enum Policy {
     Y2019,
     Mainline,
     Strict,
+    Ecs,
 }
 
 /// Why a candidate is chosen, or why it is not.
@@ -30,6 +31,7 @@ pub enum Reason {
     NoIpi,
     Itself,
     NoYield,
+    NotCritical,
 }
 
 /// The facts about a vCPU; the header explains the fields.
@@ -41,6 +43,7 @@ pub struct Facts {
     pub ready: u32,
     pub preempted: u32,
     pub in_kernel: u32,
+    pub critical: u32,
     pub halted: u32,
     pub pending: u32,
     pub spinning: u32,
@@ -56,6 +59,7 @@ unsafe extern "C" {
     fn boost_dy_after(candidate: *const Facts, verdict: Reason) -> u32;
     fn boost_ipi_sent(to: *mut Facts, from: u32);
     fn boost_entered(facts: *mut Facts);
+    safe fn boost_look(policy: u32, n: u32) -> u32;
     safe fn boost_order(policy: u32, last_boosted: u32, n: u32, i: u32) -> u32;
     safe fn boost_sleep_ns(policy: u32) -> u64;
     safe fn boost_attempts(policy: u32) -> u32;
@@ -93,6 +97,12 @@ impl Facts {
 }
 
 impl Policy {
+    /// The rules of its n-th look at all candidates.
+    pub fn look(self, n: u32) -> Option<Policy> {
+        let rules = boost_look(self as u32, n);
+        [self, Policy::Mainline].into_iter().find(|policy| *policy as u32 == rules)
+    }
+
     /// The i-th candidate of n vCPUs.
     pub fn order(self, last_boosted: u32, n: u32, i: u32) -> Option<u32> {
         let candidate = boost_order(self as u32, last_boosted, n, i);

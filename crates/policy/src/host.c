@@ -9,12 +9,12 @@ const u64 host_size = sizeof(struct host);
 const u64 boost_facts_size = sizeof(struct boost_facts);
 
 void host_start(struct host *h, u32 pcpus, u32 scheduler, u32 debooster, u32 no_features,
-		u64 tick_ns, u64 slice_ns, u64 phase_ns)
+		u32 extend, u64 tick_ns, u64 slice_ns, u64 phase_ns)
 {
 	struct host_config c = {
 		.pcpus = pcpus, .scheduler = scheduler, .debooster = debooster,
-		.no_features = no_features, .tick_ns = tick_ns, .slice_ns = slice_ns,
-		.phase_ns = phase_ns,
+		.no_features = no_features, .extend = extend, .tick_ns = tick_ns,
+		.slice_ns = slice_ns, .phase_ns = phase_ns,
 	};
 
 	host_init(h, &c);
@@ -28,9 +28,15 @@ void host_read_gifts(const struct host *h, u64 *gifts)
 	gifts[2] = h->gifts.refused;
 }
 
-u32 host_is_throttled(const struct host *h, u32 e)
+u64 host_read_extensions(const struct host *h)
 {
-	return h->rq[h->entity[e].rq].throttled;
+	return h->extensions;
+}
+
+/* Whether the thread's group is out of quota on a pCPU. */
+u32 host_is_throttled(const struct host *h, u32 e, u32 p)
+{
+	return h->rq[host_rq_of(h->thread[e].group, p)].throttled;
 }
 
 /* A thread's virtual time, and of the queue that it is on: V, and the weighted sum counted

@@ -35,6 +35,8 @@ pub struct Config {
     pub debooster: Debooster,
     /// Bits of `enum host_feature` to turn off.
     pub no_features: u32,
+    /// A thread in a critical section gets a tick more.
+    pub extend: bool,
     /// Time between two ticks.
     pub tick_ns: u64,
     /// EEVDF's base slice, or CFS's minimum granularity.
@@ -47,7 +49,16 @@ impl Config {
     /// The kernel's defaults.
     pub fn new(pcpus: u32, scheduler: Scheduler) -> Config {
         let debooster = Debooster::Off;
-        Config { pcpus, scheduler, debooster, no_features: 0, tick_ns: 0, slice_ns: 0, phase_ns: 0 }
+        Config {
+            pcpus,
+            scheduler,
+            debooster,
+            no_features: 0,
+            extend: false,
+            tick_ns: 0,
+            slice_ns: 0,
+            phase_ns: 0,
+        }
     }
 }
 
@@ -105,6 +116,7 @@ unsafe extern "C" {
         scheduler: u32,
         debooster: u32,
         no_features: u32,
+        extend: u32,
         tick_ns: u64,
         slice_ns: u64,
         phase_ns: u64,
@@ -125,8 +137,10 @@ unsafe extern "C" {
     fn host_yield(h: *mut Raw, from: u32, now: u64);
     fn host_take(h: *mut Raw, p: u32, now: u64);
     fn host_give(h: *mut Raw, p: u32, now: u64);
+    fn host_set_critical(h: *mut Raw, e: u32, critical: u32);
+    fn host_read_extensions(h: *const Raw) -> u64;
     fn host_read_gifts(h: *const Raw, gifts: *mut [u64; 3]);
-    fn host_is_throttled(h: *const Raw, e: u32) -> u32;
+    fn host_is_throttled(h: *const Raw, e: u32, p: u32) -> u32;
     fn host_vruntime(h: *const Raw, e: u32) -> u64;
     fn host_deadline(h: *const Raw, e: u32) -> u64;
     fn host_reweigh(h: *mut Raw, e: u32, weight: u32);
@@ -156,7 +170,17 @@ impl Host {
         let h = host.raw_mut();
         // SAFETY: see above; the C enums have the values of those here.
         unsafe {
-            host_start(h, c.pcpus, kinds.0, kinds.1, c.no_features, times.0, times.1, times.2);
+            host_start(
+                h,
+                c.pcpus,
+                kinds.0,
+                kinds.1,
+                c.no_features,
+                u32::from(c.extend),
+                times.0,
+                times.1,
+                times.2,
+            );
         }
         host
     }
@@ -285,6 +309,19 @@ impl Host {
         unsafe { host_yield(self.raw_mut(), from, now) }
     }
 
+    /// Whether the thread, which runs, is in a critical section.
+    pub fn set_critical(&mut self, e: u32, critical: bool) {
+        let e = self.thread(e);
+        // SAFETY: see above.
+        unsafe { host_set_critical(self.raw_mut(), e, u32::from(critical)) }
+    }
+
+    /// How often a thread was left a tick more.
+    pub fn extensions(&self) -> u64 {
+        // SAFETY: see above.
+        unsafe { host_read_extensions(self.raw()) }
+    }
+
     /// The injector takes the pCPU.
     pub fn take(&mut self, p: u32, now: u64) {
         let p = self.pcpu_number(p);
@@ -307,10 +344,16 @@ impl Host {
         Gifts { made: gifts[0], unneeded: gifts[1], refused: gifts[2] }
     }
 
-    /// Whether the thread's group is out of quota on its pCPU.
-    pub fn is_throttled(&self, e: u32) -> bool {
+    /// Whether the thread's group is out of quota on a pCPU.
+    pub fn is_throttled_on(&self, e: u32, p: u32) -> bool {
+        let p = self.pcpu_number(p);
         // SAFETY: see above.
-        unsafe { host_is_throttled(self.raw(), self.thread(e)) != 0 }
+        unsafe { host_is_throttled(self.raw(), self.thread(e), p) != 0 }
+    }
+
+    /// Whether it is on the thread's own.
+    pub fn is_throttled(&self, e: u32) -> bool {
+        self.is_throttled_on(e, self.pcpu(e))
     }
 
     /// The thread's virtual time.

@@ -99,6 +99,32 @@ fn a_storm_is_more_than_a_hundred_pause_exits_of_one_vcpu_in_a_row() {
 }
 
 #[test]
+fn preemptions_of_vcpus_are_counted_between_the_marks_of_the_job() {
+    let events = [
+        event(0, Kind::On, Some(0), 0),
+        event(500, Kind::Critical, Some(0), 0),
+        event(500, Kind::Off, Some(0), 0),
+        event(500, Kind::On, Some(0), 1),
+        event(1_000, Kind::Mark(Mark::Begin), Some(0), 1),
+        event(2_000, Kind::Critical, Some(0), 1),
+        event(2_000, Kind::Off, Some(0), 1),
+        event(2_000, Kind::On, Some(0), 2),
+        event(3_000, Kind::Off, Some(0), 2),
+        event(3_000, Kind::On, Some(0), 0),
+        event(4_000, Kind::Off, Some(0), 0),
+        event(4_000, Kind::On, Some(0), 1),
+        event(9_000, Kind::Mark(Mark::End), Some(0), 1),
+        event(10_000, Kind::End, None, 0xffff),
+    ];
+    let bytes = events.iter().fold(header(1, 1, 2, 3), |mut bytes, event| {
+        bytes.extend(event.to_bytes());
+        bytes
+    });
+    let record = virtual_time::read_from(&bytes[..], "record.bin").unwrap();
+    assert_eq!(record.job_preemptions, [2, 1], "not the neighbour, and not before the job");
+}
+
+#[test]
 fn the_truth_is_exact_and_in_guest_time() {
     let record = virtual_time::read_from(GOLDEN, "record.bin").unwrap();
     let window = (record.mark_ns(Mark::Begin).unwrap(), record.mark_ns(Mark::End).unwrap());

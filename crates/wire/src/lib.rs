@@ -18,8 +18,8 @@ use unspin_model::{Accel, FailureKind};
 
 pub use host::{BootSpec, Booted, HostReply, HostRequest, L1Spec, RunOutput, RunSpec};
 pub use virtual_host::{
-    Boost, Debooster, Errand, Help, HostScheduler, Mark, Marked, NeighbourModel, OUT_PORT_NAME,
-    PauseExits, Prices, VirtualHost, VirtualNeighbour, option_name,
+    Boost, Critical, Debooster, Errand, Help, HostScheduler, Mark, Marked, NeighbourModel,
+    OUT_PORT_NAME, PauseExits, Prices, VirtualHost, VirtualNeighbour, option_name,
 };
 
 use clock::Moment;

@@ -107,6 +107,8 @@ pub struct Help {
     pub boost: Boost,
     /// What a yield costs who is boosted.
     pub debooster: Debooster,
+    /// What the host does with the guest's critical sections.
+    pub critical: Critical,
 }
 
 /// The hardware that finds a loop of PAUSEs.
@@ -153,6 +155,9 @@ pub enum Boost {
     /// Only who can have what is spun for.
     #[serde(rename = "strict")]
     Strict,
+    /// As mainline, but first one that was preempted in a critical section (eCS).
+    #[serde(rename = "ecs")]
+    Ecs,
 }
 
 /// What a yield costs who is boosted.
@@ -168,6 +173,19 @@ pub enum Debooster {
     Transfer,
     /// Nothing to it, but lag to all others.
     Credit,
+}
+
+/// What a host does with what its guest says about critical sections (eCS, USENIX ATC '18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Critical {
+    /// It is not told.
+    #[default]
+    Off,
+    /// It counts preemptions in critical sections.
+    Count,
+    /// It counts, and leaves a vCPU in a critical section one tick more, once.
+    Extend,
 }
 
 /// A modelled VM: vCPUs without a guest, which only use pCPU time.

@@ -1,7 +1,9 @@
 //! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
 
 use serde::Deserialize;
-use unspin_wire::{Boost, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour};
+use unspin_wire::{
+    Boost, Critical, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
+};
 
 use super::Spinlock;
 
@@ -21,6 +23,7 @@ pub(super) struct RawSimulated {
     instructions: Option<u32>,
     boost: Option<Boost>,
     debooster: Option<Debooster>,
+    critical: Option<Critical>,
 }
 
 /// What the host does for a guest that spins, and what it is made of.
@@ -68,6 +71,7 @@ impl RawSimulated {
             instructions: self.instructions.or(experiment.instructions),
             boost: self.boost.or(experiment.boost),
             debooster: self.debooster.or(experiment.debooster),
+            critical: self.critical.or(experiment.critical),
         }
     }
 
@@ -77,6 +81,7 @@ impl RawSimulated {
         let help = Help {
             boost: self.boost.unwrap_or_default(),
             debooster: self.debooster.unwrap_or_default(),
+            critical: self.critical.unwrap_or_default(),
             ..regime.help(prices)
         };
         Simulated {
@@ -147,6 +152,7 @@ mod tests {
         assert_eq!(of("").cpu(None), "max,-hypervisor");
         assert_eq!(of("").cpu(Some(Spinlock::Tas)), "max");
         assert_eq!(of("regime = \"pv\"\nprices = \"free\"").prices, Prices::Free);
+        assert_eq!(of("critical = \"extend\"").help.critical, Critical::Extend);
         assert_eq!(of("host_scheduler = \"cfs\"").host_scheduler, HostScheduler::Cfs);
         assert!(toml::from_str::<RawSimulated>("regime = \"none\"").is_err());
     }

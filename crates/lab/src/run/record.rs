@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use unspin_model::{
-    AGENT_MEMORY, Better, CO_RUNNER_SHARE, FailureKind, Label, Metric, NeighbourResult, Outcome,
-    PAUSE_EXITS, RunRecord, STORM_EXITS,
+    AGENT_MEMORY, Better, CO_RUNNER_SHARE, CRITICAL_PREEMPTIONS, FailureKind, Label, Metric,
+    NeighbourResult, Outcome, PAUSE_EXITS, PREEMPTIONS, RunRecord, STORM_EXITS,
 };
-use unspin_wire::{Failure, JobResult, RunOutput, option_name};
+use unspin_wire::{Critical, Failure, JobResult, RunOutput, option_name};
 
 use crate::experiment::{PlannedRun, Topology};
 use crate::workload::Workload;
@@ -161,6 +161,12 @@ fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64
         (PAUSE_EXITS.to_owned(), count("exit:pause")),
         (STORM_EXITS.to_owned(), count("storm-exits")),
     ]);
+    if topology.simulated.help.critical != Critical::Off {
+        let counters = ["preemptions", "critical-preemptions"].map(count);
+        figures.extend(
+            [PREEMPTIONS, CRITICAL_PREEMPTIONS].map(str::to_owned).into_iter().zip(counters),
+        );
+    }
     let vcpus: u32 = topology.simulated.neighbours.iter().map(|neighbour| neighbour.vcpus).sum();
     let window_s = output.truth.as_ref().map_or(0.0, |truth| truth.window_s);
     let had_s: f64 = output.neighbours_on_s.iter().sum();

@@ -132,6 +132,19 @@ fn a_simulated_host_says_what_it_saw() {
 }
 
 #[test]
+fn a_host_that_hears_of_critical_sections_says_how_many_it_preempted() {
+    let experiment = EXPERIMENT
+        .replace("repeats = 1", "repeats = 1\naccel = \"vt\"\nvt = { critical = \"count\" }")
+        .replace("vcpus = 1\nworkload = \"greedy\"", "vcpus = 2\nmodel = \"greedy\"");
+    let kvm = [("preemptions".to_owned(), 40), ("critical-preemptions".to_owned(), 7)].into();
+    let record =
+        recorded_in(&experiment, RunOutput { job: Some(job()), kvm, ..RunOutput::default() });
+    assert_eq!(record.co_metrics[PREEMPTIONS], 40.0);
+    assert_eq!(record.co_metrics[CRITICAL_PREEMPTIONS], 7.0);
+    assert!(!of_job(job()).co_metrics.contains_key(PREEMPTIONS), "it was not told");
+}
+
+#[test]
 fn a_time_limit_and_a_silent_guest_are_results() {
     let limit = Outcome::DidNotFinish { limit_s: 10.0 };
     assert_eq!(of_job(JobResult { timed_out: true, exit_code: None, ..job() }).outcome, limit);

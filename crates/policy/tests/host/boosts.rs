@@ -2,7 +2,7 @@
 
 use unspin_policy::boost::{Facts, Policy, Reason};
 
-use Policy::{Mainline, Off, Strict, Y2009, Y2011, Y2012, Y2013, Y2017, Y2019};
+use Policy::{Ecs, Mainline, Off, Strict, Y2009, Y2011, Y2012, Y2013, Y2017, Y2019};
 use Reason::{
     Halted as Halt, NoIpi, NoYield, NotPreempted as Woken, NotReady as Busy, Spinning as Spin,
     UserMode as User, Yes,
@@ -89,6 +89,18 @@ fn one_that_spins_is_chosen_every_other_time() {
     let mut user = Facts { spinning: 1, ..user() };
     user.judged(spinner(1).verdict(&user, Mainline));
     assert_eq!(user.dy_eligible, 0, "its mode ruled it out before");
+}
+
+#[test]
+fn ecs_prefers_one_in_a_critical_section_and_then_looks_as_mainline() {
+    let critical = Facts { critical: 1, ..kernel() };
+    assert_eq!([0, 1, 2].map(|n| Ecs.look(n)), [Some(Ecs), Some(Mainline), None]);
+    assert_eq!([0, 1].map(|n| Mainline.look(n)), [Some(Mainline), None]);
+    assert_eq!(spinner(1).verdict(&critical, Ecs), Yes);
+    assert_eq!(spinner(1).verdict(&kernel(), Ecs), Reason::NotCritical);
+    let woken = Facts { preempted: 0, ..critical };
+    assert_eq!(spinner(1).verdict(&woken, Ecs), Reason::NotCritical, "the fact is of its last run");
+    assert_eq!(spinner(1).verdict(&Facts { ready: 0, ..critical }, Ecs), Busy);
 }
 
 #[test]

@@ -147,10 +147,10 @@ impl Machine {
             if self.host.is_throttled(thread) {
                 continue;
             }
-            let idle = self.ranges[thread as usize].clone().find(|p| self.is_idle(*p));
+            let mut range = self.ranges[thread as usize].clone();
             // A group's quota may be used up on the idle pCPU alone.
-            let quota = self.threads().any(|other| self.host.is_throttled(other));
-            assert!(idle.is_none() || quota, "{now}: {thread} waits, pCPU {idle:?} idles");
+            let idle = range.find(|p| self.is_idle(*p) && !self.host.is_throttled_on(thread, *p));
+            assert!(idle.is_none(), "{now}: {thread} waits, pCPU {idle:?} idles");
         }
     }
 

@@ -84,6 +84,8 @@ pub enum Kind {
         /// The reason.
         reason: u8,
     },
+    /// A vCPU is preempted in a critical section, as its guest says; [`Kind::Off`] follows.
+    Critical,
 }
 
 /// One event.
@@ -145,6 +147,7 @@ fn kind_of(code: u8, arg: u32) -> Option<Kind> {
         8 => Kind::Steal(arg != 0),
         9 => Kind::End,
         10 => Kind::Count { reason: arg as u8 },
+        11 => Kind::Critical,
         _ => return None,
     })
 }
@@ -163,6 +166,7 @@ fn code_of(kind: Kind) -> (u8, u32) {
         Kind::Steal(taken) => (8, u32::from(taken)),
         Kind::End => (9, 0),
         Kind::Count { reason } => (10, u32::from(reason)),
+        Kind::Critical => (11, 0),
     }
 }
 
@@ -193,6 +197,7 @@ impl fmt::Display for Kind {
             Kind::Steal(false) => f.write_str("steal given"),
             Kind::End => f.write_str("end"),
             Kind::Count { reason } => write!(f, "exits {}", reason_name(*reason)),
+            Kind::Critical => f.write_str("critical"),
         }
     }
 }
@@ -222,6 +227,7 @@ mod tests {
             Kind::Steal(true),
             Kind::End,
             Kind::Count { reason: 8 },
+            Kind::Critical,
         ];
         for kind in kinds {
             let event = Event { t_ns: u64::MAX - 1, kind, pcpu: Some(3), entity: 515, offset: 32 };

@@ -67,6 +67,9 @@ pub struct Record {
     /// Those of them that were part of a storm: more than [`STORM_MIN`] of one vCPU in a row,
     /// with no other exit of it among them.
     pub job_storm_exits: u64,
+    /// How often a vCPU was preempted between these marks, and how often of these in a critical
+    /// section, where the host knows.
+    pub job_preemptions: [u64; 2],
     /// The host's own count of all exits, by reason, where it left one.
     pub counted: BTreeMap<u8, u64>,
 }

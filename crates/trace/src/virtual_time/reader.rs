@@ -119,6 +119,8 @@ fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
 }
 
 fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
+    let preempted = event.kind == Kind::Off && u32::from(event.entity) < record.vcpus;
+    record.job_preemptions[0] += u64::from(preempted && in_job);
     match event.kind {
         Kind::Exit { reason, price_ns } => {
             record.exits.entry(reason).or_default().add(price_ns);
@@ -129,6 +131,7 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
         Kind::PauseLoop { verdict, .. } => {
             *record.job_pause_loops.entry(verdict).or_default() += u64::from(in_job);
         }
+        Kind::Critical => record.job_preemptions[1] += u64::from(in_job),
         Kind::End => record.end_ns = event.t_ns,
         Kind::Count { reason } => {
             let sum = record.counted.entry(reason).or_default();

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use unspin_wire::{
-    Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour, VmSpec,
-    option_name,
+    Critical, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour,
+    VmSpec, option_name,
 };
 
 use unspin_host::vm::BOOT_PARAMS;
@@ -92,6 +92,9 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
         let [pauses, boost] = [option_name(&help.pause_exits), option_name(&help.boost)];
         let debooster = option_name(&help.debooster);
         object.push_str(&format!(",pause-exits={pauses},boost={boost},debooster={debooster}"));
+    }
+    if help.critical != Critical::Off {
+        object.push_str(&format!(",critical={}", option_name(&help.critical)));
     }
     object
 }

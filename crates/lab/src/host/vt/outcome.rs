@@ -124,9 +124,15 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         [(format!("exit:{name}"), *count), (format!("exit-ns:{name}"), *price_ns)]
     });
     let loops = record.job_pause_loops.iter();
-    let storms = [("storm-exits".to_owned(), record.job_storm_exits)];
+    let [preemptions, critical] = record.job_preemptions;
+    let others = [
+        ("storm-exits", record.job_storm_exits),
+        ("preemptions", preemptions),
+        ("critical-preemptions", critical),
+    ];
+    let others = others.map(|(name, n)| (name.to_owned(), n));
     let loops = loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n));
-    exits.chain(loops).chain(storms).collect()
+    exits.chain(loops).chain(others).collect()
 }
 
 /// `None` where the host made no marks, so that the job's window is not known.
