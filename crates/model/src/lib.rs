@@ -28,7 +28,7 @@ pub use identity::{Draw, Identity, Ingredients};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
 pub use run::{
-    AGENT_MEMORY, CO_RUNNER_SHARE, CRITICAL_PREEMPTIONS, FailureKind, NeighbourResult, Outcome,
+    AGENT_MEMORY, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, NeighbourResult, Outcome,
     PAUSE_EXITS, PREEMPTIONS, RunRecord, STORM_EXITS, TIMER_INTERRUPTS, TruthSummary,
 };
 pub use sensed::SenseCheck;

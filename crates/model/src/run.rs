@@ -79,8 +79,9 @@ pub const STORM_EXITS: &str = "storm_exits";
 /// The co-metric that counts how often a guest's vCPUs were preempted.
 pub const PREEMPTIONS: &str = "preemptions";
 
-/// The co-metric that counts those of them in a critical section, as the guest says itself.
-pub const CRITICAL_PREEMPTIONS: &str = "critical_preemptions";
+/// The co-metric that says how many of them hit a critical section, in percent, as the guest says
+/// itself.
+pub const CRITICAL_SHARE: &str = "critical_preemption_percent";
 
 /// The co-metric that says how much of their time neighbours had, in percent: of each of their
 /// vCPUs, where all of them always compute.

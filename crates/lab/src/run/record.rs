@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use unspin_model::{
-    AGENT_MEMORY, Better, CO_RUNNER_SHARE, CRITICAL_PREEMPTIONS, FailureKind, Label, Metric,
+    AGENT_MEMORY, Better, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, Label, Metric,
     NeighbourResult, Outcome, PAUSE_EXITS, PREEMPTIONS, RunRecord, STORM_EXITS,
 };
 use unspin_wire::{Critical, Failure, JobResult, RunOutput, option_name};
@@ -162,10 +162,9 @@ fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64
         (STORM_EXITS.to_owned(), count("storm-exits")),
     ]);
     if topology.simulated.help.critical != Critical::Off {
-        let counters = ["preemptions", "critical-preemptions"].map(count);
-        figures.extend(
-            [PREEMPTIONS, CRITICAL_PREEMPTIONS].map(str::to_owned).into_iter().zip(counters),
-        );
+        let [all, critical] = ["preemptions", "critical-preemptions"].map(count);
+        figures.insert(PREEMPTIONS.to_owned(), all);
+        figures.insert(CRITICAL_SHARE.to_owned(), 100.0 * critical / all.max(1.0));
     }
     let vcpus: u32 = topology.simulated.neighbours.iter().map(|neighbour| neighbour.vcpus).sum();
     let window_s = output.truth.as_ref().map_or(0.0, |truth| truth.window_s);
