@@ -42,7 +42,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-seed002",
     "vt-seed004",
     "vt-neighbours",
-    "vt-sense"
+    "vt-sense",
+    "vt-ecs"
 ];
 
 /// A file as it is written.

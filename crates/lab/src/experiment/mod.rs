@@ -105,7 +105,8 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-seed002",
     "vt-seed004",
     "vt-neighbours",
-    "vt-sense"
+    "vt-sense",
+    "vt-ecs"
 ];
 
 impl Experiment {
