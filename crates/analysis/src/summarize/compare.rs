@@ -39,9 +39,10 @@ pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
 }
 
 fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule) -> Comparison {
+    let n = pair.subject_runs.observed.len().min(pair.baseline_runs.observed.len());
     Comparison {
         kind: pair.kind,
-        ratio: difference.ratio.and_then(of_ratio),
+        ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n)),
         p: difference.p,
         p_adjusted,
         verdict: verdict(rule, difference, p_adjusted),
