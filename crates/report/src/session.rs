@@ -3,11 +3,12 @@
 use minijinja::value::Serde;
 use serde::Serialize;
 use unspin_model::Session;
-use unspin_model::episode::{Cause, Wait};
+use unspin_model::episode::Wait;
 use unspin_model::session::About;
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
 use crate::columns;
+use crate::explain::causes;
 use crate::format::{count, percent, plural, time};
 use crate::html::{HtmlError, render};
 use crate::markdown;
@@ -239,7 +240,7 @@ fn vcpus(digest: &Digest) -> Table {
 pub(crate) fn causes(digest: &Digest) -> Table {
     let row = |waste: &CauseWaste| {
         vec![
-            cause(waste.cause).to_owned(),
+            causes::in_table(waste.cause).to_owned(),
             percent(waste.wasted_s / cpu_s(digest)),
             time(waste.wasted_s),
             time(waste.blocked_s),
@@ -268,7 +269,7 @@ pub(crate) fn sites(digest: &Digest) -> Table {
             time(waste.blocked_s),
             count(waste.episodes),
             wait(waste.wait).to_owned(),
-            cause_in_short(waste.cause).to_owned(),
+            waste.cause.name().to_owned(),
         ]
     };
     Table {
@@ -278,26 +279,6 @@ pub(crate) fn sites(digest: &Digest) -> Table {
         figures: vec![1, 2, 3, 4],
         dispensable: vec!["times", "burned", "asleep", "for", "mostly because"],
         rows: digest.sites.iter().take(ROWS).map(row).collect(),
-    }
-}
-
-fn cause(cause: Cause) -> &'static str {
-    match cause {
-        Cause::HolderOff => "the holder was off",
-        Cause::WaiterOff => "a waiter in front was off",
-        Cause::IpiOff => "a vCPU that had to answer was off",
-        Cause::HolderPreempted => "the guest did not run the holder",
-        Cause::Plain => "plain contention",
-    }
-}
-
-fn cause_in_short(cause: Cause) -> &'static str {
-    match cause {
-        Cause::HolderOff => "holder off",
-        Cause::WaiterOff => "waiter off",
-        Cause::IpiOff => "IPI target off",
-        Cause::HolderPreempted => "holder not run",
-        Cause::Plain => "contention",
     }
 }
 
