@@ -24,6 +24,8 @@ const FIRST_WANTED: usize = 20;
 const COLUMNS: usize = 80;
 /// Places that are listed.
 const ROWS: usize = 15;
+/// Less than a microsecond is rounding.
+const REST_MIN_S: f64 = 1e-6;
 
 /// A table, ready to print; its first column holds words.
 #[derive(Serialize)]
@@ -207,12 +209,55 @@ fn sentences(digest: &Digest) -> Vec<String> {
     out
 }
 
+/// Those of waits add up to what the sentences say.
 fn tables(digest: &Digest) -> Vec<Table> {
     let mut tables = vec![vcpus(digest)];
     if !digest.causes.is_empty() {
-        tables.extend([causes(digest), sites(digest)]);
+        let (mut causes, mut sites) = (causes(digest), sites(digest));
+        sites.rows.extend(more_sites(digest));
+        for table in [&mut causes, &mut sites] {
+            table.rows.extend(rest(digest, table.heads.len()));
+        }
+        tables.extend([causes, sites]);
     }
     tables
+}
+
+/// Places that are not listed one by one.
+fn more_sites(digest: &Digest) -> Option<Vec<String>> {
+    let more = digest.sites.get(ROWS..).filter(|more| !more.is_empty())?;
+    let sum = |of: fn(&SiteWaste) -> f64| more.iter().map(of).sum::<f64>();
+    let (burned_s, asleep_s) = (sum(|site| site.wasted_s), sum(|site| site.blocked_s));
+    let episodes = more.iter().map(|site| site.episodes).sum();
+    Some(vec![
+        format!("({})", plural(more.len() as u64, "more place", "more places")),
+        percent(burned_s / cpu_s(digest)),
+        time(burned_s),
+        time(asleep_s),
+        count(episodes),
+        String::new(),
+        String::new(),
+    ])
+}
+
+/// What a cause accounts for is the part of a wait in which the one waited for was off. This
+/// is what is left of all waits, in a row of so many columns.
+fn rest(digest: &Digest, columns: usize) -> Option<Vec<String>> {
+    let sum = |of: fn(&CauseWaste) -> f64| digest.causes.iter().map(of).sum::<f64>();
+    let burned_s = digest.spin_s - sum(|cause| cause.wasted_s);
+    let asleep_s = digest.wait_s - sum(|cause| cause.blocked_s);
+    if burned_s.max(asleep_s) < REST_MIN_S {
+        return None;
+    }
+    let (burned_s, asleep_s) = (burned_s.max(0.0), asleep_s.max(0.0));
+    let mut row = vec![
+        "(rest of the waits)".to_owned(),
+        percent(burned_s / cpu_s(digest)),
+        time(burned_s),
+        time(asleep_s),
+    ];
+    row.resize(columns, String::new());
+    Some(row)
 }
 
 fn vcpus(digest: &Digest) -> Table {
@@ -251,7 +296,8 @@ pub(crate) fn causes(digest: &Digest) -> Table {
     Table {
         title: "Why they waited",
         about: "CPU time burned by spinning, and how long threads slept, by what kept them \
-                waiting and how sure that is. `unspin explain` has more about each.",
+                waiting and how sure that is. The rest: while whoever they waited for was on. \
+                `unspin explain` has more about each.",
         heads: vec!["why they waited", "CPU time", "burned", "asleep", "times", "sure"],
         figures: vec![1, 2, 3, 4, 5],
         dispensable: vec!["sure", "times", "burned", "asleep"],
