@@ -123,14 +123,30 @@ struct Page<'a> {
     lengths: Option<String>,
     tables: Vec<Table>,
     place: String,
+    made: &'a Made,
 }
 
-/// All of it as a self-contained HTML page; `name` is the session's.
+/// How a page came to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Made {
+    /// The session file's name.
+    pub name: String,
+    /// When the session file was last written, as a date and time in UTC; empty if not known.
+    pub recorded: String,
+    /// When the page was made.
+    pub date: String,
+    /// The command that made it.
+    pub command: String,
+    /// The program and its version.
+    pub program: String,
+}
+
+/// All of it as a self-contained HTML page.
 ///
 /// # Errors
 /// [`HtmlError`] for a broken template; no session leads to it.
 pub fn page(
-    name: &str,
+    made: &Made,
     session: &Session,
     digest: &Digest,
     verdict: &Verdict,
@@ -141,7 +157,7 @@ pub fn page(
     let mut paragraphs = verdict.paragraphs().split_off(1);
     paragraphs.extend(sentences(digest));
     let page = Page {
-        name,
+        name: &made.name,
         headline: &verdict.sentence,
         sentences: paragraphs,
         lanes: plots::lanes(session),
@@ -149,6 +165,7 @@ pub fn page(
         lengths: plots::lengths(session),
         tables: tables(digest),
         place: place(&session.about),
+        made,
     };
     render("session.html", Serde(page))
 }

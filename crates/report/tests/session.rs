@@ -3,7 +3,7 @@
 use unspin_model::Session;
 use unspin_model::episode::{Cause, Owner, OwnerState, Spin, Wait};
 use unspin_model::session::{About, FoundOff};
-use unspin_report::session::{document, page, text};
+use unspin_report::session::{Made, document, page, text};
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff, digest};
 
@@ -145,7 +145,20 @@ fn a_page_needs_nothing_else() {
     let digest = digest(&session);
     let verdict = judge(&digest, Origin::File, &[]);
     assert!(!text(&digest, &verdict, None).contains("steal time"), "nobody asked");
-    let page = page("<b>.gz", &session, &digest, &verdict).unwrap();
+    let made = Made {
+        name: "<b>.gz".into(),
+        recorded: "2026-01-02 03:04:05 UTC".into(),
+        date: "2026-01-03 04:05:06 UTC".into(),
+        command: "unspin report s.gz --html s.html".into(),
+        program: "unspin 0.1.0".into(),
+    };
+    let page = page(&made, &session, &digest, &verdict).unwrap();
+    for part in [&made.recorded, &made.date, &made.command, &made.program] {
+        assert!(page.contains(part), "{part}");
+    }
+    for word in ["spin", "wasted", "LHP", "LWP"] {
+        assert!(page.contains(&format!("<dt>{word}")), "{word} is not explained");
+    }
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
     assert!(page.contains("Recorded on a VM, Linux 6.18."));
     assert!(page.contains("The 32 that were off most are shown."));

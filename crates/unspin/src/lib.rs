@@ -71,8 +71,7 @@ pub fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
-            eprintln!("unspin: {}", failure::message(&error, &args.collect::<Vec<_>>()));
+            eprintln!("unspin: {}", failure::message(&error, &failure::words()));
             failure::class(&error).exit_status().into()
         }
     }

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
+use unspin_report::session::Made;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::{new_file, out, screen};
+use crate::failure::{command_line, words};
+use crate::{here, new_file, out, screen};
 
 /// Summarise a session file: what the guest lost, why, what to do about it
 ///
@@ -33,8 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let hidden: Vec<&str> = session.about.hidden.iter().map(String::as_str).collect();
     let verdict = &judge(digest, Origin::File, &hidden);
     if let Some(out) = &args.html {
-        let name = args.session.file_name().unwrap_or_default().to_string_lossy();
-        let page = unspin_report::session::page(&name, &session, digest, verdict)?;
+        let page = unspin_report::session::page(&made(&args), &session, digest, verdict)?;
         new_file::write(out, page.as_bytes())?;
     }
     if args.json {
@@ -45,4 +47,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out::text(unspin_report::session::text(digest, verdict, screen::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn made(args: &Args) -> Made {
+    let written = std::fs::metadata(&args.session).and_then(|about| about.modified());
+    Made {
+        name: args.session.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        recorded: written.map(here::utc).unwrap_or_default(),
+        date: here::utc(SystemTime::now()),
+        command: command_line(&words()),
+        program: here::PROGRAM.to_owned(),
+    }
 }
