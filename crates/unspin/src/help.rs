@@ -89,6 +89,7 @@ static VERBS: &[Help] = &[
         examples: &[
             ("sudo unspin record --for 10", "ten seconds, into unspin.arrow.gz"),
             ("sudo unspin record -o build.arrow.gz -- make -j8", "a build"),
+            ("sudo unspin record --for 10 -o -", "into a pipe"),
         ],
         status: OF_COMMAND,
         see: &["report", "export", "watch"],

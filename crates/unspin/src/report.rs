@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use unspin_model::class::Class;
 use unspin_report::session::Made;
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::{digest, session};
 
-use crate::failure::{command_line, words};
+use crate::failure::{command_line, of_class, words};
 use crate::{here, new_file, out, screen};
 
 /// Summarise a session file: what the guest lost, why, what to do about it
@@ -25,18 +26,27 @@ pub struct Args {
     /// Print Markdown
     #[arg(long)]
     markdown: bool,
-    /// Also write a page with plots
+    /// Also write a page with plots; - writes it to standard output, and nothing else
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let to_stdout = args.html.as_deref().is_some_and(out::is_stdout);
+    if to_stdout && (args.json || args.markdown) {
+        let text = "--html - has standard output to itself: leave out --json and --markdown";
+        return Err(of_class(Class::Usage, text));
+    }
     let session = session::read(&args.session)?;
     let digest = &digest::digest(&session);
     let hidden: Vec<&str> = session.about.hidden.iter().map(String::as_str).collect();
     let verdict = &judge(digest, Origin::File, &hidden);
     if let Some(out) = &args.html {
         let page = unspin_report::session::page(&made(&args), &session, digest, verdict)?;
+        if to_stdout {
+            out::text(page)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         new_file::write(out, page.as_bytes())?;
     }
     if args.json {

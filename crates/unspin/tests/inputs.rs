@@ -221,6 +221,18 @@ fn an_export_to_standard_output_writes_no_file() {
 }
 
 #[test]
+fn a_page_to_standard_output_writes_no_file() {
+    let (folder, path) = file("s.arrow.gz", &session());
+    let mut report = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    report.current_dir(folder.path()).args(["report", &path.display().to_string(), "--html", "-"]);
+    let output = report.output().expect("start unspin");
+    let page = text(&output);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>"), "{page}");
+    assert!(page.contains("--html -</code>"), "the command is there");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
 fn a_lab_report_as_json_writes_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/truth");

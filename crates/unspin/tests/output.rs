@@ -75,6 +75,9 @@ fn what_does_not_go_together_is_a_usage_error() {
         (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
         (&["run", "--actuator", "cpuset", "--ab", "6", "--", "true"], "cannot be used with"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
+        (&["record", "-o", "-", "--json"], "leave out --json"),
+        (&["record", "-o", "-", "--", "true"], "what CMD prints"),
+        (&["report", "s", "--html", "-", "--json"], "leave out --json"),
     ] {
         let unspin = Command::new(env!("CARGO_BIN_EXE_unspin")).args(args).output();
         let output = unspin.expect("start unspin");
