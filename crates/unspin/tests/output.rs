@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+const CLAIMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/claims.json");
+
 fn completions() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
     command.args(["completions", "bash"]).stderr(Stdio::piped());
@@ -75,6 +77,8 @@ fn what_does_not_go_together_is_a_usage_error() {
         (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
         (&["run", "--actuator", "cpuset", "--ab", "6", "--", "true"], "cannot be used with"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
+        (&["claims", "list", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
+        (&["claims", "check", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
         (&["record", "-o", "-", "--json"], "leave out --json"),
         (&["record", "-o", "-", "--", "true"], "what CMD prints"),
         (&["report", "s", "--html", "-", "--json"], "leave out --json"),
