@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use unspin_lab::toml_error;
 use unspin_model::Claim;
 use unspin_model::class::Class;
 use unspin_report::claims::plot::{self, Plot};
@@ -149,8 +150,7 @@ struct Plots {
 
 fn plot(claims: &[Claim], path: &Path, how: How) -> anyhow::Result<ExitCode> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
-    let plots: Plots = toml::from_str(&text).with_context(|| format!("{name}"))?;
+    let (plots, _): (Plots, String) = toml_error::load(path)?;
     let mut made = Vec::new();
     for plot in &plots.plot {
         let new = plot::draw(plot, claims).with_context(|| format!("{name}"))?;

@@ -90,3 +90,17 @@ fn what_does_not_go_together_is_a_usage_error() {
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
 }
+
+#[test]
+fn a_wrong_file_of_plots_is_an_error_of_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("p.toml");
+    std::fs::write(&path, "\nplot = 3\n").expect("write");
+    let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let done = unspin.args(["claims", "plot", "--file", CLAIMS]).arg(&path).output();
+    let done = done.expect("start unspin");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    let starts = format!("unspin: {}:2:8: invalid type: integer `3`", path.display());
+    assert_eq!(done.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with(&starts) && stderr.lines().count() == 1, "{stderr}");
+}
