@@ -10,9 +10,9 @@ const RUN: &str = "In the guest: `sudo unspin run` keeps tasks on as few vCPUs a
                    useful work, and lets lock holders finish first. It needs sched_ext; \
                    `unspin doctor` says whether this kernel has it and how to get it.";
 /// Fewer runnable vCPUs, without any tool.
-const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to some of them \
-                     (`taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) and measure \
-                     again.";
+const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to half of them \
+                     (with four, `taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) \
+                     and measure again.";
 /// What the host can do.
 const HOST: &str = "On the host: give the guest as many pCPUs as it has busy vCPUs, or fewer \
                     vCPUs; let KVM help (steal time, PV spinlocks, pause exits). \
