@@ -131,6 +131,18 @@ fn a_trace_that_is_out_of_order_or_repeated_says_so() {
     }
 }
 
+/// Who tries the documented trace sees what the page shows.
+#[test]
+fn the_trace_on_the_page_for_hosts_prints_what_is_shown_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/host.md")).expect("the page");
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let output = trace.current_dir(&root).args(["trace", "crates/trace/tests/data/storm.txt"]);
+    let printed = output.output().expect("start unspin").stdout;
+    let printed = String::from_utf8(printed).expect("text");
+    assert!(page.contains(&format!("```text\n{printed}```\n")), "{printed}");
+}
+
 #[test]
 fn a_trace_may_be_gzipped_and_what_is_cut_off_is_marked() {
     let packed = gzipped(STORM.as_bytes());
