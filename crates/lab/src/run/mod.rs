@@ -15,9 +15,11 @@ mod store;
 mod timings;
 mod verify;
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::path::PathBuf;
 
-use thiserror::Error;
 use unspin_model::class::{Class, Classified};
 use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::KernelError;
@@ -88,7 +90,7 @@ pub enum Finish {
 }
 
 /// Why an experiment cannot go on.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A kernel is not to be had.
     #[error(transparent)]
@@ -130,15 +132,12 @@ pub enum LabError {
         planned: u64,
     },
     /// Results could not be written.
-    #[error(
-        "cannot write {path}; what was finished before is safe: make room, then run the same \
-         command again to go on"
-    )]
+    #[error("cannot write {path}{}", next(source))]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Results could not be read.
     #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
@@ -155,6 +154,19 @@ pub enum LabError {
     Host(#[from] Failure),
 }
 
+/// What to do about a file that cannot be written. A full disk may be the cause of a cause.
+fn next(error: &io::Error) -> &'static str {
+    let causes = iter::successors(Some(error as &(dyn Error + 'static)), |one| (*one).source());
+    let mut kinds = causes.filter_map(|one| one.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kinds.any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
+        true => {
+            "; what was finished before is safe: make room, then run the same command again to \
+             go on"
+        }
+        false => "",
+    }
+}
+
 impl Classified for LabError {
     fn class(&self) -> Class {
         match self {
@@ -167,5 +179,23 @@ impl Classified for LabError {
             }
             _ => Class::Failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_asks_for_room() {
+        let text = |source: io::Error| {
+            LabError::Write { path: PathBuf::from("out/x"), source }.to_string()
+        };
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            assert!(text(kind.into()).contains("make room"), "{kind}");
+        }
+        let within = unspin_trace::TraceError::Write(ErrorKind::StorageFull.into());
+        assert!(text(io::Error::other(within)).contains("make room"));
+        assert_eq!(text(ErrorKind::NotADirectory.into()), "cannot write out/x");
     }
 }
