@@ -37,6 +37,15 @@ pub fn execute(
     plan.select(options.runs)?;
     let out = options.folder(experiment, &plan)?;
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
+    if let Some((bytes, torn)) = store.torn() {
+        let runs = out.join("runs.jsonl");
+        progress.event(Event::Note(&format!(
+            "{}: an interrupted write had left an incomplete last line; its {bytes} bytes are in \
+             {} now",
+            runs.display(),
+            torn.display()
+        )));
+    }
     for folder in &options.reuse {
         store.reuse(folder, &plan)?;
     }

@@ -25,6 +25,7 @@ pub struct Store {
     /// Each planned run's number, and whether it has its result.
     done: BTreeMap<u64, bool>,
     boots: u32,
+    torn: Option<u64>,
 }
 
 impl Store {
@@ -41,7 +42,7 @@ impl Store {
         fs::create_dir_all(out.join("logs")).map_err(|e| write_error(out, e))?;
         let mut settings = read_settings(out)?;
         let old = folder::read_meta(out)?;
-        let (runs, length, records) = open_runs(&out.join("runs.jsonl"))?;
+        let (runs, length, torn, records) = open_runs(&out.join("runs.jsonl"))?;
         let numbers: BTreeMap<Identity, u64> =
             plan.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect();
         let mut done: BTreeMap<u64, bool> = plan.names.keys().map(|run| (*run, false)).collect();
@@ -63,7 +64,7 @@ impl Store {
             settings: plan.settings.keys().cloned().collect(),
         };
         let boots = records.iter().map(|record| record.boot + 1).max().unwrap_or(0);
-        let store = Store { out: out.to_owned(), meta, runs, length, done, boots };
+        let store = Store { out: out.to_owned(), meta, runs, length, done, boots, torn };
         let path = out.join("identities.json");
         let text = serde_json::to_string_pretty(&settings)
             .map_err(|e| write_error(&path, io::Error::other(e)))?;
@@ -99,6 +100,12 @@ impl Store {
     /// How many planned runs have their result.
     pub fn done(&self) -> u64 {
         self.done.values().filter(|done| **done).count() as u64
+    }
+
+    /// What an interrupted write had left at the end of `runs.jsonl`, in bytes, and where it is
+    /// now.
+    pub fn torn(&self) -> Option<(u64, PathBuf)> {
+        self.torn.map(|bytes| (bytes, torn_path(&self.out.join("runs.jsonl"))))
     }
 
     /// The number of the next boot.
@@ -184,24 +191,31 @@ impl Store {
     }
 }
 
-/// Opens the file for appending. An incomplete last line goes into a file of its own.
-fn open_runs(path: &Path) -> Result<(File, u64, Vec<RunRecord>), LabError> {
+/// Opens the file for appending. An incomplete last line goes into a file of its own; how many
+/// bytes it had comes with the file's length.
+fn open_runs(path: &Path) -> Result<(File, u64, Option<u64>, Vec<RunRecord>), LabError> {
     let write = |e| write_error(path, e);
     let mut options = OpenOptions::new();
     let mut file =
         options.create(true).truncate(false).read(true).write(true).open(path).map_err(write)?;
     let (records, whole) = read_runs(path)?;
     let length = whole as u64;
-    if file.metadata().map_err(write)?.len() > length {
+    let torn = file.metadata().map_err(write)?.len().checked_sub(length).filter(|bytes| *bytes > 0);
+    if torn.is_some() {
         set_aside(&mut file, length, path)?;
     }
     file.seek(SeekFrom::Start(length)).map_err(write)?;
-    Ok((file, length, records))
+    Ok((file, length, torn, records))
+}
+
+/// Where incomplete lines go.
+fn torn_path(runs: &Path) -> PathBuf {
+    runs.with_extension("jsonl.torn")
 }
 
 /// Moves what follows the last whole line to `runs.jsonl.torn`, on the disk before it is cut off.
 fn set_aside(runs: &mut File, length: u64, path: &Path) -> Result<(), LabError> {
-    let torn = path.with_extension("jsonl.torn");
+    let torn = torn_path(path);
     let mut keep = || -> io::Result<()> {
         runs.seek(SeekFrom::Start(length))?;
         let mut into = OpenOptions::new().create(true).append(true).open(&torn)?;
