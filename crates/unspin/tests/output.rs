@@ -104,3 +104,25 @@ fn a_wrong_file_of_plots_is_an_error_of_one_line() {
     assert_eq!(done.status.code(), Some(2), "{stderr}");
     assert!(stderr.starts_with(&starts) && stderr.lines().count() == 1, "{stderr}");
 }
+
+/// Nothing of the folder is touched.
+#[test]
+fn a_folder_of_another_experiment_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let meta = folder.path().join("experiment.json");
+    let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/truth/experiment.json");
+    std::fs::copy(from, &meta).expect("committed runs");
+    let before = std::fs::read(&meta).expect("read");
+    for more in [&[][..], &["--dry-run"], &["--plan"]] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let out = folder.path().display().to_string();
+        let done = unspin.args(["lab", "run", "quickstart", "--out", &out]).args(more).output();
+        let done = done.expect("start unspin");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("experiment `truth`, not of `quickstart`"), "{stderr}");
+        assert!(stderr.contains("--out"), "{stderr}");
+    }
+    assert_eq!(std::fs::read(&meta).expect("read"), before);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}

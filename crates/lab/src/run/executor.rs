@@ -16,7 +16,7 @@ use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
 use super::specs;
-use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings};
+use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings, folder};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::machine;
@@ -26,16 +26,30 @@ use crate::workload::Workload;
 /// Memory that a run in virtual time may need at most, its QEMU included.
 const LANE_MEMORY_MIB: u64 = 1536;
 
+/// What an experiment needs on this machine, its selected runs, and where results go.
+pub(super) fn plan(
+    experiment: &Experiment,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<(Prepared, Plan, PathBuf), LabError> {
+    if !options.fresh {
+        // Preparing can take minutes.
+        folder::meta_of(&options.out, &experiment.name)?;
+    }
+    let prepared = Prepared::new(experiment, options, progress)?;
+    let mut plan = Plan::new(experiment, &prepared)?;
+    plan.select(options.runs)?;
+    let out = options.folder(experiment, &plan)?;
+    Ok((prepared, plan, out))
+}
+
 /// Carries out an experiment and returns the output folder; resumes what is there.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
     progress: &mut (dyn Progress + Send),
 ) -> Result<(Finish, PathBuf), LabError> {
-    let prepared = Prepared::new(experiment, options, progress)?;
-    let mut plan = Plan::new(experiment, &prepared)?;
-    plan.select(options.runs)?;
-    let out = options.folder(experiment, &plan)?;
+    let (prepared, plan, out) = plan(experiment, options, progress)?;
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
     if let Some((bytes, torn)) = store.torn() {
         let runs = out.join("runs.jsonl");
@@ -85,7 +99,7 @@ pub fn execute(
 
 /// Runs in virtual time that go on at once: as many as wanted, else one for each CPU of
 /// this machine as far as its memory goes.
-pub fn lanes(wanted: Option<u32>) -> usize {
+pub(super) fn lanes(wanted: Option<u32>) -> usize {
     let here = || {
         let machine = machine::describe("");
         machine.cpus.min((machine.memory_mib / LANE_MEMORY_MIB) as u32).max(1)

@@ -25,15 +25,15 @@ use unspin_model::class::{Class, Classified};
 use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::KernelError;
 
-pub use executor::{execute, lanes};
+pub use executor::execute;
 pub use folder::{Loaded, load};
 pub use identity::{Names, Plan};
-pub use outlook::expected;
+pub use outlook::{Outlook, expected, look_ahead};
 pub use prepare::Prepared;
 pub use progress::{Bar, Event, Progress, duration};
 pub use selection::Selection;
 pub use store::Store;
-pub use timings::Timings;
+use timings::Timings;
 pub use verify::{Comparison, NotIdentical, Published};
 
 use unspin_wire::Failure;
@@ -141,6 +141,19 @@ pub enum LabError {
         /// Why.
         source: io::Error,
     },
+    /// The folder holds the results of another experiment.
+    #[error(
+        "{} holds the results of experiment `{holds}`, not of `{wanted}`: name another folder \
+         with `--out`, or remove this one", out.display()
+    )]
+    OtherExperiment {
+        /// The folder.
+        out: PathBuf,
+        /// The experiment whose results are there.
+        holds: String,
+        /// The experiment to carry out.
+        wanted: String,
+    },
     /// Results could not be read.
     #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
     Read {
@@ -175,7 +188,7 @@ impl Classified for LabError {
             LabError::Kernel(error) => error.class(),
             LabError::Topology(error) => error.class(),
             LabError::Image(_) | LabError::Missing { .. } => Class::Unavailable,
-            LabError::NotPlanned { .. } => Class::Usage,
+            LabError::NotPlanned { .. } | LabError::OtherExperiment { .. } => Class::Usage,
             LabError::Host(failure) if failure.kind == FailureKind::Unavailable => {
                 Class::Unavailable
             }

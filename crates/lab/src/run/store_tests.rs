@@ -5,14 +5,14 @@ use super::super::identity::tests::Bench;
 use super::*;
 
 /// A bench with an output folder.
-struct Folder {
-    bench: Bench,
-    experiment: Experiment,
-    plan: Plan,
+pub(in crate::run) struct Folder {
+    pub(in crate::run) bench: Bench,
+    pub(in crate::run) experiment: Experiment,
+    pub(in crate::run) plan: Plan,
 }
 
 impl Folder {
-    fn new(accel: Accel) -> Folder {
+    pub(in crate::run) fn new(accel: Accel) -> Folder {
         let bench = Bench::new();
         let experiment = bench.experiment("", "");
         let plan = bench.plan(&experiment, "k-1", accel);
