@@ -45,9 +45,6 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Doctor(doctor::Args),
-    #[command(subcommand)]
-    Lab(lab::Verb),
-    Claims(claims::Args),
     Watch(watch::Args),
     Run(run::Args),
     Record(record::Args),
@@ -55,6 +52,9 @@ enum Verb {
     Explain(explain::Args),
     Export(export::Args),
     Trace(trace::Args),
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    Claims(claims::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
