@@ -50,6 +50,18 @@ def test_every_planned_run_is_carried_out_once(sweep: Sweep, experiment: Experim
     ]
 
 
+def test_the_folder_of_another_experiment_is_refused(sweep: Sweep, experiment: Experiment) -> None:
+    sweep(seeds=1)
+    meta = experiment.meta()
+    meta["info"]["name"] = "another"
+    path = experiment.out / "experiment.json"
+    path.write_text(json.dumps(meta))
+    before = path.read_bytes()
+    with pytest.raises(unspin.SweepError, match="of experiment `another`, not of"):
+        sweep(seeds=1)
+    assert path.read_bytes() == before
+
+
 def test_a_finished_identity_never_runs_again(sweep: Sweep, experiment: Experiment) -> None:
     sweep(seeds=2)
     assert len(experiment.runs_begun()) == 6

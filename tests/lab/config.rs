@@ -43,23 +43,38 @@ pub fn unknown_experiment() -> Result<(), Failed> {
     check(output.status.code() == Some(2) && says, "the shipped names", &output)
 }
 
-/// Runs are counted without running any.
+/// Runs are counted without running any, and nothing is written.
 pub fn dry_run() -> Result<(), Failed> {
-    let args = ["lab", "run", "quickstart", "--dry-run", "--json"];
-    let output = Command::new(&*UNSPIN).args(args).output()?;
+    let folder = tempfile::tempdir()?;
+    let dry_run = |more: &[&str]| {
+        let args = ["lab", "run", "quickstart", "--dry-run", "--json"];
+        Command::new(&*UNSPIN).current_dir(folder.path()).args(args).args(more).output()
+    };
+    let output = dry_run(&[])?;
     let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let right = told["runs"] == 60 && told["boots"] == 6 && told["expected_s"].as_f64() > Some(0.0);
-    check(right, "6 repeats of 5 workloads under 2 schedulers", &output)
+    check(right, "6 repeats of 5 workloads under 2 schedulers", &output)?;
+    let output = dry_run(&["--runs", "0-9"])?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    check(told["runs"] == 10 && told["planned"] == 60, "the selected runs", &output)?;
+    check(std::fs::read_dir(folder.path())?.next().is_none(), "no file", &output)?;
+    let output = dry_run(&["--runs", "60"])?;
+    check(output.status.code() == Some(2), "refused as by the run itself", &output)
 }
 
-/// Every shipped experiment is valid, also with one repeat.
+/// Every shipped experiment is valid and listed.
 pub fn shipped_experiments_parse() -> Result<(), Failed> {
+    let output = Command::new(&*UNSPIN).args(["lab", "list", "--json"]).output()?;
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let listed = listed["experiments"].as_array().cloned().unwrap_or_default();
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments"))? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let args = ["lab", "run", &name, "--dry-run"];
-        let output = Command::new(&*UNSPIN).args(args).output()?;
-        check(output.status.success(), &format!("{name} is shipped and valid"), &output)?;
+        let one = listed.iter().find(|one| one["name"] == name.as_str());
+        let right = one.is_some_and(|one| {
+            one["runs"].as_u64() > Some(0) && one["title"].as_str().is_some_and(|it| !it.is_empty())
+        });
+        check(right, &format!("{name} is shipped and valid"), &output)?;
     }
     Ok(())
 }

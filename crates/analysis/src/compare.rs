@@ -131,6 +131,7 @@ fn change(
     p_adjusted: f64,
     rule: &Rule,
 ) -> CellChange {
+    let n = before.n.min(after.n);
     CellChange {
         cell: before.cell.clone(),
         metric: before.metric.clone(),
@@ -138,7 +139,7 @@ fn change(
         b: after.median,
         n_a: before.n,
         n_b: after.n,
-        ratio: difference.ratio.and_then(of_ratio),
+        ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n as usize)),
         p: difference.p,
         p_adjusted,
         verdict: verdict(rule, difference, p_adjusted),

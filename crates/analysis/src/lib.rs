@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod evaluate;
+pub mod family;
 pub mod summarize;
 
 pub use summarize::summarize;

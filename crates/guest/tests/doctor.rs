@@ -115,6 +115,38 @@ fn what_is_missing_is_named_with_its_remedy() {
 }
 
 #[test]
+fn advice_names_fewer_vcpus_than_there_are() {
+    for (cpus, advised) in
+        [(1, None), (2, Some("-c 0 ")), (4, Some("-c 0,1 ")), (9, Some("-c 0-3 "))]
+    {
+        let facts = Facts { cpus, sched_ext: None, ..facts("kvm-as-hyper-v") };
+        let advice = diagnose(&facts).kernel_advice.expect("no sched_ext").without;
+        let taskset = advice.iter().find(|text| text.contains("taskset"));
+        match (taskset, advised) {
+            (Some(text), Some(list)) => assert!(text.contains(list), "{cpus}: {text}"),
+            (found, advised) => assert_eq!((found.is_some(), advised), (false, None), "{cpus}"),
+        }
+        assert!(advice.iter().all(|text| !text.contains("above")), "{advice:?}");
+    }
+}
+
+#[test]
+fn a_new_kernel_without_sched_ext_is_not_called_old() {
+    let of = |kernel: &str| {
+        let facts = Facts { kernel: kernel.into(), sched_ext: None, ..facts("kvm") };
+        why(&diagnose(&facts), "run")
+    };
+    for new in ["6.12.1-cloud", "6.18.44-fc", "7.0"] {
+        let why = of(new);
+        let words = format!("Linux {new} is new enough, but built without CONFIG_SCHED_CLASS_EXT");
+        assert!(why.contains(&words), "{why}");
+    }
+    for old in ["6.11.9", "5.19.0-2", "unknown"] {
+        assert!(of(old).contains("Linux 6.12 or newer"), "{old}");
+    }
+}
+
+#[test]
 fn what_was_tried_counts_more_than_what_files_say() {
     let missing = ["fentry/smp_call_function_many_cond", "fexit/smp_call_function_many_cond"];
     let failed = |why: &str| Trial { failed: Some(why.into()), ..Trial::default() };

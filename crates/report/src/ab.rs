@@ -8,7 +8,7 @@ use unspin_stats::ab::{Decision, PAIRS_MIN, decide, pairs_to_show};
 use unspin_stats::{Bootstrap, Verdict, median};
 
 use crate::columns::{paragraph, printable, table};
-use crate::format::{number, p_value, plural, ratio_number};
+use crate::format::{has_interval, number, p_value, plural, ratio_number};
 use unspin_analysis::summarize::estimate::{of_ratio, of_values};
 
 /// Effects that may be worth more pairs; the first one that few enough pairs would show is named.
@@ -76,7 +76,10 @@ impl Judged {
             .iter()
             .map(|(unspin, stock)| (speed(unspin.value), speed(stock.value)))
             .collect();
-        let side = |speeds: Vec<f64>| of_values(metric, Bootstrap::seeded(seed).median(&speeds)?);
+        let side = |speeds: Vec<f64>| {
+            of_values(metric, Bootstrap::seeded(seed).median(&speeds)?, speeds.len())
+        };
+        let of_pairs = |ratio| of_ratio(ratio, pairs.len());
         let decision = decide(&pairs, seed);
         let kind = kind(decision.as_ref());
         let enough = (kind == Kind::NoDifferenceShown).then(|| enough(&pairs)).flatten();
@@ -86,7 +89,7 @@ impl Judged {
             complete: pairs.len() as u32,
             stock: side(pairs.iter().map(|pair| pair.1).collect()),
             unspin: side(pairs.iter().map(|pair| pair.0).collect()),
-            ratio: decision.and_then(|decision| of_ratio(decision.difference.ratio?)),
+            ratio: decision.and_then(|decision| of_pairs(decision.difference.ratio?)),
             p: decision.map(|decision| decision.difference.p),
             enough,
             rounds,
@@ -153,9 +156,7 @@ impl Judged {
         let columns = if has_switches { 4 } else { 3 };
         let side = |name: &str, side: Option<&Estimate>, arm| {
             let figure = side.map_or("-".into(), |side| number(side.value));
-            let range = side.map_or(String::new(), |side| {
-                format!("{} to {}", number(side.lo), number(side.hi))
-            });
+            let range = side.map_or(String::new(), |side| range(side, number));
             let switches = self.switches(arm).map_or(String::new(), number);
             vec![name.to_owned(), figure, range, switches]
         };
@@ -164,7 +165,7 @@ impl Judged {
             side("unspin", self.unspin.as_ref(), Arm::Unspin),
         ];
         rows.extend(self.ratio.as_ref().map(|ratio| {
-            let range = format!("{} to {}", ratio_number(ratio.lo), ratio_number(ratio.hi));
+            let range = range(ratio, ratio_number);
             vec!["speed".into(), format!("{}x", ratio_number(ratio.value)), range, String::new()]
         }));
         rows.iter_mut().for_each(|row| row.truncate(columns));
@@ -174,6 +175,14 @@ impl Judged {
     fn switches(&self, arm: Arm) -> Option<f64> {
         let of_arm = self.rounds.rounds.iter().filter(|round| round.arm == arm);
         median(&of_arm.filter_map(|round| round.figure.switches_per_s).collect::<Vec<_>>())
+    }
+}
+
+/// The ends of an interval, if there is one.
+fn range(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+    match has_interval(estimate) {
+        true => format!("{} to {}", text(estimate.lo), text(estimate.hi)),
+        false => String::new(),
     }
 }
 

@@ -39,10 +39,10 @@ pub fn markdown(claims: &[&Claim]) -> String {
     }
 }
 
-/// The claims as a table for a terminal of `width` columns.
+/// The claims as a table for a terminal of `width` columns, those of each label below it.
 pub fn terminal(claims: &[&Claim], width: usize) -> String {
-    let mut rows =
-        vec![["claim", "figure [interval]", "n", "target", "result"].map(String::from).to_vec()];
+    let titles = ["claim", "figure [interval]", "n", "target", "result"];
+    let mut rows = vec![titles.map(String::from).to_vec()];
     for claim in claims {
         let word = word(claim.holds).to_owned();
         let cells =
@@ -54,16 +54,28 @@ pub fn terminal(claims: &[&Claim], width: usize) -> String {
     rows.iter_mut().for_each(|row| row[0] = columns::cut(&row[0], keep));
     let widths = columns::widths(&rows);
     let align = [Align::Left, Align::Left, Align::Right, Align::Left, Align::Left];
-    let mut out = String::new();
-    let reasons = std::iter::once(None).chain(claims.iter().map(|c| Some(c.reason.as_str())));
-    for (row, reason) in rows.iter().zip(reasons) {
-        out += &(columns::line(row, &widths, &align) + "\n");
-        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-            let text = columns::paragraph(reason, width.saturating_sub(4));
-            text.lines().for_each(|line| out += &format!("    {line}\n"));
+    let mut out = columns::line(&rows[0], &widths, &align) + "\n";
+    for label in labels(claims) {
+        let caption = if label.is_empty() { "no label" } else { label };
+        out += &format!("\n{}\n", columns::paragraph(&format!("Label: {caption}"), width));
+        for (claim, row) in claims.iter().zip(&rows[1..]).filter(|(it, _)| it.label == label) {
+            out += &(columns::line(row, &widths, &align) + "\n");
+            let reason = columns::paragraph(&claim.reason, width.saturating_sub(4));
+            reason.lines().for_each(|line| out += &format!("    {line}\n"));
         }
     }
     out
+}
+
+/// Each label once, in the order of the claims.
+fn labels<'a>(claims: &[&'a Claim]) -> Vec<&'a str> {
+    let mut labels: Vec<&str> = Vec::new();
+    for claim in claims {
+        if !labels.contains(&claim.label.as_str()) {
+            labels.push(&claim.label);
+        }
+    }
+    labels
 }
 
 /// The figure with its interval and unit; `unbounded` where it has no value.

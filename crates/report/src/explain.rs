@@ -6,6 +6,7 @@ use unspin_model::episode::Cause;
 use crate::columns::{paragraph, width};
 use crate::format::GROUP;
 
+pub(crate) mod causes;
 mod texts;
 
 /// Something that `watch`, `report` or `trace` name.
@@ -30,6 +31,8 @@ pub struct Explanation {
     pub name: &'static str,
     /// Other names that it goes by.
     pub also: &'static [&'static str],
+    /// How the verdict and the table of causes call it, where they do.
+    pub shown_as: &'static [&'static str],
     /// One line.
     pub brief: &'static str,
     /// What happens there.
@@ -53,11 +56,13 @@ impl Topic {
         texts::of(self)
     }
 
-    /// The topic of that name.
+    /// The topic of that name, in any of the views' words: `holder-off`, `The holder was off`.
     pub fn of(name: &str) -> Option<Topic> {
+        let key = |name: &str| name.to_lowercase().replace([' ', '_'], "-");
         Topic::all().find(|topic| {
             let words = topic.explanation();
-            words.name == name || words.also.contains(&name)
+            let names = [&[words.name], words.also, words.shown_as].concat();
+            names.iter().any(|known| key(known) == key(name))
         })
     }
 }
@@ -80,6 +85,14 @@ pub fn text(words: &Explanation, columns: usize) -> String {
     let also = words.also.join(", ");
     let also = if also.is_empty() { String::new() } else { format!(" (also: {also})") };
     let mut out = paragraph(&format!("{}{also}: {}", words.name, words.brief), columns) + "\n";
+    if let [verdict, table] = words.shown_as {
+        let names = format!(
+            "A verdict says \"{verdict}\", the table of causes \"{table}\", JSON and the table \
+             of places `{}`.",
+            words.name
+        );
+        out += &format!("\nIts names\n{}\n", indented(&names, 2, columns));
+    }
     for (head, body) in [("What it means", words.means), ("How it is recognised", words.recognised)]
     {
         out += &format!("\n{head}\n{}\n", indented(body, 2, columns));

@@ -60,12 +60,25 @@ fn grouped(digits: &str) -> String {
 
 /// An estimate with its interval: `23 000 [22 100, 23 900]`.
 pub fn estimate(estimate: &Estimate) -> String {
-    format!("{} {}", number(estimate.value), interval(estimate, number))
+    with_interval(number(estimate.value), &interval(estimate, number))
 }
 
-/// An interval: `[22 100, 23 900]`.
-fn interval(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
-    format!("[{}, {}]", text(estimate.lo), text(estimate.hi))
+/// Whether an estimate has an interval: that of a single run has none.
+pub fn has_interval(estimate: &Estimate) -> bool {
+    !estimate.lo.is_nan()
+}
+
+/// An interval: `[22 100, 23 900]`; empty where there is none.
+pub fn interval(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+    match has_interval(estimate) {
+        true => format!("[{}, {}]", text(estimate.lo), text(estimate.hi)),
+        false => String::new(),
+    }
+}
+
+/// A figure and its interval, if there is one.
+pub fn with_interval(figure: String, interval: &str) -> String {
+    if interval.is_empty() { figure } else { format!("{figure} {interval}") }
 }
 
 /// The interval of a ratio: `[2.10, 2.38]`.
@@ -75,7 +88,7 @@ pub fn ratio_interval(estimate: &Estimate) -> String {
 
 /// A ratio with its interval: `2.24x [2.10, 2.38]`.
 pub fn ratio(estimate: &Estimate) -> String {
-    format!("{}x {}", ratio_number(estimate.value), ratio_interval(estimate))
+    with_interval(format!("{}x", ratio_number(estimate.value)), &ratio_interval(estimate))
 }
 
 /// A ratio's figure: two decimals near 1, fewer digits far from it.
@@ -184,6 +197,9 @@ mod tests {
         assert_eq!(ratio_of(2.2402, 2.1, 2.38), "2.24x [2.10, 2.38]");
         assert_eq!(ratio_of(0.0164, 0.011, 0.1), "0.016x [0.011, 0.10]");
         assert_eq!(ratio_of(63.25, 51.0, f64::INFINITY), "63.2x [51.0, ∞]");
+        assert_eq!(ratio_of(2.2402, f64::NAN, f64::NAN), "2.24x", "a single run");
+        let alone = Estimate { value: 5.1, lo: f64::NAN, hi: f64::NAN };
+        assert_eq!(estimate(&alone), "5.10");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use unspin_analysis::family;
 use unspin_model::summary::{Comparison, ComparisonKind, Summary, Verdict};
 use unspin_model::{Accel, Source};
 
@@ -58,7 +59,7 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
 /// A warning where even the largest difference could not be shown: the smallest
 /// p that so few runs can have, corrected for that many comparisons, proves nothing.
 pub fn too_few_runs(summary: &Summary) -> Option<String> {
-    let comparisons = summary.comparisons.len();
+    let comparisons = family::counted(&summary.comparisons).count();
     let n = summary.cells.iter().map(|c| c.n).max().filter(|_| comparisons > 0)?;
     let p = unspin_stats::smallest_p(n as usize, n as usize) * comparisons as f64;
     let alpha = unspin_stats::Rule::default().alpha;

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use unspin_model::scheduler::{Limits, Stats};
+use unspin_model::scheduler::{Actuator, Limits, Stats};
+
+use crate::format::duration;
 
 /// One line for one moment.
 pub fn line(stats: &Stats) -> String {
@@ -16,6 +18,26 @@ pub fn line(stats: &Stats) -> String {
     format!(
         "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} of them spinning, {:.2} off, {:.0} tasks wait",
         stats.seconds, stats.used, stats.vcpus, stats.on, stats.spinning, stats.off, stats.waiting
+    )
+}
+
+/// What acts, for how long, and on how many vCPUs; `since` is when it began.
+pub fn at_work(stats: &Stats, since: &str) -> String {
+    let what = match stats.actuator {
+        Actuator::SchedExt => "The guest scheduler (--actuator sched-ext)",
+        Actuator::Cpuset => "The limit on vCPUs (--actuator cpuset)",
+    };
+    let used: Vec<String> = stats.used_vcpus.iter().map(u32::to_string).collect();
+    let which = match used.len() {
+        0 => String::new(),
+        count if count == stats.vcpus as usize => " (all)".to_owned(),
+        _ => format!(" ({})", used.join(", ")),
+    };
+    format!(
+        "{what} has been at work for {}, since {since}.\n{} of {} vCPUs are in use now{which}.\n",
+        duration(stats.seconds),
+        stats.used,
+        stats.vcpus
     )
 }
 
@@ -134,6 +156,29 @@ mod tests {
         );
         assert!(text.contains("vCPUs that share a pCPU: 0 with 2, 1 with 3\n"));
         assert!(line(&stats).contains("uses 2 of 4 vCPUs; "));
+    }
+
+    #[test]
+    fn a_status_names_the_actuator_its_vcpus_and_its_time() {
+        let stats = Stats {
+            actuator: Actuator::Cpuset,
+            seconds: 75.0,
+            vcpus: 4,
+            used: 2,
+            used_vcpus: vec![0, 1],
+            limits: Some(Limits::default()),
+            ..Stats::default()
+        };
+        let text = at_work(&stats, "2026-01-02 03:04:05 UTC");
+        assert_eq!(
+            text,
+            "The limit on vCPUs (--actuator cpuset) has been at work for 1 min 15 s, since \
+             2026-01-02 03:04:05 UTC.\n2 of 4 vCPUs are in use now (0, 1).\n"
+        );
+        let all = Stats { used: 4, used_vcpus: vec![0, 1, 2, 3], ..stats };
+        assert!(at_work(&all, "x").ends_with("4 of 4 vCPUs are in use now (all).\n"));
+        let other = at_work(&Stats::default(), "x");
+        assert!(other.starts_with("The guest scheduler (--actuator sched-ext) has"), "{other}");
     }
 
     #[test]

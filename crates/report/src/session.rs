@@ -3,11 +3,12 @@
 use minijinja::value::Serde;
 use serde::Serialize;
 use unspin_model::Session;
-use unspin_model::episode::{Cause, Wait};
+use unspin_model::episode::Wait;
 use unspin_model::session::About;
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
 use crate::columns;
+use crate::explain::causes;
 use crate::format::{count, percent, plural, time};
 use crate::html::{HtmlError, render};
 use crate::markdown;
@@ -23,6 +24,8 @@ const FIRST_WANTED: usize = 20;
 const COLUMNS: usize = 80;
 /// Places that are listed.
 const ROWS: usize = 15;
+/// Less than a microsecond is rounding.
+const REST_MIN_S: f64 = 1e-6;
 
 /// A table, ready to print; its first column holds words.
 #[derive(Serialize)]
@@ -120,14 +123,30 @@ struct Page<'a> {
     lengths: Option<String>,
     tables: Vec<Table>,
     place: String,
+    made: &'a Made,
 }
 
-/// All of it as a self-contained HTML page; `name` is the session's.
+/// How a page came to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Made {
+    /// The session file's name.
+    pub name: String,
+    /// When the session file was last written, as a date and time in UTC; empty if not known.
+    pub recorded: String,
+    /// When the page was made.
+    pub date: String,
+    /// The command that made it.
+    pub command: String,
+    /// The program and its version.
+    pub program: String,
+}
+
+/// All of it as a self-contained HTML page.
 ///
 /// # Errors
 /// [`HtmlError`] for a broken template; no session leads to it.
 pub fn page(
-    name: &str,
+    made: &Made,
     session: &Session,
     digest: &Digest,
     verdict: &Verdict,
@@ -138,7 +157,7 @@ pub fn page(
     let mut paragraphs = verdict.paragraphs().split_off(1);
     paragraphs.extend(sentences(digest));
     let page = Page {
-        name,
+        name: &made.name,
         headline: &verdict.sentence,
         sentences: paragraphs,
         lanes: plots::lanes(session),
@@ -146,6 +165,7 @@ pub fn page(
         lengths: plots::lengths(session),
         tables: tables(digest),
         place: place(&session.about),
+        made,
     };
     render("session.html", Serde(page))
 }
@@ -206,12 +226,55 @@ fn sentences(digest: &Digest) -> Vec<String> {
     out
 }
 
+/// Those of waits add up to what the sentences say.
 fn tables(digest: &Digest) -> Vec<Table> {
     let mut tables = vec![vcpus(digest)];
     if !digest.causes.is_empty() {
-        tables.extend([causes(digest), sites(digest)]);
+        let (mut causes, mut sites) = (causes(digest), sites(digest));
+        sites.rows.extend(more_sites(digest));
+        for table in [&mut causes, &mut sites] {
+            table.rows.extend(rest(digest, table.heads.len()));
+        }
+        tables.extend([causes, sites]);
     }
     tables
+}
+
+/// Places that are not listed one by one.
+fn more_sites(digest: &Digest) -> Option<Vec<String>> {
+    let more = digest.sites.get(ROWS..).filter(|more| !more.is_empty())?;
+    let sum = |of: fn(&SiteWaste) -> f64| more.iter().map(of).sum::<f64>();
+    let (burned_s, asleep_s) = (sum(|site| site.wasted_s), sum(|site| site.blocked_s));
+    let episodes = more.iter().map(|site| site.episodes).sum();
+    Some(vec![
+        format!("({})", plural(more.len() as u64, "more place", "more places")),
+        percent(burned_s / cpu_s(digest)),
+        time(burned_s),
+        time(asleep_s),
+        count(episodes),
+        String::new(),
+        String::new(),
+    ])
+}
+
+/// What a cause accounts for is the part of a wait in which the one waited for was off. This
+/// is what is left of all waits, in a row of so many columns.
+fn rest(digest: &Digest, columns: usize) -> Option<Vec<String>> {
+    let sum = |of: fn(&CauseWaste) -> f64| digest.causes.iter().map(of).sum::<f64>();
+    let burned_s = digest.spin_s - sum(|cause| cause.wasted_s);
+    let asleep_s = digest.wait_s - sum(|cause| cause.blocked_s);
+    if burned_s.max(asleep_s) < REST_MIN_S {
+        return None;
+    }
+    let (burned_s, asleep_s) = (burned_s.max(0.0), asleep_s.max(0.0));
+    let mut row = vec![
+        "(rest of the waits)".to_owned(),
+        percent(burned_s / cpu_s(digest)),
+        time(burned_s),
+        time(asleep_s),
+    ];
+    row.resize(columns, String::new());
+    Some(row)
 }
 
 fn vcpus(digest: &Digest) -> Table {
@@ -239,7 +302,7 @@ fn vcpus(digest: &Digest) -> Table {
 pub(crate) fn causes(digest: &Digest) -> Table {
     let row = |waste: &CauseWaste| {
         vec![
-            cause(waste.cause).to_owned(),
+            causes::in_table(waste.cause).to_owned(),
             percent(waste.wasted_s / cpu_s(digest)),
             time(waste.wasted_s),
             time(waste.blocked_s),
@@ -250,7 +313,8 @@ pub(crate) fn causes(digest: &Digest) -> Table {
     Table {
         title: "Why they waited",
         about: "CPU time burned by spinning, and how long threads slept, by what kept them \
-                waiting and how sure that is. `unspin explain` has more about each.",
+                waiting and how sure that is. The rest: while whoever they waited for was on. \
+                `unspin explain` has more about each.",
         heads: vec!["why they waited", "CPU time", "burned", "asleep", "times", "sure"],
         figures: vec![1, 2, 3, 4, 5],
         dispensable: vec!["sure", "times", "burned", "asleep"],
@@ -268,7 +332,7 @@ pub(crate) fn sites(digest: &Digest) -> Table {
             time(waste.blocked_s),
             count(waste.episodes),
             wait(waste.wait).to_owned(),
-            cause_in_short(waste.cause).to_owned(),
+            waste.cause.name().to_owned(),
         ]
     };
     Table {
@@ -278,26 +342,6 @@ pub(crate) fn sites(digest: &Digest) -> Table {
         figures: vec![1, 2, 3, 4],
         dispensable: vec!["times", "burned", "asleep", "for", "mostly because"],
         rows: digest.sites.iter().take(ROWS).map(row).collect(),
-    }
-}
-
-fn cause(cause: Cause) -> &'static str {
-    match cause {
-        Cause::HolderOff => "the holder was off",
-        Cause::WaiterOff => "a waiter in front was off",
-        Cause::IpiOff => "a vCPU that had to answer was off",
-        Cause::HolderPreempted => "the guest did not run the holder",
-        Cause::Plain => "plain contention",
-    }
-}
-
-fn cause_in_short(cause: Cause) -> &'static str {
-    match cause {
-        Cause::HolderOff => "holder off",
-        Cause::WaiterOff => "waiter off",
-        Cause::IpiOff => "IPI target off",
-        Cause::HolderPreempted => "holder not run",
-        Cause::Plain => "contention",
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Verdict {
     /// What limits it, such as findings that were lost.
     #[serde(serialize_with = "all_plain")]
     pub caveats: Vec<String>,
+    /// What the kernel hides, which is among the caveats.
+    #[serde(skip)]
+    pub hidden: Vec<String>,
 }
 
 /// A command, and when it applies.
@@ -181,6 +184,7 @@ pub fn judge(digest: &Digest, origin: Origin, blind: &[&str]) -> Verdict {
         sentence: sentence::of(kind, &shares, digest, origin),
         next: next(kind, origin),
         caveats: caveats(digest, &shares, blind),
+        hidden: blind.iter().map(|what| (*what).to_owned()).collect(),
         shares,
     }
 }
@@ -242,6 +246,13 @@ fn disagree(steal: f64, found: f64) -> bool {
 }
 
 impl Verdict {
+    /// What the kernel hides: the paragraph, and a few words for small screens.
+    pub(crate) fn hidden(&self) -> Option<(String, String)> {
+        let hidden: Vec<&str> = self.hidden.iter().map(String::as_str).collect();
+        let whole = || format!("Mind: {}", sentence::blind(&hidden));
+        (!hidden.is_empty()).then(|| (whole(), format!("Mind: not shown: {}", hidden.join(", "))))
+    }
+
     /// In paragraphs: the sentence, what to try, what limits it.
     pub fn paragraphs(&self) -> Vec<String> {
         let mut all = vec![self.sentence.clone()];

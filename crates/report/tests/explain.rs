@@ -23,12 +23,15 @@ fn every_name_leads_to_its_topic_and_every_cause_to_its_own() {
     let mut names = BTreeSet::new();
     for topic in Topic::all() {
         let words = topic.explanation();
-        for name in [&[words.name], words.also].concat() {
+        for name in [&[words.name], words.also, words.shown_as].concat() {
             assert!(names.insert(name), "{name} is there twice");
             assert_eq!(Topic::of(name), Some(topic));
         }
         assert!(!words.means.is_empty() && !words.remedies.is_empty());
     }
     assert_eq!(Topic::of("holder-off"), Some(Topic::Cause(Cause::HolderOff)));
+    for name in ["The holder was off", "lock_holders_were_preempted", "HOLDER-OFF"] {
+        assert_eq!(Topic::of(name), Some(Topic::Cause(Cause::HolderOff)), "{name}");
+    }
     assert_eq!(Topic::of("nothing"), None);
 }

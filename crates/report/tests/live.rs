@@ -128,6 +128,15 @@ fn a_narrow_terminal_cuts_no_column_and_no_label() {
 }
 
 #[test]
+fn a_small_terminal_still_says_what_the_kernel_hides() {
+    for size in [(40, 24), (80, 24)] {
+        let text = picture_beside(Some(&Stats::default()), 4, size, View::of(4));
+        let said = ["not shown: waits for IPIs", "does not show waits for IPIs"];
+        assert!(said.iter().any(|said| text.contains(said)), "{size:?}: {text}");
+    }
+}
+
+#[test]
 fn help_says_what_keys_and_signs_mean() {
     let view = View { help: true, ..View::of(4) };
     insta::assert_snapshot!(picture(4, 80, 24, view));

@@ -1,9 +1,9 @@
 //! A session as text.
 
 use unspin_model::Session;
-use unspin_model::episode::{Cause, Wait};
+use unspin_model::episode::{Cause, Owner, OwnerState, Spin, Wait};
 use unspin_model::session::{About, FoundOff};
-use unspin_report::session::{document, page, text};
+use unspin_report::session::{Made, document, page, text};
 use unspin_report::verdict::{Judged, Origin, judge};
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff, digest};
 
@@ -67,6 +67,60 @@ fn a_session_as_text() {
     insta::assert_snapshot!(json.unwrap());
 }
 
+/// Seconds in a column of a Markdown table's rows: of those of causes, or of places.
+fn sum_s(document: &str, title: &str, column: usize) -> f64 {
+    let (_, table) = document.split_once(&format!("**{title}**")).expect("the table");
+    let rows = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
+    let seconds = |row: &str| {
+        let cell = row.trim_matches('|').split(" | ").nth(column).expect("a column").to_owned();
+        let cell = cell.replace('\u{202f}', " ");
+        let (number, unit) = cell.trim().split_once(' ').expect("a number and a unit");
+        let scale = if unit == "ms" { 1e-3 } else { 1.0 };
+        number.parse::<f64>().expect("a number") * scale
+    };
+    rows.map(seconds).sum()
+}
+
+#[test]
+fn the_tables_of_waits_add_up_to_what_the_sentences_say() {
+    let places = 20;
+    let wait = |place: u16| Spin {
+        wait: Wait::Mutex,
+        lock: u64::from(place),
+        asleep: place % 2 == 0,
+        vcpu: 0,
+        tid: 1,
+        begin_ns: u64::from(place) * 100_000_000,
+        end_ns: u64::from(place) * 100_000_000 + 50_000_000,
+        owner: Some(Owner { tid: 2, vcpu: 1, state: OwnerState::Running, delay_ns: 0 }),
+        before: None,
+        site: format!("place_{place}"),
+    };
+    // The owner is off for three fifths of each wait.
+    let off = |place: u16| FoundOff {
+        vcpu: 1,
+        start_ns: u64::from(place) * 100_000_000,
+        end_ns: u64::from(place) * 100_000_000 + 30_000_000,
+        start_error_ns: 0,
+        was_idle: false,
+    };
+    let session = Session {
+        vcpus: 2,
+        end_ns: 2_000_000_000,
+        offs: (0..places).map(off).collect(),
+        spins: (0..places).map(wait).collect(),
+        ..Session::default()
+    };
+    let digest = digest(&session);
+    let document = document(&digest, &judge(&digest, Origin::File, &[]));
+    assert!(document.contains("(5 more places)") && document.contains("(rest of the waits)"));
+    for title in ["Why they waited", "Where they waited"] {
+        let (burned_s, asleep_s) = (sum_s(&document, title, 2), sum_s(&document, title, 3));
+        assert!((burned_s - digest.spin_s).abs() < 1e-3, "{title}: {burned_s}: {document}");
+        assert!((asleep_s - digest.wait_s).abs() < 1e-3, "{title}: {asleep_s}: {document}");
+    }
+}
+
 #[test]
 fn a_page_needs_nothing_else() {
     let off = |vcpu, start_ns| FoundOff {
@@ -91,7 +145,20 @@ fn a_page_needs_nothing_else() {
     let digest = digest(&session);
     let verdict = judge(&digest, Origin::File, &[]);
     assert!(!text(&digest, &verdict, None).contains("steal time"), "nobody asked");
-    let page = page("<b>.gz", &session, &digest, &verdict).unwrap();
+    let made = Made {
+        name: "<b>.gz".into(),
+        recorded: "2026-01-02 03:04:05 UTC".into(),
+        date: "2026-01-03 04:05:06 UTC".into(),
+        command: "unspin report s.gz --html s.html".into(),
+        program: "unspin 0.1.0".into(),
+    };
+    let page = page(&made, &session, &digest, &verdict).unwrap();
+    for part in [&made.recorded, &made.date, &made.command, &made.program] {
+        assert!(page.contains(part), "{part}");
+    }
+    for word in ["spin", "wasted", "LHP", "LWP"] {
+        assert!(page.contains(&format!("<dt>{word}")), "{word} is not explained");
+    }
     assert!(page.contains("&lt;b&gt;.gz") && !page.contains("<b>"));
     assert!(page.contains("Recorded on a VM, Linux 6.18."));
     assert!(page.contains("The 32 that were off most are shown."));

@@ -88,7 +88,7 @@ fn cells_without_a_comparison_are_shown() {
 
 #[test]
 fn too_few_runs_are_told() {
-    let warning = "with n = 2 and 22 comparisons no difference can be shown";
+    let warning = "with n = 2 and 16 comparisons no difference can be shown";
     let told = |summary| {
         let text = terminal::table(&summary, &Style { width: 160, ..Style::default() });
         (text.contains(warning), markdown::document(&summary).contains(warning))

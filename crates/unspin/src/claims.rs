@@ -9,10 +9,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use unspin_lab::toml_error;
 use unspin_model::Claim;
+use unspin_model::class::Class;
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
+use crate::failure::of_class;
 use crate::{new_file, out, screen};
 
 /// Columns where standard output is not a terminal.
@@ -91,18 +94,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
-    let wanted: Vec<&Claim> = select(claims, pattern);
+    let wanted: Vec<&Claim> = match pattern {
+        Some(pattern) => matching(claims, pattern)?,
+        None => claims.iter().collect(),
+    };
     if json {
         out::json_list(1, "claims", &wanted)?;
-    } else {
+    } else if !wanted.is_empty() {
         out::text(terminal(&wanted, screen::columns().unwrap_or(WIDTH)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn select<'a>(claims: &'a [Claim], pattern: Option<&str>) -> Vec<&'a Claim> {
-    let pattern = pattern.unwrap_or("*");
-    claims.iter().filter(|claim| blocks::matches(pattern, &claim.id)).collect()
+/// The claims whose ids match; that there is none is an error.
+fn matching<'a>(claims: &'a [Claim], pattern: &str) -> anyhow::Result<Vec<&'a Claim>> {
+    let matches = |claim: &&Claim| blocks::matches(pattern, &claim.id);
+    let found: Vec<&Claim> = claims.iter().filter(matches).collect();
+    if found.is_empty() {
+        let text = format!("no claim matches `{pattern}`: `unspin claims list` has all of them");
+        return Err(of_class(Class::Usage, text));
+    }
+    Ok(found)
 }
 
 fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::Result<ExitCode> {
@@ -138,8 +150,7 @@ struct Plots {
 
 fn plot(claims: &[Claim], path: &Path, how: How) -> anyhow::Result<ExitCode> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {name}"))?;
-    let plots: Plots = toml::from_str(&text).with_context(|| format!("{name}"))?;
+    let (plots, _): (Plots, String) = toml_error::load(path)?;
     let mut made = Vec::new();
     for plot in &plots.plot {
         let new = plot::draw(plot, claims).with_context(|| format!("{name}"))?;

@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn names_are_completed() {
-        let names = ["overcommit-curve", "quickstart", "tcg", "debian-cloud", "holder-off"];
+        let names =
+            ["overcommit-curve", "quickstart", "tcg", "debian-cloud", "holder-off", "workloads"];
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = script(shell);
             for name in names {

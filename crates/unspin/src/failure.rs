@@ -59,12 +59,20 @@ pub fn class(error: &anyhow::Error) -> Class {
 /// The message: each cause once, and the next command where a privilege is missing.
 pub fn message(error: &anyhow::Error, args: &[String]) -> String {
     match class(error) {
-        Class::NeedsRoot => {
-            let words: Vec<Cow<str>> = args.iter().map(|word| quoted(word)).collect();
-            format!("{error:#}: sudo unspin {}", words.join(" "))
-        }
+        Class::NeedsRoot => format!("{error:#}: sudo {}", command_line(args)),
         _ => format!("{error:#}"),
     }
+}
+
+/// The words of this command line after the program's name.
+pub fn words() -> Vec<String> {
+    std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect()
+}
+
+/// A command line as it is typed.
+pub fn command_line(args: &[String]) -> String {
+    let words: Vec<Cow<str>> = args.iter().map(|word| quoted(word)).collect();
+    format!("unspin {}", words.join(" "))
 }
 
 /// A word as a shell reads it.

@@ -89,6 +89,7 @@ static VERBS: &[Help] = &[
         examples: &[
             ("sudo unspin record --for 10", "ten seconds, into unspin.arrow.gz"),
             ("sudo unspin record -o build.arrow.gz -- make -j8", "a build"),
+            ("sudo unspin record --for 10 -o -", "into a pipe"),
         ],
         status: OF_COMMAND,
         see: &["report", "export", "watch"],
@@ -170,12 +171,30 @@ static VERBS: &[Help] = &[
     Help {
         verb: "lab",
         examples: &[
-            ("unspin lab run quickstart --dry-run", "how many runs there are, how long they take"),
+            ("unspin lab list", "the experiments, with their titles"),
+            ("unspin lab run quickstart --dry-run", "how many runs are left, how long they take"),
             ("unspin lab run quickstart", "run them, or resume"),
             ("unspin lab report out/quickstart", "the result"),
         ],
         status: &[INTERRUPTED],
-        see: &["lab-run", "lab-report", "lab-compare", "lab-kernel", "lab-qemu", "claims"],
+        see: &[
+            "lab-list",
+            "lab-run",
+            "lab-report",
+            "lab-compare",
+            "lab-kernel",
+            "lab-qemu",
+            "claims",
+        ],
+    },
+    Help {
+        verb: "lab list",
+        examples: &[
+            ("unspin lab list", "the experiments"),
+            ("unspin lab list workloads --json", "the workloads, as JSON"),
+        ],
+        see: &["lab-run"],
+        ..NONE
     },
     Help {
         verb: "lab run",
@@ -185,7 +204,7 @@ static VERBS: &[Help] = &[
             ("unspin lab run overcommit-curve --repeats 20", "more runs of each cell"),
         ],
         status: &[INTERRUPTED],
-        see: &["lab-report", "lab-compare"],
+        see: &["lab-list", "lab-report", "lab-compare"],
     },
     Help {
         verb: "lab report",

@@ -1,11 +1,19 @@
 //! Where this program runs.
 
+use std::time::SystemTime;
+
 use unspin_guest::doctor;
 use unspin_guest::machine::Facts;
 use unspin_model::session::About;
 
 /// This program's version.
 pub const PROGRAM: &str = concat!("unspin ", env!("CARGO_PKG_VERSION"));
+
+/// A date and time in UTC, to the second.
+pub fn utc(time: SystemTime) -> String {
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace('T', " ").replace('Z', " UTC")
+}
 
 /// This program, kernel and machine.
 pub fn about() -> About {

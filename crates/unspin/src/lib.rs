@@ -45,9 +45,6 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Doctor(doctor::Args),
-    #[command(subcommand)]
-    Lab(lab::Verb),
-    Claims(claims::Args),
     Watch(watch::Args),
     Run(run::Args),
     Record(record::Args),
@@ -55,6 +52,9 @@ enum Verb {
     Explain(explain::Args),
     Export(export::Args),
     Trace(trace::Args),
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    Claims(claims::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -71,8 +71,7 @@ pub fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
-            eprintln!("unspin: {}", failure::message(&error, &args.collect::<Vec<_>>()));
+            eprintln!("unspin: {}", failure::message(&error, &failure::words()));
             failure::class(&error).exit_status().into()
         }
     }

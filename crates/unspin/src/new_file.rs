@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,12 @@ impl NewFile {
         // What a symbolic link points to is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Ok(NewFile { path, file })
+    }
+
+    /// Standard output, as it is.
+    pub fn stdout() -> anyhow::Result<NewFile> {
+        let copy = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+        Ok(NewFile { path: "-".into(), file: Kind::Special(copy.into()) })
     }
 
     /// The file is complete: it is on the disk when this returns, under its name.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, StdoutLock, Write, stdout};
+use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -55,6 +56,11 @@ pub fn json_line(format: u32, about: &About, value: &impl Serialize) -> anyhow::
 /// Prints a document that is a list of this name.
 pub fn json_list(format: u32, name: &str, list: &impl Serialize) -> anyhow::Result<()> {
     json(format, None, &BTreeMap::from([(name, list)]))
+}
+
+/// Whether a file's name stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Prints a text as it is.

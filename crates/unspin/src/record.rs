@@ -1,6 +1,6 @@
 //! `unspin record`.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,9 +9,11 @@ use anyhow::Context;
 use unspin_guest::record::{Recorded, Recorder};
 use unspin_guest::sense::{Sensor, hidden};
 use unspin_lab::interrupt;
+use unspin_model::class::Class;
 use unspin_report::format::{plural, time};
 
 use crate::command::Running;
+use crate::failure::of_class;
 use crate::new_file::NewFile;
 use crate::{here, out, sensing, span};
 
@@ -23,7 +25,7 @@ use crate::{here, out, sensing, span};
 /// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session file
+    /// The session file; - is standard output, where that is a file or a pipe
     #[arg(long, short, value_name = "FILE", default_value = "unspin.arrow.gz")]
     out: PathBuf,
     /// How long to record: 10, 10s, 2m
@@ -43,6 +45,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let to_stdout = out::is_stdout(&args.out);
+    if let Some(wrong) = wrong_output(&args).filter(|_| to_stdout) {
+        return Err(of_class(Class::Usage, wrong));
+    }
     if args.command.is_empty() {
         interrupt::install()?;
     }
@@ -53,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let look = args.look.map(Duration::from_micros);
     let name = || args.out.display().to_string();
-    let mut file = NewFile::create(&args.out)?;
+    let mut file = if to_stdout { NewFile::stdout() } else { NewFile::create(&args.out) }?;
     let out = BufWriter::new(&mut file);
     let mut recorder =
         Recorder::new(sensor, &settings, look, &here::about(), out).with_context(name)?;
@@ -113,7 +119,8 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if args.json {
         return out::json(1, Some(&here::about()), recorded);
     }
-    let out = args.out.display();
+    let is_file = !out::is_stdout(&args.out);
+    let out = if is_file { args.out.display().to_string() } else { "standard output".to_owned() };
     let times = |count: u64, what: &str, seconds: f64| match count {
         0 => format!("no {what}s"),
         _ => format!("{} ({})", plural(count, what, &format!("{what}s")), time(seconds)),
@@ -131,6 +138,23 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if !hidden.is_empty() {
         found += &format!("; this kernel does not show {}", hidden.join(", "));
     }
-    eprintln!("{found}\nNext: unspin report {out}");
+    eprintln!("{found}");
+    if is_file {
+        eprintln!("Next: unspin report {out}");
+    }
     Ok(())
+}
+
+/// Why standard output cannot have the session.
+fn wrong_output(args: &Args) -> Option<&'static str> {
+    let because = |wrong: bool, why| wrong.then_some(why);
+    because(args.json, "-o - has standard output to itself: leave out --json, or name a file")
+        .or(because(
+            !args.command.is_empty(),
+            "-o - would mix the session with what CMD prints: name a file",
+        ))
+        .or(because(
+            stdout().is_terminal(),
+            "a session is not for a terminal: name a file, or pipe it to a program",
+        ))
 }

@@ -7,7 +7,7 @@ mod offer;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use unspin_guest::confine::{self, Confiner};
@@ -232,11 +232,16 @@ fn work(
 
 fn status(args: &Args) -> anyhow::Result<ExitCode> {
     let stats = socket::ask(&args.socket)?;
-    let about = args.json.then(here::about);
-    print(&stats, about.as_ref())?;
-    if about.is_none() {
-        out::text(scheduler::summary(&stats))?;
+    if args.json {
+        print(&stats, Some(&here::about()))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let began = Duration::try_from_secs_f64(stats.seconds).ok();
+    let began = began.and_then(|ago| SystemTime::now().checked_sub(ago));
+    let since = began.map_or_else(|| "an unknown time".to_owned(), here::utc);
+    out::text(scheduler::at_work(&stats, &since))?;
+    print(&stats, None)?;
+    out::text(scheduler::summary(&stats))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -131,6 +131,18 @@ fn a_trace_that_is_out_of_order_or_repeated_says_so() {
     }
 }
 
+/// Who tries the documented trace sees what the page shows.
+#[test]
+fn the_trace_on_the_page_for_hosts_prints_what_is_shown_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/host.md")).expect("the page");
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let output = trace.current_dir(&root).args(["trace", "crates/trace/tests/data/storm.txt"]);
+    let printed = output.output().expect("start unspin").stdout;
+    let printed = String::from_utf8(printed).expect("text");
+    assert!(page.contains(&format!("```text\n{printed}```\n")), "{printed}");
+}
+
 #[test]
 fn a_trace_may_be_gzipped_and_what_is_cut_off_is_marked() {
     let packed = gzipped(STORM.as_bytes());
@@ -221,6 +233,18 @@ fn an_export_to_standard_output_writes_no_file() {
 }
 
 #[test]
+fn a_page_to_standard_output_writes_no_file() {
+    let (folder, path) = file("s.arrow.gz", &session());
+    let mut report = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    report.current_dir(folder.path()).args(["report", &path.display().to_string(), "--html", "-"]);
+    let output = report.output().expect("start unspin");
+    let page = text(&output);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>"), "{page}");
+    assert!(page.contains("--html -</code>"), "the command is there");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
 fn a_lab_report_as_json_writes_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/truth");
@@ -252,7 +276,8 @@ fn all_json_says_its_format_and_what_printed_it() {
         &["claims", "list", "lab.*"],
         &["claims", "render", "--check", "README.md"],
         &["claims", "plot", "--check"],
-        &["lab", "run", "quickstart", "--dry-run"],
+        &["lab", "list"],
+        &["lab", "list", "workloads"],
         &["lab", "report", "results/truth"],
         &["lab", "compare", "results/truth", "results/truth"],
         &["lab", "kernel", "list"],

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+const CLAIMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/claims.json");
+
 fn completions() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
     command.args(["completions", "bash"]).stderr(Stdio::piped());
@@ -75,6 +77,11 @@ fn what_does_not_go_together_is_a_usage_error() {
         (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
         (&["run", "--actuator", "cpuset", "--ab", "6", "--", "true"], "cannot be used with"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
+        (&["claims", "list", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
+        (&["claims", "check", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
+        (&["record", "-o", "-", "--json"], "leave out --json"),
+        (&["record", "-o", "-", "--", "true"], "what CMD prints"),
+        (&["report", "s", "--html", "-", "--json"], "leave out --json"),
     ] {
         let unspin = Command::new(env!("CARGO_BIN_EXE_unspin")).args(args).output();
         let output = unspin.expect("start unspin");
@@ -82,4 +89,40 @@ fn what_does_not_go_together_is_a_usage_error() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
+}
+
+#[test]
+fn a_wrong_file_of_plots_is_an_error_of_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("p.toml");
+    std::fs::write(&path, "\nplot = 3\n").expect("write");
+    let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let done = unspin.args(["claims", "plot", "--file", CLAIMS]).arg(&path).output();
+    let done = done.expect("start unspin");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    let starts = format!("unspin: {}:2:8: invalid type: integer `3`", path.display());
+    assert_eq!(done.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with(&starts) && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// Nothing of the folder is touched.
+#[test]
+fn a_folder_of_another_experiment_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let meta = folder.path().join("experiment.json");
+    let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/truth/experiment.json");
+    std::fs::copy(from, &meta).expect("committed runs");
+    let before = std::fs::read(&meta).expect("read");
+    for more in [&[][..], &["--dry-run"], &["--plan"]] {
+        let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let out = folder.path().display().to_string();
+        let done = unspin.args(["lab", "run", "quickstart", "--out", &out]).args(more).output();
+        let done = done.expect("start unspin");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("experiment `truth`, not of `quickstart`"), "{stderr}");
+        assert!(stderr.contains("--out"), "{stderr}");
+    }
+    assert_eq!(std::fs::read(&meta).expect("read"), before);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }

@@ -68,6 +68,22 @@ fn the_exit_status_is_the_commands_and_the_session_is_written() {
 }
 
 #[test]
+fn a_session_goes_into_a_pipe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = unspin(&["record", "--for", "500ms", "-o", "-"]);
+    let output = record.current_dir(folder.path()).output().expect("start unspin");
+    if output.status.code() == Some(NOT_POSSIBLE_HERE) {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(names(folder.path()), [""; 0], "no file");
+    let file = folder.path().join("s.gz");
+    fs::write(&file, &output.stdout).expect("write");
+    assert!(is_session(&file));
+}
+
+#[test]
 fn a_signal_is_passed_on_and_the_session_is_written() {
     let folder = tempfile::tempdir().expect("a folder");
     for (signal, code) in [(Signal::SIGTERM, 5), (Signal::SIGINT, 6)] {

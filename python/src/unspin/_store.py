@@ -36,6 +36,7 @@ class Store:
 
     def _open(self, plan: PlanFiles) -> None:
         self.meta = parse_meta(self.out / "experiment.json", plan.meta)
+        self._check_experiment()
         self.plan: dict[str, int] = self.meta.get("plan") or {}
         self.settings = json_object(plan.settings)
         self.records = self._read()
@@ -43,6 +44,19 @@ class Store:
         for line, record in enumerate(self.records, 1):
             self._compare(record, f"{self.path}:{line}")
         self._carry_over()
+
+    def _check_experiment(self) -> None:
+        """Refuses a folder with the results of another experiment."""
+        path = self.out / "experiment.json"
+        if not path.exists():
+            return
+        holds = parse_meta(path, path.read_bytes())["info"]["name"]
+        wanted = self.meta["info"]["name"]
+        if holds != wanted:
+            raise SweepError(
+                f"{self.out} holds the results of experiment `{holds}`, not of `{wanted}`: "
+                "name another folder, or remove this one"
+            )
 
     def _read(self) -> list[Record]:
         if not self.path.exists():

@@ -69,7 +69,7 @@ impl CellRuns<'_> {
         }
         let speeds: Vec<f64> = self.speeds().iter().map(|run| run.speed).collect();
         let metric = &self.observed.first()?.metric;
-        of_values(metric, Bootstrap::seeded(seed).median(&speeds)?)
+        of_values(metric, Bootstrap::seeded(seed).median(&speeds)?, speeds.len())
     }
 
     /// Each neighbour's figure by VM name: the median of what `figure` reads.

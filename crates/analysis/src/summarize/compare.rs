@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use unspin_model::Cell;
 use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo};
-use unspin_stats::{Difference, Rule, compare, holm};
+use unspin_stats::{Difference, Rule, compare};
 
 use super::cells::{CellRuns, Cells};
 use super::estimate::{of_ratio, verdict};
 use super::oracle::oracle;
+use crate::family;
 
 /// Two cells to compare.
 struct Pair<'a> {
@@ -29,7 +30,9 @@ pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
             Some((pair, compare(&subject, &baseline, info.seed)?))
         })
         .collect();
-    let adjusted = holm(&found.iter().map(|(_, difference)| difference.p).collect::<Vec<_>>());
+    let questions: Vec<_> = found.iter().map(|(pair, _)| (pair.kind, &pair.subject)).collect();
+    let p: Vec<f64> = found.iter().map(|(_, difference)| difference.p).collect();
+    let adjusted = family::adjusted(&questions, &p);
     let rule = Rule { smallest_effect: info.smallest_effect, ..Rule::default() };
     found
         .into_iter()
@@ -39,9 +42,10 @@ pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
 }
 
 fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule) -> Comparison {
+    let n = pair.subject_runs.observed.len().min(pair.baseline_runs.observed.len());
     Comparison {
         kind: pair.kind,
-        ratio: difference.ratio.and_then(of_ratio),
+        ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n)),
         p: difference.p,
         p_adjusted,
         verdict: verdict(rule, difference, p_adjusted),

@@ -4,26 +4,38 @@ use unspin_model::summary::{Estimate, Verdict};
 use unspin_model::{Better, Metric};
 use unspin_stats::{Bootstrap, Difference, Interval, Rule, median};
 
-/// A median speed's interval as values of the metric. For a lower-is-better
+/// Fewer runs have no interval.
+const RUNS_MIN: usize = 2;
+
+/// An estimate from `n` runs: where they have no interval, its ends are not a number, which JSON
+/// writes as `null`.
+fn of_runs(estimate: Estimate, n: usize) -> Estimate {
+    match n >= RUNS_MIN {
+        true => estimate,
+        false => Estimate { lo: f64::NAN, hi: f64::NAN, ..estimate },
+    }
+}
+
+/// The interval of the median speed of `n` runs as values of the metric. For a lower-is-better
 /// metric the ends change places, and an end of speed 0 becomes unbounded.
-pub fn of_values(metric: &Metric, speed: Interval) -> Option<Estimate> {
+pub fn of_values(metric: &Metric, speed: Interval, n: usize) -> Option<Estimate> {
     let bound = |speed| metric.value(speed).unwrap_or(f64::INFINITY);
     let (lo, hi) = match metric.better {
         Better::Higher => (speed.lo, speed.hi),
         Better::Lower => (bound(speed.hi), bound(speed.lo)),
     };
-    Some(Estimate { value: metric.value(speed.value)?, lo, hi })
+    Some(of_runs(Estimate { value: metric.value(speed.value)?, lo, hi }, n))
 }
 
-/// A ratio of speeds; `None` where it is infinite.
-pub fn of_ratio(ratio: Interval) -> Option<Estimate> {
+/// A ratio of speeds, of which one has only `n` runs; `None` where it is infinite.
+pub fn of_ratio(ratio: Interval, n: usize) -> Option<Estimate> {
     let Interval { value, lo, hi } = ratio;
-    value.is_finite().then_some(Estimate { value, lo, hi })
+    value.is_finite().then_some(of_runs(Estimate { value, lo, hi }, n))
 }
 
 /// The median of plain figures with its interval; `None` for no figures.
 pub fn of_figures(figures: &[f64], seed: u64) -> Option<Estimate> {
-    Bootstrap::seeded(seed).median(figures).and_then(of_ratio)
+    Bootstrap::seeded(seed).median(figures).and_then(|figure| of_ratio(figure, figures.len()))
 }
 
 /// The median of the figures that an iterator yields.

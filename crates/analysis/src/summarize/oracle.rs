@@ -79,7 +79,7 @@ pub fn picks(candidates: &[(&str, Vec<Run>)]) -> Option<Vec<Pick>> {
 }
 
 /// The vCPUs that a static choice holds tasks to; 0 for `stock`, `None` for other schedulers.
-fn held(scheduler: &str) -> Option<u32> {
+pub(crate) fn held(scheduler: &str) -> Option<u32> {
     match scheduler {
         "stock" => Some(0),
         other => other.strip_prefix("hold:")?.parse().ok(),

@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use unspin_model::diagnosis::KernelAdvice;
+use unspin_model::diagnosis::{Hypervisor, KernelAdvice};
 
-use crate::machine::Facts;
+use crate::machine::{Facts, hypervisor};
 
 /// Looks at the kernels that are installed.
 const CHECK: &str = "grep -s SCHED_CLASS_EXT=y /boot/config-* /lib/modules/*/config || zgrep SCHED_CLASS_EXT /proc/config.gz";
@@ -102,22 +102,44 @@ pub(super) fn advice(facts: &Facts) -> KernelAdvice {
         distribution: if name.is_empty() { "this distribution".into() } else { name.into() },
         known: known.into(),
         commands: commands.into_iter().map(str::to_owned).collect(),
-        without: WITHOUT.map(str::to_owned).into(),
+        without: without(facts),
     }
 }
 
 type Advice = (&'static str, Vec<&'static str>);
 
 /// What works on any kernel.
-const WITHOUT: [&str; 4] = [
-    "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all.",
-    "`sudo unspin run --actuator cpuset` keeps the kernel's scheduler and uses fewer vCPUs while \
-     they spin; it needs cgroup version 2.",
-    "Use fewer vCPUs for work that contends for locks: `taskset -c 0,1 CMD`, or AllowedCPUs= in \
-     a unit; compare with `unspin watch`.",
-    "Ask who runs the host for KVM's help that is listed as absent above, or for as many pCPUs \
-     as the guest has busy vCPUs.",
-];
+fn without(facts: &Facts) -> Vec<String> {
+    let mut ways = vec![
+        "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all."
+            .to_owned(),
+        "`sudo unspin run --actuator cpuset` keeps the kernel's scheduler and uses fewer vCPUs \
+         while they spin; it needs cgroup version 2."
+            .to_owned(),
+    ];
+    ways.extend(fewer(facts.cpus).map(|vcpus| {
+        format!(
+            "Use fewer vCPUs for work that contends for locks: `taskset -c {vcpus} CMD`, or \
+             AllowedCPUs= in a unit; compare with `unspin watch`."
+        )
+    }));
+    ways.extend((hypervisor(facts) != Hypervisor::None).then(|| {
+        "Ask who runs the host for KVM's help that is listed as absent below, or for as many \
+         pCPUs as the guest has busy vCPUs."
+            .to_owned()
+    }));
+    ways
+}
+
+/// Half of the vCPUs, as taskset takes them; a single one has no half.
+fn fewer(vcpus: u32) -> Option<String> {
+    match vcpus / 2 {
+        0 => None,
+        1 => Some("0".to_owned()),
+        2 => Some("0,1".to_owned()),
+        half => Some(format!("0-{}", half - 1)),
+    }
+}
 
 fn debian(version: &str, codename: &str, kernel: &str) -> Advice {
     // From the mirror that this machine uses.

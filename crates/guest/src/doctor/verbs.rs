@@ -100,7 +100,7 @@ fn listening(facts: &Facts) -> Judged {
 fn scheduling(facts: &Facts) -> Judged {
     let mut missing = bpf(facts);
     match facts.sched_ext.as_deref() {
-        None => missing.push("sched_ext: Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y".into()),
+        None => missing.push(no_sched_ext(&facts.kernel)),
         Some("disabled") => {
             let trial = facts.trials.as_ref().map(|trials| &trials.scheduler);
             missing.extend(trial.and_then(|trial| trial.failed.clone()));
@@ -110,6 +110,19 @@ fn scheduling(facts: &Facts) -> Judged {
         )),
     }
     (if missing.is_empty() { Ready::Yes } else { Ready::No }, missing)
+}
+
+/// Since Linux 6.12 it is there, but not every kernel is built with it.
+fn no_sched_ext(release: &str) -> String {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|text| text.parse::<u32>().ok());
+    let is_new_enough = number().zip(number()).is_some_and(|version| version >= (6, 12));
+    match is_new_enough {
+        true => format!(
+            "sched_ext: Linux {release} is new enough, but built without CONFIG_SCHED_CLASS_EXT"
+        ),
+        false => "sched_ext: Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y".into(),
+    }
 }
 
 /// QEMU and what goes into guests; hardware virtualization is faster, and not needed.

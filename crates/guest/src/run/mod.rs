@@ -95,7 +95,7 @@ impl Options {
 pub enum RunError {
     /// The kernel has no sched_ext.
     #[error(
-        "this kernel has no sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y): \
+        "this kernel has no sched_ext (it takes Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y): \
          `unspin doctor` says how to get it, and `--actuator cpuset` works without it"
     )]
     NoSchedExt,

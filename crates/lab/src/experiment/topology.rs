@@ -12,7 +12,7 @@ use crate::workload::Workload;
 
 /// The pCPUs of a topology.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number of pCPUs, or a list such as [0, 2]")]
 pub enum Pcpus {
     /// So many of the host's CPUs, the first ones that this process may use.
     Count(u32),

@@ -18,8 +18,8 @@ pub trait Bench: Sync {
     /// What to run.
     fn run_spec(&self, boot: &PlannedBoot, run: &PlannedRun) -> RunSpec;
 
-    /// VMs are about to boot; returns the boot's number.
-    fn booting(&self, boot: &PlannedBoot) -> u32;
+    /// VMs are about to boot on a lane; returns the boot's number.
+    fn booting(&self, lane: usize, boot: &PlannedBoot) -> u32;
 
     /// A run ended. Returns whether it finished.
     fn ran(&self, turn: &Turn, output: RunOutput) -> Result<bool, LabError>;
@@ -100,7 +100,7 @@ struct Up {
 
 impl Driver<'_> {
     fn boot(&mut self, boot: &PlannedBoot) {
-        let number = self.bench.booting(boot);
+        let number = self.bench.booting(self.lane, boot);
         let started = Instant::now();
         let booted = self.bench.boot_spec(boot).and_then(|spec| self.host.boot(&spec));
         let real_s = started.elapsed().as_secs_f64();

@@ -1,6 +1,7 @@
 //! Carries out an experiment: the schedule's steps on real or simulated hosts, each
 //! result on disk before the next run starts.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -15,7 +16,7 @@ use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
 use super::specs;
-use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings};
+use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings, folder};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::machine;
@@ -25,17 +26,40 @@ use crate::workload::Workload;
 /// Memory that a run in virtual time may need at most, its QEMU included.
 const LANE_MEMORY_MIB: u64 = 1536;
 
+/// What an experiment needs on this machine, its selected runs, and where results go.
+pub(super) fn plan(
+    experiment: &Experiment,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<(Prepared, Plan, PathBuf), LabError> {
+    if !options.fresh {
+        // Preparing can take minutes.
+        folder::meta_of(&options.out, &experiment.name)?;
+    }
+    let prepared = Prepared::new(experiment, options, progress)?;
+    let mut plan = Plan::new(experiment, &prepared)?;
+    plan.select(options.runs)?;
+    let out = options.folder(experiment, &plan)?;
+    Ok((prepared, plan, out))
+}
+
 /// Carries out an experiment and returns the output folder; resumes what is there.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
     progress: &mut (dyn Progress + Send),
 ) -> Result<(Finish, PathBuf), LabError> {
-    let prepared = Prepared::new(experiment, options, progress)?;
-    let mut plan = Plan::new(experiment, &prepared)?;
-    plan.select(options.runs)?;
-    let out = options.folder(experiment, &plan)?;
+    let (prepared, plan, out) = plan(experiment, options, progress)?;
     let mut store = Store::open(&out, experiment, &plan, &options.commit)?;
+    if let Some((bytes, torn)) = store.torn() {
+        let runs = out.join("runs.jsonl");
+        progress.event(Event::Note(&format!(
+            "{}: an interrupted write had left an incomplete last line; its {bytes} bytes are in \
+             {} now",
+            runs.display(),
+            torn.display()
+        )));
+    }
     for folder in &options.reuse {
         store.reuse(folder, &plan)?;
     }
@@ -54,7 +78,13 @@ pub fn execute(
         plan: &plan,
         lanes: lanes(options.jobs),
         twice: options.twice,
-        desk: Mutex::new(Desk { store, timings: Timings::load(), progress, done }),
+        desk: Mutex::new(Desk {
+            store,
+            timings: Timings::load(),
+            progress,
+            done,
+            under_way: BTreeMap::new(),
+        }),
         host: format!("{}, Linux {}", machine.cpu, machine.kernel),
     };
     let started = Instant::now();
@@ -69,7 +99,7 @@ pub fn execute(
 
 /// Runs in virtual time that go on at once: as many as wanted, else one for each CPU of
 /// this machine as far as its memory goes.
-pub fn lanes(wanted: Option<u32>) -> usize {
+pub(super) fn lanes(wanted: Option<u32>) -> usize {
     let here = || {
         let machine = machine::describe("");
         machine.cpus.min((machine.memory_mib / LANE_MEMORY_MIB) as u32).max(1)
@@ -93,6 +123,8 @@ struct Desk<'a> {
     timings: Timings,
     progress: &'a mut (dyn Progress + Send),
     done: u64,
+    /// The run in virtual time of each lane, in words.
+    under_way: BTreeMap<usize, String>,
 }
 
 impl<'a> Lab<'a> {
@@ -118,9 +150,7 @@ impl<'a> Lab<'a> {
         });
         let one_lane = |lane: usize| {
             let folder = self.prepared.scratch.path().join(lane.to_string());
-            let reached = |virtual_ns| {
-                self.desk().progress.event(Event::Reached(lane, virtual_ns as f64 / 1e9));
-            };
+            let reached = |virtual_ns| self.reached(lane, virtual_ns);
             let options = |qemu| VtOptions { qemu, twice: self.twice, reached: &reached };
             let mut hosts = Router::new(folder, self.prepared.vt_qemu.clone().map(options));
             drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
@@ -137,6 +167,20 @@ impl<'a> Lab<'a> {
         let finishes = finishes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let interrupted = finishes.contains(&Finish::Interrupted);
         Ok(if interrupted { Finish::Interrupted } else { Finish::Complete })
+    }
+
+    fn left_s(&self, desk: &Desk) -> f64 {
+        let (boots, is_done) = (&self.plan.boots, |run| desk.store.is_done(run));
+        desk.timings.estimate_s(self.experiment, boots, self.lanes, is_done)
+    }
+
+    fn reached(&self, lane: usize, virtual_ns: u64) {
+        let mut desk = self.desk();
+        let left_s = self.left_s(&desk);
+        let Desk { progress, done, under_way, .. } = &mut *desk;
+        let what = under_way.get(&lane).map_or("", String::as_str);
+        let virtual_s = virtual_ns as f64 / 1e9;
+        progress.event(Event::Reached { what, virtual_s, done: *done, left_s });
     }
 
     fn place(&self, turn: &Turn) -> Place {
@@ -173,9 +217,7 @@ impl<'a> Lab<'a> {
         }
         desk.store.append(record)?;
         desk.done += u64::from(record.observation().is_some());
-        let store = &desk.store;
-        let (boots, is_done) = (&self.plan.boots, |run| store.is_done(run));
-        let left_s = desk.timings.estimate_s(self.experiment, boots, self.lanes, is_done);
+        let left_s = self.left_s(desk);
         desk.progress.event(Event::Run(record, desk.done, left_s));
         Ok(())
     }
@@ -211,8 +253,14 @@ impl Bench for Lab<'_> {
 
     /// Where each run has its own boot, its number is the run's: the order in which lanes
     /// begin is not part of the result.
-    fn booting(&self, boot: &PlannedBoot) -> u32 {
+    fn booting(&self, lane: usize, boot: &PlannedBoot) -> u32 {
         let mut desk = self.desk();
+        let in_words = |run: &PlannedRun| {
+            format!("{}, seed {}", run.cell, specs::seed(self.experiment, boot.block))
+        };
+        if let Some(run) = boot.runs.first().filter(|_| boot.virtual_time) {
+            desk.under_way.insert(lane, in_words(run));
+        }
         desk.progress.event(Event::Boot(&self.experiment.topologies[boot.topology].name));
         match boot.runs.first() {
             Some(run) if boot.virtual_time => run.run as u32,

@@ -108,6 +108,21 @@ pub(super) fn read_meta(out: &Path) -> Result<Option<Meta>, LabError> {
     }
 }
 
+/// The same of the output folder of an experiment.
+///
+/// # Errors
+/// [`LabError::OtherExperiment`] where the folder is another one's.
+pub(super) fn meta_of(out: &Path, experiment: &str) -> Result<Option<Meta>, LabError> {
+    match read_meta(out)? {
+        Some(meta) if meta.info.name != experiment => Err(LabError::OtherExperiment {
+            out: out.to_owned(),
+            holds: meta.info.name,
+            wanted: experiment.to_owned(),
+        }),
+        meta => Ok(meta),
+    }
+}
+
 /// The records of a `runs.jsonl`, and the bytes up to the end of its last whole line.
 pub(super) fn read_runs(path: &Path) -> Result<(Vec<RunRecord>, usize), LabError> {
     let bytes = fs::read(path).map_err(|e| read_error(path, 0, &e))?;

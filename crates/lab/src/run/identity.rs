@@ -70,18 +70,17 @@ impl Plan {
     /// # Errors
     /// [`LabError::NotPlanned`] where a number is beyond the plan.
     pub fn select(&mut self, runs: Selection) -> Result<(), LabError> {
-        let planned = self.names.len() as u64;
-        match runs {
-            Selection::Range(_, last) if last >= planned => {
-                return Err(LabError::NotPlanned { last, planned });
-            }
-            _ => {}
-        }
-        for boot in &mut self.boots {
-            boot.runs.retain(|run| runs.contains(run.run));
-        }
-        self.boots.retain(|boot| !boot.runs.is_empty());
-        Ok(())
+        select(&mut self.boots, self.names.len() as u64, runs)
+    }
+
+    /// Each run's number by its identity.
+    pub fn numbers(&self) -> BTreeMap<Identity, u64> {
+        self.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect()
+    }
+
+    /// Whether a run, once finished, never needs to be repeated.
+    pub fn is_deterministic(&self, run: u64) -> bool {
+        self.names.get(&run).is_some_and(|names| names.deterministic)
     }
 
     /// The identity of a planned run.
@@ -97,6 +96,25 @@ impl Plan {
         let all: Vec<&Identity> = self.names.values().map(|names| &names.identity).collect();
         Identity::of(&all).map_err(unnamed)
     }
+}
+
+/// Leaves only the selected runs of so many planned ones.
+pub(super) fn select(
+    boots: &mut Vec<PlannedBoot>,
+    planned: u64,
+    runs: Selection,
+) -> Result<(), LabError> {
+    match runs {
+        Selection::Range(_, last) if last >= planned => {
+            return Err(LabError::NotPlanned { last, planned });
+        }
+        _ => {}
+    }
+    for boot in boots.iter_mut() {
+        boot.runs.retain(|run| runs.contains(run.run));
+    }
+    boots.retain(|boot| !boot.runs.is_empty());
+    Ok(())
 }
 
 /// What distinguishes a block's runs from those of other blocks.

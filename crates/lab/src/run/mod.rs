@@ -4,6 +4,7 @@ mod drive;
 mod executor;
 mod folder;
 mod identity;
+mod outlook;
 mod parts;
 mod prepare;
 mod progress;
@@ -15,21 +16,24 @@ mod store;
 mod timings;
 mod verify;
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::path::PathBuf;
 
-use thiserror::Error;
 use unspin_model::class::{Class, Classified};
 use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::KernelError;
 
-pub use executor::{execute, lanes};
+pub use executor::execute;
 pub use folder::{Loaded, load};
 pub use identity::{Names, Plan};
+pub use outlook::{Outlook, expected, look_ahead};
 pub use prepare::Prepared;
 pub use progress::{Bar, Event, Progress, duration};
 pub use selection::Selection;
 pub use store::Store;
-pub use timings::Timings;
+use timings::Timings;
 pub use verify::{Comparison, NotIdentical, Published};
 
 use unspin_wire::Failure;
@@ -88,7 +92,7 @@ pub enum Finish {
 }
 
 /// Why an experiment cannot go on.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A kernel is not to be had.
     #[error(transparent)]
@@ -130,15 +134,25 @@ pub enum LabError {
         planned: u64,
     },
     /// Results could not be written.
-    #[error(
-        "cannot write {path}; what was finished before is safe: make room, then run the same \
-         command again to go on"
-    )]
+    #[error("cannot write {path}{}", next(source))]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// The folder holds the results of another experiment.
+    #[error(
+        "{} holds the results of experiment `{holds}`, not of `{wanted}`: name another folder \
+         with `--out`, or remove this one", out.display()
+    )]
+    OtherExperiment {
+        /// The folder.
+        out: PathBuf,
+        /// The experiment whose results are there.
+        holds: String,
+        /// The experiment to carry out.
+        wanted: String,
     },
     /// Results could not be read.
     #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
@@ -155,17 +169,48 @@ pub enum LabError {
     Host(#[from] Failure),
 }
 
+/// What to do about a file that cannot be written. A full disk may be the cause of a cause.
+fn next(error: &io::Error) -> &'static str {
+    let causes = iter::successors(Some(error as &(dyn Error + 'static)), |one| (*one).source());
+    let mut kinds = causes.filter_map(|one| one.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kinds.any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
+        true => {
+            "; what was finished before is safe: make room, then run the same command again to \
+             go on"
+        }
+        false => "",
+    }
+}
+
 impl Classified for LabError {
     fn class(&self) -> Class {
         match self {
             LabError::Kernel(error) => error.class(),
             LabError::Topology(error) => error.class(),
             LabError::Image(_) | LabError::Missing { .. } => Class::Unavailable,
-            LabError::NotPlanned { .. } => Class::Usage,
+            LabError::NotPlanned { .. } | LabError::OtherExperiment { .. } => Class::Usage,
             LabError::Host(failure) if failure.kind == FailureKind::Unavailable => {
                 Class::Unavailable
             }
             _ => Class::Failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_asks_for_room() {
+        let text = |source: io::Error| {
+            LabError::Write { path: PathBuf::from("out/x"), source }.to_string()
+        };
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            assert!(text(kind.into()).contains("make room"), "{kind}");
+        }
+        let within = unspin_trace::TraceError::Write(ErrorKind::StorageFull.into());
+        assert!(text(io::Error::other(within)).contains("make room"));
+        assert_eq!(text(ErrorKind::NotADirectory.into()), "cannot write out/x");
     }
 }

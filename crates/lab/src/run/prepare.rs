@@ -9,6 +9,7 @@ use unspin_model::Accel;
 use unspin_model::identity::{Identity, VirtualTime};
 use unspin_sources::cache_dir;
 use unspin_sources::kernel::{self, Kernel};
+use unspin_sources::qemu;
 use unspin_wire::Agent;
 
 use super::parts::{self, Part};
@@ -77,15 +78,12 @@ impl Prepared {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Prepared, LabError> {
+        check(experiment)?;
         let own = Own::find(&options.commit)?;
-        let real_time = experiment.topologies.iter().any(|topology| !topology.in_virtual_time());
+        let real_time = in_real_time(experiment);
         let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
         let vt_qemu = simulates.then(|| get_qemu(progress)).transpose()?;
         let virtual_time = vt_qemu.as_ref().map(virtual_time).unwrap_or_default();
-        if real_time && machine::qemu_version().is_none() {
-            return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
-        }
-        experiment.check_pcpus(&machine::allowed_cpus())?;
         let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
         let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
         let schedulers = install_schedulers(experiment, progress)?;
@@ -131,6 +129,48 @@ impl Prepared {
             images,
         })
     }
+}
+
+fn in_real_time(experiment: &Experiment) -> bool {
+    experiment.topologies.iter().any(|topology| !topology.in_virtual_time())
+}
+
+/// Whether this machine has what no preparation makes: pCPUs, and QEMU where time is real.
+pub(super) fn check(experiment: &Experiment) -> Result<(), LabError> {
+    if in_real_time(experiment) && machine::qemu_version().is_none() {
+        return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
+    }
+    Ok(experiment.check_pcpus(&machine::allowed_cpus())?)
+}
+
+/// What [`Prepared::new`] would build, fetch or install, which can take many minutes.
+pub(super) fn missing(experiment: &Experiment) -> Result<Vec<String>, LabError> {
+    let mut missing = Vec::new();
+    let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
+    let has_qemu = || {
+        std::env::var_os("UNSPIN_VT_QEMU").is_some()
+            || qemu::resolve(&qemu::Source::Pinned).is_ok_and(|found| found.is_some())
+    };
+    if simulates && !has_qemu() {
+        missing.push("the lab's QEMU".to_owned());
+    }
+    let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
+    let mut kernels: Vec<&str> = experiment.kernels.iter().map(String::as_str).collect();
+    kernels.extend((nested && !kernels.contains(&L1_KERNEL)).then_some(L1_KERNEL));
+    for spec in kernels {
+        if kernel::resolve(spec)?.is_none() {
+            missing.push(format!("kernel {spec}"));
+        }
+    }
+    for scheduler in &experiment.schedulers {
+        let Scheduler::Command(command) = scheduler else { continue };
+        let program = command.argv.first();
+        let installed = command.install_root().zip(program);
+        if installed.is_some_and(|(root, program)| !root.join("bin").join(program).exists()) {
+            missing.push(format!("guest scheduler {}", command.name));
+        }
+    }
+    Ok(missing)
 }
 
 /// QEMU decides runs in virtual time, and its program holds the tables of prices.

@@ -22,8 +22,17 @@ pub enum Event<'a> {
     Boot(&'a str),
     /// A run ended; runs with a result so far, seconds left.
     Run(&'a RunRecord, u64, f64),
-    /// A run in virtual time goes on: its lane, and the virtual second that it has reached.
-    Reached(usize, f64),
+    /// A run in virtual time goes on.
+    Reached {
+        /// Its cell and seed.
+        what: &'a str,
+        /// The virtual second that it has reached.
+        virtual_s: f64,
+        /// Runs with a result so far.
+        done: u64,
+        /// Seconds left for all runs.
+        left_s: f64,
+    },
     /// Something worth a line.
     Note(&'a str),
 }
@@ -126,16 +135,24 @@ impl Progress for Bar {
             }
             Event::Boot(what) if self.terminal => self.bar.set_message(format!("booting {what}")),
             Event::Boot(_) => {}
-            Event::Reached(lane, seconds) if self.terminal => {
-                self.bar.set_message(format!("lane {lane} at {seconds:.1} virtual s"));
+            Event::Reached { what, virtual_s, left_s, .. } if self.terminal => {
+                self.bar.set_message(reached(what, virtual_s, left_s));
             }
-            Event::Reached(lane, seconds) => {
-                self.now_and_then(|| format!("lane {lane} at {seconds:.1} virtual s"));
+            Event::Reached { what, virtual_s, done, left_s } => {
+                let total = self.total;
+                self.now_and_then(|| {
+                    format!("{done}/{total} runs, {}", reached(what, virtual_s, left_s))
+                });
             }
             Event::Run(record, done, left_s) => self.run(record, done, left_s),
             Event::Note(text) => self.line(text),
         }
     }
+}
+
+/// What a run in virtual time has come to, and the time that is left for all.
+fn reached(what: &str, virtual_s: f64, left_s: f64) -> String {
+    format!("{} left, {what}: {virtual_s:.1} virtual s so far", duration(left_s))
 }
 
 /// How far a stage is, and the time that is left if it goes on at the same pace.
@@ -173,6 +190,14 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_under_way_is_named_with_the_time_that_is_left() {
+        assert_eq!(
+            reached("vips 2:1 stock lab, seed 3", 4.25, 400.0),
+            "7 min left, vips 2:1 stock lab, seed 3: 4.2 virtual s so far"
+        );
+    }
 
     #[test]
     fn a_stage_says_how_long_it_takes_once_its_pace_is_known() {

@@ -4,7 +4,7 @@
 //! A run is done when the file has a result of its identity, whatever its number was. Lines
 //! of other identities stay in the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -25,31 +25,28 @@ pub struct Store {
     /// Each planned run's number, and whether it has its result.
     done: BTreeMap<u64, bool>,
     boots: u32,
+    torn: Option<u64>,
 }
 
 impl Store {
     /// Opens or makes the folder for the runs of a plan.
     ///
     /// # Errors
-    /// [`LabError::Read`] where what is there cannot be read: nothing is changed then.
+    /// [`LabError::Read`] where what is there cannot be read, and
+    /// [`LabError::OtherExperiment`] where it is another experiment's: nothing is changed then.
     pub fn open(
         out: &Path,
         experiment: &Experiment,
         plan: &Plan,
         commit: &str,
     ) -> Result<Store, LabError> {
+        let old = folder::meta_of(out, &experiment.name)?;
         fs::create_dir_all(out.join("logs")).map_err(|e| write_error(out, e))?;
         let mut settings = read_settings(out)?;
-        let old = folder::read_meta(out)?;
-        let (runs, length, records) = open_runs(&out.join("runs.jsonl"))?;
-        let numbers: BTreeMap<Identity, u64> =
-            plan.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect();
+        let (runs, length, torn, records) = open_runs(&out.join("runs.jsonl"))?;
+        let numbers = plan.numbers();
         let mut done: BTreeMap<u64, bool> = plan.names.keys().map(|run| (*run, false)).collect();
-        for record in records.iter().filter(|record| record.observation().is_some()) {
-            if let Some(run) = record.identity.as_ref().and_then(|id| numbers.get(id)) {
-                done.insert(*run, true);
-            }
-        }
+        done.extend(finished(&records, &numbers).map(|run| (run, true)));
         settings.extend(plan.settings.iter().map(|(name, one)| (name.clone(), one.clone())));
         let goes_on = done.values().any(|done| *done);
         let meta = Meta {
@@ -63,7 +60,7 @@ impl Store {
             settings: plan.settings.keys().cloned().collect(),
         };
         let boots = records.iter().map(|record| record.boot + 1).max().unwrap_or(0);
-        let store = Store { out: out.to_owned(), meta, runs, length, done, boots };
+        let store = Store { out: out.to_owned(), meta, runs, length, done, boots, torn };
         let path = out.join("identities.json");
         let text = serde_json::to_string_pretty(&settings)
             .map_err(|e| write_error(&path, io::Error::other(e)))?;
@@ -78,9 +75,7 @@ impl Store {
         let (records, _) = read_runs(&other.join("runs.jsonl"))?;
         for record in records.iter().filter(|record| record.observation().is_some()) {
             let run = record.identity.as_ref().and_then(|id| self.meta.plan.get(id)).copied();
-            let wanted = |run: &u64| {
-                plan.names.get(run).is_some_and(|names| names.deterministic) && !self.is_done(*run)
-            };
+            let wanted = |run: &u64| plan.is_deterministic(*run) && !self.is_done(*run);
             let Some(run) = run.filter(wanted) else { continue };
             let mut record = RunRecord { run, boot: self.next_boot(), ..record.clone() };
             if let Some(truth) = &mut record.truth {
@@ -99,6 +94,12 @@ impl Store {
     /// How many planned runs have their result.
     pub fn done(&self) -> u64 {
         self.done.values().filter(|done| **done).count() as u64
+    }
+
+    /// What an interrupted write had left at the end of `runs.jsonl`, in bytes, and where it is
+    /// now.
+    pub fn torn(&self) -> Option<(u64, PathBuf)> {
+        self.torn.map(|bytes| (bytes, torn_path(&self.out.join("runs.jsonl"))))
     }
 
     /// The number of the next boot.
@@ -184,24 +185,65 @@ impl Store {
     }
 }
 
-/// Opens the file for appending. An incomplete last line goes into a file of its own.
-fn open_runs(path: &Path) -> Result<(File, u64, Vec<RunRecord>), LabError> {
+/// The planned runs that have a result among the records.
+fn finished<'a>(
+    records: &'a [RunRecord],
+    numbers: &'a BTreeMap<Identity, u64>,
+) -> impl Iterator<Item = u64> + use<'a> {
+    let observed = records.iter().filter(|record| record.observation().is_some());
+    observed.filter_map(|record| numbers.get(record.identity.as_ref()?).copied())
+}
+
+/// The runs of a plan that have a result in a folder, or that would be taken over from the
+/// folders in `reuse`. It changes nothing.
+///
+/// # Errors
+/// As [`Store::open`] and [`Store::reuse`].
+pub(super) fn done_in(
+    out: &Path,
+    name: &str,
+    reuse: &[PathBuf],
+    plan: &Plan,
+) -> Result<BTreeSet<u64>, LabError> {
+    let numbers = plan.numbers();
+    let mut done = BTreeSet::new();
+    folder::meta_of(out, name)?;
+    let own = out.join("runs.jsonl");
+    if own.exists() {
+        done.extend(finished(&read_runs(&own)?.0, &numbers));
+    }
+    for other in reuse {
+        let (records, _) = read_runs(&other.join("runs.jsonl"))?;
+        done.extend(finished(&records, &numbers).filter(|run| plan.is_deterministic(*run)));
+    }
+    Ok(done)
+}
+
+/// Opens the file for appending. An incomplete last line goes into a file of its own; how many
+/// bytes it had comes with the file's length.
+fn open_runs(path: &Path) -> Result<(File, u64, Option<u64>, Vec<RunRecord>), LabError> {
     let write = |e| write_error(path, e);
     let mut options = OpenOptions::new();
     let mut file =
         options.create(true).truncate(false).read(true).write(true).open(path).map_err(write)?;
     let (records, whole) = read_runs(path)?;
     let length = whole as u64;
-    if file.metadata().map_err(write)?.len() > length {
+    let torn = file.metadata().map_err(write)?.len().checked_sub(length).filter(|bytes| *bytes > 0);
+    if torn.is_some() {
         set_aside(&mut file, length, path)?;
     }
     file.seek(SeekFrom::Start(length)).map_err(write)?;
-    Ok((file, length, records))
+    Ok((file, length, torn, records))
+}
+
+/// Where incomplete lines go.
+fn torn_path(runs: &Path) -> PathBuf {
+    runs.with_extension("jsonl.torn")
 }
 
 /// Moves what follows the last whole line to `runs.jsonl.torn`, on the disk before it is cut off.
 fn set_aside(runs: &mut File, length: u64, path: &Path) -> Result<(), LabError> {
-    let torn = path.with_extension("jsonl.torn");
+    let torn = torn_path(path);
     let mut keep = || -> io::Result<()> {
         runs.seek(SeekFrom::Start(length))?;
         let mut into = OpenOptions::new().create(true).append(true).open(&torn)?;

@@ -5,14 +5,14 @@ use super::super::identity::tests::Bench;
 use super::*;
 
 /// A bench with an output folder.
-struct Folder {
-    bench: Bench,
-    experiment: Experiment,
-    plan: Plan,
+pub(in crate::run) struct Folder {
+    pub(in crate::run) bench: Bench,
+    pub(in crate::run) experiment: Experiment,
+    pub(in crate::run) plan: Plan,
 }
 
 impl Folder {
-    fn new(accel: Accel) -> Folder {
+    pub(in crate::run) fn new(accel: Accel) -> Folder {
         let bench = Bench::new();
         let experiment = bench.experiment("", "");
         let plan = bench.plan(&experiment, "k-1", accel);
@@ -163,6 +163,8 @@ fn only_an_incomplete_last_line_is_set_aside() {
     assert_eq!(load(&folder.out()).unwrap().records.len(), 4, "reading changes nothing");
     assert_eq!(std::fs::read(folder.runs()).unwrap(), torn);
     let mut store = folder.open(&folder.plan);
+    assert_eq!(store.torn(), Some((10, folder.out().join("runs.jsonl.torn"))), "it says so");
+    assert_eq!(folder.open(&folder.plan).torn(), None, "once");
     assert_eq!(std::fs::read(folder.runs()).unwrap(), whole);
     let aside = std::fs::read(folder.out().join("runs.jsonl.torn")).unwrap();
     assert_eq!(aside, b"{\"run\": \"\xc3\n");

@@ -60,10 +60,11 @@ fn forest_row(row: &Row, claims: &[Claim]) -> Result<ForestRow, PlotError> {
     if claim.unit != "x" {
         return Err(PlotError::NoRatio(claim.id.clone(), claim.unit.clone()));
     }
+    // A claim of few runs has no ends; one whose baseline may not finish has no upper one.
     let ratio = claim.value.map(|value| Estimate {
         value,
-        lo: claim.lo.unwrap_or(value),
-        hi: claim.hi.unwrap_or(f64::INFINITY),
+        lo: claim.lo.unwrap_or(f64::NAN),
+        hi: claim.hi.unwrap_or(if claim.lo.is_some() { f64::INFINITY } else { f64::NAN }),
     });
     let verdict = match ratio {
         Some(ratio) if ratio.lo > 1.0 => Verdict::Better,

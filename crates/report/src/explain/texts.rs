@@ -2,6 +2,7 @@
 
 use unspin_model::episode::Cause;
 
+use super::causes::{in_sentence, in_table};
 use super::{Explanation, Topic};
 
 /// How `unspin run` is offered wherever preemption hits waits.
@@ -9,9 +10,9 @@ const RUN: &str = "In the guest: `sudo unspin run` keeps tasks on as few vCPUs a
                    useful work, and lets lock holders finish first. It needs sched_ext; \
                    `unspin doctor` says whether this kernel has it and how to get it.";
 /// Fewer runnable vCPUs, without any tool.
-const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to some of them \
-                     (`taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) and measure \
-                     again.";
+const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to half of them \
+                     (with four, `taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) \
+                     and measure again.";
 /// What the host can do.
 const HOST: &str = "On the host: give the guest as many pCPUs as it has busy vCPUs, or fewer \
                     vCPUs; let KVM help (steal time, PV spinlocks, pause exits). \
@@ -32,10 +33,16 @@ pub(super) fn of(topic: Topic) -> Explanation {
     }
 }
 
+/// A cause in the verdict's words, and in the table's.
+const fn shown_as(cause: Cause) -> [&'static str; 2] {
+    [in_sentence(cause), in_table(cause)]
+}
+
 fn preempted() -> Explanation {
     Explanation {
         name: "preempted",
         also: &["off"],
+        shown_as: &[],
         brief: "the host took the vCPU away while it wanted to run",
         means: "The host runs more vCPUs than it has pCPUs, or holds the guest to a quota. \
                 While a vCPU is off, its task makes no progress and the guest's kernel does \
@@ -57,6 +64,7 @@ fn holder_off() -> Explanation {
     Explanation {
         name: Cause::HolderOff.name(),
         also: &["lhp"],
+        shown_as: const { &shown_as(Cause::HolderOff) },
         brief: "lock-holder preemption: the vCPU of the lock's holder was off",
         means: "A thread took a lock and the host took its vCPU away before it let go. All \
                 others who want the lock spin, or sleep, until the host runs that vCPU again: \
@@ -74,6 +82,7 @@ fn waiter_off() -> Explanation {
     Explanation {
         name: Cause::WaiterOff.name(),
         also: &["lwp"],
+        shown_as: const { &shown_as(Cause::WaiterOff) },
         brief: "lock-waiter preemption: the vCPU of a waiter in front was off",
         means: "Kernel spinlocks are queues: who came first gets the lock first. Where the \
                 host preempts a waiter whose turn it is, nobody behind it can have the lock, \
@@ -93,7 +102,8 @@ fn waiter_off() -> Explanation {
 fn ipi_off() -> Explanation {
     Explanation {
         name: Cause::IpiOff.name(),
-        also: &["ipi", "csd", "tlb"],
+        also: &["ipi", "csd", "tlb", "ipi-target-off"],
+        shown_as: const { &shown_as(Cause::IpiOff) },
         brief: "a vCPU that had to answer an IPI or a TLB flush was off",
         means: "TLB shootdowns (munmap, mprotect, page migration) and other calls to all \
                 vCPUs wait until each has answered (csd_lock_wait in profiles). One that is \
@@ -117,6 +127,7 @@ fn holder_preempted() -> Explanation {
     Explanation {
         name: Cause::HolderPreempted.name(),
         also: &["holder-not-run"],
+        shown_as: const { &shown_as(Cause::HolderPreempted) },
         brief: "the guest's own scheduler ran others instead of the holder",
         means: "The holder wanted to run, its vCPU was on, and another task had it: more \
                 runnable tasks than vCPUs, or a holder of low priority. The host has no part \
@@ -136,6 +147,7 @@ fn plain() -> Explanation {
     Explanation {
         name: Cause::Plain.name(),
         also: &["contention"],
+        shown_as: const { &shown_as(Cause::Plain) },
         brief: "contention: the holders ran, but too many want the lock",
         means: "Too many threads want the same lock. Every holder makes progress, so no \
                 scheduler and no hypervisor mends it; the same work would wait on a machine \
@@ -155,6 +167,7 @@ fn user_spin() -> Explanation {
     Explanation {
         name: "user-spin",
         also: &["user-space"],
+        shown_as: &[],
         brief: "programs spin in user space, on locks or waits of their own",
         means: "A thread repeats PAUSE until another one has finished: spinlocks of \
                 databases, OpenMP and MPI barriers, busy polling. Where the other one's vCPU \
@@ -176,6 +189,7 @@ fn steal() -> Explanation {
     Explanation {
         name: "steal",
         also: &["steal-time"],
+        shown_as: &[],
         brief: "time off as the hypervisor counts it",
         means: "KVM and others tell the guest afterwards how long each vCPU was runnable and \
                 not running. Confidential guests and many clouds get none, or 0. unspin does \
@@ -193,6 +207,7 @@ fn pause_storm() -> Explanation {
     Explanation {
         name: "pause-storm",
         also: &["ple", "storm"],
+        shown_as: &[],
         brief: "a vCPU exits to the host again and again because it spins",
         means: "The host's pause-loop exiting catches a vCPU that repeats PAUSE, and KVM lets \
                 another vCPU of the guest run instead. If the wrong one runs, the spinner \

@@ -1,6 +1,7 @@
 //! What the page's templates are filled with: texts, ready to print.
 
 use serde::Serialize;
+use unspin_analysis::family;
 use unspin_model::summary::{Comparison, Summary, Verdict};
 use unspin_model::{Accel, Label, Source};
 
@@ -159,8 +160,9 @@ fn facts(summary: &Summary) -> Vec<Fact> {
         planned if planned == summary.done => format::count(planned),
         planned => format!("{} of {}", format::count(summary.done), format::count(planned)),
     };
+    let counted = || family::counted(&summary.comparisons);
     let verdicts = |wanted| {
-        let count = summary.comparisons.iter().filter(|c| c.verdict == wanted).count();
+        let count = counted().filter(|c| c.verdict == wanted).count();
         format::count(count as u64)
     };
     let unfinished: u64 = summary.cells.iter().map(|c| u64::from(c.unfinished)).sum();
@@ -168,7 +170,7 @@ fn facts(summary: &Summary) -> Vec<Fact> {
         Fact { term: "runs", value: runs },
         Fact { term: "cells", value: format::count(summary.cells.len() as u64) },
         Fact { term: "did not finish", value: format::count(unfinished) },
-        Fact { term: "comparisons", value: format::count(summary.comparisons.len() as u64) },
+        Fact { term: "comparisons", value: format::count(counted().count() as u64) },
         Fact { term: "without a difference shown", value: verdicts(Verdict::NoDifferenceShown) },
         Fact { term: "spent measuring", value: format::duration(summary.elapsed_s) },
     ]

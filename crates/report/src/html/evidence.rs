@@ -69,13 +69,13 @@ pub fn evidence(summary: &Summary) -> Evidence {
 }
 
 fn seconds(estimate: &Estimate) -> String {
-    let text = format::estimate(estimate);
-    text.replacen(" [", " s [", 1)
+    let figure = format!("{} s", format::number(estimate.value));
+    format::with_interval(figure, &format::interval(estimate, format::number))
 }
 
 fn share(estimate: &Estimate) -> String {
     let percent = format::percent;
-    format!("{} [{}, {}]", percent(estimate.value), percent(estimate.lo), percent(estimate.hi))
+    format::with_interval(percent(estimate.value), &format::interval(estimate, percent))
 }
 
 fn truth(truth: &TruthError) -> Truth {

@@ -178,9 +178,8 @@ fn flat<'a, T>(
 }
 
 fn cell_row(place: &Place<'_>, cell: &CellSummary) -> CellRow {
-    let text = cell.median.as_ref().map(format::estimate).unwrap_or_default();
-    let (median, interval) = match text.split_once(" [") {
-        Some((median, interval)) => (median.into(), format!("[{interval}")),
+    let (median, interval) = match &cell.median {
+        Some(median) => (format::number(median.value), format::interval(median, format::number)),
         None => ("did not finish".into(), String::new()),
     };
     CellRow {

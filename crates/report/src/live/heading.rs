@@ -15,7 +15,8 @@ use crate::verdict::Kind;
 /// The heading has at most that part of the height.
 const PART: u16 = 3;
 
-/// As many as have room, the weightiest first: title and verdict always.
+/// As many as have room, the weightiest first: title and verdict always. What the kernel hides
+/// is said in short where there is no room for all.
 pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
     let (width, room) = (usize::from(area.width), usize::from(area.height / PART));
     let mut lines = vec![title(picture, view, width)];
@@ -33,14 +34,24 @@ pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'s
     rest.extend(picture.scheduler.map(|stats| cut(&brief(stats), width)));
     rest.extend(beside(picture.digest));
     rest.extend(verdict);
-    for part in rest {
-        let part: Vec<Line> =
-            paragraph(&part, width).lines().map(|line| Line::from(line.to_owned())).collect();
+    let needed: usize = rest.iter().map(|part| wrapped(part, width).len()).sum();
+    let is_short = lines.len() < room && lines.len() + needed > room;
+    let hidden = picture.verdict.hidden().filter(|_| is_short);
+    if let Some((whole, _)) = &hidden {
+        rest.retain(|part| part != whole);
+    }
+    let room = room.saturating_sub(usize::from(hidden.is_some()));
+    for part in rest.iter().map(|part| wrapped(part, width)) {
         if lines.len() + part.len() <= room {
             lines.extend(part);
         }
     }
+    lines.extend(hidden.map(|(_, short)| Line::from(cut(&printable(&short), width))));
     lines
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
+    paragraph(text, width).lines().map(|line| Line::from(line.to_owned())).collect()
 }
 
 fn title(picture: Picture<'_>, view: View, width: usize) -> Line<'static> {

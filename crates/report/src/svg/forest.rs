@@ -148,8 +148,10 @@ fn draw_row(canvas: &mut Canvas, row: &ForestRow, scale: &Scale, y: f64) {
         // Beyond all bounds: an arrow at the better end.
         return arrow(canvas, class, scale.positions.1, y, 1.0, &tip);
     };
-    let (lo, hi) = (scale.at(ratio.lo), scale.at(ratio.hi));
-    canvas.line(&format!("whisker {class}"), (lo, y), (hi, y));
+    if format::has_interval(&ratio) {
+        let (lo, hi) = (scale.at(ratio.lo), scale.at(ratio.hi));
+        canvas.line(&format!("whisker {class}"), (lo, y), (hi, y));
+    }
     if ratio.hi > scale.values.1 {
         arrow(canvas, class, scale.positions.1, y, 1.0, &tip);
     }

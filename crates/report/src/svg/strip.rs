@@ -166,7 +166,7 @@ fn draw_row(canvas: &mut Canvas, strip: &Strip<'_>, row: &StripRow<'_>, layout: 
         let text = format::estimate(median);
         format!("{} {}: median {text} {}", row.place, row.scheduler, strip.unit)
     };
-    if let Some(median) = &row.median {
+    if let Some(median) = row.median.as_ref().filter(|median| format::has_interval(median)) {
         let (lo, hi) = (layout.scale.at(median.lo), layout.scale.at(median.hi));
         let size = ((hi - lo).max(2.0), 14.0);
         canvas.rect(&class("interval"), (lo, y - 7.0), size, 3.0, &tip(median));

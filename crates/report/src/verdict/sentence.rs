@@ -4,6 +4,7 @@ use unspin_model::episode::Cause;
 use unspin_trace::digest::Digest;
 
 use super::{HOST_SHARE_MIN, Kind, Origin, SECONDS_ADVISED, SECONDS_MIN, Shares, lost_share};
+use crate::explain::causes;
 use crate::format::{percent, plural, time};
 
 /// Smaller parts of a loss are not listed.
@@ -64,19 +65,13 @@ fn parts(shares: &Shares) -> String {
     let listed = shares.spinning.iter().filter(|cause| cause.share >= PART_MIN);
     for (nth, part) in listed.enumerate() {
         let spinning = if nth == 0 { " spinning" } else { "" };
-        parts.push(format!("{}{spinning} because {}", share(part.share), because(part.cause)));
+        parts.push(format!(
+            "{}{spinning} because {}",
+            share(part.share),
+            causes::in_sentence(part.cause)
+        ));
     }
     parts.join(", ")
-}
-
-fn because(cause: Cause) -> &'static str {
-    match cause {
-        Cause::HolderOff => "lock holders were preempted",
-        Cause::WaiterOff => "waiters in front were preempted",
-        Cause::IpiOff => "vCPUs that had to answer an IPI were preempted",
-        Cause::HolderPreempted => "the guest's own scheduler did not run lock holders",
-        Cause::Plain => "locks were contended",
-    }
 }
 
 fn preempted(lose: &str, shares: &Shares) -> String {

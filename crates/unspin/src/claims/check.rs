@@ -88,12 +88,9 @@ pub fn run(
     out: &Path,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
+    let matching = super::matching(claims, pattern.unwrap_or("*"))?;
     let (wanted, others): (Vec<&Claim>, Vec<&Claim>) =
-        super::select(claims, pattern).into_iter().partition(|c| c.experiment.ends_with(".toml"));
-    if wanted.is_empty() && others.is_empty() {
-        let pattern = pattern.unwrap_or("*");
-        return Err(of_class(Class::Usage, format!("no claim matches `{pattern}`")));
-    }
+        matching.into_iter().partition(|claim| claim.experiment.ends_with(".toml"));
     for claim in &others {
         eprintln!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
     }

@@ -2,6 +2,7 @@
 
 mod compare;
 mod kernel;
+mod list;
 mod qemu;
 pub mod report;
 pub mod run;
@@ -16,6 +17,7 @@ use unspin_lab::run::Options;
 /// Run experiments on real, overcommitted VMs, report and compare them
 #[derive(Subcommand)]
 pub enum Verb {
+    List(list::Args),
     Run(run::Args),
     Report(report::Args),
     Compare(compare::Args),
@@ -27,6 +29,7 @@ pub enum Verb {
 
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::List(args) => list::run(&args),
         Verb::Run(args) => run::run(args),
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use unspin_lab::experiment::{Experiment, plan};
+use unspin_lab::experiment::Experiment;
 use unspin_lab::interrupt;
 use unspin_lab::run::{
-    Bar, Finish, Options, Published, Selection, Timings, duration, execute, lanes, load,
+    Bar, Finish, Options, Outlook, Published, Selection, duration, execute, load, look_ahead,
 };
 use unspin_model::Accel;
 use unspin_model::class::Class;
@@ -51,7 +51,7 @@ pub struct Args {
     /// Write the plan, with the number and the identity of each run, and run nothing
     #[arg(long, conflicts_with_all = ["runs", "dry_run"])]
     plan: bool,
-    /// Say how many runs there are and how long they will take; run nothing
+    /// Say how many runs are left and how long they will take; run nothing
     #[arg(long)]
     dry_run: bool,
     /// Print the summary, or the dry run, as JSON
@@ -74,10 +74,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(repeats) = args.repeats {
         experiment.repeats = repeats;
     }
-    if args.dry_run {
-        dry_run(&experiment, args.jobs, args.json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     interrupt::install()?;
     let out = args.out.unwrap_or_else(|| PathBuf::from("out").join(&experiment.name));
     let verify = args.verify.as_deref();
@@ -94,6 +90,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runs = if args.plan { Selection::Nothing } else { args.runs.unwrap_or_default() };
     let (accel, jobs, twice) = (args.accel, args.jobs, args.twice);
     let options = Options { out, accel, jobs, twice, reuse, runs, ..super::options() };
+    if args.dry_run {
+        dry_run(&look_ahead(&experiment, &options, &mut Bar::new())?, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (finish, out) = execute(&experiment, &options, &mut Bar::new())?;
     if args.plan {
         print_plan(&out, args.json)?;
@@ -159,14 +159,47 @@ fn own_results(name: &str) -> Vec<PathBuf> {
     if folder.join("runs.jsonl").is_file() { vec![folder] } else { Vec::new() }
 }
 
-fn dry_run(experiment: &Experiment, jobs: Option<u32>, json: bool) -> anyhow::Result<()> {
-    let boots = plan(experiment);
-    let runs: usize = boots.iter().map(|boot| boot.runs.len()).sum();
-    let seconds = Timings::load().estimate_s(experiment, &boots, lanes(jobs), |_| false);
-    if json {
-        let about = serde_json::json!({"runs": runs, "boots": boots.len(), "expected_s": seconds});
-        out::json(1, None, &about)
-    } else {
-        out::line(format_args!("{runs} runs in {} boots, about {}", boots.len(), duration(seconds)))
+fn dry_run(outlook: &Outlook, json: bool) -> anyhow::Result<()> {
+    if json { out::json(1, None, outlook) } else { out::text(in_words(outlook)) }
+}
+
+/// What is left to do, a statement a line.
+fn in_words(outlook: &Outlook) -> String {
+    let Outlook { runs, boots, expected_s, done, missing, .. } = outlook;
+    let mut text = match (*runs, *done) {
+        (0, _) => "nothing to do: each run has its result\n".to_owned(),
+        _ => format!("{runs} runs in {boots} boots, about {}\n", duration(*expected_s)),
+    };
+    if *runs > 0 && *done > 0 {
+        text += &format!("{done} more have their result\n");
+    }
+    if !missing.is_empty() {
+        text += &format!(
+            "made first, which takes more time: {}; runs that are done are known afterwards\n",
+            missing.join(", ")
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_says_what_is_left_and_what_is_made_first() {
+        let outlook = Outlook {
+            runs: 3,
+            boots: 2,
+            expected_s: 40.0,
+            planned: 8,
+            done: 5,
+            missing: vec!["kernel lab".into()],
+        };
+        let text = in_words(&outlook);
+        assert!(text.starts_with("3 runs in 2 boots, about 40 s\n5 more have their"), "{text}");
+        assert!(text.contains("made first, which takes more time: kernel lab;"), "{text}");
+        let all = Outlook { runs: 0, boots: 0, missing: Vec::new(), ..outlook };
+        assert_eq!(in_words(&all), "nothing to do: each run has its result\n");
     }
 }

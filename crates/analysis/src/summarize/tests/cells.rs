@@ -84,3 +84,16 @@ fn the_summary_survives_json() {
     let back: Summary = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
 }
+
+#[test]
+fn a_single_run_has_no_interval() {
+    let mut records = runs(cell("stock"), Better::Lower, &[10.0]);
+    records.extend(runs(cell("bpfland"), Better::Lower, &[5.0]));
+    let summary = summary_of(&records);
+    let json = serde_json::to_value(&summary).unwrap();
+    for (estimate, value) in
+        [(&json["cells"][0]["median"], 5.0), (&json["comparisons"][0]["ratio"], 2.0)]
+    {
+        assert_eq!(*estimate, serde_json::json!({"value": value, "lo": null, "hi": null}));
+    }
+}

@@ -76,6 +76,18 @@ fn p_is_corrected_for_all_comparisons_of_the_experiment() {
 }
 
 #[test]
+fn the_oracle_of_one_static_choice_is_no_comparison_more() {
+    let (fast, slow) = ([20.0, 21.0, 22.0], [10.0, 11.0, 12.0, 13.0, 14.0]);
+    let mut records = runs(cell("hold:2"), Better::Higher, &fast);
+    records.extend(runs(cell("stock"), Better::Higher, &slow));
+    let summary = summary_of(&records);
+    assert_eq!(summary.comparisons.len(), 2, "both are reported");
+    assert_eq!(crate::family::counted(&summary.comparisons).count(), 1);
+    let held = of_kind(&summary, ComparisonKind::Scheduler)[0];
+    assert_eq!((held.p_adjusted, held.verdict), (held.p, Verdict::Better));
+}
+
+#[test]
 fn topologies_and_kernels_have_their_own_baselines() {
     let at = |topology: &str, params: &str, scheduler: &str| Cell {
         topology: topology.into(),

@@ -89,7 +89,7 @@ impl Bench for FakeBench {
         }
     }
 
-    fn booting(&self, boot: &PlannedBoot) -> u32 {
+    fn booting(&self, _: usize, boot: &PlannedBoot) -> u32 {
         boot.block
     }
 
