@@ -19,7 +19,7 @@ const PCPU_HOT_PREEMPT_COUNT: u64 = 8;
 const SIGNATURE_LEAF: u32 = 0x4fff_0000;
 /// Writes a mark of the kind in ECX and answers with the virtual time in EDX:EAX.
 const MARK_LEAF: u32 = 0x4fff_0001;
-/// Tells the host where the kernel's preempt_count is, if ECX is not 0; EAX: 1 if it wants to know.
+/// Takes the address of the kernel's preempt_count in ECX, if not 0; EAX: 1 if the host wants it.
 const CRITICAL_LEAF: u32 = 0x4fff_0002;
 const SIGNATURE_VERSION: u32 = 1;
 
@@ -37,7 +37,7 @@ pub fn mark(mark: Mark) -> Option<Marked> {
     Some(Marked { virtual_ns, before, after_ns })
 }
 
-/// Tells a host that wants to know where each vCPU counts what keeps the kernel from being
+/// Passes a host that wants it the address at which each vCPU counts what keeps the kernel from being
 /// preempted. The address is per CPU, relative to the base of GS.
 pub fn announce_preempt_count() -> anyhow::Result<()> {
     if !*HOST_MARKS || cpuid(CRITICAL_LEAF, 0).eax == 0 {

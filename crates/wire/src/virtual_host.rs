@@ -179,7 +179,7 @@ pub enum Debooster {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Critical {
-    /// It is not told.
+    /// It knows of none.
     #[default]
     Off,
     /// It counts preemptions in critical sections.
