@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use igvm::IgvmDirectiveHeader as Directive;
 use serde::Serialize;
 
 use crate::cpu::CpuState;
@@ -53,7 +52,7 @@ pub struct Header {
 /// A range of memory that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// For which platform.
+    /// For which platform of the first file.
     pub platform: Platform,
     /// First address.
     #[serde(serialize_with = "as_hex")]
@@ -81,21 +80,28 @@ pub fn differences(a: &Image, b: &Image) -> Differences {
     let (one, other) = (show::summary(a), show::summary(b));
     let first = first(a, b);
     let headers = headers(&one, &other);
-    let ranges = a.platforms().filter(|(platform, _)| b.mask(*platform).is_some());
-    let ranges: Vec<Range> = ranges.flat_map(|(platform, _)| memory(a, b, platform)).collect();
+    let ranges: Vec<Range> = pairs(a, b).into_iter().flat_map(|pair| memory(a, b, pair)).collect();
     let same = first.is_none() && headers.is_empty() && ranges.is_empty();
     Differences { same, first, headers, ranges, digests: of_digests(&digests(a), &digests(b)) }
 }
 
-fn first(a: &Image, b: &Image) -> Option<First> {
-    let longest = a.directives().len().max(b.directives().len());
-    let differs = |index: &usize| !same(a.directives().get(*index), b.directives().get(*index));
-    let directive = (0..longest).find(differs)?;
-    Some(First { directive, offset_a: a.offset(directive), offset_b: b.offset(directive) })
+/// The platforms that both files are for. If there are none, the first of each.
+fn pairs(a: &Image, b: &Image) -> Vec<(Platform, Platform)> {
+    let all = |image: &Image| image.platforms().map(|(platform, _)| platform).collect::<Vec<_>>();
+    let (of_a, of_b) = (all(a), all(b));
+    let mut both: Vec<_> =
+        of_a.iter().filter(|platform| of_b.contains(platform)).map(|both| (*both, *both)).collect();
+    if both.is_empty() {
+        both.extend(of_a.first().copied().zip(of_b.first().copied()));
+    }
+    both
 }
 
-fn same(a: Option<&Directive>, b: Option<&Directive>) -> bool {
-    a == b
+fn first(a: &Image, b: &Image) -> Option<First> {
+    let longest = a.directives().len().max(b.directives().len());
+    let differs = |index: &usize| a.directives().get(*index) != b.directives().get(*index);
+    let directive = (0..longest).find(differs)?;
+    Some(First { directive, offset_a: a.offset(directive), offset_b: b.offset(directive) })
 }
 
 /// Everything that is not memory.
@@ -167,9 +173,9 @@ fn registers(
     }
 }
 
-/// The memory of a platform. That of a file that cannot be measured does not count.
-fn memory(a: &Image, b: &Image, platform: Platform) -> Vec<Range> {
-    let (Ok(a), Ok(b)) = (pages(a, platform), pages(b, platform)) else { return vec![] };
+/// The memory of a platform of each file. That of a file that cannot be measured does not count.
+fn memory(a: &Image, b: &Image, (platform, other): (Platform, Platform)) -> Vec<Range> {
+    let (Ok(a), Ok(b)) = (pages(a, platform), pages(b, other)) else { return vec![] };
     let mut both: BTreeMap<u64, (Option<&Page>, Option<&Page>)> = BTreeMap::new();
     a.iter().for_each(|page| both.entry(page.gpa).or_default().0 = Some(page));
     b.iter().for_each(|page| both.entry(page.gpa).or_default().1 = Some(page));

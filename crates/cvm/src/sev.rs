@@ -1,9 +1,9 @@
 //! The launch digest of SEV and SEV-ES.
 //!
 //! A SHA-256 of what the firmware encrypts, in that order and without addresses: "Secure Encrypted
-//! Virtualization API" (AMD, 55766, revision 3.24), sections 6.4 LAUNCH_UPDATE_DATA and 6.5
-//! LAUNCH_UPDATE_VMSA. LAUNCH_MEASURE then makes an HMAC of it, the policy, a nonce and the
-//! firmware's version, which no file can know.
+//! Virtualization API" (AMD, 55766), LAUNCH_UPDATE_DATA and LAUNCH_UPDATE_VMSA. LAUNCH_MEASURE
+//! then makes an HMAC of it, the policy, a nonce and the firmware's version, which no file can
+//! know.
 
 use sha2::{Digest, Sha256};
 

@@ -89,7 +89,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
         (Options { platform: Platform::Vsm, ..base }, "Hyper-V"),
         (Options { platform: Platform::Native, ..base }, "leave --cbit out"),
         (Options { c_bit: None, ..base }, "name it with --cbit"),
-        (Options { c_bit: Some(63), ..base }, "between 40 and 51"),
+        (Options { c_bit: Some(63), ..base }, "between 47 and 51"),
         (Options { append: &long, ..base }, "2048 bytes, more than the 2047"),
         (Options { append: "a\0b", ..base }, "NUL"),
         (Options { vcpus: 0, ..base }, "between 1 and"),

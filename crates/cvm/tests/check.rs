@@ -49,7 +49,7 @@ fn pages_and_parameters() {
     found(&report, Severity::Error, "0x0 to 0x2000 overlaps");
     found(&report, Severity::Error, "beyond the 52 bits");
     found(&report, Severity::Error, "parameter of at least 4 bytes at 0x1ffe does not fit");
-    found(&report, Severity::Error, "no registers");
+    found(&report, Severity::Error, "no registers (VP context), and no page at the reset vector");
     found(&report, Severity::Note, "depends on the loader");
 }
 
@@ -67,6 +67,10 @@ fn registers() {
     let unmeasured = page(0, SNP, IgvmPageDataType::NORMAL, 2, vec![1; 4096]);
     let open = report_of(vec![unmeasured, last(), state(0xffff_ffff_f000)]);
     found(&open, Severity::Error, "is not measured: anybody can replace the code");
+    let firmware =
+        |flags| page(0xf_ffff, SNP | TDX, IgvmPageDataType::NORMAL, flags, vec![1; 4096]);
+    assert_eq!(report_of(vec![firmware(0)]).errors, 0);
+    found(&report_of(vec![firmware(2)]), Severity::Error, "reset vector is not measured");
     let nothing = report_of(vec![page(1, TDX, IgvmPageDataType::NORMAL, 2, vec![1; 4096])]);
     found(&nothing, Severity::Error, "nothing is measured");
     let large = report_of(vec![page(0x200, SNP, IgvmPageDataType::NORMAL, 1, vec![1; 4096])]);

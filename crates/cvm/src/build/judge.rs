@@ -7,8 +7,9 @@ use crate::kernel::Kernel;
 use crate::layout::{self, LOW_MEMORY_END, MEMORY_BYTES_MAX};
 use crate::platform::Platform;
 
-/// The C-bit is above all memory, and below the bits that page tables use otherwise.
-const C_BITS: std::ops::RangeInclusive<u8> = 40..=51;
+/// The bits that processors have had, and those between: above all memory, and below the bits that
+/// page tables use otherwise.
+const C_BITS: std::ops::RangeInclusive<u8> = 47..=51;
 /// What the initramfs begins at a multiple of.
 const INITRAMFS_ALIGNMENT: u64 = 1 << 21;
 

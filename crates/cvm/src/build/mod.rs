@@ -1,8 +1,9 @@
 //! A file that starts Linux at its 64-bit entry, without firmware.
 //!
 //! The guest finds boot_params, page tables, command line, ACPI tables, kernel and initramfs where
-//! [`crate::layout`] puts them. Every page has data in the file, in order of addresses, and the
-//! registers come last. So every loader measures the same, and the same inputs make the same bytes.
+//! [`crate::layout`] puts them. All normal pages have data in the file, in order of addresses, and
+//! the registers come last. So every loader measures the same, and the same inputs make the same
+//! bytes.
 
 mod guest;
 mod judge;
@@ -104,7 +105,7 @@ pub enum BuildError {
     #[error("{0} vCPUs are not between 1 and {VCPUS_MAX}")]
     Vcpus(u32),
     /// A C-bit that cannot be.
-    #[error("the C-bit {0} is not between 40 and 51; real hardware has 51 (Milan and later) or 47")]
+    #[error("the C-bit {0} is not between 47 and 51; EPYC has 51 from Milan on, and 47 before")]
     CBit(u8),
     /// A C-bit where nothing is encrypted.
     #[error("{0} has no C-bit: leave --cbit out")]

@@ -5,21 +5,17 @@ use crate::cpu::CpuState;
 use crate::memory::{Memory, Unmapped, walk};
 use crate::platform::Platform;
 
+/// Where x86 processors start.
+const RESET_VECTOR: u64 = 0xffff_fff0;
 /// VMRUN refuses a guest whose EFER lacks it.
 const EFER_SVME: u64 = 1 << 12;
 
-/// The vCPUs of the file; those that are missing or too many are reported.
+/// The vCPUs of the file; those that are too many are reported.
 pub fn vcpus(subject: &Subject, found: &mut Found) -> Vec<CpuState> {
     let vcpus = subject.vcpus();
-    match (subject.platform, vcpus.is_empty()) {
-        (Platform::Tdx, false) => found.error(
-            Some(vcpus[0].directive),
-            "has registers, and a TDX guest always starts at the reset vector".into(),
-        ),
-        (Platform::Tdx, true) | (_, false) => {}
-        (_, true) => {
-            found.error(None, "has no registers (VP context): no vCPU knows where to start".into())
-        }
+    if let (Platform::Tdx, Some(first)) = (subject.platform, vcpus.first()) {
+        let what = "has registers, and a TDX guest always starts at the reset vector";
+        found.error(Some(first.directive), what.into());
     }
     let mut known = std::collections::HashMap::new();
     for vcpu in &vcpus {
@@ -30,6 +26,17 @@ pub fn vcpus(subject: &Subject, found: &mut Found) -> Vec<CpuState> {
         }
     }
     vcpus
+}
+
+/// Checks a file without registers: its vCPUs start where x86 processors do after a reset.
+pub fn check_reset(subject: &Subject, memory: &Memory, found: &mut Found) {
+    let wrong = match memory.page(RESET_VECTOR) {
+        _ if subject.platform == Platform::Cca => "so no vCPU knows where to start",
+        None => "and no page at the reset vector, 0xfffffff0",
+        Some(page) if !page.measured => "and the page at the reset vector is not measured",
+        Some(_) => return,
+    };
+    found.error(None, format!("has no registers (VP context), {wrong}"));
 }
 
 /// Checks where a vCPU starts.

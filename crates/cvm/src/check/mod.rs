@@ -116,6 +116,9 @@ impl<'a> Subject<'a> {
         }
         launch::check(self, found);
         let vcpus = entry::vcpus(self, found);
+        if vcpus.is_empty() {
+            entry::check_reset(self, &memory, found);
+        }
         if vcpus.len() > VCPUS_MAX {
             found.note(None, format!("only the first {VCPUS_MAX} vCPUs were checked"));
         }

@@ -63,7 +63,7 @@ pub fn vmsa(gpa: u64, fill: u8) -> Directive {
 
 /// The end of each file: data, without which the igvm crate reads nothing.
 pub fn last() -> Directive {
-    page(0xf_ffff, SNP | TDX, IgvmPageDataType::NORMAL, 0, vec![1; 4096])
+    page(0xf_0000, SNP | TDX, IgvmPageDataType::NORMAL, 0, vec![1; 4096])
 }
 
 /// Pages of all kinds, parameters, VMSAs.
