@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -39,6 +39,9 @@ test-all: build ## `make test` with what takes minutes in real time: suspend, st
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own
 	scripts/python-test.sh $(ARGS)
+
+igvm-measure: build ## the digests of 1,000 random IGVM files and of published vectors, beside sev-snp-measure's
+	scripts/igvm-measure.py $(RELEASE)/unspin
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

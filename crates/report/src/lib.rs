@@ -9,6 +9,7 @@ pub mod explain;
 pub mod format;
 pub mod headline;
 pub mod html;
+pub mod igvm;
 pub mod live;
 pub mod markdown;
 pub mod openmetrics;

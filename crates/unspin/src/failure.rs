@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
+use unspin_cvm::build::BuildError;
 use unspin_guest::confine::{ConfineError, CpusetError};
 use unspin_guest::run::{HoldersError, RunError, socket::AskError};
 use unspin_guest::sense::SenseError;
@@ -22,6 +23,7 @@ const CLASSIFIED: &[fn(&(dyn Error + 'static)) -> Option<Class>] = &[
     of::<CpusetError>,
     of::<HoldersError>,
     of::<ConfigError>,
+    of::<BuildError>,
     of::<LabError>,
     of::<KernelError>,
     of::<QemuError>,
@@ -104,6 +106,7 @@ mod tests {
             (HoldersError::Name(String::new()).into(), 2),
             (LabError::NotPlanned { last: 7, planned: 3 }.into(), 2),
             (LabError::Missing { program: "tar", package: "tar" }.into(), 77),
+            (BuildError::Vcpus(0).into(), 2),
             (LabError::Kernel(KernelError::Spec("x".into())).into(), 2),
             (of_class(Class::Interrupted, "interrupted"), 130),
             (anyhow::anyhow!("something else"), 1),

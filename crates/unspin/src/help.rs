@@ -2,6 +2,8 @@
 
 use clap::Command;
 
+use crate::igvm;
+
 /// What a verb's help says besides its options.
 pub struct Help {
     /// The verb as it is typed after `unspin`.
@@ -37,7 +39,8 @@ const OF_RUN: &[(&str, &str)] = &[
     ("130", "with --ab: interrupted; the result of the rounds so far is printed"),
 ];
 
-const NONE: Help = Help { verb: "", examples: &[], status: &[], see: &[] };
+/// A verb about which there is nothing to say.
+pub const NONE: Help = Help { verb: "", examples: &[], status: &[], see: &[] };
 
 static VERBS: &[Help] = &[
     Help {
@@ -289,9 +292,13 @@ static VERBS: &[Help] = &[
     },
 ];
 
+fn all() -> impl Iterator<Item = &'static Help> {
+    VERBS.iter().chain(igvm::help::VERBS)
+}
+
 /// The help of a verb.
 pub fn of(verb: &str) -> &'static Help {
-    VERBS.iter().find(|help| help.verb == verb).unwrap_or(&NONE)
+    all().find(|help| help.verb == verb).unwrap_or(&NONE)
 }
 
 impl Help {
@@ -363,12 +370,12 @@ mod tests {
             assert!(!about.is_empty() && about.len() < 90, "`{verb}`: {about}");
         }
         let known = |help: &&Help| !found.iter().any(|(verb, _)| verb == help.verb);
-        assert!(VERBS.iter().find(known).is_none(), "help of a verb that does not exist");
+        assert!(all().find(known).is_none(), "help of a verb that does not exist");
     }
 
     #[test]
     fn examples_are_command_lines() {
-        for (line, _) in VERBS.iter().flat_map(|help| help.examples) {
+        for (line, _) in all().flat_map(|help| help.examples) {
             let line = line.strip_prefix("sudo ").unwrap_or(line).replace('\'', "");
             let parsed = crate::command().try_get_matches_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

@@ -11,6 +11,7 @@ mod export;
 mod failure;
 mod help;
 mod here;
+mod igvm;
 mod lab;
 mod man;
 mod metrics;
@@ -53,6 +54,8 @@ enum Verb {
     Export(export::Args),
     Trace(trace::Args),
     #[command(subcommand)]
+    Igvm(igvm::Verb),
+    #[command(subcommand)]
     Lab(lab::Verb),
     Claims(claims::Args),
     Completions(completions::Args),
@@ -89,6 +92,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Explain(args) => explain::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Trace(args) => trace::run(args),
+        Verb::Igvm(verb) => igvm::run(verb),
         Verb::Completions(args) => completions::run(args),
         Verb::Man(args) => man::run(args),
     }

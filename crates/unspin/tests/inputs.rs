@@ -1,6 +1,9 @@
 //! What report, trace and export say of inputs that are cut off, disordered, repeated or empty,
 //! that files are written only where that was asked for, and what all JSON has.
 
+#[path = "../../cvm/tests/common/kernel.rs"]
+mod kernel;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -265,6 +268,9 @@ fn all_json_says_its_format_and_what_printed_it() {
     let trace = folder.path().join("t.txt");
     fs::write(&trace, STORM).expect("write");
     let (session, trace) = (session.display().to_string(), trace.display().to_string());
+    let (kernel, igvm) = (folder.path().join("vmlinuz"), folder.path().join("guest.igvm"));
+    fs::write(&kernel, kernel::synthetic()).expect("write");
+    let (kernel, igvm) = (kernel.display().to_string(), igvm.display().to_string());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for args in [
         &["doctor"][..],
@@ -282,6 +288,11 @@ fn all_json_says_its_format_and_what_printed_it() {
         &["lab", "compare", "results/truth", "results/truth"],
         &["lab", "kernel", "list"],
         &["lab", "qemu", "show"],
+        &["igvm", "build", "--kernel", &kernel, "-o", &igvm],
+        &["igvm", "show", &igvm],
+        &["igvm", "measure", &igvm],
+        &["igvm", "diff", &igvm, &igvm],
+        &["igvm", "check", &igvm],
     ] {
         let mut unspin = Command::new(env!("CARGO_BIN_EXE_unspin"));
         let output = unspin.current_dir(&root).args(args).arg("--json").output().expect("unspin");

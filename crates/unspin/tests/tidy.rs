@@ -21,6 +21,7 @@ const VERBATIM: &[&str] =
 /// others may want to build on is as free as Rust itself.
 const LICENCES: &[(&str, &str)] = &[
     ("analysis", "MIT OR Apache-2.0"),
+    ("cvm", "MIT OR Apache-2.0"),
     ("guest", "GPL-2.0-only"),
     ("host", "GPL-2.0-only"),
     ("init", "GPL-2.0-only"),

@@ -1,0 +1,190 @@
+//! A file that starts Linux at its 64-bit entry, without firmware.
+//!
+//! The guest finds boot_params, page tables, command line, ACPI tables, kernel and initramfs where
+//! [`crate::layout`] puts them. All normal pages have data in the file, in order of addresses, and
+//! the registers come last. So every loader measures the same, and the same inputs make the same
+//! bytes.
+
+mod guest;
+mod judge;
+
+use igvm::{
+    Arch, IgvmDirectiveHeader, IgvmFile, IgvmInitializationHeader, IgvmPlatformHeader, IgvmRevision,
+};
+use igvm_defs::{IGVM_VHS_SUPPORTED_PLATFORM, SnpPolicy};
+use unspin_model::class::{Class, Classified};
+
+use crate::acpi::{self, Acpi};
+use crate::boot_params::{self, Found};
+use crate::kernel::{Kernel, KernelError};
+use crate::platform::Platform;
+use crate::{PAGE_BYTES, layout, page_tables, vcpu};
+
+/// The only platform of a file has this bit.
+const MASK: u32 = 1;
+/// Local APICs of more vCPUs do not fit into the area of ACPI tables.
+pub const VCPUS_MAX: u32 = 4096;
+/// SNP's blob is followed by the list that leads to it.
+const SETUP_DATA: u64 = layout::SNP_BLOB + 0x100;
+
+/// What a file is built of.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// For which platform.
+    pub platform: Platform,
+    /// A bzImage.
+    pub kernel: &'a [u8],
+    /// The initramfs, if there is one.
+    pub initramfs: Option<&'a [u8]>,
+    /// The kernel's command line.
+    pub append: &'a str,
+    /// Bytes of the guest's memory, a multiple of 2 MiB.
+    pub memory_bytes: u64,
+    /// Number of vCPUs in the ACPI tables.
+    pub vcpus: u32,
+    /// The bit of page table entries that says that a page is encrypted.
+    pub c_bit: Option<u8>,
+    /// Which ACPI tables.
+    pub acpi: Acpi,
+}
+
+/// A file that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The platform cannot start so.
+    #[error("cannot build for {platform}: {why}")]
+    Platform {
+        /// The platform.
+        platform: Platform,
+        /// Why.
+        why: &'static str,
+    },
+    /// The kernel is not suitable.
+    #[error("the kernel {0}")]
+    Kernel(#[from] KernelError),
+    /// The kernel wants to be among the tables, or beyond what they map.
+    #[error("the kernel's address {address:#x} is not between 1 MiB and 3 GiB")]
+    KernelAddress {
+        /// Its address.
+        address: u64,
+    },
+    /// Too long a command line.
+    #[error("the command line has {bytes} bytes, more than the {max} that the kernel reads")]
+    CommandLine {
+        /// Its length.
+        bytes: u64,
+        /// The longest possible.
+        max: u64,
+    },
+    /// A NUL would end the command line.
+    #[error("the command line has a NUL in it")]
+    Nul,
+    /// Too little memory.
+    #[error("{given} MiB of memory are too few: kernel and initramfs need {needed} MiB")]
+    Memory {
+        /// What there is, in MiB.
+        given: u64,
+        /// What is needed, in MiB.
+        needed: u64,
+    },
+    /// Memory of an odd size.
+    #[error("the memory is to be a multiple of 2 MiB, of at most 1 TiB")]
+    MemorySize,
+    /// The initramfs ends where the kernel cannot read it.
+    #[error("the initramfs would end at {end:#x}, and this kernel reads to {max:#x} at most")]
+    Initramfs {
+        /// Its end.
+        end: u64,
+        /// The last address.
+        max: u64,
+    },
+    /// Too large for what unspin reads again.
+    #[error("the file would have more than 1 GiB of data")]
+    Large,
+    /// No or too many vCPUs.
+    #[error("{0} vCPUs are not between 1 and {VCPUS_MAX}")]
+    Vcpus(u32),
+    /// A C-bit that cannot be.
+    #[error("the C-bit {0} is not between 47 and 51; EPYC has 51 from Milan on, and 47 before")]
+    CBit(u8),
+    /// A C-bit where nothing is encrypted.
+    #[error("{0} has no C-bit: leave --cbit out")]
+    NoCBit(Platform),
+    /// A C-bit is missing.
+    #[error("{0} needs a C-bit: name it with --cbit")]
+    CBitNeeded(Platform),
+    /// The igvm crate refuses what was built.
+    #[error("the igvm crate refuses the file")]
+    Igvm(#[from] igvm::Error),
+}
+
+impl Classified for BuildError {
+    fn class(&self) -> Class {
+        match self {
+            BuildError::Kernel(_) | BuildError::Igvm(_) => Class::Failed,
+            _ => Class::Usage,
+        }
+    }
+}
+
+/// Builds the file.
+pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
+    let kernel = Kernel::read(options.kernel)?;
+    let initramfs = judge::judge(options, &kernel)?;
+    let mut guest = guest::Guest::default();
+    guest.require_memory(options.memory_bytes);
+    guest.add(layout::GDT, &vcpu::gdt());
+    let rsdp = (options.acpi != Acpi::None).then_some(layout::ACPI);
+    let found = Found {
+        memory_bytes: options.memory_bytes,
+        rsdp,
+        initramfs: initramfs.zip(options.initramfs).map(|(at, data)| (at, data.len() as u64)),
+        setup_data: (options.platform == Platform::Snp).then_some(SETUP_DATA),
+    };
+    guest.add(layout::BOOT_PARAMS, &boot_params::page(&kernel, found));
+    let tables = page_tables::identity(layout::PAGE_TABLES, options.c_bit);
+    guest.add(layout::PAGE_TABLES, &tables);
+    guest.add(layout::COMMAND_LINE, &[options.append.as_bytes(), &[0]].concat());
+    if options.platform == Platform::Snp {
+        guest.add_snp_pages();
+    }
+    if let Some(at) = rsdp {
+        guest.add(at, &acpi::tables(at, options.vcpus, options.acpi));
+    }
+    guest.add(kernel.address, kernel.code);
+    if let (Some(at), Some(data)) = (initramfs, options.initramfs) {
+        guest.add(at, data);
+    }
+    guest.add_vcpu(options, &kernel);
+    serialize(options.platform, guest.directives)
+}
+
+fn serialize(
+    platform: Platform,
+    directives: Vec<IgvmDirectiveHeader>,
+) -> Result<Vec<u8>, BuildError> {
+    let supported = IgvmPlatformHeader::SupportedPlatform(IGVM_VHS_SUPPORTED_PLATFORM {
+        compatibility_mask: MASK,
+        highest_vtl: 0,
+        platform_type: platform.kind(),
+        platform_version: 1,
+        shared_gpa_boundary: 0,
+    });
+    // Hyperthreads allowed; migration and debugging are not.
+    let policy = SnpPolicy::new().with_reserved_must_be_one(1).with_smt(1);
+    let policy =
+        IgvmInitializationHeader::GuestPolicy { policy: policy.into(), compatibility_mask: MASK };
+    let policy = (platform == Platform::Snp).then_some(policy);
+    // The registers of platforms that do not measure them came with version 2.
+    let revision = match platform {
+        Platform::Native | Platform::Sev => {
+            IgvmRevision::V2 { arch: Arch::X64, page_size: PAGE_BYTES as u32 }
+        }
+        _ => IgvmRevision::V1,
+    };
+    let policies = policy.into_iter().collect();
+    let file = IgvmFile::new(revision, vec![supported], policies, directives)?;
+    let mut bytes = Vec::new();
+    file.serialize(&mut bytes)?;
+    Ok(bytes)
+}
