@@ -37,8 +37,8 @@ pub fn mark(mark: Mark) -> Option<Marked> {
     Some(Marked { virtual_ns, before, after_ns })
 }
 
-/// Passes a host that wants it the address at which each vCPU counts what keeps its kernel
-/// unpreempted. The address is per CPU, relative to the base of GS.
+/// Gives the host, if it asks, the address of the preempt_count of the kernel: each vCPU has one,
+/// at this address relative to its base of GS.
 pub fn announce_preempt_count() -> anyhow::Result<()> {
     if !*HOST_MARKS || cpuid(CRITICAL_LEAF, 0).eax == 0 {
         return Ok(());
