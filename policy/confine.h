@@ -8,8 +8,8 @@
  * on, and half where that says nothing: where no vCPU seems off, or where spins with interrupts
  * disabled hold ticks back, so that time off passes for time on. A trial compares useful time,
  * which is time on less the share of it that was spun, with that of the windows before it. A clear
- * result ends the trial; otherwise both numbers are tried once more and compared over all their
- * windows.
+ * result ends the trial; an unclear gain makes it longer. If it stays unclear, both numbers are
+ * tried once more and compared over all their windows.
  *
  * More vCPUs are tried rarely and for short, and given up in the first window that spins again.
  */
@@ -28,11 +28,16 @@
 #define CONFINE_SPIN_ANYWAY_PERCENT 40
 /* vCPUs are overcommitted where so much of the wanted time is off, in percent. */
 #define CONFINE_OFF_PERCENT 10
-/* Windows that the share is a mean of at least: spins come in bursts. */
+/* Windows that the share is a mean of at least: spins come in bursts. Where fewer are in use already,
+ * bursts remain: the host may put two vCPUs on one pCPU for some slices. */
 #define CONFINE_SPIN_WINDOWS 2
+#define CONFINE_SPIN_AGAIN_WINDOWS 6
 /* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
  * of the host's. */
 #define CONFINE_PART_WINDOWS 3
+/* How long the part with fewer lasts where it gains, but not clearly: what was off before the
+ * change can still count in its first windows. */
+#define CONFINE_UNCLEAR_WINDOWS 6
 /* What fewer must gain, in percent: less is noise of three windows. */
 #define CONFINE_GAIN_PERCENT 10
 /* A gain, and a loss, that no second comparison is needed for, in percent. */
@@ -149,7 +154,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 		confine_give_up_fewer(c, now_ns);
 	else if (again || confine_gains(&c->with, &c->without, CONFINE_CLEAR_GAIN_PERCENT))
 		confine_keep_fewer(c, now_ns);
-	else
+	else if (c->sums.windows >= CONFINE_UNCLEAR_WINDOWS)
 		confine_change(c, CONFINE_BEFORE, c->before);
 }
 
@@ -216,10 +221,11 @@ POLICY int confine_wasteful(const struct confine *c, const struct confine_facts 
 {
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 	u64 off_m = c->sums.wanted_m - c->sums.on_m;
-	int over = off_m * 100 > c->sums.wanted_m * CONFINE_OFF_PERCENT;
-	u32 percent = over ? CONFINE_SPIN_PERCENT : CONFINE_SPIN_ANYWAY_PERCENT;
+	int over = off_m * 100 > c->sums.wanted_m * CONFINE_OFF_PERCENT, first = c->use == c->vcpus;
+	u32 percent = over && first ? CONFINE_SPIN_PERCENT : CONFINE_SPIN_ANYWAY_PERCENT;
+	u32 windows = first ? CONFINE_SPIN_WINDOWS : CONFINE_SPIN_AGAIN_WINDOWS;
 
-	return c->sums.windows >= CONFINE_SPIN_WINDOWS &&
+	return c->sums.windows >= windows &&
 	       confine_spin_percent(&c->sums) >= percent &&
 	       (u64)facts->spin_m * 100 >= wanted_m * percent;
 }

@@ -61,6 +61,42 @@ fn a_collapse_ends_within_100_ms() {
     assert_eq!(confine.trials_fewer, [1, 1]);
 }
 
+/// As in a guest in virtual time: what vCPUs were off before they were left counts when they are on
+/// again, three windows later.
+#[test]
+fn a_gain_that_old_time_off_hides_is_waited_for() {
+    let collapse = Facts { on_m: 2_000, off_m: 2_000, spin_m: 2_000 };
+    let late = Facts { on_m: 1_400, off_m: 1_200, spin_m: 900 };
+    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50 };
+    let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
+    for _ in 0..40 {
+        now_ns += WINDOW_NS;
+        let facts = match fewer {
+            0 => collapse,
+            1..=4 => late,
+            _ => packed,
+        };
+        let used = confine.step(&facts, now_ns);
+        assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
+        fewer += u32::from(used == 2);
+    }
+    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
+}
+
+/// The host puts both vCPUs on one pCPU for some slices.
+#[test]
+fn a_burst_with_fewer_in_use_starts_no_trial() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
+    let burst = Facts { on_m: 1_000, off_m: 1_900, spin_m: 1_500 };
+    for window in 0..400 {
+        now_ns += WINDOW_NS;
+        let is_burst = window % 10 >= 8;
+        let facts = if is_burst { burst } else { COLLAPSE.facts(confine.in_use()) };
+        confine.step(&facts, now_ns);
+        assert!(confine.in_use() >= 2, "window {window}: {confine:?}");
+    }
+}
+
 #[test]
 fn overcommit_that_does_not_spin_is_left_alone() {
     let (confine, _) = settled(&World { waste: 10, ..COLLAPSE }, 10_000);
@@ -95,7 +131,7 @@ fn more_time_of_the_host_s_is_used_within_seconds() {
 
 #[test]
 fn a_quiet_time_lifts_the_limit_and_its_number_is_kept() {
-    let (mut confine, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 30);
+    let (mut confine, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 40);
     assert_eq!(confine.in_use(), 1);
     run(&mut confine, &World { tasks: 0, ..COLLAPSE }, &mut now_ns, 90);
     assert_eq!(confine.in_use(), 1, "short quiet");
