@@ -8,7 +8,7 @@
  * on, and half where that says nothing: where no vCPU seems off, or where spins with interrupts
  * disabled hold ticks back, so that time off passes for time on. A trial compares useful time,
  * which is time on less the share of it that was spun, with that of the windows before it. A clear
- * result ends the trial; an unclear gain makes it longer. If it stays unclear, both numbers are
+ * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
  * tried once more and compared over all their windows.
  *
  * More vCPUs are tried rarely and for short, and given up in the first window that spins again.
@@ -35,8 +35,8 @@
 /* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
  * of the host's. */
 #define CONFINE_PART_WINDOWS 3
-/* How long the part with fewer lasts where it gains, but not clearly: what was off before the
- * change can still count in its first windows. */
+/* How long the part with fewer lasts where it neither gains nor loses clearly: what was off before
+ * the change can still count in its first windows. */
 #define CONFINE_UNCLEAR_WINDOWS 6
 /* What fewer must gain, in percent: less is noise of three windows. */
 #define CONFINE_GAIN_PERCENT 10
@@ -52,7 +52,7 @@
 #define CONFINE_QUIET_NS 1000000000ULL
 /* How long to wait after the first trial that did not pay; twice as long after each further
  * one, up to a minute. */
-#define CONFINE_FEWER_WAIT_NS 500000000ULL
+#define CONFINE_FEWER_WAIT_NS 250000000ULL
 #define CONFINE_MORE_WAIT_NS 1000000000ULL
 #define CONFINE_WAIT_MAX_NS 64000000000ULL
 
@@ -150,11 +150,14 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 	}
 	if (c->sums.windows < CONFINE_PART_WINDOWS)
 		return;
-	if (!confine_gains(&c->with, &c->without, CONFINE_GAIN_PERCENT))
-		confine_give_up_fewer(c, now_ns);
-	else if (again || confine_gains(&c->with, &c->without, CONFINE_CLEAR_GAIN_PERCENT))
+	if (confine_gains(&c->with, &c->without,
+			  again ? CONFINE_GAIN_PERCENT : CONFINE_CLEAR_GAIN_PERCENT))
 		confine_keep_fewer(c, now_ns);
-	else if (c->sums.windows >= CONFINE_UNCLEAR_WINDOWS)
+	else if (c->sums.windows < CONFINE_UNCLEAR_WINDOWS)
+		return;
+	else if (!confine_gains(&c->with, &c->without, CONFINE_GAIN_PERCENT))
+		confine_give_up_fewer(c, now_ns);
+	else
 		confine_change(c, CONFINE_BEFORE, c->before);
 }
 

@@ -61,26 +61,34 @@ fn a_collapse_ends_within_100_ms() {
     assert_eq!(confine.trials_fewer, [1, 1]);
 }
 
-/// As in a guest in virtual time: what vCPUs were off before they were left counts when they are on
-/// again, three windows later.
-#[test]
-fn a_gain_that_old_time_off_hides_is_waited_for() {
-    let collapse = Facts { on_m: 2_000, off_m: 2_000, spin_m: 2_000 };
-    let late = Facts { on_m: 1_400, off_m: 1_200, spin_m: 900 };
+/// A trial in which vCPUs that are back on count `late` for four windows, as they were off before.
+fn trial_with_late_windows(late: Facts) -> Confine {
+    let collapse = Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100 };
     let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50 };
     let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
     for _ in 0..40 {
         now_ns += WINDOW_NS;
         let facts = match fewer {
             0 => collapse,
-            1..=4 => late,
+            1..=5 => late,
             _ => packed,
         };
         let used = confine.step(&facts, now_ns);
         assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
         fewer += u32::from(used == 2);
     }
-    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
+    confine
+}
+
+/// As in two guests in virtual time.
+#[test]
+fn old_time_off_that_hides_a_gain_is_waited_for() {
+    let unclear_gain = Facts { on_m: 1_200, off_m: 1_200, spin_m: 900 };
+    let unclear_loss = Facts { on_m: 900, off_m: 1_700, spin_m: 1_400 };
+    for late in [unclear_gain, unclear_loss] {
+        let confine = trial_with_late_windows(late);
+        assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]), "{late:?}");
+    }
 }
 
 /// The host puts both vCPUs on one pCPU for some slices.
