@@ -41,8 +41,13 @@ CARGO_ENCODED_RUSTFLAGS=$(printf '%s' "$flags" | tr '\n' '\037')
 export CARGO_ENCODED_RUSTFLAGS
 # Optimized as a whole it is a quarter smaller, and slow to build.
 export CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
+# Size comes first here. What runs often in a guest is BPF, which clang optimizes.
+export CARGO_PROFILE_RELEASE_OPT_LEVEL=s
 # shellcheck disable=SC2046,SC2086 # lists
 scripts/with-rust cargo build --release --locked --target "$TARGET" $(printf -- '-p %s ' $PACKAGES)
+# Programs for this machine, such as cargo-deb, must not be built like that.
+unset CARGO_ENCODED_RUSTFLAGS CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_CODEGEN_UNITS \
+    CARGO_PROFILE_RELEASE_OPT_LEVEL
 
 for program in $PROGRAMS; do
     ! readelf -Wld "$built/$program" | grep -Eq 'INTERP|NEEDED' || die "$program is dynamic"
