@@ -66,6 +66,21 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A host that asks is given the kernel's count, and sees which preemptions hit critical sections.
+pub fn critical_sections_are_counted() -> Result<(), Failed> {
+    let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"greedy\"\n";
+    let asks = "accel = \"vt\"\nvt = { critical = \"count\" }";
+    let bench = Bench::new(&experiment(&["hackbench-pipe-threads"], asks, neighbour));
+    let output = run(&bench, &["--accel", "vt"]);
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    let of = |name: &str| record["co_metrics"][name].as_f64().unwrap_or(-1.0);
+    let (all, hit_percent) = (of("preemptions"), of("critical_preemption_percent"));
+    assert!(all > 10.0, "the neighbour preempts it: {record}");
+    assert!(hit_percent > 0.0 && hit_percent < 100.0, "some, not all: {record}");
+    Ok(())
+}
+
 /// A panic, an endless job and a failing one, each with its kind and without a retry.
 pub fn failures() -> Result<(), Failed> {
     let text = experiment(&["panic.toml", "endless.toml"], "time_limit_s = 1", "");

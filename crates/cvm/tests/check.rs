@@ -109,7 +109,7 @@ fn page_tables_and_linux() {
         (layout::BOOT_PARAMS + 0x218, &[0, 0x10], "initramfs at 0x1401000 is not in the file from"),
         (layout::BOOT_PARAMS + 0x1e8, &[0], "has 0 entries"),
         (layout::BOOT_PARAMS + 0x2d0 + 60, &[0, 0, 0, 2], "holds the kernel's"),
-        (layout::ACPI + 8, &[0xff], "no RSDP with a right checksum"),
+        (layout::ACPI + 8, &[0xff], "no valid RSDP is there"),
     ] {
         found(&changed(address, bytes), Severity::Error, what);
     }

@@ -61,7 +61,7 @@ fn a_collapse_ends_within_100_ms() {
     assert_eq!(confine.trials_fewer, [1, 1]);
 }
 
-/// A trial in which vCPUs that are back on count `late` for four windows, as they were off before.
+/// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
 fn trial_with_late_windows(late: Facts) -> Confine {
     let collapse = Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100 };
     let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50 };

@@ -99,7 +99,7 @@ fn rsdp(memory: &Memory, params: &[u8]) -> Option<String> {
     let good = rsdp.len() == 36 && rsdp.starts_with(b"RSD PTR ") && sum == 0;
     if !good {
         return Some(format!(
-            "there is no RSDP with a right checksum at {at:#x}, where boot_params say"
+            "boot_params name {at:#x} as the address of the RSDP, but no valid RSDP is there"
         ));
     }
     let xsdt = memory.bytes(u64_at(&rsdp, 24), 4);

@@ -141,7 +141,7 @@ fn a_host_that_hears_of_critical_sections_says_how_many_it_preempted() {
         recorded_in(&experiment, RunOutput { job: Some(job()), kvm, ..RunOutput::default() });
     assert_eq!(record.co_metrics[PREEMPTIONS], 40.0);
     assert_eq!(record.co_metrics[CRITICAL_SHARE], 17.5);
-    assert!(!of_job(job()).co_metrics.contains_key(PREEMPTIONS), "it was not told");
+    assert!(!of_job(job()).co_metrics.contains_key(PREEMPTIONS), "a host that does not ask");
 }
 
 #[test]

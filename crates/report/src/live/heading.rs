@@ -15,8 +15,8 @@ use crate::verdict::Kind;
 /// The heading has at most that part of the height.
 const PART: u16 = 3;
 
-/// As many as have room, the weightiest first: title and verdict always. What the kernel hides
-/// is said in short where there is no room for all.
+/// As many as have room, the weightiest first: title and verdict always. A heading
+/// without room for all that the kernel hides names it in a few words.
 pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
     let (width, room) = (usize::from(area.width), usize::from(area.height / PART));
     let mut lines = vec![title(picture, view, width)];
