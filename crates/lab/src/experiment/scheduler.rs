@@ -12,6 +12,9 @@ pub enum Scheduler {
     Stock,
     /// The kernel's own, the workload held to the first K vCPUs by affinity.
     Hold(u32),
+    /// The kernel's own with longer slices and without wake-up preemption, all vCPUs: what
+    /// an administrator gets without another scheduler.
+    Tuned,
     /// A command that is started first: it loads a sched_ext scheduler, or records.
     Command(Command),
 }
@@ -46,14 +49,17 @@ impl Scheduler {
         match self {
             Scheduler::Stock => "stock".into(),
             Scheduler::Hold(vcpus) => format!("hold:{vcpus}"),
+            Scheduler::Tuned => "tuned".into(),
             Scheduler::Command(command) => command.name.clone(),
         }
     }
 
-    /// Reads `stock`, `hold:K` or the name of one of `commands`.
+    /// Reads `stock`, `tuned`, `hold:K` or the name of one of `commands`.
     pub fn parse(name: &str, commands: &[Command]) -> Result<Scheduler, String> {
-        if name == "stock" {
-            return Ok(Scheduler::Stock);
+        match name {
+            "stock" => return Ok(Scheduler::Stock),
+            "tuned" => return Ok(Scheduler::Tuned),
+            _ => {}
         }
         if let Some(vcpus) = name.strip_prefix("hold:").and_then(|k| k.parse::<u32>().ok()) {
             return if vcpus > 0 {
@@ -65,8 +71,19 @@ impl Scheduler {
         let found = commands.iter().find(|command| command.name == name);
         found.map(|command| Scheduler::Command(command.clone())).ok_or_else(|| {
             let names: Vec<String> = commands.iter().map(|c| format!(", `{}`", c.name)).collect();
-            format!("unknown scheduler `{name}`, expected `stock`, `hold:K`{}", names.concat())
+            let names = names.concat();
+            format!("unknown scheduler `{name}`, expected `stock`, `tuned`, `hold:K`{names}")
         })
+    }
+
+    /// The command in the guest that tunes its kernel.
+    pub fn tune() -> Vec<String> {
+        tuning("on")
+    }
+
+    /// The command in the guest that undoes [`Scheduler::tune`].
+    pub fn undo_tune() -> Vec<String> {
+        tuning("off")
     }
 
     /// vCPUs that the job is held to, if any.
@@ -76,6 +93,10 @@ impl Scheduler {
             _ => None,
         }
     }
+}
+
+fn tuning(state: &str) -> Vec<String> {
+    ["sh", "-c", include_str!("tuned.sh"), "tuned.sh", state].map(str::to_owned).to_vec()
 }
 
 impl Command {

@@ -5,7 +5,9 @@ use unspin_model::{Accel, FailureKind};
 use unspin_wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
-use crate::experiment::{Experiment, Neighbour, PlannedBoot, PlannedRun, Spinlock, Topology};
+use crate::experiment::{
+    Experiment, Neighbour, PlannedBoot, PlannedRun, Scheduler, Spinlock, Topology,
+};
 use crate::machine;
 use crate::workload::Workload;
 
@@ -57,7 +59,7 @@ pub fn run(
     RunSpec {
         job: Job {
             argv: workload.argv(topology.vcpus),
-            setup: workload.setup_argv(topology.vcpus),
+            setup: setup(experiment, boot, run),
             cpus: run.scheduler.cpus(),
             time_limit_s: limit_s(experiment, workload),
             // The record of a simulated host says so itself.
@@ -70,6 +72,18 @@ pub fn run(
         truth: experiment.truth,
         injection: topology.injection.clone(),
     }
+}
+
+/// Commands before the job: a guest that other schedulers use as well is tuned for this run
+/// alone.
+fn setup(experiment: &Experiment, boot: &PlannedBoot, run: &PlannedRun) -> Vec<Vec<String>> {
+    let vcpus = experiment.topologies[boot.topology].vcpus;
+    let tuning = match (&run.scheduler, experiment.schedulers.contains(&Scheduler::Tuned)) {
+        (Scheduler::Tuned, _) => Some(Scheduler::tune()),
+        (_, true) if !boot.virtual_time => Some(Scheduler::undo_tune()),
+        _ => None,
+    };
+    tuning.into_iter().chain(experiment.workloads[run.workload].setup_argv(vcpus)).collect()
 }
 
 /// Seconds that a workload may take.

@@ -49,7 +49,7 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
         ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 128 vCPUs"),
         ("pcpus = 2", "pcpus = \"a\"", "x.toml:12:9: expected a number of pCPUs, or a list such"),
         ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),
-        ("hold:2", "held:2", "expected `stock`, `hold:K`"),
+        ("hold:2", "held:2", "expected `stock`, `tuned`, `hold:K`"),
         ("stress-ng-rename", "stress-rename", "expected one of `"),
         ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
         ("greedy", "stress-ng-rename", "until_stopped"),
