@@ -4,6 +4,7 @@
 //! report crate draws conclusions from them.
 
 pub mod experiment;
+pub mod fuzz;
 pub mod host;
 pub mod image;
 pub mod machine;

@@ -210,6 +210,17 @@ static VERBS: &[Help] = &[
         see: &["lab-list", "lab-report", "lab-compare"],
     },
     Help {
+        verb: "lab fuzz",
+        examples: &[
+            ("unspin lab fuzz", "100 seeds under `unspin run`, about half an hour on two CPUs"),
+            ("unspin lab fuzz --seeds 17", "one seed again"),
+            ("unspin lab fuzz --seeds 17 --plan", "what it does"),
+            ("unspin lab fuzz --scheduler scx_bpfland", "another scheduler, found in PATH"),
+        ],
+        status: &[("1", "a seed failed"), INTERRUPTED],
+        see: &["lab-run"],
+    },
+    Help {
         verb: "lab report",
         examples: &[
             ("unspin lab report out/quickstart", "a table; report.html in the folder"),

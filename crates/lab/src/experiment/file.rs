@@ -74,6 +74,7 @@ struct RawTopology {
     nested: Option<RawNested>,
     injector: Option<Spanned<Injection>>,
     schedulers: Option<Vec<Spanned<String>>>,
+    workloads: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -112,7 +113,9 @@ pub(super) fn check(
         return Err(source.error(&raw.repeats, "repeats must be at least 1"));
     }
     let schedulers = schedulers(&source, &raw)?;
-    let topologies = topologies(&source, &raw)?;
+    let mut workloads: Vec<Workload> =
+        raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
+    let topologies = topologies(&source, &raw, &workloads)?;
     let baseline_scheduler = match raw.baseline_scheduler {
         Some(name) => known(&source, name, schedulers.iter().map(Scheduler::name))?,
         None => schedulers.first().map(Scheduler::name).unwrap_or_default(),
@@ -121,8 +124,6 @@ pub(super) fn check(
         .baseline_topology
         .map(|name| known(&source, name, topologies.iter().map(|t| t.name.clone())))
         .transpose()?;
-    let mut workloads: Vec<Workload> =
-        raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
     set_seconds(&source, &mut workloads, raw.seconds)?;
     let experiment = Experiment {
         name: file_name(&source, &raw.name)?,
@@ -243,9 +244,16 @@ pub(super) fn find_workload(
     Err(source.error(name, message))
 }
 
-fn topologies(source: &Source, raw: &RawExperiment) -> Result<Vec<Topology>, ConfigError> {
+fn topologies(
+    source: &Source,
+    raw: &RawExperiment,
+    workloads: &[Workload],
+) -> Result<Vec<Topology>, ConfigError> {
     let mut seen = BTreeSet::new();
-    let declared: Vec<String> = raw.schedulers.iter().map(|s| s.get_ref().clone()).collect();
+    let declared = Declared {
+        schedulers: raw.schedulers.iter().map(|s| s.get_ref().clone()).collect(),
+        workloads: workloads.iter().map(|workload| workload.name.clone()).collect(),
+    };
     raw.topologies
         .iter()
         .map(|topology| {
@@ -257,11 +265,17 @@ fn topologies(source: &Source, raw: &RawExperiment) -> Result<Vec<Topology>, Con
         .collect()
 }
 
+/// What an experiment lists, by name; a topology may list some of them.
+struct Declared {
+    schedulers: Vec<String>,
+    workloads: Vec<String>,
+}
+
 fn check_topology(
     source: &Source,
     raw: &RawTopology,
     experiment: &RawExperiment,
-    schedulers: &[String],
+    declared: &Declared,
 ) -> Result<Topology, ConfigError> {
     check_vcpus(source, &raw.vcpus)?;
     let (vcpus, pcpus) = (*raw.vcpus.get_ref(), raw.pcpus.get_ref());
@@ -278,10 +292,11 @@ fn check_topology(
     }
     check_injector(source, raw)?;
     let (real, models) = neighbour::check(source, &raw.neighbours)?;
-    let named = raw.schedulers.as_ref().map(|names| {
-        let check = |n: &Spanned<String>| known(source, n.clone(), schedulers.iter().cloned());
-        names.iter().map(check).collect::<Result<Vec<_>, _>>()
-    });
+    let some = |names: &Option<Vec<Spanned<String>>>, all: &[String]| {
+        let check = |n: &Spanned<String>| known(source, n.clone(), all.iter().cloned());
+        let names = names.as_ref();
+        names.map(|names| names.iter().map(check).collect::<Result<Vec<_>, _>>()).transpose()
+    };
     Ok(Topology {
         name: raw.name.get_ref().clone(),
         vcpus,
@@ -296,7 +311,8 @@ fn check_topology(
         refusals: refusals(raw),
         nested: raw.nested.as_ref().map(|nested| check_nested(source, nested)).transpose()?,
         injection: raw.injector.as_ref().map(|i| i.get_ref().clone()),
-        schedulers: named.transpose()?,
+        schedulers: some(&raw.schedulers, &declared.schedulers)?,
+        workloads: some(&raw.workloads, &declared.workloads)?,
     })
 }
 

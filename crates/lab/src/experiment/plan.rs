@@ -74,7 +74,8 @@ fn boots_of_a_block(experiment: &Experiment) -> Vec<PlannedBoot> {
             for (boot_params, params) in experiment.boot_params.iter().enumerate() {
                 let mut runs = Vec::new();
                 for scheduler in experiment.schedulers_in(place) {
-                    for (workload, what) in experiment.workloads.iter().enumerate() {
+                    let all = experiment.workloads.iter().enumerate();
+                    for (workload, what) in all.filter(|(_, w)| place.has_workload(&w.name)) {
                         let cell = Cell {
                             topology: place.name.clone(),
                             kernel: kernel_name.clone(),

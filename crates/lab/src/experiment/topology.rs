@@ -182,9 +182,16 @@ pub struct Topology {
     pub injection: Option<Injection>,
     /// The guest schedulers used here; all of the experiment's when absent.
     pub schedulers: Option<Vec<String>>,
+    /// The workloads that run here; all of the experiment's when absent.
+    pub workloads: Option<Vec<String>>,
 }
 
 impl Topology {
+    /// Whether a workload runs here.
+    pub fn has_workload(&self, name: &str) -> bool {
+        self.workloads.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
+    }
+
     /// Whether its host is simulated.
     pub fn in_virtual_time(&self) -> bool {
         self.accel == Some(Accel::Vt)

@@ -1,6 +1,7 @@
 //! `unspin lab`.
 
 mod compare;
+mod fuzz;
 mod kernel;
 mod list;
 mod qemu;
@@ -21,6 +22,7 @@ pub enum Verb {
     Run(run::Args),
     Report(report::Args),
     Compare(compare::Args),
+    Fuzz(fuzz::Args),
     #[command(subcommand)]
     Kernel(kernel::Verb),
     #[command(subcommand)]
@@ -33,6 +35,7 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::run(args),
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),
+        Verb::Fuzz(args) => fuzz::run(args),
         Verb::Kernel(verb) => kernel::run(verb),
         Verb::Qemu(verb) => qemu::run(verb),
     }

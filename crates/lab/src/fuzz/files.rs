@@ -1,0 +1,129 @@
+//! Plans as an experiment that `unspin lab run` carries out, too.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::plan::{LENGTH_MS, Plan, TOPOLOGIES};
+use crate::run::LabError;
+
+/// The functions of a script.
+const GUEST: &str = include_str!("guest.sh");
+/// Virtual seconds that a guest may take: every wait of its script ends long before.
+const LIMIT_S: u32 = 120;
+
+/// Writes the experiment's file and those of its workloads, one a plan.
+pub fn write(
+    folder: &Path,
+    experiment: &str,
+    kernel: &str,
+    scheduler: &[String],
+    plans: &[(String, Plan)],
+) -> Result<(), LabError> {
+    for (name, plan) in plans {
+        put(&folder.join(format!("{name}.toml")), &workload(name, scheduler, plan))?;
+    }
+    let text = experiment_text(experiment, kernel, scheduler, plans);
+    put(&folder.join(format!("{experiment}.toml")), &text)
+}
+
+fn put(path: &Path, text: &str) -> Result<(), LabError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let put = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    put.map_err(|source| LabError::Write { path: path.to_owned(), source })
+}
+
+/// What the guest's shell runs.
+fn script(scheduler: &[String], plan: &Plan) -> String {
+    let mut text = format!("{GUEST}\nunder='{}'\nbegin {LENGTH_MS}\n", scheduler.join(" "));
+    for step in &plan.steps {
+        let _ = writeln!(text, "at {}\n{}", step.at_ms, step.command);
+    }
+    let _ = writeln!(text, "finish {LENGTH_MS}");
+    text
+}
+
+fn workload(name: &str, scheduler: &[String], plan: &Plan) -> String {
+    let program = scheduler.first().map_or("unspin", String::as_str);
+    let programs = toml::Value::from(vec![program, "stress-ng", "taskset", "chrt", "nice"]);
+    let command = toml::Value::from(vec!["sh", "-c", &script(scheduler, plan)]);
+    format!(
+        "name = \"{name}\"\ntitle = \"random steps, {name}\"\n\
+         stresses = \"a guest scheduler, by what guests do\"\npackages = [\"stress-ng\"]\n\
+         programs = {programs}\ncommand = {command}\ntime_limit_s = {LIMIT_S}\n\
+         metric = {{ name = \"longest wait\", unit = \"s\", better = \"lower\" }}\n\
+         read = {{ regex = 'result (\\S+)' }}\n"
+    )
+}
+
+fn experiment_text(
+    name: &str,
+    kernel: &str,
+    scheduler: &[String],
+    plans: &[(String, Plan)],
+) -> String {
+    let files = |plans: &mut dyn Iterator<Item = &(String, Plan)>, ending: &str| {
+        let names: Vec<String> = plans.map(|(name, _)| format!("{name}{ending}")).collect();
+        toml::Value::from(names)
+    };
+    let title = match scheduler {
+        [] => "the kernel's scheduler".to_owned(),
+        _ => format!("`{}`", scheduler.join(" ")),
+    };
+    let mut text = format!(
+        "name = \"{name}\"\ntitle = \"Random steps under {title}\"\n\
+         about = \"Does it last, does each task run, and does the kernel get its own back?\"\n\
+         repeats = 1\naccel = \"vt\"\nkernels = [{}]\nschedulers = [\"stock\"]\n\
+         workloads = {}\nvt = {{ regime = \"abandoned\", instructions = 1 }}\n",
+        toml::Value::from(kernel),
+        files(&mut plans.iter(), ".toml"),
+    );
+    for topology in TOPOLOGIES {
+        let mut here = plans.iter().filter(|(_, plan)| plan.topology == topology).peekable();
+        if here.peek().is_none() {
+            continue;
+        }
+        let _ = write!(
+            text,
+            "\n[[topology]]\nname = \"{}\"\nvcpus = {}\npcpus = {}\nmemory_mib = 1280\n\
+             workloads = {}\n",
+            topology.name,
+            topology.vcpus,
+            topology.pcpus,
+            files(&mut here, ""),
+        );
+        if topology.neighbour > 0 {
+            let neighbour = topology.neighbour;
+            let _ =
+                write!(text, "\n[[topology.neighbour]]\nvcpus = {neighbour}\nmodel = \"greedy\"\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Experiment, plan};
+
+    #[test]
+    fn each_plan_is_one_run_in_its_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let plans: Vec<(String, Plan)> =
+            (0..9).map(|seed| (format!("seed-{seed}"), Plan::of(seed))).collect();
+        let scheduler = ["unspin".to_owned(), "run".to_owned()];
+        write(folder.path(), "fuzz", "debian-cloud", &scheduler, &plans).unwrap();
+        let path = folder.path().join("fuzz.toml");
+        let experiment = Experiment::load(path.to_str().unwrap()).unwrap();
+        let boots = plan(&experiment);
+        assert_eq!(boots.len(), 9);
+        for boot in boots {
+            let cell = &boot.runs[0].cell;
+            let (_, plan) = plans.iter().find(|(name, _)| *name == cell.workload).unwrap();
+            assert_eq!(plan.topology.name, cell.topology);
+        }
+        let script = experiment.workloads[3].command.last().unwrap();
+        assert!(script.contains("under='unspin run'\nbegin 2000\nat 0\nstress plain "), "{script}");
+        assert!(script.ends_with("finish 2000\n"), "{script}");
+    }
+}

@@ -1,0 +1,179 @@
+# What the script of a seed is made of: functions for its steps, and the checks at its end. A
+# failure is a line `failed: WHAT` and exit code 1.
+set -u
+state=/sys/kernel/sched_ext/state
+root=/sys/fs/cgroup
+loads=$root/fuzz
+probes=
+
+fail() {
+    echo "failed: $1"
+    [ ! -s /tmp/said ] || tail -n 40 /tmp/said
+    dmesg | tail -n 40
+    exit 1
+}
+
+# Sets `now` to the time since boot in hundredths of a second.
+clock() {
+    read -r now _ < /proc/uptime
+    now=${now%.*}${now#*.}
+}
+
+# Waits until so many milliseconds after the beginning; passes if that is over.
+at() {
+    clock
+    left=$((began + $1 / 10 - now))
+    [ $left -le 0 ] || sleep "$((left / 100)).$(printf %02d $((left % 100)))"
+}
+
+# Waits until a command succeeds, for so many hundredths of a second at most.
+within() {
+    limit=$1
+    shift
+    clock
+    until_then=$((now + limit))
+    until "$@"; do
+        clock
+        [ "$now" -lt $until_then ] || return 1
+        sleep 0.01
+    done
+}
+
+is() { grep -q "$1" $state; }
+gone() { ! kill -0 "$1" 2> /dev/null; }
+up() { is enabled || [ -S /run/unspin/run.sock ] || gone "$agent"; }
+is_empty() { grep -q 'populated 0' "$1/cgroup.events"; }
+
+start_agent() {
+    [ -n "$under" ] || return 0
+    $under > /tmp/said 2>&1 &
+    agent=$!
+    within 2000 up || fail "the scheduler does not start"
+    ! gone "$agent" || fail "the scheduler ends at its start"
+}
+
+# Tasks that always want a CPU, and such that sleep: the longest time for which each was kept
+# from the clock.
+probe() {
+    clock
+    last=$now
+    worst=0
+    while [ "$now" -lt "$1" ]; do
+        [ "$2" = computes ] || sleep 0.02
+        clock
+        gap=$((now - last))
+        last=$now
+        [ $gap -le $worst ] || worst=$gap
+    done
+    echo "$worst" >> /tmp/gaps
+}
+
+begin() {
+    echo "+cpu +cpuset" > $root/cgroup.subtree_control
+    mkdir -p $loads/plain
+    echo "+cpu +cpuset" > $loads/cgroup.subtree_control
+    start_agent
+    clock
+    began=$now
+    end=$((began + $1 / 10))
+    cpus=$(nproc)
+    probe "$end" computes &
+    probes="$probes $!"
+    for cpu in $(seq 0 $((cpus - 1))); do
+        (taskset -p $((1 << cpu)) "$(sh -c 'echo $PPID')" > /dev/null; probe "$end" sleeps) &
+        probes="$probes $!"
+    done
+}
+
+# in_group GROUP COMMAND...: starts a load there.
+in_group() {
+    group=$loads/$1
+    shift
+    (echo 0 > "$group/cgroup.procs"; exec "$@" > /dev/null 2>&1) &
+}
+
+# stress GROUP STRESSOR WORKERS
+stress() { in_group "$1" stress-ng "--$2" "$3" -t 60 --temp-path /tmp --no-rand-seed; }
+
+# computes MS [COMMAND...]: a task that computes for so long under a policy.
+computes() {
+    seconds=$(($1 / 1000)).$(printf %03d $(($1 % 1000)))
+    shift
+    in_group plain "$@" timeout -s KILL "$seconds" sh -c 'while :; do :; done'
+}
+
+# offline CPU MS: it comes back after so long.
+offline() {
+    online=/sys/devices/system/cpu/cpu$1/online
+    echo 0 > "$online" || return 0
+    (sleep "0.$(printf %03d "$2")"; echo 1 > "$online") &
+}
+
+# group NAME FILE VALUE [NEXT MS]: a group with a setting, and after so long with another one.
+group() {
+    mkdir -p "$loads/$1"
+    echo "$3" > "$loads/$1/$2"
+    [ $# -lt 5 ] || (sleep "0.$(printf %03d "$5")"; echo "$4" > "$loads/$1/$2") &
+}
+
+# affine MASK: all tasks of the plain group.
+affine() {
+    while read -r task; do
+        taskset -p "$1" "$task" > /dev/null 2>&1
+    done < $loads/plain/cgroup.threads
+}
+
+# freeze MS: the plain group stops, and goes on after so long.
+freeze() {
+    echo 1 > $loads/plain/cgroup.freeze
+    (sleep "0.$(printf %03d "$1")"; echo 0 > $loads/plain/cgroup.freeze) &
+}
+
+# forks COUNT: so many tasks that end at once.
+forks() {
+    # shellcheck disable=SC2016 # the inner shell's
+    in_group plain sh -c 'for _ in $(seq "$0"); do true & done; wait' "$1"
+}
+
+# restart SIGNAL MS: the scheduler is ended, and started again after so long. The loads stop
+# meanwhile: amid them, the kernel takes minutes of machine time to verify it.
+restart() {
+    [ -n "$under" ] || return 0
+    ! gone "$agent" || fail "the scheduler ended by itself"
+    kill "-$1" "$agent"
+    within 1000 gone "$agent" || fail "the scheduler ignores SIG$1"
+    wait "$agent"
+    within 300 is disabled || fail "the kernel's scheduler is not back 3 s after SIG$1"
+    sleep "0.$(printf %03d "$2")"
+    echo 1 > $loads/cgroup.freeze
+    start_agent
+    echo 0 > $loads/cgroup.freeze
+}
+
+finish() {
+    at "$1"
+    echo 0 > $loads/plain/cgroup.freeze
+    for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+        [ ! -e "$cpu" ] || within 300 sh -c "echo 1 > $cpu" || fail "a CPU does not come back"
+    done
+    echo 1 > $loads/cgroup.kill
+    within 300 is_empty $loads || fail "killed tasks have not ended after 3 s"
+    for task in $probes; do
+        within 300 gone "$task" || fail "a task has not run for 3 s"
+    done
+    if [ -n "$under" ]; then
+        ! gone "$agent" || fail "the scheduler ended by itself"
+        kill -INT "$agent"
+        within 1000 gone "$agent" || fail "the scheduler ignores SIGINT"
+        wait "$agent"
+        code=$?
+        [ $code = 0 ] || fail "the scheduler ends with $code"
+        within 300 is disabled || fail "the kernel's scheduler is not back"
+        [ -z "$(cat $loads/cpuset.cpus)" ] || fail "a limit on vCPUs stays"
+    fi
+    ! dmesg | grep -E 'BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall|hung_task' ||
+        fail "the kernel complains"
+    worst=$(sort -n /tmp/gaps | tail -n 1)
+    [ "$worst" -lt 300 ] || fail "a task was kept waiting for 3 s"
+    echo "result $((worst / 100)).$(printf %02d $((worst % 100)))"
+}

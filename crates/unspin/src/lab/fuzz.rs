@@ -1,0 +1,181 @@
+//! `unspin lab fuzz`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use unspin_lab::fuzz::{Failure, Fuzz, Plan, Report, fuzz};
+use unspin_lab::interrupt;
+use unspin_lab::run::{Bar, Options};
+use unspin_model::class::Class;
+
+use crate::failure::of_class;
+use crate::out;
+
+/// Try a guest scheduler with random steps in virtual time; a seed that fails, fails again
+///
+/// A seed decides what happens in its guest within two seconds: loads of all kinds, limited and
+/// frozen groups, vCPUs that go and come, a scheduler that is killed and started. A seed fails
+/// where the scheduler ends by itself, a task waits for 3 s, the kernel complains or does not get
+/// its own scheduler back. Steps that a failure does not need are then left out.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seeds: N or FIRST-LAST
+    #[arg(long, default_value = "0-99", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+    /// The guest scheduler's command, or `stock` for the kernel's own
+    #[arg(long, default_value = "unspin run", value_name = "CMD")]
+    scheduler: String,
+    /// Kernel: lab, debian-cloud or a bzImage
+    #[arg(long, default_value = "debian-cloud")]
+    kernel: String,
+    /// Where results go
+    #[arg(long, short, default_value = "out/fuzz")]
+    out: PathBuf,
+    /// Guests at once [default: CPUs, at most memory / 1.5 GiB]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Look for the shortest plan of so many failing seeds
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    shrink: usize,
+    /// Print what the seeds do; run nothing
+    #[arg(long)]
+    plan: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Seeds that one command can name.
+const MOST: u64 = 100_000;
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) if first <= last && last - first < MOST => Ok(first..=last),
+        _ => Err(format!("expected a seed, or a range such as `0-99` of {MOST} seeds at most")),
+    }
+}
+
+/// What a seed does.
+#[derive(Serialize)]
+struct PlannedSeed {
+    seed: u64,
+    topology: &'static str,
+    steps: Vec<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.plan {
+        print_plans(args.seeds, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scheduler = match args.scheduler.trim() {
+        "stock" => Vec::new(),
+        command => command.split_whitespace().map(str::to_owned).collect(),
+    };
+    if scheduler.is_empty() && args.scheduler.trim() != "stock" {
+        return Err(of_class(Class::Usage, "--scheduler: expected a command, or `stock`"));
+    }
+    interrupt::install()?;
+    let what = Fuzz { seeds: args.seeds, scheduler, kernel: args.kernel, shrink: args.shrink };
+    let options = Options { out: args.out, jobs: args.jobs, ..super::options() };
+    let report = fuzz(&what, &options, &mut Bar::new())?;
+    if report.interrupted {
+        let text = format!(
+            "interrupted after {} of {} seeds, which are kept: the same command goes on",
+            report.seeds, report.planned
+        );
+        return Err(of_class(Class::Interrupted, text));
+    }
+    if args.json {
+        out::json(1, None, &report)?;
+    } else {
+        out::text(in_words(&report))?;
+    }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_plans(seeds: RangeInclusive<u64>, json: bool) -> anyhow::Result<()> {
+    let plan = |seed| {
+        let Plan { topology, steps } = Plan::of(seed);
+        let steps = steps.iter().map(ToString::to_string).collect();
+        PlannedSeed { seed, topology: topology.name, steps }
+    };
+    if json {
+        return out::json_list(1, "seeds", &seeds.map(plan).collect::<Vec<_>>());
+    }
+    seeds.map(plan).try_for_each(|PlannedSeed { seed, topology, steps }| {
+        out::line(format_args!("seed {seed}, {topology}"))?;
+        steps.iter().try_for_each(|step| out::line(format_args!("  {step}")))
+    })
+}
+
+fn in_words(report: &Report) -> String {
+    let Report { seeds, longest_wait_s, failures, .. } = report;
+    let mut text = failures.iter().map(failure).collect::<String>();
+    text += &format!(
+        "{} of {seeds} seeds failed; in the others the longest wait of a task was \
+         {longest_wait_s:.2} s of virtual time\n",
+        failures.len()
+    );
+    text
+}
+
+fn failure(failure: &Failure) -> String {
+    let Failure { seed, topology, what, steps, shortest, .. } = failure;
+    let count = steps.len();
+    let mut text = format!("seed {seed}, {topology}: {what}\n");
+    let lines = match shortest {
+        Some(few) => {
+            text += &format!("  {} of its {count} steps are enough:\n", few.len());
+            few
+        }
+        None => steps,
+    };
+    lines.iter().for_each(|line| text += &format!("  {line}\n"));
+    text += &format!("  again: unspin lab fuzz --seeds {seed}\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_or_a_range() {
+        assert_eq!(seeds("7"), Ok(7..=7));
+        assert_eq!(seeds("0-99"), Ok(0..=99));
+        for wrong in ["", "9-3", "x", "0-", "-5", "0-100000"] {
+            assert!(seeds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_failure_says_how_to_see_it_again() {
+        let steps =
+            vec!["   0 ms  stress plain futex 4".to_owned(), "  90 ms  forks 20".to_owned()];
+        let failed = Failure {
+            seed: 17,
+            topology: "4-on-2",
+            what: "a task was kept waiting for 3 s".into(),
+            detail: String::new(),
+            shortest: Some(steps[..1].to_vec()),
+            steps,
+        };
+        let report = Report {
+            seeds: 100,
+            planned: 100,
+            longest_wait_s: 0.25,
+            failures: vec![failed],
+            interrupted: false,
+        };
+        assert_eq!(
+            in_words(&report),
+            "seed 17, 4-on-2: a task was kept waiting for 3 s\n  1 of its 2 steps are enough:\n  \
+             \u{20} 0 ms  stress plain futex 4\n  again: unspin lab fuzz --seeds 17\n1 of 100 seeds \
+             failed; in the others the longest wait of a task was 0.25 s of virtual time\n"
+        );
+    }
+}
