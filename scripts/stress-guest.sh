@@ -52,7 +52,7 @@ done
 
 up_s() { cut -d. -f1 /proc/uptime; }
 began=$(up_s)
-unspin run --json > /tmp/agent 2>&1 &
+unspin run --actuator sched-ext --json > /tmp/agent 2>&1 &
 agent=$!
 within "grep -q enabled $STATE" "the scheduler does not load"
 echo "loaded in $(($(up_s) - began)) s"

@@ -163,12 +163,30 @@ fn what_was_tried_counts_more_than_what_files_say() {
         assert_eq!(why.matches("smp_call_function_many_cond").count(), 1, "{why}");
     }
     assert!(why(&tried, "watch --listen").contains("--causes"));
-    assert_eq!(why(&tried, "run"), "the verifier refused it");
+    let refused = why(&tried, "run");
+    assert!(
+        refused.contains("cpuset") && refused.ends_with("the verifier refused it"),
+        "{refused}"
+    );
     assert_eq!(why(&tried, "report") + &why(&tried, "trace"), "");
     let none = Trials { sensor: failed("no BTF"), ..Trials::default() };
     let tried = diagnose(&Facts { trials: Some(none), ..facts("kvm") });
     assert_eq!(why(&tried, "watch"), "no BTF");
     assert_eq!(why(&tried, "run"), "");
+}
+
+/// Either of the two ways is enough, and no advice on kernels is due then.
+#[test]
+fn cpusets_or_sched_ext_are_enough_to_run() {
+    let of = |cpuset, sched_ext: Option<&str>| {
+        let sched_ext = sched_ext.map(str::to_owned);
+        let found = diagnose(&Facts { cpuset, sched_ext, ..facts("kvm") });
+        (why(&found, "run").is_empty(), found.kernel_advice.is_some())
+    };
+    assert_eq!(of(true, None), (true, false));
+    assert_eq!(of(true, Some("enabled")), (true, false));
+    assert_eq!(of(false, Some("disabled")), (true, false));
+    assert_eq!(of(false, None), (false, true));
 }
 
 #[test]

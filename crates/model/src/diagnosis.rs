@@ -12,7 +12,7 @@ pub struct Diagnosis {
     pub help: Vec<Help>,
     /// Which verbs work here.
     pub verbs: Vec<Verb>,
-    /// How to get a kernel with sched_ext; absent where this one has it.
+    /// How to get a kernel with sched_ext; absent where this one has it, or cpusets do.
     pub kernel_advice: Option<KernelAdvice>,
 }
 
@@ -149,16 +149,16 @@ pub struct KernelAdvice {
     pub without: Vec<String>,
 }
 
-/// Whether this kernel would take a guest scheduler.
+/// Whether `unspin run` could act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// It has sched_ext, and nobody uses it.
+    /// There are cgroups with cpusets, or sched_ext that nobody uses.
     Ready,
-    /// `unspin run` is loaded.
+    /// `unspin run` is at work.
     Ours,
-    /// Another scheduler is.
+    /// There is sched_ext alone, and another scheduler is loaded.
     Taken,
-    /// It has no sched_ext.
+    /// There is neither.
     Absent,
 }

@@ -209,9 +209,7 @@ fn next(kind: Kind, origin: Origin) -> Option<Next> {
         }
         (_, Origin::Here(Scheduling::Absent)) => command(
             "unspin doctor",
-            Some(
-                "this kernel has no sched_ext, which `unspin run` needs; doctor says how to get it",
-            ),
+            Some("`unspin run` needs cgroup version 2 or sched_ext; doctor says how to get them"),
         ),
         (_, Origin::File) => command(
             "sudo unspin run",

@@ -1,6 +1,7 @@
 //! `unspin run`.
 
 mod ab;
+mod choice;
 mod keeper;
 mod offer;
 
@@ -9,62 +10,70 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, bail};
-use unspin_guest::confine::{self, Confiner};
+use anyhow::bail;
+use unspin_guest::confine;
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
-use unspin_model::scheduler::Stats;
+use unspin_model::class::Class;
+use unspin_model::scheduler::{Actuator, Stats};
 use unspin_model::session::About;
 use unspin_report::scheduler;
 
 use crate::command::Running;
+use crate::failure::of_class;
 use crate::metrics::{self, Metrics};
 use crate::{here, out};
+use choice::Choice;
 use keeper::Keeper;
 use offer::Offer;
 
-/// Run the guest scheduler, which stops the waste
+/// Stop the waste: keep tasks on fewer vCPUs while more of them would spin
 ///
-/// It runs until Ctrl-C, or while a command runs. It keeps tasks on as few vCPUs as do the most
-/// useful work, where the host takes others away while locks are held. When it ends, however it
-/// ends, the kernel's own scheduler takes over again. It needs root.
+/// It runs until Ctrl-C, or while a command runs. While much time is spun away, it limits the
+/// top-level cgroups to as many vCPUs as do the most useful work; the kernel's scheduler stays.
+/// When it ends, the limit is lifted. It needs root.
+///
+/// `--actuator sched-ext`, or an option of it, loads a scheduler in place of the kernel's instead.
+/// However that one ends, the kernel's own takes over again.
 ///
 /// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it. If the kernel
 /// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
 ///
-/// With --ab, unspin compares the work under both schedulers instead, and says which is better.
+/// With --ab, unspin compares the work with and without it instead, and says which is better.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What keeps tasks on fewer vCPUs
-    #[arg(long, value_enum, value_name = "ACTUATOR", default_value_t = Actuator::SchedExt)]
-    actuator: Actuator,
-    /// Rule that decides how many vCPUs are used
-    #[arg(long, value_enum, value_name = "RULE", default_value_t = Pack::Waste)]
-    pack: Pack,
+    /// What keeps tasks on fewer vCPUs [default: cpuset; sched-ext where cgroups cannot be
+    /// limited, or with one of its options]
+    #[arg(long, value_enum, value_name = "ACTUATOR")]
+    actuator: Option<Way>,
+    /// sched-ext: rule that decides how many vCPUs are used [default: waste]
+    #[arg(long, value_enum, value_name = "RULE", help_heading = SCHED_EXT)]
+    pack: Option<Pack>,
     /// Use all vCPUs at all times
-    #[arg(long, conflicts_with = "pack")]
+    #[arg(long, conflicts_with = "pack", help_heading = SCHED_EXT)]
     no_pack: bool,
     /// Do not probe which vCPUs share a pCPU. By default, they are used one after the other
-    #[arg(long)]
+    #[arg(long, help_heading = SCHED_EXT)]
     no_topology: bool,
     /// Leave each task in the run queue of its last vCPU
-    #[arg(long)]
+    #[arg(long, help_heading = SCHED_EXT)]
     no_place: bool,
     /// Give no extra time to tasks that hold contended locks
-    #[arg(long)]
+    #[arg(long, help_heading = SCHED_EXT)]
     no_handoff: bool,
     /// Name of threads that always count as holders of contended locks (up to 8 times)
-    #[arg(long, value_name = "NAME", conflicts_with = "no_handoff")]
+    #[arg(long, value_name = "NAME", conflicts_with = "no_handoff", help_heading = SCHED_EXT)]
     holder: Vec<String>,
     /// Folder of a cgroup (version 2) whose tasks always count as holders (up to 8 times)
-    #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "no_handoff", help_heading = SCHED_EXT)]
     holder_cgroup: Vec<PathBuf>,
     /// Make the kernel's mutex spinners sleep while the owner's vCPU is off (no gain measured)
-    #[arg(long)]
+    #[arg(long, help_heading = SCHED_EXT)]
     adaptive_spin: bool,
-    /// Time slice of a task, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    slice: u64,
+    /// Time slice of a task, in milliseconds [default: 3]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=100),
+        help_heading = SCHED_EXT)]
+    slice: Option<u64>,
     /// Seconds between two lines of figures [default: none until the end]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     stats: Option<u64>,
@@ -91,12 +100,17 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// What the help says above the options that only one actuator has.
+const SCHED_EXT: &str = "Options of --actuator sched-ext";
+/// Milliseconds.
+const SLICE: u64 = 3;
+
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Actuator {
+enum Way {
+    /// The kernel's scheduler, with the cpuset of the top-level cgroups limited while they spin
+    Cpuset,
     /// A scheduler in place of the kernel's (Linux 6.12)
     SchedExt,
-    /// The kernel's own, with the cpuset of the top-level cgroups limited while they spin
-    Cpuset,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -110,24 +124,45 @@ enum Pack {
 
 impl Args {
     fn rule(&self) -> Rule {
-        match self.pack {
+        match self.pack.unwrap_or(Pack::Waste) {
             _ if self.no_pack => Rule::Never,
             Pack::Waste => Rule::Waste,
             Pack::StealGovernor => Rule::StealGovernor,
         }
     }
 
-    /// The cgroup for the command, where it cannot stay in this process's.
-    fn cgroup(&self) -> anyhow::Result<Option<PathBuf>> {
-        match self.actuator {
-            Actuator::SchedExt => Ok(None),
-            Actuator::Cpuset => confine::own_cgroup().context("make a cgroup for the command"),
-        }
+    /// The first option given that only the scheduler in place of the kernel's has.
+    fn of_sched_ext(&self) -> Option<&'static str> {
+        let given = [
+            ("--pack", self.pack.is_some()),
+            ("--no-pack", self.no_pack),
+            ("--no-topology", self.no_topology),
+            ("--no-place", self.no_place),
+            ("--no-handoff", self.no_handoff),
+            ("--holder", !self.holder.is_empty()),
+            ("--holder-cgroup", !self.holder_cgroup.is_empty()),
+            ("--adaptive-spin", self.adaptive_spin),
+            ("--slice", self.slice.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    }
+
+    fn choice(&self) -> anyhow::Result<Choice> {
+        let actuator = match (self.actuator, self.of_sched_ext()) {
+            (Some(Way::Cpuset), Some(option)) => {
+                let text = format!("{option} is an option of --actuator sched-ext");
+                return Err(of_class(Class::Usage, text));
+            }
+            (Some(Way::Cpuset), None) => Some(Actuator::Cpuset),
+            (Some(Way::SchedExt), _) | (None, Some(_)) => Some(Actuator::SchedExt),
+            (None, None) => None,
+        };
+        Ok(Choice { actuator, options: self.options()? })
     }
 
     fn options(&self) -> Result<Options, HoldersError> {
         Ok(Options {
-            slice_ns: self.slice * 1_000_000,
+            slice_ns: self.slice.unwrap_or(SLICE) * 1_000_000,
             pack: self.rule(),
             place: !self.no_place,
             handoff: !self.no_handoff,
@@ -153,18 +188,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(pairs) = args.ab.pairs() {
-        return args.ab.run(pairs, args.options()?, &args.command, args.json);
+        return args.ab.run(pairs, args.choice()?, &args.command, args.json);
     }
+    let choice = args.choice()?;
     if args.command.is_empty() {
         interrupt::install()?;
     }
-    let (mut keeper, acts) = match args.actuator {
-        Actuator::SchedExt => {
-            // What a killed one with the other actuator has left.
-            confine::restore()?;
-            (Keeper::start(args.options()?)?, "the guest scheduler runs")
-        }
-        Actuator::Cpuset => (Keeper::confine(Confiner::start()?), "spinning limits the vCPUs"),
+    let mut keeper = choice.start()?;
+    let (acts, cgroup) = match keeper.stats.actuator {
+        Actuator::SchedExt => ("the guest scheduler runs", None),
+        Actuator::Cpuset => ("spinning limits the vCPUs", choice::cgroup()?),
     };
     // Who is answered there finds it at work.
     let metrics = args.listen.map(Metrics::listen).transpose()?;
@@ -173,7 +206,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
-    let running = match Running::start_in(args.cgroup()?.as_deref(), &args.command) {
+    let running = match Running::start_in(cgroup.as_deref(), &args.command) {
         Ok(running) => running,
         Err(not_started) => return Ok(not_started.report()),
     };

@@ -4,7 +4,7 @@
 busy 200 &
 load=$!
 for _ in 1 2; do
-    unspin run -- true 2> /tmp/once || fail "$(cat /tmp/once)"
+    unspin run --actuator sched-ext -- true 2> /tmp/once || fail "$(cat /tmp/once)"
     grep -q disabled $state || fail "it stays"
 done
 kill $load

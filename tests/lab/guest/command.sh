@@ -8,7 +8,7 @@ if [ "$1" = load ]; then
     wait
     exit 7
 fi
-unspin run --json -- sh "$0" load > /tmp/stats
+unspin run --actuator sched-ext --json -- sh "$0" load > /tmp/stats
 [ $? = 7 ] || fail "the command's exit code"
 grep -q enabled /tmp/during || fail "not enabled during the command"
 [ "$(count vcpus /tmp/stats)" = 4 ] || fail "$(cat /tmp/stats)"

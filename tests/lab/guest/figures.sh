@@ -18,7 +18,7 @@ socket=/run/unspin/run.sock
 unspin run --status 2> /tmp/none
 [ $? = 77 ] || fail "nothing runs"
 grep -q 'unspin run' /tmp/none || fail "$(cat /tmp/none)"
-unspin run --listen 127.0.0.1:9470 -- sh "$0" wait &
+unspin run --actuator sched-ext --listen 127.0.0.1:9470 -- sh "$0" wait &
 run=$!
 wait_until test -S $socket
 [ "$(stat -c %a $socket)" = 600 ] || fail "others may ask"
@@ -34,7 +34,7 @@ wait $run
 [ $? = 5 ] || fail "the command's exit code"
 [ ! -e $socket ] || fail "the socket stays"
 is disabled
-unspin run -- sh "$0" end 2> /tmp/ended
+unspin run --actuator sched-ext -- sh "$0" end 2> /tmp/ended
 [ $? = 1 ] || fail "the kernel ended it"
 [ -e /tmp/done ] || fail "the command was ended"
 grep -q 'exit code 3' /tmp/ended || fail "$(cat /tmp/ended)"

@@ -13,7 +13,7 @@ if [ "$1" = load ]; then
 fi
 for how in env 'unshare --pid --fork'; do
     # shellcheck disable=SC2086 # a command
-    unspin run --json --no-pack -- sh "$0" load $how | tail -n 1 > /tmp/stats || exit 1
+    unspin run --actuator sched-ext --json --no-pack -- sh "$0" load $how | tail -n 1 > /tmp/stats || exit 1
     [ "$(count extended /tmp/stats)" -ge 10 ] || fail "$how: $(cat /tmp/stats)"
 done
 is disabled

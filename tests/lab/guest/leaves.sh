@@ -2,7 +2,7 @@
 # A second scheduler is refused, a killed one leaves, a changed number of vCPUs is survived.
 . "$(dirname "$0")/tools.sh"
 start
-unspin run -- true 2> /tmp/second
+unspin run --actuator sched-ext -- true 2> /tmp/second
 [ $? = 77 ] || fail "a second one"
 grep -q 'is loaded' /tmp/second || fail "$(cat /tmp/second)"
 for online in 0 1; do

@@ -8,14 +8,14 @@ if [ "$1" = load ]; then
     exit
 fi
 mkdir $groups/h
-unspin run --json --holder sh -- sh "$0" load > /tmp/names || exit 1
-unspin run --json --holder-cgroup $groups/h -- sh "$0" load $groups/h > /tmp/cgroup || exit 1
-unspin run --json --holder nobody --holder-cgroup $groups/h -- sh "$0" load > /tmp/others || exit 1
+unspin run --actuator sched-ext --json --holder sh -- sh "$0" load > /tmp/names || exit 1
+unspin run --actuator sched-ext --json --holder-cgroup $groups/h -- sh "$0" load $groups/h > /tmp/cgroup || exit 1
+unspin run --actuator sched-ext --json --holder nobody --holder-cgroup $groups/h -- sh "$0" load > /tmp/others || exit 1
 others=$(count extended /tmp/others)
 for named in names cgroup; do
     [ "$(count extended /tmp/$named)" -gt $((2 * others + 10)) ] || fail "$named: $(cat /tmp/$named)"
 done
-unspin run --holder-cgroup /tmp -- true 2> /tmp/error && fail "no cgroup, and no error"
+unspin run --actuator sched-ext --holder-cgroup /tmp -- true 2> /tmp/error && fail "no cgroup, and no error"
 grep -q 'no cgroup of version 2' /tmp/error || fail "$(cat /tmp/error)"
 is disabled
 clean_log

@@ -27,7 +27,7 @@ gone() { ! kill -0 "$1" 2> /dev/null; }
 
 # Starts `unspin run` in the background, with what it says in /tmp/said.
 start() {
-    unspin run "$@" > /tmp/said 2>&1 &
+    unspin run --actuator sched-ext "$@" > /tmp/said 2>&1 &
     run=$!
     is enabled
 }

@@ -51,6 +51,16 @@ impl Classified for CpusetError {
     }
 }
 
+/// Whether the hierarchy at `root` has the controller.
+pub(super) fn is_offered(root: &Path) -> bool {
+    lists_it(root, "cgroup.controllers")
+}
+
+fn lists_it(root: &Path, file: &str) -> bool {
+    let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+    text.split_ascii_whitespace().any(|word| word == CONTROLLER)
+}
+
 /// The cgroups; the limit is lifted when this is dropped.
 pub struct Cpusets {
     root: PathBuf,
@@ -65,12 +75,10 @@ impl Cpusets {
     pub fn open(root: &Path, folder: &Path) -> Result<Cpusets, CpusetError> {
         let mut journal = Journal::open(folder)?;
         restore(&mut journal);
-        let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
-        let has = |text: &str| text.split_ascii_whitespace().any(|word| word == CONTROLLER);
-        if !has(&words("cgroup.controllers")) {
+        if !is_offered(root) {
             return Err(CpusetError::NoController(root.to_owned()));
         }
-        journal.begin(root, !has(&words(CONTROL)))?;
+        journal.begin(root, !lists_it(root, CONTROL))?;
         if journal.enabled() {
             fs::write(root.join(CONTROL), format!("+{CONTROLLER}"))
                 .map_err(|error| CpusetError::Enable(root.to_owned(), error))?;

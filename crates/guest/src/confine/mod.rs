@@ -116,6 +116,16 @@ pub fn restore() -> Result<usize, CpusetError> {
     cpusets::restore_after_crash(Path::new(FOLDER))
 }
 
+/// Whether cgroups of version 2 can limit tasks to some vCPUs here.
+pub fn possible() -> bool {
+    cpusets::is_offered(Path::new(ROOT))
+}
+
+/// Whether an `unspin run` limits vCPUs, or has left them limited.
+pub fn at_work() -> bool {
+    journal::Journal::is_in(Path::new(FOLDER))
+}
+
 /// A cgroup for a command that starts now: where this process is in the root, one of its own.
 /// Elsewhere the command inherits one that can be limited.
 pub fn own_cgroup() -> io::Result<Option<PathBuf>> {

@@ -113,8 +113,8 @@ fn without(facts: &Facts) -> Vec<String> {
     let mut ways = vec![
         "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all."
             .to_owned(),
-        "`sudo unspin run --actuator cpuset` keeps the kernel's scheduler and uses fewer vCPUs \
-         while they spin; it needs cgroup version 2."
+        "`sudo unspin run` needs sched_ext only where there is no cgroup version 2: boot with \
+         `systemd.unified_cgroup_hierarchy=1`."
             .to_owned(),
     ];
     ways.extend(fewer(facts.cpus).map(|vcpus| {

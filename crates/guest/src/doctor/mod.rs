@@ -24,6 +24,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         },
         help: help::all(facts),
         verbs: verbs::all(facts),
-        kernel_advice: facts.sched_ext.is_none().then(|| distribution::advice(facts)),
+        kernel_advice: (facts.sched_ext.is_none() && !facts.cpuset)
+            .then(|| distribution::advice(facts)),
     }
 }

@@ -97,7 +97,25 @@ fn listening(facts: &Facts) -> Judged {
     (ready, why)
 }
 
+/// With cpusets, or with a scheduler in place of the kernel's where there are none.
 fn scheduling(facts: &Facts) -> Judged {
+    let (light, mut why) = match facts.cpuset {
+        true => sensing(facts, |trials| &trials.light),
+        false => {
+            (Ready::No, vec!["cgroup version 2 has no cpuset controller here; without:".into()])
+        }
+    };
+    let missing = sched_ext(facts);
+    if light != Ready::No || missing.is_empty() {
+        return (Ready::Yes, vec![]);
+    }
+    why.extend(missing);
+    why.dedup();
+    (Ready::No, why)
+}
+
+/// What a scheduler in place of the kernel's lacks.
+fn sched_ext(facts: &Facts) -> Vec<String> {
     let mut missing = bpf(facts);
     match facts.sched_ext.as_deref() {
         None => missing.push(no_sched_ext(&facts.kernel)),
@@ -109,7 +127,7 @@ fn scheduling(facts: &Facts) -> Judged {
             "sched_ext is {state}: another scheduler uses it (`unspin run --status` asks ours)"
         )),
     }
-    (if missing.is_empty() { Ready::Yes } else { Ready::No }, missing)
+    missing
 }
 
 /// Since Linux 6.12 it is there, but not every kernel is built with it.

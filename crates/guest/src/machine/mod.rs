@@ -62,6 +62,9 @@ pub struct Facts {
     /// State of sched_ext; `None` where the kernel has none.
     #[serde(default)]
     pub sched_ext: Option<String>,
+    /// Whether cgroups of version 2 can limit tasks to some vCPUs.
+    #[serde(default)]
+    pub cpuset: bool,
     /// Whether the kernel describes its types (BTF).
     #[serde(default)]
     pub btf: bool,

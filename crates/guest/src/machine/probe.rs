@@ -10,7 +10,7 @@ use raw_cpuid::CpuIdResult;
 use raw_cpuid::native_cpuid::cpuid_count;
 
 use super::{Facts, Leaf, TRACEPOINTS};
-use crate::steal;
+use crate::{confine, steal};
 
 /// Settings that decide about spinning.
 const CONFIG: &[&str] = &[
@@ -48,6 +48,7 @@ pub(super) fn probe() -> Facts {
         lab: Some(found(&LAB)),
         trials: None,
         sched_ext: some_text("/sys/kernel/sched_ext/state"),
+        cpuset: confine::possible(),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         tracepoints: tracepoints(),
         privileged: nix::unistd::geteuid().is_root(),

@@ -19,6 +19,7 @@ use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
+use crate::confine;
 use crate::machine::Trial;
 use crate::sense::{Aligned, Plain, Settings, Shared, only_for_root};
 use crate::spinning;
@@ -30,7 +31,7 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
 /// What `bpf/run.bpf.c` calls itself there.
-const NAME: &str = "unspin";
+pub const NAME: &str = "unspin";
 /// An exit code with this bit asks to be loaded again: a vCPU came or went.
 const RESTART: i64 = 1 << 48;
 /// What the kernel says when its own watchdog did not run for long either: nothing did.
@@ -125,15 +126,20 @@ impl Classified for RunError {
     }
 }
 
-/// Whether this kernel would take a scheduler now.
+/// Whether `unspin run` could act now, one way or the other.
 pub fn scheduling() -> Scheduling {
-    let loaded = || fs::read_to_string(LOADED).unwrap_or_default();
     match fs::read_to_string(STATE) {
+        _ if confine::at_work() || is_loaded() => Scheduling::Ours,
+        _ if confine::possible() => Scheduling::Ready,
         Err(_) => Scheduling::Absent,
         Ok(state) if state.trim() == "disabled" => Scheduling::Ready,
-        Ok(_) if loaded().trim() == NAME => Scheduling::Ours,
         Ok(_) => Scheduling::Taken,
     }
+}
+
+/// Whether the scheduler of an `unspin run` is in place of the kernel's.
+pub fn is_loaded() -> bool {
+    fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
 }
 
 /// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks

@@ -36,6 +36,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "sense-nested",
     "truth",
     "vt-abandoned",
+    "vt-light",
     "vt-micro",
     "vt-overcommit",
     "vt-seed000",

@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use regex::Regex;
 use unspin_guest::ab::{Job, Measured, Useful, measure};
-use unspin_guest::run::Options;
 use unspin_model::ab::{Rounds, Source};
 use unspin_model::class::Class;
 use unspin_model::{Better, Metric};
 use unspin_report::ab::Judged;
 use unspin_stats::ab::{PAIRS_MIN, order};
 
+use super::choice::Choice;
 use crate::command::Signals;
 use crate::{failure, here, out, span};
 use command::Command;
@@ -34,13 +34,13 @@ const PAIRS_MAX: u32 = 1000;
 /// Options of the comparison.
 #[derive(clap::Args)]
 pub struct Ab {
-    /// Alternate the kernel's scheduler and unspin in N pairs of rounds, and say which is better
+    /// Do the work without and with unspin in N pairs of rounds, and say which is better
     ///
     /// With CMD, each round runs CMD once, and its duration counts. Without CMD, a round is an
     /// interval of --round. A first round warms up and does not count. Fewer than six pairs
     /// cannot show a difference.
     #[arg(long, value_name = "N", value_parser = pairs,
-        conflicts_with_all = ["status", "stats", "listen", "actuator", "restore"])]
+        conflicts_with_all = ["status", "stats", "listen", "restore"])]
     ab: Option<u32>,
     /// Regular expression whose first group is the figure, in what CMD or --metric-cmd prints
     #[arg(long, value_name = "REGEX", requires = "ab")]
@@ -83,13 +83,13 @@ impl Ab {
     pub fn run(
         &self,
         pairs: u32,
-        options: Options,
+        choice: Choice,
         command: &[String],
         json: bool,
     ) -> anyhow::Result<ExitCode> {
         let subject = self.subject(command)?;
         let mut signals = Signals::new()?;
-        let mut schedulers = Schedulers::new(options)?;
+        let mut schedulers = Schedulers::new(choice)?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = since_1970.as_nanos() as u64;
         let mut progress = Progress::new(pairs, subject.round_s);

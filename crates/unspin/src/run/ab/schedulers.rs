@@ -1,24 +1,29 @@
-//! The kernel's own scheduler, and unspin.
+//! The guest without unspin, and with it.
 
 use anyhow::bail;
 use unspin_guest::ab::Switch;
-use unspin_guest::run::{Options, RunError};
 use unspin_model::ab::Arm;
+use unspin_model::scheduler::Actuator;
 
+use crate::run::choice::{self, Choice};
 use crate::run::keeper::Keeper;
 
 /// What schedules now.
 pub struct Schedulers {
-    options: Options,
+    choice: Choice,
     /// None while the kernel's own does. Dropping it gives the tasks back.
     unspin: Option<Keeper>,
 }
 
 impl Schedulers {
-    /// The kernel's own schedules. Fails if unspin cannot.
-    pub fn new(options: Options) -> Result<Schedulers, RunError> {
-        drop(Keeper::start(options)?);
-        Ok(Schedulers { options, unspin: None })
+    /// Without unspin. Fails if it cannot act.
+    pub fn new(choice: Choice) -> anyhow::Result<Schedulers> {
+        let actuator = choice.start()?.stats.actuator;
+        if actuator == Actuator::Cpuset {
+            choice::leave_root()?;
+        }
+        // The same one in all rounds.
+        Ok(Schedulers { choice: Choice { actuator: Some(actuator), ..choice }, unspin: None })
     }
 }
 
@@ -26,7 +31,7 @@ impl Switch<anyhow::Error> for Schedulers {
     fn start(&mut self, arm: Arm) -> anyhow::Result<()> {
         self.unspin = None;
         if arm == Arm::Unspin {
-            self.unspin = Some(Keeper::start(self.options)?);
+            self.unspin = Some(self.choice.start()?);
         }
         Ok(())
     }
