@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure sev-es stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -42,6 +42,11 @@ python-test: ## python/: ruff and pytest, in a virtual environment of its own
 
 igvm-measure: build ## the digests of 1,000 random IGVM files and of published vectors, beside sev-snp-measure's
 	scripts/igvm-measure.py $(RELEASE)/unspin
+
+sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
+	scripts/sev-es.py $(RELEASE)/unspin $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 28] = {
+const CASES: [(&str, Needs, Takes, Test); 29] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -82,6 +82,7 @@ const CASES: [(&str, Needs, Takes, Test); 28] = {
         ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
         ("vt_injects_exactly", Some(vt_guest), Little, virtual_time::injected_times_are_exact),
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
+        ("vt_emulates_sev_es", Some(vt_guest), Little, virtual_time::confidential_guest),
         ("vt_failures_have_their_kind", Some(vt_guest), Little, virtual_time::failures),
         ("claims_are_measured_again", Some(guest), Machine, claims::check_measures_each_time),
         ("nested_regimes", Some(bench::lab_kernel), Minutes, nested::regimes),

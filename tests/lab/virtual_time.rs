@@ -81,6 +81,21 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A guest that takes itself for an SEV-ES guest, twice with the same bytes; its label says what it is.
+pub fn confidential_guest() -> Result<(), Failed> {
+    let cvm = "accel = \"vt\"\nvt = { cvm = \"sev-es-emulated\" }";
+    let active = "Memory Encryption Features active: AMD SEV SEV-ES";
+    let look = format!("dmesg | grep -q '{active}' && echo result 1");
+    let text = experiment(&["look.toml"], cvm, "");
+    let bench = Bench::new(&text).workload("look", &look, "");
+    let output = run(&bench, &["--accel", "vt", "--twice"]);
+    check(output.status.success(), "two runs with the same bytes", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["label"]["cvm"], "emulated SEV-ES", "{record}");
+    assert_eq!(record["label"]["prices"], "sev-es", "{record}");
+    Ok(())
+}
+
 /// A panic, an endless job and a failing one, each with its kind and without a retry.
 pub fn failures() -> Result<(), Failed> {
     let text = experiment(&["panic.toml", "endless.toml"], "time_limit_s = 1", "");

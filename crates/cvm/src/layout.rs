@@ -18,6 +18,8 @@ pub const SNP_BLOB: u64 = 0x8_0000;
 pub const SNP_SECRETS: u64 = 0x8_1000;
 /// The page of CPUID values that SNP's firmware checks.
 pub const SNP_CPUID: u64 = 0x8_2000;
+/// Where the other vCPUs of an SEV-ES guest start: the AP jump table, then code.
+pub const AP_START: u64 = 0x8_3000;
 /// ACPI tables, the RSDP first, in the area where a kernel without a pointer searches for it.
 pub const ACPI: u64 = 0xe_0000;
 /// The end of the area of ACPI tables.

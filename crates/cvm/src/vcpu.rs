@@ -37,6 +37,14 @@ const PAT: u64 = 0x0007_0406_0007_0406;
 const DR6: u64 = 0xffff_0ff0;
 const DR7: u64 = 0x400;
 const MXCSR: u32 = 0x1f80;
+/// Real mode after INIT: caches disabled, extension type.
+const CR0_INIT: u64 = 0x6000_0010;
+const REAL_CODE_ATTRIBUTES: u16 = 0x9b;
+const REAL_DATA_ATTRIBUTES: u16 = 0x93;
+const REAL_LIMIT: u32 = 0xffff;
+/// In the page of [`ap_page`]: what jumps by the table, and what halts until there is one.
+const AP_JUMP: u16 = 0x10;
+const AP_HALT: u16 = 0x20;
 const X87_FCW: u16 = 0x37f;
 const XCR0: u64 = 1;
 
@@ -62,19 +70,54 @@ pub fn gdt() -> Vec<u8> {
 pub fn vmsa(start: Start, snp: bool) -> Box<SevVmsa> {
     // Without it, memory is exhausted, and the process aborts as for any other allocation.
     let mut vmsa = SevVmsa::new_box_zeroed().expect("4 KiB of memory");
-    let data = segment(DATA, DATA_ATTRIBUTES, u32::MAX);
-    (vmsa.es, vmsa.ss, vmsa.ds, vmsa.fs, vmsa.gs) = (data, data, data, data, data);
+    set_initial(&mut vmsa);
+    set_data_segments(&mut vmsa, segment(DATA, DATA_ATTRIBUTES, u32::MAX));
     vmsa.cs = segment(CODE, CODE_ATTRIBUTES, u32::MAX);
-    vmsa.ldtr = segment(0, LDT_ATTRIBUTES, 0xffff);
-    vmsa.tr = segment(0, TASK_ATTRIBUTES, 0xffff);
     vmsa.gdtr = SevSelector { base: start.gdt, ..segment(0, 0, GDT_LIMIT.into()) };
     vmsa.efer = EFER | EFER_SVME;
     (vmsa.cr0, vmsa.cr3, vmsa.cr4) = (CR0, start.cr3, CR4);
-    (vmsa.dr6, vmsa.dr7) = (DR6, DR7);
-    (vmsa.rflags, vmsa.rip, vmsa.rsi) = (RFLAGS, start.rip, start.boot_params);
-    (vmsa.pat, vmsa.xcr0, vmsa.mxcsr, vmsa.x87_fcw) = (PAT, XCR0, MXCSR, X87_FCW);
+    (vmsa.rip, vmsa.rsi) = (start.rip, start.boot_params);
     vmsa.sev_features = SevFeatures::new().with_snp(snp);
     vmsa
+}
+
+/// What vCPUs have in common.
+fn set_initial(vmsa: &mut SevVmsa) {
+    vmsa.ldtr = segment(0, LDT_ATTRIBUTES, 0xffff);
+    vmsa.tr = segment(0, TASK_ATTRIBUTES, 0xffff);
+    (vmsa.dr6, vmsa.dr7, vmsa.rflags) = (DR6, DR7, RFLAGS);
+    (vmsa.pat, vmsa.xcr0, vmsa.mxcsr, vmsa.x87_fcw) = (PAT, XCR0, MXCSR, X87_FCW);
+}
+
+fn set_data_segments(vmsa: &mut SevVmsa, data: SevSelector) {
+    (vmsa.es, vmsa.ss, vmsa.ds, vmsa.fs, vmsa.gs) = (data, data, data, data, data);
+}
+
+/// The registers of a further vCPU of an SEV-ES guest, whose first SIPI only lets it run: in real
+/// mode, in the page of [`ap_page`] at that address.
+pub fn ap_vmsa(page: u64) -> Box<SevVmsa> {
+    // See above.
+    let mut vmsa = SevVmsa::new_box_zeroed().expect("4 KiB of memory");
+    set_initial(&mut vmsa);
+    set_data_segments(&mut vmsa, segment(0, REAL_DATA_ATTRIBUTES, REAL_LIMIT));
+    let code = segment((page >> 4) as u16, REAL_CODE_ATTRIBUTES, REAL_LIMIT);
+    vmsa.cs = SevSelector { base: page, ..code };
+    (vmsa.gdtr, vmsa.idtr) = (segment(0, 0, REAL_LIMIT), segment(0, 0, REAL_LIMIT));
+    (vmsa.efer, vmsa.cr0, vmsa.rip) = (EFER_SVME, CR0_INIT, AP_JUMP.into());
+    vmsa
+}
+
+/// Where further vCPUs start: the AP jump table (IP and CS, which Linux changes to its own), and
+/// a jump to where it leads. At first it leads to a halt.
+pub fn ap_page(page: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::from(AP_HALT)];
+    bytes[..2].copy_from_slice(&AP_HALT.to_le_bytes());
+    bytes[2..4].copy_from_slice(&((page >> 4) as u16).to_le_bytes());
+    // ljmp *%cs:0
+    bytes[usize::from(AP_JUMP)..][..5].copy_from_slice(&[0x2e, 0xff, 0x2e, 0, 0]);
+    // cli; hlt; and back to both.
+    bytes.extend([0xfa, 0xf4, 0xeb, 0xfc]);
+    bytes
 }
 
 fn segment(selector: u16, attrib: u16, limit: u32) -> SevSelector {
@@ -116,5 +159,14 @@ mod tests {
         assert_eq!((vmsa.cr0 >> 31 & 1, vmsa.cr0 & 1, vmsa.cr4 >> 5 & 1), (1, 1, 1));
         assert_eq!(vmsa.cs.attrib >> 9 & 3, 1);
         assert_eq!(gdt().len(), GDT_LIMIT as usize + 1);
+    }
+
+    #[test]
+    fn further_vcpus_jump_by_the_table() {
+        let (vmsa, page) = (ap_vmsa(0x8_3000), ap_page(0x8_3000));
+        assert_eq!((vmsa.cs.base, vmsa.cs.selector, vmsa.rip), (0x8_3000, 0x8300, 0x10));
+        assert_eq!(vmsa.cr0 & 0x8000_0001, 0);
+        assert_eq!(&page[..4], [0x20, 0, 0, 0x83]);
+        assert_eq!((page[0x10], page[0x21]), (0x2e, 0xf4));
     }
 }

@@ -75,6 +75,9 @@ pub struct Label {
     /// What exits cost, in virtual time: the price table's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<String>,
+    /// What kind of confidential VM the subject takes itself for, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cvm: Option<String>,
 }
 
 impl fmt::Display for Label {
@@ -89,6 +92,9 @@ impl fmt::Display for Label {
             (None, _) => {}
         }
         write!(f, ", kernel {}", self.kernel)?;
+        if let Some(cvm) = &self.cvm {
+            write!(f, ", {cvm}")?;
+        }
         match &self.prices {
             Some(prices) => write!(f, ", prices {prices}"),
             None => Ok(()),

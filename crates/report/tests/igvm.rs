@@ -43,7 +43,7 @@ fn differences_are_shown() {
 /// A file of one page that many headers name, and nothing to start.
 #[test]
 fn findings_are_shown() {
-    assert_eq!(igvm::check(&check(&image(Platform::SevEs, ""))), "0 errors, 0 notes\n");
+    assert_eq!(igvm::check(&check(&image(Platform::Snp, ""))), "0 errors, 0 notes\n");
     let report = check(&Image::read(&repeated(102)).expect("it can be read"));
     let text = igvm::check(&report);
     let lines: Vec<&str> = text.lines().collect();

@@ -56,12 +56,32 @@ pub struct VirtualHost {
     pub prices: Prices,
     /// What the host's KVM offers the guest.
     pub help: Help,
+    /// What the guest takes itself for, if it is a confidential one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cvm: Option<Cvm>,
     /// Seed of everything random: the guest's numbers, its addresses, the host's ties.
     pub seed: u64,
     /// Virtual nanoseconds after which QEMU gives up.
     pub until_ns: u64,
     /// Modelled VMs on the same pCPUs.
     pub neighbours: Vec<VirtualNeighbour>,
+}
+
+/// A confidential VM whose platform QEMU emulates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cvm {
+    /// The protocol of AMD SEV-ES, without encryption.
+    SevEsEmulated,
+}
+
+impl std::fmt::Display for Cvm {
+    /// As labels say it, lest anybody takes it for the real thing.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cvm::SevEsEmulated => f.write_str("emulated SEV-ES"),
+        }
+    }
 }
 
 /// A host scheduler that QEMU knows.

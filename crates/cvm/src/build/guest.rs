@@ -100,4 +100,15 @@ impl Guest {
             },
         });
     }
+
+    /// Adds the registers of the further vCPUs of an SEV-ES guest: nobody can give them others.
+    pub fn add_further_vcpus(&mut self, vcpus: u32) {
+        let further = (1..vcpus as u16).map(|vp_index| IgvmDirectiveHeader::SnpVpContext {
+            gpa: KVM_VMSA_GPA - u64::from(vp_index) * PAGE_BYTES,
+            compatibility_mask: MASK,
+            vp_index,
+            vmsa: vcpu::ap_vmsa(layout::AP_START),
+        });
+        self.directives.extend(further);
+    }
 }

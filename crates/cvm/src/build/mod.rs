@@ -148,6 +148,10 @@ pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
     if options.platform == Platform::Snp {
         guest.add_snp_pages();
     }
+    let further_start = options.platform == Platform::SevEs && options.vcpus > 1;
+    if further_start {
+        guest.add(layout::AP_START, &vcpu::ap_page(layout::AP_START));
+    }
     if let Some(at) = rsdp {
         guest.add(at, &acpi::tables(at, options.vcpus, options.acpi));
     }
@@ -156,6 +160,9 @@ pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
         guest.add(at, data);
     }
     guest.add_vcpu(options, &kernel);
+    if further_start {
+        guest.add_further_vcpus(options.vcpus);
+    }
     serialize(options.platform, guest.directives)
 }
 

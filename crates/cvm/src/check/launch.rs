@@ -55,7 +55,8 @@ fn on_kvm(subject: &Subject, found: &mut Found) {
         match directive {
             Directive::SnpVpContext { gpa, .. } => {
                 vmsas += 1;
-                if *gpa != KVM_VMSA_GPA {
+                // The digest of SEV-ES has no addresses.
+                if *gpa != KVM_VMSA_GPA && subject.platform == Platform::Snp {
                     let what =
                         format!("KVM measures the VMSA at {KVM_VMSA_GPA:#x}, not at {gpa:#x}");
                     found.note(Some(index), what);

@@ -106,7 +106,8 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-seed004",
     "vt-neighbours",
     "vt-sense",
-    "vt-ecs"
+    "vt-ecs",
+    "vt-cvm"
 ];
 
 impl Experiment {

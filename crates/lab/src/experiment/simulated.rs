@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use unspin_wire::{
-    Boost, Critical, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
+    Boost, Critical, Cvm, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
 };
 
 use super::Spinlock;
@@ -24,6 +24,7 @@ pub(super) struct RawSimulated {
     boost: Option<Boost>,
     debooster: Option<Debooster>,
     critical: Option<Critical>,
+    cvm: Option<Cvm>,
 }
 
 /// What the host does for a guest that spins, and what it is made of.
@@ -56,9 +57,14 @@ pub struct Simulated {
     pub quantum_ns: u64,
     /// Instructions that each pCPU executes in a nanosecond.
     pub instructions: u32,
+    /// What the guest takes itself for, if it is a confidential one.
+    pub cvm: Option<Cvm>,
     /// Modelled neighbours.
     pub neighbours: Vec<VirtualNeighbour>,
 }
+
+/// One bit more than the number of the emulated C-bit.
+const CVM_CPU: &str = "max,phys-bits=48";
 
 impl RawSimulated {
     /// The keys of both tables, the topology's before the experiment's.
@@ -72,12 +78,14 @@ impl RawSimulated {
             boost: self.boost.or(experiment.boost),
             debooster: self.debooster.or(experiment.debooster),
             critical: self.critical.or(experiment.critical),
+            cvm: self.cvm.or(experiment.cvm),
         }
     }
 
     pub(super) fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
         let regime = self.regime.unwrap_or_default();
-        let prices = self.prices.unwrap_or(regime.prices());
+        let own = self.cvm.map_or(regime.prices(), |_| Prices::SevEs);
+        let prices = self.prices.unwrap_or(own);
         let help = Help {
             boost: self.boost.unwrap_or_default(),
             debooster: self.debooster.unwrap_or_default(),
@@ -90,6 +98,7 @@ impl RawSimulated {
             host_scheduler: self.host_scheduler.unwrap_or_default(),
             quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
             instructions: self.instructions.unwrap_or(DEFAULT_INSTRUCTIONS),
+            cvm: self.cvm,
             neighbours,
         }
     }
@@ -128,10 +137,28 @@ impl Simulated {
     /// the test-and-set lock.
     pub fn cpu(&self, spinlock: Option<Spinlock>) -> String {
         match spinlock {
+            // KVM's signature is what such a guest has x2APIC by.
+            _ if self.cvm.is_some() => CVM_CPU.into(),
             Some(Spinlock::Tas) => "max".into(),
             None if self.help.pv_unhalt => "max".into(),
             Some(Spinlock::Native) | None => "max,-hypervisor".into(),
         }
+    }
+
+    /// Whether a confidential guest is to take the FIFO qspinlock: `nopvspin` makes Linux do so,
+    /// and only where KVM offers PV spinlocks.
+    pub fn declines_pv_spinlocks(&self, spinlock: Option<Spinlock>) -> bool {
+        let native = match spinlock {
+            Some(spinlock) => spinlock == Spinlock::Native,
+            None => !self.help.pv_unhalt,
+        };
+        self.cvm.is_some() && native
+    }
+
+    /// What the host's KVM offers a guest with that spinlock.
+    pub fn offered(&self, spinlock: Option<Spinlock>) -> Help {
+        let pv_unhalt = self.help.pv_unhalt || self.declines_pv_spinlocks(spinlock);
+        Help { pv_unhalt, ..self.help }
     }
 }
 
@@ -155,6 +182,18 @@ mod tests {
         assert_eq!(of("critical = \"extend\"").help.critical, Critical::Extend);
         assert_eq!(of("host_scheduler = \"cfs\"").host_scheduler, HostScheduler::Cfs);
         assert!(toml::from_str::<RawSimulated>("regime = \"none\"").is_err());
+    }
+
+    #[test]
+    fn a_confidential_guest_has_its_own_cpu_prices_and_spinlock() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap().resolve(Vec::new());
+        let cvm = of("cvm = \"sev-es-emulated\"");
+        assert_eq!((cvm.prices, cvm.cpu(None)), (Prices::SevEs, "max,phys-bits=48".into()));
+        assert!(cvm.declines_pv_spinlocks(None) && cvm.offered(None).pv_unhalt);
+        assert!(!cvm.declines_pv_spinlocks(Some(Spinlock::Tas)));
+        let pv = of("regime = \"pv\"\ncvm = \"sev-es-emulated\"\nprices = \"svm\"");
+        assert!(!pv.declines_pv_spinlocks(None) && pv.prices == Prices::Svm);
+        assert!(!of("").declines_pv_spinlocks(None));
     }
 
     #[test]

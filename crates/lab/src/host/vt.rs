@@ -19,9 +19,10 @@ use unspin_wire::{
 };
 
 use crate::image::Image;
-use args::{RECORD_FILE, RESULTS_FILE, virtual_args};
+use args::{IGVM_FILE, RECORD_FILE, RESULTS_FILE, virtual_args};
 
 mod args;
+mod cvm;
 mod outcome;
 mod twice;
 
@@ -130,6 +131,9 @@ pub fn carry_out(
 ) -> Result<RunOutput, Failure> {
     let (vm, host) = subject(boot)?;
     let vm = prepare(vm, run, folder)?;
+    if host.cvm.is_some() {
+        cvm::write(&vm, folder)?;
+    }
     let (qemu, limit) = (&options.qemu, real_limit(host));
     let mut process = vm::spawn(
         qemu.program.as_os_str(),
@@ -146,6 +150,7 @@ pub fn carry_out(
         })?;
     let replies = Replies::read(folder)?;
     let _ = fs::remove_file(&vm.initramfs);
+    let _ = fs::remove_file(folder.join(IGVM_FILE));
     outcome::judge(&Ended { status, replies }, (&vm, host), run, folder)
 }
 

@@ -199,6 +199,11 @@ impl<'a> Lab<'a> {
                 nested: topology.nested.is_some() && !self.prepared.own_kvm,
                 kernel: self.prepared.guests[turn.boot.kernel].kernel.release.clone(),
                 host: self.host.clone(),
+                cvm: topology
+                    .simulated
+                    .cvm
+                    .filter(|_| turn.boot.virtual_time)
+                    .map(|cvm| cvm.to_string()),
                 prices: turn.boot.virtual_time.then(|| option_name(&topology.simulated.prices)),
             },
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),

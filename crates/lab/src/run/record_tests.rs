@@ -52,6 +52,7 @@ fn place() -> Place {
             kernel: "6.12".into(),
             host: "a host".into(),
             prices: None,
+            cvm: None,
         },
         started: "2026-01-01T00:00:00Z".into(),
     }

@@ -112,7 +112,8 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
         scheduler: simulated.host_scheduler,
         fairness: topology.fairness,
         prices: simulated.prices,
-        help: simulated.help,
+        help: simulated.offered(topology.spinlock),
+        cvm: simulated.cvm,
         seed: seed(experiment, boot.block),
         until_ns: (until_s * 1e9) as u64,
         neighbours: simulated.neighbours.clone(),
@@ -214,7 +215,9 @@ fn subject(
         (None, Accel::Vt) => topology.simulated.cpu(topology.spinlock),
         (None, _) => cpu_model(accel, native),
     };
-    let own_params = match (&topology.nested, native && accel == Accel::Kvm) {
+    let declined =
+        accel == Accel::Vt && topology.simulated.declines_pv_spinlocks(topology.spinlock);
+    let own_params = match (&topology.nested, native && accel == Accel::Kvm || declined) {
         (Some(nested), _) => nested.boot_params(),
         (None, true) => "nopvspin",
         (None, false) => "",

@@ -70,6 +70,7 @@ pub(in crate::run) fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunReco
             kernel: "6.12.0".into(),
             host: String::new(),
             prices: None,
+            cvm: None,
         },
         identity: Some(names.identity.clone()),
         setting: Some(names.setting.clone()),

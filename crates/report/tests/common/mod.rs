@@ -350,6 +350,7 @@ fn label() -> Label {
         kernel: "6.18.5+deb12-cloud-amd64".into(),
         host: "Intel(R) Xeon(R) Processor @ 2.60GHz, 6.1.0-37-amd64".into(),
         prices: None,
+        cvm: None,
     }
 }
 

@@ -47,6 +47,7 @@ fn label() -> Label {
         kernel,
         host,
         prices: None,
+        cvm: None,
     }
 }
 

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use unspin_wire::{
-    Critical, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost, VirtualNeighbour,
-    VmSpec, option_name,
+    Critical, Cvm, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost,
+    VirtualNeighbour, VmSpec, option_name,
 };
 
 use unspin_host::vm::BOOT_PARAMS;
@@ -14,6 +14,10 @@ use unspin_host::vm::BOOT_PARAMS;
 pub const RESULTS_FILE: &str = "results.jsonl";
 /// What the host did, see [`unspin_trace::virtual_time`].
 pub const RECORD_FILE: &str = "record.bin";
+/// A confidential guest: its memory and registers.
+pub const IGVM_FILE: &str = "guest.igvm";
+/// The bit of page table entries that makes a page private.
+pub const CVM_C_BIT: u8 = 47;
 
 /// Boot parameters of every guest in virtual time. Mitigations against speculation cost
 /// instructions here and defend against nothing: the emulated CPU does not speculate. The
@@ -52,17 +56,37 @@ pub fn virtual_args(
     add("-smp", spec.vcpus.to_string());
     add("-m", format!("{}M", spec.memory_mib));
     add("-display", "none".into());
-    add("-kernel", spec.kernel.clone());
-    add("-initrd", spec.initramfs.clone());
-    add("-append", format!("{BOOT_PARAMS} {VIRTUAL_PARAMS} {}", spec.boot_params).trim().into());
+    match host.cvm {
+        Some(Cvm::SevEsEmulated) => {
+            add("-object", format!("sev-es-emulated,id=cvm,igvm={IGVM_FILE},cbit={CVM_C_BIT}"));
+        }
+        None => {
+            add("-kernel", spec.kernel.clone());
+            add("-initrd", spec.initramfs.clone());
+            add("-append", kernel_params(spec));
+        }
+    }
     add("-serial", "file:console.log".into());
     // An ioeventfd is served by another thread of QEMU whenever the machine lets it run;
     // without one the vCPU that kicks the queue serves it.
-    add("-device", "virtio-serial-pci,ioeventfd=off".into());
+    let device = "virtio-serial-pci,ioeventfd=off";
+    add(
+        "-device",
+        match host.cvm {
+            // Only shared memory can be given to a device, and the guest insists to be asked.
+            Some(_) => format!("{device},disable-legacy=on,iommu_platform=on"),
+            None => device.into(),
+        },
+    );
     add("-chardev", format!("file,id=out,path={RESULTS_FILE}"));
     add("-device", format!("virtserialport,chardev=out,name={OUT_PORT_NAME}"));
     args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     args
+}
+
+/// The kernel's command line.
+pub fn kernel_params(spec: &VmSpec) -> String {
+    format!("{BOOT_PARAMS} {VIRTUAL_PARAMS} {}", spec.boot_params).trim().into()
 }
 
 fn host_object(host: &VirtualHost, pinned: bool) -> String {
@@ -163,6 +187,7 @@ mod tests {
             scheduler: HostScheduler::Cfs,
             fairness: Fairness::PerVm,
             prices: Prices::SevEs,
+            cvm: None,
             help: Help {
                 pv_unhalt: true,
                 pause_exits: PauseExits::Svm,
@@ -193,5 +218,9 @@ mod tests {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(!line.contains("-qmp") && !line.contains("socket"), "{line}");
+        let cvm = VirtualHost { cvm: Some(Cvm::SevEsEmulated), ..host };
+        let line = virtual_args(&spec, &cvm, None, &[]).join(" ");
+        assert!(line.contains("-object sev-es-emulated,id=cvm,igvm=guest.igvm,cbit=47"), "{line}");
+        assert!(line.contains("iommu_platform=on") && !line.contains("-kernel"), "{line}");
     }
 }

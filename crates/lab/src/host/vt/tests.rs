@@ -57,6 +57,7 @@ fn boot(initramfs: String) -> BootSpec {
         scheduler: HostScheduler::Eevdf,
         fairness: Fairness::PerThread,
         prices: Prices::Free,
+        cvm: None,
         help: Help::default(),
         seed: 1,
         until_ns: 1_000_000_000,

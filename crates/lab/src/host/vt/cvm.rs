@@ -1,0 +1,38 @@
+//! The file that a confidential guest starts from.
+
+use std::fs;
+use std::path::Path;
+
+use unspin_cvm::acpi::Acpi;
+use unspin_cvm::build::{Options, build};
+use unspin_cvm::platform::Platform;
+use unspin_model::FailureKind;
+use unspin_model::class::chain;
+use unspin_wire::{Failure, VmSpec};
+
+use super::args::{CVM_C_BIT, IGVM_FILE, kernel_params};
+
+/// Writes it to the run's folder, of kernel, initramfs and command line.
+pub fn write(vm: &VmSpec, folder: &Path) -> Result<(), Failure> {
+    let options = Options {
+        platform: Platform::SevEs,
+        kernel: &read(&vm.kernel)?,
+        initramfs: Some(&read(&vm.initramfs)?),
+        append: &kernel_params(vm),
+        memory_bytes: vm.memory_mib << 20,
+        vcpus: vm.vcpus,
+        c_bit: Some(CVM_C_BIT),
+        acpi: Acpi::Pc,
+    };
+    let file = build(&options).map_err(|error| unavailable(chain(&error)))?;
+    let path = folder.join(IGVM_FILE);
+    fs::write(&path, file).map_err(|error| unavailable(format!("{}: {error}", path.display())))
+}
+
+fn read(path: &str) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| unavailable(format!("{path}: {error}")))
+}
+
+fn unavailable(detail: impl ToString) -> Failure {
+    Failure::new(FailureKind::Unavailable, detail.to_string())
+}

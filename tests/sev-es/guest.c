@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A guest that speaks the protocol of SEV-ES with the emulated platform of qemu/patches, and
+ * judges every answer. scripts/sev-es.py builds and runs it.
+ *
+ * It starts at a kernel's 64-bit entry, with the page tables of `unspin igvm build`: the first
+ * 4 GiB mapped to themselves in pages of 2 MiB, all with the C-bit. It has one shared page of
+ * 2 MiB, in which the GHCB is, and one for the I/O APIC.
+ */
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+
+#define CBIT (1ul << 47)
+#define DIRECTORY 0xb000ul	/* page directory of the first GiB; the next ones follow */
+#define LARGE (1ul << 21)
+#define SHARED 0x1a00000ul
+#define IO_APIC 0xfec00000ul
+#define BUFFER 0x800
+
+#define MSR_GHCB 0xc0010130
+#define MSR_STATUS 0xc0010131
+#define MSR_APICBASE 0x1b
+#define MSR_MTRR 0x200
+
+/* Fields of the GHCB page. */
+enum {
+	CPL = 0xcb, RAX = 0x1f8, RCX = 0x308, RDX = 0x310, RBX = 0x318, RSI = 0x330,
+	CODE = 0x390, INFO_1 = 0x398, INFO_2 = 0x3a0, SCRATCH = 0x3a8, XCR0 = 0x3e8,
+	VALID = 0x3f0, USAGE = 0xffc,
+};
+
+struct regs {
+	u64 rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15;
+	u64 error, rip, cs, rflags, rsp, ss;
+};
+
+/* What the hypervisor must never see, and what the control shows it. scripts/sev-es.py knows both. */
+#define CANARY 0x5ec2e7ca9a21f00dul
+#define SHOWN 0x0be9ca9a215e7000ul
+
+extern char vc_entry[];
+static u8 *const ghcb = (u8 *)SHARED;
+static u64 idt[2 * 32] __attribute__((aligned(16)));
+static volatile u64 vcs;
+static volatile u64 last_error;
+static volatile u64 length;	/* of the instruction that raises #VC */
+static volatile u64 info_1;	/* what its VMGEXIT says */
+static volatile u64 info_2;
+static volatile int by_msr;	/* CPUID by the MSR protocol */
+static u64 seed = 88172645463325252ul;
+static u64 failures;
+
+asm(".section .text.entry, \"ax\"\n"
+    ".globl _start\n"
+    "_start: lea stack_end(%rip), %rsp\n"
+    "	call main\n"
+    "1:	hlt\n"
+    "	jmp 1b\n"
+    ".text\n"
+    ".globl vc_entry\n"
+    "vc_entry:\n"
+    "	push %r15; push %r14; push %r13; push %r12; push %r11; push %r10; push %r9; push %r8\n"
+    "	push %rbp; push %rdi; push %rsi; push %rdx; push %rcx; push %rbx; push %rax\n"
+    "	mov %rsp, %rdi\n"
+    "	cld\n"
+    "	call vc\n"
+    "	pop %rax; pop %rbx; pop %rcx; pop %rdx; pop %rsi; pop %rdi; pop %rbp\n"
+    "	pop %r8; pop %r9; pop %r10; pop %r11; pop %r12; pop %r13; pop %r14; pop %r15\n"
+    "	add $8, %rsp\n"
+    "	iretq\n"
+    ".bss\n"
+    ".skip 16384\n"
+    "stack_end:\n"
+    ".text\n");
+
+static u64 rdmsr(u32 msr)
+{
+	u32 low, high;
+
+	asm volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
+	return low | (u64)high << 32;
+}
+
+static void wrmsr(u32 msr, u64 value)
+{
+	asm volatile("wrmsr" : : "c"(msr), "a"((u32)value), "d"((u32)(value >> 32)));
+}
+
+static void vmgexit(void)
+{
+	asm volatile("rep; vmmcall" : : : "memory");
+}
+
+static u64 by_msr_protocol(u64 request)
+{
+	wrmsr(MSR_GHCB, request);
+	vmgexit();
+	return rdmsr(MSR_GHCB);
+}
+
+static void put(u32 field, u64 value)
+{
+	*(volatile u64 *)(ghcb + (field & ~7)) = value;
+	ghcb[VALID + field / 64] |= 1 << (field / 8 % 8);
+}
+
+static u64 get(u32 field)
+{
+	return *(volatile u64 *)(ghcb + field);
+}
+
+static int is_valid(u32 field)
+{
+	return ghcb[VALID + field / 64] >> (field / 8 % 8) & 1;
+}
+
+static void clear(void)
+{
+	for (u32 i = 0; i < 4096; i++)
+		((volatile u8 *)ghcb)[i] = 0;
+}
+
+/* A VMGEXIT by the GHCB page. Returns INFO_1 of the answer. */
+static u64 call(u64 code, u64 one, u64 two)
+{
+	put(CODE, code);
+	put(INFO_1, one);
+	put(INFO_2, two);
+	wrmsr(MSR_GHCB, SHARED);
+	vmgexit();
+	return (u32)get(INFO_1);
+}
+
+static void out(u8 byte)
+{
+	clear();
+	put(RAX, byte);
+	call(0x7b, 0x3f8 << 16 | 1 << 4, 0);
+}
+
+static void say(const char *text)
+{
+	while (*text)
+		out(*text++);
+}
+
+static void number(u64 value)
+{
+	for (int shift = 60; shift >= 0; shift -= 4)
+		out("0123456789abcdef"[value >> shift & 15]);
+}
+
+static void check(const char *what, int holds)
+{
+	say(holds ? "ok   " : "FAIL ");
+	say(what);
+	say("\n");
+	failures += !holds;
+}
+
+static void check_is(const char *what, u64 is, u64 wanted)
+{
+	check(what, is == wanted);
+	if (is != wanted) {
+		say("     it is ");
+		number(is);
+		say(", not ");
+		number(wanted);
+		say("\n");
+	}
+}
+
+/* The handler of #VC. What it does not put into the GHCB, nobody sees. */
+void vc(struct regs *r)
+{
+	u64 code = r->error;
+
+	vcs++;
+	last_error = code;
+	r->rip += length;
+	if (by_msr) {
+		u64 leaf = r->rax << 32;
+
+		r->rax = by_msr_protocol(leaf | 0ul << 30 | 4) >> 32;
+		r->rbx = by_msr_protocol(leaf | 1ul << 30 | 4) >> 32;
+		r->rcx = by_msr_protocol(leaf | 2ul << 30 | 4) >> 32;
+		r->rdx = by_msr_protocol(leaf | 3ul << 30 | 4) >> 32;
+		return;
+	}
+	clear();
+	put(SCRATCH, SHARED + BUFFER);
+	if (code == 0x72 || code == 0x81 || code == 0x37 || (code == 0x7c && info_1))
+		put(RAX, r->rax);
+	if (code == 0x7b && !(info_1 & 1))
+		put(RAX, (u8)r->rax);
+	if (code == 0x72 || code == 0x7c || code == 0x6f)
+		put(RCX, (u32)r->rcx);
+	if (code == 0x7c && info_1)
+		put(RDX, (u32)r->rdx);
+	if (code == 0x81)
+		put(CPL, 0);
+	if (code == 0x400)
+		code = 0x80000001;
+	if (call(code, info_1, info_2))
+		return;
+	if (is_valid(RAX))
+		r->rax = get(RAX);
+	if (is_valid(RBX))
+		r->rbx = get(RBX);
+	if (is_valid(RCX))
+		r->rcx = get(RCX);
+	if (is_valid(RDX))
+		r->rdx = get(RDX);
+	if (code == 0x80000001)
+		r->rax = *(u32 *)(ghcb + BUFFER);
+}
+
+/* The next instruction raises #VC, has so many bytes, and its VMGEXIT says that. */
+static void next(u64 bytes, u64 one, u64 two)
+{
+	last_error = 0;
+	length = bytes;
+	info_1 = one;
+	info_2 = two;
+}
+
+/* Makes the 2 MiB at an address shared. */
+static void share(u64 address)
+{
+	u64 *entry = (u64 *)DIRECTORY + address / LARGE;
+	u64 cr3;
+
+	*entry &= ~CBIT;
+	asm volatile("mov %%cr3, %0; mov %0, %%cr3" : "=r"(cr3) : : "memory");
+}
+
+/* CPUID with canaries in all registers that it does not change; returns how many are lost. */
+static u64 cpuid(u32 leaf, u32 *regs)
+{
+	u64 lost;
+
+	asm volatile("push %%rbp\n"
+		     "mov %[canary], %%rdi\n"
+		     "movq %%rdi, %%xmm0; movq %%rdi, %%xmm7; movq %%rdi, %%xmm15\n"
+		     "mov %%rdi, %%rsi; mov %%rdi, %%rbp; mov %%rdi, %%r8; mov %%rdi, %%r9\n"
+		     "mov %%rdi, %%r10; mov %%rdi, %%r11; mov %%rdi, %%r12; mov %%rdi, %%r13\n"
+		     "mov %%rdi, %%r14; mov %%rdi, %%r15\n"
+		     "cpuid\n"
+		     "xor %%rdi, %%rsi; xor %%rdi, %%rbp; xor %%rdi, %%r8; xor %%rdi, %%r9\n"
+		     "xor %%rdi, %%r10; xor %%rdi, %%r11; xor %%rdi, %%r12; xor %%rdi, %%r13\n"
+		     "xor %%rdi, %%r14; xor %%rdi, %%r15\n"
+		     "or %%rbp, %%rsi; or %%r8, %%rsi; or %%r9, %%rsi; or %%r10, %%rsi\n"
+		     "or %%r11, %%rsi; or %%r12, %%rsi; or %%r13, %%rsi; or %%r14, %%rsi\n"
+		     "or %%r15, %%rsi\n"
+		     "movq %%xmm0, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
+		     "movq %%xmm7, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
+		     "movq %%xmm15, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
+		     "pop %%rbp\n"
+		     : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3]), "=&S"(lost)
+		     : "a"(leaf), "c"(0), [canary] "b"(CANARY)
+		     : "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
+	return lost;
+}
+
+static void test_entry(u64 vcs_early, u32 *early)
+{
+	u32 regs[4];
+
+	check_is("SEV_STATUS says SEV and SEV-ES", rdmsr(MSR_STATUS), 3);
+	check_is("CPUID raised #VC before there was a GHCB", vcs_early, 1);
+	check_is("CPUID 0x8000001f by the MSR protocol has SEV and SEV-ES", early[0] & 10, 10);
+	check_is("CPUID 0x8000001f by the MSR protocol has the C-bit", early[1] & 63, 47);
+	next(2, 0, 0);
+	check_is("CPUID keeps the canaries", cpuid(0x8000001f, regs), 0);
+	check_is("CPUID raised #VC 0x72", last_error, 0x72);
+	check("CPUID by the GHCB page says the same", regs[0] == early[0] && regs[1] == early[1]);
+	check_is("SEV information: versions 1 to 2, C-bit 47", by_msr_protocol(2),
+		 2ul << 48 | 1ul << 32 | 47ul << 24 | 1);
+	check_is("features of the hypervisor: none", by_msr_protocol(0x80), 0x81);
+	check_is("an unknown request stays a request", by_msr_protocol(0x7f2), 0x7f2);
+}
+
+static void test_memory(void)
+{
+	volatile u64 *page = (u64 *)(SHARED + 0x4000);
+	u64 *entry = (u64 *)DIRECTORY + SHARED / LARGE;
+	u64 cr3, as_private, as_shared;
+
+	*page = 1;
+	*entry |= CBIT;
+	asm volatile("mov %%cr3, %0; mov %0, %%cr3" : "=r"(cr3) : : "memory");
+	as_private = *page;
+	*page = CANARY;
+	share(SHARED);
+	as_shared = *page;
+	check_is("private memory is not what was written to shared memory", as_private, 0);
+	check_is("shared memory is not what was written to private memory", as_shared, 1);
+}
+
+static void test_instructions(void)
+{
+	u64 value, high;
+
+	next(1, 0x3f8 << 16 | 1 << 4, 0);
+	asm volatile("outb %b0, %w1" : : "a"('\n'), "d"(0x3f8));
+	check_is("OUT raised #VC 0x7b", last_error, 0x7b);
+	next(1, 0x3fd << 16 | 1 << 4 | 1, 0);
+	asm volatile("inb %w1, %b0" : "=a"(value) : "d"(0x3fd));
+	check("IN raised #VC 0x7b and reads the port", last_error == 0x7b && (value & 0x60) == 0x60);
+	next(2, 0, 0);
+	asm volatile("rdmsr" : "=a"(value), "=d"(high) : "c"(MSR_APICBASE));
+	check("RDMSR raised #VC 0x7c and reads", last_error == 0x7c && value >> 12 == 0xfee00);
+	next(2, 1, 0);
+	asm volatile("wrmsr" : : "a"(6), "d"(0), "c"(MSR_MTRR));
+	check_is("WRMSR raised #VC 0x7c", last_error, 0x7c);
+	next(2, 0, 0);
+	value = rdmsr(0xc0000080);
+	check("RDMSR of EFER raises nothing", !last_error && value & 0x400);
+	next(2, 0, 0);
+	asm volatile("rdpmc" : "=a"(value), "=d"(high) : "c"(0));
+	check("RDPMC raised #VC 0x6f, answered by an exception",
+	      last_error == 0x6f && get(INFO_1) == 1);
+	next(2, 0, 0);
+	asm volatile("wbinvd");
+	check_is("WBINVD raised #VC 0x89", last_error, 0x89);
+	next(3, 0, 0);
+	asm volatile("mov %%dr7, %%rax" : "=a"(value));
+	check("reading DR7 raised #VC 0x27", last_error == 0x27 && value == 0x400);
+	next(3, 0, 0);
+	asm volatile("mov %%rax, %%dr7" : : "a"(0x400));
+	check_is("writing DR7 raised #VC 0x37", last_error, 0x37);
+	next(3, 0, 0);
+	asm volatile("vmmcall" : "=a"(value) : "a"(99));
+	check("VMMCALL raised #VC 0x81; no such call", last_error == 0x81 && value == -1000ul);
+	next(2, 0, 0);
+	asm volatile("rdtsc" : "=a"(value), "=d"(high));
+	check_is("RDTSC raises nothing", last_error, 0);
+	share(IO_APIC);
+	/* mov (%rbx), %eax */
+	next(2, IO_APIC, 4);
+	asm volatile("mov (%%rbx), %%eax" : "=a"(value) : "b"(IO_APIC));
+	check("MMIO raised #VC 0x400 and reads", last_error == 0x400 && !get(INFO_1));
+}
+
+static void test_page(void)
+{
+	clear();
+	for (u32 i = 0; i < 7; i++)
+		ghcb[BUFFER + i] = "string\n"[i];
+	put(SCRATCH, SHARED + BUFFER);
+	check_is("OUTS writes a string", call(0x7b, 0x3f8 << 16 | 1 << 4 | 1 << 3 | 1 << 2, 7), 0);
+	clear();
+	check_is("AP jump table: none in a guest of one vCPU", call(0x80000005, 1, 0), 0);
+	check_is("its address", get(INFO_2), 0);
+	clear();
+	call(0x80000005, 0, 0x83000);
+	clear();
+	call(0x80000005, 1, 0);
+	check_is("AP jump table: the one that was set", get(INFO_2), 0x83000);
+	clear();
+	check_is("NMI complete", call(0x80000003, 0, 0), 0);
+}
+
+static void refused(const char *what, u64 answer, u64 reason)
+{
+	check(what, answer == 2 && get(INFO_2) == reason);
+}
+
+static void test_malformed(void)
+{
+	clear();
+	wrmsr(MSR_GHCB, SHARED);
+	vmgexit();
+	refused("no valid fields: missing input", (u32)get(INFO_1), 4);
+	clear();
+	*(u32 *)(ghcb + USAGE) = 1;
+	refused("another usage of the page: refused", call(0x72, 0, 0), 2);
+	clear();
+	refused("CPUID without a leaf: missing input", call(0x72, 0, 0), 4);
+	clear();
+	refused("an unknown exit: invalid event", call(0x80001234, 0, 0), 6);
+	clear();
+	put(SCRATCH, SHARED + 0x4000);
+	refused("a buffer outside of the page: invalid scratch", call(0x80000001, IO_APIC, 4), 3);
+	clear();
+	put(SCRATCH, SHARED + BUFFER + 2032 - 2);
+	refused("a buffer that ends outside", call(0x80000001, IO_APIC, 4), 3);
+	clear();
+	put(SCRATCH, SHARED + BUFFER);
+	refused("MMIO to private memory: invalid input", call(0x80000001, CBIT | 0x1000000, 8), 5);
+	clear();
+	put(RAX, 0);
+	refused("port I/O of 3 bytes: invalid input", call(0x7b, 0x80 << 16 | 3 << 4, 0), 5);
+	clear();
+	put(CODE, 0x72);
+	wrmsr(MSR_GHCB, CBIT | SHARED);
+	vmgexit();
+	check_is("a private GHCB gets no answer", get(CODE), 0x72);
+}
+
+static u64 any(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+/* Exits that neither end the guest nor let it wait; ports and addresses without a device. */
+static void test_fuzz(u64 rounds)
+{
+	static const u64 codes[] = {
+		0x27, 0x37, 0x6f, 0x72, 0x76, 0x7b, 0x7c, 0x81, 0x89, 0x8a, 0x8b, 0x80000001,
+		0x80000002, 0x80000003, 0x80000005, 0x80000010, 0x80000013, 0x8000fffd, 0, ~0ul,
+	};
+	u64 answered = 0;
+
+	for (u64 i = 0; i < rounds; i++) {
+		u64 code = codes[any() % (sizeof(codes) / 8)];
+
+		for (u32 at = 0; at < 4096; at += 8)
+			*(volatile u64 *)(ghcb + at) = any();
+		if (any() & 3)
+			*(u32 *)(ghcb + USAGE) = 0;
+		put(SCRATCH, any() & 1 ? SHARED + BUFFER + any() % 2100 : any());
+		if (code == 0x7c)
+			put(RCX, 0xc0010200 + any() % 256);
+		call(code, code == 0x7b ? (any() & 0xffff) | 0xed << 16 :
+			   (code >> 1) == 0x40000000 ? 0xd0000000 + any() % LARGE : any() % 4,
+		     any() & 1 ? any() : any() % 3000);
+		answered += (u32)get(INFO_1) <= 2;
+	}
+	check_is("random GHCBs: all answered", answered, rounds);
+}
+
+void main(void)
+{
+	u16 cs;
+	u32 early[4];
+	u64 handler = (u64)vc_entry, vcs_early;
+	struct { u16 limit; u64 base; } __attribute__((packed)) pointer = { sizeof(idt) - 1, (u64)idt };
+
+#ifdef TERMINATES
+	by_msr_protocol(0x100 | 1 << 12 | 2 << 16);
+#endif
+	asm volatile("mov %%cs, %0" : "=r"(cs));
+	idt[2 * 29] = (handler & 0xffff) | (u64)cs << 16 | 0x8e00ul << 32 |
+		      (handler >> 16 & 0xffff) << 48;
+	idt[2 * 29 + 1] = handler >> 32;
+	asm volatile("lidt %0" : : "m"(pointer));
+	/* SSE, for canaries there. */
+	asm volatile("mov %%cr4, %%rax; or $0x600, %%rax; mov %%rax, %%cr4" : : : "rax");
+	by_msr = 1;
+	next(2, 0, 0);
+	cpuid(0x8000001f, early);
+	by_msr = 0;
+	vcs_early = vcs;
+	share(SHARED);
+	test_entry(vcs_early, early);
+	test_memory();
+	test_instructions();
+	test_page();
+	test_malformed();
+	test_fuzz(20000);
+	clear();
+	/* The control: this one must be found, by the hypervisor and in shared memory. */
+	*(volatile u64 *)(SHARED + 0x5000) = SHOWN;
+	put(RAX, SHOWN);
+	call(0x8000fffd, 0, 0);
+	say(failures ? "guest: failed\n" : "guest: passed\n");
+}
