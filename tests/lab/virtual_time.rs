@@ -81,7 +81,8 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A guest that takes itself for an SEV-ES guest, twice with the same bytes; its label says what it is.
+/// A guest that takes itself for an SEV-ES guest, twice with the same bytes; its label says
+/// what it is.
 pub fn confidential_guest() -> Result<(), Failed> {
     let cvm = "accel = \"vt\"\nvt = { cvm = \"sev-es-emulated\" }";
     let active = "Memory Encryption Features active: AMD SEV SEV-ES";

@@ -155,7 +155,7 @@ pub struct KernelAdvice {
 pub enum Scheduling {
     /// There are cgroups with cpusets, or sched_ext that nobody uses.
     Ready,
-    /// `unspin run` is at work.
+    /// `unspin run` acts.
     Ours,
     /// There is sched_ext alone, and another scheduler is loaded.
     Taken,

@@ -75,7 +75,7 @@ fn options_that_do_not_go_together_are_wrong_usage() {
 fn what_does_not_go_together_is_a_usage_error() {
     for (args, says) in [
         (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
-        (&["run", "--actuator", "cpuset", "--ab", "6", "--", "true"], "cannot be used with"),
+        (&["run", "--actuator", "cpuset", "--no-pack"], "an option of --actuator sched-ext"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
         (&["claims", "list", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
         (&["claims", "check", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),

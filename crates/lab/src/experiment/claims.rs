@@ -44,7 +44,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-seed004",
     "vt-neighbours",
     "vt-sense",
-    "vt-ecs"
+    "vt-ecs",
+    "vt-cvm"
 ];
 
 /// A file as it is written.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod fuzz;
+pub mod help;
 mod kernel;
 mod list;
 mod qemu;
