@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(
             in_words(&report),
             "seed 17, 4-on-2: a task was kept waiting for 3 s\n  1 of its 2 steps are enough:\n  \
-             \u{20} 0 ms  stress plain futex 4\n  again: unspin lab fuzz --seeds 17\n1 of 100 \
+             \u{20}  0 ms  stress plain futex 4\n  again: unspin lab fuzz --seeds 17\n1 of 100 \
              seeds failed; in the others the longest wait of a task was 0.25 s of virtual time\n"
         );
     }
