@@ -13,7 +13,7 @@ pub fn malformed_toml() -> Result<(), Failed> {
         ("repeats = 1", "repeat = 1", "x.toml:4:1: unknown field `repeat`, expected one of"),
         ("vcpus = 2", "vcpus = \"two\"", "x.toml:11:9: invalid type"),
         ("greedy", "gredy", "unknown workload `gredy`, expected one of `"),
-        ("\"stock\"", "\"hold\"", "unknown scheduler `hold`, expected `stock`, `hold:K`"),
+        ("\"stock\"", "\"hold\"", "unknown scheduler `hold`, expected `stock`, `tuned`"),
         ("kernels = [\"debian-cloud\"]", "kernels = 3", "x.toml:5:11: invalid type"),
     ];
     for (from, to, expected) in cases {
