@@ -4,7 +4,7 @@
 # record` takes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-output=$(scripts/with-rust cargo test --locked -p unspin-trace --test check 2>&1) || true
+output=$(scripts/with-rust cargo test --locked -p unspin-trace --test it check:: 2>&1) || true
 all=$(grep -cE '^test .*_caught \.\.\.' <<< "$output" || true)
 caught=$(grep -cE '^test .*_caught \.\.\. ok$' <<< "$output" || true)
 [ "$all" -gt 0 ] || { echo "$output" >&2; exit 1; }

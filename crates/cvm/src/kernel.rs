@@ -118,7 +118,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "../tests/common/kernel.rs"]
+#[path = "../tests/it/common/kernel.rs"]
 mod sample;
 
 #[cfg(test)]

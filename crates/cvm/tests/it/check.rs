@@ -1,8 +1,6 @@
 //! Each rule of the check finds what it is for.
 
-mod common;
-
-use common::{SNP, TDX, built, file, last, page, serialized, vmsa};
+use crate::common::{SNP, TDX, built, file, last, page, serialized, vmsa};
 use igvm::IgvmDirectiveHeader as Directive;
 use igvm_defs::{IGVM_VHS_PARAMETER, IGVM_VHS_PARAMETER_INSERT, IgvmPageDataType};
 use unspin_cvm::check::{Report, Severity, check};

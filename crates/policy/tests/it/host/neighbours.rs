@@ -1,6 +1,6 @@
 //! Modelled neighbours.
 
-use crate::machine::MS;
+use super::machine::MS;
 use proptest::prelude::*;
 use unspin_policy::neighbour::{Kind, Neighbour, Wish};
 

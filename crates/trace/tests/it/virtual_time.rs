@@ -4,8 +4,8 @@
 use unspin_model::VcpuState;
 use unspin_trace::virtual_time::{self, Clock, Event, Kind, Mark};
 
-const GOLDEN: &[u8] = include_bytes!("data/virtual-time/record.bin");
-const LISTING: &str = include_str!("data/virtual-time/record.txt");
+const GOLDEN: &[u8] = include_bytes!("../data/virtual-time/record.bin");
+const LISTING: &str = include_str!("../data/virtual-time/record.txt");
 
 fn header(version: u32, pcpus: u32, vcpus: u32, entities: u32) -> Vec<u8> {
     let mut bytes = b"UNSPINVT".to_vec();

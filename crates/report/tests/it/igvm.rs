@@ -1,6 +1,6 @@
 //! What people see of IGVM files.
 
-#[path = "../../cvm/tests/common/kernel.rs"]
+#[path = "../../../cvm/tests/it/common/kernel.rs"]
 mod kernel;
 
 use unspin_cvm::acpi::Acpi;

@@ -1,6 +1,6 @@
 //! Directed yields and the forms of the Debooster.
 
-use crate::machine::{MS, Machine, NICE_0, SECOND};
+use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Debooster, Gifts, Scheduler, Yield};
 

@@ -1,6 +1,6 @@
 //! How long threads are on and off, as the formulae of the two schedulers give it.
 
-use crate::machine::{MS, Machine, SECOND};
+use super::machine::{MS, Machine, SECOND};
 use std::collections::BTreeSet;
 use unspin_policy::host::{Config, Scheduler};
 

@@ -1,8 +1,6 @@
 //! No file makes anything here panic, however it was made.
 
-mod common;
-
-use common::{BUILT, built, directives, file, page, serialized, vmsa, with_checksum};
+use crate::common::{BUILT, built, directives, file, page, serialized, vmsa, with_checksum};
 use igvm_defs::IgvmPageDataType;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -84,7 +82,7 @@ fn with_size(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-// `PROPTEST_CASES=20000 cargo test -p unspin-cvm --test hostile` searches longer.
+// `PROPTEST_CASES=20000 cargo test -p unspin-cvm hostile::` searches longer.
 proptest! {
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..512)) {

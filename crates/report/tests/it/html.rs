@@ -1,9 +1,9 @@
 //! The page needs nothing but itself and shows hostile names as text.
 
-mod common;
-
 use unspin_model::summary::Summary;
 use unspin_report::html;
+
+use crate::common;
 
 const HOSTILE: &str = "</title></svg><script src=\"https://evil.example/x.js\">alert('x')</script>\"'&{{ 7*7 }}\u{1b}[31m";
 

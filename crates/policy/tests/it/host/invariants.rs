@@ -1,6 +1,6 @@
 //! Random calls in random order: `Machine` checks its invariants after each.
 
-use crate::machine::{MS, Machine, SECOND};
+use super::machine::{MS, Machine, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Debooster, Scheduler, State};
 

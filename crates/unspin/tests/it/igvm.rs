@@ -1,13 +1,12 @@
 //! `unspin igvm`: files that are built, shown, measured, compared and checked on the command line.
 
-#[path = "../../cvm/tests/common/kernel.rs"]
-mod kernel;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::kernel;
 
 fn unspin(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));

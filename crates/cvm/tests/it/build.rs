@@ -1,9 +1,7 @@
 //! Files that are built: they can be read by others, have no findings, and depend on inputs alone.
 
-mod common;
-
-use common::kernel::synthetic;
-use common::{BUILT, INITRAMFS, built, options};
+use crate::common::kernel::synthetic;
+use crate::common::{BUILT, INITRAMFS, built, options};
 use igvm::IgvmFile;
 use unspin_cvm::acpi::Acpi;
 use unspin_cvm::build::{BuildError, Options, build};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use unspin_trace::storms::{self, Limits, Storms, Symbols};
 
-const PUBLISHED: &str = include_str!("data/storm.txt");
+const PUBLISHED: &str = include_str!("../data/storm.txt");
 
 fn read(text: &str) -> Storms {
     storms::read(text.as_bytes(), Limits::default(), None).unwrap()

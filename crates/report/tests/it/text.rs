@@ -1,9 +1,9 @@
 //! Golden tests of what terminals and Markdown show.
 
-mod common;
-
 use unspin_report::terminal::Style;
 use unspin_report::{markdown, terminal};
+
+use crate::common;
 
 fn table(width: usize) -> String {
     let report = Some("out/report.html".to_string());

@@ -1,10 +1,10 @@
 //! One experiment's results against another's.
 
-mod common;
-
 use unspin_analysis::compare::compare;
 use unspin_model::summary::{Summary, Verdict};
 use unspin_report::compare::terminal;
+
+use crate::common;
 
 /// The same experiment in which rename at 2:1 became twice as fast.
 fn changed() -> Summary {

@@ -1,6 +1,6 @@
 //! Where a thread wakes up, and whether it preempts.
 
-use crate::machine::{MS, Machine, NICE_0};
+use super::machine::{MS, Machine, NICE_0};
 use unspin_policy::host::{Config, Scheduler, State};
 
 fn eevdf(pcpus: u32) -> Config {

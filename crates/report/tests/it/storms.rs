@@ -3,7 +3,7 @@
 use unspin_report::storms::text;
 use unspin_trace::storms::{Limits, Symbols, read};
 
-const TRACE: &str = include_str!("../../trace/tests/data/storm.txt");
+const TRACE: &str = include_str!("../../../trace/tests/data/storm.txt");
 
 #[test]
 fn storms_as_text() {

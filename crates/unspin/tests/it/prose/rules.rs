@@ -1,6 +1,6 @@
 //! The rules.
 
-use crate::text::{Kind, Passage, passages};
+use super::text::{Kind, Passage, passages};
 
 const SENTENCE_WORDS_MAX: usize = 40;
 const PAGE_LINES_MAX: usize = 200;

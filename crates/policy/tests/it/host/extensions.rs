@@ -1,6 +1,6 @@
 //! One tick more in a critical section.
 
-use crate::machine::{MS, Machine, NICE_0, SECOND};
+use super::machine::{MS, Machine, NICE_0, SECOND};
 use unspin_policy::host::{Config, Scheduler};
 
 /// When thread 0, in a critical section from `from_ms` to `to_ms`, leaves its pCPU, which it shares

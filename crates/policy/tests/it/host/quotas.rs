@@ -1,6 +1,6 @@
 //! cpu.max.
 
-use crate::machine::{MS, Machine, NICE_0, SECOND};
+use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler};
 

@@ -1,8 +1,6 @@
 //! Digests are those of a second implementation, the igvm crate's, and cover what they must.
 
-mod common;
-
-use common::{SNP, TDX, built, directives, file, page, serialized, vmsa};
+use crate::common::{SNP, TDX, built, directives, file, page, serialized, vmsa};
 use igvm::IgvmDirectiveHeader as Directive;
 use igvm::measurement::{generate_snp_measurement, generate_tdx_measurement};
 use igvm_defs::IgvmPageDataType;

@@ -1,9 +1,6 @@
 //! What report, trace and export say of inputs that are cut off, disordered, repeated or empty,
 //! that files are written only where that was asked for, and what all JSON has.
 
-#[path = "../../cvm/tests/common/kernel.rs"]
-mod kernel;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +12,9 @@ use serde_json::Value;
 use unspin_model::session::{About, FoundOff};
 use unspin_trace::session::{Stretch, Writer};
 
-const STORM: &str = include_str!("../../trace/tests/data/storm.txt");
+use crate::kernel;
+
+const STORM: &str = include_str!("../../../trace/tests/data/storm.txt");
 
 fn unspin(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_unspin")).args(args).output().expect("start unspin")

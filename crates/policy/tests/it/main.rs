@@ -1,0 +1,10 @@
+//! The tests of this crate from outside, in one program.
+
+mod activity;
+mod bandwidth;
+mod confine;
+mod holders;
+mod host;
+mod pack;
+mod pack_trial;
+mod shares;

@@ -1,0 +1,14 @@
+//! The tests of this crate from outside, in one program.
+
+mod claims;
+mod docs;
+mod igvm;
+mod inputs;
+#[path = "../../../cvm/tests/it/common/kernel.rs"]
+mod kernel;
+mod man;
+mod output;
+mod prose;
+mod record;
+mod scripts;
+mod tidy;
