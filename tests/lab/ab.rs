@@ -56,7 +56,7 @@ fn ratio(script: &str, regime: &str) -> Result<f64, Failed> {
             folder.display()
         ),
     );
-    let output = bench.lab_run_with(&["--accel", "vt"]).output()?;
+    let output = bench.run();
     check(output.status.success(), &format!("{:#?}", bench.records()), &output)?;
     let record = &bench.results()[0];
     assert_eq!(record["outcome"], "done", "{record:#}");

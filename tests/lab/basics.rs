@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libtest_mimic::Failed;
 
-use crate::bench::{Bench, UNSPIN, busy_machine, check, experiment, outcomes};
+use crate::bench::{Bench, UNSPIN, busy_machine, check, experiment};
 
 /// From an experiment's file to table, summary, page, comparison and trace.
 pub fn measures_and_reports() -> Result<(), Failed> {
@@ -16,7 +16,7 @@ pub fn measures_and_reports() -> Result<(), Failed> {
         "sleep 0.2; echo result $((6 * 7))",
         "",
     );
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     check(output.status.success(), "the run", &output)?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     check(table.contains("lab/tcg") && table.contains("fine"), "table with its label", &output)?;
@@ -54,7 +54,7 @@ pub fn neighbours() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["burn.toml"], "", neighbour))
         .workload("burn", burn, "")
         .workload("other", counting, "until_stopped = true");
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
     let neighbour = &record["neighbours"][0];
@@ -110,7 +110,7 @@ pub fn records_itself() -> Result<(), Failed> {
     let bench = bench.with_programs("burn", &["spinbench", "unspin"]);
     let workload = fs::read_to_string(bench.path("burn.toml"))?;
     bench.write("burn.toml", &workload.replace("time_limit_s = 60", "time_limit_s = 120"));
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
     let sensed = &record["truth"]["sensed"];
@@ -147,7 +147,7 @@ pub fn truth() -> Result<(), Failed> {
     let burn = "for i in 1 2; do timeout 3 sh -c 'while :; do :; done' & done; wait; echo result 1";
     let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
     let left = left_trace()?;
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     check(output.status.success(), "the run", &output)?;
     assert!(!left.exists(), "what a killed lab left goes on recording");
     let check_of = &bench.results()[0]["truth"]["injected"];
@@ -173,18 +173,4 @@ fn left_trace() -> Result<PathBuf, Failed> {
     let left = instances.join(format!("unspin-truth-{}-0", gone.id()));
     fs::create_dir(&left)?;
     Ok(left)
-}
-
-/// What does not end in its time is a result, not an error.
-pub fn did_not_finish() -> Result<(), Failed> {
-    let bench = Bench::new(&experiment(&["endless.toml", "fine.toml"], "time_limit_s = 3", ""))
-        .workload("endless", "while :; do :; done", "")
-        .workload("fine", "echo result 1", "");
-    let output = bench.run();
-    check(output.status.success(), "the run", &output)?;
-    let mut outcomes = outcomes(&bench.results());
-    outcomes.sort();
-    let expected = [("endless", "did-not-finish"), ("fine", "done")];
-    assert_eq!(outcomes, expected.map(|(w, o)| (w.to_owned(), o.to_owned())));
-    Ok(())
 }

@@ -50,14 +50,14 @@ pub fn lab_kernel() -> Missing {
     guest().or_else(|| has_kernel("lab", "unspin lab kernel build (minutes)"))
 }
 
-/// A guest, and root.
-pub fn guest_and_root() -> Missing {
-    guest().or_else(|| (!nix::unistd::geteuid().is_root()).then(|| "needs root".into()))
+/// Root.
+pub fn root() -> Missing {
+    (!nix::unistd::geteuid().is_root()).then(|| "needs root".into())
 }
 
-/// A guest, and the cpu cgroup controller.
-pub fn guest_and_cgroups() -> Missing {
-    guest_and_root()
+/// A guest, and root for its cgroup.
+pub fn guest_and_root() -> Missing {
+    guest().or_else(root)
 }
 
 /// A guest, and tracefs.
@@ -133,9 +133,9 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// `unspin lab run x.toml --out out --accel tcg`, ready to start.
+    /// `unspin lab run x.toml --out out --accel vt`, ready to start.
     pub fn lab_run(&self) -> Command {
-        self.lab_run_with(&["--accel", "tcg"])
+        self.lab_run_with(&["--accel", "vt"])
     }
 
     /// The same with other arguments.
@@ -147,9 +147,14 @@ impl Bench {
         command
     }
 
-    /// Runs the experiment to its end.
+    /// Runs the experiment to its end, in virtual time.
     pub fn run(&self) -> Output {
         self.lab_run().output().expect("start unspin")
+    }
+
+    /// Runs it to its end in real time.
+    pub fn run_in_real_time(&self) -> Output {
+        self.lab_run_with(&["--accel", "tcg"]).output().expect("start unspin")
     }
 
     /// The records in `out/runs.jsonl`.
@@ -188,10 +193,4 @@ pub fn check(holds: bool, what: &str, output: &Output) -> Result<(), Failed> {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err(format!("{what}\n{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status).into())
-}
-
-/// The workload and outcome of each record.
-pub fn outcomes(records: &[Value]) -> Vec<(String, String)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    records.iter().map(|r| (text(&r["cell"]["workload"]), text(&r["outcome"]))).collect()
 }

@@ -11,8 +11,11 @@ use crate::bench::{Bench, UNSPIN, check, experiment, records};
 /// Each check measures in a new folder, and says what became of targets that were met and
 /// missed.
 pub fn check_measures_each_time() -> Result<(), Failed> {
-    let bench =
-        Bench::new(&experiment(&["fine.toml"], "", "")).workload("fine", "echo result 1", "");
+    let bench = Bench::new(&experiment(&["fine.toml"], "accel = \"vt\"", "")).workload(
+        "fine",
+        "echo result 1",
+        "",
+    );
     fs::create_dir(bench.path("claims"))?;
     bench.write(
         "claims/x.toml",
@@ -21,7 +24,7 @@ pub fn check_measures_each_time() -> Result<(), Failed> {
     );
     let claim = |id: &str, target: &str, value: f64| {
         json!({"id": id, "what": "", "value": value, "lo": null, "hi": null, "n": 1, "unit": "%",
-            "target": target, "holds": null, "label": "lab/tcg, kernel 7", "experiment": "x.toml",
+            "target": target, "holds": null, "label": "lab/vt, kernel 7", "experiment": "x.toml",
             "command": "", "date": "", "commit": ""})
     };
     let claims = json!([claim("x.all", ">= 50", 100.0), claim("x.none", "<= 1", 100.0)]);

@@ -42,7 +42,7 @@ pub fn comes_and_goes() -> Result<(), Failed> {
     let bench = bench.with_programs("try", &["unspin", "stress-ng"]);
     let workload = std::fs::read_to_string(bench.path("try.toml"))?;
     bench.write("try.toml", &workload.replace("programs", "packages = [\"stress-ng\"]\nprograms"));
-    let output = bench.lab_run_with(&["--accel", "vt"]).output()?;
+    let output = bench.run();
     check(output.status.success(), &format!("{:#?}", bench.records()), &output)?;
     assert_eq!(bench.results()[0]["outcome"], "done");
     Ok(())

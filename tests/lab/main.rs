@@ -18,8 +18,8 @@ use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use bench::{Needs, guest, guest_and_cgroups, guest_and_root, guest_and_tracing};
-use virtual_time::vt_guest;
+use bench::{Needs, guest, guest_and_root, guest_and_tracing};
+use virtual_time::{vt_guest, vt_guest_and_root};
 
 /// What a test takes of the machine.
 #[derive(Clone, Copy, PartialEq)]
@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 29] = {
+const CASES: [(&str, Needs, Takes, Test); 28] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -60,31 +60,30 @@ const CASES: [(&str, Needs, Takes, Test); 29] = {
         ("man_pages_and_completions_are_written", None, Little, config::man_and_completions),
         ("missing_program_names_its_package", Some(guest), Little, faults::missing_package),
         ("measures_and_reports", Some(guest), Machine, basics::measures_and_reports),
-        ("doctor_knows_the_guest", Some(guest), Machine, basics::doctor),
+        ("doctor_knows_the_guest", Some(vt_guest), Little, basics::doctor),
         ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
         ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
-        ("neighbours_run_in_lock_step", Some(guest_and_cgroups), Machine, basics::neighbours),
+        ("neighbours_run_in_lock_step", Some(guest_and_root), Machine, basics::neighbours),
         ("injected_off_intervals_come_back", Some(guest_and_tracing), Machine, basics::truth),
-        ("a_time_limit_is_a_result", Some(guest), Machine, basics::did_not_finish),
-        ("guest_panic_is_told_and_passed", Some(guest), Machine, faults::guest_panic),
+        ("failures_have_their_kinds", Some(vt_guest), Little, faults::kinds),
         ("boot_hang_is_told_and_passed", Some(vt_guest), Little, faults::boot_hang),
-        ("out_of_memory_is_told", Some(guest), Machine, faults::out_of_memory),
-        ("killed_qemu_is_told_and_passed", Some(guest), Machine, faults::qemu_killed),
-        ("full_disk_loses_nothing", Some(guest_and_root), Machine, faults::full_disk),
-        ("ctrl_c_then_resume", Some(guest), Machine, faults::ctrl_c),
+        ("out_of_memory_is_told", Some(vt_guest), Little, faults::out_of_memory),
+        ("killed_qemu_is_told_and_passed", Some(vt_guest), Little, faults::qemu_killed),
+        ("full_disk_loses_nothing", Some(vt_guest_and_root), Little, faults::full_disk),
+        ("ctrl_c_then_resume", Some(vt_guest), Little, faults::ctrl_c),
         (
             "a_changed_experiment_is_measured_again",
-            Some(guest),
-            Machine,
+            Some(vt_guest),
+            Little,
             faults::changed_experiment,
         ),
         ("vt_refuses_real_neighbours", None, Little, virtual_time::real_neighbours_are_refused),
         ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
         ("vt_injects_exactly", Some(vt_guest), Little, virtual_time::injected_times_are_exact),
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
+        ("vt_sees_first_waiters", Some(vt_guest), Little, virtual_time::first_waiters_are_seen),
         ("vt_emulates_sev_es", Some(vt_guest), Little, virtual_time::confidential_guest),
-        ("vt_failures_have_their_kind", Some(vt_guest), Little, virtual_time::failures),
-        ("claims_are_measured_again", Some(guest), Machine, claims::check_measures_each_time),
+        ("claims_are_measured_again", Some(vt_guest), Little, claims::check_measures_each_time),
         ("nested_regimes", Some(bench::lab_kernel), Minutes, nested::regimes),
     ]
 };

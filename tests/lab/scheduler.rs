@@ -19,17 +19,9 @@ pub fn cases() -> Vec<Case> {
     let vt = |name, test| Case { name, needs: Some(vt_guest), takes: Takes::Little, test };
     let long = |name, needs: Needs, test| Case { name, needs, takes: Takes::Minutes, test };
     vec![
-        vt("guest_scheduler_runs_a_command", || in_virtual_time("command")),
-        vt("guest_scheduler_spares_named", || in_virtual_time("named")),
-        vt("guest_scheduler_spares_holders", || in_virtual_time("holders")),
-        vt("guest_scheduler_always_leaves", || in_virtual_time("leaves")),
-        vt("guest_scheduler_gives_its_figures", || in_virtual_time("figures")),
-        vt("guest_scheduler_is_ended_by_the_kernel", || in_virtual_time("ended")),
-        vt("guest_scheduler_comes_and_goes", || in_virtual_time("comes_and_goes")),
-        vt("guest_scheduler_lets_all_run", || in_virtual_time("all_kinds")),
-        vt("guest_scheduler_limits_groups", || in_virtual_time("limits")),
-        vt("guest_scheduler_weighs_groups", || in_virtual_time("weights")),
-        vt("guest_scheduler_and_cgroups", || in_virtual_time("cgroups")),
+        vt("guest_scheduler_runs_commands", || in_virtual_time("command named holders figures")),
+        vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended comes_and_goes")),
+        vt("guest_scheduler_shares_time", || in_virtual_time("all_kinds limits weights cgroups")),
         long("guest_scheduler_and_a_fork_bomb", Some(vt_guest), || in_virtual_time("forks")),
         long("guest_scheduler_spreads_over_pcpus", Some(bench::guest), spreads),
         long("guest_scheduler_and_suspend", Some(bench::suspending_guest), suspend),
@@ -37,24 +29,28 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-fn in_virtual_time(script: &str) -> Result<(), Failed> {
-    has_result(&guest(script, "vt"), "vt")
+/// Runs scripts one after the other in a guest.
+fn in_virtual_time(scripts: &str) -> Result<(), Failed> {
+    has_result(&guest(scripts, "vt"), "vt")
 }
 
-/// A guest with four vCPUs on two pCPUs that runs a script of `guest/`.
-fn guest(script: &str, accel: &str) -> Bench {
-    let more = format!("accel = {accel:?}\ntime_limit_s = 240");
+/// A guest with four vCPUs on two pCPUs that runs scripts of `guest/`.
+fn guest(scripts: &str, accel: &str) -> Bench {
+    let vt = if accel == "vt" { "vt = { instructions = 1 }" } else { "" };
+    let more = format!("accel = {accel:?}\ntime_limit_s = 600\n{vt}");
     let text = experiment(&["try.toml"], &more, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
     let folder = std::fs::canonicalize(folder).expect("the scripts");
+    let names: Vec<String> = scripts.split(' ').map(|name| format!("{name:?}")).collect();
+    let names = names.join(", ");
     let programs = "\"unspin\", \"nice\", \"chrt\", \"spinbench\", \"unshare\"";
     bench.write(
         "try.toml",
         &format!(
-            "name = \"try\"\ntitle = \"{script}\"\nstresses = \"nothing\"\n\
+            "name = \"try\"\ntitle = \"{scripts}\"\nstresses = \"nothing\"\n\
              programs = [{programs}]\nfiles = [{folder:?}]\n\
-             command = [\"sh\", \"{}/{script}.sh\"]\ntime_limit_s = 240\n\
+             command = [\"sh\", \"{}/several.sh\", {names}]\ntime_limit_s = 600\n\
              metric = {{ name = \"figure\", unit = \"1/s\", better = \"higher\" }}\n\
              read = {{ regex = 'result (\\S+)' }}\n",
             folder.display()

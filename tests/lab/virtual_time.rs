@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use libtest_mimic::Failed;
 
-use crate::bench::{Bench, Missing, UNSPIN, check, experiment, guest};
+use crate::bench::{self, Bench, Missing, UNSPIN, check, experiment, guest};
 
 /// A guest, and the QEMU with virtual pCPUs.
 pub fn vt_guest() -> Missing {
@@ -17,8 +17,13 @@ pub fn vt_guest() -> Missing {
     })
 }
 
-fn run(bench: &Bench, args: &[&str]) -> Output {
-    bench.lab_run_with(args).output().expect("start unspin")
+/// The same, and root.
+pub fn vt_guest_and_root() -> Missing {
+    vt_guest().or_else(bench::root)
+}
+
+fn twice(bench: &Bench) -> Output {
+    bench.lab_run_with(&["--accel", "vt", "--twice"]).output().expect("start unspin")
 }
 
 /// The same cell twice gives the same bytes; its truth adds up without any error.
@@ -27,7 +32,7 @@ pub fn same_bytes_twice() -> Result<(), Failed> {
     let text = experiment(&["burn.toml"], "accel = \"vt\"\nkeep_recordings = true", neighbour);
     let burn = "timeout 0.5 sh -c 'while :; do :; done'; echo result 1";
     let bench = Bench::new(&text).workload("burn", burn, "");
-    let output = run(&bench, &["--accel", "vt", "--twice"]);
+    let output = twice(&bench);
     check(output.status.success(), "two runs with the same bytes", &output)?;
     let record = &bench.results()[0];
     assert_eq!(record["label"]["accel"], "vt");
@@ -40,7 +45,7 @@ pub fn same_bytes_twice() -> Result<(), Failed> {
     assert!(record["neighbours"][0]["on_s"].as_f64() > Some(0.5), "{record}");
     let digest = record["digest"].clone();
     std::fs::remove_dir_all(bench.path("out"))?;
-    check(run(&bench, &["--accel", "vt"]).status.success(), "a third run", &output)?;
+    check(bench.run().status.success(), "a third run", &output)?;
     assert_eq!(bench.results()[0]["digest"], digest, "in another process");
     Ok(())
 }
@@ -52,7 +57,7 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
     let burn =
         "for i in 1 2; do timeout 0.4 sh -c 'while :; do :; done' & done; wait; echo result 1";
     let bench = Bench::new(&experiment(&["burn.toml"], "", injector)).workload("burn", burn, "");
-    let output = run(&bench, &["--accel", "vt"]);
+    let output = bench.run();
     check(output.status.success(), "the run", &output)?;
     let found = &bench.results()[0]["truth"]["injected"];
     assert_eq!((&found["injected"], &found["missing"]), (&10.into(), &0.into()), "{found}");
@@ -71,13 +76,32 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"greedy\"\n";
     let asks = "accel = \"vt\"\nvt = { critical = \"count\" }";
     let bench = Bench::new(&experiment(&["hackbench-pipe-threads"], asks, neighbour));
-    let output = run(&bench, &["--accel", "vt"]);
+    let output = bench.run();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
     let of = |name: &str| record["co_metrics"][name].as_f64().unwrap_or(-1.0);
     let (all, hit_percent) = (of("preemptions"), of("critical_preemption_percent"));
     assert!(all > 10.0, "the neighbour preempts it: {record}");
     assert!(hit_percent > 0.0 && hit_percent < 100.0, "some, not all: {record}");
+    Ok(())
+}
+
+/// The first waiter of a native queued spinlock spins outside of the queue, where no tracepoint
+/// is. The recorder sees it, and that its holder was off.
+pub fn first_waiters_are_seen() -> Result<(), Failed> {
+    let record = "seconds = 2\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
+        argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--beat\", \"500\"]";
+    let injector = "pinned = true\n\
+        injector = { pcpu = 1, lengths_us = [5000], gap_us = 40000, count = 100 }";
+    let text = experiment(&["hold-spinlock"], record, injector).replace("\"stock\"", "\"record\"");
+    let bench = Bench::new(&text);
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let sensed = &bench.results()[0]["truth"]["sensed"];
+    let causes = sensed["causes"].as_array().cloned().unwrap_or_default();
+    let right = causes.iter().find(|c| c["real"] == "holder-off" && c["told"] == "holder-off");
+    let waits = right.and_then(|cause| cause["waits"].as_u64());
+    assert!(waits > Some(5), "waits for a holder that was off: {sensed}");
     Ok(())
 }
 
@@ -89,7 +113,7 @@ pub fn confidential_guest() -> Result<(), Failed> {
     let look = format!("dmesg | grep -q '{active}' && echo result 1");
     let text = experiment(&["look.toml"], cvm, "");
     let bench = Bench::new(&text).workload("look", &look, "");
-    let output = run(&bench, &["--accel", "vt", "--twice"]);
+    let output = twice(&bench);
     check(output.status.success(), "two runs with the same bytes", &output)?;
     let record = &bench.results()[0];
     assert_eq!(record["label"]["cvm"], "emulated SEV-ES", "{record}");
@@ -97,28 +121,11 @@ pub fn confidential_guest() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A panic, an endless job and a failing one, each with its kind and without a retry.
-pub fn failures() -> Result<(), Failed> {
-    let text = experiment(&["panic.toml", "endless.toml"], "time_limit_s = 1", "");
-    let bench = Bench::new(&text)
-        .workload("panic", "echo c > /proc/sysrq-trigger; sleep 9", "")
-        .workload("endless", "while :; do :; done", "");
-    let output = run(&bench, &["--accel", "vt"]);
-    check(output.status.code() == Some(1), "one has no result", &output)?;
-    let records = bench.records();
-    let of = |workload: &str| records.iter().find(|r| r["cell"]["workload"] == workload);
-    let (panic, endless) = (of("panic").ok_or("panic")?, of("endless").ok_or("endless")?);
-    assert_eq!((&panic["kind"], &panic["attempt"]), (&"guest-panic".into(), &1.into()));
-    assert_eq!(endless["outcome"], "did-not-finish", "{endless}");
-    assert_eq!(records.len(), 2, "no retries");
-    Ok(())
-}
-
 /// A real neighbour is refused, with what to write instead.
 pub fn real_neighbours_are_refused() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 2\nworkload = \"greedy\"\n";
     let bench = Bench::new(&experiment(&["stress-ng-rename"], "", neighbour));
-    let output = run(&bench, &["--accel", "vt"]);
+    let output = bench.run();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let says = stderr.contains("x.toml:") && stderr.contains("model = \"greedy\"");
     check(output.status.code() == Some(2) && says, "it says what to write", &output)

@@ -6,7 +6,7 @@ gaps=$(dirname "$0")/gaps.sh
 watched() {
     name=$1
     shift
-    "$@" sh "$gaps" "$name" 6 &
+    "$@" sh "$gaps" "$name" 4 &
     tasks="$tasks $!"
 }
 start --json

@@ -7,7 +7,7 @@ echo '+cpu +cpuset' > $groups/cgroup.subtree_control
 mkdir $groups/a $groups/b
 start
 for _ in 1 2 3 4 5 6 7 8; do
-    sh "$gaps" task 6 &
+    sh "$gaps" task 4 &
     tasks="$tasks $!"
 done
 for round in 1 2 3 4 5 6 7 8; do

@@ -5,7 +5,7 @@
 start
 start_work
 kill -STOP "$run"
-sleep 2
+sleep 1
 is enabled
 goes_on
 clean_log

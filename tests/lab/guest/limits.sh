@@ -22,14 +22,14 @@ sleep 1
 a=$(used a) b=$(used b) c=$(used c)
 look_at_clock
 since=$now
-sleep 4
+sleep 2
 look_at_clock
 a=$(share "$a" "$(used a)") b=$(share "$b" "$(used b)") c=$(share "$c" "$(used c)")
 [ "$a" -ge 25 ] && [ "$a" -le 43 ] || fail "a $a %"
 [ "$b" -ge 25 ] && [ "$b" -le 43 ] || fail "b $b %"
 [ "$c" -ge 60 ] || fail "c $c %"
 echo max > $groups/a/cpu.max
-sleep 0.5
+sleep 0.2
 a=$(used a)
 look_at_clock
 since=$now

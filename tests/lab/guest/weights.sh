@@ -14,7 +14,7 @@ for _ in 1 2 3 4 5 6; do
 done
 sleep 1
 a=$(used a) b=$(used b) c=$(used b/c) d=$(used b/d)
-sleep 3
+sleep 2
 a=$(($(used a) - a)) b=$(($(used b) - b)) c=$(($(used b/c) - c)) d=$(($(used b/d) - d))
 echo 1 > $groups/a/cgroup.kill
 echo 1 > $groups/b/cgroup.kill

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs scripts of this folder one after the other, each in a cgroup. What it left running or made
+# there is gone before the next.
+. "$(dirname "$0")/tools.sh"
+no_groups() { find $groups -mindepth 1 -depth -type d -name '?' -exec rmdir {} + 2> /dev/null; }
+for script in "$@"; do
+    mkdir $groups/s
+    sh -c "echo 0 > $groups/s/cgroup.procs; exec sh \"\$1\"" sh "$(dirname "$0")/$script.sh" ||
+        fail "$script"
+    for group in "$groups"/?; do echo 1 > "$group/cgroup.kill"; done
+    wait_until no_groups
+    rm -f /tmp/gaps
+done
