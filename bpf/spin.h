@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spins in the kernel: who waited for which lock, from where, how long, and who had it
- * meanwhile. The kernel tells of contention with two tracepoints (since 5.19); where
- * its spinlock is a plain test-and-set one, as in a guest without any help, those say
- * nothing of it, and the slow path itself is watched. Waits for other vCPUs to
- * acknowledge an inter-processor call are spins, too.
+ * meanwhile. The kernel reports contention with two tracepoints (since 5.19). Where its
+ * spinlock is a plain test-and-set one, those do not fire at all; where it is a native queued
+ * one, they do not fire for the first waiter, which spins on the lock word and not in the
+ * queue. There, the slow path itself is watched, too. Waits for other vCPUs to acknowledge
+ * an inter-processor call are spins, too.
  *
  * Spinning disables preemption, so a vCPU's spins are a stack: an interrupt's above a
  * task's. Waits that sleep are in wait.h.
@@ -104,6 +105,16 @@ static void begin_wait(struct wait *wait, u64 lock, u32 flags)
 	wait->owner_delay_ns = 0;
 }
 
+static bool is_top(const struct spins *s, u64 depth, u64 lock)
+{
+	u64 at;
+
+	for (at = 1; at < SPIN_DEPTH; at++)
+		if (at == depth)
+			return s->stack[at - 1].lock == lock;
+	return false;
+}
+
 static void begin_spin(u64 lock, u32 flags)
 {
 	struct spins *s = this_spins();
@@ -113,6 +124,9 @@ static void begin_spin(u64 lock, u32 flags)
 		return;
 	/* Full of spins whose end went unnoticed: begin anew. */
 	depth = s->depth < SPIN_DEPTH ? s->depth : 0;
+	/* A waiter that joins the queue was seen on its way into the slow path. */
+	if (lock && is_top(s, depth, lock))
+		return;
 	s->depth = depth + 1;
 	begin_wait(&s->stack[depth], lock, flags);
 	find_owner(&s->stack[depth]);

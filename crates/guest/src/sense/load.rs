@@ -15,7 +15,7 @@ use crate::{doctor, spinning};
 const NEEDED: [&str; 3] = ["local_timer_entry", "sched_switch", "cpu_idle"];
 
 /// Programs that this kernel has nothing to attach to are not loaded, nor those that
-/// watch the spinlock's slow path where the tracepoints tell enough.
+/// watch the spinlock's slow path where all waiters pass the tracepoints: in the PV queue.
 pub(super) fn leave_out_missing(
     open: &mut OpenObject,
     functions: bool,
@@ -34,7 +34,7 @@ pub(super) fn leave_out_missing(
             Some((_, function)) => functions && btf.type_by_name::<Func<'_>>(function).is_some(),
             None => true,
         };
-        let is_wanted = !name.starts_with("slowpath_") || spinlock == Spinlock::TestAndSet;
+        let is_wanted = !name.starts_with("slowpath_") || spinlock != Spinlock::ParavirtualQueue;
         if !is_there && NEEDED.contains(&name.as_str()) {
             return Err(SenseError::Tracepoint(name));
         }
