@@ -44,6 +44,10 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-seed004",
     "vt-neighbours",
     "vt-sense",
+    "vt-counts",
+    "vt-causes",
+    "vt-cost",
+    "vt-screen",
     "vt-ecs",
     "vt-cvm"
 ];

@@ -106,6 +106,10 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-seed004",
     "vt-neighbours",
     "vt-sense",
+    "vt-counts",
+    "vt-causes",
+    "vt-cost",
+    "vt-screen",
     "vt-ecs",
     "vt-cvm"
 ];
