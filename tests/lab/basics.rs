@@ -70,7 +70,7 @@ pub fn doctor() -> Result<(), Failed> {
         grep -q '\"spinlock\": \"test-and-set\"' d && grep -q '\"cpus\": 2,' d && echo result 1 || cat d";
     let bench = Bench::new(&experiment(&["ask.toml"], "", "")).workload("ask", ask, "");
     let bench = bench.with_programs("ask", &["unspin"]);
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
     assert_eq!(record["outcome"], "done", "{record}");

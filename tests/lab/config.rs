@@ -29,7 +29,7 @@ pub fn malformed_toml() -> Result<(), Failed> {
 /// More pCPUs than there are: named with its line and what is offered.
 pub fn impossible_topology() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["greedy"], "", "").replace("pcpus = 2", "pcpus = 4096"));
-    let output = bench.run();
+    let output = bench.run_in_real_time();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let says = stderr.contains("x.toml:12:9: 4096 pCPUs are asked for, this machine offers");
     check(output.status.code() == Some(2) && says, "the line and the offer", &output)

@@ -60,7 +60,7 @@ const CASES: [(&str, Needs, Takes, Test); 28] = {
         ("man_pages_and_completions_are_written", None, Little, config::man_and_completions),
         ("missing_program_names_its_package", Some(guest), Little, faults::missing_package),
         ("measures_and_reports", Some(guest), Machine, basics::measures_and_reports),
-        ("doctor_knows_the_guest", Some(vt_guest), Little, basics::doctor),
+        ("doctor_knows_the_guest", Some(guest), Machine, basics::doctor),
         ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
         ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
         ("neighbours_run_in_lock_step", Some(guest_and_root), Machine, basics::neighbours),

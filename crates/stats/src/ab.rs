@@ -81,7 +81,7 @@ fn alike((subject, baseline): (f64, f64)) -> (f64, f64) {
 ///
 /// It is the sample size of a paired comparison, by the standard deviation of the logarithms
 /// of the ratios (Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
-/// chapter 2), times the price of comparing medians. A simulation in `tests/ab.rs` confirms it.
+/// chapter 2), times the price of comparing medians. A simulation in `tests/it/ab.rs` confirms it.
 pub fn pairs_to_show(effect: f64, pairs: &[(f64, f64)]) -> Option<u32> {
     let logs: Vec<f64> = pairs
         .iter()

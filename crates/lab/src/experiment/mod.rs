@@ -114,6 +114,9 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-cvm"
 ];
 
+/// `HOST_PCPUS_MAX` in `policy/host/config.h`.
+const SIMULATED_PCPUS_MAX: u32 = 96;
+
 impl Experiment {
     /// Reads a file, or a shipped experiment by its name.
     pub fn load(name_or_path: &str) -> Result<Experiment, ConfigError> {
@@ -195,6 +198,11 @@ impl Experiment {
             };
             if let Some((at, message)) = refusal {
                 return Err(ConfigError::at(&self.file, &self.text, at.clone(), message));
+            }
+            let pcpus = &topology.pcpus;
+            if topology.in_virtual_time() && pcpus.get_ref().count() > SIMULATED_PCPUS_MAX {
+                let message = format!("a simulated host has at most {SIMULATED_PCPUS_MAX} pCPUs");
+                return Err(ConfigError::at(&self.file, &self.text, pcpus.span(), message));
             }
         }
         Ok(())

@@ -49,6 +49,7 @@ const RULES: &[fn(&File) -> Violations] = &[
     clean_ends,
     agreed_licence,
     live_links,
+    compiled_test,
 ];
 
 #[test]
@@ -233,6 +234,16 @@ fn live_links(file: &File) -> Violations {
         let target = if file.is(&[".md"]) { links(line).find(dead)? } else { return None };
         Some(format!("nothing at {target}"))
     })
+}
+
+/// A file of tests that its crate's `main.rs` does not name would never run.
+fn compiled_test(file: &File) -> Violations {
+    let Some((folder, name)) = file.path.rsplit_once('/') else { return Vec::new() };
+    let module = name.strip_suffix(".rs").filter(|name| *name != "main");
+    let Some(module) = module.filter(|_| folder.ends_with("/tests/it")) else { return Vec::new() };
+    let main = fs::read_to_string(root().join(folder).join("main.rs")).unwrap_or_default();
+    let named = main.lines().any(|line| line == format!("mod {module};"));
+    if named { Vec::new() } else { vec![(1, format!("{folder}/main.rs does not name it"))] }
 }
 
 /// The relative targets of a line's Markdown links.

@@ -87,6 +87,18 @@ fn virtual_time_takes_models_and_says_so() {
 }
 
 #[test]
+fn a_simulated_host_has_its_limit_of_pcpus() {
+    let text = GOOD.split("[[topology.neighbour]]").next().unwrap();
+    let vt = text.replace("repeats = 2", "repeats = 2\naccel = \"vt\"");
+    for (count, refused) in [(96, false), (97, true)] {
+        let asked = vt.replace("pcpus = 2", &format!("pcpus = {count}"));
+        let parsed = Experiment::parse(Path::new("x.toml"), &asked);
+        let message = parsed.map_or_else(|error| error.to_string(), |_| String::new());
+        assert_eq!(message.contains("at most 96 pCPUs"), refused, "{count}: {message}");
+    }
+}
+
+#[test]
 fn an_accelerator_can_be_forced_where_nothing_keeps_from_it() {
     let text = GOOD.split("[[topology.neighbour]]").next().unwrap();
     let mut experiment = Experiment::parse(Path::new("x.toml"), text).unwrap();
