@@ -347,6 +347,9 @@ def missing(qemu: Path) -> str:
 
 
 def main() -> int:
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+        return 0
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2

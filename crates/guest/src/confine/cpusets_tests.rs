@@ -107,6 +107,19 @@ fn the_next_process_lifts_what_a_killed_one_left() {
 }
 
 #[test]
+fn a_journal_that_was_left_is_held_by_nobody() {
+    let hierarchy = Hierarchy::new("held", &[]);
+    let folder = hierarchy.root().join("journal");
+    let state = || (Journal::is_in(&folder), Journal::is_held(&folder));
+    assert_eq!(state(), (false, false));
+    let mut journal = Journal::open(&folder).unwrap();
+    journal.begin(&hierarchy.root(), true).unwrap();
+    assert_eq!(state(), (true, true));
+    drop(journal);
+    assert_eq!(state(), (true, false));
+}
+
+#[test]
 fn a_hierarchy_without_the_controller_is_refused() {
     let hierarchy = Hierarchy::new("without", &[]);
     fs::write(hierarchy.root().join("cgroup.controllers"), "cpu memory\n").unwrap();

@@ -31,6 +31,8 @@ pub(super) struct Journal {
 
 /// Its name.
 const FILE: &str = "cpuset.json";
+/// The file that its process has locked.
+const LOCK: &str = "cpuset.lock";
 
 impl Journal {
     /// Whether there is one, so that something may be limited.
@@ -38,11 +40,18 @@ impl Journal {
         folder.join(FILE).exists()
     }
 
+    /// Whether a process has it: what a killed one has left is nobody's.
+    pub(super) fn is_held(folder: &Path) -> bool {
+        let lock = File::open(folder.join(LOCK)).ok();
+        let tried = lock.map(|file| Flock::lock(file, FlockArg::LockSharedNonblock));
+        tried.is_some_and(|lock| lock.is_err())
+    }
+
     /// Opens it, with what a killed process has left.
     pub(super) fn open(folder: &Path) -> Result<Journal, CpusetError> {
         let failed = |error| CpusetError::Journal(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(failed)?;
-        let path = folder.join("cpuset.lock");
+        let path = folder.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let _lock = Flock::lock(lock.map_err(failed)?, FlockArg::LockExclusiveNonblock)
             .map_err(|_| CpusetError::Taken(path))?;

@@ -121,9 +121,10 @@ pub fn possible() -> bool {
     cpusets::is_offered(Path::new(ROOT))
 }
 
-/// Whether an `unspin run` limits vCPUs, or has left them limited.
+/// Whether an `unspin run` limits vCPUs, or may do so at any time.
 pub fn at_work() -> bool {
-    journal::Journal::is_in(Path::new(FOLDER))
+    let folder = Path::new(FOLDER);
+    journal::Journal::is_in(folder) && journal::Journal::is_held(folder)
 }
 
 /// A cgroup for a command that starts now: where this process is in the root, one of its own.

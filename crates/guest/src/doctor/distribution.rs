@@ -113,8 +113,8 @@ fn without(facts: &Facts) -> Vec<String> {
     let mut ways = vec![
         "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all."
             .to_owned(),
-        "`sudo unspin run` needs sched_ext only where there is no cgroup version 2: boot with \
-         `systemd.unified_cgroup_hierarchy=1`."
+        "Boot with `systemd.unified_cgroup_hierarchy=1`: with cgroup version 2, `sudo unspin run` \
+         does not need sched_ext."
             .to_owned(),
     ];
     ways.extend(fewer(facts.cpus).map(|vcpus| {
