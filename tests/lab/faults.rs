@@ -119,7 +119,7 @@ pub fn full_disk() -> Result<(), Failed> {
             .status();
         command.is_ok_and(|status| status.success())
     };
-    if !mount("size=64k") {
+    if !mount("size=24k") {
         return Err("a tmpfs cannot be mounted".into());
     }
     let unmount = Unmount(bench.path("out"));
