@@ -49,7 +49,8 @@ def check_unasked(bench: sev_es.Bench) -> str:
     igvm = bench.igvm("unasked", 4)
     files = []
     for vnae in ("both", "off"):
-        status, log, folder = bench.run(f"unasked-{vnae}", command(bench, vnae) + bench.confidential(igvm))
+        offered = command(bench, vnae) + bench.confidential(igvm)
+        status, log, folder = bench.run(f"unasked-{vnae}", offered)
         want(status == 0 and "init: end" in log, "it did not boot", log)
         files.append([(folder / file).read_bytes() for file in ("console.log", "record.bin")])
     kinds = count(bench.folder / "unasked-both/record.bin")
