@@ -45,7 +45,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-neighbours",
     "vt-sense",
     "vt-ecs",
-    "vt-cvm"
+    "vt-cvm",
+    "vt-vnae"
 ];
 
 /// A file as it is written.

@@ -107,7 +107,8 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-neighbours",
     "vt-sense",
     "vt-ecs",
-    "vt-cvm"
+    "vt-cvm",
+    "vt-vnae"
 ];
 
 impl Experiment {

@@ -90,7 +90,7 @@ fn virtual_time_takes_models_and_says_so() {
 fn reflected_pause_loops_need_a_guest_that_answers() {
     let vt = |more: &str| GOOD.replace("repeats = 2", &format!("repeats = 2\nvt = {{ {more} }}"));
     let message = error_of(&vt("regime = \"ple\", vnae = \"both\""));
-    assert!(message.contains("x.toml:5:30") && message.contains("sev-es-emulated"), "{message}");
+    assert!(message.contains("x.toml:6:31") && message.contains("sev-es-emulated"), "{message}");
     let message = error_of(&vt("cvm = \"sev-es-emulated\", vnae = \"both\""));
     assert!(message.contains("regime = \"ple\""), "{message}");
     assert!(error_of(&vt("vnae = \"force\"")).contains("unknown variant `force`"));
