@@ -160,14 +160,15 @@ HOST_POLICY u32 vnae_sham(u64 random, u32 me, u32 n)
 }
 
 /*
- * The first named vCPU that waits for a pCPU gets this one. Where none does, but one runs, what
- * the spinner waits for is under way. `state` holds an enum vnae_state for each name.
+ * The first name counts whose vCPU runs or waits for a pCPU. One that waits gets this pCPU. Where
+ * it runs, what the spinner waits for is under way, and a yield to the second one could take its
+ * pCPU away. `state` holds an enum vnae_state for each name.
  */
 HOST_POLICY struct vnae_verdict vnae_decide(u32 arm, u32 outstanding, const struct vnae_answer *a,
 					    const u32 *state)
 {
 	struct vnae_verdict v = { VNAE_OWN_CHOICE, 0, 1 };
-	u32 i, invalid = 0, running = 0;
+	u32 i, invalid = 0;
 
 	if (!outstanding || !a->valid) {
 		v.outcome = VNAE_REFUSED;
@@ -178,17 +179,14 @@ HOST_POLICY struct vnae_verdict vnae_decide(u32 arm, u32 outstanding, const stru
 	if (arm == VNAE_NONE || arm == VNAE_CPL)
 		return v;
 	for (i = 0; i < VNAE_NAMES; i++) {
-		if (state[i] == VNAE_READY) {
-			v.outcome = VNAE_YIELDED;
+		if (state[i] == VNAE_READY || state[i] == VNAE_RUNNING) {
+			v.outcome = state[i] == VNAE_READY ? VNAE_YIELDED : VNAE_TARGET_RUNNING;
 			v.name = i;
 			return v;
 		}
 		invalid |= state[i] == VNAE_INVALID;
-		running |= state[i] == VNAE_RUNNING;
 	}
-	if (running)
-		v.outcome = VNAE_TARGET_RUNNING;
-	else if (invalid)
+	if (invalid)
 		v.outcome = VNAE_REFUSED;
 	return v;
 }

@@ -69,16 +69,18 @@ fn answers_are_read_field_by_field() {
 }
 
 #[test]
-fn the_first_named_one_that_waits_gets_the_pcpu() {
+fn the_first_named_one_that_runs_or_waits_counts() {
     #[rustfmt::skip]
     let table = [
         ([Ready, Nobody],    (Yielded, 0)),
         ([Ready, Ready],     (Yielded, 0)),
-        ([Running, Ready],   (Yielded, 1)),
+        ([Running, Ready],   (TargetRunning, 0)),
+        ([Halted, Ready],    (Yielded, 1)),
+        ([Nobody, Ready],    (Yielded, 1)),
         ([Invalid, Ready],   (Yielded, 1)),
         ([Running, Nobody],  (TargetRunning, 0)),
         ([Running, Running], (TargetRunning, 0)),
-        ([Halted, Running],  (TargetRunning, 0)),
+        ([Halted, Running],  (TargetRunning, 1)),
         ([Invalid, Nobody],  (Refused, 0)),
         ([Halted, Nobody],   (OwnChoice, 0)),
         ([Nobody, Nobody],   (OwnChoice, 0)),
