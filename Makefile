@@ -47,6 +47,7 @@ sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must f
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab qemu build
 	scripts/sev-es.py $(RELEASE)/unspin $(ARGS)
+	scripts/vnae.py $(RELEASE)/unspin
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

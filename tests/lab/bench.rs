@@ -50,6 +50,11 @@ pub fn lab_kernel() -> Missing {
     guest().or_else(|| has_kernel("lab", "unspin lab kernel build (minutes)"))
 }
 
+/// The kernel of guests that answer reflected pause loops.
+pub fn cvm_kernel() -> Missing {
+    has_kernel("lab-cvm", "unspin lab kernel build --source lab-cvm (minutes)")
+}
+
 /// Root.
 pub fn root() -> Missing {
     (!nix::unistd::geteuid().is_root()).then(|| "needs root".into())

@@ -19,7 +19,7 @@ use std::sync::{PoisonError, RwLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use bench::{Needs, guest, guest_and_root, guest_and_tracing};
-use virtual_time::{vt_guest, vt_guest_and_root};
+use virtual_time::{vt_answering_guest, vt_guest, vt_guest_and_root};
 
 /// What a test takes of the machine.
 #[derive(Clone, Copy, PartialEq)]
@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 28] = {
+const CASES: [(&str, Needs, Takes, Test); 29] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -83,6 +83,12 @@ const CASES: [(&str, Needs, Takes, Test); 28] = {
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
         ("vt_sees_first_waiters", Some(vt_guest), Little, virtual_time::first_waiters_are_seen),
         ("vt_emulates_sev_es", Some(vt_guest), Little, virtual_time::confidential_guest),
+        (
+            "vt_reflects_pause_loops",
+            Some(vt_answering_guest),
+            Little,
+            virtual_time::reflected_pause_loops_name_the_holder,
+        ),
         ("claims_are_measured_again", Some(vt_guest), Little, claims::check_measures_each_time),
         ("nested_regimes", Some(bench::lab_kernel), Minutes, nested::regimes),
     ]

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use libtest_mimic::Failed;
 
-use crate::bench::{self, Bench, Missing, UNSPIN, check, experiment, guest};
+use crate::bench::{self, Bench, Missing, UNSPIN, check, cvm_kernel, experiment, guest};
 
 /// A guest, and the QEMU with virtual pCPUs.
 pub fn vt_guest() -> Missing {
@@ -118,6 +118,33 @@ pub fn confidential_guest() -> Result<(), Failed> {
     let record = &bench.results()[0];
     assert_eq!(record["label"]["cvm"], "emulated SEV-ES", "{record}");
     assert_eq!(record["label"]["prices"], "sev-es", "{record}");
+    Ok(())
+}
+
+/// What a guest that answers reflected pause loops needs.
+pub fn vt_answering_guest() -> Missing {
+    vt_guest().or_else(cvm_kernel)
+}
+
+/// The waiter at a spinlock names the vCPU that its holder is held to; twice the same bytes.
+pub fn reflected_pause_loops_name_the_holder() -> Result<(), Failed> {
+    let asks = "accel = \"vt\"\nseconds = 1\n\
+        vt = { cvm = \"sev-es-emulated\", regime = \"ple\", vnae = \"both\" }";
+    let injector = "pinned = true\n\
+        injector = { pcpu = 1, lengths_us = [3000, 5000], gap_us = 40000, count = 400 }";
+    let text = experiment(&["hold-spinlock"], asks, injector)
+        .replace("debian-cloud", "lab-cvm")
+        .replace("vcpus = 2\npcpus = 2", "vcpus = 4\npcpus = 4");
+    let bench = Bench::new(&text);
+    let output = twice(&bench);
+    check(output.status.success(), "two runs with the same bytes", &output)?;
+    let record = &bench.results()[0];
+    let of = |name: &str| record["kvm"][name].as_f64().unwrap_or(0.0);
+    let waiters = ["0", "1", "2", "3", "nobody"].map(|name| of(&format!("holder:0:{name}")));
+    let all: f64 = waiters.iter().sum();
+    assert!(all >= 50.0, "vCPU 0 spins while the holder's vCPU is away: {record:#}");
+    assert!(waiters[1] >= 0.95 * all, "it names vCPU 1: {waiters:?}");
+    assert!(of("reflections") >= all, "each answer has its reflection: {record:#}");
     Ok(())
 }
 

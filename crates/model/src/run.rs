@@ -83,6 +83,16 @@ pub const PREEMPTIONS: &str = "preemptions";
 /// itself.
 pub const CRITICAL_SHARE: &str = "critical_preemption_percent";
 
+/// The co-metric that counts the pause loops that went back to a guest, which it answers.
+pub const REFLECTIONS: &str = "reflections";
+
+/// The co-metric that says how many of a guest's answers name a vCPU, in percent.
+pub const NAMED_SHARE: &str = "answers_that_name_percent";
+
+/// The co-metric that says at how many of a guest's answers the host yielded to a vCPU that was
+/// named, in percent.
+pub const YIELDED_SHARE: &str = "answers_yielded_percent";
+
 /// The co-metric that says how much of their time neighbours had, in percent: of each of their
 /// vCPUs, where all of them always compute.
 pub const CO_RUNNER_SHARE: &str = "co_runner_percent";

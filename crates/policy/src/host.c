@@ -4,6 +4,7 @@
 #include "host/boost.h"
 #include "host/neighbour.h"
 #include "host/sched.h"
+#include "host/vnae.h"
 
 const u64 host_size = sizeof(struct host);
 const u64 boost_facts_size = sizeof(struct boost_facts);

@@ -15,3 +15,4 @@ pub mod place;
 pub mod share;
 pub mod steal_governor;
 pub mod topology;
+pub mod vnae;

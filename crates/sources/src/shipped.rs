@@ -23,6 +23,11 @@ pub(crate) fn kernel_patches() -> Vec<Part> {
     parts(&KERNEL, "patches", ".patch")
 }
 
+/// What a confidential guest's kernel has beside the lab kernel's: fragments and patches.
+pub(crate) fn cvm_kernel_parts() -> [Vec<Part>; 2] {
+    [".config", ".patch"].map(|suffix| parts(&KERNEL, "cvm", suffix))
+}
+
 /// The patches of `qemu/patches/` in the order in which they apply.
 pub(crate) fn qemu_patches() -> Vec<Part> {
     parts(&QEMU, "patches", ".patch")

@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Kernels that the lab knows by name.
-const KERNELS: [&str; 2] = ["lab", "debian-cloud"];
+const KERNELS: [&str; 3] = ["lab", "lab-cvm", "debian-cloud"];
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     out::text(script(args.shell))?;

@@ -129,6 +129,9 @@ pub struct Help {
     pub debooster: Debooster,
     /// What the host does with the guest's critical sections.
     pub critical: Critical,
+    /// What the host uses of the guest's answers to reflected pause loops.
+    #[serde(default, skip_serializing_if = "Vnae::is_off")]
+    pub vnae: Vnae,
 }
 
 /// The hardware that finds a loop of PAUSEs.
@@ -206,6 +209,32 @@ pub enum Critical {
     Count,
     /// It counts, and leaves a vCPU in a critical section one tick more, once.
     Extend,
+}
+
+/// What a host uses of the answers of a guest with encrypted state to pause loops that it
+/// reflects into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vnae {
+    /// It reflects none.
+    #[default]
+    Off,
+    /// Nothing: what reflection costs.
+    None,
+    /// The privilege level.
+    Cpl,
+    /// The vCPU that the guest names.
+    Vcpu,
+    /// Both.
+    Both,
+    /// A vCPU drawn by lot instead of the named one.
+    Sham,
+}
+
+impl Vnae {
+    fn is_off(&self) -> bool {
+        *self == Vnae::Off
+    }
 }
 
 /// A modelled VM: vCPUs without a guest, which only use pCPU time.

@@ -49,7 +49,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-cost",
     "vt-screen",
     "vt-ecs",
-    "vt-cvm"
+    "vt-cvm",
+    "vt-vnae"
 ];
 
 /// A file as it is written.

@@ -111,7 +111,8 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-cost",
     "vt-screen",
     "vt-ecs",
-    "vt-cvm"
+    "vt-cvm",
+    "vt-vnae"
 ];
 
 /// `HOST_PCPUS_MAX` in `policy/host/config.h`.

@@ -1,11 +1,15 @@
 //! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
 
 use serde::Deserialize;
+use toml::Spanned;
 use unspin_wire::{
     Boost, Critical, Cvm, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
+    Vnae,
 };
 
 use super::Spinlock;
+use super::file::Source;
+use crate::toml_error::ConfigError;
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
 const DEFAULT_QUANTUM_NS: u64 = 500;
@@ -25,6 +29,7 @@ pub(super) struct RawSimulated {
     debooster: Option<Debooster>,
     critical: Option<Critical>,
     cvm: Option<Cvm>,
+    vnae: Option<Spanned<Vnae>>,
 }
 
 /// What the host does for a guest that spins, and what it is made of.
@@ -79,10 +84,25 @@ impl RawSimulated {
             debooster: self.debooster.or(experiment.debooster),
             critical: self.critical.or(experiment.critical),
             cvm: self.cvm.or(experiment.cvm),
+            vnae: self.vnae.clone().or_else(|| experiment.vnae.clone()),
         }
     }
 
-    pub(super) fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
+    /// The host, checked.
+    pub(super) fn check(
+        &self,
+        source: &Source,
+        neighbours: Vec<VirtualNeighbour>,
+    ) -> Result<Simulated, ConfigError> {
+        let host = self.resolve(neighbours);
+        let vnae = self.vnae.as_ref().filter(|vnae| *vnae.get_ref() != Vnae::Off);
+        match vnae.and_then(|vnae| Some((vnae, host.unfit_for_vnae()?))) {
+            Some((vnae, why)) => Err(source.error(vnae, why)),
+            None => Ok(host),
+        }
+    }
+
+    fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
         let regime = self.regime.unwrap_or_default();
         let own = self.cvm.map_or(regime.prices(), |_| Prices::SevEs);
         let prices = self.prices.unwrap_or(own);
@@ -90,6 +110,7 @@ impl RawSimulated {
             boost: self.boost.unwrap_or_default(),
             debooster: self.debooster.unwrap_or_default(),
             critical: self.critical.unwrap_or_default(),
+            vnae: self.vnae.as_ref().map(|vnae| *vnae.get_ref()).unwrap_or_default(),
             ..regime.help(prices)
         };
         Simulated {
@@ -132,6 +153,17 @@ impl Regime {
 }
 
 impl Simulated {
+    /// What a host lacks that is to reflect pause loops.
+    fn unfit_for_vnae(&self) -> Option<&'static str> {
+        if self.cvm.is_none() {
+            Some("`vnae` needs a confidential guest: `cvm = \"sev-es-emulated\"`")
+        } else if self.help.pause_exits == PauseExits::Off {
+            Some("`vnae` needs PAUSE exits: `regime = \"ple\"` or `\"pv\"`")
+        } else {
+            None
+        }
+    }
+
     /// QEMU's `-cpu` argument. Without the hypervisor bit Linux takes the FIFO qspinlock,
     /// as it does on KVM with `nopvspin`; with the bit and without PV spinlocks it takes
     /// the test-and-set lock.
@@ -194,6 +226,18 @@ mod tests {
         let pv = of("regime = \"pv\"\ncvm = \"sev-es-emulated\"\nprices = \"svm\"");
         assert!(!pv.declines_pv_spinlocks(None) && pv.prices == Prices::Svm);
         assert!(!of("").declines_pv_spinlocks(None));
+    }
+
+    #[test]
+    fn only_a_confidential_guest_with_pause_exits_is_asked() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap().resolve(Vec::new());
+        let asked = of("cvm = \"sev-es-emulated\"\nregime = \"ple\"\nvnae = \"both\"");
+        assert_eq!((asked.help.vnae, asked.unfit_for_vnae()), (Vnae::Both, None));
+        let plain = of("regime = \"ple\"\nvnae = \"both\"");
+        assert!(plain.unfit_for_vnae().is_some_and(|why| why.contains("cvm")));
+        let abandoned = of("cvm = \"sev-es-emulated\"\nvnae = \"none\"");
+        assert!(abandoned.unfit_for_vnae().is_some_and(|why| why.contains("regime")));
+        assert!(toml::from_str::<RawSimulated>("vnae = \"force\"").is_err(), "a guest would die");
     }
 
     #[test]

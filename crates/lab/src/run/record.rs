@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use unspin_model::{
-    AGENT_MEMORY, Better, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, Label, Metric,
-    NeighbourResult, Outcome, PAUSE_EXITS, PREEMPTIONS, RunRecord, STORM_EXITS,
+    AGENT_MEMORY, Better, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, Label, Metric, NAMED_SHARE,
+    NeighbourResult, Outcome, PAUSE_EXITS, PREEMPTIONS, REFLECTIONS, RunRecord, STORM_EXITS,
+    YIELDED_SHARE,
 };
-use unspin_wire::{Critical, Failure, JobResult, RunOutput, option_name};
+use unspin_wire::{Critical, Failure, JobResult, RunOutput, Vnae, option_name};
 
 use crate::experiment::{PlannedRun, Topology};
 use crate::workload::Workload;
@@ -165,6 +166,18 @@ fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64
         let [all, critical] = ["preemptions", "critical-preemptions"].map(count);
         figures.insert(PREEMPTIONS.to_owned(), all);
         figures.insert(CRITICAL_SHARE.to_owned(), 100.0 * critical / all.max(1.0));
+    }
+    if topology.simulated.help.vnae != Vnae::Off {
+        let all = count("reflections");
+        let of_all = |n: f64| 100.0 * n / all.max(1.0);
+        let yielded = output
+            .kvm
+            .iter()
+            .filter(|(name, _)| name.starts_with("answer:") && name.ends_with(":yielded"));
+        let yielded: u64 = yielded.map(|(_, n)| n).sum();
+        figures.insert(REFLECTIONS.to_owned(), all);
+        figures.insert(NAMED_SHARE.to_owned(), of_all(count("answers-named")));
+        figures.insert(YIELDED_SHARE.to_owned(), of_all(yielded as f64));
     }
     let vcpus: u32 = topology.simulated.neighbours.iter().map(|neighbour| neighbour.vcpus).sum();
     let window_s = output.truth.as_ref().map_or(0.0, |truth| truth.window_s);

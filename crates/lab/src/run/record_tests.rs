@@ -146,6 +146,27 @@ fn a_host_that_hears_of_critical_sections_says_how_many_it_preempted() {
 }
 
 #[test]
+fn a_host_that_reflects_pause_loops_says_what_the_answers_were_worth() {
+    let vt = "vt = { cvm = \"sev-es-emulated\", regime = \"ple\", vnae = \"both\" }";
+    let experiment = EXPERIMENT
+        .replace("repeats = 1", &format!("repeats = 1\naccel = \"vt\"\n{vt}"))
+        .replace("vcpus = 1\nworkload = \"greedy\"", "vcpus = 2\nmodel = \"greedy\"");
+    let kvm = [
+        ("reflections", 40),
+        ("answers-named", 30),
+        ("answer:spinlock:yielded", 8),
+        ("answer:queue:yielded", 2),
+        ("answer:queue:running", 20),
+    ];
+    let kvm = kvm.map(|(name, n)| (name.to_owned(), n)).into();
+    let record =
+        recorded_in(&experiment, RunOutput { job: Some(job()), kvm, ..RunOutput::default() });
+    let figures = [REFLECTIONS, NAMED_SHARE, YIELDED_SHARE].map(|name| record.co_metrics[name]);
+    assert_eq!(figures, [40.0, 75.0, 25.0]);
+    assert!(!of_job(job()).co_metrics.contains_key(REFLECTIONS), "a host that reflects none");
+}
+
+#[test]
 fn a_time_limit_and_a_silent_guest_are_results() {
     let limit = Outcome::DidNotFinish { limit_s: 10.0 };
     assert_eq!(of_job(JobResult { timed_out: true, exit_code: None, ..job() }).outcome, limit);

@@ -14,7 +14,7 @@ pub enum KernelError {
     Sources(#[from] SourcesError),
     /// The text is not a kernel spec.
     #[error(
-        "`{0}` is no kernel: give lab, lab:linux-source-VERSION, lab:/path/to/source, \
+        "`{0}` is no kernel: give lab, lab-cvm, lab:linux-source-VERSION, lab:/path/to/source, \
          debian-cloud or the path of a bzImage"
     )]
     Spec(String),

@@ -15,8 +15,16 @@ pub(super) struct Recipe {
 impl Recipe {
     /// The recipe for `source`: only the pinned one is patched.
     pub(super) fn of(source: &Source) -> Self {
-        let patches = if *source == Source::Lab { shipped::kernel_patches() } else { Vec::new() };
-        Self { fragments: shipped::kernel_fragments(), patches }
+        let mut recipe = Self { fragments: shipped::kernel_fragments(), patches: Vec::new() };
+        if matches!(source, Source::Lab | Source::LabCvm) {
+            recipe.patches = shipped::kernel_patches();
+        }
+        if *source == Source::LabCvm {
+            let [fragments, patches] = shipped::cvm_kernel_parts();
+            recipe.fragments.extend(fragments);
+            recipe.patches.extend(patches);
+        }
+        recipe
     }
 
     /// All fragments in one, as `KCONFIG_ALLCONFIG` takes them.
@@ -67,6 +75,15 @@ mod tests {
         let other = Recipe::of(&Source::Package("linux-source-7.3".into()));
         assert!(other.patches.is_empty() && !Recipe::of(&Source::Lab).patches.is_empty());
         assert_ne!(other.digest(), Recipe::of(&Source::Lab).digest());
+    }
+
+    #[test]
+    fn a_confidential_guests_kernel_is_the_labs_and_more() {
+        let (lab, cvm) = (Recipe::of(&Source::Lab), Recipe::of(&Source::LabCvm));
+        assert_eq!(cvm.fragments[..lab.fragments.len()], lab.fragments);
+        assert!(!lab.config().contains("AMD_MEM_ENCRYPT"));
+        assert!(cvm.config().contains("CONFIG_AMD_MEM_ENCRYPT=y"));
+        assert!(cvm.patches.len() > lab.patches.len() && cvm.digest() != lab.digest());
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) const PINNED: &str = "linux-source-6.12";
 pub enum Source {
     /// The pinned source package, with the lab's patches.
     Lab,
+    /// The same, with those for confidential guests, too.
+    LabCvm,
     /// Another source package, such as `linux-source-7.3`, unpatched.
     Package(String),
     /// A folder with a kernel source tree, unpatched.
@@ -23,18 +25,21 @@ impl Source {
     pub fn spec(&self) -> String {
         match self {
             Self::Lab => "lab".into(),
+            Self::LabCvm => "lab-cvm".into(),
             Self::Package(name) => format!("lab:{name}"),
             Self::Dir(path) => format!("lab:{}", path.display()),
         }
     }
 
-    /// A source as `--source` takes it: a package's name or a folder.
+    /// A source as `--source` takes it: a package's name, a folder or `lab-cvm`.
     ///
     /// # Errors
-    /// When it is neither.
+    /// When it is none of them.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let path = Path::new(text);
-        if path.is_absolute() || text.starts_with('.') {
+        if text == "lab-cvm" {
+            Ok(Self::LabCvm)
+        } else if path.is_absolute() || text.starts_with('.') {
             Ok(Self::Dir(path.into()))
         } else if is_source_package(text) {
             Ok(Self::Package(text.into()))
@@ -57,6 +62,7 @@ impl Spec {
     pub(super) fn parse(text: &str) -> Result<Self, KernelError> {
         match text {
             "lab" => Ok(Self::Build(Source::Lab)),
+            "lab-cvm" => Ok(Self::Build(Source::LabCvm)),
             "debian-cloud" => Ok(Self::DebianCloud),
             _ => match text.strip_prefix("lab:") {
                 Some(source) => Source::parse(source).map(Self::Build),
@@ -85,6 +91,7 @@ mod tests {
     fn specs_parse() {
         let parse = |text| Spec::parse(text).ok();
         assert_eq!(parse("lab"), Some(Spec::Build(Source::Lab)));
+        assert_eq!(parse("lab-cvm"), Some(Spec::Build(Source::LabCvm)));
         let package = Source::Package("linux-source-7.3".into());
         assert_eq!(parse("lab:linux-source-7.3"), Some(Spec::Build(package)));
         assert_eq!(parse("lab:/src/linux"), Some(Spec::Build(Source::Dir("/src/linux".into()))));
@@ -97,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_source_and_its_spec_agree() {
-        for text in ["lab", "lab:linux-source-7.3", "lab:/src/linux"] {
+        for text in ["lab", "lab-cvm", "lab:linux-source-7.3", "lab:/src/linux"] {
             let Ok(Spec::Build(source)) = Spec::parse(text) else { panic!("{text}") };
             assert_eq!(source.spec(), text);
         }

@@ -48,6 +48,54 @@ impl Mark {
     }
 }
 
+/// What a guest waited for, as its answer to a reflected pause loop says.
+const WAITS: [&str; 5] = ["unknown", "spinlock", "queue", "ipi", "sleeplock"];
+/// What the host did at an answer.
+const OUTCOMES: [&str; 4] = ["yielded", "running", "refused", "own-choice"];
+/// The byte that stands for "names nobody".
+const NO_NAME: u8 = 255;
+
+/// A guest's answer to a reflected pause loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answer {
+    /// What it waits for, by its code.
+    pub wait: u8,
+    /// What the host did, by its code.
+    pub outcome: u8,
+    /// The vCPU that it says has what it waits for.
+    pub owner: Option<u8>,
+    /// The vCPU that it says is before it in a queue.
+    pub before: Option<u8>,
+}
+
+impl Answer {
+    /// What it waits for.
+    pub fn wait_name(self) -> &'static str {
+        WAITS.get(usize::from(self.wait)).copied().unwrap_or("other")
+    }
+
+    /// Whether it waits for the owner of a spinlock, itself the first to get it.
+    pub fn is_at_a_spinlock(self) -> bool {
+        self.wait == 1
+    }
+
+    /// What the host did.
+    pub fn outcome_name(self) -> &'static str {
+        OUTCOMES.get(usize::from(self.outcome)).copied().unwrap_or("other")
+    }
+
+    fn of(arg: u32) -> Answer {
+        let [wait, outcome, owner, before] = arg.to_le_bytes();
+        let named = |vcpu: u8| (vcpu != NO_NAME).then_some(vcpu);
+        Answer { wait, outcome, owner: named(owner), before: named(before) }
+    }
+
+    fn arg(self) -> u32 {
+        let [owner, before] = [self.owner, self.before].map(|named| named.unwrap_or(NO_NAME));
+        u32::from_le_bytes([self.wait, self.outcome, owner, before])
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -86,6 +134,10 @@ pub enum Kind {
     },
     /// A vCPU is preempted in a critical section, as its guest says; [`Kind::Off`] follows.
     Critical,
+    /// A pause loop went back to the guest, as an exception.
+    Reflect,
+    /// The guest's answer to one.
+    Answer(Answer),
 }
 
 /// One event.
@@ -148,6 +200,8 @@ fn kind_of(code: u8, arg: u32) -> Option<Kind> {
         9 => Kind::End,
         10 => Kind::Count { reason: arg as u8 },
         11 => Kind::Critical,
+        12 => Kind::Reflect,
+        13 => Kind::Answer(Answer::of(arg)),
         _ => return None,
     })
 }
@@ -167,6 +221,8 @@ fn code_of(kind: Kind) -> (u8, u32) {
         Kind::End => (9, 0),
         Kind::Count { reason } => (10, u32::from(reason)),
         Kind::Critical => (11, 0),
+        Kind::Reflect => (12, 0),
+        Kind::Answer(answer) => (13, answer.arg()),
     }
 }
 
@@ -198,6 +254,10 @@ impl fmt::Display for Kind {
             Kind::End => f.write_str("end"),
             Kind::Count { reason } => write!(f, "exits {}", reason_name(*reason)),
             Kind::Critical => f.write_str("critical"),
+            Kind::Reflect => f.write_str("reflect"),
+            Kind::Answer(answer) => {
+                write!(f, "answer {} {}", answer.wait_name(), answer.outcome_name())
+            }
         }
     }
 }
@@ -228,6 +288,8 @@ mod tests {
             Kind::End,
             Kind::Count { reason: 8 },
             Kind::Critical,
+            Kind::Reflect,
+            Kind::Answer(Answer { wait: 2, outcome: 1, owner: Some(3), before: None }),
         ];
         for kind in kinds {
             let event = Event { t_ns: u64::MAX - 1, kind, pcpu: Some(3), entity: 515, offset: 32 };

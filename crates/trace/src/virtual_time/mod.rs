@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-pub use event::{Event, Kind, Mark, reason_name};
+pub use event::{Answer, Event, Kind, Mark, reason_name};
 pub use reader::read_from;
 pub use truth::{Clock, Truth};
 
@@ -70,6 +70,10 @@ pub struct Record {
     /// How often a vCPU was preempted between these marks, and how often of these in a critical
     /// section, where the host knows.
     pub job_preemptions: [u64; 2],
+    /// Pause loops between these marks that went back to the guest.
+    pub job_reflections: u64,
+    /// The guest's answers to them, each with the vCPU that gave it.
+    pub job_answers: BTreeMap<(u16, Answer), u64>,
     /// The host's own count of all exits, by reason, where it left one.
     pub counted: BTreeMap<u8, u64>,
 }

@@ -132,6 +132,10 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
             *record.job_pause_loops.entry(verdict).or_default() += u64::from(in_job);
         }
         Kind::Critical => record.job_preemptions[1] += u64::from(in_job),
+        Kind::Reflect => record.job_reflections += u64::from(in_job),
+        Kind::Answer(answer) => {
+            *record.job_answers.entry((event.entity, answer)).or_default() += u64::from(in_job);
+        }
         Kind::End => record.end_ns = event.t_ns,
         Kind::Count { reason } => {
             let sum = record.counted.entry(reason).or_default();

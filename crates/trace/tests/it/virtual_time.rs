@@ -2,7 +2,7 @@
 //! is read from it.
 
 use unspin_model::VcpuState;
-use unspin_trace::virtual_time::{self, Clock, Event, Kind, Mark};
+use unspin_trace::virtual_time::{self, Answer, Clock, Event, Kind, Mark};
 
 const GOLDEN: &[u8] = include_bytes!("../data/virtual-time/record.bin");
 const LISTING: &str = include_str!("../data/virtual-time/record.txt");
@@ -122,6 +122,30 @@ fn preemptions_of_vcpus_are_counted_between_the_marks_of_the_job() {
     });
     let record = virtual_time::read_from(&bytes[..], "record.bin").unwrap();
     assert_eq!(record.job_preemptions, [2, 1], "not the neighbour, and not before the job");
+}
+
+#[test]
+fn answers_to_reflected_pause_loops_are_counted_by_vcpu_and_content() {
+    let answer = |owner| Kind::Answer(Answer { wait: 1, outcome: 0, owner, before: None });
+    let events = [
+        event(500, Kind::Reflect, Some(0), 0),
+        event(1_000, Kind::Mark(Mark::Begin), Some(0), 1),
+        event(2_000, Kind::Reflect, Some(0), 0),
+        event(2_100, answer(Some(1)), Some(0), 0),
+        event(3_000, Kind::Reflect, Some(0), 1),
+        event(3_100, answer(None), Some(0), 1),
+        event(9_000, Kind::Mark(Mark::End), Some(0), 1),
+        event(10_000, Kind::End, None, 0xffff),
+    ];
+    let bytes = events.iter().fold(header(1, 1, 2, 2), |mut bytes, event| {
+        bytes.extend(event.to_bytes());
+        bytes
+    });
+    let record = virtual_time::read_from(&bytes[..], "record.bin").unwrap();
+    assert_eq!(record.job_reflections, 2, "one was before the job");
+    let answers: Vec<_> = record.job_answers.iter().map(|((v, a), n)| (*v, a.owner, *n)).collect();
+    assert_eq!(answers, [(0, Some(1), 1), (1, None, 1)]);
+    assert_eq!(record.events.len(), 2, "they change no state");
 }
 
 #[test]

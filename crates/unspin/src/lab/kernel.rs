@@ -29,7 +29,7 @@ pub enum Verb {
     },
     /// Build the lab kernel, or another source with the lab's options
     Build {
-        /// A linux-source package or a folder, unpatched [default: the lab's own, patched]
+        /// lab-cvm, or an unpatched linux-source package or folder [default: the lab's own]
         #[arg(long)]
         source: Option<String>,
         /// Print it as JSON
@@ -38,7 +38,7 @@ pub enum Verb {
     },
     /// One kernel of the cache
     Show {
-        /// lab, debian-cloud, an id of `list`, or a bzImage
+        /// lab, lab-cvm, debian-cloud, an id of `list`, or a bzImage
         kernel: String,
         /// Print it as JSON
         #[arg(long)]

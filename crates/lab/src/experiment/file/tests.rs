@@ -99,6 +99,16 @@ fn a_simulated_host_has_its_limit_of_pcpus() {
 }
 
 #[test]
+fn reflected_pause_loops_need_a_guest_that_answers() {
+    let vt = |more: &str| GOOD.replace("repeats = 2", &format!("repeats = 2\nvt = {{ {more} }}"));
+    let message = error_of(&vt("regime = \"ple\", vnae = \"both\""));
+    assert!(message.contains("x.toml:6:31") && message.contains("sev-es-emulated"), "{message}");
+    let message = error_of(&vt("cvm = \"sev-es-emulated\", vnae = \"both\""));
+    assert!(message.contains("regime = \"ple\""), "{message}");
+    assert!(error_of(&vt("vnae = \"force\"")).contains("unknown variant `force`"));
+}
+
+#[test]
 fn an_accelerator_can_be_forced_where_nothing_keeps_from_it() {
     let text = GOOD.split("[[topology.neighbour]]").next().unwrap();
     let mut experiment = Experiment::parse(Path::new("x.toml"), text).unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use unspin_wire::{
     Critical, Cvm, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost,
-    VirtualNeighbour, VmSpec, option_name,
+    VirtualNeighbour, VmSpec, Vnae, option_name,
 };
 
 use unspin_host::vm::BOOT_PARAMS;
@@ -117,6 +117,9 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
         let debooster = option_name(&help.debooster);
         object.push_str(&format!(",pause-exits={pauses},boost={boost},debooster={debooster}"));
     }
+    if help.vnae != Vnae::Off {
+        object.push_str(&format!(",vnae={}", option_name(&help.vnae)));
+    }
     if help.critical != Critical::Off {
         object.push_str(&format!(",critical={}", option_name(&help.critical)));
     }
@@ -218,9 +221,12 @@ mod tests {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(!line.contains("-qmp") && !line.contains("socket"), "{line}");
-        let cvm = VirtualHost { cvm: Some(Cvm::SevEsEmulated), ..host };
+        assert!(!line.contains("vnae"), "{line}");
+        let help = Help { vnae: Vnae::Both, ..host.help };
+        let cvm = VirtualHost { cvm: Some(Cvm::SevEsEmulated), help, ..host };
         let line = virtual_args(&spec, &cvm, None, &[]).join(" ");
         assert!(line.contains("-object sev-es-emulated,id=cvm,igvm=guest.igvm,cbit=47"), "{line}");
+        assert!(line.contains(",boost=2019,debooster=off,vnae=both"), "{line}");
         assert!(line.contains("iommu_platform=on") && !line.contains("-kernel"), "{line}");
     }
 }

@@ -132,7 +132,28 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
     ];
     let others = others.map(|(name, n)| (name.to_owned(), n));
     let loops = loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n));
-    exits.chain(loops).chain(others).collect()
+    exits.chain(loops).chain(others).chain(answers(record)).collect()
+}
+
+/// Pause loops that went back to the guest, and its answers, if there were any. `holder:A:B`
+/// counts how often vCPU A, the first at a spinlock, named B as its owner.
+fn answers(record: &Record) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let mut add = |name: String, n| *counts.entry(name).or_insert(0) += n;
+    if record.job_reflections > 0 {
+        add("reflections".into(), record.job_reflections);
+    }
+    for ((vcpu, answer), n) in record.job_answers.iter().filter(|(_, n)| **n > 0) {
+        add(format!("answer:{}:{}", answer.wait_name(), answer.outcome_name()), *n);
+        if answer.owner.or(answer.before).is_some() {
+            add("answers-named".into(), *n);
+        }
+        if answer.is_at_a_spinlock() {
+            let owner = answer.owner.map_or("nobody".into(), |owner| owner.to_string());
+            add(format!("holder:{vcpu}:{owner}"), *n);
+        }
+    }
+    counts
 }
 
 /// `None` where the host made no marks, so that the job's window is not known.

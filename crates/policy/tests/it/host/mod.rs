@@ -8,5 +8,6 @@ mod invariants;
 mod machine;
 mod neighbours;
 mod quotas;
+mod reflections;
 mod wakeups;
 mod yields;

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Whether pause loops come back to guests that have asked for it, and to no others.
+Usage: scripts/vnae.py UNSPIN [CHECK...]; returns 77 where something it needs is missing.
+
+QEMU is the lab's, or what UNSPIN_VT_QEMU names. The checks are: unasked, forced, agreed. The last
+one needs the kernel lab-cvm, or a bzImage of it that UNSPIN_VNAE_KERNEL names.
+"""
+
+import collections
+import importlib.util
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SPEC = importlib.util.spec_from_file_location("sev_es", Path(__file__).with_name("sev-es.py"))
+sev_es = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(sev_es)
+want = sev_es.want
+
+# Kinds of events of a record, docs/emulated-sev-es.md.
+PAUSE_LOOP, REFLECT, ANSWER = 6, 12, 13
+WAITS = ("unknown", "spinlock", "queue", "ipi", "sleeplock")
+NO_NAME = 0xFF
+
+
+def events(record: Path) -> list[tuple[int, int, int, int, int]]:
+    """Time, kind, pCPU, entity and argument of each event."""
+    return list(struct.iter_unpack("<QBBHI", record.read_bytes()[32:]))
+
+
+def count(record: Path) -> collections.Counter:
+    return collections.Counter(kind for _, kind, _, _, _ in events(record))
+
+
+def command(bench: sev_es.Bench, vnae: str) -> list[str]:
+    """Four vCPUs on two pCPUs, whose host has pause exits."""
+    line = bench.command(4, 2)
+    at = next(i for i, part in enumerate(line) if part.startswith("virtual-host"))
+    line[at] += f",pause-exits=svm,vnae={vnae}"
+    return line
+
+
+def check_unasked(bench: sev_es.Bench) -> str:
+    """A stock kernel does not ask: nothing is reflected, and not a byte differs."""
+    igvm = bench.igvm("unasked", 4)
+    files = []
+    for vnae in ("both", "off"):
+        offered = command(bench, vnae) + bench.confidential(igvm)
+        status, log, folder = bench.run(f"unasked-{vnae}", offered)
+        want(status == 0 and "init: end" in log, "it did not boot", log)
+        files.append([(folder / file).read_bytes() for file in ("console.log", "record.bin")])
+    kinds = count(bench.folder / "unasked-both/record.bin")
+    want(kinds[PAUSE_LOOP] > 0, "there is no pause loop to reflect")
+    want(kinds[REFLECT] == 0 and kinds[ANSWER] == 0, f"{kinds[REFLECT]} reflections")
+    want(files[0] == files[1], "the offer alone changes the run")
+    return f"0 of {kinds[PAUSE_LOOP]} pause loops"
+
+
+def check_forced(bench: sev_es.Bench) -> str:
+    """Must fail: a stock kernel that gets a reflected PAUSE cannot handle it, and ends."""
+    forced = command(bench, "force") + bench.confidential(bench.igvm("forced", 4))
+    status, log, _ = bench.run("forced", forced)
+    want(status == 5, f"status {status}", log)
+    lines = [line for line in log.splitlines() if "Unsupported exit-code 0x77" in line]
+    want(lines and "<f3> 90" in log, "it ended otherwise", log)
+    return lines[0].partition("SEV: ")[2] + ", at <f3> 90"
+
+
+def check_agreed(bench: sev_es.Bench) -> str:
+    """The patched kernel asks and answers, to the end of hackbench, and twice alike."""
+    igvm = bench.folder / "agreed.igvm"
+    build = [bench.unspin, "igvm", "build", "--kernel", cvm_kernel(bench.unspin), "--cbit", "47"]
+    build += ["--vcpus", "4", "--memory", "512", "--append", sev_es.APPEND + " nopvspin"]
+    build += ["--initramfs", bench.initramfs, "-o", igvm]
+    subprocess.run([str(part) for part in build], check=True, stdout=subprocess.DEVNULL)
+    files = []
+    for name in ("first", "second"):
+        agreed = command(bench, "both") + bench.confidential(igvm)
+        status, log, folder = bench.run(f"agreed-{name}", agreed)
+        want(status == 0 and "init: end" in log, "it did not end", log)
+        files.append([(folder / file).read_bytes() for file in ("console.log", "record.bin")])
+    want(files[0] == files[1], "two runs differ")
+    record = bench.folder / "agreed-first/record.bin"
+    kinds, waits = count(record), collections.Counter()
+    for _, kind, _, _, argument in events(record):
+        if kind == ANSWER:
+            waits[WAITS[argument & 0xFF]] += 1
+    want(kinds[REFLECT] > 0, "nothing is reflected")
+    want(kinds[ANSWER] <= kinds[REFLECT], "more answers than reflections")
+    want(kinds[ANSWER] >= 0.99 * kinds[REFLECT], f"answers are missing: {kinds}")
+    return f"{kinds[ANSWER]} answers to {kinds[REFLECT]} reflections: {dict(waits)}"
+
+
+def cvm_kernel(unspin: Path) -> Path:
+    """The bzImage of lab-cvm, or a path that does not exist."""
+    named = os.environ.get("UNSPIN_VNAE_KERNEL")
+    if named:
+        return Path(named)
+    show = [str(unspin), "lab", "kernel", "show", "lab-cvm", "--json"]
+    shown = subprocess.run(show, capture_output=True, text=True)
+    return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
+
+
+def main() -> int:
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    unspin, names = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    qemu = sev_es.lab_qemu(str(unspin))
+    reason = sev_es.missing(qemu)
+    if reason:
+        print(f"skipped: {reason}", file=sys.stderr)
+        return 77
+    checks = {"unasked": check_unasked, "forced": check_forced, "agreed": check_agreed}
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = sev_es.Bench(unspin, qemu.resolve(), Path(folder))
+        for name, check in checks.items():
+            if names and name not in names:
+                continue
+            if name == "agreed" and not cvm_kernel(unspin).is_file():
+                print("agreed: skipped: needs unspin lab kernel build --source lab-cvm", flush=True)
+                continue
+            try:
+                print(f"{name}: ok: {check(bench)}", flush=True)
+            except sev_es.Failed as error:
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
