@@ -106,6 +106,9 @@ def cvm_kernel(unspin: Path) -> Path:
 
 
 def main() -> int:
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+        return 0
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
