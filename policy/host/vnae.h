@@ -62,7 +62,7 @@ enum vnae_kind {
 enum vnae_state {
 	/* The guest has named nobody. */
 	VNAE_NOBODY,
-	/* There is no such vCPU, or it is the one that answers. */
+	/* The name is out of range, or is the answering vCPU itself. */
 	VNAE_INVALID,
 	/* It waits for a pCPU. */
 	VNAE_READY,

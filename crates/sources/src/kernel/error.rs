@@ -14,12 +14,12 @@ pub enum KernelError {
     Sources(#[from] SourcesError),
     /// The text is not a kernel spec.
     #[error(
-        "`{0}` is no kernel: give lab, lab-cvm, lab:linux-source-VERSION, lab:/path/to/source, \
+        "`{0}` does not name a kernel: give lab, lab-cvm, lab:linux-source-VERSION, lab:/path/to/source, \
          debian-cloud or the path of a bzImage"
     )]
     Spec(String),
-    /// A file that should be a bzImage is none.
-    #[error("{path} is no bzImage: {why}")]
+    /// The file is not a bzImage.
+    #[error("{path} is not a bzImage: {why}")]
     NotBzImage {
         /// The file.
         path: PathBuf,
