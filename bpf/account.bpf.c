@@ -16,10 +16,10 @@
  * Each function is optional. The agent leaves out those that the kernel does not have and
  * names them.
  */
-#include "kernel.h"
+#include "core/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include "account.h"
+#include "sense/account.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

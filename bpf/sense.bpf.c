@@ -6,21 +6,21 @@
  * one may be too far away, a heartbeat is added; an idle vCPU is left alone. Spins are
  * told beside them (spin.h).
  */
-#include "kernel.h"
+#include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include "sense.h"
-#include "peek.h"
-#include "vcpu.h"
+#include "sense/sense.h"
+#include "core/peek.h"
+#include "core/vcpu.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* Set before loading. */
 const volatile struct settings settings = {};
 
-#include "user_spin.h"
-#include "looks.h"
+#include "sense/user_spin.h"
+#include "sense/samples.h"
 
 /* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be
  * set at any time. */
@@ -70,7 +70,7 @@ static void end_event(struct event *event, u64 seq)
 	*(volatile u64 *)&event->seq = seq;
 }
 
-static void judge_and_tell(struct vcpu *v, u64 now_ns, u64 due)
+static void observe_and_report(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct found_off found = {};
@@ -80,13 +80,13 @@ static void judge_and_tell(struct vcpu *v, u64 now_ns, u64 due)
 
 	/* A heartbeat is judged with interrupts enabled. What an interrupt meanwhile would find
 	 * is being found, and what one has found before is not found again. */
-	if (*(volatile u64 *)&v->judging || now_ns < v->activity.alive_ns)
+	if (*(volatile u64 *)&v->observing || now_ns < v->activity.alive_ns)
 		return;
-	*(volatile u64 *)&v->judging = 1;
+	*(volatile u64 *)&v->observing = 1;
 	barrier();
-	judge(v, &limits, now_ns, due, &found);
+	observe(v, &limits, now_ns, due, &found);
 	barrier();
-	*(volatile u64 *)&v->judging = 0;
+	*(volatile u64 *)&v->observing = 0;
 	if (!off->end_ns)
 		return;
 	event = begin_event(&seq);
@@ -100,21 +100,21 @@ static void judge_and_tell(struct vcpu *v, u64 now_ns, u64 due)
 	end_event(event, seq);
 }
 
-static int sign_of(struct vcpu *v)
+static int note_alive(struct vcpu *v)
 {
 	struct activity_limits limits = settings.limits;
 	u64 now_ns = bpf_ktime_get_ns();
 
 	if (!activity_is_early(&v->activity, &limits, now_ns))
-		judge_and_tell(v, now_ns, due_ns(v, now_ns));
+		observe_and_report(v, now_ns, due_ns(v, now_ns));
 	return 0;
 }
 
-static int sign(void)
+static int this_is_alive(void)
 {
 	struct vcpu *v = this_vcpu();
 
-	return v ? sign_of(v) : 0;
+	return v ? note_alive(v) : 0;
 }
 
 /* The next heartbeat. */
@@ -144,7 +144,7 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	v->beat_due_ns = 0;
 	if ((u32)bpf_get_current_pid_tgid())
 		set_heart(v, heart);
-	return sign();
+	return this_is_alive();
 }
 
 /* Interrupts are the signs of life of a vCPU that computes, and the first ones of one
@@ -166,9 +166,9 @@ int BPF_PROG(local_timer_entry, int vector)
 	if (!v)
 		return 0;
 	was_idle = v->activity.idle;
-	sign_of(v);
+	note_alive(v);
 	if (!was_idle)
-		look(v, bpf_ktime_get_ns());
+		sample(v, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -179,32 +179,32 @@ int BPF_PROG(local_timer_exit, int vector)
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		judge_and_tell(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
+		observe_and_report(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
 	return 0;
 }
 
 SEC("tp_btf/reschedule_entry")
 int BPF_PROG(reschedule_entry, int vector)
 {
-	return sign();
+	return this_is_alive();
 }
 
 SEC("tp_btf/call_function_entry")
 int BPF_PROG(call_function_entry, int vector)
 {
-	return sign();
+	return this_is_alive();
 }
 
 SEC("tp_btf/call_function_single_entry")
 int BPF_PROG(call_function_single_entry, int vector)
 {
-	return sign();
+	return this_is_alive();
 }
 
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(irq_handler_entry, int irq)
 {
-	return sign();
+	return this_is_alive();
 }
 
 SEC("tp_btf/sched_switch")
@@ -216,7 +216,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 
 	if (!v)
 		return 0;
-	sign_of(v);
+	note_alive(v);
 	if (!beat_ns || !next->pid)
 		return 0;
 	heart = bpf_map_lookup_elem(&hearts, &cpu);
@@ -233,21 +233,74 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 
 	if (!v)
 		return 0;
-	sign_of(v);
+	note_alive(v);
 	now_ns = bpf_ktime_get_ns();
 	if (state != PWR_EVENT_EXIT) {
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
 	} else {
-		begin_looks(v, now_ns);
+		restart_sampling(v, now_ns);
 	}
 	return 0;
 }
 
-#include "wake.h"
-#include "spin.h"
-#include "glibc.h"
-#include "wait.h"
+#include "sense/wake.h"
+#include "sense/spin.h"
+#include "core/glibc.h"
+#include "sense/wait.h"
+
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(ipi_send_cpu, u32 cpu)
+{
+	return wake(cpu);
+}
+
+SEC("tp_btf/sched_wake_idle_without_ipi")
+int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
+{
+	return wake(cpu);
+}
+
+SEC("fentry/native_queued_spin_lock_slowpath")
+int BPF_PROG(slowpath_begin, void *lock)
+{
+	begin_spin((u64)lock, LCB_F_SPIN);
+	return 0;
+}
+
+SEC("fexit/native_queued_spin_lock_slowpath")
+int BPF_PROG(slowpath_end, void *lock)
+{
+	end_spin(ctx, (u64)lock, true);
+	return 0;
+}
+
+SEC("fentry/smp_call_function_many_cond")
+int BPF_PROG(ipi_begin)
+{
+	begin_spin(0, WAIT_IPI);
+	return 0;
+}
+
+SEC("fexit/smp_call_function_many_cond")
+int BPF_PROG(ipi_end)
+{
+	end_spin(ctx, 0, false);
+	return 0;
+}
+
+SEC("fentry/futex_wait")
+int BPF_PROG(futex_begin, const void *word)
+{
+	return begin_futex(word);
+}
+
+SEC("fexit/futex_wait")
+int BPF_PROG(futex_end, const void *word)
+{
+	end_sleep(ctx, (u64)word);
+	return 0;
+}
 
 SEC("tp_btf/contention_begin")
 int BPF_PROG(contention_begin, void *lock, u32 flags)

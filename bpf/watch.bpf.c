@@ -5,12 +5,12 @@
  * that wake an idle vCPU. What it does not have is in sense.bpf.c: single intervals,
  * heartbeats, and the waits with their causes.
  */
-#include "kernel.h"
+#include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include "sense.h"
-#include "vcpu.h"
+#include "sense/sense.h"
+#include "core/vcpu.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -29,6 +29,36 @@ static void found_spinning(u64 now_ns)
 {
 }
 
-#include "user_spin.h"
-#include "ticks.h"
-#include "wake.h"
+#include "sense/user_spin.h"
+#include "sense/ticks.h"
+#include "sense/wake.h"
+
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(local_timer_entry, int vector)
+{
+	return begin_timer();
+}
+
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(local_timer_exit, int vector)
+{
+	return end_timer();
+}
+
+SEC("tp_btf/cpu_idle")
+int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
+{
+	return change_idle(entered, cpu);
+}
+
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(ipi_send_cpu, u32 cpu)
+{
+	return wake(cpu);
+}
+
+SEC("tp_btf/sched_wake_idle_without_ipi")
+int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
+{
+	return wake(cpu);
+}

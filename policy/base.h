@@ -23,6 +23,16 @@ typedef uint32_t u32;
 #define POLICY static inline __attribute__((always_inline, unused))
 #endif
 
+/* A larger step of a policy, with pointers that are never null. BPF's verifier checks it by itself,
+ * once; what is inlined it checks again for every state that a caller can be in. */
+#if defined(__bpf__)
+#define POLICY_STEP __attribute__((noinline))
+#define NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
+#else
+#define POLICY_STEP POLICY
+#define NONNULL
+#endif
+
 /* A moving mean over about eight values; the first one starts it. */
 POLICY u64 policy_mean(u64 mean, u64 value)
 {

@@ -36,15 +36,16 @@ POLICY void pack_follow(struct pack *pack, const struct pack_facts *facts)
 	pack->sums.windows = PACK_SKIP;
 }
 
-POLICY void pack_add(struct pack *pack, const struct pack_facts *facts)
+POLICY_STEP int pack_add(struct pack *pack NONNULL, const struct pack_facts *facts NONNULL)
 {
 	pack_follow(pack, facts);
 	if (pack->phase == PACK_SETTLED && pack->sums.windows >= PACK_SKIP + PACK_MEMORY_WINDOWS)
 		pack_sums_fade(&pack->sums);
 	pack_sums_add(&pack->sums, facts);
+	return 0;
 }
 
-POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 now_ns)
+POLICY_STEP int pack_settled(struct pack *pack NONNULL, const struct pack_facts *facts NONNULL, u64 now_ns)
 {
 	u64 off_m = pack_mean(&pack->sums, pack->sums.off_m);
 	u64 on_m = pack_mean(&pack->sums, pack->sums.on_m);
@@ -81,10 +82,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 		/* Where no spinning is to be seen, it is tried rarely. */
 		if (sign == PACK_OFF_FOR_LONG)
 			pack->fewer_wait_ns = pack_longer(pack->fewer_wait_ns, PACK_WAIT_FEWER_NS);
-		return;
+		return 0;
 	}
 	if (use == pack->vcpus)
-		return;
+		return 0;
 	/* By luck fewer had more of the host's time for a while. */
 	if (pack->beaten_m && pack->sums.windows >= PACK_SKIP + PACK_REGRET_WINDOWS &&
 	    (u64)pack_mean(&pack->sums, pack->sums.useful_m) * 100 <
@@ -98,10 +99,10 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	if (pack->quiet >= PACK_QUIET_WINDOWS) {
 		pack->more_wait_ns = 0;
 		pack_begin(pack, PACK_SETTLED, pack->vcpus);
-		return;
+		return 0;
 	}
 	if (pack->sums.windows <= PACK_SKIP + PACK_TRIAL_WINDOWS)
-		return;
+		return 0;
 	/* Another load than the one that more vCPUs did not help. */
 	if (pack->tried_wakes | pack->tried_queued_m &&
 	    (pack_differ(pack_mean(&pack->sums, pack->sums.queued_m), pack->tried_queued_m) ||
@@ -112,14 +113,15 @@ POLICY void pack_settled(struct pack *pack, const struct pack_facts *facts, u64 
 	}
 	/* Where those in use are not busy, nobody waits for more. */
 	if ((on_m + off_m) * 100 < (u64)use * 1000 * PACK_BUSY_PERCENT)
-		return;
+		return 0;
 	one = !pack->tried_one && use + 1 < pack->vcpus && facts->queued_m &&
 	      !pack_is_overcommitted(on_m, off_m);
 	if (now_ns < (one ? pack->one_ns : pack->more_ns))
-		return;
+		return 0;
 	pack->tried_queued_m = pack_mean(&pack->sums, pack->sums.queued_m);
 	pack->tried_wakes = pack_mean(&pack->sums, pack->sums.wakes);
 	pack_start_trial(pack, one ? use + 1 : pack->vcpus);
+	return 0;
 }
 
 /*

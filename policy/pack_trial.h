@@ -25,7 +25,7 @@ POLICY int pack_wants_still_fewer(const struct pack *pack)
 }
 
 /* The trial has lasted: keep it or undo it. */
-POLICY void pack_judge(struct pack *pack, u64 now_ns)
+POLICY_STEP int pack_judge(struct pack *pack NONNULL, u64 now_ns)
 {
 	struct pack_progress now = pack_progress(&pack->sums), before = pack->brought;
 	int fewer = pack->use < pack->before, all = pack->use == pack->vcpus, keep;
@@ -66,6 +66,7 @@ POLICY void pack_judge(struct pack *pack, u64 now_ns)
 		pack_start_trial(pack, pack_fewer(pack, pack_mean(&pack->sums, pack->sums.on_m)));
 	else
 		pack_begin(pack, PACK_SETTLED, keep ? pack->use : pack->before);
+	return 0;
 }
 
 /* There is so much less progress that no more windows are needed to see it. */
@@ -76,7 +77,7 @@ POLICY int pack_has_collapsed(const struct pack_progress *a, const struct pack_p
 }
 
 /* The trial has lost so much, or gained so little, that its end need not be awaited. */
-POLICY int pack_is_lost(const struct pack *pack)
+POLICY_STEP int pack_is_lost(const struct pack *pack NONNULL)
 {
 	struct pack_progress now = pack_progress(&pack->sums);
 	const struct pack_progress *before = &pack->brought;
@@ -91,7 +92,7 @@ POLICY int pack_is_lost(const struct pack *pack)
 }
 
 /* The trial can be judged. Fewer that may have been better by chance must be so for twice as long. */
-POLICY int pack_is_over(const struct pack *pack)
+POLICY_STEP int pack_is_over(const struct pack *pack NONNULL)
 {
 	struct pack_progress now = pack_progress(&pack->sums);
 	const struct pack_progress *before = &pack->brought;
@@ -120,7 +121,7 @@ POLICY int pack_one_less_was_better(const struct pack *pack)
 
 /* A trial of fewer goes on with one more where those in use are on all the time while tasks wait,
  * and with one less again if that was better. Returns whether it goes on so. */
-POLICY int pack_search(struct pack *pack, const struct pack_facts *facts)
+POLICY_STEP int pack_search(struct pack *pack NONNULL, const struct pack_facts *facts NONNULL)
 {
 	if (pack->use > pack->before || pack->sums.windows <= PACK_SKIP)
 		return 0;

@@ -22,7 +22,7 @@ fn main() {
 fn compile(program: &str, headers: &str, defines: &[&str], object: &Path) {
     let mut command = Command::new(clang());
     command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
-    command.args(["-I", headers, "-I", "../../policy"]).args(defines);
+    command.args(["-I", headers, "-I", "../../bpf", "-I", "../../policy"]).args(defines);
     command.args(same_in_every_checkout(headers));
     command.arg("-c").arg(format!("../../bpf/{program}.bpf.c")).arg("-o").arg(object);
     match command.status() {

@@ -21,7 +21,9 @@ pub fn cases() -> Vec<Case> {
     vec![
         vt("guest_scheduler_runs_commands", || in_virtual_time("command named holders figures")),
         vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
-        vt("guest_scheduler_shares_time", || in_virtual_time("all_kinds limits weights cgroups")),
+        vt("guest_scheduler_shares_time", || {
+            in_virtual_time("all_kinds limits weights cgroups realtime")
+        }),
         long("guest_scheduler_and_hotplug", Some(vt_guest), || in_virtual_time("comes_and_goes")),
         long("guest_scheduler_and_a_fork_bomb", Some(vt_guest), || in_virtual_time("forks")),
         long("guest_scheduler_spreads_over_pcpus", Some(bench::guest), spreads),

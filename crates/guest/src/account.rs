@@ -7,12 +7,12 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 
-use crate::sense::{Aligned, Plain, SenseError, Shared};
+use crate::sense::{Aligned, Plain, SenseError, Shared, hush_libbpf};
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
 
-/// A vCPU's record, `struct account` of bpf/account.h.
+/// A vCPU's record, `struct account` of bpf/sense/account.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
@@ -59,7 +59,7 @@ impl Account {
     /// # Errors
     /// No programs can be loaded, or no function of a spin's can be watched at all.
     pub fn start() -> Result<Account, SenseError> {
-        libbpf_rs::set_print(None);
+        hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
         let mut missing = leave_out_missing(&mut open)?;

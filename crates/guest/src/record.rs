@@ -159,7 +159,7 @@ impl<W: Write> Recorder<W> {
                 idle_ns: now
                     .idle_until(end_ns)
                     .saturating_sub(before.idle_until(self.batch_start_ns)),
-                user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.looks.user_spin_ns),
+                user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.samples.user_spin_ns),
                 steal_ns: steal_ns.get(vcpu).map(|ns| ns - stolen_before(vcpu)),
                 // Which vCPU's they were does not matter to who reads it.
                 lost: if vcpu == 0 { self.findings.lost } else { 0 },

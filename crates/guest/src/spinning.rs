@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::sense::tells_timers;
 
-/// As many as bpf/sense.h has places for.
+/// As many as bpf/sense/sense.h has places for.
 const PLACES: usize = 24;
 
 /// Their names; what a compiler made of one (`.constprop.0`, `.isra.0`) counts, too.

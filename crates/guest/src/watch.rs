@@ -61,7 +61,7 @@ impl Watcher {
             offs: offs.clone(),
             spins: spins.clone(),
             idle_ns: idle.collect(),
-            user_spin_ns: spun_ns.map(|(ns, before)| ns - before.looks.user_spin_ns).collect(),
+            user_spin_ns: spun_ns.map(|(ns, before)| ns - before.samples.user_spin_ns).collect(),
             steal_ns: stolen_ns.map(|(ns, before)| ns - before).collect(),
             lost,
         };
@@ -106,12 +106,12 @@ impl Sums {
             steal_ns: self.steal.ns(),
             idle_ns: vcpus.iter().map(|vcpu| vcpu.idle_until(now_ns)).collect(),
             looks: vcpus.iter().map(looks).collect(),
-            user_spin_ns: vcpus.iter().map(|vcpu| vcpu.looks.user_spin_ns).collect(),
+            user_spin_ns: vcpus.iter().map(|vcpu| vcpu.samples.user_spin_ns).collect(),
             causes: None,
         }
     }
 }
 
 fn looks(vcpu: &Vcpu) -> Sum {
-    Sum { count: vcpu.looks.count, ns: vcpu.looks.spin_ns }
+    Sum { count: vcpu.samples.count, ns: vcpu.samples.spin_ns }
 }

@@ -77,12 +77,12 @@ pub struct Stats {
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
     /// Page faults, and objects that the kernel gave up, since the machine's start: the progress
-    /// that trials are judged by. 0 where the kernel does not count them.
+    /// that trials are judged by. `None` where the kernel does not count them.
     #[serde(default)]
-    pub page_faults: u64,
+    pub page_faults: Option<u64>,
     /// Objects given up.
     #[serde(default)]
-    pub given_up: u64,
+    pub given_up: Option<u64>,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// Trials of more.
@@ -104,6 +104,9 @@ pub struct Stats {
     /// Tasks that had to wait because their cgroup had used its time.
     #[serde(default)]
     pub throttled: u64,
+    /// Tasks that left a vCPU's own queue because a real-time task took the vCPU.
+    #[serde(default)]
+    pub reenqueued: u64,
     /// Tasks that gave way to one that woke and had had less.
     pub preempted: u64,
     /// vCPUs that were taken out of use.
@@ -122,8 +125,6 @@ impl Stats {
         let trials = |stats: &Stats| stats.trials_fewer[0] + stats.trials_more[0];
         let spans = [("off", self.off_s - before.off_s), ("spinning", self.spin_s - before.spin_s)];
         let counts = [
-            ("page_faults", self.page_faults, before.page_faults),
-            ("given_up", self.given_up, before.given_up),
             ("trials", trials(self), trials(before)),
             ("placed", self.placed, before.placed),
             ("queued", self.queued, before.queued),
@@ -133,11 +134,18 @@ impl Stats {
             ("slept", self.slept, before.slept),
             ("asked", self.asked, before.asked),
             ("throttled", self.throttled, before.throttled),
+            ("reenqueued", self.reenqueued, before.reenqueued),
             ("preempted", self.preempted, before.preempted),
             ("cleared", self.cleared, before.cleared),
         ];
+        let progress = [
+            ("page_faults", self.page_faults, before.page_faults),
+            ("given_up", self.given_up, before.given_up),
+        ];
+        let progress =
+            progress.into_iter().filter_map(|(name, now, then)| Some((name, now?, then?)));
         let spans = spans.map(|(name, spent_s)| (format!("scheduler_{name}"), spent_s / seconds));
-        let counts = counts.map(|(name, now, before)| {
+        let counts = progress.chain(counts).map(|(name, now, before)| {
             let per_s = now.saturating_sub(before) as f64 / seconds;
             (format!("scheduler_{name}_per_s"), per_s)
         });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use unspin_model::class::{Class, Classified};
 
-/// As many names, and as many cgroups, as bpf/run.h has places for.
+/// As many names, and as many cgroups, as bpf/sched/run.h has places for.
 const PLACES: usize = 8;
 /// The longest name of a thread in bytes; the kernel cuts longer ones.
 const NAME: usize = 15;
@@ -66,7 +66,7 @@ impl Holders {
         Ok(holders)
     }
 
-    /// As bpf/run.h has them: two words a name, and a word a cgroup.
+    /// As bpf/sched/run.h has them: two words a name, and a word a cgroup.
     pub(super) fn words(&self) -> Vec<u64> {
         let halves = self.names.iter().flat_map(|name| name.chunks_exact(8));
         let names = halves.map(|half| u64::from_ne_bytes(half.try_into().expect("8 bytes")));

@@ -21,10 +21,10 @@ use unspin_policy::activity::Limits;
 
 use crate::confine;
 use crate::machine::Trial;
-use crate::sense::{Aligned, Plain, Settings, Shared, only_for_root};
+use crate::sense::{Aligned, Plain, Settings, Shared, hush_libbpf, only_for_root};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
-use stats::{End, Seats, State};
+use stats::{CpuContext, End, State};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/run.bpf.o")));
 
@@ -39,7 +39,7 @@ const ALL_STOOD_STILL: &str = "watchdog failed to check in";
 /// Kinds of ends from this one on are errors.
 const ERROR: i32 = 1024;
 
-/// What decides how many vCPUs are used, `enum pack_rule` of bpf/run.h.
+/// What decides how many vCPUs are used, `enum pack_rule` of bpf/sched/run.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// As few as do more than all, `policy/pack.h`.
@@ -104,7 +104,7 @@ pub enum RunError {
     #[error("the scheduler `{0}` is loaded: stop it first")]
     Taken(String),
     /// Loading failed.
-    #[error("the kernel does not load the scheduler")]
+    #[error("the kernel does not load the scheduler (LIBBPF_LOG_LEVEL=warn says why)")]
     Load(#[source] libbpf_rs::Error),
     /// The kernel loads schedulers for root only.
     #[error("needs root")]
@@ -155,7 +155,7 @@ fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
         let loaded = fs::read_to_string(LOADED).unwrap_or_default();
         return Err(RunError::Taken(loaded.trim().to_owned()));
     }
-    libbpf_rs::set_print(None);
+    hush_libbpf();
     let vcpus = libbpf_rs::num_possible_cpus()?;
     let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
     configure(&mut open, options, vcpus)?;
@@ -179,7 +179,7 @@ pub struct Ended {
 pub struct Scheduler {
     states: Shared<State>,
     ends: Shared<End>,
-    seats: Seats,
+    contexts: Shared<CpuContext>,
     loaded: Instant,
     late_ns: u64,
     _link: Link,
@@ -202,20 +202,20 @@ impl Scheduler {
         assert_eq!([size("states"), size("ends")], [size_of::<State>(), size_of::<End>()]);
         let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
-        let seats = shared("seats");
-        let seats = Seats::map(seats.as_fd(), vcpus, seats.value_size()).map_err(RunError::Map)?;
+        let contexts = Shared::map(shared("cpu_ctxs").as_fd(), vcpus).map_err(RunError::Map)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
         let (late_ns, loaded) = (options.limits.timer_ns, Instant::now());
         let (_link, _links) = (link, links);
-        Ok(Scheduler { states, ends, seats, late_ns, loaded, _link, _links, object })
+        Ok(Scheduler { states, ends, contexts, late_ns, loaded, _link, _links, object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        let stats = self.states.read::<State>(0, 0).stats(self.late_ns);
-        let (seconds, used_vcpus) = (self.loaded.elapsed().as_secs_f64(), self.seats.used());
-        Stats { seconds, used_vcpus, ..stats }
+        let contexts: Vec<CpuContext> =
+            (0..self.contexts.count()).map(|vcpu| self.contexts.read(vcpu, 0)).collect();
+        let stats = self.states.read::<State>(0, 0).stats(&contexts, self.late_ns);
+        Stats { seconds: self.loaded.elapsed().as_secs_f64(), ..stats }
     }
 
     /// Sets which vCPUs share a pCPU: for each one the first of those that do.
@@ -262,7 +262,7 @@ fn leave_out_missing(open: &mut OpenObject, options: &Options) -> Result<(), Run
 fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(), RunError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if ["vcpus", "seats", "lookouts", "stacks"].contains(&name.as_str()) {
+        if ["vcpus", "cpu_ctxs", "rechecks", "stacks"].contains(&name.as_str()) {
             map.set_max_entries(vcpus as u32)?;
         } else if name.ends_with(".rodata") {
             let bytes = map.initial_value_mut().expect("the settings have a value");

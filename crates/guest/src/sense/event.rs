@@ -1,4 +1,4 @@
-//! What an event says, see bpf/sense.h.
+//! What an event says, see bpf/sense/sense.h.
 
 use unspin_model::episode::{Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;

@@ -6,7 +6,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 
 use super::load::{attach, configure, leave_out_missing};
 use super::page::{Page, Shared};
-use super::{Aligned, SenseError, Settings};
+use super::{Aligned, SenseError, Settings, hush_libbpf};
 use crate::machine::Trial;
 use crate::spinning;
 
@@ -54,7 +54,7 @@ fn attached(
     settings: &Settings,
     vcpus: usize,
 ) -> Result<(Object, Vec<Link>, Vec<String>), SenseError> {
-    libbpf_rs::set_print(None);
+    hush_libbpf();
     if !spinning::kernel().tells_timers {
         return Err(SenseError::NoTimers);
     }

@@ -104,7 +104,7 @@ pub enum SenseError {
     )]
     Tracepoint(String),
     /// Loading failed.
-    #[error("the kernel does not load the sensor's BPF programs")]
+    #[error("the kernel does not load the sensor's BPF programs (LIBBPF_LOG_LEVEL=warn says why)")]
     Load(#[source] libbpf_rs::Error),
     /// The kernel loads BPF programs for root only.
     #[error("needs root")]
@@ -132,6 +132,14 @@ impl Classified for SenseError {
     }
 }
 
+/// What libbpf prints is for those who write programs, and errors name what is missing. Who sets
+/// libbpf's own variable `LIBBPF_LOG_LEVEL` gets it all the same.
+pub(crate) fn hush_libbpf() {
+    if std::env::var_os("LIBBPF_LOG_LEVEL").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}
+
 /// Whether root might succeed where libbpf has failed.
 pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
@@ -153,8 +161,7 @@ pub struct Sensor {
 impl Sensor {
     /// Loads it into this kernel.
     pub fn start(settings: &Settings) -> Result<Sensor, SenseError> {
-        // What libbpf prints is for who writes programs; errors say what is missing.
-        libbpf_rs::set_print(None);
+        hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
         let Attached { object, links, missing, .. } =
@@ -190,7 +197,7 @@ impl Sensor {
     /// kernel does not tell what its ticks interrupt.
     pub fn user_spin_ns(&self, vcpus: &[Vcpu]) -> Vec<u64> {
         let looked = vcpus.iter().filter(|_| self.sites.tells_timers);
-        looked.map(|vcpu| vcpu.looks.user_spin_ns).collect()
+        looked.map(|vcpu| vcpu.samples.user_spin_ns).collect()
     }
 
     /// The records of all vCPUs.
@@ -207,7 +214,7 @@ pub fn now_ns() -> u64 {
 
 /// Whether there could be a [`Sensor`]: attaches what it attaches, until this process ends.
 pub(crate) fn trial() -> Trial {
-    libbpf_rs::set_print(None);
+    hush_libbpf();
     let attempt = || {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let tells_timers = spinning::kernel().tells_timers;

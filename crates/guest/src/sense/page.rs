@@ -10,13 +10,13 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use unspin_policy::activity::Activity;
 
-/// What the shared records are made of: plain integers, as bpf/sense.h lays them out.
+/// What the shared records are made of: plain integers, as bpf/sense/sense.h lays them out.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value.
 pub(crate) unsafe trait Plain: Copy {}
 
-/// A vCPU's record; `struct vcpu` of bpf/sense.h.
+/// A vCPU's record; `struct vcpu` of bpf/sense/sense.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vcpu {
@@ -38,18 +38,18 @@ pub struct Vcpu {
     pub spin_ns: u64,
     /// When its heartbeat is due; 0: none is.
     pub beat_due_ns: u64,
-    judging: u64,
+    observing: u64,
     /// What its ticks found.
-    pub looks: Looks,
+    pub samples: Samples,
     unused: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Vcpu>() % 64 == 0, "a whole number of cache lines");
 
-/// What ticks found a vCPU doing; `struct looks` of bpf/sense.h.
+/// What ticks found a vCPU doing; `struct samples` of bpf/sense/sense.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Looks {
+pub struct Samples {
     last_ns: u64,
     last_off_ns: u64,
     /// How many looked since the start.

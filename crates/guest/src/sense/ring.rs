@@ -1,4 +1,4 @@
-//! The rings of events that the vCPUs write, see bpf/sense.h.
+//! The rings of events that the vCPUs write, see bpf/sense/sense.h.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -50,7 +50,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-screen",
     "vt-ecs",
     "vt-cvm",
-    "vt-vnae"
+    "vt-vnae",
+    "vt-peers"
 ];
 
 /// A file as it is written.

@@ -112,7 +112,8 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-screen",
     "vt-ecs",
     "vt-cvm",
-    "vt-vnae"
+    "vt-vnae",
+    "vt-peers"
 ];
 
 /// `HOST_PCPUS_MAX` in `policy/host/config.h`.

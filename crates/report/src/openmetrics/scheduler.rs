@@ -21,7 +21,7 @@ pub fn scheduler(stats: &Stats) -> String {
     trials(&mut out, stats);
     let counts = match &stats.limits {
         Some(limits) => spins(limits).to_vec(),
-        None => counts(stats).to_vec(),
+        None => progress(stats).into_iter().chain(counts(stats)).collect(),
     };
     for (name, about, count) in counts {
         counter(&mut out, name, None, about);
@@ -84,14 +84,18 @@ fn spins(limits: &Limits) -> [(&'static str, &'static str, u64); 2] {
     ]
 }
 
-fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 12] {
+/// Of what trials are judged by, what this kernel counts.
+fn progress(stats: &Stats) -> Vec<(&'static str, &'static str, u64)> {
+    let about = "Objects that the kernel gave up since the machine's start";
+    let page_faults = stats
+        .page_faults
+        .map(|count| ("unspin_run_page_faults", "Page faults since the machine's start", count));
+    let given_up = stats.given_up.map(|count| ("unspin_run_given_up", about, count));
+    page_faults.into_iter().chain(given_up).collect()
+}
+
+fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
     [
-        ("unspin_run_page_faults", "Page faults since the machine's start", stats.page_faults),
-        (
-            "unspin_run_given_up",
-            "Objects that the kernel gave up since the machine's start",
-            stats.given_up,
-        ),
         ("unspin_run_placed", "Tasks that went to an idle vCPU at once", stats.placed),
         ("unspin_run_queued", "Tasks that were queued", stats.queued),
         ("unspin_run_pulled", "Tasks that a vCPU took from another one's queue", stats.pulled),
@@ -112,7 +116,7 @@ fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 12] {
         ),
         (
             "unspin_run_spinners_slept",
-            "Spinners that were told to sleep because the owner's vCPU was off",
+            "Spinners that were sent to sleep because the owner's vCPU was off",
             stats.slept,
         ),
         ("unspin_run_vcpus_asked", "Times that a vCPU was asked whether it is on", stats.asked),
@@ -120,6 +124,11 @@ fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 12] {
             "unspin_run_throttled",
             "Tasks that had to wait because their cgroup had used its time",
             stats.throttled,
+        ),
+        (
+            "unspin_run_reenqueued",
+            "Tasks that left a vCPU's own queue because a real-time task took the vCPU",
+            stats.reenqueued,
         ),
         ("unspin_run_cleared", "Times that a vCPU was taken out of use", stats.cleared),
     ]

@@ -44,8 +44,8 @@ fn the_scheduler_has_counters_and_gauges() {
         used_mean: 2.5,
         off_s: 4.5,
         spin_s: 2.25,
-        page_faults: 900,
-        given_up: 8_000,
+        page_faults: Some(900),
+        given_up: Some(8_000),
         trials_fewer: [3, 1],
         trials_more: [2, 0],
         placed: 100,
@@ -56,6 +56,7 @@ fn the_scheduler_has_counters_and_gauges() {
         slept: 4,
         asked: 20,
         throttled: 7,
+        reenqueued: 3,
         preempted: 10,
         cleared: 1,
     };

@@ -7,7 +7,7 @@
 #define UNSPIN_BPF_GROUPS_H
 
 /* Groups that are remembered; who was not seen for the longest is forgotten. */
-#define GROUPS 512
+#define GROUPS 2048
 /* Levels of groups in groups. */
 #define GROUP_LEVELS 8
 /* A group's weight on the scale of tasks': the kernel's normal one is 1024, in 1024ths. */
@@ -46,6 +46,16 @@ static u64 group_of(const struct task_struct *p)
 	if (!bpf_core_field_exists(p->sched_task_group))
 		return 0;
 	return (u64)PEEK(p, struct task_struct, sched_task_group);
+}
+
+/* The same as a number to the verifier too, which global functions ask for. */
+static u64 group_key(const struct task_struct *p)
+{
+	u64 key = 0;
+
+	if (bpf_core_field_exists(p->sched_task_group))
+		bpf_core_read(&key, sizeof(key), &p->sched_task_group);
+	return key;
 }
 
 static struct group *find_group(u64 key)

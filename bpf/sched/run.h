@@ -10,7 +10,7 @@
 #include "pack.h"
 #include "place.h"
 #include "share.h"
-#include "sense.h"
+#include "sense/sense.h"
 #include "steal_governor.h"
 
 enum pack_rule {
@@ -42,12 +42,42 @@ struct run_settings {
 	u64 holder_cgroups[HOLDER_PLACES];
 };
 
-/* What the scheduler knows of a vCPU beside its signs of life. */
-struct seat {
-	/* It is one of those that are to be used. */
+/* Counts since the start. Each vCPU has its own, which its programs alone write, so no update is
+ * lost where a vCPU is off in the middle of one. */
+struct run_counts {
+	/* Tasks that woke. */
+	u64 woken;
+	/* Tasks that were sent to an idle vCPU at once, and all others. */
+	u64 placed;
+	u64 queued;
+	/* Tasks that made way for one that woke and had had less. */
+	u64 preempted;
+	/* Tasks that were taken from queues; of them, from those of other vCPUs. */
+	u64 taken;
+	u64 pulled;
+	/* Slices lengthened for a holder; holders that ran next on the vCPU of who
+	 * waits; spinners sent to sleep; vCPUs asked whether they are on. */
+	u64 extended;
+	u64 handed;
+	u64 slept;
+	u64 asked;
+	/* Tasks that had to wait because their group had used its time. */
+	u64 throttled;
+	/* Tasks that left a vCPU's own queue because a task of a higher class took the vCPU. */
+	u64 reenqueued;
+};
+
+/* What the scheduler knows of a vCPU beside its signs of life. Its own programs write it, with
+ * interrupts disabled, if nothing else is said. */
+struct cpu_ctx {
+	/* It is one of those that are to be used: the window's timer decides. */
 	u32 used;
+	/* It is online. Set at the start: where a vCPU comes or goes, the kernel ends the
+	 * scheduler, and the agent loads it again. */
+	u32 online;
+	struct run_counts counts;
 	/* The queue of another vCPU that it looked at last, and the one that it took from. */
-	s32 looked_at;
+	s32 scanned;
 	s32 from;
 	/* The process of the task that runs, and whether its slice has been lengthened. */
 	u32 process;
@@ -62,21 +92,22 @@ struct seat {
 	u32 throttled_tid;
 	u64 group;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
-	 * look, because what waits there must wait there. */
+	 * look, because what waits there must wait there. Whoever puts a task there, or looks,
+	 * writes them. */
 	u64 first_vtime;
 	u64 bound_ns;
 	/* How long it has taken to answer when it was idle, on average. */
 	u64 wake_ns;
-	/* When its task began to run, at which virtual time, and how long the vCPU had been off in
-	 * all by then. */
+	/* When its task began to run, 0 while none of ours does; at which virtual time; and how long
+	 * the vCPU had been off in all by then. */
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
 	/* Until when what it ran has been taken from its group's time. */
 	u64 charged_ns;
-	/* Since when its task is to give way; 0: it is not. */
+	/* Since when its task is to give way; 0: it is not. Another vCPU may set it. */
 	u64 due_ns;
-	/* When this vCPU was asked whether it is on. */
+	/* When this vCPU was asked whether it is on: the one that asks writes it. */
 	u64 asked_ns;
 	/* The sleeping lock that a task here has begun to wait for; 0: none that the kernel may
 	 * spin for. */
@@ -86,14 +117,15 @@ struct seat {
 	/* The holder, ready to run, that a task here waits for, and in whose queue it is. */
 	u32 wanted_tid;
 	s32 wanted_cpu;
-	/* What it delivers, and how many come before it in the choice of those to use. */
+	/* What it delivers, and how many come before it in the choice of those to use: the window's
+	 * timer writes them. */
 	struct capacity capacity;
 	u64 rank;
 	/* When it asked the queues for a task last. */
 	u64 served_ns;
-};
+} __attribute__((aligned(64)));
 
-/* Figures since the start, and the decisions of now. */
+/* The decisions of now, and what they were made from: the window's timer writes them. */
 struct run_state {
 	struct pack pack;
 	struct steal_governor governor;
@@ -105,39 +137,28 @@ struct run_state {
 	/* What the kernel counted, until the last window: page faults, and objects given up. */
 	u64 page_faults;
 	u64 given_up;
-	/* Tasks that woke, until the last window and in all. */
-	u64 wakes;
+	/* Of enum run_missing: what this kernel does not count. */
+	u64 missing;
+	/* Tasks that woke, and that were taken from queues, until the last window. */
 	u64 woken;
-	/* When they were taken. */
+	u64 taken;
+	/* When they were counted; 0: not since all vCPUs were idle. */
 	u64 t_ns;
 	/* vCPUs in use; windows, and the sum of those in use in them. */
 	u64 use;
 	u64 windows;
 	u64 used_sum;
-	/* Tasks: placed on an idle vCPU at once, and queued; vCPUs told to give up a task. */
-	u64 placed;
-	u64 queued;
+	/* Times that a vCPU was asked to give up a task because it is not to be used any more. */
 	u64 cleared;
-	/* Tasks that gave way to one that woke and had had less. */
-	u64 preempted;
-	/* Tasks that were taken from queues, and until the last window; of them, from those of
-	 * other vCPUs. */
-	u64 taken;
-	u64 taken_before;
-	u64 pulled;
-	/* Slices lengthened for a holder; holders that ran next on the vCPU of who
-	 * waits; spinners told to sleep; vCPUs asked whether they are on. */
-	u64 extended;
-	u64 handed;
-	u64 slept;
-	u64 asked;
-	/* Tasks that had to wait because their group had used its time. */
-	u64 throttled;
-	/* vCPUs that have shown signs of life. */
+	/* vCPUs that are online. */
 	u64 online;
-	u64 counted;
 	/* Tasks that wait. */
 	u64 waiting;
+};
+
+enum run_missing {
+	RUN_NO_PAGE_FAULTS = 1,
+	RUN_NO_GIVEN_UP = 2,
 };
 
 /* How it ended. */

@@ -18,7 +18,7 @@ static bool weights_differ;
 static bool found_to_differ;
 
 /* A task of that weight is ready, and so are the groups that it is in. */
-static __noinline void count_ready(u64 key, u64 weight, u64 window)
+GLOBAL int count_ready(u64 key, u64 weight, u64 window)
 {
 	struct group *group;
 	u32 level;
@@ -27,16 +27,17 @@ static __noinline void count_ready(u64 key, u64 weight, u64 window)
 	for (level = 0; level < GROUP_LEVELS && key; level++) {
 		group = see_group(key, window);
 		if (!group)
-			return;
+			return 0;
 		if (group->window == window) {
 			group->ready += weight;
-			return;
+			return 0;
 		}
 		group->window = window;
 		group->ready = weight;
 		weight = group->weight;
 		key = group->parent;
 	}
+	return 0;
 }
 
 static void count_waiting(s32 cpu, u64 window)
@@ -52,7 +53,7 @@ static void count_waiting(s32 cpu, u64 window)
 	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
 		if (++counted > looked)
 			break;
-		count_ready(group_of(p), p->scx.weight * PARTS * waiting / looked, window);
+		count_ready(group_key(p), p->scx.weight * PARTS * waiting / looked, window);
 	}
 	bpf_rcu_read_unlock();
 }
@@ -87,35 +88,28 @@ static long weigh(void *map, u64 *key, struct group *group, u64 *window)
 }
 
 /* A window has passed. */
-static void weigh_groups(u64 window)
+GLOBAL int weigh_groups(u64 window)
 {
-	struct seat *seat;
+	struct cpu_ctx *cctx;
 	u32 i;
 
 	ready_in_all = 0;
 	bpf_for(i, 0, vcpu_count) {
-		seat = seat_of(i);
-		if (!seat)
+		cctx = ctx_of(i);
+		if (!cctx)
 			break;
-		if (seat->group)
-			count_ready(seat->group, seat->weight * PARTS, window);
+		if (cctx->group)
+			count_ready(cctx->group, cctx->weight * PARTS, window);
 		count_waiting(i, window);
 	}
 	if (!ready_in_all)
-		return;
+		return 0;
 	ready_in_all_mean = policy_mean(ready_in_all_mean, ready_in_all);
 	found_to_differ = false;
 	bpf_for_each_map_elem(&groups, average, &window, 0);
 	bpf_for_each_map_elem(&groups, weigh, &window, 0);
 	weights_differ = found_to_differ;
-}
-
-/* Whether that group is to have much more than its tasks' weights would get. */
-static bool is_heavy(u64 key)
-{
-	struct group *group = weights_differ ? bpf_map_lookup_elem(&groups, &key) : 0;
-
-	return group && group->factor > SHARE_ONE * 5 / 4;
+	return 0;
 }
 
 /* What a task of that weight and that group is charged. */

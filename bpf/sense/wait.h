@@ -111,8 +111,7 @@ static void end_sleep(void *ctx, u64 lock)
 	hand_on(ctx, &wait, now_ns, nobody);
 }
 
-SEC("fentry/futex_wait")
-int BPF_PROG(futex_begin, const void *word)
+static int begin_futex(const void *word)
 {
 	u32 tid = can_find_tasks() ? glibc_owner(word) : 0;
 	struct task_struct *owner;
@@ -127,13 +126,6 @@ int BPF_PROG(futex_begin, const void *word)
 		keep(&wait);
 	}
 	bpf_task_release(owner);
-	return 0;
-}
-
-SEC("fexit/futex_wait")
-int BPF_PROG(futex_end, const void *word)
-{
-	end_sleep(ctx, (u64)word);
 	return 0;
 }
 

@@ -41,6 +41,8 @@ struct bpf_iter_scx_dsq {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct scx_cpu_release_args;
+
 struct scx_exit_info {
 	enum scx_exit_kind kind;
 	s64 exit_code;
@@ -59,6 +61,7 @@ struct sched_ext_ops {
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
 	void (*enable)(struct task_struct *p);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
@@ -72,20 +75,46 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u32 scx_bpf_nr_cpu_ids(void) __ksym;
+const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 
-/* Since 6.13. */
-void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
-void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-			      u64 flags) __ksym __weak;
-bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
-/* Until then. */
+/* What inserts a task, and takes one from a queue, has had three forms: since 6.12, since 6.13
+ * (another name), and since 6.19 or 7.1 (another prototype). libbpf ignores what follows the last
+ * "___" of a name here, so two forms of one name can be declared. */
 void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
+bool scx_bpf_dsq_insert___v2___here(struct task_struct *p, u64 dsq_id, u64 slice,
+				    u64 flags) __ksym __weak;
+
+struct scx_bpf_dsq_insert_vtime_args {
+	u64 dsq_id;
+	u64 slice;
+	u64 vtime;
+	u64 enq_flags;
+};
+
 void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
 			    u64 flags) __ksym __weak;
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+			      u64 flags) __ksym __weak;
+bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
+				struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
+
 bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
+bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
+bool scx_bpf_dsq_move_to_local___v2___here(u64 dsq_id, u64 flags) __ksym __weak;
+
+/* Since 6.19; until then a scheduler writes the fields. */
+bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym __weak;
+
+/* Since 7.1. */
+void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym __weak;
+/* Until then. */
+u32 scx_bpf_reenqueue_local(void) __ksym __weak;
 
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 		      u64 flags) __ksym __weak;
@@ -104,7 +133,9 @@ void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
 
 static void insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 flags)
 {
-	if (bpf_ksym_exists(scx_bpf_dsq_insert))
+	if (bpf_ksym_exists(scx_bpf_dsq_insert___v2___here))
+		scx_bpf_dsq_insert___v2___here(p, queue, slice_ns, flags);
+	else if (bpf_ksym_exists(scx_bpf_dsq_insert))
 		scx_bpf_dsq_insert(p, queue, slice_ns, flags);
 	else
 		scx_bpf_dispatch(p, queue, slice_ns, flags);
@@ -112,7 +143,16 @@ static void insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 flags)
 
 static void insert_in_order(struct task_struct *p, u64 queue, u64 slice_ns, u64 vtime, u64 flags)
 {
-	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
+	struct scx_bpf_dsq_insert_vtime_args args = {
+		.dsq_id = queue,
+		.slice = slice_ns,
+		.vtime = vtime,
+		.enq_flags = flags,
+	};
+
+	if (bpf_ksym_exists(__scx_bpf_dsq_insert_vtime))
+		__scx_bpf_dsq_insert_vtime(p, &args);
+	else if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
 		scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime, flags);
 	else
 		scx_bpf_dispatch_vtime(p, queue, slice_ns, vtime, flags);
@@ -120,9 +160,36 @@ static void insert_in_order(struct task_struct *p, u64 queue, u64 slice_ns, u64 
 
 static bool take_from(u64 queue)
 {
+	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___here))
+		return scx_bpf_dsq_move_to_local___v2___here(queue, 0);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
 		return scx_bpf_dsq_move_to_local(queue);
 	return scx_bpf_consume(queue);
+}
+
+static void set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
+
+static void set_vtime(struct task_struct *p, u64 vtime)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
+		scx_bpf_task_set_dsq_vtime(p, vtime);
+	else
+		p->scx.dsq_vtime = vtime;
+}
+
+/* What waits in the kernel's own queue of this vCPU is enqueued again. */
+static void reenqueue_local(void)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_reenq))
+		scx_bpf_dsq_reenq(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0);
+	else if (bpf_ksym_exists(scx_bpf_reenqueue_local))
+		scx_bpf_reenqueue_local();
 }
 
 /* The task at which the iterator stands goes to that queue. */

@@ -8,9 +8,9 @@
 #ifndef UNSPIN_BPF_TICKS_H
 #define UNSPIN_BPF_TICKS_H
 
-#include "looks.h"
+#include "sense/samples.h"
 
-static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
+static void note_alive(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
 	struct found_off found = {};
@@ -18,11 +18,10 @@ static void sign_of_life(struct vcpu *v, u64 now_ns, u64 due)
 
 	if (asked_ns && now_ns > asked_ns)
 		answered_after(now_ns - asked_ns);
-	judge(v, &limits, now_ns, due, &found);
+	observe(v, &limits, now_ns, due, &found);
 }
 
-SEC("tp_btf/local_timer_entry")
-int BPF_PROG(local_timer_entry, int vector)
+static int begin_timer(void)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct vcpu *v = this_vcpu();
@@ -31,38 +30,36 @@ int BPF_PROG(local_timer_entry, int vector)
 	if (!v)
 		return 0;
 	was_idle = v->activity.idle;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
-	if (!was_idle && look(v, now_ns))
+	note_alive(v, now_ns, due_ns(v, now_ns));
+	if (!was_idle && sample(v, now_ns))
 		found_spinning(now_ns);
 	return 0;
 }
 
-SEC("tp_btf/local_timer_exit")
-int BPF_PROG(local_timer_exit, int vector)
+static int end_timer(void)
 {
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		sign_of_life(v, bpf_ktime_get_ns(), kernels_due_ns());
+		note_alive(v, bpf_ktime_get_ns(), kernels_due_ns());
 	return 0;
 }
 
-SEC("tp_btf/cpu_idle")
-int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
+static int change_idle(u32 entered, u32 cpu)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct vcpu *v = this_vcpu();
 
 	if (!v)
 		return 0;
-	sign_of_life(v, now_ns, due_ns(v, now_ns));
+	note_alive(v, now_ns, due_ns(v, now_ns));
 	if (entered != PWR_EVENT_EXIT) {
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
 		idle_changed(cpu, true);
 	} else {
 		idle_changed(cpu, false);
-		begin_looks(v, now_ns);
+		restart_sampling(v, now_ns);
 	}
 	return 0;
 }

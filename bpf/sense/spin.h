@@ -15,7 +15,7 @@
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
 
-#include "peek.h"
+#include "core/owner.h"
 
 /* A task, a softirq, an interrupt and an NMI. */
 #define SPIN_DEPTH 4
@@ -78,21 +78,17 @@ static void look_at_owner(struct wait *wait, const void *task)
 		wait->owner_delay_ns = run_delay_ns(task);
 }
 
-/* Who has the lock, where its word says so: it holds the task and three flags. */
+/* Who has the lock, where its word says so. */
 static void find_owner(struct wait *wait)
 {
-	const void *lock = (const void *)wait->lock;
-	long word = 0;
+	u64 task = 0;
 
-	if (wait->flags & LCB_F_MUTEX) {
-		word = PEEK(lock, struct mutex, owner.counter);
-	} else if (wait->flags & WAIT_ASLEEP) {
-		word = PEEK(lock, struct rw_semaphore, owner.counter);
-		if (word & RWSEM_READER_OWNED)
-			return;
-	}
-	if (word & ~7L)
-		look_at_owner(wait, (const void *)(word & ~7L));
+	if (wait->flags & LCB_F_MUTEX)
+		task = mutex_owner(wait->lock);
+	else if (wait->flags & WAIT_ASLEEP)
+		task = rwsem_owner(wait->lock);
+	if (task)
+		look_at_owner(wait, (const void *)task);
 }
 
 static void begin_wait(struct wait *wait, u64 lock, u32 flags)
@@ -208,34 +204,6 @@ static void end_spin(void *ctx, u64 lock, bool got)
 	/* A shorter one holds no interrupt back for long. */
 	activity_excuse(&v->activity, now_ns, due_ns(v, now_ns));
 	hand_on(ctx, spin, now_ns, before);
-}
-
-SEC("fentry/native_queued_spin_lock_slowpath")
-int BPF_PROG(slowpath_begin, void *lock)
-{
-	begin_spin((u64)lock, LCB_F_SPIN);
-	return 0;
-}
-
-SEC("fexit/native_queued_spin_lock_slowpath")
-int BPF_PROG(slowpath_end, void *lock)
-{
-	end_spin(ctx, (u64)lock, true);
-	return 0;
-}
-
-SEC("fentry/smp_call_function_many_cond")
-int BPF_PROG(ipi_begin)
-{
-	begin_spin(0, WAIT_IPI);
-	return 0;
-}
-
-SEC("fexit/smp_call_function_many_cond")
-int BPF_PROG(ipi_end)
-{
-	end_spin(ctx, 0, false);
-	return 0;
 }
 
 #endif /* UNSPIN_BPF_SPIN_H */

@@ -22,7 +22,7 @@ struct settings {
 };
 
 /* What ticks find a vCPU doing. */
-struct looks {
+struct samples {
 	/* The last one, and how long the vCPU had been off in all by then. */
 	u64 last_ns;
 	u64 last_off_ns;
@@ -49,8 +49,8 @@ struct vcpu {
 	/* When its heartbeat is due; 0: none is. */
 	u64 beat_due_ns;
 	/* Its last sign of life is being judged; an interrupt can come meanwhile. */
-	u64 judging;
-	struct looks looks;
+	u64 observing;
+	struct samples samples;
 	u64 unused[2];
 };
 

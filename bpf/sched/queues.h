@@ -6,10 +6,12 @@
 #ifndef UNSPIN_BPF_QUEUES_H
 #define UNSPIN_BPF_QUEUES_H
 
-/* Queues of others that a vCPU looks at beside its own, one after the other in turn. */
-#define LOOKS 2
+/* Queues of others that a vCPU looks at beside its own, each time the next ones. */
+#define SCAN_QUEUES 2
 /* Idle vCPUs that a task has to choose from. */
 #define CHOICES 4
+/* How often a task tries to take one of them. */
+#define IDLE_TRIES 2
 /* A queue of tasks that may not leave it is left alone for so long. */
 #define BOUND_NS 1000000ULL
 
@@ -23,42 +25,40 @@ static bool is_off(struct vcpu *v, u64 now_ns)
 static u64 wait_ns(s32 cpu, u64 now_ns)
 {
 	struct activity_limits limits = settings.limits;
-	struct seat *seat = seat_of(cpu);
+	struct cpu_ctx *cctx = ctx_of(cpu);
 	struct vcpu *v = vcpu_of(cpu);
 	struct place place = {};
 
-	if (!v || !seat)
+	if (!v || !cctx)
 		return ~0ULL;
 	place.state = activity_look(&v->activity, &limits, now_ns);
 	place.waiting = scx_bpf_dsq_nr_queued(QUEUE(cpu));
 	place.left_ns = activity_left_ns(&v->activity, now_ns);
 	place.off_ns = v->activity.off_mean_ns;
-	place.wake_ns = seat->wake_ns;
+	place.wake_ns = cctx->wake_ns;
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU in use where the task may run, and which answers soon; it is taken. */
-static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
+/* An idle vCPU in use where the task may run, and which answers soon; -1: none. */
+static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	u64 least_ns = ~0ULL, ns;
 	u32 i, choices = 0;
-	struct seat *seat;
+	struct cpu_ctx *cctx;
 	struct vcpu *v;
 	s32 cpu, best = -1;
 
-	if (none_is_idle())
-		return -1;
 	bpf_for(i, 0, vcpu_count) {
 		cpu = prev_cpu + i;
 		if (cpu >= (s32)vcpu_count)
 			cpu -= vcpu_count;
-		seat = seat_of(cpu);
+		cctx = ctx_of(cpu);
 		v = vcpu_of(cpu);
 		/* One that was asked to run already is taken. */
-		if (!seat || !v || !seat->used || !v->activity.idle || v->activity.woken_ns ||
+		if (!cctx || !v || !cctx->used || !v->activity.idle || v->activity.woken_ns ||
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		ns = seat->wake_ns;
+		ns = cctx->wake_ns;
 		if (best < 0 || (!settings.no_place && place_is_better(ns, least_ns))) {
 			best = cpu;
 			least_ns = ns;
@@ -66,7 +66,26 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 		if (++choices >= CHOICES)
 			break;
 	}
-	return best >= 0 && scx_bpf_test_and_clear_cpu_idle(best) ? best : -1;
+	return best;
+}
+
+/* The same, and it is taken. Where another vCPU takes it at the same time, the next best one. */
+static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
+{
+	s32 cpu;
+	u32 i;
+
+	if (none_is_idle())
+		return -1;
+	bpf_for(i, 0, IDLE_TRIES) {
+		cpu = find_idle(p, prev_cpu);
+		if (cpu < 0)
+			return -1;
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+		prev_cpu = cpu + 1 < (s32)vcpu_count ? cpu + 1 : 0;
+	}
+	return -1;
 }
 
 /* A vCPU that has been idle is told to run. */
@@ -85,7 +104,7 @@ static bool may_wait_at(const struct task_struct *p, s32 cpu)
 
 /* Where the task is to wait: where it was, or, if that is better, where this program runs,
  * on a vCPU that is on. One that is not in use only if the task may run on no other. */
-static s32 line_for(const struct task_struct *p, s32 was, u64 now_ns)
+static s32 pick_queue(const struct task_struct *p, s32 was, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id(), cpu, bound = -1;
 	bool may_stay = may_wait_at(p, was), may_come = may_wait_at(p, here);
@@ -110,82 +129,86 @@ static s32 line_for(const struct task_struct *p, s32 was, u64 now_ns)
 
 static void queue_at(struct task_struct *p, s32 cpu, u64 vtime, u64 enq_flags)
 {
-	struct seat *seat = seat_of(cpu);
+	struct cpu_ctx *cctx = ctx_of(cpu);
 
-	if (seat && (!scx_bpf_dsq_nr_queued(QUEUE(cpu)) || (s64)(vtime - seat->first_vtime) < 0))
-		seat->first_vtime = vtime;
+	if (cctx && (!scx_bpf_dsq_nr_queued(QUEUE(cpu)) || (s64)(vtime - cctx->first_vtime) < 0))
+		cctx->first_vtime = vtime;
 	insert_in_order(p, QUEUE(cpu), LONG_NS, vtime, enq_flags);
 }
 
 /* What is known of a queue's first task is from when one was put there, or taken. */
-static void look_at_first(struct seat *seat, s32 cpu)
+static void look_at_first(struct cpu_ctx *cctx, s32 cpu)
 {
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
-		seat->first_vtime = p->scx.dsq_vtime;
+		cctx->first_vtime = p->scx.dsq_vtime;
 		break;
 	}
 }
 
+/* Whether a vCPU may take tasks from another one's queue. One that is not in use helps only those
+ * that are not, either: what waits there may be bound to such vCPUs. */
+static bool may_take_from(const struct cpu_ctx *taker, const struct cpu_ctx *other)
+{
+	return taker->used || !other->used;
+}
+
 /* Whether that queue's first task is to run before one of that virtual time. */
-static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
+static bool comes_first(const struct cpu_ctx *taker, s32 cpu, u64 vtime, u64 now_ns)
 {
 	struct place_queue queue = {};
-	struct seat *seat = seat_of(cpu);
+	struct cpu_ctx *cctx = ctx_of(cpu);
 	struct vcpu *v = vcpu_of(cpu);
 
-	if (!seat || !v || !scx_bpf_dsq_nr_queued(QUEUE(cpu)) || now_ns < seat->bound_ns)
+	if (!cctx || !v || !may_take_from(taker, cctx) || !scx_bpf_dsq_nr_queued(QUEUE(cpu)) ||
+	    now_ns < cctx->bound_ns)
 		return false;
-	queue.first_vtime = seat->first_vtime;
-	queue.served_ns = seat->served_ns;
-	queue.serves = seat->used && !is_off(v, now_ns);
+	queue.first_vtime = cctx->first_vtime;
+	queue.served_ns = cctx->served_ns;
+	queue.serves = (cctx->used || !taker->used) && !is_off(v, now_ns);
 	if (!place_takes(vtime, &queue, now_ns, settings.slice_ns))
 		return false;
-	look_at_first(seat, cpu);
-	queue.first_vtime = seat->first_vtime;
+	look_at_first(cctx, cpu);
+	queue.first_vtime = cctx->first_vtime;
 	return place_takes(vtime, &queue, now_ns, settings.slice_ns);
 }
 
 /* Another vCPU's queue that is to be served before one of that virtual time; -1: none of
  * those that were looked at. */
-static s32 late_queue(struct seat *seat, s32 cpu, u64 vtime, u64 now_ns)
+static s32 late_queue(struct cpu_ctx *cctx, s32 cpu, u64 vtime, u64 now_ns)
 {
 	s32 other;
 	u32 i;
 
-	bpf_for(i, 0, LOOKS) {
-		other = ++seat->looked_at;
+	bpf_for(i, 0, SCAN_QUEUES) {
+		other = ++cctx->scanned;
 		if (other >= (s32)vcpu_count)
-			other = seat->looked_at = 0;
-		if (other != cpu && comes_first(other, vtime, now_ns))
+			other = cctx->scanned = 0;
+		if (other != cpu && comes_first(cctx, other, vtime, now_ns))
 			return other;
 	}
 	return -1;
 }
 
-static bool take_at(struct seat *seat, s32 cpu)
+static bool take_at(struct cpu_ctx *cctx, s32 cpu)
 {
-	struct run_state *s = state();
-
 	if (!take_from(QUEUE(cpu)))
 		return false;
-	seat->from = cpu;
-	if (s)
-		s->taken++;
+	cctx->from = cpu;
+	cctx->counts.taken++;
 	return true;
 }
 
 /* Takes a task of another vCPU, if one may run here. */
-static bool pull_from(struct seat *seat, s32 cpu, u64 now_ns)
+static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
-	struct seat *other = seat_of(cpu);
-	struct run_state *s = state();
+	struct cpu_ctx *other = ctx_of(cpu);
 
-	if (!other || !s)
+	if (!other || !may_take_from(cctx, other))
 		return false;
-	if (take_at(seat, cpu)) {
-		s->pulled++;
+	if (take_at(cctx, cpu)) {
+		cctx->counts.pulled++;
 		return true;
 	}
 	other->bound_ns = now_ns + BOUND_NS;
@@ -193,22 +216,22 @@ static bool pull_from(struct seat *seat, s32 cpu, u64 now_ns)
 }
 
 /* The next task for this vCPU. */
-static void take_next(struct seat *seat, s32 cpu, u64 now_ns)
+static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	bool waits = scx_bpf_dsq_nr_queued(QUEUE(cpu));
 	s32 other;
 	u32 i;
 
-	other = late_queue(seat, cpu, waits ? seat->first_vtime : ~0ULL >> 1, now_ns);
-	if (other >= 0 && pull_from(seat, other, now_ns))
+	other = late_queue(cctx, cpu, waits ? cctx->first_vtime : ~0ULL >> 1, now_ns);
+	if (other >= 0 && pull_from(cctx, other, now_ns))
 		return;
-	if (waits && take_at(seat, cpu))
+	if (waits && take_at(cctx, cpu))
 		return;
 	bpf_for(i, 1, vcpu_count) {
 		other = cpu + i;
 		if (other >= (s32)vcpu_count)
 			other -= vcpu_count;
-		if (scx_bpf_dsq_nr_queued(QUEUE(other)) && pull_from(seat, other, now_ns))
+		if (scx_bpf_dsq_nr_queued(QUEUE(other)) && pull_from(cctx, other, now_ns))
 			return;
 	}
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What the scheduler knows: its maps, and by ticks.h each vCPU's signs of life.
- */
-#ifndef UNSPIN_BPF_SEATS_H
-#define UNSPIN_BPF_SEATS_H
+/* What the scheduler keeps: its maps, a context for each vCPU, and virtual time. */
+#ifndef UNSPIN_BPF_CPU_CTX_H
+#define UNSPIN_BPF_CPU_CTX_H
+
+/* A function that the verifier checks once, and not again for each state that a caller is in. */
+#define GLOBAL __attribute__((noinline))
 
 /* Every vCPU has a queue of tasks. */
 #define QUEUE(cpu) ((u64)(cpu))
@@ -23,8 +24,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct seat);
-} seats SEC(".maps");
+	__type(value, struct cpu_ctx);
+} cpu_ctxs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -51,7 +52,7 @@ struct {
 	__type(value, u32);
 } stacks SEC(".maps");
 
-struct clockwork {
+struct window_timer {
 	struct bpf_timer timer;
 };
 
@@ -59,13 +60,16 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct clockwork);
-} clockworks SEC(".maps");
+	__type(value, struct window_timer);
+} window_timers SEC(".maps");
 
-/* The virtual time that runs now. */
-static u64 vtime_now;
+/* The virtual time that runs now. Every task that begins to run may move it on, so it has a map, and
+ * with it a cache line, of its own. */
+static u64 vtime_now SEC(".data.vtime");
+
 /* As it was at the end of the last window. */
 static u64 vtime_before;
+/* One more than the highest vCPU that is online. */
 static u32 vcpu_count;
 
 static struct run_state *state(void)
@@ -75,11 +79,11 @@ static struct run_state *state(void)
 	return bpf_map_lookup_elem(&states, &zero);
 }
 
-static struct seat *seat_of(s32 cpu)
+static struct cpu_ctx *ctx_of(s32 cpu)
 {
 	u32 key = cpu;
 
-	return bpf_map_lookup_elem(&seats, &key);
+	return bpf_map_lookup_elem(&cpu_ctxs, &key);
 }
 
 static struct vcpu *vcpu_of(s32 cpu)
@@ -89,11 +93,23 @@ static struct vcpu *vcpu_of(s32 cpu)
 	return bpf_map_lookup_elem(&vcpus, &key);
 }
 
+static struct cpu_ctx *this_ctx(void)
+{
+	return ctx_of(bpf_get_smp_processor_id());
+}
+
+#define COUNT(what)                                 \
+	do {                                        \
+		struct cpu_ctx *own = this_ctx();   \
+		if (own)                            \
+			own->counts.what++;         \
+	} while (0)
+
 static bool is_used(s32 cpu)
 {
-	struct seat *seat = seat_of(cpu);
+	struct cpu_ctx *cctx = ctx_of(cpu);
 
-	return seat && seat->used;
+	return cctx && cctx->used;
 }
 
 static bool may_run_everywhere(const struct task_struct *p)
@@ -106,7 +122,8 @@ static bool may_run_everywhere(const struct task_struct *p)
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
-/* Whether this runs in an interrupt, as far as the kernel tells. */
+/* Whether this runs in an interrupt, or in a softirq that serves what one has brought, as far as
+ * the kernel says. The fields of the count are where they have been since 2.6.38. */
 static bool in_interrupt(void)
 {
 	int count = 0;
@@ -115,7 +132,7 @@ static bool in_interrupt(void)
 		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
 	else if (bpf_ksym_exists(&pcpu_hot))
 		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-	return count & HARDIRQ_MASK;
+	return count & (HARDIRQ_MASK | SOFTIRQ_SERVED);
 }
 
 /* The vCPUs that are idle, a bit each, where there are no more of them than bits. */
@@ -141,10 +158,10 @@ static bool none_is_idle(void)
 /* This vCPU, which was idle, took so long to answer. */
 static void answered_after(u64 ns)
 {
-	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct cpu_ctx *cctx = ctx_of(bpf_get_smp_processor_id());
 
-	if (seat)
-		seat->wake_ns = policy_mean(seat->wake_ns, ns);
+	if (cctx)
+		cctx->wake_ns = policy_mean(cctx->wake_ns, ns);
 }
 
-#endif /* UNSPIN_BPF_SEATS_H */
+#endif /* UNSPIN_BPF_CPU_CTX_H */

@@ -9,7 +9,7 @@
 #ifndef UNSPIN_BPF_HOLDERS_H
 #define UNSPIN_BPF_HOLDERS_H
 
-#include "contended.h"
+#include "sched/contended.h"
 
 /* A kernel may be built without cgroups. */
 extern struct cgroup *bpf_cgroup_from_id(u64 id) __ksym __weak;
@@ -22,7 +22,7 @@ extern long bpf_task_under_cgroup(struct task_struct *task,
 /* What sleeping and waking up takes beside the time until an idle vCPU answers. */
 #define SWITCH_NS 20000ULL
 
-struct lookout {
+struct recheck {
 	struct bpf_timer timer;
 	/* When it goes off next, or went off last. */
 	u64 at_ns;
@@ -34,8 +34,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct lookout);
-} lookouts SEC(".maps");
+	__type(value, struct recheck);
+} rechecks SEC(".maps");
 
 struct owner {
 	u32 tid;
@@ -54,7 +54,7 @@ static void read_owner(u64 task, struct owner *owner)
 	owner->is_ready = !owner->runs && !PEEK(p, struct task_struct, __state);
 }
 
-static bool find_owner(u64 lock, u32 kind, struct owner *owner)
+static bool lock_owner(u64 lock, u32 kind, struct owner *owner)
 {
 	u64 task = owner_of(lock, kind);
 
@@ -66,22 +66,22 @@ static bool find_owner(u64 lock, u32 kind, struct owner *owner)
 /* When the vCPU went off, at the latest; 0: it is not, as far as is known. */
 static u64 off_since_ns(s32 cpu, u64 now_ns)
 {
-	struct seat *seat = seat_of(cpu);
+	struct cpu_ctx *cctx = ctx_of(cpu);
 	struct vcpu *v = vcpu_of(cpu);
 	u64 asked_ns;
 
-	if (!v || !seat || v->activity.idle)
+	if (!v || !cctx || v->activity.idle)
 		return 0;
 	if (is_off(v, now_ns))
 		return v->activity.due_ns;
-	asked_ns = seat->asked_ns;
+	asked_ns = cctx->asked_ns;
 	if (asked_ns > v->activity.alive_ns && now_ns - asked_ns > settings.limits.timer_ns)
 		return asked_ns;
 	return 0;
 }
 
 /* Whether what spins on this vCPU for a lock should sleep. */
-static bool should_sleep(const struct owner *owner, const struct seat *here, u64 now_ns)
+static bool should_sleep(const struct owner *owner, const struct cpu_ctx *here, u64 now_ns)
 {
 	struct adaptive_spin spin = {};
 	struct vcpu *v = vcpu_of(owner->cpu);
@@ -95,123 +95,92 @@ static bool should_sleep(const struct owner *owner, const struct seat *here, u64
 }
 
 /* The kernel's spinners look whether they are to make way. */
-static void put_to_sleep(struct run_state *s, s32 here)
+static void put_to_sleep(s32 here)
 {
-	s->slept++;
+	COUNT(slept);
 	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-static int look_out(void *map, u32 *key, struct lookout *lookout)
+static int recheck_fired(void *map, u32 *key, struct recheck *recheck)
 {
 	return 0;
 }
 
-static void set_lookout(s32 here, u64 now_ns)
+static void arm_recheck(s32 here, u64 now_ns)
 {
 	u32 key = here;
-	struct lookout *lookout = bpf_map_lookup_elem(&lookouts, &key);
+	struct recheck *recheck = bpf_map_lookup_elem(&rechecks, &key);
 
-	if (!lookout || now_ns < lookout->at_ns)
+	if (!recheck || now_ns < recheck->at_ns)
 		return;
-	if (!lookout->ready && !bpf_timer_init(&lookout->timer, &lookouts, CLOCK_MONOTONIC) &&
-	    !bpf_timer_set_callback(&lookout->timer, look_out))
-		lookout->ready = 1;
-	if (lookout->ready && !bpf_timer_start(&lookout->timer, WATCH_NS, BPF_F_TIMER_CPU_PIN))
-		lookout->at_ns = now_ns + WATCH_NS;
+	if (!recheck->ready && !bpf_timer_init(&recheck->timer, &rechecks, CLOCK_MONOTONIC) &&
+	    !bpf_timer_set_callback(&recheck->timer, recheck_fired))
+		recheck->ready = 1;
+	if (recheck->ready && !bpf_timer_start(&recheck->timer, WATCH_NS, BPF_F_TIMER_CPU_PIN))
+		recheck->at_ns = now_ns + WATCH_NS;
 }
 
 /* An owner that runs, as its own kernel believes. */
-static void want_running(struct run_state *s, struct seat *seat, const struct owner *owner,
+static void want_running(struct run_state *s, struct cpu_ctx *cctx, const struct owner *owner,
 			 u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
 
-	if (settings.no_adaptive_spin || !seat->lock)
+	if (settings.no_adaptive_spin || !cctx->lock)
 		return;
-	if (should_sleep(owner, seat, now_ns))
-		put_to_sleep(s, here);
+	if (should_sleep(owner, cctx, now_ns))
+		put_to_sleep(here);
 	else if (pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
-		set_lookout(here, now_ns);
+		arm_recheck(here, now_ns);
 }
 
 static void want(const struct owner *owner, u64 now_ns)
 {
-	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct cpu_ctx *cctx = ctx_of(bpf_get_smp_processor_id());
 	struct run_state *s = state();
 
-	if (!seat || !s)
+	if (!cctx || !s)
 		return;
 	if (owner->runs) {
-		want_running(s, seat, owner, now_ns);
+		want_running(s, cctx, owner, now_ns);
 	} else if (owner->is_ready && !settings.no_handoff) {
-		seat->wanted_tid = owner->tid;
-		seat->wanted_cpu = owner->cpu;
+		cctx->wanted_tid = owner->tid;
+		cctx->wanted_cpu = owner->cpu;
 	}
 }
 
 static int begin_wait(u64 lock, u32 kind)
 {
-	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct cpu_ctx *cctx = ctx_of(bpf_get_smp_processor_id());
 	u64 now_ns = bpf_ktime_get_ns();
 	struct owner owner = {};
 
-	if (!seat)
+	if (!cctx)
 		return 0;
-	seat->lock = lock;
-	seat->lock_kind = kind;
-	seat->lock_tid = bpf_get_current_pid_tgid();
+	cctx->lock = lock;
+	cctx->lock_kind = kind;
+	cctx->lock_tid = bpf_get_current_pid_tgid();
 	if (!settings.no_handoff)
 		note_contended(lock, kind, KERNEL, now_ns);
-	if (find_owner(lock, kind, &owner))
+	if (lock_owner(lock, kind, &owner))
 		want(&owner, now_ns);
 	return 0;
 }
 
-SEC("fentry/__mutex_lock_slowpath")
-int BPF_PROG(mutex_begin, void *lock)
+static int begin_futex(const void *word)
 {
-	return begin_wait((u64)lock, LOCK_MUTEX);
-}
-
-SEC("fentry/__mutex_lock_killable_slowpath")
-int BPF_PROG(mutex_killable_begin, void *lock)
-{
-	return begin_wait((u64)lock, LOCK_MUTEX);
-}
-
-SEC("fentry/__mutex_lock_interruptible_slowpath")
-int BPF_PROG(mutex_interruptible_begin, void *lock)
-{
-	return begin_wait((u64)lock, LOCK_MUTEX);
-}
-
-SEC("fentry/rwsem_down_write_slowpath")
-int BPF_PROG(rwsem_write_begin, void *lock)
-{
-	return begin_wait((u64)lock, LOCK_RWSEM);
-}
-
-SEC("fentry/rwsem_down_read_slowpath")
-int BPF_PROG(rwsem_read_begin, void *lock)
-{
-	return begin_wait((u64)lock, LOCK_RWSEM);
-}
-
-SEC("fentry/futex_wait")
-int BPF_PROG(futex_begin, const void *word)
-{
-	struct seat *seat = seat_of(bpf_get_smp_processor_id());
+	struct cpu_ctx *cctx = ctx_of(bpf_get_smp_processor_id());
 	u32 process = bpf_get_current_pid_tgid() >> 32, tid;
 	u64 now_ns = bpf_ktime_get_ns();
 	struct owner owner = {};
 	struct task_struct *p;
 
-	tid = seat && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
+	tid = cctx && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
 	p = tid ? find_thread(tid) : 0;
 	if (!p)
 		return 0;
 	/* It does not spin for this one. */
-	seat->lock = 0;
+	cctx->lock = 0;
 	if (is_of_this_process(p)) {
 		note_contended((u64)word, LOCK_GLIBC, process, now_ns);
 		read_owner((u64)p, &owner);
@@ -229,6 +198,8 @@ static bool is_named(struct task_struct *p)
 	bool is_below;
 	u32 i;
 
+	if (!settings.holder_names[0].halves[0] && !settings.holder_cgroups[0])
+		return false;
 	bpf_core_read(&name, sizeof(name), &p->comm);
 	for (i = 0; i < HOLDER_PLACES && settings.holder_names[i].halves[0]; i++)
 		if (name.halves[0] == settings.holder_names[i].halves[0] &&
@@ -250,17 +221,17 @@ static bool is_named(struct task_struct *p)
 }
 
 /* Whether the task that runs here, and is to give way, goes on for now: it holds a lock. */
-static bool goes_on(struct run_state *s, struct seat *seat, u64 now_ns)
+static bool extends_slice(struct cpu_ctx *cctx, u64 now_ns)
 {
-	if (!seat->due_ns)
-		seat->due_ns = now_ns;
-	if (settings.no_handoff || !handoff_goes_on(seat->due_ns, now_ns) ||
-	    !(seat->holder || holds_contended(now_ns))) {
-		seat->due_ns = 0;
+	if (!cctx->due_ns)
+		cctx->due_ns = now_ns;
+	if (settings.no_handoff || !handoff_goes_on(cctx->due_ns, now_ns) ||
+	    !(cctx->holder || holds_contended(now_ns))) {
+		cctx->due_ns = 0;
 		return false;
 	}
-	s->extended += !seat->extended;
-	seat->extended = 1;
+	cctx->counts.extended += !cctx->extended;
+	cctx->extended = 1;
 	return true;
 }
 
@@ -268,13 +239,12 @@ static bool goes_on(struct run_state *s, struct seat *seat, u64 now_ns)
 static void give_way(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
-	struct seat *seat = seat_of(here);
-	struct run_state *s = state();
+	struct cpu_ctx *cctx = ctx_of(here);
 
-	if (!s || !seat || !seat->due_ns)
+	if (!cctx || !cctx->due_ns)
 		return;
-	if (goes_on(s, seat, now_ns))
-		set_lookout(here, now_ns);
+	if (extends_slice(cctx, now_ns))
+		arm_recheck(here, now_ns);
 	else
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
@@ -284,42 +254,42 @@ static void give_way(u64 now_ns)
 static void found_spinning(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
-	struct seat *seat = seat_of(here), *its;
+	struct cpu_ctx *cctx = ctx_of(here), *its;
 	struct run_state *s = state();
 	struct owner owner = {};
 
-	if (!seat || !s || settings.no_adaptive_spin || !seat->lock ||
-	    seat->lock_tid != (u32)bpf_get_current_pid_tgid() ||
-	    !find_owner(seat->lock, seat->lock_kind, &owner) || !owner.runs || owner.cpu == here)
+	if (!cctx || !s || settings.no_adaptive_spin || !cctx->lock ||
+	    cctx->lock_tid != (u32)bpf_get_current_pid_tgid() ||
+	    !lock_owner(cctx->lock, cctx->lock_kind, &owner) || !owner.runs || owner.cpu == here)
 		return;
-	if (should_sleep(&owner, seat, now_ns)) {
-		put_to_sleep(s, here);
+	if (should_sleep(&owner, cctx, now_ns)) {
+		put_to_sleep(here);
 		return;
 	}
 	if (!pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
 		return;
-	its = seat_of(owner.cpu);
+	its = ctx_of(owner.cpu);
 	if (its && now_ns - its->asked_ns > WATCH_NS) {
 		its->asked_ns = now_ns;
-		s->asked++;
+		cctx->counts.asked++;
 		scx_bpf_kick_cpu(owner.cpu, 0);
 	}
-	set_lookout(here, now_ns);
+	arm_recheck(here, now_ns);
 }
 
 /* The holder that this vCPU's task has begun to wait for runs here, now. */
-static bool take_wanted(struct run_state *s, struct seat *seat)
+static bool take_wanted(struct cpu_ctx *cctx)
 {
 	s32 here = bpf_get_smp_processor_id();
-	u32 tid = seat->wanted_tid;
+	u32 tid = cctx->wanted_tid;
 	bool taken;
 
 	if (!tid)
 		return false;
-	seat->wanted_tid = 0;
-	taken = take_one(QUEUE(seat->wanted_cpu), tid, here) ||
+	cctx->wanted_tid = 0;
+	taken = take_one(QUEUE(cctx->wanted_cpu), tid, here) ||
 		(limits_exist && take_one(THROTTLED, tid, here));
-	s->handed += taken;
+	cctx->counts.handed += taken;
 	return taken;
 }
 

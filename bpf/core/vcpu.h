@@ -6,7 +6,7 @@
 #ifndef UNSPIN_BPF_VCPU_H
 #define UNSPIN_BPF_VCPU_H
 
-#include "sense.h"
+#include "sense/sense.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -70,7 +70,7 @@ static void end_idle(struct vcpu *v, u64 asked_ns)
 
 /* This vCPU runs now, and its next timer interrupt is due then. Tells the off interval
  * behind it; its end is 0 where there was none. */
-static void judge(struct vcpu *v, const struct activity_limits *limits, u64 now_ns, u64 due,
+static void observe(struct vcpu *v, const struct activity_limits *limits, u64 now_ns, u64 due,
 		  struct found_off *found)
 {
 	found->was_idle = v->activity.idle;

@@ -22,7 +22,7 @@
 static bool limits_exist;
 
 /* Whether the tasks of that group are to wait. */
-static __noinline bool is_spent(u64 key)
+GLOBAL int is_spent(u64 key)
 {
 	struct group *group;
 	u32 level;
@@ -40,17 +40,17 @@ static __noinline bool is_spent(u64 key)
 
 static bool is_throttled(const struct task_struct *p)
 {
-	return limits_exist && !(p->flags & PF_EXITING) && is_spent(group_of(p));
+	return limits_exist && !(p->flags & PF_EXITING) && is_spent(group_key(p));
 }
 
 /* What the vCPU's task has run since the last time is taken from its group's time. */
-static __noinline void charge_groups(struct seat *seat, u64 now_ns)
+static __noinline void charge_groups(struct cpu_ctx *cctx, u64 now_ns)
 {
-	u64 key = seat->group, ran_ns = now_ns - seat->charged_ns;
+	u64 key = cctx->group, ran_ns = now_ns - cctx->charged_ns;
 	struct group *group;
 	u32 level;
 
-	seat->charged_ns = now_ns;
+	cctx->charged_ns = now_ns;
 	for (level = 0; level < GROUP_LEVELS && key; level++) {
 		group = bpf_map_lookup_elem(&groups, &key);
 		if (!group)
@@ -60,10 +60,10 @@ static __noinline void charge_groups(struct seat *seat, u64 now_ns)
 	}
 }
 
-static void charge_limits(struct seat *seat, u64 now_ns)
+static void charge_limits(struct cpu_ctx *cctx, u64 now_ns)
 {
 	if (limits_exist)
-		charge_groups(seat, now_ns);
+		charge_groups(cctx, now_ns);
 }
 
 static long refill(void *map, u64 *key, struct group *group, u64 *now_ns)
@@ -74,7 +74,7 @@ static long refill(void *map, u64 *key, struct group *group, u64 *now_ns)
 }
 
 /* Whether there is time for a turn of one more of the group's tasks. */
-static __noinline bool has_time(u64 key)
+GLOBAL int has_time(u64 key)
 {
 	struct group *group;
 	u32 level;
@@ -90,7 +90,7 @@ static __noinline bool has_time(u64 key)
 	return true;
 }
 
-static __noinline void promise_turn(u64 key)
+GLOBAL int promise_turn(u64 key)
 {
 	struct group *group;
 	u32 level;
@@ -98,14 +98,15 @@ static __noinline void promise_turn(u64 key)
 	for (level = 0; level < GROUP_LEVELS && key; level++) {
 		group = bpf_map_lookup_elem(&groups, &key);
 		if (!group)
-			return;
+			return 0;
 		group->promised_ns += TURN_NS;
 		key = group->parent;
 	}
+	return 0;
 }
 
 /* The groups of a task that waits for time, as they are now. */
-static __noinline void see_groups(u64 key, u64 now_ns)
+GLOBAL int see_groups(u64 key, u64 now_ns)
 {
 	struct group *group;
 	u32 level;
@@ -113,22 +114,23 @@ static __noinline void see_groups(u64 key, u64 now_ns)
 	for (level = 0; level < GROUP_LEVELS && key; level++) {
 		group = see_group(key, now_ns);
 		if (!group)
-			return;
+			return 0;
 		key = group->parent;
 	}
+	return 0;
 }
 
 /* It waits for a vCPU again. What it has not had meanwhile is not owed to it. */
 static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_ns)
 {
-	s32 was = scx_bpf_task_cpu(p), line = line_for(p, was, now_ns), cpu = take_idle(p, line);
-	struct seat *seat = seat_of(line);
+	s32 was = scx_bpf_task_cpu(p), target = pick_queue(p, was, now_ns), cpu = take_idle(p, target);
+	struct cpu_ctx *cctx = ctx_of(target);
 
-	if (seat && !scx_bpf_dsq_nr_queued(QUEUE(line)))
-		seat->first_vtime = vtime_now;
-	move_in_order(it, p, QUEUE(line), vtime_now);
-	if (cpu < 0 && !is_used(line))
-		cpu = line;
+	if (cctx && !scx_bpf_dsq_nr_queued(QUEUE(target)))
+		cctx->first_vtime = vtime_now;
+	move_in_order(it, p, QUEUE(target), vtime_now);
+	if (cpu < 0 && !is_used(target))
+		cpu = target;
 	if (cpu >= 0) {
 		note_wake(cpu);
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
@@ -136,7 +138,7 @@ static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_
 }
 
 /* A window has passed: whose groups have time again go on, who has waited longest first. */
-static void keep_limits(u64 now_ns)
+GLOBAL int keep_limits(u64 now_ns)
 {
 	struct task_struct *p;
 	u64 key;
@@ -145,10 +147,10 @@ static void keep_limits(u64 now_ns)
 	if (limits_exist)
 		bpf_for_each_map_elem(&groups, refill, &now_ns, 0);
 	if (scx_bpf_dsq_nr_queued(THROTTLED) <= 0)
-		return;
+		return 0;
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, THROTTLED, 0) {
-		key = group_of(p);
+		key = group_key(p);
 		see_groups(key, now_ns);
 		if (now_ns - p->scx.dsq_vtime < LONGEST_WAIT_NS && !has_time(key))
 			continue;
@@ -156,6 +158,7 @@ static void keep_limits(u64 now_ns)
 		release(&___it, p, now_ns);
 	}
 	bpf_rcu_read_unlock();
+	return 0;
 }
 
 #endif /* UNSPIN_BPF_LIMITS_H */

@@ -8,7 +8,7 @@
 #ifndef UNSPIN_BPF_LOOKS_H
 #define UNSPIN_BPF_LOOKS_H
 
-#include "peek.h"
+#include "core/peek.h"
 
 #ifdef OWN_TIMERS_ONLY
 /* Such a kernel does not tell where its interrupts' registers are, either. */
@@ -41,29 +41,29 @@ static bool is_spinning(u64 ip)
 }
 
 /* From now on the vCPU does something, after it was idle. */
-static void begin_looks(struct vcpu *v, u64 now_ns)
+static void restart_sampling(struct vcpu *v, u64 now_ns)
 {
-	v->looks.last_ns = now_ns;
-	v->looks.last_off_ns = v->off_ns;
+	v->samples.last_ns = now_ns;
+	v->samples.last_off_ns = v->off_ns;
 }
 
 /* Each tick stands for the time since the one before that the vCPU was on. Whether it
  * spins in the kernel now. */
-static bool look(struct vcpu *v, u64 now_ns)
+static bool sample(struct vcpu *v, u64 now_ns)
 {
-	u64 since_ns = now_ns - v->looks.last_ns;
-	u64 off_ns = v->off_ns - v->looks.last_off_ns;
+	u64 since_ns = now_ns - v->samples.last_ns;
+	u64 off_ns = v->off_ns - v->samples.last_off_ns;
 	u64 ip = interrupted_at();
 	bool spins = is_spinning(ip);
 
-	v->looks.count++;
-	if (v->looks.last_ns && off_ns < since_ns) {
+	v->samples.count++;
+	if (v->samples.last_ns && off_ns < since_ns) {
 		if (spins)
-			v->looks.spin_ns += since_ns - off_ns;
+			v->samples.spin_ns += since_ns - off_ns;
 		else if (spins_in_user(ip))
-			v->looks.user_spin_ns += since_ns - off_ns;
+			v->samples.user_spin_ns += since_ns - off_ns;
 	}
-	begin_looks(v, now_ns);
+	restart_sampling(v, now_ns);
 	return spins;
 }
 

@@ -50,6 +50,7 @@ struct bpf_iter_num {
 #define CLOCK_MONOTONIC 1
 /* Of include/linux/preempt.h. */
 #define HARDIRQ_MASK 0x000f0000
+#define SOFTIRQ_SERVED 0x00000100
 /* Of include/linux/sched.h. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000

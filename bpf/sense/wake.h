@@ -12,16 +12,4 @@ static int wake(u32 cpu)
 	return 0;
 }
 
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(ipi_send_cpu, u32 cpu)
-{
-	return wake(cpu);
-}
-
-SEC("tp_btf/sched_wake_idle_without_ipi")
-int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
-{
-	return wake(cpu);
-}
-
 #endif /* UNSPIN_BPF_WAKE_H */

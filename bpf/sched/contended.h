@@ -6,7 +6,8 @@
 #ifndef UNSPIN_BPF_CONTENDED_H
 #define UNSPIN_BPF_CONTENDED_H
 
-#include "glibc.h"
+#include "core/glibc.h"
+#include "core/owner.h"
 
 enum {
 	LOCK_MUTEX = 1,
@@ -55,17 +56,9 @@ static void note_contended(u64 lock, u32 kind, u32 process, u64 now_ns)
 	set->locks[place].wanted_ns = now_ns;
 }
 
-/* The task in the owner's word of one of the kernel's locks; the word holds three flags,
- * too. Readers leave none that can be trusted. */
 static u64 owner_of(u64 lock, u32 kind)
 {
-	long word;
-
-	if (kind == LOCK_MUTEX)
-		word = PEEK((const void *)lock, struct mutex, owner.counter);
-	else
-		word = PEEK((const void *)lock, struct rw_semaphore, owner.counter);
-	return kind == LOCK_RWSEM && word & RWSEM_READER_OWNED ? 0 : word & ~7L;
+	return kind == LOCK_MUTEX ? mutex_owner(lock) : rwsem_owner(lock);
 }
 
 /* The number that the thread which runs here calls itself by: its process's namespace has

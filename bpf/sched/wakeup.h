@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A task becomes ready: its place in virtual time, and whether a vCPU makes way for it. */
+#ifndef UNSPIN_BPF_WAKEUP_H
+#define UNSPIN_BPF_WAKEUP_H
+
+/* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
+ * longer than a slice for such pairs. */
+static bool can_take_over(const struct task_struct *p, s32 here)
+{
+	struct cpu_ctx *cctx = ctx_of(here);
+
+	return cctx && cctx->used && cctx->since_ns - cctx->served_ns < settings.slice_ns &&
+	       bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
+	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL));
+}
+
+/* A task has earned no more than a slice by sleeping, or two if an interrupt wakes it. One that has
+ * waited is owed what it has not had: virtual time may have been moved on by tasks on vCPUs where
+ * this one may not run. One that has had too much owes; what time makes up for in a while. */
+static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
+{
+	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
+	u64 had = p->scx.dsq_vtime, latest = vtime_now + AHEAD_MAX_NS, earliest;
+
+	if (!(enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP)))
+		earned_ns = AHEAD_MAX_NS;
+	earliest = vtime_now - earned_ns;
+	if ((s64)(had - earliest) < 0)
+		return earliest;
+	return (s64)(had - latest) > 0 ? latest : had;
+}
+
+/* Whether what runs there has had so much more that the task should run first. Tasks that
+ * hand little pieces of work to each other are not to interrupt each other at every one;
+ * what a timer or a device wakes is not of that kind. */
+static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
+{
+	u64 ran_ns = charge_ns(now_ns - cctx->since_ns, cctx->weight, cctx->group);
+	u64 runs_vtime = cctx->since_vtime + ran_ns;
+	u64 more_ns = in_interrupt() ? 0 : settings.slice_ns * 2 / 3;
+
+	return cctx->used && cctx->since_ns && !cctx->due_ns &&
+	       (s64)(runs_vtime - vtime) > (s64)more_ns;
+}
+
+/* What runs there makes way, unless it holds a lock: only its own vCPU can tell that. */
+static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
+{
+	COUNT(preempted);
+	if (settings.no_handoff || !(cctx->holder || may_hold(cctx->process, now_ns))) {
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	} else if (cpu != bpf_get_smp_processor_id()) {
+		cctx->due_ns = now_ns;
+		scx_bpf_kick_cpu(cpu, 0);
+	} else if (!extends_slice(cctx, now_ns)) {
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	}
+}
+
+/* Makes a vCPU run the task that waits now, if one should. */
+static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq_flags, u64 now_ns)
+{
+	struct cpu_ctx *cctx = ctx_of(target);
+	s32 cpu = take_idle(p, target);
+
+	if (!cctx)
+		return;
+	/* Where nothing of ours runs, the vCPU may be on its way into idle, and have looked for
+	 * tasks already. To ask one that is not idle does nothing. */
+	if (cpu < 0 && (!cctx->used || !cctx->since_ns))
+		cpu = target;
+	if (cpu >= 0) {
+		note_wake(cpu);
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
+	} else if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP) &&
+		   should_preempt(cctx, vtime, now_ns)) {
+		preempt(cctx, target, now_ns);
+	}
+}
+
+/* Whether this task has just left its vCPU because there is no time for its group. */
+static bool is_to_wait(const struct task_struct *p, s32 was)
+{
+	struct cpu_ctx *cctx = ctx_of(was);
+	u32 tid;
+
+	if (!cctx || !cctx->throttled_tid)
+		return false;
+	tid = cctx->throttled_tid;
+	cctx->throttled_tid = 0;
+	return tid == (u32)p->pid && is_throttled(p);
+}
+
+#endif /* UNSPIN_BPF_WAKEUP_H */
