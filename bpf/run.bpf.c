@@ -179,6 +179,7 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 	COUNT(queued);
 	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP))
 		COUNT(woken);
+	end_rest();
 	queue_at(p, target, vtime, enq_flags);
 	wake_for(p, target, vtime, enq_flags, now_ns);
 }
@@ -230,6 +231,7 @@ void BPF_PROG(run_tick, struct task_struct *p)
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = ctx_of(cpu);
 
+	end_rest();
 	if (!cctx)
 		return;
 	charge_limits(cctx, now_ns);
@@ -273,7 +275,6 @@ void BPF_PROG(run_running, struct task_struct *p)
 		vtime_now = p->scx.dsq_vtime;
 	cctx->spent = 0;
 	cctx->throttled_tid = 0;
-	end_rest();
 }
 
 /* What it ran is charged, without what its vCPU was off meanwhile. */

@@ -236,21 +236,8 @@ static bool all_are_idle(const struct run_state *s)
 	       !s->waiting && scx_bpf_dsq_nr_queued(THROTTLED) <= 0;
 }
 
-/* An idle machine is left alone. Whether it has remained idle is looked at again after resting
- * is set, because a task that begins to run looks at it after its vCPU has left idle. */
-static bool may_rest(struct run_state *s)
-{
-	if (!all_are_idle(s))
-		return false;
-	__sync_lock_test_and_set(&resting, 1);
-	if (all_are_idle(s)) {
-		s->t_ns = 0;
-		return true;
-	}
-	return !__sync_bool_compare_and_swap(&resting, 1, 0);
-}
-
-/* A task runs: the windows go on. */
+/* The windows go on: a tick has found a task, or a task has to wait. So tasks that run for less
+ * than a tick, as in an idle machine, do not cost a window each. */
 static void end_rest(void)
 {
 	struct window_timer *timer;
@@ -268,8 +255,13 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 	u64 now_ns = bpf_ktime_get_ns();
 	struct run_state *s = state();
 
-	if (!s || may_rest(s))
+	if (!s)
 		return 0;
+	if (all_are_idle(s)) {
+		s->t_ns = 0;
+		resting = 1;
+		return 0;
+	}
 	bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
 	if (s->t_ns)
 		move_on(now_ns - s->t_ns);
