@@ -45,7 +45,7 @@ fn opening(storms: &Storms) -> String {
     };
     if storms.lines_unknown > 0 {
         let (unknown, lines) = (count(storms.lines_unknown), count(storms.lines));
-        out += &format!("{unknown} of {lines} lines are no kvm_exit or kvm_entry.\n");
+        out += &format!("{unknown} of {lines} lines are neither kvm_exit nor kvm_entry.\n");
     }
     for (left_out, what) in
         [(storms.disordered, "out of time order"), (storms.repeated, "repeated")]

@@ -33,7 +33,7 @@ pub enum HoldersError {
     Name(String),
     /// It is not a cgroup, or it is one of version 1.
     #[error(
-        "{0} is no cgroup of version 2: give its folder, such as /sys/fs/cgroup/system.slice \
+        "{0} is not a cgroup of version 2: give its folder, such as /sys/fs/cgroup/system.slice \
          (`findmnt -t cgroup2` says where they are)"
     )]
     Cgroup(PathBuf),
@@ -103,6 +103,6 @@ mod tests {
         assert!(names(&[""]).starts_with("no thread is called ``"));
         assert_eq!(names(&["x"; 9]), "9 names are given, and there are places for 8");
         let error = Holders::new(&[], &["/proc".into()]).unwrap_err().to_string();
-        assert!(error.starts_with("/proc is no cgroup of version 2"), "{error}");
+        assert!(error.starts_with("/proc is not a cgroup of version 2"), "{error}");
     }
 }

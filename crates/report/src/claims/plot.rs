@@ -41,7 +41,7 @@ pub enum PlotError {
     #[error("no claim is named `{0}`")]
     NoClaim(String),
     /// It is something else.
-    #[error("`{0}` is no ratio: its unit is `{1}`")]
+    #[error("`{0}` is not a ratio: its unit is `{1}`")]
     NoRatio(String, String),
 }
 
