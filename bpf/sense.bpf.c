@@ -4,7 +4,7 @@
  * and hands on the off intervals it finds. Signs of life are events that come anyway:
  * interrupts, switches of tasks, the way into idle and out of it. Only where the next
  * one may be too far away, a heartbeat is added; an idle vCPU is left alone. Spins are
- * told beside them (spin.h).
+ * reported beside them (spin.h).
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a vCPU does, told from its signs of life.
+ * What a vCPU does, by its signs of life.
  *
  * A vCPU does not see that it is taken off its pCPU: its clock jumps, that is all. Two
  * things give it away when it is back. A timer that was due meanwhile is served late.
- * And a wake-up that was sent to it while it was idle is answered late. Both tell
+ * And a wake-up that was sent to it while it was idle is answered late. Both show
  * when the vCPU came back to the nanosecond, and when it left only within bounds: after
  * its last sign of life, and before the timer was due.
  *
@@ -101,7 +101,7 @@ POLICY void activity_set_timer(struct activity *a, u64 due_ns)
 }
 
 /* The vCPU is on after something that may have held its interrupts back. */
-POLICY void activity_excuse(struct activity *a, u64 now_ns, u64 due_ns)
+POLICY void activity_postpone(struct activity *a, u64 now_ns, u64 due_ns)
 {
 	if (a->idle || now_ns < a->alive_ns)
 		return;
@@ -110,7 +110,7 @@ POLICY void activity_excuse(struct activity *a, u64 now_ns, u64 due_ns)
 }
 
 /* A sign of life soon after the last one, with no timer due between: it says no more than
- * that the vCPU is on. Returns 0 where there may be more to tell. */
+ * that the vCPU is on. Returns 0 where there may be more to report. */
 POLICY u32 activity_is_early(struct activity *a, const struct activity_limits *limits, u64 now_ns)
 {
 	if (a->idle || now_ns < a->alive_ns || now_ns - a->alive_ns >= limits->timer_ns ||
@@ -219,7 +219,7 @@ POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
 }
 
 /* A vCPU that has not been off for so long needs half as many heartbeats, and none after
- * so many halvings: the kernel's own tick then tells when it is off again. */
+ * so many halvings: the kernel's own tick then shows when it is off again. */
 #define ACTIVITY_PATIENCE_NS 500000000ULL
 #define ACTIVITY_HALVINGS 4
 

@@ -36,7 +36,7 @@ struct pack_facts {
 /* So much spinning speaks for fewer even where hardly a vCPU seems off: intervals that are too
  * short to be seen pass for time on. */
 #define PACK_SPINS_ANYWAY_PERCENT 30
-/* From so much in a window on what is counted tells of progress. */
+/* From so much in a window on what is counted shows progress. */
 #define PACK_OFTEN 20
 
 /* What a window brought. */

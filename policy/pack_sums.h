@@ -67,7 +67,7 @@ POLICY u32 pack_mean(const struct pack_sums *sums, u64 sum)
 	return (u32)(sum / (sums->windows > PACK_SKIP ? sums->windows - PACK_SKIP : 1));
 }
 
-/* What is done in less than half of the windows, such as by a program that starts, tells
+/* What is done in less than half of the windows, such as by a program that starts, says
  * nothing of the others. */
 POLICY struct pack_progress pack_progress(const struct pack_sums *sums)
 {

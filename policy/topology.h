@@ -19,7 +19,7 @@ enum topology_relation {
  * time. */
 #define TOPOLOGY_TRY_NS 6000000ULL
 #define TOPOLOGY_HANDOFFS 100
-/* Two that are apart may be on by turns, too, where there is much else to run. They would have
+/* Two that are apart may run in turn, too, where there is much else to run. They would have
  * been on together for so long by chance: four time slices of a host. That it never was so is
  * chance in one of fifty cases. */
 #define TOPOLOGY_TOGETHER_NS 16000000ULL

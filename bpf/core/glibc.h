@@ -33,7 +33,7 @@ struct glibc_mutex {
 #define GLIBC_CONTENDED 2
 
 /* Who has the mutex that a thread waits for at this word; 0: nobody that is known. What
- * waits there may be anything: it is a mutex, as far as can be told, if the word is that
+ * waits there may be anything: it is taken for a mutex if the word is that
  * of a contended one, and if the thread in the owner's place is of this process. */
 static u32 glibc_owner(const void *word)
 {

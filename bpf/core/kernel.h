@@ -91,7 +91,7 @@ struct vm_event_state {
 	unsigned long event[1];
 };
 
-/* Until 6.15 the count of what forbids preemption stands in here. */
+/* Until 6.15 the count of what forbids preemption is in here. */
 struct pcpu_hot {
 	int preempt_count;
 };

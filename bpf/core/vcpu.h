@@ -28,7 +28,7 @@ static struct vcpu *this_vcpu(void)
 }
 
 /* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. A
- * kernel that does not tell where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
+ * kernel that does not say where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
 static u64 kernels_due_ns(void)
 {
 #ifdef OWN_TIMERS_ONLY

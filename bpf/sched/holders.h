@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Who holds what others wait for. The slow paths of the kernel's sleeping locks and of
- * glibc's mutexes tell, and cost nothing where nobody waits. A holder that is to give way
+ * glibc's mutexes show it, and cost nothing where nobody waits. A holder that is to give way
  * goes on until it has released the lock (policy/handoff.h); one that waits for a vCPU
  * runs next, on the vCPU of who wants the lock; and who spins for one whose vCPU is off
  * sleeps instead (policy/adaptive_spin.h).
@@ -249,7 +249,7 @@ static void give_way(u64 now_ns)
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* A timer's interrupt has found a spinner: whose owner is off is told by its vCPU's signs of
+/* A timer's interrupt has found a spinner: that its owner is off shows in its vCPU's signs of
  * life, or, next time, by whether it answers. */
 static void found_spinning(u64 now_ns)
 {

@@ -88,7 +88,7 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 	return -1;
 }
 
-/* A vCPU that has been idle is told to run. */
+/* A vCPU that has been idle is asked to run. */
 static void note_wake(s32 cpu)
 {
 	struct vcpu *v = vcpu_of(cpu);

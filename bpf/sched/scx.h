@@ -192,7 +192,7 @@ static void reenqueue_local(void)
 		scx_bpf_reenqueue_local();
 }
 
-/* The task at which the iterator stands goes to that queue. */
+/* The iterator's task goes to that queue. */
 static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 queue, u64 vtime)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {

@@ -43,7 +43,7 @@ static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 	       (s64)(runs_vtime - vtime) > (s64)more_ns;
 }
 
-/* What runs there makes way, unless it holds a lock: only its own vCPU can tell that. */
+/* What runs there makes way, unless it holds a lock: only its own vCPU can find that out. */
 static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	COUNT(preempted);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * How much a vCPU spins, as its ticks find it: a tick that interrupts a function that spins
- * stands for the time since the tick before. That costs nothing between ticks. Spins with
+ * counts for the time since the tick before. That costs nothing between ticks. Spins with
  * interrupts disabled hold back the tick, too, and are not seen. Who includes this defines
  * spins_in_user() before, as user_spin.h does.
  */
@@ -11,7 +11,7 @@
 #include "core/peek.h"
 
 #ifdef OWN_TIMERS_ONLY
-/* Such a kernel does not tell where its interrupts' registers are, either. */
+/* Such a kernel does not say where its interrupts' registers are, either. */
 static u64 interrupted_at(void)
 {
 	return 0;
@@ -47,7 +47,7 @@ static void restart_sampling(struct vcpu *v, u64 now_ns)
 	v->samples.last_off_ns = v->off_ns;
 }
 
-/* Each tick stands for the time since the one before that the vCPU was on. Whether it
+/* Each tick counts for the time since the one before that the vCPU was on. Whether it
  * spins in the kernel now. */
 static bool sample(struct vcpu *v, u64 now_ns)
 {

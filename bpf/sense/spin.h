@@ -118,7 +118,7 @@ static void begin_spin(u64 lock, u32 flags)
 
 	if (!s)
 		return;
-	/* Full of spins whose end went unnoticed: begin anew. */
+	/* Full of spins whose end went unnoticed: begin again. */
 	depth = s->depth < SPIN_DEPTH ? s->depth : 0;
 	/* A waiter that joins the queue was seen on its way into the slow path. */
 	if (lock && is_top(s, depth, lock))
@@ -202,7 +202,7 @@ static void end_spin(void *ctx, u64 lock, bool got)
 	if (now_ns - spin->begin_ns < settings.spin_ns)
 		return;
 	/* A shorter one holds no interrupt back for long. */
-	activity_excuse(&v->activity, now_ns, due_ns(v, now_ns));
+	activity_postpone(&v->activity, now_ns, due_ns(v, now_ns));
 	hand_on(ctx, spin, now_ns, before);
 }
 

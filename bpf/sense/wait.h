@@ -2,7 +2,7 @@
 /*
  * Waits that sleep: for the kernel's mutexes and reader-writer semaphores, and for the
  * mutexes of glibc. They burn nothing, but while the holder is off, or does not get to
- * run, whoever waits is late. Only those are told that lasted as long as an off interval
+ * run, whoever waits is late. Only those are reported that lasted as long as an off interval
  * does at least.
  */
 #ifndef UNSPIN_BPF_WAIT_H

@@ -65,7 +65,7 @@ unsafe extern "C" {
     fn activity_is_early(a: *mut Activity, limits: *const Limits, now_ns: u64) -> u32;
     fn activity_alive(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
     fn activity_set_timer(a: *mut Activity, due_ns: u64);
-    fn activity_excuse(a: *mut Activity, now_ns: u64, due_ns: u64);
+    fn activity_postpone(a: *mut Activity, now_ns: u64, due_ns: u64);
     fn activity_idle(a: *mut Activity, now_ns: u64, due_ns: u64);
     fn activity_wake(a: *mut Activity, now_ns: u64);
     fn activity_resume(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
@@ -107,9 +107,9 @@ impl Activity {
     }
 
     /// It is on after something that may have held its interrupts back.
-    pub fn excuse(&mut self, now_ns: u64, due_ns: u64) {
+    pub fn postpone(&mut self, now_ns: u64, due_ns: u64) {
         // SAFETY: see above.
-        unsafe { activity_excuse(self, now_ns, due_ns) }
+        unsafe { activity_postpone(self, now_ns, due_ns) }
     }
 
     /// The vCPU halts.

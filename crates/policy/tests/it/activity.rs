@@ -107,7 +107,7 @@ proptest! {
                 0 => vcpu.alive(&LIMITS, now_ns, due_ns),
                 1 => vcpu.resume(&LIMITS, now_ns, due_ns),
                 2 => { vcpu.idle(now_ns, due_ns); None }
-                3 => { vcpu.excuse(now_ns, due_ns); None }
+                3 => { vcpu.postpone(now_ns, due_ns); None }
                 4 => { vcpu.set_timer(due_ns); None }
                 5 => { vcpu.is_early(&LIMITS, now_ns); None }
                 _ => { vcpu.wake(now_ns); None }
@@ -141,12 +141,12 @@ fn a_timer_that_waits_for_interrupts_is_due_from_the_last_sign_on() {
 }
 
 #[test]
-fn a_spin_that_held_interrupts_back_is_excused() {
+fn a_spin_that_held_interrupts_back_is_no_off_interval() {
     let mut vcpu = Activity::default();
     vcpu.alive(&LIMITS, 1_000, 500_000);
-    vcpu.excuse(4_000_000, 500_000);
+    vcpu.postpone(4_000_000, 500_000);
     assert_eq!(vcpu.alive(&LIMITS, 4_050_000, 4_500_000), None);
-    vcpu.excuse(3_000_000, 0);
+    vcpu.postpone(3_000_000, 0);
     assert_eq!((vcpu.alive_ns, vcpu.due_ns), (4_050_000, 4_500_000), "time does not go back");
 }
 
