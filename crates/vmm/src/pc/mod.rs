@@ -1,0 +1,4 @@
+//! What of a PC is not in KVM: a serial port, a reset port, power management.
+
+pub mod power;
+pub mod serial;
