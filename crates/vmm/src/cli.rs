@@ -36,10 +36,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "igvm")]
     kernel: Option<PathBuf>,
     /// The initramfs
-    #[arg(long, value_name = "FILE", requires = "kernel")]
+    #[arg(long, value_name = "FILE", conflicts_with = "igvm")]
     initramfs: Option<PathBuf>,
     /// The kernel's command line
-    #[arg(long, value_name = "TEXT", requires = "kernel")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "igvm")]
     append: Option<String>,
     /// An IGVM file for the platform native; --vcpus and --memory must be what it was built with
     #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
