@@ -3,157 +3,23 @@
 Usage: scripts/vmm.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where something it needs is missing.
 
 QEMU emulates AMD's SVM for an L1 with Debian's cloud kernel and its kvm_amd. The guests, L2, have
-the same kernel. Each check boots an L1 of its own. The checks are: linux, smp, ends, igvm, refused,
-block, net, console, interrupt, memory.
+the same kernel. Each check boots an L1 of its own. The checks are: linux, smp, ends, igvm, block,
+net, console, held, beside.
 """
 
 import hashlib
-import lzma
-import os
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
-SECONDS = 300
-QEMU = "qemu-system-x86_64"
-# What XSAVE needs makes a nested guest die under emulation.
-L1_CPU = "max,-xsave,-avx,-avx2,-f16c,-fma"
-# Nested paging corrupts the L1's memory under emulation.
-L1_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check tsc=reliable"
-L1_MODULES = ("irqbypass", "kvm", "ccp", "kvm-amd", "tun")
-L2_MODULES = ("virtio_blk", "failover", "net_failover", "virtio_net")
-L2_APPEND = "console=ttyS0 panic=-1 oops=panic mitigations=off cryptomgr.notests=1"
+from nested import L2_APPEND, QEMU, Bench, Failed, cached_kernel, missing, want
 
-L1_INIT = """#!/bin/busybox sh
-export PATH=/bin
-busybox mount -t proc proc /proc
-busybox --install -s /bin
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mkdir -p /tmp /dev/net
-mount -t tmpfs tmp /tmp
-for module in %(modules)s; do
-    [ -f /modules/$module.ko ] || continue
-    case $module in
-    kvm-amd) insmod /modules/$module.ko npt=0 ;;
-    *) insmod /modules/$module.ko ;;
-    esac
-done
-cd /tmp
-echo "L1: begin"
-sh /check.sh
-echo "L1: end"
-poweroff -f
-"""
-
-L2_INIT = """#!/bin/busybox sh
-export PATH=/bin
-busybox mount -t proc proc /proc
-busybox --install -s /bin
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-for module in %(modules)s; do
-    [ -f /modules/$module.ko ] && insmod /modules/$module.ko
-done
-echo "init: $(nproc) CPUs, up $(cut -d' ' -f1 /proc/uptime) s"
-sh -c "$(sed -n 's/.*do="\\([^"]*\\)".*/\\1/p' /proc/cmdline)"
-echo "init: end"
-poweroff -f
-"""
-
-
-class Failed(Exception):
-    """A check that does not hold."""
-
-
-def want(holds: object, what: str, log: str = "") -> None:
-    if not holds:
-        raise Failed(what + ("\n" + "\n".join(log.splitlines()[-int(os.environ.get("VMM_LINES", "25")):]) if log else ""))
-
-
-def cached_kernel() -> Path | None:
-    """The newest of Debian's cloud kernels that the lab has fetched."""
-    found = sorted(CACHE.glob("kernels/debian-cloud-*/vmlinuz"))
-    return found[-1].parent if found else None
-
-
-def modules(kernel: Path, names: tuple[str, ...], root: Path) -> None:
-    """Copies modules, unpacked; those that are built in are not there."""
-    (root / "modules").mkdir(parents=True)
-    for name in names:
-        for file in kernel.glob(f"lib/modules/*/kernel/**/{name}.ko*"):
-            packed = file.read_bytes()
-            plain = lzma.decompress(packed) if file.suffix == ".xz" else packed
-            (root / "modules" / f"{name}.ko").write_bytes(plain)
-
-
-def archive(root: Path, out: Path) -> None:
-    """A folder as an initramfs."""
-    names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
-    cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
-    packed = subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True)
-    out.write_bytes(packed.stdout)
-
-
-def skeleton(root: Path, init: str) -> None:
-    for name in ("bin", "dev", "proc", "sys"):
-        (root / name).mkdir(parents=True)
-    shutil.copy("/usr/bin/busybox", root / "bin")
-    (root / "init").write_text(init)
-    (root / "init").chmod(0o755)
-
-
-class Bench:
-    """The files of an L1, and how one is run."""
-
-    def __init__(self, vmm: Path, unspin: Path, kernel: Path, folder: Path):
-        self.unspin, self.kernel, self.folder = unspin, kernel, folder
-        guest = folder / "l2"
-        skeleton(guest, L2_INIT % {"modules": " ".join(L2_MODULES)})
-        modules(kernel, L2_MODULES, guest)
-        self.initramfs = folder / "initramfs"
-        archive(guest, self.initramfs)
-        self.root = folder / "l1"
-        skeleton(self.root, L1_INIT % {"modules": " ".join(L1_MODULES)})
-        modules(kernel, L1_MODULES, self.root)
-        shutil.copy(kernel / "vmlinuz", self.root)
-        shutil.copy(self.initramfs, self.root)
-        self.program(vmm)
-
-    def program(self, program: Path) -> None:
-        """Copies a program with its libraries."""
-        shutil.copy(program, self.root / "bin/unspin-vmm")
-        listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-        for word in listed.split():
-            if word.startswith("/"):
-                to = self.root / word[1:]
-                to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, to)
-
-    def run(self, name: str, script: str, files: dict[str, bytes] | None = None) -> str:
-        """What an L1 prints that runs a script."""
-        root = self.folder / f"{name}-root"
-        shutil.copytree(self.root, root, symlinks=True)
-        (root / "check.sh").write_text(script)
-        for path, content in (files or {}).items():
-            (root / path).write_bytes(content)
-        packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
-        archive(root, packed)
-        shutil.rmtree(root)
-        command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", L1_CPU]
-        command += ["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]
-        command += ["-serial", f"file:{console}", "-kernel", str(self.kernel / "vmlinuz")]
-        command += ["-initrd", str(packed), "-append", L1_APPEND]
-        limited = ["timeout", str(SECONDS), *command]
-        done = subprocess.run(limited, capture_output=True, text=True)
-        log = console.read_text(errors="replace") if console.exists() else done.stderr
-        want("L1: end" in log, f"the L1 did not end (status {done.returncode})", log)
-        return log.split("L1: begin")[1]
+FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
 
 
 def guest(do: str = "true", more: str = "", append: str = "", vcpus: int = 1) -> str:
@@ -178,8 +44,7 @@ def check_linux(bench: Bench) -> str:
 
 
 def up(log: str) -> str:
-    found = re.search(r"init: \d+ CPUs, (up \S+ s)", log)
-    return found.group(1) if found else "up ?"
+    return "".join(re.findall(r"init: \d+ CPUs, (up \S+ s)", log)[:1])
 
 
 def check_smp(bench: Bench) -> str:
@@ -257,7 +122,9 @@ def check_net(bench: Bench) -> str:
     do += "ls -d /sys/class/net/eth0/queues/rx-*"
     for pairs in (1, 2):
         name = f"tap{pairs}"
-        script += f"rm -f /tmp/www/done; ( until ifconfig {name} 10.0.0.1 up 2>/dev/null; do usleep 100000; done;"
+        script += (
+            f"rm -f /tmp/www/done; ( until ifconfig {name} 10.0.0.1 up 2>/dev/null; do usleep 100000; done;"
+        )
         script += " until wget -q -O /tmp/back http://10.0.0.2/got 2>/dev/null; do sleep 1; done; sleep 1;"
         script += " wget -q -O /tmp/back http://10.0.0.2/got; echo sum $(md5sum < /tmp/back) > /tmp/sum;"
         script += " touch /tmp/www/done ) &\n"
@@ -284,6 +151,60 @@ def check_console(bench: Bench) -> str:
     return f"{len(script)} bytes"
 
 
+def check_held(bench: Bench) -> str:
+    """All threads are confined, and little memory is held beside the guest's. Without KVM, the
+    program says so."""
+    devices = "--disk /tmp/disk --net tap=tap0,queues=2 --console /tmp/console"
+    script = "dd if=/dev/zero of=/tmp/disk bs=1M count=1 2>/dev/null\n"
+    script += "( sleep 14; p=$(pidof unspin-vmm); echo threads $(ls /proc/$p/task | wc -l);"
+    script += " echo confined $(grep -h Seccomp: /proc/$p/task/*/status | grep -c 2);"
+    # The guest's memory is the only mapping of its size; what is left is the program's.
+    script += " awk '/^[0-9a-f]+-/ { own = 1 } /^Size:/ { own = ($2 != 262144) }"
+    script += ' /^Rss:/ && own { rss += $2 } END { print "held", rss }\' /proc/$p/smaps;'
+    script += " kill $p ) &\n"
+    script += guest("sleep 1000", f"--memory 256 {devices}", vcpus=2)
+    script += "rm /dev/kvm\n" + guest()
+    log = bench.run("held", script)
+    want(statuses(log) == [130, 77] and "cannot open /dev/kvm" in log, f"{statuses(log)}", log)
+    found = [re.search(rf"^{word} (\d+)", log, re.MULTILINE) for word in ("threads", "confined", "held")]
+    threads, confined, held = (int(one.group(1)) if one else -1 for one in found)
+    # Main, two vCPUs, console, disk, two pairs of queues, and since Linux 6.13 KVM's own.
+    want(threads == confined >= 7, f"{confined} of {threads} threads are confined", log)
+    want(0 < held <= 20 * 1024, f"{held} KiB beside the guest's memory", log)
+    return f"{threads} threads confined, {held} KiB beside the guest's memory"
+
+
+def check_beside(bench: Bench) -> str:
+    """From start to power-off beside QEMU's q35 in the same L1, five times each, alternating."""
+    share = next((path for path in FIRMWARE if (path / "bios-256k.bin").exists()), None)
+    want(share, "QEMU's firmware was not found")
+    bench.program(Path(shutil.which(QEMU) or QEMU), "qemu")
+    (bench.root / "share").mkdir(exist_ok=True)
+    for name in ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"):
+        for folder in FIRMWARE:
+            if (folder / name).exists():
+                shutil.copy(folder / name, bench.root / "share")
+                break
+    line = shlex.quote(f'{L2_APPEND} do="true"')
+    common = f"--kernel /vmlinuz --initramfs /initramfs --append {line}"
+    qemu = "qemu -L /share -machine q35 -accel kvm -cpu host -m 512 -nodefaults -display none"
+    qemu += f" -no-reboot -serial stdio -kernel /vmlinuz -initrd /initramfs -append {line}"
+    script = "up() { cut -d' ' -f1 /proc/uptime; }\n"
+    for _ in range(5):
+        for name, command in (("vmm", f"unspin-vmm {common}"), ("qemu", qemu)):
+            script += f"a=$(up); {command} < /dev/null > /tmp/log; s=$?; echo took {name} $a $(up) $s\n"
+    log = bench.run("beside", script)
+    times: dict[str, list[float]] = {"vmm": [], "qemu": []}
+    for name, start, end, status in re.findall(r"^took (\w+) (\S+) (\S+) (\d+)", log, re.MULTILINE):
+        want(status == "0", f"{name} ended with status {status}", log)
+        times[name].append(float(end) - float(start))
+    want(all(len(found) == 5 for found in times.values()), "not all guests ended", log)
+    vmm, other = (statistics.median(times[name]) for name in ("vmm", "qemu"))
+    want(vmm <= 1.2 * other, f"unspin-vmm {times['vmm']} s, QEMU {times['qemu']} s")
+    spread = ", ".join(f"{name} {min(t):.2f} to {max(t):.2f} s" for name, t in times.items())
+    return f"medians {vmm:.2f} s and {other:.2f} s, {vmm / other:.2f} times QEMU's ({spread})"
+
+
 CHECKS = (
     check_linux,
     check_smp,
@@ -292,23 +213,9 @@ CHECKS = (
     check_block,
     check_net,
     check_console,
+    check_held,
+    check_beside,
 )
-
-
-
-def missing(kernel: Path | None) -> str:
-    """What cannot be done without, or nothing."""
-    if kernel is None:
-        return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
-    programs = (
-        (QEMU, "qemu-system-x86"),
-        ("cpio", "cpio"),
-        ("/usr/bin/busybox", "busybox-static"),
-    )
-    for program, package in programs:
-        if not shutil.which(program):
-            return f"needs {program}: apt install {package}"
-    return ""
 
 
 def main() -> int:

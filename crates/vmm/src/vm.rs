@@ -23,8 +23,8 @@ use crate::pci::routes::Routes;
 use crate::sandbox::{Kind, Sandbox};
 use events::Events;
 
-/// Where KVM keeps three pages on Intel's processors, in a part of the address space that is no
-/// device's: below the local APICs' successors and the reset vector.
+/// Where KVM keeps four pages on Intel's processors: above the local APICs, where no device is and
+/// the DSDT promises nothing to PCI.
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
 

@@ -1,4 +1,4 @@
-//! What of a PC is not in KVM: a serial port, a reset port, power management.
+//! The parts of a PC that are not in KVM: a serial port, a reset port, power management.
 
 pub mod power;
 pub mod serial;

@@ -49,7 +49,7 @@ impl Events {
     /// Waits until the VM ends, and passes input on meanwhile.
     pub fn wait(&mut self, machine: &Machine) -> Result<(), VmmError> {
         self.add(machine.end.event.as_raw_fd(), END).step("wait for the end")?;
-        // A file cannot be waited for: it would be read at once. /dev/null neither.
+        // Neither regular files nor /dev/null can be waited for.
         self.pollable = self.add(libc::STDIN_FILENO, INPUT).is_ok();
         let terminal = Raw::enter(libc::STDIN_FILENO).step("switch the terminal to raw mode")?;
         let mut events = [EpollEvent::default(); EVENTS_MAX];
