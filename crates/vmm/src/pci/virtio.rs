@@ -67,8 +67,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// A device whose memory begins with `bar`. `kicks` has an event for each queue, which a write to
-    /// its notification address raises, and `msix` a vector for each queue and one more.
+    /// A device with its memory from `bar` on. `kicks` has an event for each queue, which a write
+    /// to its notification address raises, and `msix` a vector for each queue and one more.
     pub fn new(
         bar: u32,
         description: Description,
