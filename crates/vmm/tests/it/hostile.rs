@@ -98,13 +98,14 @@ struct Attack {
 
 fn attack(queues: u64) -> impl Strategy<Value = Attack> {
     let count = prop_oneof![6 => 0..=CHAINS_OF_A_CASE as u16, 1 => any::<u16>()];
-    let kind = prop_oneof![4 => 0..10u32, 1 => any::<u32>()];
-    let sector = prop_oneof![4 => 0..2 * DISK_BYTES / 512, 1 => any::<u64>()];
+    let kind = prop_oneof![4 => 0..2u32, 2 => 0..10u32, 1 => any::<u32>()];
+    let sector = prop_oneof![4 => 0..DISK_BYTES / 512 + 2, 1 => any::<u64>()];
+    let head = prop_oneof![4 => Just(0u16), 4 => 0..8u16, 1 => any::<u16>()];
     (
         0..queues,
         prop_oneof![prop::collection::vec(descriptor(), 8), nearly_right()],
         prop::collection::vec(descriptor(), 8),
-        prop::collection::vec(prop_oneof![8 => 0..8u16, 1 => any::<u16>()], 8),
+        prop::collection::vec(head, 8),
         count,
         (kind, sector),
         any::<bool>(),

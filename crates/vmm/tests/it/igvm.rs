@@ -72,6 +72,15 @@ fn what_cannot_be_loaded_is_refused_with_the_reason() {
     let more = refused(vec![required(0, 32 << 20), registers(0)]);
     assert_eq!(more, IgvmError::BeyondMemory { gpa: 0, end: 32 << 20 });
     assert_eq!(refused(vec![normal(0)]), IgvmError::NoRegisters);
+    let twice = vec![normal(0x3000), normal(0x3000), registers(0)];
+    assert_eq!(refused(twice), IgvmError::Overlap { gpa: 0x3000 });
+    let area = Directive::ParameterArea {
+        number_of_bytes: 4096,
+        parameter_area_index: 0,
+        initial_data: vec![],
+    };
+    let parameters = vec![area, normal(0), registers(0)];
+    assert_eq!(refused(parameters), IgvmError::Directive("PARAMETER_AREA"));
     assert_eq!(refused(vec![normal(0), registers(1)]), IgvmError::FurtherVcpu(1));
     let vsm = image(IgvmPlatformType::VSM_ISOLATION, vec![normal(0)]);
     let error = plan(&vsm, MEMORY_BYTES).unwrap_err();
