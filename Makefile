@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure sev-es stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure sev-es vmm stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -48,6 +48,10 @@ sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must f
 	$(UNSPIN) lab qemu build
 	scripts/sev-es.py $(RELEASE)/unspin $(ARGS)
 	scripts/vnae.py $(RELEASE)/unspin
+
+vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files
+	$(UNSPIN) lab kernel fetch debian-cloud
+	scripts/vmm.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

@@ -3,9 +3,8 @@
 use igvm::IgvmDirectiveHeader;
 use igvm_defs::{IgvmPageDataFlags, IgvmPageDataType};
 
-use super::{MASK, Options, SETUP_DATA};
+use super::{MASK, SETUP_DATA};
 use crate::PAGE_BYTES;
-use crate::kernel::{ENTRY_64, Kernel};
 use crate::layout;
 use crate::measure::KVM_VMSA_GPA;
 use crate::platform::Platform;
@@ -79,19 +78,13 @@ impl Guest {
     }
 
     /// Adds the registers of the first vCPU.
-    pub fn add_vcpu(&mut self, options: &Options, kernel: &Kernel) {
-        let start = Start {
-            rip: kernel.address + ENTRY_64,
-            boot_params: layout::BOOT_PARAMS,
-            cr3: layout::PAGE_TABLES | options.c_bit.map_or(0, |bit| 1 << bit),
-            gdt: layout::GDT,
-        };
-        self.directives.push(match options.platform {
+    pub fn add_vcpu(&mut self, platform: Platform, start: Start) {
+        self.directives.push(match platform {
             Platform::Snp | Platform::SevEs => IgvmDirectiveHeader::SnpVpContext {
                 gpa: KVM_VMSA_GPA,
                 compatibility_mask: MASK,
                 vp_index: 0,
-                vmsa: vcpu::vmsa(start, options.platform == Platform::Snp),
+                vmsa: vcpu::vmsa(start, platform == Platform::Snp),
             },
             _ => IgvmDirectiveHeader::X64NativeVpContext {
                 compatibility_mask: MASK,

@@ -8,6 +8,8 @@
 mod guest;
 mod judge;
 
+use std::borrow::Cow;
+
 use igvm::{
     Arch, IgvmDirectiveHeader, IgvmFile, IgvmInitializationHeader, IgvmPlatformHeader, IgvmRevision,
 };
@@ -16,8 +18,9 @@ use unspin_model::class::{Class, Classified};
 
 use crate::acpi::{self, Acpi};
 use crate::boot_params::{self, Found};
-use crate::kernel::{Kernel, KernelError};
+use crate::kernel::{ENTRY_64, Kernel, KernelError};
 use crate::platform::Platform;
+use crate::vcpu::Start;
 use crate::{PAGE_BYTES, layout, page_tables, vcpu};
 
 /// The only platform of a file has this bit.
@@ -127,13 +130,39 @@ impl Classified for BuildError {
     }
 }
 
+/// What a guest's memory holds when it starts Linux, and where its first vCPU starts.
+#[derive(Debug)]
+pub struct Contents<'a> {
+    /// Addresses with their bytes, in order of addresses. The rest of the memory is zero.
+    pub parts: Vec<(u64, Cow<'a, [u8]>)>,
+    /// The first vCPU's registers, for [`vcpu::native`] and [`vcpu::vmsa`].
+    pub start: Start,
+}
+
 /// Builds the file.
 pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
-    let kernel = Kernel::read(options.kernel)?;
-    let initramfs = judge::judge(options, &kernel)?;
+    let Contents { parts, start } = contents(options)?;
     let mut guest = guest::Guest::default();
     guest.require_memory(options.memory_bytes);
-    guest.add(layout::GDT, &vcpu::gdt());
+    let mut snp_pages = options.platform == Platform::Snp;
+    for (gpa, bytes) in parts {
+        if snp_pages && gpa > layout::SNP_BLOB {
+            guest.add_snp_pages();
+            snp_pages = false;
+        }
+        guest.add(gpa, &bytes);
+    }
+    guest.add_vcpu(options.platform, start);
+    if has_further_start(options) {
+        guest.add_further_vcpus(options.vcpus);
+    }
+    serialize(options.platform, guest.directives)
+}
+
+/// Prepares a guest's memory. SNP's special pages are the loader's and not among its parts.
+pub fn contents<'a>(options: &Options<'a>) -> Result<Contents<'a>, BuildError> {
+    let kernel = Kernel::read(options.kernel)?;
+    let initramfs = judge::judge(options, &kernel)?;
     let rsdp = (options.acpi != Acpi::None).then_some(layout::ACPI);
     let found = Found {
         memory_bytes: options.memory_bytes,
@@ -141,29 +170,35 @@ pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
         initramfs: initramfs.zip(options.initramfs).map(|(at, data)| (at, data.len() as u64)),
         setup_data: (options.platform == Platform::Snp).then_some(SETUP_DATA),
     };
-    guest.add(layout::BOOT_PARAMS, &boot_params::page(&kernel, found));
-    let tables = page_tables::identity(layout::PAGE_TABLES, options.c_bit);
-    guest.add(layout::PAGE_TABLES, &tables);
-    guest.add(layout::COMMAND_LINE, &[options.append.as_bytes(), &[0]].concat());
-    if options.platform == Platform::Snp {
-        guest.add_snp_pages();
-    }
-    let further_start = options.platform == Platform::SevEs && options.vcpus > 1;
-    if further_start {
-        guest.add(layout::AP_START, &vcpu::ap_page(layout::AP_START));
+    let own = Cow::<[u8]>::Owned;
+    let mut parts = vec![
+        (layout::GDT, own(vcpu::gdt())),
+        (layout::BOOT_PARAMS, own(boot_params::page(&kernel, found))),
+        (layout::PAGE_TABLES, own(page_tables::identity(layout::PAGE_TABLES, options.c_bit))),
+        (layout::COMMAND_LINE, own([options.append.as_bytes(), &[0]].concat())),
+    ];
+    if has_further_start(options) {
+        parts.push((layout::AP_START, own(vcpu::ap_page(layout::AP_START))));
     }
     if let Some(at) = rsdp {
-        guest.add(at, &acpi::tables(at, options.vcpus, options.acpi));
+        parts.push((at, own(acpi::tables(at, options.vcpus, options.acpi))));
     }
-    guest.add(kernel.address, kernel.code);
+    parts.push((kernel.address, Cow::Borrowed(kernel.code)));
     if let (Some(at), Some(data)) = (initramfs, options.initramfs) {
-        guest.add(at, data);
+        parts.push((at, Cow::Borrowed(data)));
     }
-    guest.add_vcpu(options, &kernel);
-    if further_start {
-        guest.add_further_vcpus(options.vcpus);
-    }
-    serialize(options.platform, guest.directives)
+    let start = Start {
+        rip: kernel.address + ENTRY_64,
+        boot_params: layout::BOOT_PARAMS,
+        cr3: layout::PAGE_TABLES | options.c_bit.map_or(0, |bit| 1 << bit),
+        gdt: layout::GDT,
+    };
+    Ok(Contents { parts, start })
+}
+
+/// Whether the further vCPUs start by a jump table.
+fn has_further_start(options: &Options) -> bool {
+    options.platform == Platform::SevEs && options.vcpus > 1
 }
 
 fn serialize(

@@ -34,6 +34,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("stats", "MIT OR Apache-2.0"),
     ("trace", "MIT OR Apache-2.0"),
     ("unspin", "GPL-2.0-only"),
+    ("vmm", "MIT OR Apache-2.0"),
     ("wire", "GPL-2.0-only"),
 ];
 

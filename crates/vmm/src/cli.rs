@@ -1,0 +1,123 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+use crate::config::{Config, Disk, Net, QUEUE_PAIRS_MAX, Source, VCPUS_MAX};
+
+/// What `--help` ends with.
+const ENDS: &str = "\
+Examples:
+  unspin-vmm --kernel vmlinuz --initramfs initrd.img --append console=ttyS0 --vcpus 2
+      Linux on two vCPUs, with its console here
+  unspin-vmm --kernel vmlinuz --append 'console=ttyS0 root=/dev/vda' --disk root.img
+      the same with a disk
+  unspin-vmm --igvm guest.igvm --vcpus 4 --memory 1024 --net tap=tap0,queues=2
+      an IGVM file for the platform native, with a network interface
+
+Exit status:
+  0      the guest powered off
+  1      failed; the message says what failed
+  2      wrong usage
+  3      the guest reset its machine: a reboot, or a panic with panic=-1
+  4      a vCPU cannot go on, such as after a triple fault
+  77     not possible on this machine; the message says what is missing and how to get it
+  130    interrupted, by SIGINT, SIGTERM, SIGHUP or Ctrl-A x";
+
+/// Run a VM on KVM from a Linux kernel or a native IGVM file, without firmware
+///
+/// The guest's serial port is standard input and output. On a terminal, Ctrl-A x ends the VM, and
+/// Ctrl-A Ctrl-A is the guest's Ctrl-A. Devices are virtio's, on a PCI bus.
+#[derive(Debug, Parser)]
+#[command(name = "unspin-vmm", version, after_long_help = ENDS)]
+pub struct Args {
+    /// The kernel, a bzImage
+    #[arg(long, value_name = "FILE", required_unless_present = "igvm")]
+    kernel: Option<PathBuf>,
+    /// The initramfs
+    #[arg(long, value_name = "FILE", conflicts_with = "igvm")]
+    initramfs: Option<PathBuf>,
+    /// The kernel's command line
+    #[arg(long, value_name = "TEXT", conflicts_with = "igvm")]
+    append: Option<String>,
+    /// An IGVM file for the platform native; --vcpus and --memory must be what it was built with
+    #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
+    igvm: Option<PathBuf>,
+    /// Number of vCPUs
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(VCPUS_MAX)))]
+    vcpus: u8,
+    /// Memory of the guest, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512,
+        value_parser = clap::value_parser!(u32).range(2..=1 << 20))]
+    memory: u32,
+    /// A raw disk image; the guest cannot write to it if `,ro` follows. Repeatable
+    #[arg(long, value_name = "PATH[,ro]", value_parser = disk)]
+    disk: Vec<Disk>,
+    /// A network interface on a tap interface of the host, with 1 to 8 pairs of queues. Repeatable
+    #[arg(long, value_name = "tap=NAME[,queues=N]", value_parser = net)]
+    net: Vec<Net>,
+    /// A virtio console, whose output goes to that file
+    #[arg(long, value_name = "FILE")]
+    console: Option<PathBuf>,
+    /// Do not confine the threads by seccomp
+    #[arg(long)]
+    no_seccomp: bool,
+}
+
+/// The configuration of a command line, or clap's error.
+pub fn parse<I>(words: I) -> Result<Config, clap::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<std::ffi::OsString> + Clone,
+{
+    let matches = Args::command().try_get_matches_from(words)?;
+    let args = Args::from_arg_matches(&matches)?;
+    let linux = |kernel| Source::Linux {
+        kernel,
+        initramfs: args.initramfs.clone(),
+        append: args.append.clone().unwrap_or_default(),
+    };
+    // clap demands one of both.
+    let source = args.igvm.map(Source::Igvm).or(args.kernel.map(linux));
+    let missing = || Args::command().error(clap::error::ErrorKind::MissingRequiredArgument, "");
+    Ok(Config {
+        source: source.ok_or_else(missing)?,
+        vcpus: args.vcpus,
+        memory_bytes: u64::from(args.memory) << 20,
+        disks: args.disk,
+        nets: args.net,
+        console: args.console,
+        seccomp: !args.no_seccomp,
+    })
+}
+
+fn disk(text: &str) -> Result<Disk, String> {
+    let (path, read_only) = match text.strip_suffix(",ro") {
+        Some(path) => (path, true),
+        None => (text, false),
+    };
+    if path.is_empty() {
+        Err("a path is missing".into())
+    } else {
+        Ok(Disk { path: path.into(), read_only })
+    }
+}
+
+fn net(text: &str) -> Result<Net, String> {
+    let mut net = Net { tap: String::new(), queue_pairs: 1 };
+    for part in text.split(',') {
+        match part.split_once('=') {
+            Some(("tap", name)) => net.tap = name.into(),
+            Some(("queues", count)) => {
+                let count =
+                    count.parse().ok().filter(|count| (1..=QUEUE_PAIRS_MAX).contains(count));
+                let wrong = || format!("queues is a number from 1 to {QUEUE_PAIRS_MAX}");
+                net.queue_pairs = count.ok_or_else(wrong)?;
+            }
+            _ => return Err(format!("{part:?} is neither tap=NAME nor queues=N")),
+        }
+    }
+    if net.tap.is_empty() { Err("tap=NAME is missing".into()) } else { Ok(net) }
+}

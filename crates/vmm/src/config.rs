@@ -1,0 +1,61 @@
+//! What a VM is made of.
+
+use std::path::PathBuf;
+
+/// The most vCPUs: APIC numbers of one byte, without the broadcast's.
+pub const VCPUS_MAX: u8 = 254;
+/// The most queue pairs of a network interface.
+pub const QUEUE_PAIRS_MAX: u16 = 8;
+
+/// What the guest starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A Linux kernel, at its 64-bit entry.
+    Linux {
+        /// The bzImage.
+        kernel: PathBuf,
+        /// The initramfs, if there is one.
+        initramfs: Option<PathBuf>,
+        /// The command line.
+        append: String,
+    },
+    /// An IGVM file for the platform `native`.
+    Igvm(PathBuf),
+}
+
+/// A raw disk image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// Whether the guest may only read it.
+    pub read_only: bool,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Net {
+    /// The host's tap interface, which must exist or be creatable.
+    pub tap: String,
+    /// Pairs of queues, 1 to [`QUEUE_PAIRS_MAX`].
+    pub queue_pairs: u16,
+}
+
+/// A VM.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What it starts with.
+    pub source: Source,
+    /// vCPUs, 1 to [`VCPUS_MAX`].
+    pub vcpus: u8,
+    /// Memory in bytes, a multiple of 2 MiB.
+    pub memory_bytes: u64,
+    /// Disks, in the order of the guest's names.
+    pub disks: Vec<Disk>,
+    /// Network interfaces.
+    pub nets: Vec<Net>,
+    /// The file that gets the output of a virtio console.
+    pub console: Option<PathBuf>,
+    /// Whether threads are confined by seccomp.
+    pub seccomp: bool,
+}

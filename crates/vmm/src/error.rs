@@ -1,0 +1,154 @@
+//! What can go wrong before a guest runs, and how a run ends.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use unspin_cvm::build::BuildError;
+use unspin_cvm::image::ReadError;
+use unspin_model::class::{Class, Classified};
+
+use crate::load::igvm::IgvmError;
+
+/// A VM that could not be started, or that this program cannot run on.
+#[derive(Debug, thiserror::Error)]
+pub enum VmmError {
+    /// There is no KVM for this user.
+    #[error("cannot open /dev/kvm: load kvm_amd or kvm_intel, and run as root or in the group kvm")]
+    Unavailable(#[source] io::Error),
+    /// KVM refuses something, or this machine has too little memory.
+    #[error("cannot {what}")]
+    Host {
+        /// The step.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of the command line cannot be used.
+    #[error("cannot {what} {path}", path = path.display())]
+    File {
+        /// `open`, `read` or `create`.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A disk image has a size that a disk cannot have.
+    #[error("{path}: has {bytes} bytes, and a disk is a multiple of 512", path = path.display())]
+    DiskSize {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A tap interface cannot be used.
+    #[error("cannot attach to the tap interface {name}: create it with `ip tuntap add`")]
+    Tap {
+        /// The interface.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Kernel, initramfs, command line or memory do not fit together.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The IGVM file cannot be read.
+    #[error("{path}", path = path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ReadError,
+    },
+    /// The IGVM file is not for this VM.
+    #[error("{path}", path = path.display())]
+    Igvm {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: IgvmError,
+    },
+    /// More vCPUs than KVM runs.
+    #[error("{asked} vCPUs are more than the {max} that this KVM runs")]
+    Vcpus {
+        /// What was asked for.
+        asked: u8,
+        /// KVM's limit.
+        max: usize,
+    },
+    /// A filter of system calls cannot be made or installed.
+    #[error("cannot confine a thread; --no-seccomp runs without filters")]
+    Seccomp(#[from] seccompiler::Error),
+}
+
+impl Classified for VmmError {
+    fn class(&self) -> Class {
+        match self {
+            VmmError::Unavailable(_) => Class::Unavailable,
+            VmmError::Build(error) => error.class(),
+            VmmError::Vcpus { .. } | VmmError::DiskSize { .. } => Class::Usage,
+            _ => Class::Failed,
+        }
+    }
+}
+
+/// Names the step at which the system refused something.
+pub trait Step<T> {
+    /// The same result, with `what` (as in "cannot `what`") in its error.
+    fn step(self, what: &'static str) -> Result<T, VmmError>;
+}
+
+impl<T> Step<T> for Result<T, kvm_ioctls::Error> {
+    fn step(self, what: &'static str) -> Result<T, VmmError> {
+        self.map_err(|error| {
+            let source = io::Error::from_raw_os_error(error.errno());
+            VmmError::Host { what, source }
+        })
+    }
+}
+
+impl<T> Step<T> for io::Result<T> {
+    fn step(self, what: &'static str) -> Result<T, VmmError> {
+        self.map_err(|source| VmmError::Host { what, source })
+    }
+}
+
+/// How a VM ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The guest powered off by ACPI.
+    PoweredOff,
+    /// The guest reset its machine. This program does not start it again.
+    Reset,
+    /// A vCPU cannot go on: a triple fault, or an exit of KVM that has no answer.
+    Crashed(String),
+    /// SIGINT, SIGTERM or SIGHUP, or Ctrl-A x at the terminal.
+    Interrupted,
+    /// This program failed.
+    Failed(String),
+}
+
+impl Ended {
+    /// The program's exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Ended::PoweredOff => 0,
+            Ended::Failed(_) => 1,
+            Ended::Reset => 3,
+            Ended::Crashed(_) => 4,
+            Ended::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::PoweredOff => f.write_str("the guest powered off"),
+            Ended::Reset => f.write_str("the guest reset its machine"),
+            Ended::Crashed(why) | Ended::Failed(why) => f.write_str(why),
+            Ended::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The machine as its vCPUs see it: ports and device memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::error::Ended;
+use crate::pc::power::{self, Power};
+use crate::pc::serial::{COM1, Com1};
+use crate::pci::host::Host;
+
+/// Locks. A thread that panicked while it held the lock has ended the VM already.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the VM ended; the first reason counts.
+#[derive(Debug)]
+pub struct End {
+    ended: OnceLock<Ended>,
+    /// Readable when there is one.
+    pub event: EventFd,
+}
+
+impl End {
+    /// A VM that goes on. `event` is not blocking.
+    pub fn new(event: EventFd) -> End {
+        End { ended: OnceLock::new(), event }
+    }
+
+    /// Ends the VM.
+    pub fn set(&self, ended: Ended) {
+        let _ = self.ended.set(ended);
+        // Fails only if the counter is full, and then the event is readable.
+        let _ = self.event.write(1);
+    }
+
+    /// How it ended, if it did.
+    pub fn get(&self) -> Option<&Ended> {
+        self.ended.get()
+    }
+}
+
+/// Ends the VM if its thread panics.
+#[derive(Debug)]
+pub struct PanicEnds(pub Arc<End>);
+
+impl Drop for PanicEnds {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.set(Ended::Failed("a thread panicked: please report it".into()));
+        }
+    }
+}
+
+/// All devices that vCPUs reach by exits.
+#[derive(Debug)]
+pub struct Machine {
+    /// The serial port.
+    pub com1: Com1,
+    /// ACPI's registers.
+    pub power: Power,
+    /// The PCI bus.
+    pub pci: Host,
+    /// How the VM ended.
+    pub end: Arc<End>,
+}
+
+impl Machine {
+    /// Reads from a port. Nothing answers as a bus without a device does: all ones.
+    pub fn port_read(&self, port: u16, data: &mut [u8]) {
+        data.fill(0xff);
+        match port {
+            COM1..0x400 => self.com1.read(port - COM1, data),
+            power::PM_BASE..power::PM_END => self.power.read(port - power::PM_BASE, data),
+            // Its buffers are empty.
+            power::I8042_COMMAND => data.fill(0),
+            0xcf8..0xd00 => self.pci.port_read(port, data),
+            _ => {}
+        }
+    }
+
+    /// Writes to a port.
+    pub fn port_write(&self, port: u16, data: &[u8]) {
+        let ended = match port {
+            COM1..0x400 => {
+                self.com1.write(port - COM1, data);
+                None
+            }
+            power::PM_BASE..power::PM_END => self.power.write(port - power::PM_BASE, data),
+            power::I8042_COMMAND => power::i8042_command(data),
+            0xcf8..0xd00 => {
+                self.pci.port_write(port, data);
+                None
+            }
+            _ => None,
+        };
+        if let Some(ended) = ended {
+            self.end.set(ended);
+        }
+    }
+
+    /// Reads from device memory.
+    pub fn memory_read(&self, address: u64, data: &mut [u8]) {
+        data.fill(0xff);
+        self.pci.memory_read(address, data);
+    }
+
+    /// Writes to device memory.
+    pub fn memory_write(&self, address: u64, data: &[u8]) {
+        self.pci.memory_write(address, data);
+    }
+}

@@ -1,0 +1,84 @@
+//! The serial port COM1: what the guest writes goes to standard output.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use vm_superio::serial::SerialEvents;
+use vm_superio::{Serial, Trigger};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::machine::lock;
+
+/// The first of its eight ports.
+pub const COM1: u16 = 0x3f8;
+/// Its interrupt.
+pub const COM1_IRQ: u32 = 4;
+
+/// An event that KVM turns into an interrupt.
+#[derive(Debug)]
+struct Interrupt(EventFd);
+
+impl Trigger for Interrupt {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.write(1)
+    }
+}
+
+/// What asks for more input: the guest has read all.
+#[derive(Debug)]
+struct Drained(EventFd);
+
+impl SerialEvents for Drained {
+    fn buffer_read(&self) {}
+    fn out_byte(&self) {}
+    fn tx_lost_byte(&self) {}
+
+    fn in_buffer_empty(&self) {
+        // A full counter is readable, too.
+        let _ = self.0.write(1);
+    }
+}
+
+/// The port.
+#[derive(Debug)]
+pub struct Com1 {
+    serial: Mutex<Serial<Interrupt, Drained, File>>,
+}
+
+impl Com1 {
+    /// A port that writes to `output`, and signals when the guest has read its input.
+    pub fn new(interrupt: EventFd, drained: EventFd, output: impl AsFd) -> io::Result<Com1> {
+        let output = File::from(output.as_fd().try_clone_to_owned()?);
+        let serial = Serial::with_events(Interrupt(interrupt), Drained(drained), output);
+        Ok(Com1 { serial: Mutex::new(serial) })
+    }
+
+    /// Reads a register.
+    pub fn read(&self, offset: u16, data: &mut [u8]) {
+        let mut serial = lock(&self.serial);
+        data.iter_mut().for_each(|byte| *byte = serial.read(offset as u8));
+    }
+
+    /// Writes a register. Output that nobody reads any more is lost.
+    pub fn write(&self, offset: u16, data: &[u8]) {
+        let mut serial = lock(&self.serial);
+        for byte in data {
+            let _ = serial.write(offset as u8, *byte);
+        }
+    }
+
+    /// Bytes of input that have room.
+    pub fn room(&self) -> usize {
+        lock(&self.serial).fifo_capacity()
+    }
+
+    /// Gives the guest input, not more than there is room for.
+    pub fn input(&self, bytes: &[u8]) {
+        // In loopback mode, the port takes nothing from outside.
+        let _ = lock(&self.serial).enqueue_raw_bytes(bytes);
+    }
+}

@@ -1,0 +1,155 @@
+//! seccomp: what each kind of thread may ask the kernel for. Anything else kills the process.
+//!
+//! A thread installs its filter as soon as it has what it needs. All files are open by then, and
+//! no filter allows to open, connect, execute or make memory executable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::virtio::tap::{TUNSETOFFLOAD, TUNSETQUEUE};
+
+/// KVM's requests of a running VM (linux/kvm.h).
+const KVM_RUN: u64 = 0xae80;
+const KVM_GET_REGS: u64 = 0x8090_ae81;
+const KVM_SET_GSI_ROUTING: u64 = 0x4008_ae6a;
+/// What gives the terminal back (asm-generic/ioctls.h).
+const TCGETS: u64 = 0x5401;
+const TCSETS: u64 = 0x5402;
+
+/// What memory, locks and the end of a thread need, and events.
+const COMMON: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_read,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_yield,
+    libc::SYS_sigaltstack,
+    libc::SYS_write,
+];
+/// Commands and queues of a device's thread.
+const EVENTS: &[i64] = &[libc::SYS_epoll_ctl, libc::SYS_epoll_wait];
+
+/// A kind of thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The one that waits for signals, input and the end.
+    Main,
+    /// A vCPU.
+    Vcpu,
+    /// A console's worker.
+    Console,
+    /// A disk's worker.
+    Block,
+    /// The worker of a pair of network queues.
+    Net,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [Kind::Main, Kind::Vcpu, Kind::Console, Kind::Block, Kind::Net];
+
+    /// The thread's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Main => "main",
+            Kind::Vcpu => "vcpu",
+            Kind::Console => "console",
+            Kind::Block => "block",
+            Kind::Net => "net",
+        }
+    }
+
+    /// Besides [`COMMON`].
+    fn calls(self) -> Vec<i64> {
+        let own: &[i64] = match self {
+            Kind::Main => &[libc::SYS_tgkill, libc::SYS_clock_nanosleep],
+            Kind::Vcpu => &[],
+            Kind::Console => &[libc::SYS_writev],
+            Kind::Block => &[libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_fdatasync],
+            Kind::Net => &[libc::SYS_readv, libc::SYS_writev],
+        };
+        let events = if self == Kind::Vcpu { &[] } else { EVENTS };
+        [COMMON, events, own].concat()
+    }
+
+    /// Requests of ioctl.
+    fn requests(self) -> &'static [u64] {
+        match self {
+            Kind::Main => &[TCGETS, TCSETS],
+            Kind::Vcpu => &[KVM_RUN, KVM_GET_REGS, KVM_SET_GSI_ROUTING],
+            Kind::Net => &[TUNSETOFFLOAD, TUNSETQUEUE],
+            Kind::Console | Kind::Block => &[],
+        }
+    }
+}
+
+/// The filters, or none.
+#[derive(Debug, Clone, Default)]
+pub struct Sandbox(Option<Arc<[BpfProgram; Kind::ALL.len()]>>);
+
+impl Sandbox {
+    /// Prepares the filters of all kinds.
+    pub fn new() -> Result<Sandbox, seccompiler::Error> {
+        let mut programs: [BpfProgram; Kind::ALL.len()] = Default::default();
+        for (program, kind) in programs.iter_mut().zip(Kind::ALL) {
+            *program = filter(kind)?;
+        }
+        Ok(Sandbox(Some(Arc::new(programs))))
+    }
+
+    /// No filters.
+    pub fn none() -> Sandbox {
+        Sandbox(None)
+    }
+
+    /// Confines the calling thread until it ends.
+    pub fn enter(&self, kind: Kind) -> Result<(), seccompiler::Error> {
+        match &self.0 {
+            Some(programs) => seccompiler::apply_filter(&programs[kind as usize]),
+            None => Ok(()),
+        }
+    }
+}
+
+fn filter(kind: Kind) -> Result<BpfProgram, seccompiler::Error> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        kind.calls().into_iter().map(|call| (call, vec![])).collect();
+    let condition = |argument, length, operator, value| {
+        let condition = SeccompCondition::new(argument, length, operator, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let executable = libc::PROT_EXEC as u64;
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let rule = condition(2, Len::Dword, Op::MaskedEq(executable), 0)?;
+        rules.insert(call, vec![rule]);
+    }
+    // Rust's library asks whether a file is open before it closes it, in builds for debugging.
+    let is_open = condition(1, Len::Dword, Op::Eq, libc::F_GETFD as u64)?;
+    rules.insert(libc::SYS_fcntl, vec![is_open]);
+    let requests = kind.requests().iter();
+    let requests = requests.map(|request| condition(1, Len::Dword, Op::Eq, *request));
+    let requests = requests.collect::<Result<Vec<_>, _>>()?;
+    if !requests.is_empty() {
+        rules.insert(libc::SYS_ioctl, requests);
+    }
+    let (otherwise, allow) = (SeccompAction::KillProcess, SeccompAction::Allow);
+    let filter = SeccompFilter::new(rules, otherwise, allow, TargetArch::x86_64)?;
+    Ok(filter.try_into()?)
+}

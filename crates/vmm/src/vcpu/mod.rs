@@ -1,0 +1,46 @@
+//! vCPUs: a thread each.
+
+pub mod cpuid;
+pub mod registers;
+
+use kvm_ioctls::{VcpuExit, VcpuFd};
+
+use crate::error::Ended;
+use crate::machine::{End, Machine};
+
+/// Runs a vCPU until the VM ends. To stop it, end the VM and signal its thread.
+pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine) {
+    while machine.end.get().is_none() {
+        match vcpu.run() {
+            Ok(exit) => {
+                if let Err(why) = handle(exit, machine) {
+                    let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
+                    let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
+                    machine.end.set(Ended::Crashed(text));
+                }
+            }
+            // A signal, or a vCPU that was not started yet.
+            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
+            Err(error) => fail(&machine.end, id, error),
+        }
+    }
+}
+
+fn fail(end: &End, id: u8, error: kvm_ioctls::Error) {
+    end.set(Ended::Failed(format!("cannot run vCPU {id}: {error}")));
+}
+
+fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
+    match exit {
+        VcpuExit::IoIn(port, data) => machine.port_read(port, data),
+        VcpuExit::IoOut(port, data) => machine.port_write(port, data),
+        VcpuExit::MmioRead(address, data) => machine.memory_read(address, data),
+        VcpuExit::MmioWrite(address, data) => machine.memory_write(address, data),
+        VcpuExit::Hlt | VcpuExit::Intr | VcpuExit::IrqWindowOpen => {}
+        VcpuExit::Shutdown => return Err("a triple fault".into()),
+        VcpuExit::FailEntry(reason, _) => return Err(format!("entry failed for {reason:#x}")),
+        VcpuExit::InternalError => return Err("KVM cannot emulate an instruction".into()),
+        other => return Err(format!("KVM exits with {other:?}")),
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! virtio-blk (virtio 1.2, 5.2): a disk in a raw file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use super::ring::{Chain, Ring, drain};
+use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
+use crate::sandbox::Kind;
+
+/// Bytes of a sector; the device's capacity and addresses count them.
+pub const SECTOR_BYTES: u64 = 512;
+/// The most bytes of one request. What the driver may ask for at once is less.
+pub const REQUEST_BYTES_MAX: u64 = 8 << 20;
+
+const DEVICE: u16 = 2;
+/// PCI: a mass storage controller, of another kind.
+const CLASS: u32 = 0x01_8000;
+const F_SIZE_MAX: u64 = 1 << 1;
+const F_SEG_MAX: u64 = 1 << 2;
+const F_READ_ONLY: u64 = 1 << 5;
+const F_FLUSH: u64 = 1 << 9;
+/// The most segments of a request: a header and a status need descriptors, too.
+const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 / 2 - 2;
+/// The most bytes of a segment.
+const SEGMENT_BYTES_MAX: u32 = 1 << 16;
+const CONFIG_BYTES: usize = 36;
+
+/// Types of requests.
+const IN: u32 = 0;
+const OUT: u32 = 1;
+const FLUSH: u32 = 4;
+const GET_ID: u32 = 8;
+/// What a disk answers to [`GET_ID`]: at most 20 bytes.
+const ID: &[u8; 20] = b"unspin-vmm\0\0\0\0\0\0\0\0\0\0";
+
+/// Statuses of requests.
+const STATUS_OK: u8 = 0;
+const STATUS_IO_ERROR: u8 = 1;
+const STATUS_UNSUPPORTED: u8 = 2;
+
+/// The device.
+#[derive(Debug)]
+pub struct Block {
+    file: File,
+    bytes: u64,
+    read_only: bool,
+}
+
+/// What a request did.
+struct Done {
+    status: u8,
+    /// Bytes written to the guest, without the status.
+    written: u32,
+}
+
+impl Done {
+    fn status(status: u8) -> Done {
+        Done { status, written: 0 }
+    }
+
+    fn of(result: io::Result<()>, written: u64) -> Done {
+        match result {
+            Ok(()) => Done { status: STATUS_OK, written: written as u32 },
+            Err(_) => Done::status(STATUS_IO_ERROR),
+        }
+    }
+}
+
+impl Block {
+    /// A disk of `bytes`, a multiple of [`SECTOR_BYTES`].
+    pub fn new(file: File, bytes: u64, read_only: bool) -> Block {
+        Block { file, bytes, read_only }
+    }
+
+    /// What the driver sees.
+    pub fn description(&self) -> Description {
+        let mut config = vec![0; CONFIG_BYTES];
+        config[..8].copy_from_slice(&(self.bytes / SECTOR_BYTES).to_le_bytes());
+        config[8..12].copy_from_slice(&SEGMENT_BYTES_MAX.to_le_bytes());
+        config[12..16].copy_from_slice(&SEGMENTS_MAX.to_le_bytes());
+        let mut features = F_COMMON | F_SIZE_MAX | F_SEG_MAX | F_FLUSH;
+        if self.read_only {
+            features |= F_READ_ONLY;
+        }
+        Description { device: DEVICE, class: CLASS, features, config, queues: 1 }
+    }
+
+    /// Serves a request: a header, data, and a byte for the status at the end.
+    fn serve(&self, chain: &mut Chain) -> u32 {
+        let header = chain.readable.take::<16>();
+        let (Some(header), Some(mut status)) = (header, chain.writable.take_last()) else {
+            return 0;
+        };
+        let [kind, sector] = [0, 8].map(|at| {
+            let bytes = std::array::from_fn(|index| header[at + index]);
+            u64::from_le_bytes(bytes)
+        });
+        // The upper half of the first word is reserved.
+        let done = self.transfer(kind as u32, sector, chain);
+        status.put(&[done.status]);
+        done.written + 1
+    }
+
+    fn transfer(&self, kind: u32, sector: u64, chain: &mut Chain) -> Done {
+        let fd = self.file.as_raw_fd();
+        let (readable, writable) =
+            (std::mem::take(&mut chain.readable), std::mem::take(&mut chain.writable));
+        match kind {
+            IN => match self.place(sector, writable.bytes()) {
+                Some((offset, bytes)) => Done::of(writable.read_exact_at(fd, offset), bytes),
+                None => Done::status(STATUS_IO_ERROR),
+            },
+            OUT if self.read_only => Done::status(STATUS_IO_ERROR),
+            OUT => match self.place(sector, readable.bytes()) {
+                Some((offset, _)) => Done::of(readable.write_all_at(fd, offset), 0),
+                None => Done::status(STATUS_IO_ERROR),
+            },
+            FLUSH if self.read_only => Done::status(STATUS_OK),
+            FLUSH => Done::of(self.file.sync_data(), 0),
+            GET_ID => {
+                let mut writable = writable;
+                let written = writable.put(ID);
+                Done { status: STATUS_OK, written: written as u32 }
+            }
+            _ => Done::status(STATUS_UNSUPPORTED),
+        }
+    }
+
+    /// Where a request is in the file, if it is in the disk and not too large.
+    fn place(&self, sector: u64, bytes: u64) -> Option<(u64, u64)> {
+        let start = sector.checked_mul(SECTOR_BYTES)?;
+        let end = start.checked_add(bytes)?;
+        let whole = bytes % SECTOR_BYTES == 0 && (1..=REQUEST_BYTES_MAX).contains(&bytes);
+        (whole && end <= self.bytes).then_some((start, bytes))
+    }
+}
+
+impl Worker for Block {
+    fn kind(&self) -> Kind {
+        Kind::Block
+    }
+
+    fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {
+        match &mut rings[queue] {
+            Some(ring) => drain(ring, |chain| self.serve(chain)),
+            None => Left::Nothing,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Guest memory as a descriptor chain names it: pieces, used from the front.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use vm_memory::VolatileSlice;
+
+/// Pieces of guest memory. The guest may change their bytes at any time, so a value is copied once
+/// and judged then.
+#[derive(Debug, Default)]
+pub struct Buffers<'m> {
+    pieces: Vec<VolatileSlice<'m>>,
+}
+
+impl<'m> Buffers<'m> {
+    /// No memory.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, piece: VolatileSlice<'m>) {
+        self.pieces.push(piece);
+    }
+
+    /// Number of pieces.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Bytes of all pieces.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Takes that many bytes from the front; `None` if there are fewer.
+    pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        if self.bytes() < N as u64 {
+            return None;
+        }
+        self.each(N, |piece, at| {
+            piece.copy_to(&mut bytes[at..at + piece.len()]);
+        });
+        Some(bytes)
+    }
+
+    /// Writes to the front as far as there is room, and returns how many bytes had it.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = self.bytes().min(bytes.len() as u64) as usize;
+        self.each(count, |piece, at| piece.copy_from(&bytes[at..at + piece.len()]));
+        count
+    }
+
+    /// Drops that many bytes from the front, or all.
+    pub fn skip(&mut self, bytes: usize) {
+        let count = self.bytes().min(bytes as u64) as usize;
+        self.each(count, |_, _| {});
+    }
+
+    /// The last byte, taken off.
+    pub fn take_last(&mut self) -> Option<Buffers<'m>> {
+        let piece = self.pieces.pop()?;
+        // Pieces are not empty.
+        let (rest, last) = piece.split_at(piece.len().checked_sub(1)?).ok()?;
+        if !rest.is_empty() {
+            self.pieces.push(rest);
+        }
+        Some(Buffers { pieces: vec![last] })
+    }
+
+    /// Calls with the pieces of the first `count` bytes, which must be there, and each one's place
+    /// among them; drops them.
+    fn each(&mut self, count: usize, mut call: impl FnMut(&VolatileSlice<'m>, usize)) {
+        let (mut done, mut whole) = (0, 0);
+        while done < count {
+            let piece = self.pieces[whole];
+            let bytes = piece.len().min(count - done);
+            // `bytes` is at most the piece's length, so the piece can be split there.
+            let Ok((front, rest)) = piece.split_at(bytes) else { break };
+            call(&front, done);
+            done += bytes;
+            if rest.is_empty() {
+                whole += 1;
+            } else {
+                self.pieces[whole] = rest;
+            }
+        }
+        self.pieces.drain(..whole);
+    }
+
+    /// The pieces for a system call. They live as long as the guest's memory.
+    fn vectors(&self) -> Vec<libc::iovec> {
+        let vector = |piece: &VolatileSlice| libc::iovec {
+            iov_base: piece.ptr_guard_mut().as_ptr().cast(),
+            iov_len: piece.len(),
+        };
+        self.pieces.iter().map(vector).collect()
+    }
+
+    /// One read of a file into the pieces, from where the file is.
+    pub fn read_from(&self, fd: RawFd) -> io::Result<usize> {
+        let vectors = self.vectors();
+        // SAFETY: the vectors are guest memory, which stays mapped; any bytes may be written.
+        checked(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
+    }
+
+    /// One write of the pieces to a file, to where the file is.
+    pub fn write_to(&self, fd: RawFd) -> io::Result<usize> {
+        let vectors = self.vectors();
+        // SAFETY: the vectors are guest memory, which stays mapped.
+        checked(unsafe { libc::writev(fd, vectors.as_ptr(), vectors.len() as i32) })
+    }
+
+    /// Fills all pieces from a file's bytes at `offset`. An end of the file is an error.
+    pub fn read_exact_at(mut self, fd: RawFd, mut offset: u64) -> io::Result<()> {
+        while !self.pieces.is_empty() {
+            let vectors = self.vectors();
+            let (list, count) = (vectors.as_ptr(), vectors.len() as i32);
+            // SAFETY: as in `read_from`.
+            let done = checked(unsafe { libc::preadv(fd, list, count, offset as i64) })?;
+            offset += self.advance(done)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all pieces to a file's bytes at `offset`.
+    pub fn write_all_at(mut self, fd: RawFd, mut offset: u64) -> io::Result<()> {
+        while !self.pieces.is_empty() {
+            let vectors = self.vectors();
+            let (list, count) = (vectors.as_ptr(), vectors.len() as i32);
+            // SAFETY: as in `write_to`.
+            let done = checked(unsafe { libc::pwritev(fd, list, count, offset as i64) })?;
+            offset += self.advance(done)?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, done: usize) -> io::Result<u64> {
+        if done == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.skip(done);
+        Ok(done as u64)
+    }
+}
+
+/// A system call's result. An interrupted call has done nothing, and is an error like others: no
+/// handler of a signal runs in threads of devices.
+fn checked(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
+
+    use super::*;
+    use crate::memory::{self, Memory};
+
+    fn buffers<'m>(memory: &'m Memory, pieces: &[(u64, usize)]) -> Buffers<'m> {
+        let mut buffers = Buffers::default();
+        for (at, bytes) in pieces {
+            buffers.push(memory.get_slice(GuestAddress(*at), *bytes).unwrap());
+        }
+        buffers
+    }
+
+    #[test]
+    fn bytes_are_taken_and_put_across_pieces() {
+        let memory = memory::new(2 << 20).unwrap();
+        memory.write_slice(b"abcdefgh", GuestAddress(0)).unwrap();
+        let mut pieces = buffers(&memory, &[(0, 3), (4, 2), (6, 1)]);
+        let status = pieces.take_last().unwrap();
+        assert_eq!((pieces.bytes(), status.bytes(), pieces.pieces()), (5, 1, 2));
+        assert_eq!(pieces.take::<4>(), Some(*b"abce"));
+        assert_eq!(pieces.take::<2>(), None);
+        assert_eq!(pieces.put(b"XY"), 1);
+        assert_eq!((pieces.bytes(), pieces.pieces()), (0, 0));
+        let mut after = [0; 8];
+        memory.read_slice(&mut after, GuestAddress(0)).unwrap();
+        assert_eq!(&after, b"abcdeXgh");
+        let mut pieces = buffers(&memory, &[(0, 3)]);
+        let last = pieces.take_last().unwrap();
+        assert_eq!((pieces.bytes(), last.bytes()), (2, 1));
+    }
+
+    #[test]
+    fn files_are_read_and_written_at_an_offset() {
+        let memory = memory::new(2 << 20).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        buffers(&memory, &[(0, 2), (4, 3)]).read_exact_at(file.as_raw_fd(), 5).unwrap();
+        let mut read = [0; 7];
+        memory.read_slice(&mut read, GuestAddress(0)).unwrap();
+        assert_eq!(&read, b"56\0\x00789");
+        assert!(buffers(&memory, &[(0, 2)]).read_exact_at(file.as_raw_fd(), 9).is_err());
+        buffers(&memory, &[(4, 3)]).write_all_at(file.as_raw_fd(), 0).unwrap();
+        buffers(&memory, &[(16, 4)]).read_exact_at(file.as_raw_fd(), 0).unwrap();
+        memory.read_slice(&mut read, GuestAddress(16)).unwrap();
+        assert_eq!(&read[..4], b"7893");
+    }
+}

@@ -1,0 +1,182 @@
+//! virtio-net (virtio 1.2, 5.1): pairs of queues, each with a queue of a tap interface.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use super::ring::{Chain, Ring, drain};
+use super::tap::{HEADER_BYTES, Link, TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6};
+use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
+use crate::sandbox::Kind;
+
+const DEVICE: u16 = 1;
+/// PCI: an Ethernet controller.
+const CLASS: u32 = 0x02_0000;
+/// The device completes checksums, and splits TCP segments.
+const F_CSUM: u64 = 1 << 0;
+const F_HOST_TSO4: u64 = 1 << 11;
+const F_HOST_TSO6: u64 = 1 << 12;
+/// The driver does the same.
+const F_GUEST_CSUM: u64 = 1 << 1;
+const F_GUEST_TSO4: u64 = 1 << 7;
+const F_GUEST_TSO6: u64 = 1 << 8;
+const F_MAC: u64 = 1 << 5;
+const F_CTRL_VQ: u64 = 1 << 17;
+const F_MQ: u64 = 1 << 22;
+const CONFIG_BYTES: usize = 10;
+/// Header, Ethernet header with a VLAN's tag, and the largest IP packet.
+const PACKET_BYTES_MAX: u64 = HEADER_BYTES as u64 + 18 + 65_535;
+
+/// Indices of a worker's queues.
+const RECEIVE: usize = 0;
+const SEND: usize = 1;
+const CONTROL: usize = 2;
+
+/// Class and command of a control request: how many pairs are in use.
+const SET_PAIRS: [u8; 2] = [4, 0];
+const ACK_OK: u8 = 0;
+const ACK_ERROR: u8 = 1;
+
+/// A pair of queues. The first one's worker has the control queue, too.
+pub struct Pair {
+    links: Arc<Vec<Box<dyn Link>>>,
+    index: usize,
+}
+
+/// The interface's pairs, and what the driver sees.
+pub fn pairs(links: Vec<Box<dyn Link>>, mac: [u8; 6]) -> (Description, Vec<Pair>) {
+    let count = links.len();
+    let mut features = F_COMMON | F_CSUM | F_HOST_TSO4 | F_HOST_TSO6 | F_MAC;
+    features |= F_GUEST_CSUM | F_GUEST_TSO4 | F_GUEST_TSO6;
+    let mut queues = 2 * count as u16;
+    if count > 1 {
+        features |= F_CTRL_VQ | F_MQ;
+        queues += 1;
+    }
+    let mut config = vec![0; CONFIG_BYTES];
+    config[..6].copy_from_slice(&mac);
+    config[8..].copy_from_slice(&(count as u16).to_le_bytes());
+    let description = Description { device: DEVICE, class: CLASS, features, config, queues };
+    let links = Arc::new(links);
+    let pair = |index| Pair { links: Arc::clone(&links), index };
+    (description, (0..count).map(pair).collect())
+}
+
+/// The device's queues that a pair's worker has, of an interface with `pairs` of them.
+pub fn queues(pair: usize, pairs: usize) -> Vec<usize> {
+    let mut queues = vec![2 * pair, 2 * pair + 1];
+    if pair == 0 && pairs > 1 {
+        queues.push(2 * pairs);
+    }
+    queues
+}
+
+impl Pair {
+    fn fd(&self) -> RawFd {
+        self.links[self.index].fd()
+    }
+
+    /// Gives the driver the packets that are there.
+    fn receive(&self, ring: &mut Ring) -> Left {
+        let memory = ring.memory();
+        let mut chain = Chain::default();
+        let mut left = Left::More;
+        ring.disarm();
+        for _ in 0..QUEUE_SIZE {
+            if !ring.pop(&memory, &mut chain) {
+                if ring.rearm() {
+                    continue;
+                }
+                // The driver's next buffers come with a notification.
+                left = Left::Nothing;
+                break;
+            }
+            let written = match self.read(&mut chain) {
+                Ok(written) => written,
+                Err(_) => {
+                    // No packet, or a queue that is not in use.
+                    ring.unpop();
+                    left = Left::Nothing;
+                    break;
+                }
+            };
+            ring.push(chain.head, written);
+        }
+        ring.notify();
+        left
+    }
+
+    fn read(&self, chain: &mut Chain) -> io::Result<u32> {
+        if chain.malformed || chain.writable.bytes() < HEADER_BYTES as u64 {
+            return Ok(0);
+        }
+        let written = chain.writable.read_from(self.fd())?;
+        // The packet is in one chain: the tap interface leaves that field alone.
+        chain.writable.skip(HEADER_BYTES - 2);
+        chain.writable.put(&1u16.to_le_bytes());
+        Ok(written as u32)
+    }
+
+    /// Sends a packet. One that the tap interface refuses is lost, as on a wire.
+    fn send(&self, chain: &mut Chain) -> u32 {
+        let bytes = chain.readable.bytes();
+        if bytes > HEADER_BYTES as u64 && bytes <= PACKET_BYTES_MAX {
+            let _ = chain.readable.write_to(self.fd());
+        }
+        0
+    }
+
+    fn control(&self, chain: &mut Chain) -> u32 {
+        let command = chain.readable.take::<2>();
+        let pairs = chain.readable.take::<2>().map(u16::from_le_bytes);
+        let result = match (command, pairs) {
+            (Some(SET_PAIRS), Some(pairs)) => self.set_pairs(pairs.into()),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        };
+        chain.writable.put(&[if result.is_ok() { ACK_OK } else { ACK_ERROR }]) as u32
+    }
+
+    fn set_pairs(&self, pairs: usize) -> io::Result<()> {
+        if !(1..=self.links.len()).contains(&pairs) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // An interface of one queue cannot be without it.
+        let mut links = self.links.iter().enumerate().filter(|_| self.links.len() > 1);
+        links.try_for_each(|(index, link)| link.set_enabled(index < pairs))
+    }
+}
+
+impl Worker for Pair {
+    fn kind(&self) -> Kind {
+        Kind::Net
+    }
+
+    fn start(&mut self, features: u64) -> io::Result<()> {
+        let offloads =
+            [(F_GUEST_CSUM, TUN_F_CSUM), (F_GUEST_TSO4, TUN_F_TSO4), (F_GUEST_TSO6, TUN_F_TSO6)];
+        let accepted = offloads.into_iter().filter(|(feature, _)| features & feature != 0);
+        let flags = accepted.map(|(_, flag)| flag).sum();
+        if self.index == 0 {
+            self.links[0].set_offload(flags)?;
+            self.set_pairs(1)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {
+        match (&mut rings[queue], queue) {
+            (Some(ring), RECEIVE) => self.receive(ring),
+            (Some(ring), SEND) => drain(ring, |chain| self.send(chain)),
+            (Some(ring), CONTROL) => drain(ring, |chain| self.control(chain)),
+            _ => Left::Nothing,
+        }
+    }
+
+    fn backend(&self) -> Option<RawFd> {
+        Some(self.fd())
+    }
+
+    fn ready(&mut self, rings: &mut [Option<Ring>]) -> Left {
+        self.handle(RECEIVE, rings)
+    }
+}

@@ -1,0 +1,161 @@
+//! From the command line's devices to functions on the PCI bus.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::config::{Config, Disk, Net};
+use crate::error::{Step, VmmError};
+use crate::machine::{End, PanicEnds};
+use crate::memory::Memory;
+use crate::pci::host::bar;
+use crate::pci::msix::{Line, Msix};
+use crate::pci::routes::{Message, Routes};
+use crate::pci::virtio::{Function, NOTIFY, NOTIFY_BYTES, Part};
+use crate::sandbox::Sandbox;
+use crate::virtio::block::{Block, SECTOR_BYTES};
+use crate::virtio::console::Console;
+use crate::virtio::tap::{Link, Tap, mac};
+use crate::virtio::{Description, Worker, net, thread};
+
+/// A device before it has threads: each worker with the queues that it has.
+struct Model {
+    description: Description,
+    workers: Vec<(Box<dyn Worker>, Vec<usize>)>,
+}
+
+/// What devices are connected to.
+pub struct Setting<'a> {
+    /// The VM.
+    pub vm: &'a VmFd,
+    /// Its interrupts.
+    pub routes: &'a Arc<Routes>,
+    /// Its memory.
+    pub memory: &'a Memory,
+    /// Filters for the devices' threads.
+    pub sandbox: &'a Sandbox,
+    /// What a thread that panics sets.
+    pub end: &'a Arc<End>,
+}
+
+/// An interrupt of KVM.
+struct KvmLine {
+    routes: Arc<Routes>,
+    number: u32,
+    event: EventFd,
+}
+
+impl Line for KvmLine {
+    fn set(&self, message: Message) {
+        self.routes.set(self.number, message);
+    }
+
+    fn raise(&self) {
+        // Fails only if the counter is full, and then the interrupt is raised already.
+        let _ = self.event.write(1);
+    }
+}
+
+impl Setting<'_> {
+    /// All devices: the console first, then disks and network interfaces.
+    pub fn devices(&self, config: &Config) -> Result<Vec<Function>, VmmError> {
+        let mut models = Vec::new();
+        if let Some(path) = &config.console {
+            models.push(console(path)?);
+        }
+        for disk in &config.disks {
+            models.push(block(disk)?);
+        }
+        for net in &config.nets {
+            models.push(interface(net)?);
+        }
+        let models = models.into_iter().enumerate();
+        models.map(|(index, model)| self.function(index, model)).collect()
+    }
+
+    fn function(&self, index: usize, model: Model) -> Result<Function, VmmError> {
+        let Model { description, workers } = model;
+        let bar = bar(index);
+        let kicks = (0..description.queues).map(|queue| self.kick(bar, queue));
+        let kicks = kicks.collect::<Result<Vec<_>, _>>()?;
+        // One for each queue, and one for changes of the configuration, of which there are none.
+        let lines = (0..=description.queues).map(|_| self.line());
+        let msix = Arc::new(Msix::new(lines.collect::<Result<_, _>>()?));
+        let mut parts = Vec::new();
+        for (worker, queues) in workers {
+            let own = queues.iter().map(|queue| kicks[*queue].try_clone());
+            let own = own.collect::<io::Result<_>>().step("copy an eventfd")?;
+            let (sandbox, end, kind) = (self.sandbox.clone(), Arc::clone(self.end), worker.kind());
+            let enter = move || {
+                let guard = PanicEnds(end);
+                sandbox.enter(kind).map_err(io::Error::other).map(|()| guard)
+            };
+            let handle = thread::spawn(worker, own, enter).step("start a device's thread")?;
+            parts.push(Part { handle, queues });
+        }
+        Ok(Function::new(bar, description, parts, kicks, msix, self.memory.clone()))
+    }
+
+    /// The event that a notification of a queue raises.
+    fn kick(&self, bar: u32, queue: u16) -> Result<EventFd, VmmError> {
+        let event = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
+        let address = bar + NOTIFY + u32::from(queue) * NOTIFY_BYTES;
+        let address = IoEventAddress::Mmio(address.into());
+        self.vm.register_ioevent(&event, &address, NoDatamatch).step("give an eventfd to KVM")?;
+        Ok(event)
+    }
+
+    fn line(&self) -> Result<Box<dyn Line>, VmmError> {
+        let (number, event) = self.routes.add()?;
+        Ok(Box::new(KvmLine { routes: Arc::clone(self.routes), number, event }))
+    }
+}
+
+fn console(path: &Path) -> Result<Model, VmmError> {
+    let file = File::create(path).map_err(|source| file_error("create", path, source))?;
+    let workers: Vec<(Box<dyn Worker>, _)> = vec![(Box::new(Console::new(file)), vec![0, 1])];
+    Ok(Model { description: Console::description(), workers })
+}
+
+fn block(disk: &Disk) -> Result<Model, VmmError> {
+    let path = &disk.path;
+    let error = |what| move |source| file_error(what, path, source);
+    let mut file =
+        OpenOptions::new().read(true).write(!disk.read_only).open(path).map_err(error("open"))?;
+    let lock = if disk.read_only { libc::LOCK_SH } else { libc::LOCK_EX };
+    // SAFETY: the file is open.
+    if unsafe { libc::flock(file.as_raw_fd(), lock | libc::LOCK_NB) } != 0 {
+        return Err(error("lock")(io::Error::last_os_error()));
+    }
+    // A block device has no size in its metadata.
+    let bytes = file.seek(SeekFrom::End(0)).map_err(error("measure"))?;
+    if bytes == 0 || bytes % SECTOR_BYTES != 0 {
+        return Err(VmmError::DiskSize { path: path.clone(), bytes });
+    }
+    let block = Block::new(file, bytes, disk.read_only);
+    let description = block.description();
+    Ok(Model { description, workers: vec![(Box::new(block), vec![0])] })
+}
+
+fn interface(config: &Net) -> Result<Model, VmmError> {
+    let pairs = usize::from(config.queue_pairs);
+    let open = |_| Tap::open(&config.tap, pairs > 1).map(|tap| Box::new(tap) as Box<dyn Link>);
+    let links = (0..pairs).map(open).collect::<io::Result<Vec<_>>>();
+    let links = links.map_err(|source| VmmError::Tap { name: config.tap.clone(), source })?;
+    let (description, workers) = net::pairs(links, mac(&config.tap));
+    let workers = workers.into_iter().enumerate();
+    let workers = workers.map(|(index, worker)| {
+        let worker: Box<dyn Worker> = Box::new(worker);
+        (worker, net::queues(index, pairs))
+    });
+    Ok(Model { description, workers: workers.collect() })
+}
+
+fn file_error(what: &'static str, path: &Path, source: io::Error) -> VmmError {
+    VmmError::File { what, path: path.to_owned(), source }
+}

@@ -1,0 +1,58 @@
+//! The command line, and errors of the program.
+
+use std::path::Path;
+use std::process::Command;
+
+use unspin_vmm::cli::parse;
+use unspin_vmm::config::{Disk, Source};
+
+fn run(words: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_unspin-vmm")).args(words).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn options_become_a_configuration() {
+    let words = "unspin-vmm --kernel k --append a --vcpus 3 --memory 64 --disk a,b --disk c,ro \
+                 --net queues=2,tap=t --console o --no-seccomp";
+    let config = parse(words.split_whitespace()).unwrap();
+    let kernel = Path::new("k").to_owned();
+    assert_eq!(config.source, Source::Linux { kernel, initramfs: None, append: "a".into() });
+    assert_eq!((config.vcpus, config.memory_bytes, config.seccomp), (3, 64 << 20, false));
+    let disk = |path: &str, read_only| Disk { path: path.into(), read_only };
+    assert_eq!(config.disks, [disk("a,b", false), disk("c", true)]);
+    assert_eq!((&config.nets[0].tap[..], config.nets[0].queue_pairs), ("t", 2));
+}
+
+#[test]
+fn wrong_command_lines_have_status_2() {
+    for line in [
+        "",
+        "--igvm f --kernel k",
+        "--igvm f --append a",
+        "--kernel k --vcpus 0",
+        "--kernel k --vcpus 255",
+        "--kernel k --net queues=2",
+        "--kernel k --net tap=t,queues=9",
+        "--kernel k --disk ,ro",
+        "--kernel k --memory 0",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(run(&words).0, Some(2), "{line}");
+    }
+}
+
+#[test]
+fn examples_of_the_help_are_command_lines() {
+    let (status, help) = run(&["--help"]);
+    assert_eq!(status, Some(0));
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  unspin-vmm"));
+    let mut count = 0;
+    for line in lines {
+        let line = line.replace("'console=ttyS0 root=/dev/vda'", "x");
+        parse(format!("unspin-vmm{line}").split_whitespace()).unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 3);
+}

@@ -1,0 +1,130 @@
+//! A driver's side of a queue, as a test writes it into memory.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use std::io;
+use unspin_vmm::memory::{self, Memory};
+use unspin_vmm::virtio::QUEUE_SIZE;
+use unspin_vmm::virtio::ring::Ring;
+use unspin_vmm::virtio::tap::Link;
+use virtio_queue::{Queue, QueueT};
+use vm_memory::{Bytes, GuestAddress};
+
+/// Where a queue's parts are, for the queue of that index.
+pub const QUEUE_BYTES: u64 = 0x4000;
+const AVAILABLE: u64 = 0x1000;
+const USED: u64 = 0x2000;
+/// Where buffers begin.
+pub const DATA: u64 = 0x10_0000;
+/// Bytes of memory.
+pub const MEMORY_BYTES: u64 = 2 << 20;
+
+/// A descriptor's flags.
+pub const NEXT: u16 = 1;
+pub const WRITE: u16 = 2;
+pub const INDIRECT: u16 = 4;
+
+/// Memory, queues in it, and how many interrupts there were.
+pub struct Driver {
+    pub memory: Memory,
+    pub rings: Vec<Option<Ring>>,
+    pub interrupts: Arc<AtomicU32>,
+}
+
+impl Driver {
+    pub fn new(queues: u64, event_idx: bool) -> Driver {
+        let memory = memory::new(MEMORY_BYTES).unwrap();
+        let interrupts = Arc::new(AtomicU32::new(0));
+        let ring = |index: u64| {
+            let base = index * QUEUE_BYTES;
+            let mut queue = Queue::new(QUEUE_SIZE).unwrap();
+            queue.set_desc_table_address(Some(base as u32), None);
+            queue.set_avail_ring_address(Some((base + AVAILABLE) as u32), None);
+            queue.set_used_ring_address(Some((base + USED) as u32), None);
+            queue.set_event_idx(event_idx);
+            queue.set_ready(true);
+            let interrupts = Arc::clone(&interrupts);
+            let interrupt = Arc::new(move || {
+                interrupts.fetch_add(1, Ordering::Relaxed);
+            });
+            Ring::new(queue, memory.clone(), interrupt)
+        };
+        let rings = (0..queues).map(ring).collect();
+        Driver { memory, rings, interrupts }
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        self.memory.write_slice(bytes, GuestAddress(at)).unwrap();
+    }
+
+    pub fn read(&self, at: u64, bytes: usize) -> Vec<u8> {
+        let mut data = vec![0; bytes];
+        self.memory.read_slice(&mut data, GuestAddress(at)).unwrap();
+        data
+    }
+
+    pub fn describe(&self, table: u64, index: u64, at: u64, bytes: u32, flags: u16, next: u16) {
+        let fields = [
+            &at.to_le_bytes()[..],
+            &bytes.to_le_bytes(),
+            &flags.to_le_bytes(),
+            &next.to_le_bytes(),
+        ];
+        self.write(table + 16 * index, &fields.concat());
+    }
+
+    /// Makes chains available, by their heads.
+    pub fn offer(&self, queue: u64, index: u16, heads: &[u16]) {
+        let base = queue * QUEUE_BYTES + AVAILABLE;
+        for (head, slot) in heads.iter().zip(0..) {
+            self.write(base + 4 + 2 * slot, &head.to_le_bytes());
+        }
+        self.write(base + 2, &index.to_le_bytes());
+    }
+
+    /// The used ring's index, and head and length of its first entry.
+    pub fn used(&self, queue: u64) -> (u16, u32, u32) {
+        let bytes = self.read(queue * QUEUE_BYTES + USED, 12);
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        (u16::from_le_bytes([bytes[2], bytes[3]]), word(4), word(8))
+    }
+
+    /// A chain of one descriptor for each piece: its bytes, and whether the device writes them.
+    pub fn chain(&self, queue: u64, pieces: &[(u64, u32, bool)]) {
+        let last = pieces.len() - 1;
+        for (index, (at, bytes, writable)) in pieces.iter().enumerate() {
+            let flags = if *writable { WRITE } else { 0 } | if index < last { NEXT } else { 0 };
+            let next = index as u16 + 1;
+            self.describe(queue * QUEUE_BYTES, index as u64, *at, *bytes, flags, next);
+        }
+        self.offer(queue, 1, &[0]);
+    }
+}
+
+/// A network of one other end, in place of a tap interface.
+pub struct Pipe(pub UnixDatagram);
+
+impl Link for Pipe {
+    fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn set_offload(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_enabled(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A pipe, and its other end; nobody waits for either.
+pub fn pipe() -> (Box<dyn Link>, UnixDatagram) {
+    let (near, far) = UnixDatagram::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    far.set_nonblocking(true).unwrap();
+    (Box::new(Pipe(near)), far)
+}

@@ -1,0 +1,8 @@
+//! Tests of the VMM that need no KVM.
+
+mod cli;
+mod driver;
+mod hostile;
+mod igvm;
+mod sandbox;
+mod transport;

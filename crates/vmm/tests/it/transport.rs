@@ -1,0 +1,176 @@
+//! The PCI transport and device models under a well-behaved driver, and the transport under one
+//! that writes anything.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use unspin_vmm::memory::{self, Memory};
+use unspin_vmm::pci::msix::{Line, Msix};
+use unspin_vmm::pci::routes::Message;
+use unspin_vmm::pci::virtio::{Function, NOTIFY, Part};
+use unspin_vmm::virtio::block::Block;
+use unspin_vmm::virtio::{Worker, net, thread};
+use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::driver::{self, DATA, Driver};
+
+struct Nobody;
+
+impl Line for Nobody {
+    fn set(&self, _: Message) {}
+    fn raise(&self) {}
+}
+
+fn disk() -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&(0..2048u32).flat_map(|n| (n as u8).to_le_bytes()).collect::<Vec<_>>())
+        .unwrap();
+    file
+}
+
+/// A disk of 2048 bytes with its thread, and its memory.
+fn function() -> (Function, Memory) {
+    let memory = memory::new(driver::MEMORY_BYTES).unwrap();
+    let block = Block::new(disk(), 2048, false);
+    let description = block.description();
+    let kick = EventFd::new(libc::EFD_NONBLOCK).unwrap();
+    let own = vec![kick.try_clone().unwrap()];
+    let handle = thread::spawn(Box::new(block), own, || Ok(())).unwrap();
+    let parts = vec![Part { handle, queues: vec![0] }];
+    let msix = Arc::new(Msix::new(vec![Box::new(Nobody), Box::new(Nobody)]));
+    let bar = 0xc000_0000;
+    let function = Function::new(bar, description, parts, vec![kick], msix, memory.clone());
+    (function, memory)
+}
+
+fn word(function: &mut Function, at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    function.read(at, &mut bytes);
+    u32::from_le_bytes(bytes)
+}
+
+/// Features, queue 0 with its parts at 0, 0x1000 and 0x2000, ready.
+fn set_up(function: &mut Function) {
+    for status in [1, 3] {
+        function.write(20, &[status]);
+    }
+    for select in [0u32, 1] {
+        function.write(0, &select.to_le_bytes());
+        let offered = word(function, 4);
+        function.write(8, &select.to_le_bytes());
+        function.write(12, &offered.to_le_bytes());
+    }
+    function.write(20, &[11]);
+    assert_eq!(word(function, 20) & 0xff, 11);
+    function.write(22, &0u16.to_le_bytes());
+    for (at, address) in [(32, 0u64), (40, 0x1000), (48, 0x2000)] {
+        function.write(at, &address.to_le_bytes());
+    }
+    function.write(26, &1u16.to_le_bytes());
+    function.write(28, &1u16.to_le_bytes());
+    function.write(20, &[15]);
+    assert_eq!(word(function, 20) & 0xff, 15);
+}
+
+#[test]
+fn a_driver_reads_a_sector_resets_and_reads_again() {
+    let (mut function, memory) = function();
+    assert_eq!(word(&mut function, 0x1000), 4);
+    let driver = Driver { memory, rings: vec![], interrupts: Arc::default() };
+    for round in 0..2 {
+        driver.offer(0, 0, &[]);
+        driver.write(0x2000, &[0; 16]);
+        set_up(&mut function);
+        driver.write(DATA, &[0; 16]);
+        driver.write(DATA + 8, &1u64.to_le_bytes());
+        driver.write(DATA + 0x1000, &[0xff; 513]);
+        let pieces = [(DATA, 16, false), (DATA + 0x1000, 512, true), (DATA + 0x1200, 1, true)];
+        driver.chain(0, &pieces);
+        function.write(NOTIFY as usize, &[0, 0]);
+        let start = Instant::now();
+        while driver.used(0).0 == 0 && start.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert_eq!(driver.used(0), (1, 0, 513), "round {round}");
+        let data = driver.read(DATA + 0x1000, 513);
+        assert!((0..512).all(|at| data[at] == (at % 256) as u8) && data[512] == 0);
+        function.write(20, &[0]);
+        assert_eq!(word(&mut function, 20) & 0xff, 0);
+    }
+}
+
+#[test]
+fn a_driver_without_the_standards_feature_is_not_accepted() {
+    let (mut function, _memory) = function();
+    function.write(20, &[3]);
+    function.write(20, &[11]);
+    assert_eq!(word(&mut function, 20) & 0xff, 3);
+    function.write(20, &[7]);
+    assert_eq!(word(&mut function, 20) & 0xff, 3);
+}
+
+#[test]
+fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
+    let (mut function, _memory) = function();
+    function.write(8, &1u32.to_le_bytes());
+    function.write(12, &3u32.to_le_bytes());
+    function.write(20, &[11]);
+    function.write(48, &0x7000_0000u64.to_le_bytes());
+    function.write(28, &1u16.to_le_bytes());
+    function.write(20, &[15]);
+    assert_eq!(word(&mut function, 20) & 0xff, 0x4f);
+    function.write(20, &[0]);
+    set_up(&mut function);
+}
+
+#[test]
+fn a_packet_goes_each_way() {
+    let (link, far) = driver::pipe();
+    let (description, mut pairs) = net::pairs(vec![link], [2, 3, 4, 5, 6, 7]);
+    assert_eq!((&description.config[..6], description.queues), (&[2, 3, 4, 5, 6, 7][..], 2));
+    let mut driver = Driver::new(2, true);
+    let packet = [[0; 12], [9; 12], [8; 12]].concat();
+    driver.write(DATA, &packet);
+    driver.chain(1, &[(DATA, 20, false), (DATA + 20, 16, false)]);
+    pairs[0].handle(1, &mut driver.rings);
+    let mut received = [0; 100];
+    assert_eq!(far.recv(&mut received).unwrap(), 36);
+    assert_eq!(received[..36], packet);
+    far.send(&packet).unwrap();
+    driver.chain(0, &[(DATA + 0x1000, 11, true), (DATA + 0x2000, 200, true)]);
+    pairs[0].ready(&mut driver.rings);
+    assert_eq!(driver.used(0), (1, 0, 36));
+    // The header's last field says that the packet is in one chain.
+    assert_eq!(driver.read(DATA + 0x1000, 11), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(driver.read(DATA + 0x2000, 13), [&[0][..], &[9; 12]].concat());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_access_is_survived(
+        accesses in prop::collection::vec(
+            (any::<bool>(), any::<bool>(), 0..0x4100usize, 1..=8usize, any::<u64>()),
+            1..200,
+        )
+    ) {
+        let (mut function, memory) = function();
+        memory.write_slice(&[0xff; 0x4000], GuestAddress(0)).unwrap();
+        for (config, write, at, bytes, value) in accesses {
+            // Half of the accesses are to the common configuration, or to capabilities.
+            let at = if value & 1 == 0 { at % 60 } else { at };
+            let mut data = value.to_le_bytes();
+            match (config, write) {
+                (true, true) => function.write_config(at % 256, &data[..bytes]),
+                (true, false) => function.read_config(at % 256, &mut data[..bytes]),
+                (false, true) => function.write(at, &data[..bytes]),
+                (false, false) => function.read(at, &mut data[..bytes]),
+            }
+        }
+    }
+}

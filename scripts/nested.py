@@ -1,0 +1,168 @@
+"""A machine with a real KVM on a machine without: QEMU emulates AMD's SVM for an L1, which has
+Debian's cloud kernel and its kvm_amd. Its guests, L2, have the same kernel."""
+
+import lzma
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
+SECONDS = 300
+TRIALS = 3
+OOPS = re.compile(r"Kernel panic - not syncing: Fatal exception|Oops: ")
+QEMU = "qemu-system-x86_64"
+# What XSAVE needs makes a nested guest die under emulation.
+L1_CPU = "max,-xsave,-avx,-avx2,-f16c,-fma"
+# Nested paging corrupts the L1's memory under emulation.
+L1_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check tsc=reliable"
+L1_MODULES = ("irqbypass", "kvm", "ccp", "kvm-amd", "tun")
+L2_MODULES = ("virtio_blk", "failover", "net_failover", "virtio_net")
+L2_APPEND = "console=ttyS0 panic=-1 oops=panic mitigations=off cryptomgr.notests=1"
+
+L1_INIT = """#!/bin/busybox sh
+export PATH=/bin
+busybox mount -t proc proc /proc
+busybox --install -s /bin
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /tmp /dev/net
+mount -t tmpfs tmp /tmp
+for module in %(modules)s; do
+    [ -f /modules/$module.ko ] || continue
+    case $module in
+    kvm-amd) insmod /modules/$module.ko npt=0 ;;
+    *) insmod /modules/$module.ko ;;
+    esac
+done
+cd /tmp
+echo "L1: begin"
+sh /check.sh
+echo "L1: end"
+poweroff -f
+"""
+
+L2_INIT = """#!/bin/busybox sh
+export PATH=/bin
+busybox mount -t proc proc /proc
+busybox --install -s /bin
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in %(modules)s; do
+    [ -f /modules/$module.ko ] && insmod /modules/$module.ko
+done
+echo "init: $(nproc) CPUs, up $(cut -d' ' -f1 /proc/uptime) s"
+sh -c "$(sed -n 's/.*do="\\([^"]*\\)".*/\\1/p' /proc/cmdline)"
+echo "init: end"
+poweroff -f
+"""
+
+
+class Failed(Exception):
+    """A check that does not hold."""
+
+
+def want(holds: object, what: str, log: str = "") -> None:
+    if not holds:
+        raise Failed(what + ("\n" + "\n".join(log.splitlines()[-25:]) if log else ""))
+
+
+def cached_kernel() -> Path | None:
+    """The newest of Debian's cloud kernels that the lab has fetched."""
+    found = sorted(CACHE.glob("kernels/debian-cloud-*/vmlinuz"))
+    return found[-1].parent if found else None
+
+
+def modules(kernel: Path, names: tuple[str, ...], root: Path) -> None:
+    """Copies modules, unpacked; those that are built in are not there."""
+    (root / "modules").mkdir(parents=True)
+    for name in names:
+        for file in kernel.glob(f"lib/modules/*/kernel/**/{name}.ko*"):
+            packed = file.read_bytes()
+            plain = lzma.decompress(packed) if file.suffix == ".xz" else packed
+            (root / "modules" / f"{name}.ko").write_bytes(plain)
+
+
+def archive(root: Path, out: Path) -> None:
+    """A folder as an initramfs."""
+    names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
+    cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
+    packed = subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True)
+    out.write_bytes(packed.stdout)
+
+
+def skeleton(root: Path, init: str) -> None:
+    for name in ("bin", "dev", "proc", "sys"):
+        (root / name).mkdir(parents=True)
+    shutil.copy("/usr/bin/busybox", root / "bin")
+    (root / "init").write_text(init)
+    (root / "init").chmod(0o755)
+
+
+class Bench:
+    """The files of an L1, and how one is run."""
+
+    def __init__(self, vmm: Path, unspin: Path, kernel: Path, folder: Path) -> None:
+        self.unspin, self.kernel, self.folder = unspin, kernel, folder
+        guest = folder / "l2"
+        skeleton(guest, L2_INIT % {"modules": " ".join(L2_MODULES)})
+        modules(kernel, L2_MODULES, guest)
+        self.initramfs = folder / "initramfs"
+        archive(guest, self.initramfs)
+        self.root = folder / "l1"
+        skeleton(self.root, L1_INIT % {"modules": " ".join(L1_MODULES)})
+        modules(kernel, L1_MODULES, self.root)
+        shutil.copy(kernel / "vmlinuz", self.root)
+        shutil.copy(self.initramfs, self.root)
+        self.program(vmm, "unspin-vmm")
+
+    def program(self, program: Path, name: str) -> None:
+        """Copies a program with its libraries."""
+        shutil.copy(program, self.root / "bin" / name)
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+        for word in listed.split():
+            if word.startswith("/"):
+                to = self.root / word[1:]
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(word, to)
+
+    def run(self, name: str, script: str, files: dict[str, bytes] | None = None) -> str:
+        """What an L1 prints that runs a script."""
+        root = self.folder / f"{name}-root"
+        shutil.copytree(self.root, root, symlinks=True)
+        (root / "check.sh").write_text(script)
+        for path, content in (files or {}).items():
+            (root / path).write_bytes(content)
+        packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
+        archive(root, packed)
+        shutil.rmtree(root)
+        command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", L1_CPU]
+        command += ["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]
+        command += ["-serial", f"file:{console}", "-kernel", str(self.kernel / "vmlinuz")]
+        command += ["-initrd", str(packed), "-append", L1_APPEND]
+        for _ in range(TRIALS):
+            limited = ["timeout", str(SECONDS), *command]
+            done = subprocess.run(limited, capture_output=True, text=True)
+            log = console.read_text(errors="replace") if console.exists() else done.stderr
+            # Code that is patched while another CPU runs it sometimes kills an emulated kernel.
+            if "L1: end" in log or not OOPS.search(log):
+                break
+            print(f"{name}: the L1's kernel died; it is started again", flush=True)
+        want("L1: end" in log, f"the L1 did not end (status {done.returncode})", log)
+        return log.split("L1: begin")[1]
+
+
+def missing(kernel: Path | None) -> str:
+    """What cannot be done without, or nothing."""
+    if kernel is None:
+        return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
+    programs = (
+        (QEMU, "qemu-system-x86"),
+        ("cpio", "cpio"),
+        ("/usr/bin/busybox", "busybox-static"),
+    )
+    for program, package in programs:
+        if not shutil.which(program):
+            return f"needs {program}: apt install {package}"
+    return ""

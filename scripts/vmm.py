@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Whether unspin-vmm runs stock guests on a real KVM, which runs in an emulated machine.
+Usage: scripts/vmm.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where something it needs is missing.
+
+QEMU emulates AMD's SVM for an L1 with Debian's cloud kernel and its kvm_amd. The guests, L2, have
+the same kernel. Each check boots an L1 of its own. The checks are: linux, smp, ends, igvm, block,
+net, console, held, beside.
+"""
+
+import hashlib
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from nested import L2_APPEND, QEMU, Bench, Failed, cached_kernel, missing, want
+
+FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
+
+
+def guest(do: str = "true", more: str = "", append: str = "", vcpus: int = 1) -> str:
+    """A shell line that runs an L2, whose init runs `do`."""
+    line = shlex.quote(f'{L2_APPEND} {append} do="{do}"')
+    return (
+        f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --vcpus {vcpus} --append {line}"
+        f" {more} < /dev/null; echo status $?\n"
+    )
+
+
+def statuses(log: str) -> list[int]:
+    return [int(found) for found in re.findall(r"^status (\d+)", log, re.MULTILINE)]
+
+
+def check_linux(bench: Bench) -> str:
+    """A stock kernel with one vCPU boots, and powers off by ACPI."""
+    log = bench.run("linux", guest())
+    want(statuses(log) == [0] and "init: 1 CPUs" in log, "it did not boot", log)
+    version = re.search(r"Linux version (\S+)", log)
+    return f"{version.group(1) if version else '?'}, {up(log)}"
+
+
+def up(log: str) -> str:
+    return "".join(re.findall(r"init: \d+ CPUs, (up \S+ s)", log)[:1])
+
+
+def check_smp(bench: Bench) -> str:
+    """Four vCPUs on the L1's two CPUs; each is a core of one package."""
+    do = "grep -c . /sys/devices/system/cpu/cpu0/topology/core_siblings_list /proc/interrupts;"
+    do += "echo package $(cat /sys/devices/system/cpu/cpu0/topology/package_cpus_list)"
+    log = bench.run("smp", guest(do, vcpus=4))
+    want(statuses(log) == [0] and "init: 4 CPUs" in log, "not all vCPUs came", log)
+    want("package 0-3" in log, "the topology is another", log)
+    return f"4 vCPUs, {up(log)}"
+
+
+def check_ends(bench: Bench) -> str:
+    """A reboot, a panic and a triple fault have their exit statuses, and SIGTERM ends a guest."""
+    script = guest("reboot -f") + guest("echo c > /proc/sysrq-trigger")
+    script += guest("reboot -f", append="reboot=triple")
+    script += "sh -c 'sleep 12; kill -TERM $(pidof unspin-vmm)' &\n" + guest("sleep 1000", vcpus=2)
+    log = bench.run("ends", script)
+    want(statuses(log) == [3, 3, 4, 130], f"statuses {statuses(log)}", log)
+    want("a triple fault" in log, "the triple fault has no message", log)
+    return "3, 3, 4, 130"
+
+
+def check_igvm(bench: Bench) -> str:
+    """A native file boots like its kernel; what cannot be loaded is refused with its reason."""
+    files = {}
+    for platform in ("native", "sev-es"):
+        out = bench.folder / f"{platform}.igvm"
+        command = [bench.unspin, "igvm", "build", "--kernel", bench.kernel / "vmlinuz", "-o", out]
+        command += ["--initramfs", bench.initramfs, "--platform", platform, "--vcpus", "2"]
+        command += ["--append", f'{L2_APPEND} do="true"']
+        words = [str(word) for word in command]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        files[out.name] = out.read_bytes()
+    files["short.igvm"] = files["native.igvm"][:-1]
+    vmm = "unspin-vmm --vcpus 2 --igvm"
+    script = f"{vmm} /native.igvm < /dev/null; echo status $?\n"
+    for words in ("/sev-es.igvm", "/native.igvm --memory 256", "/short.igvm"):
+        script += f"{vmm} {words} < /dev/null; echo status $?\n"
+    log = bench.run("igvm", script, files)
+    want(statuses(log) == [0, 1, 1, 1] and "init: 2 CPUs" in log, f"{statuses(log)}", log)
+    for reason in ("is for sev-es", "needs memory from", "has "):
+        want(reason in log, f"no file was refused because it {reason}", log)
+    return f"2 vCPUs, {up(log)}"
+
+
+def check_block(bench: Bench) -> str:
+    """What the guest writes is in the file; a read-only disk is not written."""
+    size = 8 << 20
+    disk = bytes(range(256)) * (size // 256)
+    do = "md5sum /dev/vda; dd if=/dev/urandom of=/tmp.bin bs=1M count=5 2>/dev/null;"
+    do += "dd if=/tmp.bin of=/dev/vda bs=1M seek=2 conv=fsync 2>/dev/null;"
+    do += "echo 3 > /proc/sys/vm/drop_caches; md5sum /dev/vda; md5sum /dev/vdb;"
+    do += "dd if=/tmp.bin of=/dev/vdb bs=1M conv=fsync 2>&1 | grep -c error; cat /sys/block/vdb/ro"
+    script = "cp /disk.img /tmp/a; cp /disk.img /tmp/b\n"
+    script += guest(do, "--disk /tmp/a --disk /tmp/b,ro") + "md5sum /tmp/a /tmp/b /disk.img\n"
+    script += guest("true", "--disk /tmp/a --disk /tmp/a")
+    log = bench.run("block", script, {"disk.img": disk})
+    want(statuses(log) == [0, 1], f"statuses {statuses(log)}", log)
+    sums = re.findall(r"^([0-9a-f]{32})  (\S+)", log, re.MULTILINE)
+    want(len(sums) == 6, "not all sums came", log)
+    (first, _), (second, _), (other, _), (a, _), (b, _), (before, _) = sums
+    want(first == other == b == before, "a disk was read wrongly, or written", log)
+    want(second == a != before, "what was written is not in the file", log)
+    want("cannot lock /tmp/a" in log, "a disk was opened twice", log)
+    return "5 MiB written and read back"
+
+
+def check_net(bench: Bench) -> str:
+    """Pings, and 4 MiB of TCP each way, through a tap interface, with one and two pairs of queues."""
+    script = "dd if=/dev/urandom of=/tmp/sent bs=1M count=4 2>/dev/null; echo sum $(md5sum < /tmp/sent)\n"
+    script += "mkdir /tmp/www; cp /tmp/sent /tmp/www; httpd -p 5000 -h /tmp/www\n"
+    do = "ifconfig eth0 10.0.0.2 up; ping -c 3 10.0.0.1; wget -q -O /got http://10.0.0.1:5000/sent;"
+    do += "httpd -p 80 -h /; until wget -q -O /flag http://10.0.0.1:5000/done; do sleep 1; done;"
+    do += "ls -d /sys/class/net/eth0/queues/rx-*"
+    for pairs in (1, 2):
+        name = f"tap{pairs}"
+        script += (
+            f"rm -f /tmp/www/done; ( until ifconfig {name} 10.0.0.1 up 2>/dev/null; do usleep 100000; done;"
+        )
+        script += " until wget -q -O /tmp/back http://10.0.0.2/got 2>/dev/null; do sleep 1; done; sleep 1;"
+        script += " wget -q -O /tmp/back http://10.0.0.2/got; echo sum $(md5sum < /tmp/back) > /tmp/sum;"
+        script += " touch /tmp/www/done ) &\n"
+        script += guest(do, f"--net tap={name},queues={pairs}", vcpus=2) + "wait; cat /tmp/sum\n"
+    log = bench.run("net", script)
+    sums = re.findall(r"^sum ([0-9a-f]{32})", log, re.MULTILINE)
+    want(statuses(log) == [0, 0], f"statuses {statuses(log)}", log)
+    want(log.count("3 packets received") == 2, "not all pings were answered", log)
+    want(len(sums) == 3 and len(set(sums)) == 1, f"sums {sums}", log)
+    want(log.count("queues/rx-1") == 1, "the second interface has not two queues", log)
+    return "3 pings and 4 MiB each way, twice"
+
+
+def check_console(bench: Bench) -> str:
+    """The virtio console's output is in its file, and uses MSI-X."""
+    do = "echo by virtio: $(nproc) CPUs > /dev/hvc0; seq 1 20000 > /dev/hvc0; sleep 1;"
+    do += "grep -E 'virtio0' /proc/interrupts"
+    log = bench.run("console", guest(do, "--console /tmp/console") + "md5sum /tmp/console\n")
+    script = "by virtio: 1 CPUs\r\n" + "".join(f"{number}\r\n" for number in range(1, 20001))
+    expected = hashlib.md5(script.encode()).hexdigest()
+    want(statuses(log) == [0], f"statuses {statuses(log)}", log)
+    want(expected in log, "the file has something else", log)
+    want("MSI" in log, "it has no MSI-X", log)
+    return f"{len(script)} bytes"
+
+
+def check_held(bench: Bench) -> str:
+    """All threads are confined, and little memory is held beside the guest's. Without KVM, the
+    program says so."""
+    devices = "--disk /tmp/disk --net tap=tap0,queues=2 --console /tmp/console"
+    script = "dd if=/dev/zero of=/tmp/disk bs=1M count=1 2>/dev/null\n"
+    script += "( sleep 14; p=$(pidof unspin-vmm); echo threads $(ls /proc/$p/task | wc -l);"
+    script += " echo confined $(grep -h Seccomp: /proc/$p/task/*/status | grep -c 2);"
+    # The guest's memory is the only mapping of its size; what is left is the program's.
+    script += " awk '/^[0-9a-f]+-/ { own = 1 } /^Size:/ { own = ($2 != 262144) }"
+    script += ' /^Rss:/ && own { rss += $2 } END { print "held", rss }\' /proc/$p/smaps;'
+    script += " kill $p ) &\n"
+    script += guest("sleep 1000", f"--memory 256 {devices}", vcpus=2)
+    script += "rm /dev/kvm\n" + guest()
+    log = bench.run("held", script)
+    want(statuses(log) == [130, 77] and "cannot open /dev/kvm" in log, f"{statuses(log)}", log)
+    found = [re.search(rf"^{word} (\d+)", log, re.MULTILINE) for word in ("threads", "confined", "held")]
+    threads, confined, held = (int(one.group(1)) if one else -1 for one in found)
+    # Main, two vCPUs, console, disk, two pairs of queues, and since Linux 6.13 KVM's own.
+    want(threads == confined >= 7, f"{confined} of {threads} threads are confined", log)
+    want(0 < held <= 20 * 1024, f"{held} KiB beside the guest's memory", log)
+    return f"{threads} threads confined, {held} KiB beside the guest's memory"
+
+
+def check_beside(bench: Bench) -> str:
+    """From start to power-off beside QEMU's q35 in the same L1, five times each, alternating."""
+    share = next((path for path in FIRMWARE if (path / "bios-256k.bin").exists()), None)
+    want(share, "QEMU's firmware was not found")
+    bench.program(Path(shutil.which(QEMU) or QEMU), "qemu")
+    (bench.root / "share").mkdir(exist_ok=True)
+    for name in ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"):
+        for folder in FIRMWARE:
+            if (folder / name).exists():
+                shutil.copy(folder / name, bench.root / "share")
+                break
+    line = shlex.quote(f'{L2_APPEND} do="true"')
+    common = f"--kernel /vmlinuz --initramfs /initramfs --append {line}"
+    qemu = "qemu -L /share -machine q35 -accel kvm -cpu host -m 512 -nodefaults -display none"
+    qemu += f" -no-reboot -serial stdio -kernel /vmlinuz -initrd /initramfs -append {line}"
+    script = "up() { cut -d' ' -f1 /proc/uptime; }\n"
+    for _ in range(5):
+        for name, command in (("vmm", f"unspin-vmm {common}"), ("qemu", qemu)):
+            script += f"a=$(up); {command} < /dev/null > /tmp/log; s=$?; echo took {name} $a $(up) $s\n"
+    log = bench.run("beside", script)
+    times: dict[str, list[float]] = {"vmm": [], "qemu": []}
+    for name, start, end, status in re.findall(r"^took (\w+) (\S+) (\S+) (\d+)", log, re.MULTILINE):
+        want(status == "0", f"{name} ended with status {status}", log)
+        times[name].append(float(end) - float(start))
+    want(all(len(found) == 5 for found in times.values()), "not all guests ended", log)
+    vmm, other = (statistics.median(times[name]) for name in ("vmm", "qemu"))
+    want(vmm <= 1.2 * other, f"unspin-vmm {times['vmm']} s, QEMU {times['qemu']} s")
+    spread = ", ".join(f"{name} {min(t):.2f} to {max(t):.2f} s" for name, t in times.items())
+    return f"medians {vmm:.2f} s and {other:.2f} s, {vmm / other:.2f} times QEMU's ({spread})"
+
+
+CHECKS = (
+    check_linux,
+    check_smp,
+    check_ends,
+    check_igvm,
+    check_block,
+    check_net,
+    check_console,
+    check_held,
+    check_beside,
+)
+
+
+def main() -> int:
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+        return 0
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    vmm, unspin, *names = sys.argv[1:]
+    kernel = cached_kernel()
+    reason = missing(kernel)
+    if reason or kernel is None:
+        print(f"skipped: {reason}", file=sys.stderr)
+        return 77
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(vmm).resolve(), Path(unspin).resolve(), kernel, Path(folder))
+        for check in CHECKS:
+            name = check.__name__.removeprefix("check_")
+            if names and name not in names:
+                continue
+            try:
+                print(f"{name}: ok: {check(bench)}", flush=True)
+            except Failed as error:
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
