@@ -16,7 +16,7 @@ for named in names cgroup; do
     [ "$(count extended /tmp/$named)" -gt $((2 * others + 10)) ] || fail "$named: $(cat /tmp/$named)"
 done
 unspin run --actuator sched-ext --holder-cgroup /tmp -- true 2> /tmp/error && fail "no cgroup, and no error"
-grep -q 'no cgroup of version 2' /tmp/error || fail "$(cat /tmp/error)"
+grep -q 'not a cgroup of version 2' /tmp/error || fail "$(cat /tmp/error)"
 is disabled
 clean_log
 echo result 1
