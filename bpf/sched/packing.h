@@ -254,15 +254,13 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct run_state *s = state();
+	bool rests;
 
 	if (!s)
 		return 0;
-	if (all_are_idle(s)) {
-		s->t_ns = 0;
-		resting = 1;
-		return 0;
-	}
-	bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
+	rests = all_are_idle(s);
+	if (!rests)
+		bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
 	if (s->t_ns)
 		move_on(now_ns - s->t_ns);
 	weigh_groups(now_ns);
@@ -276,7 +274,9 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 	s->given_up = sums.given_up;
 	s->woken = sums.woken;
 	s->taken = sums.taken;
-	s->t_ns = now_ns;
+	s->t_ns = rests ? 0 : now_ns;
+	/* Last: from then on another vCPU may start the timer. */
+	resting = rests;
 	return 0;
 }
 
