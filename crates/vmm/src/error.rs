@@ -13,7 +13,7 @@ use crate::load::igvm::IgvmError;
 /// A VM that could not be started, or that this program cannot run on.
 #[derive(Debug, thiserror::Error)]
 pub enum VmmError {
-    /// There is no KVM for this user.
+    /// /dev/kvm cannot be opened.
     #[error("cannot open /dev/kvm: load kvm_amd or kvm_intel, and run as root or in the group kvm")]
     Unavailable(#[source] io::Error),
     /// KVM refuses something, or this machine has too little memory.
