@@ -18,7 +18,8 @@ pub struct Args {
 }
 
 /// Kernels that the lab knows by name.
-const KERNELS: [&str; 3] = ["lab", "lab-cvm", "debian-cloud"];
+const KERNELS: [&str; 5] =
+    ["lab", "lab-cvm", "debian-cloud", "debian-cloud:bookworm", "debian-cloud:trixie"];
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     out::text(script(args.shell))?;

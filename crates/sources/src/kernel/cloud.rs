@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::apt::{Package, version};
+use crate::apt::{Package, newest, version};
 
 /// Suffix of the versioned image packages that are wanted.
 const FLAVOUR: &str = "-cloud-amd64";
-/// sched_ext came with this release.
-const RELEASE_MIN: &str = "6.12";
 
 /// A cloud kernel and the packages that hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +16,7 @@ pub(super) struct CloudKernel {
     pub(super) packages: Vec<Package>,
 }
 
-/// All cloud kernels that may have sched_ext, the newest first.
+/// All cloud kernels, the newest first.
 ///
 /// The image package holds the kernel, its configuration and its modules; or, in the
 /// split packaging, it depends on packages that do, found by the release in their names. A
@@ -29,6 +27,13 @@ pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
     images.sort_by(|a, b| version::compare(&b.version, &a.version));
     images.dedup_by(|a, b| a.name == b.name);
     images.into_iter().filter_map(|image| cloud_kernel(packages, image)).collect()
+}
+
+/// The cloud kernel that a release installs by default, of those.
+pub(super) fn default_of(kernels: Vec<CloudKernel>, packages: &[Package]) -> Vec<CloudKernel> {
+    let meta = newest(packages, &format!("linux-image{FLAVOUR}"));
+    let depends = meta.map(|meta| meta.depends.as_slice()).unwrap_or_default();
+    kernels.into_iter().filter(|kernel| depends.contains(&kernel.packages[0].name)).collect()
 }
 
 fn cloud_kernel(packages: &[Package], image: &Package) -> Option<CloudKernel> {
@@ -48,9 +53,8 @@ fn cloud_kernel(packages: &[Package], image: &Package) -> Option<CloudKernel> {
 /// The release of a versioned, signed cloud image package.
 fn image_release(package: &Package) -> Option<&str> {
     let release = package.name.strip_prefix("linux-image-")?;
-    let number = release.split(['+', '-']).next()?;
-    let versioned = release.ends_with(FLAVOUR) && number.starts_with(|c: char| c.is_ascii_digit());
-    (versioned && version::compare(number, RELEASE_MIN).is_ge()).then_some(release)
+    let versioned = release.ends_with(FLAVOUR) && release.starts_with(|c: char| c.is_ascii_digit());
+    versioned.then_some(release)
 }
 
 /// The parts of a kernel in an unpacked package tree.

@@ -1,20 +1,18 @@
-//! Fetches Debian's newest cloud kernel that has sched_ext.
+//! Fetches Debian's cloud kernels: the newest that has sched_ext, or that of a release.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::cloud::{CloudKernel, cloud_kernels, parts};
+use super::cloud::{CloudKernel, cloud_kernels, default_of, parts};
 use super::entry::{Entry, by_id, kernels_dir};
-use super::{Kernel, KernelError, config};
+use super::{Cloud, Kernel, KernelError, config};
 use crate::apt::PrivateApt;
 use crate::cache::{Staging, cache_dir};
 use crate::command::{Runner, Tool, need, program};
 use crate::{Progress, SourcesError, deb, space};
 
-/// Where Debian puts kernels that are newer than its release's.
-const SUITES: &[&str] = &["trixie-backports"];
-/// What a VM needs of the kernel to be worth fetching.
+/// What the newest kernel needs to be worth fetching.
 const WANTED: &str = "SCHED_CLASS_EXT";
 /// How many kernels are tried, the newest first.
 const TRIES: usize = 3;
@@ -22,12 +20,14 @@ const TRIES: usize = 3;
 const SPACE: u64 = 1 << 30;
 const TOOLS: &[Tool] = &[("depmod", "kmod")];
 
-/// Fetches the newest Debian cloud kernel whose configuration has sched_ext, or
-/// returns the one in the cache if that is the newest.
+/// Fetches one of Debian's cloud kernels, or returns the one in the cache if that is the newest.
 ///
 /// # Errors
 /// When tools, keyring, network or space are missing, or no kernel fits.
-pub fn fetch_debian_cloud(progress: &mut dyn FnMut(Progress)) -> Result<Kernel, KernelError> {
+pub fn fetch_debian_cloud(
+    cloud: Cloud,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Kernel, KernelError> {
     need("fetch a kernel", TOOLS)?;
     let home = kernels_dir();
     let staging = Staging::begin(&home, &mut || {
@@ -35,19 +35,29 @@ pub fn fetch_debian_cloud(progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
     })?;
     space::check(&home, SPACE)?;
     let runner = Runner::new(cache_dir().join("kernel-fetch.log"))?;
-    let apt = PrivateApt::new(&cache_dir().join("apt"), SUITES)?;
-    progress(Progress::stage("index", format!("what {} has", SUITES.join(", "))));
-    let kernels = cloud_kernels(&apt.packages(&runner)?);
+    let suites = suites(cloud);
+    let apt = PrivateApt::new(&cache_dir().join("apt"), suites)?;
+    progress(Progress::stage("index", format!("what {} has", suites.join(", "))));
+    let packages = apt.packages(&runner)?;
+    let mut kernels = cloud_kernels(&packages);
+    if cloud != Cloud::Newest {
+        kernels = default_of(kernels, &packages);
+    }
     if kernels.is_empty() {
-        return Err(apt.lacks("linux-image-VERSION-cloud-amd64 from 6.12 on", &runner).into());
+        return Err(apt.lacks("linux-image-VERSION-cloud-amd64", &runner).into());
     }
     for kernel in kernels.iter().take(TRIES) {
-        let entry = entry(kernel);
+        let entry = entry(cloud, kernel);
         let cached = by_id(&home, &entry.kernel.id)?;
-        if let Some(cached) = cached.filter(|cached| cached.source == entry.kernel.source) {
+        let is_it = |cached: &Kernel| {
+            (&cached.source, &cached.spec) == (&entry.kernel.source, &entry.kernel.spec)
+        };
+        if let Some(cached) = cached.filter(is_it) {
             return Ok(cached);
         }
-        if unpack(kernel, &apt, &staging, &runner, progress)? {
+        unpack(kernel, &apt, &staging, &runner, progress)?;
+        let has = || config::config_has(&staging.entry().join("config"), WANTED);
+        if cloud != Cloud::Newest || has()? {
             return Ok(staging.publish(&entry)?.kernel);
         }
     }
@@ -55,12 +65,21 @@ pub fn fetch_debian_cloud(progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
     Err(KernelError::NoSchedExt(tried.join(", ")))
 }
 
+/// Where it is: kernels newer than its release's are in a suite of their own.
+fn suites(cloud: Cloud) -> &'static [&'static str] {
+    match cloud {
+        Cloud::Newest => &["trixie-backports"],
+        Cloud::Bookworm => &["bookworm", "bookworm-security"],
+        Cloud::Trixie => &["trixie", "trixie-security"],
+    }
+}
+
 /// A later revision of the same release takes the place of the earlier one.
-fn entry(kernel: &CloudKernel) -> Entry {
+fn entry(cloud: Cloud, kernel: &CloudKernel) -> Entry {
     let image = &kernel.packages[0];
     let number = kernel.release.split(['+', '-']).next().unwrap_or_default();
     let kernel = Kernel {
-        spec: "debian-cloud".into(),
+        spec: cloud.spec().into(),
         id: format!("debian-cloud-{number}"),
         release: kernel.release.clone(),
         image: "vmlinuz".into(),
@@ -71,14 +90,14 @@ fn entry(kernel: &CloudKernel) -> Entry {
     Entry { kernel, recipe: None }
 }
 
-/// Fills the staging entry; says whether the kernel has what is wanted.
+/// Fills the staging entry.
 fn unpack(
     kernel: &CloudKernel,
     apt: &PrivateApt,
     staging: &Staging,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<bool, KernelError> {
+) -> Result<(), KernelError> {
     let (work, entry) = (staging.work(), staging.entry());
     let downloads = work.join("debs");
     for folder in [&work, &entry] {
@@ -91,9 +110,6 @@ fn unpack(
     deb::unpack_all(&downloads, &root, runner)?;
     let parts =
         parts(&root, &kernel.release).map_err(|what| apt.lacks(&format!("with {what}"), runner))?;
-    if !config::config_has(&parts.config, WANTED)? {
-        return Ok(false);
-    }
     let modules = entry.join("lib/modules");
     fs::create_dir_all(&modules).map_err(|e| SourcesError::io("create", &modules, e))?;
     // Image and config may lie in the modules' folder, so they move first.
@@ -108,8 +124,7 @@ fn unpack(
     // Debian leaves modules.dep to the installation.
     let mut depmod = Command::new(program("depmod"));
     depmod.arg("-b").arg(&entry).arg(&kernel.release);
-    runner.run("depmod", &mut depmod, &mut |_| ())?;
-    Ok(true)
+    Ok(runner.run("depmod", &mut depmod, &mut |_| ())?)
 }
 
 #[cfg(test)]
@@ -125,7 +140,9 @@ mod tests {
             ..Package::default()
         };
         let release = "7.3.4+deb13-cloud-amd64".to_owned();
-        let kernel = entry(&CloudKernel { release, packages: vec![image] }).kernel;
+        let kernel = CloudKernel { release, packages: vec![image] };
+        let kernel = entry(Cloud::Newest, &kernel).kernel;
+        assert_eq!(kernel.spec, "debian-cloud");
         assert_eq!(kernel.id, "debian-cloud-7.3.4");
         assert_eq!(kernel.source, "linux-image-7.3.4+deb13-cloud-amd64 7.3.4-1~bpo13+1");
         assert_eq!(kernel.modules, Some("lib/modules/7.3.4+deb13-cloud-amd64".into()));

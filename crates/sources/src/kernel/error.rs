@@ -15,7 +15,7 @@ pub enum KernelError {
     /// The text is not a kernel spec.
     #[error(
         "`{0}` does not name a kernel: give lab, lab-cvm, lab:linux-source-VERSION, lab:/path/to/source, \
-         debian-cloud or the path of a bzImage"
+         debian-cloud, debian-cloud:bookworm, debian-cloud:trixie or the path of a bzImage"
     )]
     Spec(String),
     /// The file is not a bzImage.

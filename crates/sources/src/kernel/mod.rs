@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use debian_cloud::fetch_debian_cloud;
 pub use error::KernelError;
 pub use make::build;
-pub use spec::Source;
+pub use spec::{Cloud, Source};
 
 use crate::{Progress, SourcesError};
 use entry::{kernels_dir, newest};
@@ -33,7 +33,8 @@ use spec::Spec;
 /// A kernel that a VM can boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// As asked for: `lab`, `lab:linux-source-7.3`, `lab:/path`, `debian-cloud` or a path.
+    /// As asked for: `lab`, `lab:linux-source-7.3`, `lab:/path`, `debian-cloud`,
+    /// `debian-cloud:trixie` or a path.
     pub spec: String,
     /// Names the folder in the cache, such as `lab-6.12.117-1a2b3c4d`; for a path, the release.
     pub id: String,
@@ -68,7 +69,7 @@ pub fn list() -> Result<Vec<Kernel>, KernelError> {
 pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     match Spec::parse(spec)? {
         Spec::Image(path) => from_image(spec, &path).map(Some),
-        Spec::DebianCloud => newest(&kernels_dir(), spec, None),
+        Spec::DebianCloud(_) => newest(&kernels_dir(), spec, None),
         Spec::Build(source) => {
             let recipe = recipe::Recipe::of(&source).digest();
             newest(&kernels_dir(), spec, Some(&recipe))
@@ -86,7 +87,7 @@ pub fn ensure(spec: &str, progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
     }
     match Spec::parse(spec)? {
         Spec::Build(source) => build(&source, progress),
-        Spec::DebianCloud => fetch_debian_cloud(progress),
+        Spec::DebianCloud(cloud) => fetch_debian_cloud(cloud, progress),
         Spec::Image(path) => from_image(spec, &path),
     }
 }

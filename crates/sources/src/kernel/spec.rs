@@ -49,21 +49,53 @@ impl Source {
     }
 }
 
+/// Which of Debian's cloud kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cloud {
+    /// The newest one that has sched_ext.
+    Newest,
+    /// That of Debian 12.
+    Bookworm,
+    /// That of Debian 13.
+    Trixie,
+}
+
+impl Cloud {
+    /// All of them.
+    pub const ALL: [Cloud; 3] = [Cloud::Newest, Cloud::Bookworm, Cloud::Trixie];
+
+    /// The spec that means this kernel.
+    pub fn spec(self) -> &'static str {
+        match self {
+            Self::Newest => "debian-cloud",
+            Self::Bookworm => "debian-cloud:bookworm",
+            Self::Trixie => "debian-cloud:trixie",
+        }
+    }
+
+    /// The kernel that `spec` means.
+    pub fn parse(spec: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cloud| cloud.spec() == spec)
+    }
+}
+
 /// A parsed kernel spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spec {
     Build(Source),
-    DebianCloud,
+    DebianCloud(Cloud),
     Image(PathBuf),
 }
 
 impl Spec {
     /// A name is a known word; whatever has a slash, or exists as a file, is a path.
     pub(super) fn parse(text: &str) -> Result<Self, KernelError> {
+        if let Some(cloud) = Cloud::parse(text) {
+            return Ok(Self::DebianCloud(cloud));
+        }
         match text {
             "lab" => Ok(Self::Build(Source::Lab)),
             "lab-cvm" => Ok(Self::Build(Source::LabCvm)),
-            "debian-cloud" => Ok(Self::DebianCloud),
             _ => match text.strip_prefix("lab:") {
                 Some(source) => Source::parse(source).map(Self::Build),
                 None if text.contains('/') || Path::new(text).is_file() => {
@@ -95,7 +127,9 @@ mod tests {
         let package = Source::Package("linux-source-7.3".into());
         assert_eq!(parse("lab:linux-source-7.3"), Some(Spec::Build(package)));
         assert_eq!(parse("lab:/src/linux"), Some(Spec::Build(Source::Dir("/src/linux".into()))));
-        assert_eq!(parse("debian-cloud"), Some(Spec::DebianCloud));
+        assert_eq!(parse("debian-cloud"), Some(Spec::DebianCloud(Cloud::Newest)));
+        assert_eq!(parse("debian-cloud:bookworm"), Some(Spec::DebianCloud(Cloud::Bookworm)));
+        assert_eq!(parse("debian-cloud:sarge"), None);
         assert_eq!(parse("/boot/vmlinuz"), Some(Spec::Image("/boot/vmlinuz".into())));
         assert_eq!(parse("labs"), None);
         assert_eq!(parse("lab:linux-image-7.3"), None);

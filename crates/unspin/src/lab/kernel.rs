@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
-use unspin_sources::kernel::{self, Kernel, Source};
+use unspin_sources::kernel::{self, Cloud, Kernel, Source};
 
 use super::watched::watched;
 use crate::out;
@@ -18,10 +18,10 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Get Debian's newest cloud kernel that has sched_ext
+    /// Get one of Debian's cloud kernels
     Fetch {
-        /// Which one
-        #[arg(value_parser = ["debian-cloud"], default_value = "debian-cloud")]
+        /// Which one: the newest that has sched_ext, or that of a Debian release
+        #[arg(value_parser = Cloud::ALL.map(Cloud::spec), default_value = Cloud::Newest.spec())]
         what: String,
         /// Print it as JSON
         #[arg(long)]
@@ -38,7 +38,7 @@ pub enum Verb {
     },
     /// One kernel of the cache
     Show {
-        /// lab, lab-cvm, debian-cloud, an id of `list`, or a bzImage
+        /// lab, lab-cvm, debian-cloud, debian-cloud:trixie, an id of `list`, or a bzImage
         kernel: String,
         /// Print it as JSON
         #[arg(long)]
@@ -50,7 +50,10 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { json } => print_all(&kernel::list()?, json)?,
         Verb::Fetch { what, json } => {
-            let kernel = watched(&format!("kernel {what}"), kernel::fetch_debian_cloud)?;
+            let cloud = Cloud::parse(&what).unwrap_or(Cloud::Newest);
+            let kernel = watched(&format!("kernel {what}"), |progress| {
+                kernel::fetch_debian_cloud(cloud, progress)
+            })?;
             print_all(&[kernel], json)?;
         }
         Verb::Build { source, json } => {
