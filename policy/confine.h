@@ -51,10 +51,11 @@
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
 /* How long to wait after the first trial that did not pay; twice as long after each further
- * one, up to a minute. */
+ * one, up to a maximum. A trial of more costs some 30 ms; while it waits, vCPUs may be missed. */
 #define CONFINE_FEWER_WAIT_NS 250000000ULL
+#define CONFINE_FEWER_WAIT_MAX_NS 64000000000ULL
 #define CONFINE_MORE_WAIT_NS 1000000000ULL
-#define CONFINE_WAIT_MAX_NS 64000000000ULL
+#define CONFINE_MORE_WAIT_MAX_NS 8000000000ULL
 
 enum confine_phase {
 	CONFINE_SETTLED,
@@ -101,11 +102,22 @@ struct confine {
 	u64 kept_more;
 };
 
-POLICY u64 confine_longer(u64 wait_ns, u64 first_ns)
+POLICY u64 confine_longer(u64 wait_ns, u64 first_ns, u64 max_ns)
 {
 	if (!wait_ns)
 		return first_ns;
-	return wait_ns * 2 < CONFINE_WAIT_MAX_NS ? wait_ns * 2 : CONFINE_WAIT_MAX_NS;
+	return wait_ns * 2 < max_ns ? wait_ns * 2 : max_ns;
+}
+
+/* Waits are forgotten where no trial failed for four times as long. */
+POLICY u64 confine_recent(u64 wait_ns, u64 since_ns, u64 now_ns)
+{
+	return now_ns < since_ns + 4 * wait_ns ? wait_ns : 0;
+}
+
+POLICY u64 confine_longer_more(u64 wait_ns)
+{
+	return confine_longer(wait_ns, CONFINE_MORE_WAIT_NS, CONFINE_MORE_WAIT_MAX_NS);
 }
 
 POLICY void confine_change(struct confine *c, u32 phase, u32 use)
@@ -118,13 +130,11 @@ POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 /* Fewer vCPUs paid. The wait before more are tried grows only where more were kept and spun. */
 POLICY void confine_keep_fewer(struct confine *c, u64 now_ns)
 {
-	u64 wait_ns = c->more_wait_ns;
+	u64 wait_ns = c->released_ns ? c->more_wait_ns : 0;
 
 	c->kept_fewer++;
 	c->fewer_wait_ns = 0;
-	if (!c->released_ns || now_ns - c->released_ns > 4 * wait_ns)
-		wait_ns = 0;
-	c->more_wait_ns = confine_longer(wait_ns, CONFINE_MORE_WAIT_NS);
+	c->more_wait_ns = confine_longer_more(confine_recent(wait_ns, c->released_ns, now_ns));
 	c->more_ns = now_ns + c->more_wait_ns;
 	c->released_ns = 0;
 	confine_change(c, CONFINE_SETTLED, c->tried);
@@ -132,7 +142,10 @@ POLICY void confine_keep_fewer(struct confine *c, u64 now_ns)
 
 POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 {
-	c->fewer_wait_ns = confine_longer(c->fewer_wait_ns, CONFINE_FEWER_WAIT_NS);
+	u64 wait_ns = confine_recent(c->fewer_wait_ns, c->fewer_ns, now_ns);
+
+	c->fewer_wait_ns =
+		confine_longer(wait_ns, CONFINE_FEWER_WAIT_NS, CONFINE_FEWER_WAIT_MAX_NS);
 	c->fewer_ns = now_ns + c->fewer_wait_ns;
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
@@ -172,14 +185,22 @@ POLICY void confine_try_before(struct confine *c)
 
 POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 {
-	c->more_wait_ns = confine_longer(c->more_wait_ns, CONFINE_MORE_WAIT_NS);
+	c->more_wait_ns = confine_longer_more(c->more_wait_ns);
 	c->more_ns = now_ns + c->more_wait_ns;
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
+POLICY void confine_keep_more(struct confine *c, u64 now_ns)
+{
+	c->kept_more++;
+	c->released_ns = now_ns;
+	c->more_ns = now_ns + c->more_wait_ns;
+	confine_change(c, CONFINE_SETTLED, c->tried);
+}
+
 POLICY void confine_try_more(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
-	if (c->sums.windows && confine_spins(facts->spin_m, facts->on_m + facts->off_m)) {
+	if (c->sums.windows && confine_spins_more(&c->without, facts)) {
 		confine_give_up_more(c, now_ns);
 		return;
 	}
@@ -189,10 +210,7 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 		confine_give_up_more(c, now_ns);
 		return;
 	}
-	c->kept_more++;
-	c->released_ns = now_ns;
-	c->more_ns = now_ns + c->more_wait_ns;
-	confine_change(c, CONFINE_SETTLED, c->tried);
+	confine_keep_more(c, now_ns);
 }
 
 /* As many as the host gives time for, from half to one less of those in use. */
@@ -245,8 +263,8 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 			c->trials_fewer++;
 			confine_begin(c, CONFINE_FEWER, confine_fewer(c));
 			c->learnt = 0;
+			return;
 		}
-		return;
 	}
 	if (c->use == c->vcpus || now_ns < c->more_ns || c->sums.windows < CONFINE_PART_WINDOWS)
 		return;
@@ -254,13 +272,27 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 	confine_begin(c, CONFINE_MORE, c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus);
 }
 
-/* There is little to do: what a trial shows says nothing, and a limit is of no use for long. */
+/*
+ * There is little to do: what a trial shows says nothing more, and a limit is of no use for long. Fewer
+ * that leave little to do pay. More that are hardly used do no harm, and what was in use is known.
+ */
 POLICY void confine_quiet(struct confine *c, u64 now_ns)
 {
 	if (!c->quiet_ns)
 		c->quiet_ns = now_ns;
-	if (c->phase != CONFINE_SETTLED)
-		confine_change(c, CONFINE_SETTLED, c->before);
+	switch (c->phase) {
+	case CONFINE_FEWER:
+	case CONFINE_FEWER_AGAIN:
+		confine_keep_fewer(c, now_ns);
+		break;
+	case CONFINE_BEFORE:
+		confine_give_up_fewer(c, now_ns);
+		break;
+	case CONFINE_MORE:
+		c->learnt = c->before;
+		confine_keep_more(c, now_ns);
+		break;
+	}
 	confine_forget(&c->sums);
 	c->sums.skipped = CONFINE_SKIP_WINDOWS;
 	if (c->use == c->vcpus || now_ns - c->quiet_ns < CONFINE_QUIET_NS)

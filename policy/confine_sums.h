@@ -91,10 +91,15 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
 }
 
-/* Whether a window spins as it did with more vCPUs. */
-POLICY int confine_spins(u64 spin_m, u64 wanted_m)
+/* Whether a window with more vCPUs spins, and a larger share than with those before. */
+POLICY int confine_spins_more(const struct confine_sums *before, const struct confine_facts *facts)
 {
-	return spin_m * 100 > wanted_m * CONFINE_RETURNED_PERCENT;
+	u32 share = confine_spin_percent(before);
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+
+	if (share < CONFINE_RETURNED_PERCENT)
+		share = CONFINE_RETURNED_PERCENT;
+	return (u64)facts->spin_m * 100 > wanted_m * share;
 }
 
 /* Whether it brought so much more useful time and a smaller share of spinning. */
