@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use unspin_lab::interrupt;
 
 /// How soon its end is seen, or a signal.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -94,7 +94,7 @@ impl Running {
 impl Signals {
     /// Catches them from now on.
     pub fn new() -> io::Result<Signals> {
-        SignalsInfo::new([SIGINT, SIGTERM]).map(Signals)
+        SignalsInfo::new(interrupt::signals()).map(Signals)
     }
 
     /// Passes on what has come to a command that has not been waited for, if there is one.
