@@ -88,7 +88,8 @@ pub fn busy_machine() -> Missing {
     (share < 0.8).then(|| format!("this machine is busy ({:.0} % idle)", 100.0 * share))
 }
 
-fn has_kernel(spec: &str, how: &str) -> Missing {
+/// A kernel of the cache, or how to get it.
+pub fn has_kernel(spec: &str, how: &str) -> Missing {
     let found = Command::new(&*UNSPIN).args(["lab", "kernel", "show", spec]).output();
     let found = found.is_ok_and(|output| output.status.success());
     (!found).then(|| format!("needs the {spec} kernel: {how}"))

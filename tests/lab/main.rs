@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 29] = {
+const CASES: [(&str, Needs, Takes, Test); 31] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -63,6 +63,18 @@ const CASES: [(&str, Needs, Takes, Test); 29] = {
         ("doctor_knows_the_guest", Some(guest), Machine, basics::doctor),
         ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
         ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
+        (
+            "confine_comes_and_goes_on_trixie",
+            Some(confine::trixie),
+            Little,
+            confine::comes_and_goes_on_trixie,
+        ),
+        (
+            "confine_comes_and_goes_on_bookworm",
+            Some(confine::bookworm),
+            Little,
+            confine::comes_and_goes_on_bookworm,
+        ),
         ("neighbours_run_in_lock_step", Some(guest_and_root), Machine, basics::neighbours),
         ("injected_off_intervals_come_back", Some(guest_and_tracing), Machine, basics::truth),
         ("failures_have_their_kinds", Some(vt_guest), Little, faults::kinds),

@@ -31,9 +31,12 @@ pub struct Limits {
     /// Functions that the kernel lacks or refuses programs in: what is spun there, if anything,
     /// is not counted.
     pub not_counted: Vec<String>,
-    /// Why the last limit was not set.
+    /// Why the last limit was not set, or not lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Why who decides has no real-time priority, and so decides late where every vCPU spins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<String>,
 }
 
 /// What the scheduler does now, and has done since it was loaded.

@@ -122,7 +122,14 @@ fn caveats(text: &mut String, limits: &Limits) {
         let _ = writeln!(text, "not counted: {}", limits.not_counted.join(", "));
     }
     if let Some(failed) = &limits.failed {
-        let _ = writeln!(text, "the last limit was not set: {failed}");
+        let _ = writeln!(text, "the last change of the limit failed: {failed}");
+    }
+    if let Some(late) = &limits.late {
+        let _ = writeln!(
+            text,
+            "no real-time priority, so it decides late where every vCPU spins: {late} (it needs \
+             CAP_SYS_NICE)"
+        );
     }
 }
 
@@ -195,6 +202,9 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("not set") && !text.contains("holders"), "{text}");
+        assert!(
+            !text.contains("failed") && !text.contains("late") && !text.contains("holders"),
+            "{text}"
+        );
     }
 }

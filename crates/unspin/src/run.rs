@@ -90,12 +90,15 @@ pub struct Args {
     /// Lift the limits that a killed `unspin run` left on cgroups, and end
     #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats"])]
     restore: bool,
-    /// Socket that serves them
+    /// Wait for the end of standard input first: what an `unspin run` starts as its guard
+    #[arg(long, hide = true, requires = "restore")]
+    when_gone: bool,
+    /// Socket that serves the figures
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
     #[command(flatten)]
     ab: ab::Ab,
-    /// Command to run under the scheduler, with its arguments
+    /// Command to run, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -181,6 +184,10 @@ const LONG_PAUSE: Duration = Duration::from_millis(250);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&args);
+    }
+    if args.when_gone {
+        confine::restore_when_gone()?;
+        return Ok(ExitCode::SUCCESS);
     }
     if args.restore {
         let cleared = confine::restore()?;

@@ -1,22 +1,29 @@
 //! The top-level cgroups whose tasks are limited to some vCPUs, by `cpuset.cpus`.
 //!
 //! Only a cgroup that has no set of its own is limited, so what it had before is nothing, and
-//! to lift the limit is to clear the set. A set that says anything but what was written here is
-//! somebody else's: it stays as it is, from then on. What is written is noted in a journal
-//! first, so that a later process can clear it if this one is killed.
+//! to lift the limit is to clear the set. Before Linux 7.0, the kernel refuses that where there are
+//! tasks (ENOSPC); there the set of all vCPUs takes its place. A set that says anything but what was
+//! written to that cgroup is somebody else's: it stays as it is, from then on. What is written is
+//! noted in a journal first, so that a later process can clear it if this one is killed.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::journal::Journal;
+use super::set;
 use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
 const CONTROLLER: &str = "cpuset";
 const CONTROL: &str = "cgroup.subtree_control";
 const CPUS: &str = "cpuset.cpus";
+/// How long a process that ends may take to let go of its lock.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Other sets of a cgroup, which go with the controller.
+const OTHERS: [&str; 2] = ["cpuset.mems", "cpuset.cpus.exclusive"];
 
 /// Why tasks cannot be limited by cgroups.
 #[derive(Debug, thiserror::Error)]
@@ -27,25 +34,43 @@ pub enum CpusetError {
          boot with `systemd.unified_cgroup_hierarchy=1`, or use `--actuator sched-ext`"
     )]
     NoController(PathBuf),
+    /// A container's part of the hierarchy.
+    #[error("{0} is a container's part of the cgroups: run unspin in the guest itself")]
+    Container(PathBuf),
+    /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
+    #[error(
+        "isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them: \
+         use `--actuator sched-ext`"
+    )]
+    Isolated(String),
     /// The controller cannot be enabled.
-    #[error("enable the cpuset controller in {0}: {1}")]
+    #[error("enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
     Enable(PathBuf, io::Error),
     /// Another process limits vCPUs.
     #[error("another `unspin run` limits vCPUs: stop it first (its lock is {0})")]
     Taken(PathBuf),
     /// The journal cannot be written, so no limit would be lifted after a crash.
-    #[error("note what is limited in {0}: {1}")]
+    #[error("note what is limited in {0}: {1} (without that, nothing is limited)")]
     Journal(PathBuf, io::Error),
+    /// A cgroup cannot be limited.
+    #[error("limit {0}: {1}")]
+    Limit(PathBuf, io::Error),
+    /// What a killed process has left stays.
+    #[error("lift the limit of {0}: {1} (write all vCPUs into it by hand)")]
+    Lift(PathBuf, io::Error),
 }
 
 impl Classified for CpusetError {
     fn class(&self) -> Class {
         match self {
-            CpusetError::Enable(_, error) | CpusetError::Journal(_, error)
+            CpusetError::Enable(_, error)
+            | CpusetError::Journal(_, error)
+            | CpusetError::Lift(_, error)
                 if error.kind() == io::ErrorKind::PermissionDenied =>
             {
                 Class::NeedsRoot
             }
+            CpusetError::Limit(..) | CpusetError::Lift(..) => Class::Failed,
             _ => Class::Unavailable,
         }
     }
@@ -69,56 +94,112 @@ pub struct Cpusets {
     left_alone: BTreeSet<String>,
 }
 
+/// What became of a cgroup's limit.
+enum Cleared {
+    Lifted,
+    /// It says what somebody else has written.
+    Foreign,
+    Failed(io::Error),
+}
+
 impl Cpusets {
     /// Takes over the hierarchy at `root`, and lifts what a killed process has left limited.
-    /// `folder` is for the journal.
-    pub fn open(root: &Path, folder: &Path) -> Result<Cpusets, CpusetError> {
-        let mut journal = Journal::open(folder)?;
-        restore(&mut journal);
+    /// `folder` is for the journal; `all` is the set of all vCPUs.
+    pub fn open(root: &Path, folder: &Path, all: &str) -> Result<Cpusets, CpusetError> {
+        let mut journal = Journal::open(folder, PATIENCE)?;
+        restore(&mut journal)?;
         if !is_offered(root) {
             return Err(CpusetError::NoController(root.to_owned()));
         }
-        journal.begin(root, !lists_it(root, CONTROL))?;
-        if journal.enabled() {
-            fs::write(root.join(CONTROL), format!("+{CONTROLLER}"))
-                .map_err(|error| CpusetError::Enable(root.to_owned(), error))?;
+        // Only the real root lacks this file.
+        if root.join("cgroup.type").exists() {
+            return Err(CpusetError::Container(root.to_owned()));
         }
-        let root = root.to_owned();
-        Ok(Cpusets { root, journal, limited: BTreeSet::new(), left_alone: BTreeSet::new() })
+        journal.begin(root, all)?;
+        let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
+        let mut cpusets = Cpusets { root: root.to_owned(), journal, limited, left_alone };
+        cpusets.enable()?;
+        Ok(cpusets)
+    }
+
+    /// Others, such as systemd, may take the controller away, and all sets with it.
+    fn enable(&mut self) -> Result<(), CpusetError> {
+        if lists_it(&self.root, CONTROL) {
+            return Ok(());
+        }
+        self.limited.clear();
+        self.journal.enable()?;
+        fs::write(self.root.join(CONTROL), format!("+{CONTROLLER}"))
+            .map_err(|error| CpusetError::Enable(self.root.clone(), error))
     }
 
     /// Limits all top-level cgroups to these vCPUs, a list such as `0-1`. Those that have come
     /// since the last call, too.
     pub fn limit(&mut self, cpus: &str) -> Result<(), CpusetError> {
-        let mine: Vec<String> = groups(&self.root)
-            .into_iter()
-            .filter(|group| !self.left_alone.contains(group))
-            .collect();
-        self.journal.note(&mine, cpus)?;
+        self.enable()?;
+        let there = groups(&self.root);
+        self.limited.retain(|group| there.contains(group));
+        self.left_alone.retain(|group| there.contains(group));
+        let mut mine = Vec::new();
+        for group in &there {
+            if self.left_alone.contains(group) {
+                continue;
+            }
+            let folder = self.root.join(group);
+            // It may have gone meanwhile.
+            let Ok(now) = fs::read_to_string(folder.join(CPUS)) else { continue };
+            let now = now.trim();
+            if !is_free(&folder, now, self.journal.all()) && !self.journal.wrote(group, now) {
+                self.limited.remove(group);
+                self.left_alone.insert(group.clone());
+            } else if now != cpus || !self.limited.contains(group) {
+                mine.push(group.clone());
+            }
+        }
+        self.journal.note(&there, &mine, cpus)?;
+        let mut failed = Ok(());
         for group in mine {
             let file = self.root.join(&group).join(CPUS);
-            // It may have gone meanwhile.
-            let Ok(now) = fs::read_to_string(&file) else { continue };
-            let now = now.trim();
-            if now == cpus {
-                self.limited.insert(group);
-            } else if !now.is_empty() && !self.journal.wrote(now) {
-                self.limited.remove(&group);
-                self.left_alone.insert(group);
-            } else if fs::write(&file, cpus).is_ok() {
-                self.limited.insert(group);
+            match fs::write(&file, cpus) {
+                Ok(()) => {
+                    self.limited.insert(group);
+                }
+                Err(_) if !file.exists() => {}
+                Err(error) => failed = Err(CpusetError::Limit(file, error)),
+            }
+        }
+        failed
+    }
+
+    /// Lifts the limit. What cannot be lifted counts as limited.
+    pub fn lift(&mut self) -> Result<(), CpusetError> {
+        let mut failed = Ok(());
+        for group in std::mem::take(&mut self.limited) {
+            match clear(&self.root, &group, &self.journal) {
+                Cleared::Lifted => {}
+                Cleared::Foreign => {
+                    self.left_alone.insert(group);
+                }
+                Cleared::Failed(error) => {
+                    failed = Err(CpusetError::Lift(self.root.join(&group).join(CPUS), error));
+                    self.limited.insert(group);
+                }
+            }
+        }
+        failed
+    }
+
+    /// All vCPUs are others from now on. Nothing may be limited.
+    pub fn replace_all(&mut self, all: &str) -> Result<(), CpusetError> {
+        let old = self.journal.replace_all(all)?;
+        for group in groups(&self.root) {
+            let file = self.root.join(&group).join(CPUS);
+            let has_old = |text: String| text.trim() == old && self.journal.wrote(&group, &old);
+            if old != all && fs::read_to_string(&file).is_ok_and(has_old) {
+                fs::write(&file, all).map_err(|error| CpusetError::Lift(file, error))?;
             }
         }
         Ok(())
-    }
-
-    /// Lifts the limit.
-    pub fn lift(&mut self) {
-        for group in std::mem::take(&mut self.limited) {
-            if !clear(&self.root.join(&group), &self.journal) {
-                self.left_alone.insert(group);
-            }
-        }
     }
 
     /// How many cgroups are limited now.
@@ -134,49 +215,75 @@ impl Cpusets {
 
 impl Drop for Cpusets {
     fn drop(&mut self) {
-        restore(&mut self.journal);
+        if let Err(error) = restore(&mut self.journal) {
+            eprintln!("unspin: {error}");
+        }
     }
 }
 
 /// Lifts what a killed process has left limited; how many cgroups those were.
-pub fn restore_after_crash(folder: &Path) -> Result<usize, CpusetError> {
+/// `patience` is for a process that is about to end.
+pub fn restore_after_crash(folder: &Path, patience: Duration) -> Result<usize, CpusetError> {
     if !Journal::is_in(folder) {
         return Ok(0);
     }
-    Ok(restore(&mut Journal::open(folder)?))
+    restore(&mut Journal::open(folder, patience)?)
 }
 
 /// Lifts all that the journal names, and forgets it if nothing stays limited.
-fn restore(journal: &mut Journal) -> usize {
-    let Some(root) = journal.root() else { return 0 };
-    let groups: Vec<PathBuf> = journal.groups().map(|group| root.join(group)).collect();
-    let is_ours = |group: &&PathBuf| {
-        fs::read_to_string(group.join(CPUS)).is_ok_and(|text| journal.wrote(text.trim()))
-    };
-    let ours: Vec<&PathBuf> = groups.iter().filter(is_ours).collect();
-    let cleared = ours.iter().filter(|group| clear(group, journal)).count();
-    if cleared < ours.len() {
-        return cleared;
+fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
+    let Some(root) = journal.root() else { return Ok(0) };
+    let mut cleared = 0;
+    let mut failed = Ok(());
+    for group in journal.groups() {
+        let file = root.join(group).join(CPUS);
+        let limits = |text: String| {
+            !set::covers(text.trim(), journal.all()) && journal.wrote(group, text.trim())
+        };
+        if !fs::read_to_string(&file).is_ok_and(limits) {
+            continue;
+        }
+        match clear(&root, group, journal) {
+            Cleared::Lifted => cleared += 1,
+            Cleared::Foreign => {}
+            Cleared::Failed(error) => failed = Err(CpusetError::Lift(file, error)),
+        }
     }
+    failed?;
     // Other cgroups' sets would go with the controller.
     let is_used = |group: &String| {
-        fs::read_to_string(root.join(group).join(CPUS)).is_ok_and(|text| !text.trim().is_empty())
+        let says = |file: &str| fs::read_to_string(root.join(group).join(file)).unwrap_or_default();
+        !is_free(&root.join(group), says(CPUS).trim(), journal.all())
+            || OTHERS.iter().any(|file| !says(file).trim().is_empty())
     };
-    if journal.enabled() && !self::groups(&root).iter().any(is_used) {
+    if journal.enabled() && !groups(&root).iter().any(is_used) {
         // A cgroup that hands the controller on keeps it, which the kernel sees to.
         let _ = fs::write(root.join(CONTROL), format!("-{CONTROLLER}"));
     }
     journal.end();
-    cleared
+    Ok(cleared)
 }
 
-/// Clears a set that was written here; false where it says something else.
-fn clear(group: &Path, journal: &Journal) -> bool {
-    let file = group.join(CPUS);
-    match fs::read_to_string(&file) {
-        Ok(now) if journal.wrote(now.trim()) => fs::write(&file, "\n").is_ok(),
-        Ok(now) => now.trim().is_empty(),
-        Err(_) => true,
+/// Whether nobody limits a cgroup with this set: it has none, or all vCPUs, and no partition.
+fn is_free(group: &Path, set: &str, all: &str) -> bool {
+    let kind = fs::read_to_string(group.join("cpuset.cpus.partition")).unwrap_or_default();
+    (set.is_empty() || set::covers(set, all)) && ["", "member"].contains(&kind.trim())
+}
+
+/// Clears a set that was written here.
+fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
+    let file = root.join(group).join(CPUS);
+    let Ok(now) = fs::read_to_string(&file) else { return Cleared::Lifted };
+    if !now.trim().is_empty() && !journal.wrote(group, now.trim()) {
+        return Cleared::Foreign;
+    }
+    let cleared = fs::write(&file, "\n").or_else(|error| match error.kind() {
+        io::ErrorKind::StorageFull => fs::write(&file, journal.all()),
+        _ => Err(error),
+    });
+    match cleared {
+        Err(error) if file.exists() => Cleared::Failed(error),
+        _ => Cleared::Lifted,
     }
 }
 

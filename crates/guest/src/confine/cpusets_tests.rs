@@ -31,7 +31,7 @@ impl Hierarchy {
     }
 
     fn open(&self) -> Cpusets {
-        Cpusets::open(&self.root(), &self.folder).unwrap()
+        Cpusets::open(&self.root(), &self.folder, "0-3").unwrap()
     }
 
     fn says(&self, group: &str) -> String {
@@ -61,7 +61,7 @@ fn a_limit_comes_and_goes_with_the_controller() {
     assert_eq!(hierarchy.says("job"), "0-1");
     cpusets.limit("0").unwrap();
     assert_eq!(hierarchy.says("user.slice"), "0");
-    cpusets.lift();
+    cpusets.lift().unwrap();
     assert_eq!((hierarchy.says("job").as_str(), cpusets.limited()), ("", 0));
     drop(cpusets);
     assert_eq!(hierarchy.control(), "-cpuset");
@@ -78,11 +78,80 @@ fn what_somebody_else_set_is_left_alone() {
     cpusets.limit("0").unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["later", "theirs"]);
     hierarchy.set("mine", "3");
-    cpusets.lift();
+    cpusets.lift().unwrap();
     drop(cpusets);
     let says = ["mine", "theirs", "later"].map(|group| hierarchy.says(group));
     assert_eq!(says, ["3", "2-3", "1-3"]);
     assert_eq!(hierarchy.control(), "+cpuset", "sets of others need it");
+}
+
+#[test]
+fn a_set_of_somebody_else_that_looks_like_ours_is_left_alone() {
+    let groups = [("mine", ""), ("theirs", "0-1"), ("late", "")];
+    let hierarchy = Hierarchy::new("alike", &groups);
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1").unwrap();
+    hierarchy.add("new", "0-1");
+    cpusets.limit("0-1").unwrap();
+    assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["new", "theirs"]);
+    assert_eq!(cpusets.limited(), 2);
+    cpusets.lift().unwrap();
+    drop(cpusets);
+    let says = ["mine", "theirs", "new", "late"].map(|group| hierarchy.says(group));
+    assert_eq!(says, ["", "0-1", "0-1", ""]);
+}
+
+#[test]
+fn all_vcpus_are_no_limit_and_partitions_are_left_alone() {
+    let hierarchy = Hierarchy::new("free", &[("all", "0-3"), ("part", ""), ("wide", "0-7")]);
+    let kind = hierarchy.root().join("part/cpuset.cpus.partition");
+    fs::write(&kind, "root\n").unwrap();
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1").unwrap();
+    let says = ["all", "part", "wide"].map(|group| hierarchy.says(group));
+    assert_eq!(says, ["0-1", "", "0-1"]);
+    assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["part"]);
+}
+
+#[test]
+fn a_controller_that_goes_comes_back() {
+    let hierarchy = Hierarchy::new("taken", &[("mine", ""), ("gone", "")]);
+    fs::write(hierarchy.root().join(CONTROL), "cpuset cpu\n").unwrap();
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1").unwrap();
+    fs::write(hierarchy.root().join(CONTROL), "cpu\n").unwrap();
+    hierarchy.set("mine", "");
+    fs::remove_dir_all(hierarchy.root().join("gone")).unwrap();
+    cpusets.limit("0-1").unwrap();
+    assert_eq!((hierarchy.control().as_str(), hierarchy.says("mine").as_str()), ("+cpuset", "0-1"));
+    assert_eq!(cpusets.limited(), 1);
+    drop(cpusets);
+    assert_eq!(hierarchy.control(), "-cpuset", "it was enabled here, in the end");
+}
+
+#[test]
+fn nothing_is_limited_that_is_not_noted() {
+    let hierarchy = Hierarchy::new("noted", &[("mine", "")]);
+    let mut cpusets = hierarchy.open();
+    // A folder in the place of the new journal: no write goes through, even root's.
+    let place = hierarchy.folder.join("cpuset.new");
+    fs::create_dir(&place).unwrap();
+    for _ in 0..2 {
+        let error = cpusets.limit("0-1").expect_err("nothing can be noted");
+        assert!(matches!(error, CpusetError::Journal(..)), "{error}");
+        assert_eq!(hierarchy.says("mine"), "");
+    }
+    fs::remove_dir(&place).unwrap();
+    cpusets.limit("0-1").unwrap();
+    assert_eq!(hierarchy.says("mine"), "0-1");
+}
+
+#[test]
+fn a_containers_cgroups_are_refused() {
+    let hierarchy = Hierarchy::new("container", &[]);
+    fs::write(hierarchy.root().join("cgroup.type"), "domain\n").unwrap();
+    let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("refused");
+    assert!(matches!(error, CpusetError::Container(_)), "{error}");
 }
 
 #[test]
@@ -91,7 +160,7 @@ fn the_next_process_lifts_what_a_killed_one_left() {
     let mut killed = hierarchy.open();
     killed.limit("0-2").unwrap();
     killed.limit("0-1").unwrap();
-    let taken = Cpusets::open(&hierarchy.root(), &hierarchy.folder).err().expect("it runs");
+    let taken = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("it runs");
     assert!(matches!(taken, CpusetError::Taken(_)), "{taken}");
     // What a kill leaves: the file, and no lock.
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
@@ -101,9 +170,9 @@ fn the_next_process_lifts_what_a_killed_one_left() {
     fs::write(hierarchy.root().join(CONTROL), control).unwrap();
     hierarchy.set("a", "0-1");
     hierarchy.set("b", "1");
-    assert_eq!(restore_after_crash(&hierarchy.folder).unwrap(), 1);
+    assert_eq!(restore_after_crash(&hierarchy.folder, Duration::ZERO).unwrap(), 1);
     assert_eq!((hierarchy.says("a").as_str(), hierarchy.says("b").as_str()), ("", "1"));
-    assert_eq!(restore_after_crash(&hierarchy.folder).unwrap(), 0);
+    assert_eq!(restore_after_crash(&hierarchy.folder, Duration::ZERO).unwrap(), 0);
 }
 
 #[test]
@@ -112,8 +181,8 @@ fn a_journal_that_was_left_is_held_by_nobody() {
     let folder = hierarchy.root().join("journal");
     let state = || (Journal::is_in(&folder), Journal::is_held(&folder));
     assert_eq!(state(), (false, false));
-    let mut journal = Journal::open(&folder).unwrap();
-    journal.begin(&hierarchy.root(), true).unwrap();
+    let mut journal = Journal::open(&folder, Duration::ZERO).unwrap();
+    journal.begin(&hierarchy.root(), "0-3").unwrap();
     assert_eq!(state(), (true, true));
     drop(journal);
     assert_eq!(state(), (true, false));
@@ -123,7 +192,7 @@ fn a_journal_that_was_left_is_held_by_nobody() {
 fn a_hierarchy_without_the_controller_is_refused() {
     let hierarchy = Hierarchy::new("without", &[]);
     fs::write(hierarchy.root().join("cgroup.controllers"), "cpu memory\n").unwrap();
-    let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder).err().expect("refused");
+    let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("refused");
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
 }
 

@@ -1,10 +1,13 @@
 //! What has been written to cgroups, in a file that outlives this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +20,18 @@ struct Noted {
     root: PathBuf,
     /// Whether the controller was enabled here.
     enabled: bool,
-    /// Folders of cgroups under the root, and the sets of vCPUs that were written there.
-    groups: BTreeSet<String>,
-    sets: BTreeSet<String>,
+    /// Stands for no limit where the kernel refuses an empty set.
+    all: String,
+    /// Folders of cgroups under the root, and the sets of vCPUs that were written to each.
+    groups: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// The journal. One process at a time has it.
 pub(super) struct Journal {
     file: PathBuf,
     noted: Noted,
+    /// Whether the file says less than `noted`.
+    unsaved: bool,
     _lock: Flock<File>,
 }
 
@@ -33,6 +39,8 @@ pub(super) struct Journal {
 const FILE: &str = "cpuset.json";
 /// The file that its process has locked.
 const LOCK: &str = "cpuset.lock";
+/// Between two tries to get the lock.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Journal {
     /// Whether there is one, so that something may be limited.
@@ -47,35 +55,70 @@ impl Journal {
         tried.is_some_and(|lock| lock.is_err())
     }
 
-    /// Opens it, with what a killed process has left.
-    pub(super) fn open(folder: &Path) -> Result<Journal, CpusetError> {
+    /// Opens it, with what a killed process has left. Waits so long for one that has it: a
+    /// process that ends keeps its lock until the kernel has let go of its BPF programs.
+    pub(super) fn open(folder: &Path, patience: Duration) -> Result<Journal, CpusetError> {
         let failed = |error| CpusetError::Journal(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(failed)?;
         let path = folder.join(LOCK);
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let _lock = Flock::lock(lock.map_err(failed)?, FlockArg::LockExclusiveNonblock)
-            .map_err(|_| CpusetError::Taken(path))?;
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let mut lock = open.map_err(failed)?;
+        let began = Instant::now();
+        let _lock = loop {
+            match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => break lock,
+                Err((_, Errno::EWOULDBLOCK)) if began.elapsed() >= patience => {
+                    return Err(CpusetError::Taken(path));
+                }
+                Err((again, Errno::EWOULDBLOCK)) => lock = again,
+                Err((_, error)) => return Err(failed(error.into())),
+            }
+            thread::sleep(PAUSE);
+        };
         let file = folder.join(FILE);
         let text = fs::read_to_string(&file).unwrap_or_default();
         let noted = serde_json::from_str(&text).unwrap_or_default();
-        Ok(Journal { file, noted, _lock })
+        Ok(Journal { file, noted, unsaved: false, _lock })
     }
 
-    /// Notes where limits are going to be, and whether the controller must be enabled for them.
-    pub(super) fn begin(&mut self, root: &Path, enabled: bool) -> Result<(), CpusetError> {
-        self.noted = Noted { root: root.to_owned(), enabled, ..Noted::default() };
+    /// Notes where limits are going to be, and the set that stands for none.
+    pub(super) fn begin(&mut self, root: &Path, all: &str) -> Result<(), CpusetError> {
+        self.noted = Noted { root: root.to_owned(), all: all.to_owned(), ..Noted::default() };
         self.save()
     }
 
-    /// Notes what is going to be written to these cgroups.
-    pub(super) fn note(&mut self, groups: &[String], set: &str) -> Result<(), CpusetError> {
-        let known = self.noted.sets.len() + self.noted.groups.len();
-        self.noted.sets.insert(set.to_owned());
-        self.noted.groups.extend(groups.iter().cloned());
-        if known == self.noted.sets.len() + self.noted.groups.len() {
-            return Ok(());
+    /// Notes that the controller is going to be enabled.
+    pub(super) fn enable(&mut self) -> Result<(), CpusetError> {
+        self.unsaved |= !self.noted.enabled;
+        self.noted.enabled = true;
+        self.save_what_is_new()
+    }
+
+    /// Notes that all vCPUs are others now; returns what they were.
+    pub(super) fn replace_all(&mut self, all: &str) -> Result<String, CpusetError> {
+        self.unsaved |= self.noted.all != all;
+        let old = std::mem::replace(&mut self.noted.all, all.to_owned());
+        for sets in self.noted.groups.values_mut() {
+            self.unsaved |= sets.insert(all.to_owned());
         }
-        self.save()
+        self.save_what_is_new()?;
+        Ok(old)
+    }
+
+    /// Notes what is going to be written to some cgroups, and forgets those that have gone.
+    pub(super) fn note(
+        &mut self,
+        there: &[String],
+        groups: &[String],
+        set: &str,
+    ) -> Result<(), CpusetError> {
+        self.noted.groups.retain(|group, _| there.contains(group));
+        for group in groups {
+            let sets = self.noted.groups.entry(group.clone()).or_default();
+            self.unsaved |= sets.insert(self.noted.all.clone());
+            self.unsaved |= sets.insert(set.to_owned());
+        }
+        self.save_what_is_new()
     }
 
     /// Nothing is limited any more.
@@ -92,21 +135,35 @@ impl Journal {
         self.noted.enabled
     }
 
-    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
-        self.noted.groups.iter().map(String::as_str)
+    /// The set that stands for no limit.
+    pub(super) fn all(&self) -> &str {
+        &self.noted.all
     }
 
-    /// Whether a set may have been written here.
-    pub(super) fn wrote(&self, set: &str) -> bool {
-        self.noted.sets.contains(set)
+    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
+        self.noted.groups.keys().map(String::as_str)
+    }
+
+    /// Whether a cgroup's set may have been written here.
+    pub(super) fn wrote(&self, group: &str, set: &str) -> bool {
+        self.noted.groups.get(group).is_some_and(|sets| sets.contains(set))
+    }
+
+    fn save_what_is_new(&mut self) -> Result<(), CpusetError> {
+        if self.unsaved { self.save() } else { Ok(()) }
     }
 
     /// A reader sees the old contents or the new ones.
-    fn save(&self) -> Result<(), CpusetError> {
+    fn save(&mut self) -> Result<(), CpusetError> {
+        self.unsaved = true;
         let new = self.file.with_extension("new");
-        let text = serde_json::to_string(&self.noted).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&new, text))
-            .and_then(|()| fs::rename(&new, &self.file))
-            .map_err(|error| CpusetError::Journal(self.file.clone(), error))
+        let write = || {
+            let text = serde_json::to_string(&self.noted)?;
+            File::create(&new)?.write_all(text.as_bytes())?;
+            fs::rename(&new, &self.file)
+        };
+        write().map_err(|error: io::Error| CpusetError::Journal(self.file.clone(), error))?;
+        self.unsaved = false;
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@
 //! `policy/confine.h` decides.
 
 mod cpusets;
+mod guard;
 mod journal;
+mod set;
 mod window;
 
 use std::fs;
@@ -39,6 +41,9 @@ const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
 const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
+/// How long the number of processes in the root cgroup counts as known: to find it takes a look
+/// at each of them.
+const IN_ROOT: Duration = Duration::from_secs(10);
 
 /// Why vCPUs cannot be limited.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +57,19 @@ pub enum ConfineError {
     /// There is nobody to decide.
     #[error("start a thread: {0}")]
     Thread(io::Error),
+}
+
+impl ConfineError {
+    /// Whether a scheduler in place of the kernel's can do the same here.
+    pub fn has_another_way(&self) -> bool {
+        match self {
+            ConfineError::Sense(error) => error.class() == Class::Unavailable,
+            ConfineError::Cpuset(error) => {
+                matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
+            }
+            ConfineError::Thread(_) => false,
+        }
+    }
 }
 
 impl Classified for ConfineError {
@@ -68,6 +86,8 @@ impl Classified for ConfineError {
 pub struct Confiner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    in_root: Mutex<Option<(Instant, u64)>>,
+    _guard: Option<guard::Guard>,
 }
 
 #[derive(Default)]
@@ -85,14 +105,23 @@ impl Confiner {
         let its = shared.clone();
         let work = move || control.run(&its);
         let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
-        Ok(Confiner { shared, thread: Some(thread.map_err(ConfineError::Thread)?) })
+        let thread = Some(thread.map_err(ConfineError::Thread)?);
+        Ok(Confiner { shared, thread, in_root: Mutex::default(), _guard: guard::Guard::start() })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
         let stats = self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let limits = stats.limits.map(|limits| Limits { in_root: in_root(), ..limits });
+        let limits = stats.limits.map(|limits| Limits { in_root: self.in_root(), ..limits });
         Stats { limits, ..stats }
+    }
+
+    fn in_root(&self) -> u64 {
+        let mut known = self.in_root.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known {
+            Some((when, count)) if when.elapsed() < IN_ROOT => count,
+            _ => known.insert((Instant::now(), in_root())).1,
+        }
     }
 
     /// Whether its thread has ended, which it does only where it failed.
@@ -113,7 +142,13 @@ impl Drop for Confiner {
 
 /// Lifts what a killed process has left; how many cgroups were limited.
 pub fn restore() -> Result<usize, CpusetError> {
-    cpusets::restore_after_crash(Path::new(FOLDER))
+    cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
+}
+
+/// The same once the process is gone that has this process as its guard.
+pub fn restore_when_gone() -> Result<usize, CpusetError> {
+    guard::wait();
+    cpusets::restore_after_crash(Path::new(FOLDER), guard::PATIENCE)
 }
 
 /// Whether cgroups of version 2 can limit tasks to some vCPUs here.
@@ -151,9 +186,10 @@ fn in_root() -> u64 {
 
 /// What decides, in a thread of its own.
 struct Control {
+    // Dropped first: the kernel takes a second to let go of the programs of the others.
+    cpusets: Cpusets,
     sensor: LightSensor,
     account: Account,
-    cpusets: Cpusets,
     confine: Confine,
     online: Vec<u32>,
     before: Sums,
@@ -165,16 +201,22 @@ struct Control {
     lost: u64,
     spins: u64,
     failed: Option<String>,
+    /// Why it has no real-time priority.
+    late: Option<String>,
 }
 
 impl Control {
     fn start(settings: &Settings) -> Result<Control, ConfineError> {
-        let cpusets = Cpusets::open(Path::new(ROOT), Path::new(FOLDER))?;
-        let online = online();
+        let isolated = set::isolated();
+        if !isolated.is_empty() {
+            return Err(CpusetError::Isolated(isolated).into());
+        }
+        let root = Path::new(ROOT);
+        let online = set::usable(root);
         let mut control = Control {
+            cpusets: Cpusets::open(root, Path::new(FOLDER), &set::all(&online))?,
             sensor: LightSensor::start(settings)?,
             account: Account::start()?,
-            cpusets,
             confine: Confine::new(online.len() as u32),
             online,
             before: Sums::default(),
@@ -186,6 +228,7 @@ impl Control {
             lost: 0,
             spins: 0,
             failed: None,
+            late: None,
         };
         control.before = control.sums();
         control.first = control.before;
@@ -193,7 +236,7 @@ impl Control {
     }
 
     fn run(mut self, shared: &Shared) {
-        ask_to_run_first();
+        self.late = run_first().err().map(|error| error.to_string());
         let mut rounds = 0;
         while !shared.over.load(Ordering::Relaxed) {
             thread::sleep(self.pause());
@@ -209,8 +252,9 @@ impl Control {
     }
 
     fn step(&mut self, round: bool) {
-        if round {
-            self.follow_hotplug();
+        if round && let Err(error) = self.follow_hotplug() {
+            self.failed = Some(error.to_string());
+            return;
         }
         let now = self.sums();
         self.facts = now.since(&self.before, self.online.len() as u32);
@@ -219,24 +263,26 @@ impl Control {
         self.used_vcpu_s += f64::from(before) * seconds;
         self.before = now;
         let usage = self.confine.step(&self.facts, now.now_ns) as usize;
-        if usage == self.online.len() {
-            if self.cpusets.limited() > 0 {
-                self.cpusets.lift();
-            }
-        } else if round || usage != before as usize {
-            let set = window::list(&self.online[..usage]);
-            self.failed = self.cpusets.limit(&set).err().map(|error| error.to_string());
+        if !round && usage == before as usize {
+            return;
         }
+        let done = match usage == self.online.len() {
+            true => self.cpusets.lift(),
+            false => self.cpusets.limit(&set::list(&self.online[..usage])),
+        };
+        self.failed = done.err().map(|error| error.to_string());
     }
 
     /// With another number of vCPUs all that was learnt is about another machine.
-    fn follow_hotplug(&mut self) {
-        let online = online();
+    fn follow_hotplug(&mut self) -> Result<(), CpusetError> {
+        let online = set::usable(Path::new(ROOT));
         if online != self.online {
-            self.cpusets.lift();
+            self.cpusets.lift()?;
+            self.cpusets.replace_all(&set::all(&online))?;
             self.confine = Confine::new(online.len() as u32);
             self.online = online;
         }
+        Ok(())
     }
 
     fn sums(&mut self) -> Sums {
@@ -285,24 +331,21 @@ impl Control {
                 spins_lost: self.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),
+                late: self.late.clone(),
             }),
             ..Stats::default()
         }
     }
 }
 
-fn online() -> Vec<u32> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let online = window::cpus(&list);
-    if online.is_empty() { vec![0] } else { online }
-}
-
-/// Where every vCPU spins, a turn among the others comes late. Without the right to a real-time
-/// priority it comes as the kernel sees fit.
-fn ask_to_run_first() {
+/// Where every vCPU spins, a turn among the others comes late.
+fn run_first() -> io::Result<()> {
     // SAFETY: a struct of integers, for which 0 is valid.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = 1;
     // SAFETY: of the calling thread, with a pointer to a live struct.
-    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) };
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

@@ -29,31 +29,6 @@ impl Sums {
     }
 }
 
-/// Some of the vCPUs as the kernel writes a set of them: `0-1,3`.
-pub(super) fn list(cpus: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, to)) if *to + 1 == cpu => *to = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let range = |(from, to): &(u32, u32)| match from == to {
-        true => from.to_string(),
-        false => format!("{from}-{to}"),
-    };
-    ranges.iter().map(range).collect::<Vec<_>>().join(",")
-}
-
-/// The vCPUs of such a list.
-pub(super) fn cpus(list: &str) -> Vec<u32> {
-    let range = |range: &str| {
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        Some(from.parse().ok()?..=to.parse::<u32>().ok()?)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,13 +42,5 @@ mod tests {
         let late = Sums { off_ns: 90_000, ..now }.since(&before, 4);
         assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300 });
         assert_eq!(before.since(&before, 4), Facts { on_m: 4_000, ..Facts::default() });
-    }
-
-    #[test]
-    fn sets_are_written_as_the_kernel_does() {
-        for text in ["0", "0-1", "0,2-3", "1,3,5-7"] {
-            assert_eq!(list(&cpus(text)), text);
-        }
-        assert_eq!((list(&[]), cpus("\n")), (String::new(), vec![]));
     }
 }

@@ -114,8 +114,9 @@ pub enum SenseError {
     Map(std::io::Error),
     /// The kernel does not tell where its timers are.
     #[error(
-        "this kernel does not tell where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         tell nothing: use --causes, which brings timers of its own"
+        "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
+         show nothing: use `watch --causes` or `run --actuator sched-ext`, which bring timers of \
+         their own"
     )]
     NoTimers,
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use unspin_guest::confine::{self, Confiner};
 use unspin_guest::run::{NAME, Options, RunError, is_loaded};
-use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::Actuator;
 
 use super::keeper::Keeper;
@@ -30,7 +29,7 @@ impl Choice {
         }
         match Confiner::start() {
             Ok(confiner) => Ok(Keeper::confine(confiner)),
-            Err(error) if self.actuator.is_none() && error.class() == Class::Unavailable => {
+            Err(error) if self.actuator.is_none() && error.has_another_way() => {
                 // Why the better way is closed says more than why the other one is, too.
                 self.scheduler().map_err(|_| error.into())
             }
