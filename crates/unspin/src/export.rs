@@ -20,12 +20,12 @@ use crate::{new_file, out};
 /// browser and uploads nothing.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `unspin record` wrote, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
+    /// Session file of `unspin record`, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
     file: PathBuf,
-    /// Where it goes; - is standard output [default: the file's name with .pftrace or .prom]
+    /// Output file; - is standard output [default: the file's name with .pftrace or .prom]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The form
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Perfetto)]
     format: Format,
     /// Print what was written as JSON

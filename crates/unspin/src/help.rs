@@ -48,7 +48,7 @@ static VERBS: &[Help] = &[
         examples: &[
             ("unspin doctor", "what this machine is, and what unspin can do on it"),
             ("sudo unspin watch", "whether vCPUs lose time now, and why"),
-            ("sudo unspin run -- make -j8", "a build under the guest scheduler"),
+            ("sudo unspin run -- make -j8", "a build, on fewer vCPUs while spinning wastes time"),
         ],
         see: &["doctor", "watch", "record", "report", "run", "lab"],
         ..NONE
@@ -78,10 +78,10 @@ static VERBS: &[Help] = &[
         examples: &[
             ("sudo unspin run", "until Ctrl-C"),
             ("sudo unspin run --stats 1 -- make -j4", "a build, with figures every second"),
-            ("sudo unspin run --status", "the figures of the scheduler that runs"),
+            ("sudo unspin run --status", "the figures of the `unspin run` that is active"),
             (
                 "sudo unspin run --ab 10 -- sh -c 'make clean && make -j4'",
-                "whether the build is faster under it",
+                "whether the build is faster with it",
             ),
         ],
         status: OF_RUN,

@@ -32,9 +32,9 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Find and stop wasted vCPU spinning, from inside the guest.
 ///
-/// unspin shows how long the hypervisor keeps vCPUs off their pCPUs, how much CPU time the others
-/// burn meanwhile by spinning, and runs a guest scheduler that stops the waste. It needs neither
-/// steal time nor the hypervisor's help. Start with `unspin doctor`.
+/// unspin shows how long the hypervisor keeps vCPUs off their pCPUs, and how much CPU time the
+/// others burn meanwhile by spinning. It stops the waste by limiting tasks to fewer vCPUs. It needs
+/// neither steal time nor the hypervisor's help. Start with `unspin doctor`.
 #[derive(Parser)]
 #[command(name = "unspin", version, propagate_version = true)]
 struct Cli {

@@ -8,18 +8,17 @@ use crate::span;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Share of each vCPU's time that heartbeats may take, in percent. They show off
-    /// intervals that the kernel's own tick misses; what one costs is measured at the start
-    /// [default: 1]
+    /// Limit on heartbeats, in percent of each vCPU's time. Heartbeats show off intervals that
+    /// the kernel's own tick misses. Their cost is measured at the start [default: 1]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     budget: Option<f64>,
-    /// Time between two heartbeats of a vCPU that is not idle, whatever they cost: 500, 500us,
-    /// 2ms; 0: none
+    /// Time between two heartbeats of a vCPU that is not idle, regardless of their cost: 500,
+    /// 500us, 2ms; 0 for none
     #[arg(long, value_name = "TIME", conflicts_with = "budget", value_parser = span::microseconds)]
     beat: Option<Duration>,
-    /// How late a timer or an answer is when its vCPU was off: 200, 200us, 2ms. Raised where
-    /// timers are as late while their vCPU is on
-    /// [default: four times what is usual here, from 200us to 2ms]
+    /// Lateness of a timer or an answer from which its vCPU counts as off: 200, 200us, 2ms. It
+    /// is raised where timers are that late although their vCPU is on
+    /// [default: four times the usual lateness here, from 200us to 2ms]
     #[arg(long, value_name = "TIME", value_parser = span::microseconds)]
     late: Option<Duration>,
 }

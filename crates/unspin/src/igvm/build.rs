@@ -50,7 +50,7 @@ pub struct Args {
     /// The ACPI tables
     #[arg(long, value_enum, default_value_t = AcpiName::Pc)]
     acpi: AcpiName,
-    /// Where it goes; - is standard output
+    /// Output file; - is standard output
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
     /// Print what was built as JSON

@@ -13,7 +13,7 @@ use unspin_model::class::Class;
 use crate::failure::of_class;
 use crate::out;
 
-/// Try a guest scheduler with random steps in virtual time; a seed that fails, fails again
+/// Test a guest scheduler with random steps in virtual time; failures are reproducible
 ///
 /// A seed decides what happens in its guest within two seconds: loads of all kinds, limited and
 /// frozen groups, vCPUs that go and come, a scheduler that is killed and started. A seed fails
@@ -27,7 +27,7 @@ pub struct Args {
     /// The guest scheduler's command, or `stock` for the kernel's own
     #[arg(long, default_value = "unspin run", value_name = "CMD")]
     scheduler: String,
-    /// Kernel: lab, debian-cloud or a bzImage
+    /// Kernel: lab, lab-cvm, lab:SOURCE, debian-cloud or a bzImage
     #[arg(long, default_value = "debian-cloud")]
     kernel: String,
     /// Where results go
@@ -36,7 +36,7 @@ pub struct Args {
     /// Guests at once [default: CPUs, at most memory / 1.5 GiB]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// Look for the shortest plan of so many failing seeds
+    /// Number of failing seeds for which to look for the shortest plan
     #[arg(long, default_value_t = 3, value_name = "N")]
     shrink: usize,
     /// Print what the seeds do; run nothing

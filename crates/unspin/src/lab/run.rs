@@ -33,10 +33,11 @@ pub struct Args {
     /// Folder whose runs in virtual time must have the same bytes; nothing is taken over then
     #[arg(long, value_name = "DIR", conflicts_with_all = ["reuse", "plan", "dry_run"])]
     verify: Option<PathBuf>,
-    /// Use this kernel instead of the experiment's: lab, debian-cloud or a bzImage
+    /// Kernel that replaces the experiment's: lab, lab-cvm, lab:SOURCE, debian-cloud or a bzImage
     #[arg(long)]
     kernel: Option<String>,
-    /// Run each cell so often; more than before extends a finished experiment
+    /// Number of runs of each cell; a larger number extends a finished experiment [default: the
+    /// experiment's]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
     /// Runs in virtual time at once [default: CPUs, at most memory / 1.5 GiB]
