@@ -17,9 +17,11 @@ use crate::virtio::tap::{TUNSETOFFLOAD, TUNSETQUEUE};
 const KVM_RUN: u64 = 0xae80;
 const KVM_GET_REGS: u64 = 0x8090_ae81;
 const KVM_SET_GSI_ROUTING: u64 = 0x4008_ae6a;
-/// What gives the terminal back (asm-generic/ioctls.h).
+/// What gives the terminal back (asm-generic/ioctls.h); glibc 2.42 and later use the last two.
 const TCGETS: u64 = 0x5401;
 const TCSETS: u64 = 0x5402;
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
 
 /// What memory, locks and the end of a thread need, and events.
 const COMMON: &[i64] = &[
@@ -92,7 +94,7 @@ impl Kind {
     /// Requests of ioctl.
     fn requests(self) -> &'static [u64] {
         match self {
-            Kind::Main => &[TCGETS, TCSETS],
+            Kind::Main => &[TCGETS, TCSETS, TCGETS2, TCSETS2],
             Kind::Vcpu => &[KVM_RUN, KVM_GET_REGS, KVM_SET_GSI_ROUTING],
             Kind::Net => &[TUNSETOFFLOAD, TUNSETQUEUE],
             Kind::Console | Kind::Block => &[],

@@ -9,6 +9,9 @@ use unspin_vmm::sandbox::{Kind, Sandbox};
 
 /// Names the kind of thread for the process that is to be killed.
 const VARIABLE: &str = "UNSPIN_VMM_CONFINED";
+/// What glibc's tcgetattr and tcsetattr ask for since 2.42, whichever version is here.
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
 
 /// This test starts itself for each kind of thread.
 #[test]
@@ -17,8 +20,15 @@ fn a_forbidden_call_kills_the_process() {
         confined(&name);
     }
     for kind in Kind::ALL {
-        for (call, killed) in [("write", false), ("socket", true), ("mmap", true), ("ioctl", true)]
-        {
+        let other = kind != Kind::Main;
+        for (call, killed) in [
+            ("write", false),
+            ("socket", true),
+            ("mmap", true),
+            ("ioctl", true),
+            ("tcgets2", other),
+            ("tcsets2", other),
+        ] {
             let status = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "sandbox::a_forbidden_call_kills_the_process"])
                 .env(VARIABLE, format!("{} {call}", kind.name()))
@@ -48,6 +58,8 @@ fn confined(name: &str) -> ! {
                 "mmap" => drop(libc::mmap(std::ptr::null_mut(), 4096, executable, private, -1, 0)),
                 // KVM_CREATE_VM.
                 "ioctl" => drop(libc::ioctl(-1, 0xae01)),
+                "tcgets2" => drop(libc::ioctl(0, TCGETS2, std::ptr::null_mut::<u8>())),
+                "tcsets2" => drop(libc::ioctl(0, TCSETS2, std::ptr::null::<u8>())),
                 _ => drop(libc::write(2, std::ptr::null(), 0)),
             }
         }
