@@ -1,5 +1,6 @@
 //! The vCPUs' threads.
 
+use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
 use std::thread::{self, Builder, JoinHandle};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use igvm_defs::IgvmNativeVpContextX64;
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
-use vmm_sys_util::signal::register_signal_handler;
+use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use crate::error::{Ended, Step, VmmError};
 use crate::machine::{Machine, PanicEnds};
@@ -35,7 +36,7 @@ pub fn create(
         let vcpu = vm.create_vcpu(id.into()).step("create a vCPU")?;
         let entries = cpuid::of(&supported, id, count, tsc_deadline);
         let list = CpuId::from_entries(&entries)
-            .map_err(|error| std::io::Error::other(format!("{error:?}")))
+            .map_err(|error| io::Error::other(format!("{error:?}")))
             .step("list CPUID")?;
         vcpu.set_cpuid2(&list).step("set a vCPU's CPUID")?;
         registers::set_firmware_state(&vcpu)?;
@@ -47,6 +48,14 @@ pub fn create(
     Ok(vcpus)
 }
 
+/// Lets [`KICK`] interrupt system calls of the threads that this one starts. Whoever started the
+/// process may have blocked the signal.
+fn prepare() -> io::Result<()> {
+    register_signal_handler(KICK, nothing)
+        .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+    unblock_signal(KICK).map_err(|error| io::Error::other(error.to_string()))
+}
+
 /// Threads that run until the VM ends.
 pub struct Threads(Vec<JoinHandle<()>>);
 
@@ -56,9 +65,7 @@ pub fn start(
     machine: &Arc<Machine>,
     sandbox: &Sandbox,
 ) -> Result<Threads, VmmError> {
-    register_signal_handler(KICK, nothing)
-        .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
-        .step("handle a signal")?;
+    prepare().step("handle a signal")?;
     let mut threads = Threads(Vec::new());
     for (vcpu, id) in vcpus.into_iter().zip(0..) {
         let (own, sandbox) = (Arc::clone(machine), sandbox.clone());
@@ -82,19 +89,69 @@ pub fn start(
 }
 
 impl Threads {
-    /// Waits for the threads of a VM that has ended.
+    /// Waits for the threads of a VM that has ended. Kicks all of them: one may wait for a lock
+    /// that another one holds in a system call.
     pub fn stop(self) {
+        while self.kick() {
+            thread::sleep(KICK_INTERVAL);
+        }
         for thread in self.0 {
-            while !thread.is_finished() {
-                // SAFETY: the thread was not joined, so its number is valid.
-                unsafe { libc::pthread_kill(thread.as_pthread_t(), KICK) };
-                thread::sleep(KICK_INTERVAL);
-            }
             // If it panicked, the VM has ended for that reason.
             let _ = thread.join();
         }
+    }
+
+    /// Kicks the threads that run; `false` if none does.
+    fn kick(&self) -> bool {
+        let mut running = self.0.iter().filter(|thread| !thread.is_finished()).peekable();
+        let any = running.peek().is_some();
+        // SAFETY: the thread was not joined, so its number is valid.
+        running.for_each(|thread| unsafe {
+            libc::pthread_kill(thread.as_pthread_t(), KICK);
+        });
+        any
     }
 }
 
 /// Interrupts a system call by its existence.
 extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read, pipe};
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use vmm_sys_util::signal::block_signal;
+
+    use super::*;
+    use crate::machine::lock;
+
+    /// Reads once, under the lock.
+    fn reader(mut pipe: PipeReader, mutex: &Arc<Mutex<()>>) -> JoinHandle<()> {
+        let mutex = Arc::clone(mutex);
+        thread::spawn(move || {
+            let _guard = lock(&mutex);
+            let _ = pipe.read(&mut [0]);
+        })
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_kicked_one_ends() {
+        block_signal(KICK).unwrap();
+        prepare().unwrap();
+        let mutex = Arc::new(Mutex::new(()));
+        let (input, _output) = pipe().unwrap();
+        let holder = reader(input.try_clone().unwrap(), &mutex);
+        while mutex.try_lock().is_ok() {
+            thread::yield_now();
+        }
+        let waiter = reader(input, &mutex);
+        let (done, ended) = channel();
+        thread::spawn(move || {
+            Threads(vec![waiter, holder]).stop();
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(10)).expect("the threads hang");
+    }
+}
