@@ -54,7 +54,8 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     };
     let functions = setting.devices(config)?;
     let (interrupt, drained) = (routes.pin(COM1_IRQ)?, events.drained()?);
-    let com1 = Com1::new(interrupt, drained, io::stdout()).step("copy standard output")?;
+    let com1 = Com1::new(interrupt, drained, io::stdout(), Arc::clone(&end));
+    let com1 = com1.step("copy standard output")?;
     let machine =
         Machine { com1, power: Power::default(), pci: Host::new(functions), end: Arc::clone(&end) };
     let machine = Arc::new(machine);

@@ -1,15 +1,15 @@
 //! The serial port COM1: what the guest writes goes to standard output.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use vm_superio::serial::SerialEvents;
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::machine::lock;
+use crate::machine::{End, lock};
 
 /// The first of its eight ports.
 pub const COM1: u16 = 0x3f8;
@@ -46,15 +46,24 @@ impl SerialEvents for Drained {
 /// The port.
 #[derive(Debug)]
 pub struct Com1 {
-    serial: Mutex<Serial<Interrupt, Drained, File>>,
+    /// The registers, with output that goes out as soon as their lock is released.
+    serial: Mutex<Serial<Interrupt, Drained, Vec<u8>>>,
+    /// Only vCPUs take this lock, because its holder may wait for a reader.
+    output: Mutex<File>,
+    end: Arc<End>,
 }
 
 impl Com1 {
-    /// A port that writes to `output`, and signals when the guest has read its input.
-    pub fn new(interrupt: EventFd, drained: EventFd, output: impl AsFd) -> io::Result<Com1> {
-        let output = File::from(output.as_fd().try_clone_to_owned()?);
-        let serial = Serial::with_events(Interrupt(interrupt), Drained(drained), output);
-        Ok(Com1 { serial: Mutex::new(serial) })
+    /// A port that writes to `output` until `end`, and signals when the guest has read its input.
+    pub fn new(
+        interrupt: EventFd,
+        drained: EventFd,
+        output: impl AsFd,
+        end: Arc<End>,
+    ) -> io::Result<Com1> {
+        let output = Mutex::new(File::from(output.as_fd().try_clone_to_owned()?));
+        let serial = Serial::with_events(Interrupt(interrupt), Drained(drained), Vec::new());
+        Ok(Com1 { serial: Mutex::new(serial), output, end })
     }
 
     /// Reads a register.
@@ -63,11 +72,29 @@ impl Com1 {
         data.iter_mut().for_each(|byte| *byte = serial.read(offset as u8));
     }
 
-    /// Writes a register. Output that nobody reads any more is lost.
+    /// Writes a register. Waits for a reader of the output, if it must, until a signal arrives
+    /// after the VM's end. Output that nobody reads any more is lost.
     pub fn write(&self, offset: u16, data: &[u8]) {
         let mut serial = lock(&self.serial);
         for byte in data {
             let _ = serial.write(offset as u8, *byte);
+        }
+        let bytes = std::mem::take(serial.writer_mut());
+        drop(serial);
+        if !bytes.is_empty() {
+            self.put(&bytes);
+        }
+    }
+
+    fn put(&self, mut bytes: &[u8]) {
+        let mut output = lock(&self.output);
+        while !bytes.is_empty() {
+            match output.write(bytes) {
+                Ok(done @ 1..) => bytes = &bytes[done..],
+                Err(error)
+                    if error.kind() == io::ErrorKind::Interrupted && self.end.get().is_none() => {}
+                _ => return,
+            }
         }
     }
 

@@ -5,4 +5,5 @@ mod driver;
 mod hostile;
 mod igvm;
 mod sandbox;
+mod serial;
 mod transport;
