@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::ring::{Chain, Ring, drain};
+use super::ring::{Chain, Ring, Served, drain};
 use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
 use crate::sandbox::Kind;
 
@@ -50,19 +50,20 @@ pub struct Block {
 /// What a request did.
 struct Done {
     status: u8,
-    /// Bytes written to the guest, without the status.
-    written: u32,
+    /// Without the status.
+    served: Served,
 }
 
 impl Done {
     fn status(status: u8) -> Done {
-        Done { status, written: 0 }
+        Done { status, served: Served::default() }
     }
 
-    fn of(result: io::Result<()>, written: u64) -> Done {
+    fn of(result: io::Result<()>, served: Served) -> Done {
         match result {
-            Ok(()) => Done { status: STATUS_OK, written: written as u32 },
-            Err(_) => Done::status(STATUS_IO_ERROR),
+            Ok(()) => Done { status: STATUS_OK, served },
+            // The file may have been read or written in part.
+            Err(_) => Done { status: STATUS_IO_ERROR, served: Served { written: 0, ..served } },
         }
     }
 }
@@ -87,19 +88,19 @@ impl Block {
     }
 
     /// Serves a request: a header, data, and a byte for the status at the end.
-    fn serve(&self, chain: &mut Chain) -> u32 {
+    fn serve(&self, chain: &mut Chain) -> Served {
         let header = chain.readable.take::<16>();
         let (Some(header), Some(mut status)) = (header, chain.writable.take_last()) else {
-            return 0;
+            return Served::default();
         };
         let [kind, sector] = [0, 8].map(|at| {
             let bytes = std::array::from_fn(|index| header[at + index]);
             u64::from_le_bytes(bytes)
         });
         // The upper half of the first word is reserved.
-        let done = self.transfer(kind as u32, sector, chain);
-        status.put(&[done.status]);
-        done.written + 1
+        let Done { status: value, served } = self.transfer(kind as u32, sector, chain);
+        status.put(&[value]);
+        Served { written: served.written + 1, ..served }
     }
 
     fn transfer(&self, kind: u32, sector: u64, chain: &mut Chain) -> Done {
@@ -108,20 +109,25 @@ impl Block {
             (std::mem::take(&mut chain.readable), std::mem::take(&mut chain.writable));
         match kind {
             IN => match self.place(sector, writable.bytes()) {
-                Some((offset, bytes)) => Done::of(writable.read_exact_at(fd, offset), bytes),
+                Some((offset, moved)) => {
+                    let served = Served { written: moved as u32, moved };
+                    Done::of(writable.read_exact_at(fd, offset), served)
+                }
                 None => Done::status(STATUS_IO_ERROR),
             },
             OUT if self.read_only => Done::status(STATUS_IO_ERROR),
             OUT => match self.place(sector, readable.bytes()) {
-                Some((offset, _)) => Done::of(readable.write_all_at(fd, offset), 0),
+                Some((offset, moved)) => {
+                    Done::of(readable.write_all_at(fd, offset), Served { written: 0, moved })
+                }
                 None => Done::status(STATUS_IO_ERROR),
             },
             FLUSH if self.read_only => Done::status(STATUS_OK),
-            FLUSH => Done::of(self.file.sync_data(), 0),
+            FLUSH => Done::of(self.file.sync_data(), Served::default()),
             GET_ID => {
                 let mut writable = writable;
-                let written = writable.put(ID);
-                Done { status: STATUS_OK, written: written as u32 }
+                let written = writable.put(ID) as u32;
+                Done { status: STATUS_OK, served: Served { written, moved: 0 } }
             }
             _ => Done::status(STATUS_UNSUPPORTED),
         }

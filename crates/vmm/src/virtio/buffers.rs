@@ -58,6 +58,19 @@ impl<'m> Buffers<'m> {
         self.each(count, |_, _| {});
     }
 
+    /// Keeps that many bytes from the front, at most.
+    pub fn truncate(&mut self, bytes: usize) {
+        let mut room = bytes;
+        self.pieces.retain_mut(|piece| {
+            // At most the piece's length, so there is such a part.
+            if let Ok(kept) = piece.subslice(0, piece.len().min(room)) {
+                *piece = kept;
+            }
+            room -= piece.len().min(room);
+            !piece.is_empty()
+        });
+    }
+
     /// The last byte, taken off.
     pub fn take_last(&mut self) -> Option<Buffers<'m>> {
         let piece = self.pieces.pop()?;
@@ -186,6 +199,11 @@ mod tests {
         let mut pieces = buffers(&memory, &[(0, 3)]);
         let last = pieces.take_last().unwrap();
         assert_eq!((pieces.bytes(), last.bytes()), (2, 1));
+        for (kept, expected) in [(9, (6, 3)), (5, (5, 2)), (3, (3, 1)), (0, (0, 0))] {
+            let mut pieces = buffers(&memory, &[(0, 3), (4, 2), (6, 1)]);
+            pieces.truncate(kept);
+            assert_eq!((pieces.bytes(), pieces.pieces()), expected);
+        }
     }
 
     #[test]

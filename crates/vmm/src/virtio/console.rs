@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::ring::{Ring, drain};
+use super::buffers::Buffers;
+use super::ring::{Ring, Served, drain};
 use super::{Description, F_COMMON, Left, Worker};
 use crate::sandbox::Kind;
 
@@ -15,6 +16,8 @@ const CLASS: u32 = 0x07_8000;
 const OUTPUT: usize = 1;
 /// Without the features of size, ports and emergency output, no field is valid.
 const CONFIG_BYTES: usize = 12;
+/// The most bytes of a chain that are written. A write in Linux has 32 KiB at most.
+const CHAIN_BYTES_MAX: usize = 64 << 10;
 
 /// The device.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console that writes to `file`.
+    /// A console that writes to `file`, which is not blocking.
     pub fn new(file: File) -> Console {
         Console { file }
     }
@@ -34,17 +37,19 @@ impl Console {
         Description { device: DEVICE, class: CLASS, features: F_COMMON, config, queues: 2 }
     }
 
-    /// Writes a chain. The device has no way to report that a file system is full: the output of
-    /// that chain is lost.
-    fn write(&self, mut output: super::buffers::Buffers) {
+    /// Writes a chain, as much of it as has [`CHAIN_BYTES_MAX`]. The device has no way to report
+    /// that a file system is full, or that nobody reads: the output of that chain is lost.
+    fn write(&self, mut output: Buffers) -> Served {
+        output.truncate(CHAIN_BYTES_MAX);
+        let served = Served { written: 0, moved: output.bytes() };
         while output.bytes() > 0 {
             match output.write_to(self.file.as_raw_fd()) {
-                Ok(0) => return,
-                Ok(done) => output.skip(done),
+                Ok(done @ 1..) => output.skip(done),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
+                _ => break,
             }
         }
+        served
     }
 }
 
@@ -55,10 +60,9 @@ impl Worker for Console {
 
     fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {
         match &mut rings[queue] {
-            Some(ring) if queue == OUTPUT => drain(ring, |chain| {
-                self.write(std::mem::take(&mut chain.readable));
-                0
-            }),
+            Some(ring) if queue == OUTPUT => {
+                drain(ring, |chain| self.write(std::mem::take(&mut chain.readable)))
+            }
             _ => Left::Nothing,
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use super::ring::{Chain, Ring, drain};
+use super::ring::{Chain, Ring, Served, drain};
 use super::tap::{HEADER_BYTES, Link, TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6};
 use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
 use crate::sandbox::Kind;
@@ -118,22 +118,24 @@ impl Pair {
     }
 
     /// Sends a packet. One that the tap interface refuses is lost, as on a wire.
-    fn send(&self, chain: &mut Chain) -> u32 {
+    fn send(&self, chain: &mut Chain) -> Served {
         let bytes = chain.readable.bytes();
-        if bytes > HEADER_BYTES as u64 && bytes <= PACKET_BYTES_MAX {
-            let _ = chain.readable.write_to(self.fd());
+        if bytes <= HEADER_BYTES as u64 || bytes > PACKET_BYTES_MAX {
+            return Served::default();
         }
-        0
+        let _ = chain.readable.write_to(self.fd());
+        Served { written: 0, moved: bytes }
     }
 
-    fn control(&self, chain: &mut Chain) -> u32 {
+    fn control(&self, chain: &mut Chain) -> Served {
         let command = chain.readable.take::<2>();
         let pairs = chain.readable.take::<2>().map(u16::from_le_bytes);
         let result = match (command, pairs) {
             (Some(SET_PAIRS), Some(pairs)) => self.set_pairs(pairs.into()),
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
-        chain.writable.put(&[if result.is_ok() { ACK_OK } else { ACK_ERROR }]) as u32
+        let ack = if result.is_ok() { ACK_OK } else { ACK_ERROR };
+        Served { written: chain.writable.put(&[ack]) as u32, moved: 0 }
     }
 
     fn set_pairs(&self, pairs: usize) -> io::Result<()> {

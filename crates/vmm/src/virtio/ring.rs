@@ -13,6 +13,9 @@ use crate::memory::Memory;
 /// descriptor of the queue.
 const PIECES_MAX: usize = QUEUE_SIZE as usize;
 
+/// Bytes after which commands have their turn.
+pub const DRAIN_BYTES: u64 = 16 << 20;
+
 /// Interrupts the driver of a queue.
 pub type Interrupt = Arc<dyn Fn() + Send + Sync>;
 
@@ -129,19 +132,29 @@ fn add<'m>(memory: &'m Memory, at: GuestAddress, bytes: usize, to: &mut Buffers<
     true
 }
 
-/// Handles the chains of a ring, at most as many as the queue has descriptors. `one` returns how
-/// many bytes it wrote.
-pub fn drain(ring: &mut Ring, mut one: impl FnMut(&mut Chain) -> u32) -> super::Left {
+/// What became of a chain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Bytes written to it, as the used ring reports them.
+    pub written: u32,
+    /// Bytes moved between it and the device's file, either way.
+    pub moved: u64,
+}
+
+/// Handles the chains of a ring, at most as many as the queue has descriptors, and not many more
+/// bytes than [`DRAIN_BYTES`]: a driver that resets the device waits for that long.
+pub fn drain(ring: &mut Ring, mut one: impl FnMut(&mut Chain) -> Served) -> super::Left {
     let memory = ring.memory();
     let mut chain = Chain::default();
-    let mut left = super::Left::Nothing;
+    let (mut left, mut moved) = (super::Left::Nothing, 0);
     ring.disarm();
     for _ in 0..QUEUE_SIZE {
-        if !ring.pop(&memory, &mut chain) {
+        if moved >= DRAIN_BYTES || !ring.pop(&memory, &mut chain) {
             break;
         }
-        let written = if chain.malformed { 0 } else { one(&mut chain) };
-        ring.push(chain.head, written);
+        let served = if chain.malformed { Served::default() } else { one(&mut chain) };
+        moved += served.moved;
+        ring.push(chain.head, served.written);
     }
     if ring.rearm() {
         left = super::Left::More;

@@ -1,8 +1,9 @@
 //! From the command line's devices to functions on the PCI bus.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,8 +117,16 @@ impl Setting<'_> {
     }
 }
 
+/// A FIFO without another end, and output that nobody reads, are errors instead of waits.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NONBLOCK);
+    options
+}
+
 fn console(path: &Path) -> Result<Model, VmmError> {
-    let file = File::create(path).map_err(|source| file_error("create", path, source))?;
+    let file = options().write(true).create(true).truncate(true).open(path);
+    let file = file.map_err(|source| file_error("create", path, source))?;
     let workers: Vec<(Box<dyn Worker>, _)> = vec![(Box::new(Console::new(file)), vec![0, 1])];
     Ok(Model { description: Console::description(), workers })
 }
@@ -125,8 +134,7 @@ fn console(path: &Path) -> Result<Model, VmmError> {
 fn block(disk: &Disk) -> Result<Model, VmmError> {
     let path = &disk.path;
     let error = |what| move |source| file_error(what, path, source);
-    let mut file =
-        OpenOptions::new().read(true).write(!disk.read_only).open(path).map_err(error("open"))?;
+    let mut file = options().read(true).write(!disk.read_only).open(path).map_err(error("open"))?;
     let lock = if disk.read_only { libc::LOCK_SH } else { libc::LOCK_EX };
     // SAFETY: the file is open.
     if unsafe { libc::flock(file.as_raw_fd(), lock | libc::LOCK_NB) } != 0 {
@@ -158,4 +166,33 @@ fn interface(config: &Net) -> Result<Model, VmmError> {
 
 fn file_error(what: &'static str, path: &Path, source: io::Error) -> VmmError {
     VmmError::File { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fifo_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name is a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (done, refused) = channel();
+        std::thread::spawn(move || {
+            done.send(console(&path).is_err()).unwrap();
+            for read_only in [false, true] {
+                done.send(block(&Disk { path: path.clone(), read_only }).is_err()).unwrap();
+            }
+        });
+        for _ in 0..3 {
+            assert_eq!(refused.recv_timeout(Duration::from_secs(10)), Ok(true));
+        }
+    }
 }

@@ -1,0 +1,61 @@
+//! How much of a chain, and of a queue, a device handles before commands have their turn.
+
+use std::fs::File;
+use std::io::{Write, pipe};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use unspin_vmm::virtio::block::Block;
+use unspin_vmm::virtio::console::Console;
+use unspin_vmm::virtio::{Left, Worker};
+
+use crate::driver::{DATA, Driver, NEXT, WRITE};
+
+/// Index of a console's queue for output.
+const OUTPUT: usize = 1;
+const MIB: u32 = 1 << 20;
+
+#[test]
+fn a_console_writes_64_kib_of_a_chain() {
+    let file = tempfile::tempfile().unwrap();
+    let mut console = Console::new(file.try_clone().unwrap());
+    let mut driver = Driver::new(2, false);
+    driver.chain(1, &[(DATA, 40_000, false), (DATA, MIB, false), (DATA, MIB, false)]);
+    assert_eq!(console.handle(OUTPUT, &mut driver.rings), Left::Nothing);
+    assert_eq!(file.metadata().unwrap().len(), 64 << 10);
+    assert_eq!(driver.used(1), (1, 0, 0));
+}
+
+#[test]
+fn a_console_drops_output_that_nobody_reads() {
+    let (_reader, mut writer) = pipe().unwrap();
+    // SAFETY: the argument is a number.
+    let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(set, 0);
+    while writer.write(&[0; 4096]).is_ok() {}
+    let mut console = Console::new(File::from(OwnedFd::from(writer)));
+    let mut driver = Driver::new(2, false);
+    driver.chain(1, &[(DATA, 10, false)]);
+    assert_eq!(console.handle(OUTPUT, &mut driver.rings), Left::Nothing);
+    assert_eq!(driver.used(1), (1, 0, 0));
+}
+
+#[test]
+fn a_disk_pauses_after_16_mib() {
+    let bytes = u64::from(8 * MIB);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(bytes).unwrap();
+    let mut block = Block::new(file, bytes, false);
+    let mut driver = Driver::new(1, false);
+    // A header of zeros is a request to read from the first sector.
+    driver.describe(0, 0, DATA, 16, NEXT, 1);
+    for index in 1..=16 {
+        driver.describe(0, index, DATA + 4096, MIB / 2, NEXT | WRITE, index as u16 + 1);
+    }
+    driver.describe(0, 17, DATA + 32, 1, WRITE, 0);
+    driver.offer(0, 5, &[0; 5]);
+    let mut counts = Vec::new();
+    while block.handle(0, &mut driver.rings) == Left::More {
+        counts.push(driver.used(0).0);
+    }
+    assert_eq!((counts, driver.used(0)), (vec![2, 4], (5, 0, 8 * MIB + 1)));
+}
