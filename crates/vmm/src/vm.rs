@@ -31,7 +31,7 @@ const IDENTITY_MAP: u64 = 0xfffb_c000;
 /// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread, and confines
 /// the thread if the configuration says so: the process can do little else afterwards.
 pub fn run(config: &Config) -> Result<Ended, VmmError> {
-    let mut events = Events::new()?;
+    let mut events = Events::new(libc::STDIN_FILENO)?;
     let kvm = Kvm::new()
         .map_err(|error| VmmError::Unavailable(io::Error::from_raw_os_error(error.errno())))?;
     let max = kvm.get_max_vcpus();

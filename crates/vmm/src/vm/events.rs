@@ -25,17 +25,24 @@ pub struct Events {
     signals: OwnedFd,
     drained: EventFd,
     typed: Typed,
-    /// Input can be waited for.
-    pollable: bool,
+    /// Open as long as the process, or the test.
+    input: RawFd,
+    /// Whether epoll has the input.
+    listening: bool,
+    /// The input has ended, or cannot be waited for.
+    exhausted: bool,
 }
 
 impl Events {
-    /// Blocks the signals that end a VM, so that all threads inherit that.
-    pub fn new() -> Result<Events, VmmError> {
+    /// Blocks the signals that end a VM, so that all threads inherit that. `input` is what the
+    /// guest's serial port reads.
+    pub fn new(input: RawFd) -> Result<Events, VmmError> {
         let signals = signals().step("wait for signals")?;
         let epoll = Epoll::new().step("create an epoll instance")?;
         let drained = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
-        let events = Events { epoll, signals, drained, typed: Typed::default(), pollable: false };
+        let typed = Typed::default();
+        let (listening, exhausted) = (false, false);
+        let events = Events { epoll, signals, drained, typed, input, listening, exhausted };
         events.add(events.signals.as_raw_fd(), SIGNAL).step("wait for signals")?;
         events.add(events.drained.as_raw_fd(), DRAINED).step("wait for the serial port")?;
         Ok(events)
@@ -49,39 +56,50 @@ impl Events {
     /// Waits until the VM ends, and passes input on meanwhile.
     pub fn wait(&mut self, machine: &Machine) -> Result<(), VmmError> {
         self.add(machine.end.event.as_raw_fd(), END).step("wait for the end")?;
-        // Neither regular files nor /dev/null can be waited for.
-        self.pollable = self.add(libc::STDIN_FILENO, INPUT).is_ok();
-        let terminal = Raw::enter(libc::STDIN_FILENO).step("switch the terminal to raw mode")?;
-        let mut events = [EpollEvent::default(); EVENTS_MAX];
+        let terminal = Raw::enter(self.input).step("switch the terminal to raw mode")?;
+        self.listen(true);
         while machine.end.get().is_none() {
-            // Only a signal that is not blocked ends the wait early.
-            let count = self.epoll.wait(-1, &mut events).unwrap_or(0);
-            for event in &events[..count] {
-                match event.data() {
-                    SIGNAL => machine.end.set(Ended::Interrupted),
-                    INPUT => self.input(machine, terminal.is_some()),
-                    DRAINED => {
-                        let _ = self.drained.read();
-                        self.listen(true);
-                    }
-                    _ => {}
-                }
-            }
+            self.turn(machine, terminal.is_some(), -1);
         }
         Ok(())
+    }
+
+    /// Handles the next events, after a wait of so many milliseconds at most, or without a limit
+    /// for -1. Returns how many there were.
+    fn turn(&mut self, machine: &Machine, terminal: bool, timeout_ms: i32) -> usize {
+        let mut events = [EpollEvent::default(); EVENTS_MAX];
+        // Only a signal that is not blocked ends the wait early.
+        let count = self.epoll.wait(timeout_ms, &mut events).unwrap_or(0);
+        for event in &events[..count] {
+            match event.data() {
+                SIGNAL => machine.end.set(Ended::Interrupted),
+                INPUT => self.input(machine, terminal),
+                DRAINED => {
+                    let _ = self.drained.read();
+                    self.listen(true);
+                }
+                _ => {}
+            }
+        }
+        count
     }
 
     fn add(&self, fd: RawFd, data: u64) -> io::Result<()> {
         self.epoll.ctl(ControlOperation::Add, fd, EpollEvent::new(EventSet::IN, data))
     }
 
-    /// Waits for input, or stops to.
-    fn listen(&self, wanted: bool) {
-        if self.pollable {
-            let events = if wanted { EventSet::IN } else { EventSet::empty() };
-            let event = EpollEvent::new(events, INPUT);
+    /// Waits for input, or stops to. A file that stays in epoll reports its other end's hangup,
+    /// whatever it is asked for.
+    fn listen(&mut self, wanted: bool) {
+        if wanted && !self.listening && !self.exhausted {
+            self.listening = self.add(self.input, INPUT).is_ok();
+            // Neither regular files nor /dev/null can be waited for.
+            self.exhausted = !self.listening;
+        } else if !wanted && self.listening {
+            let nothing = EpollEvent::new(EventSet::empty(), INPUT);
             // Fails only for a file that epoll does not know.
-            let _ = self.epoll.ctl(ControlOperation::Modify, libc::STDIN_FILENO, event);
+            let _ = self.epoll.ctl(ControlOperation::Delete, self.input, nothing);
+            self.listening = false;
         }
     }
 
@@ -92,13 +110,15 @@ impl Events {
         }
         let mut bytes = [0; INPUT_BYTES];
         // SAFETY: `bytes` has room for that many.
-        let count = unsafe { libc::read(libc::STDIN_FILENO, bytes.as_mut_ptr().cast(), room) };
-        let Ok(count @ 1..) = usize::try_from(count) else {
+        let count = unsafe { libc::read(self.input, bytes.as_mut_ptr().cast(), room) };
+        let count = match usize::try_from(count) {
+            Ok(count @ 1..) => count,
+            Err(_) if is_temporary(&io::Error::last_os_error()) => return,
             // The end of the input, or an error that comes again.
-            let nothing = EpollEvent::new(EventSet::empty(), INPUT);
-            let _ = self.epoll.ctl(ControlOperation::Delete, libc::STDIN_FILENO, nothing);
-            self.pollable = false;
-            return;
+            _ => {
+                self.exhausted = true;
+                return self.listen(false);
+            }
         };
         if !terminal {
             return machine.com1.input(&bytes[..count]);
@@ -108,6 +128,11 @@ impl Events {
             None => machine.end.set(Ended::Interrupted),
         }
     }
+}
+
+/// Whether a read may succeed later: another process may share the file, and take its bytes.
+fn is_temporary(error: &io::Error) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error.kind())
 }
 
 /// A file that is readable when SIGINT, SIGTERM or SIGHUP arrives; they do nothing else.
@@ -127,4 +152,83 @@ fn signals() -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Write, pipe};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::machine::End;
+    use crate::pc::power::Power;
+    use crate::pc::serial::Com1;
+    use crate::pci::host::Host;
+
+    /// Turns that wait for nothing; a busy loop has more.
+    const TURNS_MAX: usize = 10;
+
+    struct Fixture {
+        machine: Machine,
+        events: Events,
+        input: PipeReader,
+    }
+
+    impl Fixture {
+        fn new(input: PipeReader) -> Fixture {
+            let event = || EventFd::new(libc::EFD_NONBLOCK).unwrap();
+            let mut events = Events::new(input.as_raw_fd()).unwrap();
+            let end = Arc::new(End::new(event()));
+            let sink = std::fs::File::create("/dev/null").unwrap();
+            let drained = events.drained().unwrap();
+            let com1 = Com1::new(event(), drained, sink, Arc::clone(&end)).unwrap();
+            let pci = Host::new(vec![]);
+            events.listen(true);
+            Fixture { machine: Machine { com1, power: Power::default(), pci, end }, events, input }
+        }
+
+        fn settle(&mut self) {
+            let turn = |_| self.events.turn(&self.machine, false, 0) == 0;
+            assert!((0..TURNS_MAX).any(turn), "a busy loop");
+        }
+
+        /// What the guest reads, until there is no more.
+        fn read(&mut self) -> Vec<u8> {
+            let mut bytes = Vec::new();
+            while self.machine.com1.room() < INPUT_BYTES {
+                let mut byte = [0];
+                self.machine.com1.read(0, &mut byte);
+                bytes.extend(byte);
+                if self.machine.com1.room() == INPUT_BYTES {
+                    self.settle();
+                }
+            }
+            bytes
+        }
+    }
+
+    #[test]
+    fn input_ahead_of_the_guest_waits_for_it() {
+        let (input, mut output) = pipe().unwrap();
+        let text: Vec<u8> = (0..200).collect();
+        output.write_all(&text).unwrap();
+        drop(output);
+        let mut fixture = Fixture::new(input);
+        fixture.settle();
+        assert_eq!(fixture.read(), text);
+        assert!(fixture.events.exhausted);
+    }
+
+    #[test]
+    fn input_that_another_process_took_is_not_its_end() {
+        let (input, mut output) = pipe().unwrap();
+        let mut fixture = Fixture::new(input);
+        let fd = fixture.input.as_raw_fd();
+        // SAFETY: the argument is a number.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+        fixture.events.input(&fixture.machine, false);
+        output.write_all(b"later").unwrap();
+        fixture.settle();
+        assert_eq!(fixture.read(), b"later");
+    }
 }
