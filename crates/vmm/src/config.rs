@@ -59,3 +59,10 @@ pub struct Config {
     /// Whether threads are confined by seccomp.
     pub seccomp: bool,
 }
+
+impl Config {
+    /// Number of devices on the PCI bus.
+    pub fn devices(&self) -> usize {
+        usize::from(self.console.is_some()) + self.disks.len() + self.nets.len()
+    }
+}

@@ -77,6 +77,16 @@ pub enum VmmError {
         /// KVM's limit.
         max: usize,
     },
+    /// More devices than the PCI bus has numbers.
+    #[error(
+        "{asked} devices are too many: --console, --disk and --net together have room for {max}"
+    )]
+    Devices {
+        /// What was asked for.
+        asked: usize,
+        /// The bus's limit.
+        max: usize,
+    },
     /// A filter of system calls cannot be made or installed.
     #[error("cannot confine a thread; --no-seccomp runs without filters")]
     Seccomp(#[from] seccompiler::Error),
@@ -87,7 +97,9 @@ impl Classified for VmmError {
         match self {
             VmmError::Unavailable(_) => Class::Unavailable,
             VmmError::Build(error) => error.class(),
-            VmmError::Vcpus { .. } | VmmError::DiskSize { .. } => Class::Usage,
+            VmmError::Vcpus { .. } | VmmError::DiskSize { .. } | VmmError::Devices { .. } => {
+                Class::Usage
+            }
             _ => Class::Failed,
         }
     }

@@ -18,7 +18,7 @@ use crate::machine::{End, Machine};
 use crate::memory;
 use crate::pc::power::Power;
 use crate::pc::serial::{COM1_IRQ, Com1};
-use crate::pci::host::Host;
+use crate::pci::host::{DEVICES_MAX, Host};
 use crate::pci::routes::Routes;
 use crate::sandbox::{Kind, Sandbox};
 use events::Events;
@@ -31,6 +31,10 @@ const IDENTITY_MAP: u64 = 0xfffb_c000;
 /// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread, and confines
 /// the thread if the configuration says so: the process can do little else afterwards.
 pub fn run(config: &Config) -> Result<Ended, VmmError> {
+    let (asked, max) = (config.devices(), DEVICES_MAX);
+    if asked > max {
+        return Err(VmmError::Devices { asked, max });
+    }
     let mut events = Events::new(libc::STDIN_FILENO)?;
     let kvm = Kvm::new()
         .map_err(|error| VmmError::Unavailable(io::Error::from_raw_os_error(error.errno())))?;

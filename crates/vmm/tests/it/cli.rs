@@ -44,6 +44,16 @@ fn wrong_command_lines_have_status_2() {
 }
 
 #[test]
+fn more_devices_than_the_bus_has_are_wrong_usage() {
+    let disks = ["--disk", "/nowhere"].repeat(31);
+    let words = [&["--kernel", "/nowhere", "--console", "/nowhere"][..], &disks].concat();
+    let (status, text) = run(&words);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("32 devices are too many"), "{text}");
+    assert!(text.contains("room for 31"), "{text}");
+}
+
+#[test]
 fn examples_of_the_help_are_command_lines() {
     let (status, help) = run(&["--help"]);
     assert_eq!(status, Some(0));
