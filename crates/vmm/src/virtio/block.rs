@@ -31,8 +31,8 @@ const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
-/// What a disk answers to [`GET_ID`]: at most 20 bytes.
-const ID: &[u8; 20] = b"unspin-vmm\0\0\0\0\0\0\0\0\0\0";
+/// Bytes of the answer to [`GET_ID`]; zeros fill it up.
+const ID_BYTES: usize = 20;
 
 /// Statuses of requests.
 const STATUS_OK: u8 = 0;
@@ -45,6 +45,7 @@ pub struct Block {
     file: File,
     bytes: u64,
     read_only: bool,
+    id: [u8; ID_BYTES],
 }
 
 /// What a request did.
@@ -69,9 +70,13 @@ impl Done {
 }
 
 impl Block {
-    /// A disk of `bytes`, a multiple of [`SECTOR_BYTES`].
-    pub fn new(file: File, bytes: u64, read_only: bool) -> Block {
-        Block { file, bytes, read_only }
+    /// The VM's disk of that index. It has `bytes`, a multiple of [`SECTOR_BYTES`].
+    pub fn new(file: File, bytes: u64, read_only: bool, index: usize) -> Block {
+        let mut id = [0; ID_BYTES];
+        for (to, byte) in id.iter_mut().zip(format!("unspin-vmm-{index}").bytes()) {
+            *to = byte;
+        }
+        Block { file, bytes, read_only, id }
     }
 
     /// What the driver sees.
@@ -126,7 +131,7 @@ impl Block {
             FLUSH => Done::of(self.file.sync_data(), Served::default()),
             GET_ID => {
                 let mut writable = writable;
-                let written = writable.put(ID) as u32;
+                let written = writable.put(&self.id) as u32;
                 Done { status: STATUS_OK, served: Served { written, moved: 0 } }
             }
             _ => Done::status(STATUS_UNSUPPORTED),

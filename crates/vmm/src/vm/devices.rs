@@ -69,8 +69,8 @@ impl Setting<'_> {
         if let Some(path) = &config.console {
             models.push(console(path)?);
         }
-        for disk in &config.disks {
-            models.push(block(disk)?);
+        for (index, disk) in config.disks.iter().enumerate() {
+            models.push(block(index, disk)?);
         }
         for net in &config.nets {
             models.push(interface(net)?);
@@ -131,7 +131,7 @@ fn console(path: &Path) -> Result<Model, VmmError> {
     Ok(Model { description: Console::description(), workers })
 }
 
-fn block(disk: &Disk) -> Result<Model, VmmError> {
+fn block(index: usize, disk: &Disk) -> Result<Model, VmmError> {
     let path = &disk.path;
     let error = |what| move |source| file_error(what, path, source);
     let mut file = options().read(true).write(!disk.read_only).open(path).map_err(error("open"))?;
@@ -145,7 +145,7 @@ fn block(disk: &Disk) -> Result<Model, VmmError> {
     if bytes == 0 || bytes % SECTOR_BYTES != 0 {
         return Err(VmmError::DiskSize { path: path.clone(), bytes });
     }
-    let block = Block::new(file, bytes, disk.read_only);
+    let block = Block::new(file, bytes, disk.read_only, index);
     let description = block.description();
     Ok(Model { description, workers: vec![(Box::new(block), vec![0])] })
 }
@@ -188,7 +188,7 @@ mod tests {
         std::thread::spawn(move || {
             done.send(console(&path).is_err()).unwrap();
             for read_only in [false, true] {
-                done.send(block(&Disk { path: path.clone(), read_only }).is_err()).unwrap();
+                done.send(block(0, &Disk { path: path.clone(), read_only }).is_err()).unwrap();
             }
         });
         for _ in 0..3 {

@@ -44,7 +44,7 @@ fn a_disk_pauses_after_16_mib() {
     let bytes = u64::from(8 * MIB);
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
-    let mut block = Block::new(file, bytes, false);
+    let mut block = Block::new(file, bytes, false, 0);
     let mut driver = Driver::new(1, false);
     // A header of zeros is a request to read from the first sector.
     driver.describe(0, 0, DATA, 16, NEXT, 1);

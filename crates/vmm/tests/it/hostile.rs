@@ -180,7 +180,7 @@ fn a_disk_keeps_its_size() {
     let file = disk();
     let own = file.try_clone().unwrap();
     let block = move || -> Box<dyn Worker> {
-        Box::new(Block::new(own.try_clone().unwrap(), DISK_BYTES, false))
+        Box::new(Block::new(own.try_clone().unwrap(), DISK_BYTES, false, 0))
     };
     survive(1, block, || assert_eq!(file.metadata().unwrap().len(), DISK_BYTES));
     assert!(bytes(file) != [7; DISK_BYTES as usize], "no attack was close enough to a request");
@@ -191,7 +191,7 @@ fn a_read_only_disk_keeps_its_bytes() {
     let file = disk();
     let own = file.try_clone().unwrap();
     let block = move || -> Box<dyn Worker> {
-        Box::new(Block::new(own.try_clone().unwrap(), DISK_BYTES, true))
+        Box::new(Block::new(own.try_clone().unwrap(), DISK_BYTES, true, 0))
     };
     survive(1, block, || {});
     assert!(bytes(file) == [7; DISK_BYTES as usize]);

@@ -1,5 +1,6 @@
 //! Tests of the VMM that need no KVM.
 
+mod block;
 mod bounds;
 mod cli;
 mod driver;

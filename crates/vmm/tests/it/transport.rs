@@ -35,7 +35,7 @@ fn disk() -> File {
 /// A disk of 2048 bytes with its thread, and its memory.
 fn function() -> (Function, Memory) {
     let memory = memory::new(driver::MEMORY_BYTES).unwrap();
-    let block = Block::new(disk(), 2048, false);
+    let block = Block::new(disk(), 2048, false, 0);
     let description = block.description();
     let kick = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     let own = vec![kick.try_clone().unwrap()];
