@@ -19,7 +19,8 @@ const CLASS: u32 = 0x01_8000;
 const F_SIZE_MAX: u64 = 1 << 1;
 const F_SEG_MAX: u64 = 1 << 2;
 const F_READ_ONLY: u64 = 1 << 5;
-const F_FLUSH: u64 = 1 << 9;
+/// `VIRTIO_BLK_F_FLUSH`. A driver without it expects that a write is stable when it is done.
+pub const F_FLUSH: u64 = 1 << 9;
 /// The most segments of a request: a header and a status need descriptors, too.
 const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 / 2 - 2;
 /// The most bytes of a segment.
@@ -46,6 +47,8 @@ pub struct Block {
     bytes: u64,
     read_only: bool,
     id: [u8; ID_BYTES],
+    /// Whether each write is followed by a flush.
+    write_through: bool,
 }
 
 /// What a request did.
@@ -76,7 +79,7 @@ impl Block {
         for (to, byte) in id.iter_mut().zip(format!("unspin-vmm-{index}").bytes()) {
             *to = byte;
         }
-        Block { file, bytes, read_only, id }
+        Block { file, bytes, read_only, id, write_through: false }
     }
 
     /// What the driver sees.
@@ -123,12 +126,13 @@ impl Block {
             OUT if self.read_only => Done::status(STATUS_IO_ERROR),
             OUT => match self.place(sector, readable.bytes()) {
                 Some((offset, moved)) => {
-                    Done::of(readable.write_all_at(fd, offset), Served { written: 0, moved })
+                    let written = readable.write_all_at(fd, offset);
+                    let stable = written.and_then(|()| self.flush_if(self.write_through));
+                    Done::of(stable, Served { written: 0, moved })
                 }
                 None => Done::status(STATUS_IO_ERROR),
             },
-            FLUSH if self.read_only => Done::status(STATUS_OK),
-            FLUSH => Done::of(self.file.sync_data(), Served::default()),
+            FLUSH => Done::of(self.flush_if(!self.read_only), Served::default()),
             GET_ID => {
                 let mut writable = writable;
                 let written = writable.put(&self.id) as u32;
@@ -136,6 +140,10 @@ impl Block {
             }
             _ => Done::status(STATUS_UNSUPPORTED),
         }
+    }
+
+    fn flush_if(&self, wanted: bool) -> io::Result<()> {
+        if wanted { self.file.sync_data() } else { Ok(()) }
     }
 
     /// Where a request is in the file, if it is in the disk and not too large.
@@ -150,6 +158,11 @@ impl Block {
 impl Worker for Block {
     fn kind(&self) -> Kind {
         Kind::Block
+    }
+
+    fn start(&mut self, features: u64) -> io::Result<()> {
+        self.write_through = features & F_FLUSH == 0;
+        Ok(())
     }
 
     fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {

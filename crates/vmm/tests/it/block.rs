@@ -1,10 +1,14 @@
 //! What a disk answers.
 
+use std::fs::File;
+
 use unspin_vmm::virtio::Worker;
-use unspin_vmm::virtio::block::Block;
+use unspin_vmm::virtio::block::{Block, F_FLUSH};
 
 use crate::driver::{DATA, Driver};
 
+const OUT: u32 = 1;
+const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
 
 /// Makes a request for the first sector. Returns its data and its status.
@@ -25,5 +29,17 @@ fn each_disk_has_a_serial_number_of_its_own() {
         let (id, status) = request(&mut block, GET_ID, 20, true);
         assert_eq!(status, 0);
         assert_eq!(String::from_utf8(id).unwrap(), format!("{expected:\0<20}"));
+    }
+}
+
+#[test]
+fn a_driver_that_never_flushes_has_each_write_flushed() {
+    // It takes writes, and an fdatasync of it fails: that shows whether there was one.
+    let file = File::options().write(true).open("/dev/null").unwrap();
+    let mut block = Block::new(file, 512, false, 0);
+    for (features, written) in [(F_FLUSH, 0), (0, 1), (F_FLUSH, 0)] {
+        block.start(features).unwrap();
+        assert_eq!(request(&mut block, OUT, 512, false).1, written, "features {features:#x}");
+        assert_eq!(request(&mut block, FLUSH, 0, false).1, 1);
     }
 }
