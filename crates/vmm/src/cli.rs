@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::config::{Config, Disk, Net, QUEUE_PAIRS_MAX, Source, VCPUS_MAX};
+use crate::virtio::tap::NAME_BYTES_MAX;
 
 /// What `--help` ends with.
 const ENDS: &str = "\
@@ -55,8 +56,9 @@ pub struct Args {
     /// A raw disk image; the guest cannot write to it if `,ro` follows. Repeatable
     #[arg(long, value_name = "PATH[,ro]", value_parser = disk)]
     disk: Vec<Disk>,
-    /// A network interface on a tap interface of the host, with 1 to 8 pairs of queues. Repeatable
-    #[arg(long, value_name = "tap=NAME[,queues=N]", value_parser = net)]
+    /// A network interface on a tap interface of the host, with 1 to 8 pairs of queues and the
+    /// guest's hardware address, which follows from NAME by default. Repeatable
+    #[arg(long, value_name = "tap=NAME[,queues=N][,mac=MAC]", value_parser = net)]
     net: Vec<Net>,
     /// A virtio console, whose output goes to that file
     #[arg(long, value_name = "FILE")]
@@ -106,7 +108,7 @@ fn disk(text: &str) -> Result<Disk, String> {
 }
 
 fn net(text: &str) -> Result<Net, String> {
-    let mut net = Net { tap: String::new(), queue_pairs: 1 };
+    let mut net = Net { tap: String::new(), queue_pairs: 1, mac: None };
     for part in text.split(',') {
         match part.split_once('=') {
             Some(("tap", name)) => net.tap = name.into(),
@@ -116,8 +118,27 @@ fn net(text: &str) -> Result<Net, String> {
                 let wrong = || format!("queues is a number from 1 to {QUEUE_PAIRS_MAX}");
                 net.queue_pairs = count.ok_or_else(wrong)?;
             }
-            _ => return Err(format!("{part:?} is neither tap=NAME nor queues=N")),
+            Some(("mac", text)) => {
+                let wrong = "mac is an address of one host, such as 02:00:00:00:00:01";
+                net.mac = Some(mac(text).ok_or(wrong)?);
+            }
+            _ => return Err(format!("{part:?} is none of tap=NAME, queues=N and mac=MAC")),
         }
     }
-    if net.tap.is_empty() { Err("tap=NAME is missing".into()) } else { Ok(net) }
+    match net.tap.len() {
+        0 => Err("tap=NAME is missing".into()),
+        1..=NAME_BYTES_MAX => Ok(net),
+        _ => Err(format!("the name of an interface has at most {NAME_BYTES_MAX} bytes")),
+    }
+}
+
+/// A hardware address that is neither zero nor of a group of hosts.
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let byte = |part: &str| {
+        let digits = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits.then(|| u8::from_str_radix(part, 16).ok())?
+    };
+    let bytes = text.split(':').map(byte).collect::<Option<Vec<u8>>>()?;
+    let mac: [u8; 6] = bytes.try_into().ok()?;
+    (mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
 }

@@ -39,6 +39,8 @@ pub struct Net {
     pub tap: String,
     /// Pairs of queues, 1 to [`QUEUE_PAIRS_MAX`].
     pub queue_pairs: u16,
+    /// The guest's hardware address; without one, it follows from the tap interface's name.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// A VM.

@@ -43,10 +43,12 @@ pub enum VmmError {
         bytes: u64,
     },
     /// A tap interface cannot be used.
-    #[error("cannot attach to the tap interface {name}: create it with `ip tuntap add`")]
+    #[error("cannot attach to the tap interface {name}: {}", advice(name, *pairs, source))]
     Tap {
         /// The interface.
         name: String,
+        /// The pairs of queues that were asked for.
+        pairs: u16,
         /// The system's reason.
         source: io::Error,
     },
@@ -90,6 +92,16 @@ pub enum VmmError {
     /// A filter of system calls cannot be made or installed.
     #[error("cannot confine a thread; --no-seccomp runs without filters")]
     Seccomp(#[from] seccompiler::Error),
+}
+
+/// What to do about a tap interface that cannot be used.
+fn advice(name: &str, pairs: u16, error: &io::Error) -> String {
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        return "another program uses it".into();
+    }
+    // The kernel refuses one that was created for the other number of queues.
+    let more = if pairs > 1 { " multi_queue" } else { "" };
+    format!("create it with `ip tuntap add {name} mode tap user USER{more}`")
 }
 
 impl Classified for VmmError {
@@ -162,5 +174,22 @@ impl fmt::Display for Ended {
             Ended::Crashed(why) | Ended::Failed(why) => f.write_str(why),
             Ended::Interrupted => f.write_str("interrupted"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taps_error_names_the_command_that_creates_it() {
+        let text = |pairs, errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            VmmError::Tap { name: "tap0".into(), pairs, source }.to_string()
+        };
+        let command = "create it with `ip tuntap add tap0 mode tap user USER";
+        assert!(text(1, libc::EPERM).ends_with(&format!("{command}`")));
+        assert!(text(2, libc::EINVAL).ends_with(&format!("{command} multi_queue`")));
+        assert!(text(1, libc::EBUSY).ends_with("tap0: another program uses it"));
     }
 }

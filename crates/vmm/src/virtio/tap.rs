@@ -38,7 +38,8 @@ pub const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 const TUNSETVNETHDRSZ: u64 = 0x4004_54d8;
 /// See [`TUNSETOFFLOAD`].
 pub const TUNSETQUEUE: u64 = 0x4004_54d9;
-const NAME_BYTES_MAX: usize = 15;
+/// The most bytes of an interface's name: IFNAMSIZ, without the zero at the end.
+pub const NAME_BYTES_MAX: usize = 15;
 
 /// A queue of a tap interface.
 #[derive(Debug)]

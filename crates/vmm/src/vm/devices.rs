@@ -154,8 +154,10 @@ fn interface(config: &Net) -> Result<Model, VmmError> {
     let pairs = usize::from(config.queue_pairs);
     let open = |_| Tap::open(&config.tap, pairs > 1).map(|tap| Box::new(tap) as Box<dyn Link>);
     let links = (0..pairs).map(open).collect::<io::Result<Vec<_>>>();
-    let links = links.map_err(|source| VmmError::Tap { name: config.tap.clone(), source })?;
-    let (description, workers) = net::pairs(links, mac(&config.tap));
+    let error =
+        |source| VmmError::Tap { name: config.tap.clone(), pairs: config.queue_pairs, source };
+    let mac = config.mac.unwrap_or_else(|| mac(&config.tap));
+    let (description, workers) = net::pairs(links.map_err(error)?, mac);
     let workers = workers.into_iter().enumerate();
     let workers = workers.map(|(index, worker)| {
         let worker: Box<dyn Worker> = Box::new(worker);

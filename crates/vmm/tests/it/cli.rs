@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use unspin_vmm::cli::parse;
-use unspin_vmm::config::{Disk, Source};
+use unspin_vmm::config::{Disk, Net, Source};
 
 fn run(words: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_unspin-vmm")).args(words).output().unwrap();
@@ -15,14 +15,17 @@ fn run(words: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn options_become_a_configuration() {
     let words = "unspin-vmm --kernel k --append a --vcpus 3 --memory 64 --disk a,b --disk c,ro \
-                 --net queues=2,tap=t --console o --no-seccomp";
+                 --net queues=2,tap=t --net tap=123456789012345,mac=0a:B1:02:03:04:05 \
+                 --console o --no-seccomp";
     let config = parse(words.split_whitespace()).unwrap();
     let kernel = Path::new("k").to_owned();
     assert_eq!(config.source, Source::Linux { kernel, initramfs: None, append: "a".into() });
     assert_eq!((config.vcpus, config.memory_bytes, config.seccomp), (3, 64 << 20, false));
     let disk = |path: &str, read_only| Disk { path: path.into(), read_only };
     assert_eq!(config.disks, [disk("a,b", false), disk("c", true)]);
-    assert_eq!((&config.nets[0].tap[..], config.nets[0].queue_pairs), ("t", 2));
+    let net = |tap: &str, queue_pairs, mac| Net { tap: tap.into(), queue_pairs, mac };
+    let other = net("123456789012345", 1, Some([0xa, 0xb1, 2, 3, 4, 5]));
+    assert_eq!(config.nets, [net("t", 2, None), other]);
 }
 
 #[test]
@@ -35,6 +38,10 @@ fn wrong_command_lines_have_status_2() {
         "--kernel k --vcpus 255",
         "--kernel k --net queues=2",
         "--kernel k --net tap=t,queues=9",
+        "--kernel k --net tap=1234567890123456",
+        "--kernel k --net tap=t,mac=02:00:00:00:00",
+        "--kernel k --net tap=t,mac=03:00:00:00:00:00",
+        "--kernel k --net tap=t,mac=02:00:00:00:00:+1",
         "--kernel k --disk ,ro",
         "--kernel k --memory 0",
     ] {
