@@ -15,8 +15,8 @@ use vm_memory::{Bytes, GuestAddress};
 
 /// Where a queue's parts are, for the queue of that index.
 pub const QUEUE_BYTES: u64 = 0x4000;
-const AVAILABLE: u64 = 0x1000;
-const USED: u64 = 0x2000;
+pub const AVAILABLE: u64 = 0x1000;
+pub const USED: u64 = 0x2000;
 /// Where buffers begin.
 pub const DATA: u64 = 0x10_0000;
 /// Bytes of memory.

@@ -14,6 +14,7 @@ use unspin_vmm::virtio::console::Console;
 use unspin_vmm::virtio::{Left, Worker, net};
 
 use crate::driver::{self, DATA, Driver, INDIRECT, MEMORY_BYTES, NEXT, QUEUE_BYTES, WRITE};
+use crate::offered::Offered;
 
 /// Chains for each model in an ordinary test; each case has several.
 const CHAINS: u32 = 4_000;
@@ -139,16 +140,20 @@ impl Attack {
     }
 }
 
-/// Lets a model handle attacks, each in memory of its own. `check` looks at what is left.
+/// Lets a model handle attacks, each in memory of its own, and looks for bytes that it wrote
+/// without an offer. `check` looks at what is left.
 fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: impl FnMut()) {
     let chains = env::var("UNSPIN_VMM_CHAINS").ok().and_then(|count| count.parse().ok());
     let cases = chains.unwrap_or(CHAINS) / CHAINS_OF_A_CASE;
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let worker = std::cell::RefCell::new(model());
     let check = std::cell::RefCell::new(&mut check);
+    let compared = std::cell::Cell::new(0);
     let run = |attack: Attack| {
         let mut driver = Driver::new(queues, attack.event_idx);
         attack.write(&driver);
+        let all = |driver: &Driver| driver.read(0, MEMORY_BYTES as usize);
+        let offered = Offered::new(all(&driver), queues, attack.queue);
         let mut worker = worker.borrow_mut();
         let _ = worker.ready(&mut driver.rings);
         let mut handle = || worker.handle(attack.queue as usize, &mut driver.rings);
@@ -156,10 +161,17 @@ fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: i
         prop_assert!(settled, "a thread would be busy for ever");
         let interrupts = driver.interrupts.load(Ordering::Relaxed);
         prop_assert!(interrupts <= 8, "{} interrupts", interrupts);
+        if offered.is_stable() {
+            compared.set(compared.get() + 1);
+            let violation = offered.violation(all(&driver));
+            prop_assert_eq!(violation, None, "a byte that was not offered");
+        }
         (check.borrow_mut())();
         Ok(())
     };
     TestRunner::new(config).run(&attack(queues), run).unwrap();
+    let compared = compared.get();
+    assert!(compared >= cases / 2, "of {cases} cases, only {compared} could be compared");
 }
 
 fn bytes(mut file: File) -> Vec<u8> {

@@ -6,6 +6,7 @@ mod cli;
 mod driver;
 mod hostile;
 mod igvm;
+mod offered;
 mod sandbox;
 mod serial;
 mod transport;

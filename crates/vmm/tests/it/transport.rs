@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use unspin_vmm::machine::{End, PanicEnds};
 use unspin_vmm::memory::{self, Memory};
 use unspin_vmm::pci::msix::{Line, Msix};
 use unspin_vmm::pci::routes::Message;
@@ -32,19 +33,21 @@ fn disk() -> File {
     file
 }
 
-/// A disk of 2048 bytes with its thread, and its memory.
-fn function() -> (Function, Memory) {
+/// A disk of 2048 bytes with its thread, its memory, and what a panic of the thread ends.
+fn function() -> (Function, Memory, Arc<End>) {
     let memory = memory::new(driver::MEMORY_BYTES).unwrap();
     let block = Block::new(disk(), 2048, false, 0);
     let description = block.description();
     let kick = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     let own = vec![kick.try_clone().unwrap()];
-    let handle = thread::spawn(Box::new(block), own, || Ok(())).unwrap();
+    let end = Arc::new(End::new(EventFd::new(libc::EFD_NONBLOCK).unwrap()));
+    let guard = PanicEnds(Arc::clone(&end));
+    let handle = thread::spawn(Box::new(block), own, || Ok(guard)).unwrap();
     let parts = vec![Part { handle, queues: vec![0] }];
     let msix = Arc::new(Msix::new(vec![Box::new(Nobody), Box::new(Nobody)]));
     let bar = 0xc000_0000;
     let function = Function::new(bar, description, parts, vec![kick], msix, memory.clone());
-    (function, memory)
+    (function, memory, end)
 }
 
 fn word(function: &mut Function, at: usize) -> u32 {
@@ -78,7 +81,7 @@ fn set_up(function: &mut Function) {
 
 #[test]
 fn a_driver_reads_a_sector_resets_and_reads_again() {
-    let (mut function, memory) = function();
+    let (mut function, memory, _) = function();
     assert_eq!(word(&mut function, 0x1000), 4);
     let driver = Driver { memory, rings: vec![], interrupts: Arc::default() };
     for round in 0..2 {
@@ -105,7 +108,7 @@ fn a_driver_reads_a_sector_resets_and_reads_again() {
 
 #[test]
 fn a_driver_without_the_standards_feature_is_not_accepted() {
-    let (mut function, _memory) = function();
+    let (mut function, _memory, _) = function();
     function.write(20, &[3]);
     function.write(20, &[11]);
     assert_eq!(word(&mut function, 20) & 0xff, 3);
@@ -115,7 +118,7 @@ fn a_driver_without_the_standards_feature_is_not_accepted() {
 
 #[test]
 fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
-    let (mut function, _memory) = function();
+    let (mut function, _memory, _) = function();
     function.write(8, &1u32.to_le_bytes());
     function.write(12, &3u32.to_le_bytes());
     function.write(20, &[11]);
@@ -159,7 +162,7 @@ proptest! {
             1..200,
         )
     ) {
-        let (mut function, memory) = function();
+        let (mut function, memory, end) = function();
         memory.write_slice(&[0xff; 0x4000], GuestAddress(0)).unwrap();
         for (config, write, at, bytes, value) in accesses {
             // Half of the accesses are to the common configuration, or to capabilities.
@@ -172,5 +175,8 @@ proptest! {
                 (false, false) => function.read(at, &mut data[..bytes]),
             }
         }
+        // Waits for the thread.
+        drop(function);
+        prop_assert_eq!(end.get(), None);
     }
 }
