@@ -1,5 +1,7 @@
 //! A vCPU's registers before its first instruction.
 
+use std::io;
+
 use igvm_defs::IgvmNativeVpContextX64 as Context;
 use kvm_bindings::{Msrs, kvm_lapic_state, kvm_msr_entry, kvm_regs, kvm_segment};
 use kvm_ioctls::VcpuFd;
@@ -24,16 +26,26 @@ const MODE_EXTINT: u32 = 0x700;
 /// What firmware leaves behind on each processor: MTRRs, and the APIC's two pins.
 pub fn set_firmware_state(vcpu: &VcpuFd) -> Result<(), VmmError> {
     let entry = |index, data| kvm_msr_entry { index, data, ..Default::default() };
-    let msrs = Msrs::from_entries(&[
+    let entries = [
         entry(MSR_MISC_ENABLE, MISC_ENABLE_FAST_STRING),
         entry(MSR_MTRR_DEF_TYPE, MTRR_WRITE_BACK),
-    ]);
+    ];
     // Two entries are far below the limit of the list.
-    vcpu.set_msrs(&msrs.expect("two entries")).step("set a vCPU's MSRs")?;
+    let msrs = Msrs::from_entries(&entries).expect("two entries");
+    let set = vcpu.set_msrs(&msrs).step("set a vCPU's MSRs")?;
+    all_set(&entries, set).step("set a vCPU's MSRs")?;
     let mut apic = vcpu.get_lapic().step("read a vCPU's APIC")?;
     set_mode(&mut apic, APIC_LVT0, MODE_EXTINT);
     set_mode(&mut apic, APIC_LVT1, MODE_NMI);
     vcpu.set_lapic(&apic).step("set a vCPU's APIC")
+}
+
+/// KVM stops at the first MSR that it refuses, and returns how many came before it.
+fn all_set(entries: &[kvm_msr_entry], set: usize) -> io::Result<()> {
+    match entries.get(set) {
+        Some(refused) => Err(io::Error::other(format!("KVM refuses {:#x}", refused.index))),
+        None => Ok(()),
+    }
 }
 
 fn set_mode(apic: &mut kvm_lapic_state, at: usize, mode: u32) {
@@ -116,6 +128,14 @@ fn segment(selector: u16, attributes: u16, base: u64, limit: u32) -> kvm_segment
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_msr_is_named() {
+        let entry = |index| kvm_msr_entry { index, ..Default::default() };
+        let entries = [entry(0x1a0), entry(0x2ff)];
+        assert_eq!(all_set(&entries, 1).unwrap_err().to_string(), "KVM refuses 0x2ff");
+        assert!(all_set(&entries, 2).is_ok());
+    }
 
     #[test]
     fn attributes_of_linuxs_segments_are_spread() {
