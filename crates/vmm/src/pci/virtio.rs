@@ -187,6 +187,8 @@ impl Function {
         for part in &self.parts {
             let own = part.queues.iter().map(|queue| rings[*queue].take()).collect();
             if part.handle.start(features, own).is_err() {
+                // Those that started already would serve half a device.
+                self.parts.iter().for_each(|part| part.handle.stop());
                 return self.common.set_broken();
             }
         }

@@ -151,10 +151,7 @@ impl Thread {
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             let (result, goes_on) = match command {
-                Command::Start { features, rings } => {
-                    self.rings = rings;
-                    (self.worker.start(features), true)
-                }
+                Command::Start { features, rings } => (self.start(features, rings), true),
                 Command::Stop => {
                     self.rings.fill_with(|| None);
                     self.worker.stop();
@@ -173,6 +170,13 @@ impl Thread {
             self.ready();
         }
         true
+    }
+
+    /// A worker that fails to start has no rings.
+    fn start(&mut self, features: u64, rings: Vec<Option<Ring>>) -> io::Result<()> {
+        self.worker.start(features)?;
+        self.rings = rings;
+        Ok(())
     }
 
     fn handle(&mut self, queue: usize) {

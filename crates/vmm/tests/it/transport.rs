@@ -2,8 +2,9 @@
 //! that writes anything.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -11,9 +12,12 @@ use unspin_vmm::machine::{End, PanicEnds};
 use unspin_vmm::memory::{self, Memory};
 use unspin_vmm::pci::msix::{Line, Msix};
 use unspin_vmm::pci::routes::Message;
-use unspin_vmm::pci::virtio::{Function, NOTIFY, Part};
+use unspin_vmm::pci::virtio::{Function, NOTIFY, NOTIFY_BYTES, Part};
+use unspin_vmm::sandbox::Kind;
 use unspin_vmm::virtio::block::Block;
-use unspin_vmm::virtio::{Worker, net, thread};
+use unspin_vmm::virtio::console::Console;
+use unspin_vmm::virtio::ring::Ring;
+use unspin_vmm::virtio::{Description, Left, Worker, net, thread};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -56,8 +60,8 @@ fn word(function: &mut Function, at: usize) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// Features, queue 0 with its parts at 0, 0x1000 and 0x2000, ready.
-fn set_up(function: &mut Function) {
+/// Features, queues from 0 on with their parts in 16 KiB each, ready. Returns the status.
+fn start(function: &mut Function, queues: u16) -> u32 {
     for status in [1, 3] {
         function.write(20, &[status]);
     }
@@ -69,14 +73,21 @@ fn set_up(function: &mut Function) {
     }
     function.write(20, &[11]);
     assert_eq!(word(function, 20) & 0xff, 11);
-    function.write(22, &0u16.to_le_bytes());
-    for (at, address) in [(32, 0u64), (40, 0x1000), (48, 0x2000)] {
-        function.write(at, &address.to_le_bytes());
+    for queue in 0..queues {
+        function.write(22, &queue.to_le_bytes());
+        for (at, part) in [(32, 0u64), (40, 0x1000), (48, 0x2000)] {
+            let address = u64::from(queue) * driver::QUEUE_BYTES + part;
+            function.write(at, &address.to_le_bytes());
+        }
+        function.write(26, &1u16.to_le_bytes());
+        function.write(28, &1u16.to_le_bytes());
     }
-    function.write(26, &1u16.to_le_bytes());
-    function.write(28, &1u16.to_le_bytes());
     function.write(20, &[15]);
-    assert_eq!(word(function, 20) & 0xff, 15);
+    word(function, 20) & 0xff
+}
+
+fn set_up(function: &mut Function) {
+    assert_eq!(start(function, 1), 15);
 }
 
 #[test]
@@ -128,6 +139,55 @@ fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
     assert_eq!(word(&mut function, 20) & 0xff, 0x4f);
     function.write(20, &[0]);
     set_up(&mut function);
+}
+
+/// A worker that may fail to start. It counts its calls with a ring.
+struct Fussy {
+    fails: bool,
+    served: Arc<AtomicU32>,
+}
+
+impl Worker for Fussy {
+    fn kind(&self) -> Kind {
+        Kind::Net
+    }
+
+    fn start(&mut self, _: u64) -> io::Result<()> {
+        if self.fails { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
+    }
+
+    fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {
+        let served = rings[queue].iter().count() as u32;
+        self.served.fetch_add(served, Ordering::Relaxed);
+        Left::Nothing
+    }
+}
+
+#[test]
+fn a_device_that_failed_to_start_serves_no_queue() {
+    let kick = || EventFd::new(libc::EFD_NONBLOCK).unwrap();
+    let kicks = [kick(), kick()];
+    let served: [Arc<AtomicU32>; 2] = Default::default();
+    let parts = [false, true].into_iter().enumerate().map(|(index, fails)| {
+        let worker = Fussy { fails, served: Arc::clone(&served[index]) };
+        let own = vec![kicks[index].try_clone().unwrap()];
+        let handle = thread::spawn(Box::new(worker), own, || Ok(())).unwrap();
+        Part { handle, queues: vec![index] }
+    });
+    let parts: Vec<Part> = parts.collect();
+    let features = Console::description().features;
+    let description = Description { features, queues: 2, ..Console::description() };
+    let msix = Arc::new(Msix::new((0..3).map(|_| Box::new(Nobody) as Box<dyn Line>).collect()));
+    let memory = memory::new(driver::MEMORY_BYTES).unwrap();
+    let mut function = Function::new(0xc000_0000, description, parts, kicks.into(), msix, memory);
+    assert_eq!(start(&mut function, 2), 0x4f);
+    let counts = || served.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let before = counts();
+    for queue in 0..2 {
+        function.write((NOTIFY + queue * NOTIFY_BYTES) as usize, &[0, 0]);
+    }
+    drop(function);
+    assert_eq!((counts(), before[1]), (before, 0));
 }
 
 #[test]
