@@ -1,5 +1,6 @@
 //! What the main thread waits for: signals, input, and the end.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -15,8 +16,10 @@ const INPUT: u64 = 1;
 const DRAINED: u64 = 2;
 const END: u64 = 3;
 const EVENTS_MAX: usize = 4;
-/// What a serial port buffers.
+/// What one read takes.
 const INPUT_BYTES: usize = 64;
+/// What is read ahead of the guest: Ctrl-A x is seen as long as there is room for it.
+const AHEAD_BYTES: usize = 4096;
 
 /// The files.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Events {
     signals: OwnedFd,
     drained: EventFd,
     typed: Typed,
+    /// Input that the serial port has no room for yet.
+    ahead: VecDeque<u8>,
     /// Open as long as the process, or the test.
     input: RawFd,
     /// Whether epoll has the input.
@@ -40,9 +45,16 @@ impl Events {
         let signals = signals().step("wait for signals")?;
         let epoll = Epoll::new().step("create an epoll instance")?;
         let drained = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
-        let typed = Typed::default();
-        let (listening, exhausted) = (false, false);
-        let events = Events { epoll, signals, drained, typed, input, listening, exhausted };
+        let events = Events {
+            epoll,
+            signals,
+            drained,
+            typed: Typed::default(),
+            ahead: VecDeque::new(),
+            input,
+            listening: false,
+            exhausted: false,
+        };
         events.add(events.signals.as_raw_fd(), SIGNAL).step("wait for signals")?;
         events.add(events.drained.as_raw_fd(), DRAINED).step("wait for the serial port")?;
         Ok(events)
@@ -76,6 +88,7 @@ impl Events {
                 INPUT => self.input(machine, terminal),
                 DRAINED => {
                     let _ = self.drained.read();
+                    self.feed(machine);
                     self.listen(true);
                 }
                 _ => {}
@@ -104,7 +117,7 @@ impl Events {
     }
 
     fn input(&mut self, machine: &Machine, terminal: bool) {
-        let room = machine.com1.room().min(INPUT_BYTES);
+        let room = (AHEAD_BYTES - self.ahead.len()).min(INPUT_BYTES);
         if room == 0 {
             return self.listen(false);
         }
@@ -120,13 +133,19 @@ impl Events {
                 return self.listen(false);
             }
         };
-        if !terminal {
-            return machine.com1.input(&bytes[..count]);
-        }
-        match self.typed.filter(&bytes[..count]) {
-            Some(kept) => machine.com1.input(&kept),
+        let bytes = &bytes[..count];
+        match if terminal { self.typed.filter(bytes) } else { Some(bytes.to_vec()) } {
+            Some(kept) => self.ahead.extend(kept),
             None => machine.end.set(Ended::Interrupted),
         }
+        self.feed(machine);
+    }
+
+    /// Gives the guest as much input as the serial port has room for.
+    fn feed(&mut self, machine: &Machine) {
+        let count = machine.com1.room().min(self.ahead.len());
+        let bytes: Vec<u8> = self.ahead.drain(..count).collect();
+        machine.com1.input(&bytes);
     }
 }
 
@@ -166,7 +185,7 @@ mod tests {
     use crate::pci::host::Host;
 
     /// Turns that wait for nothing; a busy loop has more.
-    const TURNS_MAX: usize = 10;
+    const TURNS_MAX: usize = 2 * AHEAD_BYTES / INPUT_BYTES;
 
     struct Fixture {
         machine: Machine,
@@ -210,13 +229,22 @@ mod tests {
     #[test]
     fn input_ahead_of_the_guest_waits_for_it() {
         let (input, mut output) = pipe().unwrap();
-        let text: Vec<u8> = (0..200).collect();
+        let text: Vec<u8> = (0..10_000u32).map(|index| index as u8).collect();
         output.write_all(&text).unwrap();
         drop(output);
         let mut fixture = Fixture::new(input);
         fixture.settle();
         assert_eq!(fixture.read(), text);
         assert!(fixture.events.exhausted);
+    }
+
+    #[test]
+    fn ctrl_a_x_overtakes_what_the_guest_does_not_read() {
+        let (input, mut output) = pipe().unwrap();
+        output.write_all(&[&[b'a'; 1000][..], b"\x01x"].concat()).unwrap();
+        let mut fixture = Fixture::new(input);
+        while fixture.events.turn(&fixture.machine, true, 0) > 0 {}
+        assert_eq!(fixture.machine.end.get(), Some(&Ended::Interrupted));
     }
 
     #[test]
