@@ -1,5 +1,7 @@
 //! The command.
 
+use std::fmt::Display;
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use unspin_model::class::{Classified, chain};
@@ -11,13 +13,18 @@ fn main() -> ExitCode {
     match vm::run(&config) {
         Ok(ended) => {
             if ended != Ended::PoweredOff {
-                eprintln!("unspin-vmm: {ended}");
+                say(&ended);
             }
             ended.exit_status().into()
         }
         Err(error) => {
-            eprintln!("unspin-vmm: {}", chain(&error));
+            say(&chain(&error));
             error.class().exit_status().into()
         }
     }
+}
+
+/// Whether somebody reads it or not, the exit status says it, too.
+fn say(text: &impl Display) {
+    let _ = writeln!(stderr(), "unspin-vmm: {text}");
 }

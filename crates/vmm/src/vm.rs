@@ -28,8 +28,8 @@ use events::Events;
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
 
-/// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread, and confines
-/// the thread if the configuration says so: the process can do little else afterwards.
+/// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile, and
+/// confines the thread if the configuration says so: the process can do little else afterwards.
 pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let (asked, max) = (config.devices(), DEVICES_MAX);
     if asked > max {

@@ -26,6 +26,8 @@ const AHEAD_BYTES: usize = 4096;
 pub struct Events {
     epoll: Epoll,
     signals: OwnedFd,
+    /// The signals that were blocked before.
+    blocked: libc::sigset_t,
     drained: EventFd,
     typed: Typed,
     /// Input that the serial port has no room for yet.
@@ -42,12 +44,13 @@ impl Events {
     /// Blocks the signals that end a VM, so that all threads inherit that. `input` is what the
     /// guest's serial port reads.
     pub fn new(input: RawFd) -> Result<Events, VmmError> {
-        let signals = signals().step("wait for signals")?;
+        let (signals, blocked) = signals().step("wait for signals")?;
         let epoll = Epoll::new().step("create an epoll instance")?;
         let drained = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
         let events = Events {
             epoll,
             signals,
+            blocked,
             drained,
             typed: Typed::default(),
             ahead: VecDeque::new(),
@@ -154,29 +157,46 @@ fn is_temporary(error: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error.kind())
 }
 
-/// A file that is readable when SIGINT, SIGTERM or SIGHUP arrives; they do nothing else.
-fn signals() -> io::Result<OwnedFd> {
-    // SAFETY: a set of signals is plain data, and sigemptyset fills it.
-    let fd = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
+impl Drop for Events {
+    /// Signals that come later end the process: it has a last message to write, perhaps to somebody
+    /// who does not read it.
+    fn drop(&mut self) {
+        let mut bytes = [0u8; size_of::<libc::signalfd_siginfo>()];
+        // SAFETY: `bytes` has room for a signal, and `blocked` is a set of signals.
+        unsafe {
+            let fd = self.signals.as_raw_fd();
+            while libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) > 0 {}
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.blocked, std::ptr::null_mut());
+        }
+    }
+}
+
+/// A file that is readable when SIGINT, SIGTERM or SIGHUP arrives; they do nothing else. And the
+/// signals that were blocked before.
+fn signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
+    // SAFETY: a set of signals is plain data, which the calls fill.
+    let (fd, blocked) = unsafe {
+        let [mut set, mut blocked]: [libc::sigset_t; 2] = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::sigaddset(&mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        libc::signalfd(-1, &set, libc::SFD_CLOEXEC)
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut blocked);
+        (libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK), blocked)
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, blocked))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{PipeReader, Write, pipe};
     use std::sync::Arc;
+
+    use vmm_sys_util::signal::get_blocked_signals;
 
     use super::*;
     use crate::machine::End;
@@ -245,6 +265,23 @@ mod tests {
         let mut fixture = Fixture::new(input);
         while fixture.events.turn(&fixture.machine, true, 0) > 0 {}
         assert_eq!(fixture.machine.end.get(), Some(&Ended::Interrupted));
+    }
+
+    #[test]
+    fn a_signal_ends_the_vm_and_later_ones_the_process() {
+        let (input, _output) = pipe().unwrap();
+        let mut fixture = Fixture::new(input);
+        let blocks = || get_blocked_signals().unwrap().contains(&libc::SIGHUP);
+        assert!(blocks());
+        for signal in [libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: the signal is blocked.
+            unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+        }
+        fixture.events.turn(&fixture.machine, false, 0);
+        assert_eq!(fixture.machine.end.get(), Some(&Ended::Interrupted));
+        // Those that arrived already do not kill this process.
+        drop(fixture);
+        assert!(!blocks());
     }
 
     #[test]

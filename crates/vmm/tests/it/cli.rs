@@ -1,13 +1,16 @@
 //! The command line, and errors of the program.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
 use unspin_vmm::cli::parse;
 use unspin_vmm::config::{Disk, Net, Source};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_unspin-vmm");
+
 fn run(words: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_unspin-vmm")).args(words).output().unwrap();
+    let output = Command::new(PROGRAM).args(words).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(text).unwrap())
 }
@@ -58,6 +61,10 @@ fn more_devices_than_the_bus_has_are_wrong_usage() {
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("32 devices are too many"), "{text}");
     assert!(text.contains("room for 31"), "{text}");
+    // The message cannot be written.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let status = Command::new(PROGRAM).args(&words).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
 }
 
 #[test]
