@@ -12,14 +12,16 @@ use crate::driver::{DATA, Driver, NEXT, WRITE};
 
 /// Index of a console's queue for output.
 const OUTPUT: usize = 1;
-const MIB: u32 = 1 << 20;
+const PIECE: u32 = 64 << 10;
+/// Of a disk's request that is as large as may be.
+const PIECES: u64 = 128;
 
 #[test]
 fn a_console_writes_64_kib_of_a_chain() {
     let file = tempfile::tempfile().unwrap();
     let mut console = Console::new(file.try_clone().unwrap());
     let mut driver = Driver::new(2, false);
-    driver.chain(1, &[(DATA, 40_000, false), (DATA, MIB, false), (DATA, MIB, false)]);
+    driver.chain(1, &[(DATA, 40_000, false), (DATA, PIECE, false), (DATA, PIECE, false)]);
     assert_eq!(console.handle(OUTPUT, &mut driver.rings), Left::Nothing);
     assert_eq!(file.metadata().unwrap().len(), 64 << 10);
     assert_eq!(driver.used(1), (1, 0, 0));
@@ -41,21 +43,21 @@ fn a_console_drops_output_that_nobody_reads() {
 
 #[test]
 fn a_disk_pauses_after_16_mib() {
-    let bytes = u64::from(8 * MIB);
+    let bytes = PIECES * u64::from(PIECE);
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
     let mut block = Block::new(file, bytes, false, 0);
     let mut driver = Driver::new(1, false);
     // A header of zeros is a request to read from the first sector.
     driver.describe(0, 0, DATA, 16, NEXT, 1);
-    for index in 1..=16 {
-        driver.describe(0, index, DATA + 4096, MIB / 2, NEXT | WRITE, index as u16 + 1);
+    for index in 1..=PIECES {
+        driver.describe(0, index, DATA + 4096, PIECE, NEXT | WRITE, index as u16 + 1);
     }
-    driver.describe(0, 17, DATA + 32, 1, WRITE, 0);
+    driver.describe(0, PIECES + 1, DATA + 32, 1, WRITE, 0);
     driver.offer(0, 5, &[0; 5]);
     let mut counts = Vec::new();
     while block.handle(0, &mut driver.rings) == Left::More {
         counts.push(driver.used(0).0);
     }
-    assert_eq!((counts, driver.used(0)), (vec![2, 4], (5, 0, 8 * MIB + 1)));
+    assert_eq!((counts, driver.used(0)), (vec![2, 4], (5, 0, bytes as u32 + 1)));
 }

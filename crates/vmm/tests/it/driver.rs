@@ -18,9 +18,9 @@ pub const QUEUE_BYTES: u64 = 0x4000;
 pub const AVAILABLE: u64 = 0x1000;
 pub const USED: u64 = 0x2000;
 /// Where buffers begin.
-pub const DATA: u64 = 0x10_0000;
-/// Bytes of memory.
-pub const MEMORY_BYTES: u64 = 2 << 20;
+pub const DATA: u64 = 0x1_0000;
+/// Bytes of memory, few enough to look at all of them after each attack.
+pub const MEMORY_BYTES: u64 = 256 << 10;
 
 /// A descriptor's flags.
 pub const NEXT: u16 = 1;

@@ -104,16 +104,16 @@ impl Offered {
 fn a_byte_beside_a_chain_is_a_violation() {
     let driver = crate::driver::Driver::new(1, false);
     let all = || driver.read(0, crate::driver::MEMORY_BYTES as usize);
-    driver.chain(0, &[(0x10_0000, 8, false), (0x10_0010, 8, true)]);
+    driver.chain(0, &[(0x1_0000, 8, false), (0x1_0010, 8, true)]);
     let offered = Offered::new(all(), 1, 0);
     assert!(offered.is_stable());
-    driver.write(0x10_0010, &[1; 8]);
+    driver.write(0x1_0010, &[1; 8]);
     driver.write(USED, &[1; USED_BYTES as usize]);
     assert_eq!(offered.violation(all()), None);
-    driver.write(0x10_0018, &[1]);
-    assert_eq!(offered.violation(all()), Some(0x10_0018));
-    driver.write(0x10_0007, &[1]);
-    assert_eq!(offered.violation(all()), Some(0x10_0007));
-    driver.chain(0, &[(0x10_0000, 8, false), (8, 8, true)]);
+    driver.write(0x1_0018, &[1]);
+    assert_eq!(offered.violation(all()), Some(0x1_0018));
+    driver.write(0x1_0007, &[1]);
+    assert_eq!(offered.violation(all()), Some(0x1_0007));
+    driver.chain(0, &[(0x1_0000, 8, false), (8, 8, true)]);
     assert!(!Offered::new(all(), 1, 0).is_stable());
 }
