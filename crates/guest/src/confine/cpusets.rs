@@ -2,7 +2,7 @@
 //!
 //! Only a cgroup that has no set of its own is limited, so what it had before is nothing, and
 //! to lift the limit is to clear the set. Before Linux 7.0, the kernel refuses that where there are
-//! tasks (ENOSPC); there the set of all vCPUs takes its place. A set that says anything but what was
+//! tasks (ENOSPC); the set of all vCPUs is written there. A set that says anything but what was
 //! written to that cgroup is somebody else's: it stays as it is, from then on. What is written is
 //! noted in a journal first, so that a later process can clear it if this one is killed.
 
