@@ -110,8 +110,9 @@ def main() -> int:
         rom.write_bytes(firmware(registers))
         machine = "microvm,acpi=off,x-option-roms=off,rtc=on,pit=on,pic=on,isa-serial=on"
         command = ["timeout", str(SECONDS), qemu, "-M", machine, "-cpu", "max", "-m", "512"]
-        command += ["-smp", vcpus, "-bios", str(rom), "-nodefaults", "-no-reboot", "-display", "none"]
-        command += ["-serial", "stdio"]
+        # One thread for all CPUs: with one each, an interrupt can be lost, and the guest waits for ever.
+        command += ["-accel", "tcg,thread=single", "-smp", vcpus, "-bios", str(rom)]
+        command += ["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]
         for gpa, data in ranges.items():
             part = Path(folder, f"{gpa:x}")
             part.write_bytes(data)
