@@ -30,11 +30,13 @@ test: build ## set up, build, then everything that CI checks; the tests boot gue
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab kernel fetch debian-cloud:trixie
 	$(UNSPIN) lab qemu build
 	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace
 
-test-all: build ## `make test` with what takes minutes in real time: suspend, stops, nested guests
+test-all: build ## `make test` with what takes minutes: suspend, stops, nested guests, older kernels
 	$(UNSPIN) lab kernel build
+	$(UNSPIN) lab kernel fetch debian-cloud:bookworm
 	UNSPIN_TEST_ALL=1 $(MAKE) test
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own

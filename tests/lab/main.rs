@@ -28,7 +28,7 @@ enum Takes {
     Little,
     /// Real time: no other test runs beside it.
     Machine,
-    /// Real time for minutes: only `make test-all` runs it.
+    /// Minutes: only `make test-all` runs it.
     Minutes,
 }
 
@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 31] = {
+const CASES: [(&str, Needs, Takes, Test); 32] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -72,9 +72,10 @@ const CASES: [(&str, Needs, Takes, Test); 31] = {
         (
             "confine_comes_and_goes_on_bookworm",
             Some(confine::bookworm),
-            Little,
+            Minutes,
             confine::comes_and_goes_on_bookworm,
         ),
+        ("confine_survives_more", Some(vt_guest), Minutes, confine::survives_more),
         ("neighbours_run_in_lock_step", Some(guest_and_root), Machine, basics::neighbours),
         ("injected_off_intervals_come_back", Some(guest_and_tracing), Machine, basics::truth),
         ("failures_have_their_kinds", Some(vt_guest), Little, faults::kinds),

@@ -1,0 +1,53 @@
+# shellcheck shell=sh disable=SC2034 # scripts use these variables
+# What the scripts about the limit by cgroups share.
+. "$(dirname "$0")/tools.sh"
+own=$groups$(sed s/0::// /proc/self/cgroup)
+set=$own/cpuset.cpus
+theirs=$groups/theirs/cpuset.cpus
+lock=/run/unspin/cpuset.lock
+
+# Without a limit, a cgroup has no set, or all vCPUs where the kernel refuses to clear it.
+is_free() {
+    now=$(cat "$set")
+    [ -z "$now" ] || [ "$now" = 0-3 ]
+}
+
+is_limited() { ! is_free; }
+
+begin() {
+    rm -f /run/unspin/run.sock
+    unspin run --actuator cpuset > /tmp/said 2>&1 &
+    run=$!
+    wait_until [ -S /run/unspin/run.sock ]
+    is_free || fail "a limit before there is work"
+    stress-ng --rename 8 -t 3 --temp-path /tmp > /dev/null 2>&1 &
+    load=$!
+    wait_until is_limited
+}
+
+# A limit comes and goes during a trial: stops it where there is one.
+stop_while_limited() {
+    for _ in $(seq 200); do
+        kill -STOP "$run"
+        is_limited && return
+        kill -CONT "$run"
+        sleep 0.02
+    done
+    fail "no limit"
+}
+
+# The process that watches `unspin run`.
+guard() {
+    for process in /proc/[0-9]*; do
+        case $(tr '\0' ' ' 2> /dev/null < "$process/cmdline") in
+        *unspin*--when-gone*) echo "${process#/proc/}" ;;
+        esac
+    done
+}
+
+over() {
+    is_free || fail "still limited: $(cat "$set")"
+    [ "$(cat "$theirs")" = 3 ] || fail "theirs: $(cat "$theirs")"
+    kill "$load"
+    wait "$load"
+}
