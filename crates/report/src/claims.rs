@@ -39,6 +39,24 @@ pub fn markdown(claims: &[&Claim]) -> String {
     }
 }
 
+/// Pairs of claims, each with its name, as a GitHub Markdown table: do two labels agree?
+fn beside(pairs: &[(String, Claim, Claim)]) -> String {
+    let label = |of: fn(&(String, Claim, Claim)) -> &Claim| {
+        let claims: Vec<&Claim> = pairs.iter().map(of).collect();
+        labels(&claims).join("; ")
+    };
+    let titles = [String::new(), label(|pair| &pair.1), label(|pair| &pair.2), "intervals".into()];
+    let row = |(name, left, right): &(String, Claim, Claim)| {
+        let overlap = match (left.lo, left.hi, right.lo, right.hi) {
+            (Some(a), Some(b), Some(c), Some(d)) if a <= d && c <= b => "overlap",
+            (Some(_), Some(_), Some(_), Some(_)) => "apart",
+            _ => "–",
+        };
+        vec![name.clone(), figure(left), figure(right), overlap.into()]
+    };
+    markdown::grid(&titles, &pairs.iter().map(row).collect::<Vec<_>>(), &[1, 2])
+}
+
 /// The claims as a table for a terminal of `width` columns, those of each label below it.
 pub fn terminal(claims: &[&Claim], width: usize) -> String {
     let titles = ["claim", "figure [interval]", "n", "target", "result"];

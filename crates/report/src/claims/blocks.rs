@@ -5,10 +5,14 @@
 //! (the table)
 //! <!-- /claims -->
 //! ```
+//!
+//! `<!-- beside: lab.gain.* | vt.gain.* -->` has a row for each pair of claims that differ in
+//! nothing but the text before the `*`.
 
 use unspin_model::Claim;
 
 const OPEN: &str = "<!-- claims:";
+const BESIDE: &str = "<!-- beside:";
 const CLOSE: &str = "<!-- /claims -->";
 
 /// Why a text's tables could not be rendered. Lines are counted from 1.
@@ -27,7 +31,10 @@ pub enum BlockError {
         line: usize,
     },
     /// The opening mark holds no pattern or goes on after it.
-    #[error("line {line}: write `{OPEN} PATTERN -->` on a line of its own")]
+    #[error(
+        "line {line}: write `{OPEN} PATTERN -->`, or `{BESIDE} A.* | B.* -->` with a `*` in each, on a \
+         line of its own"
+    )]
     Malformed {
         /// Its line.
         line: usize,
@@ -45,7 +52,7 @@ pub fn render_blocks(text: &str, claims: &[Claim]) -> Result<String, BlockError>
     let mut open: Option<usize> = None;
     for (index, whole) in text.split_inclusive('\n').enumerate() {
         let (line, content) = (index + 1, whole.trim());
-        if content.starts_with(OPEN) {
+        if content.starts_with(OPEN) || content.starts_with(BESIDE) {
             if let Some(line) = open {
                 return Err(BlockError::Unclosed { line });
             }
@@ -63,6 +70,9 @@ pub fn render_blocks(text: &str, claims: &[Claim]) -> Result<String, BlockError>
 }
 
 fn table(mark: &str, line: usize, claims: &[Claim]) -> Result<String, BlockError> {
+    if let Some(patterns) = mark.strip_prefix(BESIDE) {
+        return beside(patterns, claims).ok_or(BlockError::Malformed { line });
+    }
     let pattern = mark
         .strip_prefix(OPEN)
         .and_then(|rest| rest.strip_suffix("-->"))
@@ -74,6 +84,34 @@ fn table(mark: &str, line: usize, claims: &[Claim]) -> Result<String, BlockError
         return Ok(format!("*Not measured yet: no claim is named `{pattern}`.*\n"));
     }
     Ok(super::markdown(&chosen))
+}
+
+/// The table of two patterns' pairs; none where they are not two patterns.
+fn beside(patterns: &str, claims: &[Claim]) -> Option<String> {
+    let (left, right) = patterns.strip_suffix("-->")?.split_once('|')?;
+    let [left, right] = [left, right].map(str::trim);
+    let named =
+        |pattern| Some(claims.iter().filter_map(move |c| Some((starred(pattern, &c.id)?, c))));
+    let is_one = |pattern: &str| pattern.matches('*').count() == 1;
+    if !is_one(left) || !is_one(right) {
+        return None;
+    }
+    let rights: Vec<(&str, &Claim)> = named(right)?.collect();
+    let pair = |(name, left): (&str, &'_ Claim)| {
+        let with = rights.iter().find(|(other, _)| *other == name)?;
+        Some((name.to_owned(), left.clone(), with.1.clone()))
+    };
+    let pairs: Vec<_> = named(left)?.filter_map(|(name, claim)| pair((name, claim))).collect();
+    if pairs.is_empty() {
+        return Some(format!("*Not measured yet: no claims are named `{left}` and `{right}`.*\n"));
+    }
+    Some(super::beside(&pairs))
+}
+
+/// What the `*` of a pattern with one stands for in an id.
+fn starred<'a>(pattern: &str, id: &'a str) -> Option<&'a str> {
+    let (head, tail) = pattern.split_once('*')?;
+    id.strip_prefix(head)?.strip_suffix(tail)
 }
 
 /// Whether an id matches a pattern, in which `*` stands for any text.

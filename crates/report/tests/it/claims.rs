@@ -104,3 +104,27 @@ fn a_pattern_without_claims_says_so_in_the_text() {
     assert!(text.contains("Not measured yet"), "{text}");
     assert_eq!(render_blocks(&text, &[]).unwrap(), text);
 }
+
+#[test]
+fn claims_stand_beside_each_other_by_name() {
+    let claims = [
+        claim("lab.gain.fio", Some(0.8), "x", "", ""),
+        claim("lab.gain.dbench", Some(1.3), "x", "", ""),
+        claim("lab.gain.alone", Some(1.0), "x", "", ""),
+        Claim { label: "lab/vt".into(), ..claim("vt.gain.dbench", Some(0.1), "x", "", "") },
+        Claim { label: "lab/vt".into(), ..claim("vt.gain.fio", Some(0.85), "x", "", "") },
+    ];
+    let text = "<!-- beside: lab.gain.* | vt.gain.* -->\n<!-- /claims -->\n";
+    let rendered = render_blocks(text, &claims).unwrap();
+    insta::assert_snapshot!(rendered);
+    assert_eq!(render_blocks(&rendered, &claims).unwrap(), rendered);
+    let unmeasured = render_blocks(text, &[]).unwrap();
+    assert!(
+        unmeasured.contains("no claims are named `lab.gain.*` and `vt.gain.*`"),
+        "{unmeasured}"
+    );
+    for wrong in ["lab.gain.*", "lab.gain | vt.gain", "lab.*.* | vt.*.*"] {
+        let text = format!("<!-- beside: {wrong} -->\n<!-- /claims -->\n");
+        assert_eq!(render_blocks(&text, &claims), Err(BlockError::Malformed { line: 1 }));
+    }
+}
