@@ -31,6 +31,18 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
+/* A vCPU that spins for so long in a window of so long wakes the agent. */
+#define WINDOW_NS 10000000ULL
+#define ALARM_NS 1000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} alarms SEC(".maps");
+
+/* Whether the agent rests until then. It sets this, and who wakes it clears it. */
+volatile u32 agent_rests;
+
 static struct account *this_account(void)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -58,14 +70,33 @@ static int enter(void *frame)
 	return 0;
 }
 
+static void count_window(struct account *a, u64 now_ns, u64 spun_ns)
+{
+	u32 alarm = 1;
+
+	if (now_ns - a->window_ns >= WINDOW_NS) {
+		a->window_ns = now_ns;
+		a->window_spin_ns = 0;
+	}
+	a->window_spin_ns += spun_ns;
+	if (a->window_spin_ns < ALARM_NS || !agent_rests)
+		return;
+	agent_rests = 0;
+	bpf_ringbuf_output(&alarms, &alarm, sizeof(alarm), BPF_RB_FORCE_WAKEUP);
+}
+
 static int leave(void *frame)
 {
 	struct account *a = this_account();
+	u64 now_ns, spun_ns;
 
 	if (!a || !a->since_ns || a->frame != (u64)frame)
 		return 0;
-	a->spin_ns += bpf_ktime_get_ns() - a->since_ns;
+	now_ns = bpf_ktime_get_ns();
+	spun_ns = now_ns - a->since_ns;
+	a->spin_ns += spun_ns;
 	a->spins++;
+	count_window(a, now_ns, spun_ns);
 	/* Last, so that an interrupt before it finds the outer spin under way. */
 	barrier();
 	*(volatile u64 *)&a->since_ns = 0;

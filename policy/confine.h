@@ -301,6 +301,15 @@ POLICY void confine_quiet(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->vcpus);
 }
 
+/* Spins woke who decides: what was seen before belongs to another time. */
+POLICY void confine_wake(struct confine *c)
+{
+	if (c->phase != CONFINE_SETTLED)
+		return;
+	confine_forget(&c->sums);
+	c->sums.skipped = CONFINE_SKIP_WINDOWS;
+}
+
 /*
  * A window has passed. Returns how many vCPUs tasks may use from now on, from 1 to vcpus.
  */

@@ -21,7 +21,9 @@ struct account {
 	u64 task;
 	/* Slow paths that began and whose end was not seen. Their time is not counted. */
 	u64 lost;
-	u64 unused[2];
+	/* When the window under way began, and what has been spun in it. */
+	u64 window_ns;
+	u64 window_spin_ns;
 };
 
 /* No two vCPUs share a cache line. */

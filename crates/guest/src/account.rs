@@ -1,11 +1,18 @@
 //! Exact accounting of spins: loads `bpf/account.bpf.c`, reads each vCPU's time.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    RingBufferBuilder,
+};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::sense::{Aligned, Plain, SenseError, Shared, hush_libbpf};
 
@@ -22,7 +29,7 @@ struct Record {
     frame: u64,
     task: u64,
     lost: u64,
-    unused: [u64; 2],
+    window: [u64; 2],
 }
 
 // SAFETY: integers only.
@@ -42,6 +49,50 @@ pub struct Spun {
     pub lost: u64,
 }
 
+/// Wakes who rests where a vCPU spins for a tenth of a window.
+pub struct Alarm {
+    /// Whether the agent rests, for the programs.
+    rests: MapHandle,
+    ring: RingBuffer<'static>,
+}
+
+/// What ends a rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// A vCPU spins.
+    Spins,
+    /// The time is over, or who rests is asked to end.
+    Over,
+}
+
+impl Alarm {
+    /// Rests until a vCPU spins, for so long at most, or until `end` can be read.
+    pub fn rest(&self, time: Duration, end: BorrowedFd<'_>) -> io::Result<Woken> {
+        self.tell(1)?;
+        let mut fds = [
+            // SAFETY: of the ring, which lives longer.
+            PollFd::new(unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }, PollFlags::POLLIN),
+            PollFd::new(end, PollFlags::POLLIN),
+        ];
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        let polled = poll(&mut fds, timeout);
+        self.tell(0)?;
+        let spins = fds[0].any().unwrap_or(false);
+        // It says nothing but that it came.
+        self.ring.consume().map_err(io::Error::other)?;
+        match polled {
+            Ok(_) | Err(Errno::EINTR) if spins => Ok(Woken::Spins),
+            Ok(_) | Err(Errno::EINTR) => Ok(Woken::Over),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn tell(&self, rests: u32) -> io::Result<()> {
+        let key = 0_u32.to_ne_bytes();
+        self.rests.update(&key, &rests.to_ne_bytes(), MapFlags::ANY).map_err(io::Error::other)
+    }
+}
+
 /// The accounting at work; its programs leave the kernel when this is dropped.
 pub struct Account {
     /// Functions that this kernel does not have, or does not let programs into. What is spun
@@ -50,7 +101,7 @@ pub struct Account {
     records: Shared<Record>,
     before: Vec<Spun>,
     _links: Vec<Link>,
-    _object: Object,
+    object: Object,
 }
 
 impl Account {
@@ -72,7 +123,24 @@ impl Account {
         let links = attach(&object, &mut missing)?;
         let missing = missing.into_iter().collect();
         let before = vec![Spun::default(); vcpus];
-        Ok(Account { missing, records, before, _links: links, _object: object })
+        Ok(Account { missing, records, before, _links: links, object })
+    }
+
+    /// What wakes who rests.
+    ///
+    /// # Errors
+    /// The kernel offers no ring.
+    pub fn alarm(&self) -> Result<Alarm, SenseError> {
+        let handle = |is_it: fn(&str) -> bool| {
+            let mut maps = self.object.maps();
+            let map = maps.find(|map| is_it(&map.name().to_string_lossy()));
+            MapHandle::try_from(&map.expect("a map of ours"))
+        };
+        let rests = handle(|name| name.ends_with(".bss"))?;
+        let ring = handle(|name| name == "alarms")?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&ring, |_| 0)?;
+        Ok(Alarm { rests, ring: builder.build()? })
     }
 
     /// What each vCPU has spun by now, the nanoseconds of `CLOCK_MONOTONIC`.

@@ -49,6 +49,7 @@ pub const WINDOW_NS: u64 = 10_000_000;
 // SAFETY: of every call below: the functions read and write nothing but what they
 // are given by reference, and each struct has the C one's fields in its order.
 unsafe extern "C" {
+    fn confine_wake(confine: *mut Confine);
     fn confine_step(confine: *mut Confine, facts: *const Facts, now_ns: u64) -> u32;
 }
 
@@ -62,6 +63,12 @@ impl Confine {
     pub fn step(&mut self, facts: &Facts, now_ns: u64) -> u32 {
         // SAFETY: see above.
         unsafe { confine_step(self, facts, now_ns) }
+    }
+
+    /// Spins woke who decides, who had rested.
+    pub fn wake(&mut self) {
+        // SAFETY: see above.
+        unsafe { confine_wake(self) }
     }
 
     /// How many are in use.

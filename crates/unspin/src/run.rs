@@ -177,9 +177,12 @@ impl Args {
     }
 }
 
-/// How soon a command's end is seen, and a signal or a question: each look wakes a vCPU.
+/// How soon a command's end is seen: each look wakes a vCPU.
 const PAUSE: Duration = Duration::from_millis(50);
-const LONG_PAUSE: Duration = Duration::from_millis(250);
+/// Where a signal or a question ends it, so that an idle guest is woken rarely.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+/// The same with a scheduler that may have to be loaded again.
+const SCHEDULER_PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.status {
@@ -243,7 +246,18 @@ fn work(
     let mut next = every.map(|every| Instant::now() + every);
     let mut printed = Ok(());
     loop {
-        std::thread::sleep(if running.is_some() { PAUSE } else { LONG_PAUSE });
+        match (&running, keeper.stats.actuator) {
+            (Some(_), _) => std::thread::sleep(PAUSE),
+            (None, actuator) => {
+                let pause = match actuator {
+                    Actuator::Cpuset => LONG_PAUSE,
+                    Actuator::SchedExt => SCHEDULER_PAUSE,
+                };
+                let due = next.map(|due| due.saturating_duration_since(Instant::now()));
+                let files = offer.iter().flat_map(Offer::files).collect::<Vec<_>>();
+                interrupt::wait(&files, due.map_or(pause, |due| due.min(pause)));
+            }
+        }
         keeper.step();
         match &mut running {
             Some(running) => {

@@ -12,6 +12,8 @@ mod window;
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +25,7 @@ use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::{Actuator, Limits, Stats};
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
-use crate::account::Account;
+use crate::account::{Account, Woken};
 use crate::sense::{LightSensor, SenseError, Settings, now_ns};
 pub use cpusets::CpusetError;
 use cpusets::Cpusets;
@@ -39,6 +41,11 @@ const OWN: &str = "unspin";
 const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
 /// While there is little to do, each look would only wake a vCPU.
 const QUIET_WINDOW: Duration = Duration::from_millis(50);
+/// Without a limit and without spins there is nothing to decide. After so many windows with a smaller
+/// share of spins, in percent, it rests until a vCPU spins, for so long at most.
+const CALM_WINDOWS: u32 = 3;
+const CALM_PERCENT: u32 = 10;
+const REST: Duration = Duration::from_secs(1);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
 /// How long the number of processes in the root cgroup counts as known: to find it takes a look
@@ -87,6 +94,8 @@ pub struct Confiner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     in_root: Mutex<Option<(Instant, u64)>>,
+    /// Ends a rest when it is dropped.
+    end: Option<UnixStream>,
     _guard: Option<guard::Guard>,
 }
 
@@ -103,10 +112,12 @@ impl Confiner {
         let control = Control::start(&settings)?;
         let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
         let its = shared.clone();
-        let work = move || control.run(&its);
+        let (ends, end) = UnixStream::pair().map_err(ConfineError::Thread)?;
+        let work = move || control.run(&its, &ends);
         let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
         let thread = Some(thread.map_err(ConfineError::Thread)?);
-        Ok(Confiner { shared, thread, in_root: Mutex::default(), _guard: guard::Guard::start() })
+        let (in_root, _guard) = (Mutex::default(), guard::Guard::start());
+        Ok(Confiner { shared, thread, in_root, end: Some(end), _guard })
     }
 
     /// What it does and has done.
@@ -133,6 +144,7 @@ impl Confiner {
 impl Drop for Confiner {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
+        self.end = None;
         if let Some(thread) = self.thread.take() {
             // A panic has been printed, and its unwinding has lifted the limit.
             let _ = thread.join();
@@ -201,6 +213,8 @@ struct Control {
     lost: u64,
     spins: u64,
     failed: Option<String>,
+    /// Windows without spins, and without a limit.
+    calm: u32,
     /// Why it has no real-time priority.
     late: Option<String>,
 }
@@ -228,6 +242,7 @@ impl Control {
             lost: 0,
             spins: 0,
             failed: None,
+            calm: 0,
             late: None,
         };
         control.before = control.sums();
@@ -235,13 +250,23 @@ impl Control {
         Ok(control)
     }
 
-    fn run(mut self, shared: &Shared) {
+    fn run(mut self, shared: &Shared, end: &UnixStream) {
         self.late = run_first().err().map(|error| error.to_string());
+        let mut alarm = self.account.alarm().ok();
         let mut rounds = 0;
         while !shared.over.load(Ordering::Relaxed) {
-            thread::sleep(self.pause());
-            rounds += 1;
+            let rests = alarm.as_ref().filter(|_| self.calm >= CALM_WINDOWS);
+            match rests.map(|alarm| alarm.rest(REST, end.as_fd())) {
+                Some(Ok(Woken::Spins)) => {
+                    self.wake();
+                    continue;
+                }
+                Some(Ok(Woken::Over)) => rounds = 0,
+                Some(Err(_)) => alarm = None,
+                None => thread::sleep(self.pause()),
+            }
             self.step(rounds % ROUND == 0);
+            rounds += 1;
             *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
         }
     }
@@ -249,6 +274,16 @@ impl Control {
     fn pause(&self) -> Duration {
         let wanted_m = self.facts.on_m + self.facts.off_m;
         if wanted_m < 500 { QUIET_WINDOW } else { WINDOW }
+    }
+
+    /// What is decided next rests on what comes now.
+    fn wake(&mut self) {
+        let now = self.sums();
+        let seconds = (now.now_ns - self.before.now_ns) as f64 / 1e9;
+        self.used_vcpu_s += f64::from(self.confine.in_use()) * seconds;
+        self.before = now;
+        self.confine.wake();
+        self.calm = 0;
     }
 
     fn step(&mut self, round: bool) {
@@ -263,6 +298,10 @@ impl Control {
         self.used_vcpu_s += f64::from(before) * seconds;
         self.before = now;
         let usage = self.confine.step(&self.facts, now.now_ns) as usize;
+        let wanted_m = self.facts.on_m + self.facts.off_m;
+        let spins = self.facts.spin_m * 100 > wanted_m * CALM_PERCENT;
+        let is_calm = usage == self.online.len() && !self.confine.on_trial() && !spins;
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
         if !round && usage == before as usize {
             return;
         }

@@ -1,5 +1,6 @@
 //! Where others can read the scheduler's figures while it works.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use unspin_report::openmetrics;
 use crate::metrics::Metrics;
 
 /// How soon the listening ends when the scheduler has ended.
-const SLICE: Duration = Duration::from_millis(200);
+const SLICE: Duration = Duration::from_secs(1);
 
 /// The socket, and the address for Prometheus; both are gone when this is dropped.
 pub struct Offer {
@@ -40,6 +41,11 @@ impl Offer {
             thread::spawn(move || serve(&metrics, &latest, &over));
         }
         offer
+    }
+
+    /// What can be read where somebody asks.
+    pub fn files(&self) -> Vec<BorrowedFd<'_>> {
+        self.socket.iter().flat_map(Socket::files).collect()
     }
 
     /// These are the figures now: answers who asks for them.

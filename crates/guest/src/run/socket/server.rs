@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,12 @@ impl Socket {
             self.admit(stream);
         }
         self.clients.retain_mut(|client| client.step(stats).is_ok());
+    }
+
+    /// What can be read where there is something to answer.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(clients)
     }
 
     fn admit(&mut self, mut stream: UnixStream) {
