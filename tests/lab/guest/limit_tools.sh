@@ -14,12 +14,15 @@ is_free() {
 
 is_limited() { ! is_free; }
 
-begin() {
+start_run() {
     rm -f /run/unspin/run.sock
     unspin run --actuator cpuset > /tmp/said 2>&1 &
     run=$!
     wait_until [ -S /run/unspin/run.sock ]
     is_free || fail "a limit before there is work"
+}
+
+start_load() {
     stress-ng --rename 8 -t 3 --temp-path /tmp > /dev/null 2>&1 &
     load=$!
     wait_until is_limited
@@ -35,6 +38,14 @@ stop_while_limited() {
     done
     fail "no limit"
 }
+
+begin() {
+    start_run
+    start_load
+}
+
+# How often the threads of `unspin run` have slept.
+sleeps() { cat "/proc/$run/task"/*/status | awk '/^voluntary/ { sum += $2 } END { print sum }'; }
 
 # The process that watches `unspin run`.
 guard() {

@@ -7,8 +7,13 @@ mkdir "$groups/theirs"
 echo +cpuset > "$groups/cgroup.subtree_control"
 echo 3 > "$theirs"
 
-# Killed: the process that watches it lifts the limit.
-begin
+# Idle, it wakes twice a second. Killed, the process that watches it lifts the limit.
+start_run
+sleep 1
+before=$(sleeps)
+sleep 4
+[ "$(($(sleeps) - before))" -le 9 ] || fail "it rests twice a second: $before, $(sleeps)"
+start_load
 stop_while_limited
 kill -KILL "$run"
 wait_until is_free
