@@ -101,7 +101,7 @@ for metric in off_seconds off_intervals idle_seconds spin_seconds user_spin_seco
     series=$(query "unspin_vcpu_${metric}_total{instance=\"$instance\"}" | grep -c . || true)
     echo "unspin_vcpu_${metric}_total: $series series of $(nproc --all) vCPUs"
     # A kernel without what it takes has no such series, and watch says so at its start.
-    [ "$series" -eq "$(nproc --all)" ] || { [ "$series" -eq 0 ] && grep -q 'not seen' "$work/${name:-causes}"; } ||
+    [ "$series" -eq "$(nproc --all)" ] || { [ "$series" -eq 0 ] && grep -q 'does not show' "$work/${name:-causes}"; } ||
         die "unspin_vcpu_${metric}_total: $series series"
 done
 query unspin_watched_seconds_total
