@@ -78,7 +78,7 @@ static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq
 	}
 }
 
-/* Whether this task has just left its vCPU because there is no time for its group. */
+/* Whether this task has just left its vCPU because its group has used up its time. */
 static bool is_to_wait(const struct task_struct *p, s32 was)
 {
 	struct cpu_ctx *cctx = ctx_of(was);

@@ -1,5 +1,5 @@
 //! Random steps under a guest scheduler, in virtual time: a seed decides them, so a failing one
-//! fails again, on any machine, and can be made shorter.
+//! fails again, however busy the machine is, and can be made shorter.
 //!
 //! A seed's steps start and end loads of all kinds, limit and freeze groups, take vCPUs away and
 //! end the scheduler, in guests that have more vCPUs than pCPUs. At the end the scheduler must be
