@@ -41,8 +41,8 @@ const OWN: &str = "unspin";
 const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
 /// While there is little to do, each look would only wake a vCPU.
 const QUIET_WINDOW: Duration = Duration::from_millis(50);
-/// Without a limit and without spins there is nothing to decide. After so many windows with a smaller
-/// share of spins, in percent, it rests until a vCPU spins, for so long at most.
+/// Without a limit and without spins there is nothing to decide. After so many windows with a
+/// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
 const REST: Duration = Duration::from_secs(1);
