@@ -76,9 +76,19 @@ impl Classified for CpusetError {
     }
 }
 
-/// Whether the hierarchy at `root` has the controller.
-pub(super) fn is_offered(root: &Path) -> bool {
-    lists_it(root, "cgroup.controllers")
+/// Whether the hierarchy at `root` can limit tasks, and lift the limit again.
+pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
+    // Only the real root lacks this file.
+    if root.join("cgroup.type").exists() {
+        return Err(CpusetError::Container(root.to_owned()));
+    }
+    if !lists_it(root, "cgroup.controllers") {
+        return Err(CpusetError::NoController(root.to_owned()));
+    }
+    match isolated {
+        "" => Ok(()),
+        vcpus => Err(CpusetError::Isolated(vcpus.to_owned())),
+    }
 }
 
 fn lists_it(root: &Path, file: &str) -> bool {
@@ -108,13 +118,7 @@ impl Cpusets {
     pub fn open(root: &Path, folder: &Path, all: &str) -> Result<Cpusets, CpusetError> {
         let mut journal = Journal::open(folder, PATIENCE)?;
         restore(&mut journal)?;
-        if !is_offered(root) {
-            return Err(CpusetError::NoController(root.to_owned()));
-        }
-        // Only the real root lacks this file.
-        if root.join("cgroup.type").exists() {
-            return Err(CpusetError::Container(root.to_owned()));
-        }
+        check(root, &set::isolated())?;
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let mut cpusets = Cpusets { root: root.to_owned(), journal, limited, left_alone };

@@ -155,6 +155,14 @@ fn a_containers_cgroups_are_refused() {
 }
 
 #[test]
+fn isolated_vcpus_are_refused() {
+    let hierarchy = Hierarchy::new("isolated", &[]);
+    assert!(check(&hierarchy.root(), "").is_ok());
+    let error = check(&hierarchy.root(), "2-3").expect_err("refused");
+    assert!(error.to_string().starts_with("isolcpus= keeps vCPUs 2-3 free"), "{error}");
+}
+
+#[test]
 fn the_next_process_lifts_what_a_killed_one_left() {
     let hierarchy = Hierarchy::new("killed", &[("a", ""), ("b", "")]);
     let mut killed = hierarchy.open();
