@@ -223,7 +223,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Where figures are JSON, each line says where they are of.
     let about = args.json.then(here::about);
     let about = about.as_ref();
-    let (code, printed) = work(&args, about, &mut keeper, offer, running)?;
+    let worked = work(&args, about, &mut keeper, offer, running);
+    if cgroup.is_some() {
+        confine::remove_own_cgroup();
+    }
+    let (code, printed) = worked?;
     printed.and(print_last(&keeper.stats, about))?;
     match keeper.ended {
         None => Ok(ExitCode::from(code)),

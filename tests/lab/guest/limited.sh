@@ -34,4 +34,5 @@ over
 echo 0 > "$groups/cgroup.procs"
 unspin run --actuator cpuset -- cat /proc/self/cgroup | grep -qx 0::/unspin || fail "its cgroup"
 [ ! -e /run/unspin/cpuset.json ] || fail "a journal is left"
+[ ! -e "$groups/unspin" ] || fail "a cgroup is left"
 echo result 1

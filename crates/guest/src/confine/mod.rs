@@ -188,6 +188,11 @@ pub fn own_cgroup() -> io::Result<Option<PathBuf>> {
     }
 }
 
+/// Removes that cgroup if nobody is left in it.
+pub fn remove_own_cgroup() {
+    let _ = fs::remove_dir(Path::new(ROOT).join(OWN));
+}
+
 /// User processes in the root cgroup: no limit reaches them.
 fn in_root() -> u64 {
     let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();

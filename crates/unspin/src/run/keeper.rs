@@ -15,6 +15,10 @@ pub struct Keeper {
     pub ended: Option<String>,
 }
 
+/// Of the thread that decides, which ends only if it panics.
+const GONE: &str = "the thread that limits vCPUs has ended, and the limit is lifted: please report \
+     what it printed";
+
 enum Acts {
     Confiner(Confiner),
     Scheduler(Box<Kept>),
@@ -40,7 +44,7 @@ impl Keeper {
             Acts::Confiner(confiner) => {
                 self.stats = confiner.stats();
                 if confiner.has_ended() {
-                    self.ended = Some("the limit on vCPUs has failed, and is lifted".into());
+                    self.ended = Some(GONE.into());
                 }
             }
         }

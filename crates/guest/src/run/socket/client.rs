@@ -25,7 +25,7 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 pub enum AskError {
     /// Nobody is there.
     #[error(
-        "no guest scheduler of unspin answers at {path}: `unspin run` starts one{}",
+        "no `unspin run` answers at {path}: start one, or name its --socket{}",
         .loaded.as_ref().map(|name| format!(" (the kernel's scheduler is now `{name}`)"))
             .unwrap_or_default()
     )]
