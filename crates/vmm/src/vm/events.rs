@@ -231,7 +231,7 @@ mod tests {
             assert!((0..TURNS_MAX).any(turn), "a busy loop");
         }
 
-        /// What the guest reads, until there is no more.
+        /// All that the guest can read now.
         fn read(&mut self) -> Vec<u8> {
             let mut bytes = Vec::new();
             while self.machine.com1.room() < INPUT_BYTES {
