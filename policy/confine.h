@@ -11,7 +11,8 @@
  * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
  * tried once more and compared over all their windows.
  *
- * More vCPUs are tried rarely and for short, and given up in the first window that spins again.
+ * More vCPUs are tried rarely and for short, and given up in the first window that spins again. Where
+ * nothing is contended any more, they are tried at once: the work is another.
  */
 #ifndef UNSPIN_POLICY_CONFINE_H
 #define UNSPIN_POLICY_CONFINE_H
@@ -57,6 +58,13 @@
 #define CONFINE_MORE_WAIT_NS 1000000000ULL
 #define CONFINE_MORE_WAIT_MAX_NS 8000000000ULL
 
+/* Calm windows before more vCPUs are tried; twice as many each time that spins returned, up to a
+ * maximum. hackbench pauses for 150 ms, and a collapse costs as much. So the trial lasts long, too:
+ * its first window that spins ends it. */
+#define CONFINE_CALM_WINDOWS 20
+#define CONFINE_CALM_MAX_WINDOWS 800
+#define CONFINE_CALM_TRIAL_WINDOWS 100
+
 enum confine_phase {
 	CONFINE_SETTLED,
 	/* Fewer are in use; the number before is; fewer are again. */
@@ -80,7 +88,11 @@ struct confine {
 	u32 learnt;
 	/* The spin share, in percent, when fewer were tried last. */
 	u32 tried_spin;
-	u32 unused;
+	/* Calm windows with a limit until now, and how many are needed; 0: as many as at first. */
+	u32 calm;
+	u32 calm_wanted;
+	/* Whether the windows before the trial of more were calm. */
+	u32 calm_trial;
 	/* Since the last change of use; a settled number's forget old windows. */
 	struct confine_sums sums;
 	/* Of a trial: with the number before it, and with fewer. */
@@ -120,10 +132,23 @@ POLICY u64 confine_longer_more(u64 wait_ns)
 	return confine_longer(wait_ns, CONFINE_MORE_WAIT_NS, CONFINE_MORE_WAIT_MAX_NS);
 }
 
+POLICY u32 confine_calm_wanted(const struct confine *c)
+{
+	return c->calm_wanted ? c->calm_wanted : CONFINE_CALM_WINDOWS;
+}
+
+POLICY void confine_calm_longer(struct confine *c)
+{
+	u32 wanted = confine_calm_wanted(c) * 2;
+
+	c->calm_wanted = wanted < CONFINE_CALM_MAX_WINDOWS ? wanted : CONFINE_CALM_MAX_WINDOWS;
+}
+
 POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 {
 	c->phase = phase;
 	c->use = use;
+	c->calm = 0;
 	confine_forget(&c->sums);
 }
 
@@ -187,12 +212,15 @@ POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 {
 	c->more_wait_ns = confine_longer_more(c->more_wait_ns);
 	c->more_ns = now_ns + c->more_wait_ns;
+	confine_calm_longer(c);
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
 POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 {
 	c->kept_more++;
+	if (c->calm_trial)
+		c->calm_wanted = 0;
 	c->released_ns = now_ns;
 	c->more_ns = now_ns + c->more_wait_ns;
 	confine_change(c, CONFINE_SETTLED, c->tried);
@@ -204,9 +232,11 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 		confine_give_up_more(c, now_ns);
 		return;
 	}
-	if (c->sums.windows < CONFINE_PART_WINDOWS)
+	if (c->sums.windows < (c->calm_trial ? CONFINE_CALM_TRIAL_WINDOWS : CONFINE_PART_WINDOWS))
 		return;
-	if (confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
+	/* Fewer are of use where they spare spins, and there are none. */
+	if (!c->calm_trial &&
+	    confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
 		confine_give_up_more(c, now_ns);
 		return;
 	}
@@ -253,7 +283,7 @@ POLICY int confine_wasteful(const struct confine *c, const struct confine_facts 
 
 POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
-	u32 share = confine_spin_percent(&c->sums);
+	u32 share = confine_spin_percent(&c->sums), twice;
 
 	if (c->use > 1 && confine_wasteful(c, facts)) {
 		if (now_ns < c->fewer_ns && confine_spins_anew(c, share))
@@ -266,10 +296,18 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 			return;
 		}
 	}
-	if (c->use == c->vcpus || now_ns < c->more_ns || c->sums.windows < CONFINE_PART_WINDOWS)
+	if (c->use == c->vcpus)
+		return;
+	c->calm = confine_is_calm(facts) ? c->calm + 1 : 0;
+	if (c->sums.windows < CONFINE_PART_WINDOWS)
+		return;
+	if (c->calm < confine_calm_wanted(c) && now_ns < c->more_ns)
 		return;
 	c->trials_more++;
-	confine_begin(c, CONFINE_MORE, c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus);
+	c->calm_trial = c->calm > 0;
+	c->learnt = c->calm_trial ? c->use : 0;
+	twice = c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus;
+	confine_begin(c, CONFINE_MORE, c->calm_trial ? c->vcpus : twice);
 }
 
 /*

@@ -15,6 +15,8 @@ struct confine_facts {
 	u32 off_m;
 	/* They were in a slow path that waits without sleeping, whether on or off. */
 	u32 spin_m;
+	/* How many such slow paths ended: this is a count. */
+	u32 paths;
 };
 
 /* Sums over windows. Zeroed at first. */
@@ -32,6 +34,10 @@ struct confine_sums {
 #define CONFINE_SKIP_WINDOWS 2
 /* A settled number's sums count half of the windows before the last ones. */
 #define CONFINE_MEMORY_WINDOWS 8
+/* A window with no more slow paths, and a smaller share of spinning in percent, has nothing to
+ * spin for: work that contends for anything shows ten times as many, however few vCPUs it has. */
+#define CONFINE_CALM_PATHS 3
+#define CONFINE_CALM_PERCENT 1
 /* From this share of the wanted time on, more vCPUs have brought spinning back, in percent. */
 #define CONFINE_RETURNED_PERCENT 10
 
@@ -89,6 +95,14 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
 
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
+}
+
+POLICY int confine_is_calm(const struct confine_facts *facts)
+{
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+
+	return facts->paths <= CONFINE_CALM_PATHS &&
+	       (u64)facts->spin_m * 100 < wanted_m * CONFINE_CALM_PERCENT;
 }
 
 /* Whether a window with more vCPUs spins, and a larger share than with those before. */

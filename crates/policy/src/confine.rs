@@ -10,6 +10,8 @@ pub struct Facts {
     pub off_m: u32,
     /// They were in a slow path that waits without sleeping.
     pub spin_m: u32,
+    /// How many such slow paths ended.
+    pub paths: u32,
 }
 
 /// `struct confine_sums`.
@@ -32,7 +34,9 @@ pub struct Confine {
     tried: u32,
     learnt: u32,
     tried_spin: u32,
-    unused: u32,
+    calm: u32,
+    calm_wanted: u32,
+    calm_trial: u32,
     sums: [Sums; 3],
     quiet_ns: u64,
     released_ns: u64,

@@ -14,6 +14,12 @@ is_free() {
 
 is_limited() { ! is_free; }
 
+# A kernel thread that may run anywhere.
+rcu=$(grep -lx 'rcu_[ps].*' /proc/[0-9]*/comm)
+rcu=${rcu%/comm}
+rcu_is_free() { grep -q '^Cpus_allowed_list:.0-3$' "$rcu/status"; }
+rcu_is_limited() { ! rcu_is_free; }
+
 start_run() {
     rm -f /run/unspin/run.sock
     unspin run --actuator cpuset > /tmp/said 2>&1 &
@@ -58,6 +64,7 @@ guard() {
 
 over() {
     is_free || fail "still limited: $(cat "$set")"
+    rcu_is_free || fail "$(grep Cpus_allowed_list "$rcu/status")"
     [ "$(cat "$theirs")" = 3 ] || fail "theirs: $(cat "$theirs")"
     kill "$load"
     wait "$load"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The limit by cgroups comes while tasks spin, leaves what others set, and goes however
-# `unspin run` ends.
+# The limit comes while tasks spin, for cgroups and kernel threads, leaves what others set, and
+# goes however `unspin run` ends.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"
@@ -17,10 +17,12 @@ start_load
 stop_while_limited
 kill -KILL "$run"
 wait_until is_free
+wait_until rcu_is_free
 over
 
 # A terminal that is closed, and what is said meanwhile.
 begin
+wait_until rcu_is_limited
 unspin run --status --json > /tmp/status || fail "no status"
 grep -q '"actuator":"cpuset"' /tmp/status || fail "$(cat /tmp/status)"
 grep -q '"left_alone":."theirs"' /tmp/status || fail "$(cat /tmp/status)"

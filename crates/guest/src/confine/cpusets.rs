@@ -1,4 +1,5 @@
-//! The top-level cgroups whose tasks are limited to some vCPUs, by `cpuset.cpus`.
+//! The top-level cgroups whose tasks are limited to some vCPUs, by `cpuset.cpus`, and the kernel
+//! threads, which are in none.
 //!
 //! Only a cgroup that has no set of its own is limited, so what it had before is nothing, and
 //! to lift the limit is to clear the set. Before Linux 7.0, the kernel refuses that where there are
@@ -10,10 +11,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::journal::Journal;
-use super::set;
+use super::{kthreads, set};
 use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
@@ -22,6 +23,8 @@ const CONTROL: &str = "cgroup.subtree_control";
 const CPUS: &str = "cpuset.cpus";
 /// How long a process that ends may take to let go of its lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a list of kernel threads is used: few come and go.
+const FRESH: Duration = Duration::from_secs(10);
 /// Other sets of a cgroup, which go with the controller.
 const OTHERS: [&str; 2] = ["cpuset.mems", "cpuset.cpus.exclusive"];
 
@@ -102,6 +105,22 @@ pub struct Cpusets {
     journal: Journal,
     limited: BTreeSet<String>,
     left_alone: BTreeSet<String>,
+    threads: Threads,
+}
+
+/// Kernel threads.
+struct Threads {
+    proc: PathBuf,
+    movable: Vec<i32>,
+    found: Instant,
+    limited: BTreeSet<i32>,
+}
+
+impl Threads {
+    fn find(proc: &Path) -> Threads {
+        let (movable, limited) = (kthreads::movable(proc), BTreeSet::new());
+        Threads { proc: proc.to_owned(), movable, found: Instant::now(), limited }
+    }
 }
 
 /// What became of a cgroup's limit.
@@ -114,14 +133,20 @@ enum Cleared {
 
 impl Cpusets {
     /// Takes over the hierarchy at `root`, and lifts what a killed process has left limited.
-    /// `folder` is for the journal; `all` is the set of all vCPUs.
-    pub fn open(root: &Path, folder: &Path, all: &str) -> Result<Cpusets, CpusetError> {
+    /// `folder` is for the journal; processes are at `proc`; `all` is the set of all vCPUs.
+    pub fn open(
+        root: &Path,
+        folder: &Path,
+        proc: &Path,
+        all: &str,
+    ) -> Result<Cpusets, CpusetError> {
         let mut journal = Journal::open(folder, PATIENCE)?;
         restore(&mut journal)?;
         check(root, &set::isolated())?;
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
-        let mut cpusets = Cpusets { root: root.to_owned(), journal, limited, left_alone };
+        let (root, threads) = (root.to_owned(), Threads::find(proc));
+        let mut cpusets = Cpusets { root, journal, limited, left_alone, threads };
         cpusets.enable()?;
         Ok(cpusets)
     }
@@ -160,7 +185,8 @@ impl Cpusets {
                 mine.push(group.clone());
             }
         }
-        self.journal.note(&there, &mine, cpus)?;
+        let threads = self.threads_to_limit(cpus);
+        self.journal.note(&there, &mine, &threads, cpus)?;
         let mut failed = Ok(());
         for group in mine {
             let file = self.root.join(&group).join(CPUS);
@@ -172,7 +198,19 @@ impl Cpusets {
                 Err(error) => failed = Err(CpusetError::Limit(file, error)),
             }
         }
+        threads.iter().for_each(|&pid| kthreads::keep(pid, Some(cpus)));
+        self.threads.limited.extend(threads);
         failed
+    }
+
+    /// Those that are free to run on any vCPU, or were limited here to others than these.
+    fn threads_to_limit(&self, cpus: &str) -> Vec<i32> {
+        let online = set::list(&set::online());
+        let is_mine = |&pid: &i32| {
+            let now = kthreads::set_of(pid);
+            now != cpus && (set::covers(&now, &online) || self.journal.wrote_to_thread(pid, &now))
+        };
+        self.threads.movable.iter().copied().filter(is_mine).collect()
     }
 
     /// Lifts the limit. What cannot be lifted counts as limited.
@@ -189,6 +227,12 @@ impl Cpusets {
                     self.limited.insert(group);
                 }
             }
+        }
+        for pid in std::mem::take(&mut self.threads.limited) {
+            free(pid, &self.journal);
+        }
+        if self.threads.found.elapsed() >= FRESH {
+            self.threads = Threads::find(&self.threads.proc);
         }
         failed
     }
@@ -253,6 +297,7 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
             Cleared::Failed(error) => failed = Err(CpusetError::Lift(file, error)),
         }
     }
+    journal.threads().for_each(|pid| free(pid, journal));
     failed?;
     // Other cgroups' sets would go with the controller.
     let is_used = |group: &String| {
@@ -288,6 +333,14 @@ fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     match cleared {
         Err(error) if file.exists() => Cleared::Failed(error),
         _ => Cleared::Lifted,
+    }
+}
+
+/// Lifts the limit of a kernel thread, unless somebody else has set it since.
+fn free(pid: i32, journal: &Journal) {
+    let is_ours = journal.wrote_to_thread(pid, &kthreads::set_of(pid));
+    if is_ours && kthreads::is_movable(Path::new(kthreads::PROC), pid) {
+        kthreads::keep(pid, None);
     }
 }
 

@@ -31,7 +31,12 @@ impl Hierarchy {
     }
 
     fn open(&self) -> Cpusets {
-        Cpusets::open(&self.root(), &self.folder, "0-3").unwrap()
+        self.try_open().unwrap()
+    }
+
+    /// Without kernel threads.
+    fn try_open(&self) -> Result<Cpusets, CpusetError> {
+        Cpusets::open(&self.root(), &self.folder, &self.folder.join("proc"), "0-3")
     }
 
     fn says(&self, group: &str) -> String {
@@ -150,7 +155,7 @@ fn nothing_is_limited_that_is_not_noted() {
 fn a_containers_cgroups_are_refused() {
     let hierarchy = Hierarchy::new("container", &[]);
     fs::write(hierarchy.root().join("cgroup.type"), "domain\n").unwrap();
-    let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("refused");
+    let error = hierarchy.try_open().err().expect("refused");
     assert!(matches!(error, CpusetError::Container(_)), "{error}");
 }
 
@@ -168,7 +173,7 @@ fn the_next_process_lifts_what_a_killed_one_left() {
     let mut killed = hierarchy.open();
     killed.limit("0-2").unwrap();
     killed.limit("0-1").unwrap();
-    let taken = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("it runs");
+    let taken = hierarchy.try_open().err().expect("it runs");
     assert!(matches!(taken, CpusetError::Taken(_)), "{taken}");
     // What a kill leaves: the file, and no lock.
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
@@ -200,7 +205,7 @@ fn a_journal_that_was_left_is_held_by_nobody() {
 fn a_hierarchy_without_the_controller_is_refused() {
     let hierarchy = Hierarchy::new("without", &[]);
     fs::write(hierarchy.root().join("cgroup.controllers"), "cpu memory\n").unwrap();
-    let error = Cpusets::open(&hierarchy.root(), &hierarchy.folder, "0-3").err().expect("refused");
+    let error = hierarchy.try_open().err().expect("refused");
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
 }
 

@@ -19,13 +19,23 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts it. Without it, the limit stays after a SIGKILL until the next `unspin run`.
+    /// Starts it. Without it, which is said, the limit stays after a SIGKILL until the next
+    /// `unspin run`.
     pub(super) fn start() -> Option<Guard> {
-        let mut command = Command::new(std::env::current_exe().ok()?);
-        command.args(ARGS).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Signals of the terminal are for this process.
-        command.process_group(0);
-        Some(Guard { child: command.spawn().ok()? })
+        let start = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(ARGS).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            // Signals of the terminal are for this process.
+            command.process_group(0).spawn()
+        };
+        let guard = start();
+        if let Err(error) = &guard {
+            eprintln!(
+                "unspin: start the guard process: {error}; if this process is killed, lift the \
+                 limit by `unspin run --restore`"
+            );
+        }
+        Some(Guard { child: guard.ok()? })
     }
 }
 

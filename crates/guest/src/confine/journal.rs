@@ -24,6 +24,9 @@ struct Noted {
     all: String,
     /// Folders of cgroups under the root, and the sets of vCPUs that were written to each.
     groups: BTreeMap<String, BTreeSet<String>>,
+    /// The same for kernel threads, by their numbers.
+    #[serde(default)]
+    threads: BTreeMap<i32, BTreeSet<String>>,
 }
 
 /// The journal. One process at a time has it.
@@ -105,17 +108,23 @@ impl Journal {
         Ok(old)
     }
 
-    /// Notes what is going to be written to some cgroups, and forgets those that have gone.
+    /// Notes what is going to be written to some cgroups and kernel threads, and forgets cgroups
+    /// that have gone.
     pub(super) fn note(
         &mut self,
         there: &[String],
         groups: &[String],
+        threads: &[i32],
         set: &str,
     ) -> Result<(), CpusetError> {
         self.noted.groups.retain(|group, _| there.contains(group));
         for group in groups {
             let sets = self.noted.groups.entry(group.clone()).or_default();
             self.unsaved |= sets.insert(self.noted.all.clone());
+            self.unsaved |= sets.insert(set.to_owned());
+        }
+        for &pid in threads {
+            let sets = self.noted.threads.entry(pid).or_default();
             self.unsaved |= sets.insert(set.to_owned());
         }
         self.save_what_is_new()
@@ -142,6 +151,15 @@ impl Journal {
 
     pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
         self.noted.groups.keys().map(String::as_str)
+    }
+
+    pub(super) fn threads(&self) -> impl Iterator<Item = i32> {
+        self.noted.threads.keys().copied()
+    }
+
+    /// Whether a kernel thread's set may have been written here.
+    pub(super) fn wrote_to_thread(&self, pid: i32, set: &str) -> bool {
+        self.noted.threads.get(&pid).is_some_and(|sets| sets.contains(set))
     }
 
     /// Whether a cgroup's set may have been written here.

@@ -7,6 +7,7 @@
 mod cpusets;
 mod guard;
 mod journal;
+mod kthreads;
 mod set;
 mod window;
 
@@ -216,7 +217,6 @@ struct Control {
     late_ns: u64,
     used_vcpu_s: f64,
     lost: u64,
-    spins: u64,
     failed: Option<String>,
     /// Windows without spins, and without a limit.
     calm: u32,
@@ -229,7 +229,12 @@ impl Control {
         let root = Path::new(ROOT);
         let online = set::usable(root);
         let mut control = Control {
-            cpusets: Cpusets::open(root, Path::new(FOLDER), &set::all(&online))?,
+            cpusets: Cpusets::open(
+                root,
+                Path::new(FOLDER),
+                Path::new(kthreads::PROC),
+                &set::all(&online),
+            )?,
             sensor: LightSensor::start(settings)?,
             account: Account::start()?,
             confine: Confine::new(online.len() as u32),
@@ -241,7 +246,6 @@ impl Control {
             late_ns: settings.limits.timer_ns,
             used_vcpu_s: 0.0,
             lost: 0,
-            spins: 0,
             failed: None,
             calm: 0,
             late: None,
@@ -329,7 +333,7 @@ impl Control {
         let now_ns = now_ns();
         let mut sums = Sums { now_ns, ..Sums::default() };
         let spun = self.account.spun(now_ns);
-        (self.lost, self.spins) = (0, 0);
+        self.lost = 0;
         for &vcpu in &self.online {
             let record = self.sensor.page().vcpu(vcpu as usize);
             sums.idle_ns += record.idle_until(now_ns);
@@ -337,7 +341,7 @@ impl Control {
             let spun = spun[vcpu as usize];
             sums.spin_ns += spun.ns;
             self.lost += spun.lost;
-            self.spins += spun.count;
+            sums.paths += spun.count;
         }
         sums
     }
@@ -367,7 +371,7 @@ impl Control {
                 cgroups: self.cpusets.limited() as u64,
                 left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
                 in_root: 0,
-                spins: self.spins,
+                spins: self.before.paths,
                 spins_lost: self.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),

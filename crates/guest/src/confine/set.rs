@@ -55,7 +55,8 @@ pub(super) fn isolated() -> String {
     says(&Path::new(SYSTEM).join("isolated"))
 }
 
-fn online() -> Vec<u32> {
+/// The vCPUs that are online.
+pub(super) fn online() -> Vec<u32> {
     let online = cpus(&says(&Path::new(SYSTEM).join("online")));
     if online.is_empty() { vec![0] } else { online }
 }

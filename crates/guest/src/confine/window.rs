@@ -2,13 +2,15 @@
 
 use unspin_policy::confine::Facts;
 
-/// Sums over all vCPUs since the start, nanoseconds.
+/// Sums over all vCPUs since the start, in nanoseconds but for the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) now_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) off_ns: u64,
     pub(super) spin_ns: u64,
+    /// Slow paths that ended, a count.
+    pub(super) paths: u64,
 }
 
 impl Sums {
@@ -25,6 +27,7 @@ impl Sums {
             on_m: thousandths(wanted_ns - off_ns),
             off_m: thousandths(off_ns),
             spin_m: thousandths(spin_ns),
+            paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
         }
     }
 }
@@ -35,12 +38,13 @@ mod tests {
 
     #[test]
     fn a_window_s_time_is_on_off_or_idle() {
-        let before = Sums { now_ns: 50, idle_ns: 7, off_ns: 100, spin_ns: 9 };
-        let now = Sums { now_ns: 10_050, idle_ns: 10_007, off_ns: 12_100, spin_ns: 3_009 };
+        let before = Sums { now_ns: 50, idle_ns: 7, off_ns: 100, spin_ns: 9, paths: 2 };
+        let now =
+            Sums { now_ns: 10_050, idle_ns: 10_007, off_ns: 12_100, spin_ns: 3_009, paths: 7 };
         let facts = now.since(&before, 4);
-        assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_m: 300 });
+        assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_m: 300, paths: 5 });
         let late = Sums { off_ns: 90_000, ..now }.since(&before, 4);
-        assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300 });
+        assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300, paths: 5 });
         assert_eq!(before.since(&before, 4), Facts { on_m: 4_000, ..Facts::default() });
     }
 }

@@ -24,7 +24,8 @@ impl World {
         let off_m = 1_000 * wanted - on_m;
         let off_percent = off_m / 10 / wanted.max(1);
         let percent = (self.contention + self.waste * 2 * off_percent / 100).min(95);
-        Facts { on_m, off_m, spin_m: wanted * 10 * percent }
+        let paths = if self.contention + self.waste == 0 { 1 } else { 60 };
+        Facts { on_m, off_m, spin_m: wanted * 10 * percent, paths }
     }
 
     fn useful(&self, used: u32) -> f64 {
@@ -63,8 +64,8 @@ fn a_collapse_ends_within_100_ms() {
 
 /// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
 fn trial_with_late_windows(late: Facts) -> Confine {
-    let collapse = Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100 };
-    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50 };
+    let collapse = Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300 };
+    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 90 };
     let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
     for _ in 0..40 {
         now_ns += WINDOW_NS;
@@ -83,8 +84,8 @@ fn trial_with_late_windows(late: Facts) -> Confine {
 /// As in two guests in virtual time.
 #[test]
 fn old_time_off_that_hides_a_gain_is_waited_for() {
-    let unclear_gain = Facts { on_m: 1_200, off_m: 1_200, spin_m: 900 };
-    let unclear_loss = Facts { on_m: 900, off_m: 1_700, spin_m: 1_400 };
+    let unclear_gain = Facts { on_m: 1_200, off_m: 1_200, spin_m: 900, paths: 90 };
+    let unclear_loss = Facts { on_m: 900, off_m: 1_700, spin_m: 1_400, paths: 90 };
     for late in [unclear_gain, unclear_loss] {
         let confine = trial_with_late_windows(late);
         assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]), "{late:?}");
@@ -95,7 +96,7 @@ fn old_time_off_that_hides_a_gain_is_waited_for() {
 #[test]
 fn a_burst_with_fewer_in_use_starts_no_trial() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
-    let burst = Facts { on_m: 1_000, off_m: 1_900, spin_m: 1_500 };
+    let burst = Facts { on_m: 1_000, off_m: 1_900, spin_m: 1_500, paths: 90 };
     for window in 0..400 {
         now_ns += WINDOW_NS;
         let is_burst = window % 10 >= 8;
@@ -137,6 +138,35 @@ fn more_time_of_the_host_s_is_used_within_seconds() {
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]));
 }
 
+/// Work that contends for nothing.
+const COMPUTES: World = World { waste: 0, contention: 0, ..COLLAPSE };
+
+#[test]
+fn work_that_contends_for_nothing_soon_has_all_vcpus() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
+    run(&mut confine, &COMPUTES, &mut now_ns, 21);
+    assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 0]));
+    run(&mut confine, &COMPUTES, &mut now_ns, 1_000);
+    assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]));
+    run(&mut confine, &COLLAPSE, &mut now_ns, 5);
+    assert_eq!(confine.in_use(), 2, "the number of before comes first: {confine:?}");
+}
+
+/// Each pause of the work brings all vCPUs back, and each end of a pause a collapse.
+#[test]
+fn calm_that_comes_and_goes_is_soon_waited_for() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
+    let mut at_once = 0;
+    for _ in 0..100 {
+        run(&mut confine, &COMPUTES, &mut now_ns, 24);
+        run(&mut confine, &COLLAPSE, &mut now_ns, 3);
+        at_once += u32::from(confine.in_use() == 2 && !confine.on_trial());
+        run(&mut confine, &COLLAPSE, &mut now_ns, 30);
+    }
+    assert!(at_once >= 98, "back at once {at_once} times: {confine:?}");
+    assert!(confine.trials_more[0] <= 14, "in 57 s: {confine:?}");
+}
+
 #[test]
 fn a_quiet_time_lifts_the_limit_and_its_number_is_kept() {
     let (mut confine, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 40);
@@ -170,7 +200,7 @@ fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
     assert_eq!(confine.in_use(), 2);
     for _ in 0..1_000 {
         now_ns += WINDOW_NS;
-        confine.step(&Facts { on_m: 1_300, off_m: 0, spin_m: 20 }, now_ns);
+        confine.step(&Facts { on_m: 1_300, off_m: 0, spin_m: 20, paths: 90 }, now_ns);
     }
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]), "{confine:?}");
 }
@@ -178,8 +208,8 @@ fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
 /// Tasks that want every vCPU only because they spin, and little once they do not.
 #[test]
 fn fewer_that_leave_little_to_do_are_kept() {
-    let spins = Facts { on_m: 4_000, off_m: 4_000, spin_m: 7_200 };
-    let works = Facts { on_m: 1_500, off_m: 0, spin_m: 30 };
+    let spins = Facts { on_m: 4_000, off_m: 4_000, spin_m: 7_200, paths: 90 };
+    let works = Facts { on_m: 1_500, off_m: 0, spin_m: 30, paths: 90 };
     let (mut confine, mut now_ns, mut packed) = (Confine::new(8), 0, 0);
     for _ in 0..1_000 {
         now_ns += WINDOW_NS;
@@ -205,8 +235,8 @@ fn work_that_always_spins_gets_its_vcpus_back() {
 #[test]
 fn a_failed_trial_after_a_long_peace_waits_shortly() {
     let unpaid = |used: u32| match used {
-        4 => Facts { on_m: 3_000, off_m: 1_000, spin_m: 1_200 },
-        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 1_800 },
+        4 => Facts { on_m: 3_000, off_m: 1_000, spin_m: 1_200, paths: 90 },
+        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 1_800, paths: 90 },
     };
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
     let mut spin = |confine: &mut Confine, windows| {
@@ -237,12 +267,12 @@ proptest! {
     #[test]
     fn any_facts_give_a_possible_number(
         vcpus in 1_u32..64, facts in prop::collection::vec((0_u32..70_000, 0_u32..70_000,
-            0_u32..70_000, 1_u64..2_000_000_000), 1..300),
+            0_u32..70_000, 0_u32..9, 1_u64..2_000_000_000), 1..300),
     ) {
         let (mut confine, mut now_ns) = (Confine::new(vcpus), 0);
-        for (on_m, off_m, spin_m, ns) in facts {
+        for (on_m, off_m, spin_m, paths, ns) in facts {
             now_ns += ns;
-            let used = confine.step(&Facts { on_m, off_m, spin_m }, now_ns);
+            let used = confine.step(&Facts { on_m, off_m, spin_m, paths }, now_ns);
             prop_assert!((1..=vcpus).contains(&used) && used == confine.in_use());
         }
     }

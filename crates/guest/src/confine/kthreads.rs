@@ -1,0 +1,80 @@
+//! Kernel threads that the kernel leaves free to run anywhere.
+//!
+//! No cgroup limits them. An excluded vCPU is idle, so the kernel prefers to wake `rcu_preempt`
+//! and others there; the host then takes a pCPU from a vCPU that works, which may hold a lock.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::set;
+
+/// Where processes are.
+pub(super) const PROC: &str = "/proc";
+/// `PF_KTHREAD` and `PF_NO_SETAFFINITY` of the kernel's `sched.h`.
+const KERNEL: u64 = 0x0020_0000;
+const BOUND: u64 = 0x0400_0000;
+
+/// All that the kernel allows to move.
+pub(super) fn movable(proc: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| is_movable(proc, pid)).collect()
+}
+
+/// Whether a process is one of them.
+pub(super) fn is_movable(proc: &Path, pid: i32) -> bool {
+    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
+    stat.is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & (KERNEL | BOUND) == KERNEL))
+}
+
+/// The online vCPUs that a thread may use as a set, empty if it has gone.
+pub(super) fn set_of(pid: i32) -> String {
+    let Ok(cpus) = sched_getaffinity(Pid::from_raw(pid)) else { return String::new() };
+    let has = |&cpu: &u32| cpus.is_set(cpu as usize).unwrap_or(false);
+    set::list(&(0..CpuSet::count() as u32).filter(has).collect::<Vec<_>>())
+}
+
+/// Keeps a thread on the vCPUs of a set; `None` leaves it free. One that cannot be moved costs
+/// time, and nothing else.
+pub(super) fn keep(pid: i32, set: Option<&str>) {
+    let mut wanted = CpuSet::new();
+    let all = || (0..CpuSet::count() as u32).collect();
+    for cpu in set.map_or_else(all, set::cpus) {
+        let _ = wanted.set(cpu as usize);
+    }
+    let _ = sched_setaffinity(Pid::from_raw(pid), &wanted);
+}
+
+/// The flags of a process; its name may have spaces and brackets.
+fn flags(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_past_any_name() {
+        let stat = "15 (rcu) 7 (x)) I 2 0 0 0 -1 2129984 0 0";
+        assert_eq!(flags(stat), Some(2_129_984));
+        assert_eq!((flags("15 (rcu"), flags("")), (None, None));
+    }
+
+    #[test]
+    fn user_processes_and_bound_threads_stay() {
+        let folder = std::env::temp_dir().join(format!("unspin-kthreads-{}", std::process::id()));
+        for (pid, flags) in [(1, 0x40_0100), (2, KERNEL), (3, KERNEL | BOUND)] {
+            fs::create_dir_all(folder.join(pid.to_string())).unwrap();
+            let stat = format!("{pid} (name) S 0 0 0 0 -1 {flags} 0 0 0");
+            fs::write(folder.join(pid.to_string()).join("stat"), stat).unwrap();
+        }
+        fs::create_dir_all(folder.join("4")).unwrap();
+        assert_eq!(movable(&folder), [2]);
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(movable(&folder).is_empty());
+    }
+}
