@@ -2,6 +2,7 @@
 
 mod devices;
 mod events;
+mod stats;
 mod vcpus;
 
 use std::io;
@@ -15,13 +16,14 @@ use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::load;
 use crate::machine::{End, Machine};
-use crate::memory;
+use crate::memory::{self, Ram};
 use crate::pc::power::Power;
 use crate::pc::serial::{COM1_IRQ, Com1};
 use crate::pci::host::{DEVICES_MAX, Host};
 use crate::pci::routes::Routes;
 use crate::sandbox::{Kind, Sandbox};
 use events::Events;
+use stats::Stats;
 
 /// Where KVM keeps four pages on Intel's processors: above the local APICs, where no device is and
 /// the DSDT promises nothing to PCI.
@@ -42,17 +44,24 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     if usize::from(config.vcpus) > max {
         return Err(VmmError::Vcpus { asked: config.vcpus, max });
     }
-    let memory = memory::new(config.memory_bytes)?;
-    let vm = Arc::new(create(&kvm)?);
-    memory::register(&memory, &vm)?;
-    let registers = load::load(config, &memory)?;
-    let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let end = Arc::new(End::new(EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?));
+    let failed = Arc::clone(&end);
+    let on_failure = Box::new(move |error: &io::Error| {
+        let why = format!("cannot take a page from devices: {error}; raise vm.max_map_count");
+        failed.set(Ended::Failed(why));
+    });
+    let mut stats = config.stats.as_deref().map(Stats::create).transpose()?;
+    let ram = Ram::new(config.memory_bytes, &config.access, on_failure)?;
+    let vm = Arc::new(create(&kvm)?);
+    memory::register(&ram.guest, &vm)?;
+    let registers = load::load(config, &ram.guest)?;
+    let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
     let setting = devices::Setting {
         vm: &vm,
         routes: &routes,
-        memory: &memory,
+        memory: &ram.devices,
+        key: ram.key,
         sandbox: &sandbox,
         end: &end,
     };
@@ -65,13 +74,20 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let machine = Arc::new(machine);
     let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;
     drop(registers);
+    let revoker = setting.revoker(config.revoke_per_s)?;
     let threads = vcpus::start(vcpus, &machine, &sandbox)?;
+    // Threads inherit the right to use the key: vCPUs are the last ones that need it.
+    ram.key.iter().for_each(|key| key.deny());
     let confined = sandbox.enter(Kind::Main).map_err(VmmError::from);
     let waited = confined.and_then(|()| events.wait(&machine));
     // Whatever happened, nothing runs on.
     end.set(Ended::Failed("the VM was stopped".into()));
     threads.stop();
     machine.pci.stop();
+    drop(revoker);
+    if let Some(stats) = &mut stats {
+        stats.write(&ram);
+    }
     waited?;
     Ok(end.get().cloned().unwrap_or(Ended::Interrupted))
 }
