@@ -117,7 +117,11 @@ impl Window {
     /// Takes what rings and indirect tables need, unless it is in use here.
     fn reach(&self, piece: Piece) -> bool {
         let Some(table) = &self.table else { return true };
-        let Some(pages) = table.locate(piece.0.0, piece.1 as u64) else { return true };
+        if piece.1 == 0 {
+            return true;
+        }
+        // The mapping would give the front of what exceeds it.
+        let Some(pages) = table.locate(piece.0.0, piece.1 as u64) else { return false };
         let holds = |held: &Range<u32>| held.start <= pages.start && pages.end <= held.end;
         let held =
             self.ring.borrow().iter().any(holds) || self.chain.borrow().last().is_some_and(holds);

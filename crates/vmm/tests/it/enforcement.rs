@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use crate::driver;
 use unspin_vmm::access::Policy;
 use unspin_vmm::memory::{Memory, Ram};
 use unspin_vmm::sandbox::{Kind, Sandbox};
@@ -24,7 +25,7 @@ const PRIVATE: GuestAddress = GuestAddress(7 * PAGE);
 const SHARED: GuestAddress = GuestAddress(9 * PAGE);
 
 fn ram(policy: &Policy) -> Ram {
-    Ram::new(BYTES, policy, Box::new(|error: &io::Error| panic!("{error}"))).unwrap()
+    driver::ram(BYTES, policy)
 }
 
 /// What a process that does that ends with: an exit status, or a signal.
