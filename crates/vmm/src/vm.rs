@@ -5,13 +5,14 @@ mod events;
 mod stats;
 mod vcpus;
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Kvm, VmFd};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::access::Policy;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::load;
@@ -29,6 +30,10 @@ use stats::Stats;
 /// the DSDT promises nothing to PCI.
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
+
+/// What page access lacks on some machines.
+const NO_KEY: &str = "unspin-vmm: no protection key: pages that are not granted stay in a mapping \
+                      that devices do not use, and that nothing keeps them from";
 
 /// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile, and
 /// confines the thread if the configuration says so: the process can do little else afterwards.
@@ -52,6 +57,9 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     });
     let mut stats = config.stats.as_deref().map(Stats::create).transpose()?;
     let ram = Ram::new(config.memory_bytes, &config.access, on_failure)?;
+    if config.access != Policy::Off && ram.key.is_none() {
+        let _ = writeln!(io::stderr(), "{NO_KEY}");
+    }
     let vm = Arc::new(create(&kvm)?);
     memory::register(&ram.guest, &vm)?;
     let registers = load::load(config, &ram.guest)?;

@@ -15,6 +15,9 @@ use crate::sandbox::Kind;
 /// How long the thread sleeps at least: at high rates, it revokes several pages after a sleep.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
+/// The part of a second's revocations that is done at once, after a delay.
+const CATCH_UP: u64 = 20;
+
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Revoker {
@@ -64,11 +67,11 @@ fn revoke(table: &Table, per_s: u32, stop: &(Mutex<bool>, Condvar)) {
         }
         let due = (start.elapsed().as_secs_f64() * f64::from(per_s)) as u64;
         // What has no open page, or no time, is not made up for.
-        for _ in done..due.min(done + u64::from(per_s)) {
-            if let Some(page) = open_page(table, next) {
-                table.revoke(page);
-                next = page + 1;
-            }
+        let most = u64::from(per_s).div_ceil(CATCH_UP);
+        for _ in done..due.min(done + most) {
+            let Some(page) = open_page(table, next) else { break };
+            table.revoke(page);
+            next = page + 1;
         }
         done = due;
     }

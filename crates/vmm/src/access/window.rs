@@ -25,8 +25,12 @@ pub type Piece = (GuestAddress, usize);
 pub struct Window {
     memory: Memory,
     table: Option<Arc<Table>>,
-    ring: RefCell<Vec<Range<u32>>>,
+    ring: Vec<Range<u32>>,
+    /// The ring's parts, guest-physical: most accesses go there, and need no look at pages.
+    ring_bytes: Vec<Range<u64>>,
     chain: RefCell<Vec<Range<u32>>>,
+    /// What a chain asks for, kept for its room.
+    wanted: RefCell<Vec<Range<u32>>>,
     chain_pages: Cell<u64>,
     // Counted here, so that threads do not share a cache line for each chain.
     chains: Cell<u64>,
@@ -40,8 +44,10 @@ impl Window {
         Window {
             memory,
             table,
-            ring: RefCell::default(),
+            ring: Vec::new(),
+            ring_bytes: Vec::new(),
             chain: RefCell::default(),
+            wanted: RefCell::default(),
             chain_pages: Cell::new(0),
             chains: Cell::new(0),
             pages: Cell::new(0),
@@ -56,12 +62,18 @@ impl Window {
 
     /// Takes the pages of a ring's parts. `false`: no access.
     #[must_use]
-    pub fn hold_ring(&self, parts: &[Piece]) -> bool {
+    pub fn hold_ring(&mut self, parts: &[Piece]) -> bool {
         let Some(table) = &self.table else { return true };
-        let mut ring = self.ring.borrow_mut();
-        let Some(wanted) = locate(table, parts) else { return self.refuse(table) };
-        match table.take(&wanted, &[], &mut ring) {
-            Ok(taken) => self.count(taken),
+        let wanted = self.wanted.get_mut();
+        if !locate(table, parts, wanted) {
+            return self.refuse(table);
+        }
+        match table.take(wanted, &[], &mut self.ring) {
+            Ok(taken) => {
+                let bytes = parts.iter().map(|(at, bytes)| at.0..at.0 + *bytes as u64);
+                self.ring_bytes = bytes.collect();
+                self.count(taken)
+            }
             Err(_) => self.refuse(table),
         }
     }
@@ -71,16 +83,19 @@ impl Window {
     #[must_use]
     pub fn hold(&self, pieces: &[Piece]) -> bool {
         let Some(table) = &self.table else { return true };
-        let Some(wanted) = locate(table, pieces) else { return self.refuse(table) };
+        let mut wanted = self.wanted.borrow_mut();
+        if !locate(table, pieces, &mut wanted) {
+            return self.refuse(table);
+        }
         let pages: u64 = wanted.iter().map(|pages| u64::from(pages.end - pages.start)).sum();
         self.chain_pages.set(self.chain_pages.get() + pages);
         if self.chain_pages.get() > CHAIN_PAGES_MAX {
             return self.refuse(table);
         }
-        let (ring, mut chain) = (self.ring.borrow(), self.chain.borrow_mut());
+        let mut chain = self.chain.borrow_mut();
         let calls = if table.policy().is_by_chain() { wanted.len().max(1) } else { 1 };
         for wanted in wanted.chunks(calls) {
-            match table.take(wanted, &ring, &mut chain) {
+            match table.take(wanted, &self.ring, &mut chain) {
                 Ok(taken) => self.count(taken),
                 Err(_) => return self.refuse(table),
             };
@@ -117,29 +132,33 @@ impl Window {
     /// Takes what rings and indirect tables need, unless it is in use here.
     fn reach(&self, piece: Piece) -> bool {
         let Some(table) = &self.table else { return true };
-        if piece.1 == 0 {
+        let (start, bytes) = (piece.0.0, piece.1 as u64);
+        let in_ring = |part: &Range<u64>| part.contains(&start) && bytes <= part.end - start;
+        if bytes == 0 || self.ring_bytes.iter().any(in_ring) {
             return true;
         }
         // The mapping would give the front of what exceeds it.
-        let Some(pages) = table.locate(piece.0.0, piece.1 as u64) else { return false };
+        let Some(pages) = table.locate(start, bytes) else { return false };
         let holds = |held: &Range<u32>| held.start <= pages.start && pages.end <= held.end;
-        let held =
-            self.ring.borrow().iter().any(holds) || self.chain.borrow().last().is_some_and(holds);
+        let held = self.chain.borrow().last().is_some_and(holds);
         held || self.hold(&[piece])
     }
 }
 
-/// The pages of pieces; `None` if one is not memory, or lies in two regions.
-fn locate(table: &Table, pieces: &[Piece]) -> Option<Vec<Range<u32>>> {
-    let pieces = pieces.iter().filter(|(_, bytes)| *bytes > 0);
-    pieces.map(|(at, bytes)| table.locate(at.0, *bytes as u64)).collect()
+/// Replaces `pages` with those of pieces. `false` if one is not memory, or lies in two regions.
+fn locate(table: &Table, pieces: &[Piece], pages: &mut Vec<Range<u32>>) -> bool {
+    pages.clear();
+    pieces.iter().filter(|(_, bytes)| *bytes > 0).all(|(at, bytes)| {
+        let found = table.locate(at.0, *bytes as u64);
+        found.map(|found| pages.push(found)).is_some()
+    })
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
         self.release();
         if let Some(table) = &self.table {
-            table.release_and_keep(&self.ring.borrow());
+            table.release_and_keep(&self.ring);
             let counters = &table.counters;
             add(&counters.chains, self.chains.get());
             add(&counters.pages_asked, self.pages.get());

@@ -60,7 +60,7 @@ impl Ring {
 
     /// Access to the ring and to chains, while the ring is used.
     pub fn window(&mut self) -> Window {
-        let window = self.memory.window();
+        let mut window = self.memory.window();
         let size = usize::from(self.queue.size());
         // Descriptors, and two rings with flags, index and event (virtio 1.2, 2.7).
         let parts = [

@@ -1,5 +1,6 @@
 //! Tests of the VMM that need no KVM.
 
+mod access;
 mod block;
 mod bounds;
 mod cli;

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""What page access of unspin-vmm keeps devices from, and what it costs.
+Usage: scripts/pages.py UNSPIN-VMM UNSPIN PUMP TESTS [--rounds N] [--out FILE] [CHECK...]
+Returns 77 where something it needs is missing.
+
+PUMP is the example of that name of the crate unspin-vmm, and TESTS the program of its tests. QEMU
+emulates the L1, whose guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (in an
+L1 with protection keys, without a guest), guests, measure.
+"""
+
+import argparse
+import json
+import math
+import random
+import re
+import shlex
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+
+MEMORY_MIB = 192
+DISK_MIB = 32
+THREADS = 4
+SLICE_MS = 400
+SEED = 1
+RESAMPLES = 4000
+OPERATIONS = ("read", "write", "send")
+# A pool of 4 MiB, whose pages all have had their turn soon.
+APPEND = f"{L2_APPEND} swiotlb=2048,force nokaslr nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+# A name, options, and the rate of revocations. POOL is the range of the guest's bounce buffers.
+ARMS = (
+    ("off", "off", 0),
+    ("off-again", "off", 0),
+    ("pregrant", "pregrant", 0),
+    ("pregrant-pool", "pregrant=POOL", 0),
+    ("cache", "cache", 0),
+    ("batch", "batch", 0),
+    ("request", "request", 0),
+    ("cache-revoke-100", "cache", 100),
+    ("cache-revoke-1000", "cache", 1000),
+    ("cache-revoke-10000", "cache", 10000),
+)
+
+
+def vmm(policy: str, rate: int, do: str, more: str) -> str:
+    """A command line for an L2, whose init runs `do`."""
+    line = shlex.quote(f'{APPEND} do="{do}"')
+    words = f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --memory {MEMORY_MIB} {more}"
+    if policy != "off":
+        words += f" --page-access {policy}"
+    if rate:
+        words += f" --revoke-per-s {rate}"
+    return f"{words} --append {line}"
+
+
+def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
+    """With protection keys, a device's thread that touches the vCPUs' mapping dies of SIGSEGV."""
+    bench.program(options.tests, "tests")
+    script = "grep -o -w -m 1 ospke /proc/cpuinfo\n"
+    script += "UNSPIN_VMM_NEEDS_KEYS=1 TMPDIR=/tmp tests enforcement revocation; echo status $?\n"
+    log = bench.run("enforced", script, cpu="max")
+    want("ospke" in log and "status 0" in log, "a test failed", log)
+    return f"{len(re.findall(r'^test .* ok$', log, re.MULTILINE))} tests in an L1 with keys"
+
+
+def check_guests(bench: Bench, options: argparse.Namespace) -> str:
+    """Under each policy and revocations, a disk, a console and a network do as without."""
+    del options
+    check = "md5sum /dev/vda; dd if=/tmp.bin of=/dev/vda bs=1M seek=2 conv=fsync 2>/dev/null;"
+    do = "dd if=/dev/urandom of=/tmp.bin bs=1M count=4 2>/dev/null;" + check
+    do += "echo 3 > /proc/sys/vm/drop_caches; md5sum /dev/vda; seq 1 99 > /dev/hvc0;"
+    do += "ifconfig eth0 10.0.0.2 up; ping -c 3 10.0.0.1; sleep 1"
+    script, cases = "", [("request", 0), ("cache", 500), ("batch", 0), ("pregrant", 500)]
+    for policy, rate in cases:
+        more = "--disk /tmp/disk --console /tmp/console --net tap=tap0 --stats /tmp/stats"
+        script += "dd if=/dev/urandom of=/tmp/disk bs=1M count=8 2>/dev/null; md5sum /tmp/disk\n"
+        script += "( until ifconfig tap0 10.0.0.1 up 2>/dev/null; do usleep 100000; done ) &\n"
+        script += vmm(policy, rate, do, more) + " < /dev/null; echo status $?\n"
+        script += "md5sum /tmp/disk; echo lines $(wc -l < /tmp/console); cat /tmp/stats; wait\n"
+    log = bench.run("guests", script, seconds=900)
+    statuses = re.findall(r"^status (\d+)", log, re.MULTILINE)
+    want(statuses == ["0"] * len(cases), f"statuses {statuses}", log)
+    sums = re.findall(r"^([0-9a-f]{32})  /", log, re.MULTILINE)
+    for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4)):
+        want(before == first and after == file != before, f"{case}: the disk is another", log)
+    want(log.count("lines 99") == len(cases), "the console has something else", log)
+    want(log.count("3 packets received") == len(cases), "not all pings were answered", log)
+    found = stats(log)
+    for (policy, rate), counters in zip(cases, found):
+        want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
+        want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
+        want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
+    return "; ".join(f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found)
+
+
+def stats(log: str) -> list[dict]:
+    return [json.loads(line) for line in re.findall(r'^\{"policy".*\}', log, re.MULTILINE)]
+
+
+def measure_script(rounds: int) -> str:
+    """All guests live at once, and are stopped but for one slice of one of them at a time."""
+    script = "echo never > /sys/kernel/mm/transparent_hugepage/enabled\n"
+    for index, (_, policy, rate) in enumerate(ARMS):
+        do = f"ifconfig eth0 10.0.{index}.2 up; pump /dev/vda {THREADS} 10.0.{index}.1"
+        more = f"--disk /tmp/disk{index} --net tap=tap{index}"
+        if policy != "off":
+            more += f" --stats /tmp/stats{index}"
+        line = vmm(policy, rate, do, more).replace("pregrant=POOL", "pregrant=$pool")
+        script += f"dd if=/dev/zero of=/tmp/disk{index} bs=1M count={DISK_MIB} 2>/dev/null\n"
+        script += f"mkfifo /tmp/in{index}; sleep 100000 > /tmp/in{index} &\n"
+        script += f"{line} < /tmp/in{index} > /tmp/log{index} 2>&1 & pid{index}=$!\n"
+        script += f"until grep -q '^pump ready' /tmp/log{index}; do usleep 200000; kill -0 $pid{index} || exit 1; done\n"
+        script += f"ifconfig tap{index} 10.0.{index}.1 up; kill -STOP $pid{index}; echo up {index}\n"
+        if index == 0:
+            script += "pool=$(sed -n 's/.*software IO TLB: mapped .mem \\(0x[0-9a-f]*-0x[0-9a-f]*\\).*"
+            script += "/\\1/p' /tmp/log0); echo pool $pool\n"
+    script += """slice() {
+    eval pid=\\$pid$1
+    before=$(grep -c '^pump' /tmp/log$1)
+    kill -CONT $pid
+    echo "$2 $3" > /tmp/in$1
+    usleep ${3}000
+    until [ $(grep -c '^pump' /tmp/log$1) -gt $before ]; do usleep 50000; kill -0 $pid || exit 1; done
+    kill -STOP $pid
+    echo "slice $1 $(grep '^pump' /tmp/log$1 | tail -n 1)"
+}
+"""
+    order = random.Random(SEED)
+    for number in range(rounds + 1):
+        for operation in OPERATIONS:
+            arms = list(range(len(ARMS)))
+            order.shuffle(arms)
+            for index in arms:
+                script += f"slice {index} {operation} {SLICE_MS}\n"
+        script += f"echo round {number}\n"
+    for index in range(len(ARMS)):
+        script += f"kill -TERM $pid{index}; kill -CONT $pid{index}; wait $pid{index}\n"
+        script += f"[ -f /tmp/stats{index} ] && cat /tmp/stats{index}\n"
+    return script
+
+
+def rates(log: str) -> dict[str, dict[str, list[float]]]:
+    """Operations a second: by operation and arm, one for each round but the first."""
+    found: dict[str, dict[str, list[float]]] = {}
+    pattern = r"^slice (\d+) pump (\w+) (\d+) (\d+)"
+    for index, operation, count, ns in re.findall(pattern, log, re.MULTILINE):
+        arms = found.setdefault(operation, {name: [] for name, *_ in ARMS})
+        arms[ARMS[int(index)][0]].append(int(count) / (int(ns) / 1e9))
+    # The first round fills caches, and grants what stays granted.
+    return {op: {name: values[1:] for name, values in arms.items()} for op, arms in found.items()}
+
+
+def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
+    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %."""
+    logs = [math.log(a / b) for a, b in zip(arm, base) if a > 0 and b > 0]
+    generator = random.Random(SEED)
+    means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
+    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
+    return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
+
+
+def check_measure(bench: Bench, options: argparse.Namespace) -> str:
+    """Operations a second of each policy, beside those without restrictions."""
+    seconds = 600 + 4 * len(ARMS) * (options.rounds + 1)
+    log = bench.run("measure", measure_script(options.rounds), seconds=seconds, memory_mib=4096)
+    if options.log:
+        options.log.write_text(log)
+    found = rates(log)
+    counters = dict(zip([name for name, policy, _ in ARMS if policy != "off"], stats(log)))
+    want(len(counters) == len(ARMS) - 2, "not all guests ended", log)
+    result = {"label": "kvm nested in tcg", "rounds": options.rounds, "slice_ms": SLICE_MS, "arms": []}
+    lines = []
+    for operation, arms in found.items():
+        for name, values in arms.items():
+            middle, low, high = ratio(values, arms["off"])
+            row = {"operation": operation, "arm": name, "per_s": statistics.median(values)}
+            row |= {"ratio": middle, "low": low, "high": high}
+            result["arms"].append(row)
+            text = f"{operation:5} {name:19} {row['per_s']:8.0f}/s  {middle:.3f} ({low:.3f} to {high:.3f})"
+            lines.append(text)
+    for name, one in counters.items():
+        chains, asked = max(one["chains"], 1), max(one["pages_asked"], 1)
+        one |= {"hit_rate": one["hits"] / asked, "requests_per_chain": one["requests"] / chains}
+        lines.append(
+            f"{name:19} hits {one['hit_rate']:.4f}, requests a chain {one['requests_per_chain']:.4f},"
+            f" revoked {one['revoked']}, waits {one['revoke_waits']}"
+        )
+    result["counters"] = counters
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    return "\n" + "\n".join(lines)
+
+
+CHECKS = {"enforced": check_enforced, "guests": check_guests, "measure": check_measure}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    for name in ("vmm", "unspin", "pump", "tests"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("checks", nargs="*", default=list(CHECKS))
+    options = parser.parse_intermixed_args()
+    kernel = cached_kernel()
+    reason = missing(kernel)
+    if reason or kernel is None:
+        print(f"skipped: {reason}", file=sys.stderr)
+        return 77
+    failed = 0
+    for name in options.checks:
+        with tempfile.TemporaryDirectory() as folder:
+            programs = [path.resolve() for path in (options.vmm, options.unspin)]
+            bench = Bench(*programs, kernel, Path(folder), (options.pump.resolve(),))
+            try:
+                print(f"{name}: ok: {CHECKS[name](bench, options)}", flush=True)
+            except Failed as error:
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
