@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What page access of unspin-vmm keeps devices from, and what it costs.
-Usage: scripts/pages.py UNSPIN-VMM UNSPIN PUMP TESTS [--rounds N] [--out FILE] [CHECK...]
+Usage: scripts/pages.py RELEASE [--rounds N] [--out FILE] [--log FILE] [CHECK...]
 Returns 77 where something it needs is missing.
 
-PUMP is the example of that name of the crate unspin-vmm, and TESTS the program of its tests. QEMU
-emulates the L1, whose guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (in an
-L1 with protection keys, without a guest), guests, measure.
+RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. QEMU emulates the L1, whose
+guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
+with protection keys), guests, loop (the device model alone, here), measure. --out gets the results
+of the last one as JSON, and --log what its L1 printed.
 """
 
 import argparse
@@ -15,27 +16,29 @@ import random
 import re
 import shlex
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
 
+ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
 DISK_MIB = 32
 THREADS = 4
 SLICE_MS = 400
 SEED = 1
 RESAMPLES = 4000
+LOOP_ROUNDS, LOOP_MS = 120, 10
 OPERATIONS = ("read", "write", "send")
-# A pool of 4 MiB, whose pages all have had their turn soon.
-APPEND = f"{L2_APPEND} swiotlb=2048,force nokaslr nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
-# A name, options, and the rate of revocations. POOL is the range of the guest's bounce buffers.
+# A pool of 4 MiB, whose pages all have had their turn soon. Guests are stopped for long.
+APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+# A name, a policy, and the rate of revocations.
 ARMS = (
     ("off", "off", 0),
     ("off-again", "off", 0),
     ("pregrant", "pregrant", 0),
-    ("pregrant-pool", "pregrant=POOL", 0),
     ("cache", "cache", 0),
     ("batch", "batch", 0),
     ("request", "request", 0),
@@ -58,12 +61,37 @@ def vmm(policy: str, rate: int, do: str, more: str) -> str:
 
 def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
     """With protection keys, a device's thread that touches the vCPUs' mapping dies of SIGSEGV."""
-    bench.program(options.tests, "tests")
+    bench.program(test_program(), "tests")
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n"
     script += "UNSPIN_VMM_NEEDS_KEYS=1 TMPDIR=/tmp tests enforcement revocation; echo status $?\n"
     log = bench.run("enforced", script, cpu="max")
     want("ospke" in log and "status 0" in log, "a test failed", log)
     return f"{len(re.findall(r'^test .* ok$', log, re.MULTILINE))} tests in an L1 with keys"
+
+
+def test_program() -> Path:
+    """The crate's tests, built."""
+    words = ["scripts/with-rust", "cargo", "test", "--locked", "-p", "unspin-vmm", "--test", "it"]
+    words += ["--no-run", "--message-format=json"]
+    output = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found = [json.loads(line).get("executable") for line in output.splitlines()]
+    return next(Path(path) for path in reversed(found) if path)
+
+
+def check_loop(bench: Bench, options: argparse.Namespace) -> str:
+    """Requests of a device model without a guest, in CPU time of this machine."""
+    del bench
+    words = [options.release / "examples" / "device-loop", str(LOOP_ROUNDS), str(LOOP_MS)]
+    output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    found: dict[str, list[float]] = {}
+    for name, count, ns in re.findall(r"^loop (\S+) (\d+) (\d+)", output, re.MULTILINE):
+        found.setdefault(name, []).append(int(count) / (int(ns) / 1e9))
+    lines = []
+    for name, values in found.items():
+        middle, low, high = ratio(values, found["off"])
+        ns = 1e9 / statistics.median(values)
+        lines.append(f"{name:19} {ns:8.0f} ns each  {middle:.3f} ({low:.3f} to {high:.3f})")
+    return "\n" + "\n".join(lines)
 
 
 def check_guests(bench: Bench, options: argparse.Namespace) -> str:
@@ -108,15 +136,12 @@ def measure_script(rounds: int) -> str:
         more = f"--disk /tmp/disk{index} --net tap=tap{index}"
         if policy != "off":
             more += f" --stats /tmp/stats{index}"
-        line = vmm(policy, rate, do, more).replace("pregrant=POOL", "pregrant=$pool")
+        line = vmm(policy, rate, do, more)
         script += f"dd if=/dev/zero of=/tmp/disk{index} bs=1M count={DISK_MIB} 2>/dev/null\n"
         script += f"mkfifo /tmp/in{index}; sleep 100000 > /tmp/in{index} &\n"
         script += f"{line} < /tmp/in{index} > /tmp/log{index} 2>&1 & pid{index}=$!\n"
         script += f"until grep -q '^pump ready' /tmp/log{index}; do usleep 200000; kill -0 $pid{index} || exit 1; done\n"
         script += f"ifconfig tap{index} 10.0.{index}.1 up; kill -STOP $pid{index}; echo up {index}\n"
-        if index == 0:
-            script += "pool=$(sed -n 's/.*software IO TLB: mapped .mem \\(0x[0-9a-f]*-0x[0-9a-f]*\\).*"
-            script += "/\\1/p' /tmp/log0); echo pool $pool\n"
     script += """slice() {
     eval pid=\\$pid$1
     before=$(grep -c '^pump' /tmp/log$1)
@@ -164,7 +189,7 @@ def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
 
 def check_measure(bench: Bench, options: argparse.Namespace) -> str:
     """Operations a second of each policy, beside those without restrictions."""
-    seconds = 600 + 4 * len(ARMS) * (options.rounds + 1)
+    seconds = 900 + 4 * len(ARMS) * (options.rounds + 1)
     log = bench.run("measure", measure_script(options.rounds), seconds=seconds, memory_mib=4096)
     if options.log:
         options.log.write_text(log)
@@ -194,13 +219,17 @@ def check_measure(bench: Bench, options: argparse.Namespace) -> str:
     return "\n" + "\n".join(lines)
 
 
-CHECKS = {"enforced": check_enforced, "guests": check_guests, "measure": check_measure}
+CHECKS = {
+    "enforced": check_enforced,
+    "guests": check_guests,
+    "loop": check_loop,
+    "measure": check_measure,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
-    for name in ("vmm", "unspin", "pump", "tests"):
-        parser.add_argument(name, type=Path)
+    parser.add_argument("release", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--log", type=Path)
@@ -214,8 +243,9 @@ def main() -> int:
     failed = 0
     for name in options.checks:
         with tempfile.TemporaryDirectory() as folder:
-            programs = [path.resolve() for path in (options.vmm, options.unspin)]
-            bench = Bench(*programs, kernel, Path(folder), (options.pump.resolve(),))
+            release = options.release.resolve()
+            pump = (release / "examples" / "pump",)
+            bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), pump)
             try:
                 print(f"{name}: ok: {CHECKS[name](bench, options)}", flush=True)
             except Failed as error:

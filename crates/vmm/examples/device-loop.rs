@@ -1,8 +1,8 @@
 //! A disk's device model alone, without a guest, for `scripts/pages.py`: what page access costs it.
 //!
-//! `device-loop ROUNDS MILLISECONDS` prints `loop POLICY COUNT NANOSECONDS` (of the thread's CPU
-//! time), for each policy once a round, in an order that changes with the round: requests that read 4 KiB from memory. Header,
-//! data and status have a page each, as bounce buffers may.
+//! `device-loop ROUNDS MILLISECONDS` prints `loop POLICY COUNT NANOSECONDS` for each policy once a
+//! round, in an order that changes with the round. The time is CPU time of the thread. Requests
+//! read 4 KiB from memory. Header, data and status have a page each, as bounce buffers may.
 
 use std::fs::File;
 use std::io;

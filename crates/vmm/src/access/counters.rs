@@ -10,9 +10,10 @@ macro_rules! counters {
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64,)* }
 
         impl Counters {
-            /// A line of JSON: policy, whether a protection key is in use, seconds, and all counters.
+            /// A line of JSON: policy, whether a protection key is in use, seconds, counters.
             pub fn json(&self, policy: &str, key: bool, seconds: f64) -> String {
-                let mut text = format!("{{\"policy\":\"{policy}\",\"key\":{key},\"seconds\":{seconds:.3}");
+                let mut text = format!("{{\"policy\":\"{policy}\",\"key\":{key}");
+                text += &format!(",\"seconds\":{seconds:.3}");
                 $(text += &format!(",\"{}\":{}", stringify!($name), read(&self.$name));)*
                 text + "}\n"
             }

@@ -9,7 +9,7 @@ use unspin_cvm::PAGE_BYTES;
 /// Opens and closes pages, by their numbers in the [`super::table::Table`]. The table calls under
 /// its lock.
 pub trait Gate: Debug + Send + Sync {
-    /// Lets threads of devices touch pages. An error leaves all of them closed, or open without use.
+    /// Lets threads of devices touch pages. After an error, nobody touches them.
     fn open(&self, pages: Range<u32>) -> io::Result<()>;
 
     /// Takes pages away. After it, no thread reaches them, on whichever processor it runs.

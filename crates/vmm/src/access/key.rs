@@ -35,8 +35,8 @@ impl Key {
     /// Denies the calling thread all access to the key's mappings.
     pub fn deny(self) {
         let rights: u32;
-        // SAFETY: there is a key, so the kernel has enabled both instructions. They touch no memory;
-        // no access moves over them, because `asm!` is not `nomem`.
+        // SAFETY: there is a key, so the kernel has enabled both instructions. They touch no
+        // memory; no access moves over them, because `asm!` is not `nomem`.
         unsafe {
             asm!("rdpkru", in("ecx") 0, out("eax") rights, out("edx") _);
             let denied = rights | 0b11 << (2 * self.0);

@@ -2,9 +2,9 @@
 //!
 //! | state | from | to |
 //! |---|---|---|
-//! | closed | the beginning, `closed` | `opened` |
-//! | open, with users | `opened` | `used`, `released`, `closing` |
-//! | closing, with users | `closing` | `used_again`, `released`, `reopened`, and without users `closed` |
+//! | closed | the beginning | `OPENED` |
+//! | open, with users | `OPENED` | `used`, `released`, `closing` |
+//! | closing, with users | `closing` | `used_again`, `released`, `reopened`; idle: closed |
 
 /// A page that threads of devices may touch. Set and cleared under the table's lock.
 const OPEN: u32 = 1 << 31;
