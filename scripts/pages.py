@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What page access of unspin-vmm keeps devices from, and what it costs.
-Usage: scripts/pages.py RELEASE [--rounds N] [--out FILE] [--log FILE] [CHECK...]
+Usage: scripts/pages.py RELEASE [--rounds N] [--out FILE] [CHECK...]
 Returns 77 where something it needs is missing.
 
 RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. QEMU emulates the L1, whose
 guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
-with protection keys), guests, loop (the device model alone, here), measure. --out gets the results
-of the last one as JSON, and --log what its L1 printed.
+with protection keys), guests, loop (the device model alone, here), measure, revoke. The results of
+the last two go to measure-FILE and revoke-FILE as JSON.
 """
 
 import argparse
@@ -27,21 +27,26 @@ ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
 DISK_MIB = 32
 THREADS = 4
-SLICE_MS = 400
+SLICE_MS = 600
 SEED = 1
 RESAMPLES = 4000
 LOOP_ROUNDS, LOOP_MS = 120, 10
 OPERATIONS = ("read", "write", "send")
 # A pool of 4 MiB, whose pages all have had their turn soon. Guests are stopped for long.
 APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
-# A name, a policy, and the rate of revocations.
-ARMS = (
+# A name, a policy, and the rate of revocations: without them, and with.
+Arm = tuple[str, str, int]
+ARMS: tuple[Arm, ...] = (
     ("off", "off", 0),
     ("off-again", "off", 0),
     ("pregrant", "pregrant", 0),
     ("cache", "cache", 0),
     ("batch", "batch", 0),
     ("request", "request", 0),
+)
+REVOKING_ARMS: tuple[Arm, ...] = (
+    ("off", "off", 0),
+    ("cache", "cache", 0),
     ("cache-revoke-100", "cache", 100),
     ("cache-revoke-1000", "cache", 1000),
     ("cache-revoke-10000", "cache", 10000),
@@ -128,10 +133,10 @@ def stats(log: str) -> list[dict]:
     return [json.loads(line) for line in re.findall(r'^\{"policy".*\}', log, re.MULTILINE)]
 
 
-def measure_script(rounds: int) -> str:
-    """All guests live at once, and are stopped but for one slice of one of them at a time."""
+def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
+    """All guests live at once, and one of them at a time has a slice of work."""
     script = "echo never > /sys/kernel/mm/transparent_hugepage/enabled\n"
-    for index, (_, policy, rate) in enumerate(ARMS):
+    for index, (_, policy, rate) in enumerate(arms):
         do = f"ifconfig eth0 10.0.{index}.2 up; pump /dev/vda {THREADS} 10.0.{index}.1"
         more = f"--disk /tmp/disk{index} --net tap=tap{index}"
         if policy != "off":
@@ -141,39 +146,37 @@ def measure_script(rounds: int) -> str:
         script += f"mkfifo /tmp/in{index}; sleep 100000 > /tmp/in{index} &\n"
         script += f"{line} < /tmp/in{index} > /tmp/log{index} 2>&1 & pid{index}=$!\n"
         script += f"until grep -q '^pump ready' /tmp/log{index}; do usleep 200000; kill -0 $pid{index} || exit 1; done\n"
-        script += f"ifconfig tap{index} 10.0.{index}.1 up; kill -STOP $pid{index}; echo up {index}\n"
+        script += f"ifconfig tap{index} 10.0.{index}.1 up; echo up {index}\n"
     script += """slice() {
     eval pid=\\$pid$1
     before=$(grep -c '^pump' /tmp/log$1)
-    kill -CONT $pid
     echo "$2 $3" > /tmp/in$1
     usleep ${3}000
-    until [ $(grep -c '^pump' /tmp/log$1) -gt $before ]; do usleep 50000; kill -0 $pid || exit 1; done
-    kill -STOP $pid
+    until [ $(grep -c '^pump' /tmp/log$1) -gt $before ]; do usleep 100000; kill -0 $pid || exit 1; done
     echo "slice $1 $(grep '^pump' /tmp/log$1 | tail -n 1)"
 }
 """
     order = random.Random(SEED)
     for number in range(rounds + 1):
         for operation in OPERATIONS:
-            arms = list(range(len(ARMS)))
-            order.shuffle(arms)
-            for index in arms:
+            turns = list(range(len(arms)))
+            order.shuffle(turns)
+            for index in turns:
                 script += f"slice {index} {operation} {SLICE_MS}\n"
         script += f"echo round {number}\n"
-    for index in range(len(ARMS)):
-        script += f"kill -TERM $pid{index}; kill -CONT $pid{index}; wait $pid{index}\n"
+    for index in range(len(arms)):
+        script += f"kill -TERM $pid{index}; wait $pid{index}\n"
         script += f"[ -f /tmp/stats{index} ] && cat /tmp/stats{index}\n"
     return script
 
 
-def rates(log: str) -> dict[str, dict[str, list[float]]]:
+def rates(log: str, all_arms: tuple[Arm, ...]) -> dict[str, dict[str, list[float]]]:
     """Operations a second: by operation and arm, one for each round but the first."""
     found: dict[str, dict[str, list[float]]] = {}
     pattern = r"^slice (\d+) pump (\w+) (\d+) (\d+)"
     for index, operation, count, ns in re.findall(pattern, log, re.MULTILINE):
-        arms = found.setdefault(operation, {name: [] for name, *_ in ARMS})
-        arms[ARMS[int(index)][0]].append(int(count) / (int(ns) / 1e9))
+        arms = found.setdefault(operation, {name: [] for name, *_ in all_arms})
+        arms[all_arms[int(index)][0]].append(int(count) / (int(ns) / 1e9))
     # The first round fills caches, and grants what stays granted.
     return {op: {name: values[1:] for name, values in arms.items()} for op, arms in found.items()}
 
@@ -187,36 +190,47 @@ def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
     return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
 
 
-def check_measure(bench: Bench, options: argparse.Namespace) -> str:
-    """Operations a second of each policy, beside those without restrictions."""
-    seconds = 900 + 4 * len(ARMS) * (options.rounds + 1)
-    log = bench.run("measure", measure_script(options.rounds), seconds=seconds, memory_mib=4096)
-    if options.log:
-        options.log.write_text(log)
-    found = rates(log)
-    counters = dict(zip([name for name, policy, _ in ARMS if policy != "off"], stats(log)))
-    want(len(counters) == len(ARMS) - 2, "not all guests ended", log)
-    result = {"label": "kvm nested in tcg", "rounds": options.rounds, "slice_ms": SLICE_MS, "arms": []}
-    lines = []
-    for operation, arms in found.items():
-        for name, values in arms.items():
-            middle, low, high = ratio(values, arms["off"])
-            row = {"operation": operation, "arm": name, "per_s": statistics.median(values)}
-            row |= {"ratio": middle, "low": low, "high": high}
-            result["arms"].append(row)
-            text = f"{operation:5} {name:19} {row['per_s']:8.0f}/s  {middle:.3f} ({low:.3f} to {high:.3f})"
-            lines.append(text)
-    for name, one in counters.items():
+def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Namespace) -> str:
+    """Operations a second of each arm, beside those without restrictions, of one L1."""
+    seconds = 900 + 8 * len(arms) * (options.rounds + 1)
+    script = measure_script(arms, options.rounds)
+    log = bench.run(name, script, seconds=seconds, memory_mib=4096)
+    found = rates(log, arms)
+    restricted = [arm for arm, policy, _ in arms if policy != "off"]
+    counters = dict(zip(restricted, stats(log)))
+    want(len(counters) == len(restricted), "not all guests ended", log)
+    rows, lines = [], []
+    for operation, by_arm in found.items():
+        for arm, values in by_arm.items():
+            middle, low, high = ratio(values, by_arm["off"])
+            median = statistics.median(values)
+            rows.append({"operation": operation, "arm": arm, "per_s": median, "each": values})
+            rows[-1] |= {"ratio": middle, "low": low, "high": high}
+            interval = f"{middle:.3f} ({low:.3f} to {high:.3f})"
+            lines.append(f"{operation:5} {arm:19} {median:8.0f}/s  {interval}")
+    for arm, one in counters.items():
         chains, asked = max(one["chains"], 1), max(one["pages_asked"], 1)
         one |= {"hit_rate": one["hits"] / asked, "requests_per_chain": one["requests"] / chains}
         lines.append(
-            f"{name:19} hits {one['hit_rate']:.4f}, requests a chain {one['requests_per_chain']:.4f},"
+            f"{arm:19} hits {one['hit_rate']:.4f}, requests a chain {one['requests_per_chain']:.4f},"
             f" revoked {one['revoked']}, waits {one['revoke_waits']}"
         )
-    result["counters"] = counters
+    result = {"label": "kvm nested in tcg", "rounds": options.rounds, "slice_ms": SLICE_MS}
+    result |= {"rows": rows, "counters": counters}
     if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        file = options.out.with_name(f"{name}-{options.out.name}")
+        file.write_text(json.dumps(result, indent=1) + "\n")
     return "\n" + "\n".join(lines)
+
+
+def check_measure(bench: Bench, options: argparse.Namespace) -> str:
+    """What policies cost."""
+    return compare("measure", ARMS, bench, options)
+
+
+def check_revoke(bench: Bench, options: argparse.Namespace) -> str:
+    """What revocations cost."""
+    return compare("revoke", REVOKING_ARMS, bench, options)
 
 
 CHECKS = {
@@ -224,6 +238,7 @@ CHECKS = {
     "guests": check_guests,
     "loop": check_loop,
     "measure": check_measure,
+    "revoke": check_revoke,
 }
 
 
@@ -232,7 +247,6 @@ def main() -> int:
     parser.add_argument("release", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--log", type=Path)
     parser.add_argument("checks", nargs="*", default=list(CHECKS))
     options = parser.parse_intermixed_args()
     kernel = cached_kernel()

@@ -69,15 +69,10 @@ fn revoke(table: &Table, per_s: u32, stop: &(Mutex<bool>, Condvar)) {
         // What has no open page, or no time, is not made up for.
         let most = u64::from(per_s).div_ceil(CATCH_UP);
         for _ in done..due.min(done + most) {
-            let Some(page) = open_page(table, next) else { break };
+            let Some(page) = table.open_page(next) else { break };
             table.revoke(page);
             next = page + 1;
         }
         done = due;
     }
-}
-
-/// The first open page from there on, and around.
-fn open_page(table: &Table, from: u32) -> Option<u32> {
-    (from..table.pages()).chain(0..from).find(|page| table.state(*page).is_open())
 }

@@ -30,6 +30,8 @@ pub struct Table {
     policy: Policy,
     gate: Box<dyn Gate>,
     on_failure: OnFailure,
+    /// How many pages are open. Written under `changes`.
+    open_pages: AtomicU32,
     /// What the table did.
     pub counters: Counters,
     changes: Mutex<()>,
@@ -69,6 +71,7 @@ impl Table {
             policy,
             gate,
             on_failure,
+            open_pages: AtomicU32::new(0),
             counters: Counters::default(),
             changes: Mutex::default(),
             changed: Condvar::new(),
@@ -89,6 +92,14 @@ impl Table {
     /// A page's state now.
     pub fn state(&self, page: u32) -> Word {
         Word(self.words[page as usize].load(Ordering::Acquire))
+    }
+
+    /// The first open page from there on, and around.
+    pub fn open_page(&self, from: u32) -> Option<u32> {
+        if self.open_pages.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        (from..self.pages()).chain(0..from).find(|page| self.state(*page).is_open())
     }
 
     /// The pages of some bytes; `None` if they are not inside of one region, or none.
@@ -190,6 +201,7 @@ impl Table {
             add(&self.counters.requests, 1);
             add(&self.counters.pages_opened, run.len() as u64);
             run.iter().for_each(|page| self.set(*page, Word::OPENED));
+            self.open_pages.fetch_add(run.len() as u32, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -212,7 +224,10 @@ impl Table {
             for run in idle.chunk_by(|a, b| a + 1 == *b) {
                 let pages = run[0]..run[run.len() - 1] + 1;
                 match self.gate.close(pages.clone()) {
-                    Ok(()) => pages.for_each(|page| self.set(page, Word::CLOSED)),
+                    Ok(()) => {
+                        self.open_pages.fetch_sub(run.len() as u32, Ordering::Relaxed);
+                        pages.for_each(|page| self.set(page, Word::CLOSED));
+                    }
                     Err(error) => (self.on_failure)(&error),
                 }
                 add(&self.counters.returns, 1);
@@ -258,6 +273,7 @@ impl Table {
         match self.gate.close(page..page + 1) {
             Ok(()) => {
                 self.set(page, Word::CLOSED);
+                self.open_pages.fetch_sub(1, Ordering::Relaxed);
                 add(&self.counters.revoked, 1);
             }
             Err(error) => {
