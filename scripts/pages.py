@@ -105,7 +105,7 @@ def check_guests(bench: Bench, options: argparse.Namespace) -> str:
     check = "md5sum /dev/vda; dd if=/tmp.bin of=/dev/vda bs=1M seek=2 conv=fsync 2>/dev/null;"
     do = "dd if=/dev/urandom of=/tmp.bin bs=1M count=4 2>/dev/null;" + check
     do += "echo 3 > /proc/sys/vm/drop_caches; md5sum /dev/vda; seq 1 99 > /dev/hvc0;"
-    do += "ifconfig eth0 10.0.0.2 up; ping -c 3 10.0.0.1; sleep 1"
+    do += "ifconfig eth0 10.0.0.2 up; ping -c 5 10.0.0.1; sleep 1"
     script, cases = "", [("request", 0), ("cache", 500), ("batch", 0), ("pregrant", 500)]
     for policy, rate in cases:
         more = "--disk /tmp/disk --console /tmp/console --net tap=tap0 --stats /tmp/stats"
@@ -120,13 +120,16 @@ def check_guests(bench: Bench, options: argparse.Namespace) -> str:
     for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4)):
         want(before == first and after == file != before, f"{case}: the disk is another", log)
     want(log.count("lines 99") == len(cases), "the console has something else", log)
-    want(log.count("3 packets received") == len(cases), "not all pings were answered", log)
+    answers = [int(found) for found in re.findall(r"(\d+) packets received", log)]
+    # Without restrictions, too, a busy machine loses a few.
+    want(len(answers) == len(cases) and min(answers) >= 4, f"of 5 pings each, {answers} answers", log)
     found = stats(log)
     for (policy, rate), counters in zip(cases, found):
         want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
         want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
         want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
-    return "; ".join(f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found)
+    lines = [f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found]
+    return f"{sum(answers)} of {5 * len(cases)} pings answered; " + "; ".join(lines)
 
 
 def stats(log: str) -> list[dict]:
