@@ -1,13 +1,13 @@
-//! A guest's load for `scripts/pages.py`: reads commands, and prints a line after each.
+//! A guest's load for `scripts/pages.py`: prints a line after each command.
 //!
-//! `pump DEVICE THREADS [ADDRESS]`; a command is `read`, `write` or `send`, and milliseconds. A
+//! `pump DEVICE THREADS ADDRESS COMMAND:MILLISECONDS...`; a command is `read`, `write` or `send`. A
 //! line is `pump COMMAND COUNT NANOSECONDS`: requests of 4 KiB at random places of the device that
 //! do not go through the page cache, one for each thread at a time, or UDP datagrams of 1,400
 //! bytes to port 9 of the address.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, stdin};
+use std::io::{self, Seek, SeekFrom};
 use std::net::UdpSocket;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread;
@@ -23,14 +23,12 @@ fn main() -> io::Result<()> {
     let mut device = options.open(&words[1])?;
     let blocks = device.seek(SeekFrom::End(0))? / BLOCK_BYTES as u64;
     let threads = words[2].parse().map_err(io::Error::other)?;
-    println!("pump ready");
-    for line in stdin().lines() {
-        let line = line?;
-        let Some((command, milliseconds)) = line.split_once(' ') else { continue };
-        let time = Duration::from_millis(milliseconds.trim().parse().map_err(io::Error::other)?);
+    for word in &words[4..] {
+        let Some((command, milliseconds)) = word.split_once(':') else { continue };
+        let time = Duration::from_millis(milliseconds.parse().map_err(io::Error::other)?);
         let start = Instant::now();
         let count = match command {
-            "send" => send(words.get(3), start, time)?,
+            "send" => send(&words[3], start, time)?,
             _ => requests(&device, blocks, threads, command == "write", start, time),
         };
         println!("pump {command} {count} {}", start.elapsed().as_nanos());
@@ -72,9 +70,9 @@ fn requests(
     })
 }
 
-fn send(address: Option<&String>, start: Instant, time: Duration) -> io::Result<u64> {
+fn send(address: &str, start: Instant, time: Duration) -> io::Result<u64> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    let target = format!("{}:9", address.map_or("127.0.0.1", |address| address));
+    let target = format!("{address}:9");
     let mut count = 0;
     while start.elapsed() < time {
         count += u64::from(socket.send_to(&[0; DATAGRAM_BYTES], &target).is_ok());
