@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure sev-es vmm stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure sev-es vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -54,6 +54,11 @@ sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must f
 vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files
 	$(UNSPIN) lab kernel fetch debian-cloud
 	scripts/vmm.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin $(ARGS)
+
+pages: build ## what keeps devices of unspin-vmm from the guest's pages, and what that costs
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(CARGO) build --release --locked -p unspin-vmm --examples
+	scripts/pages.py $(RELEASE) $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

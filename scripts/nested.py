@@ -100,14 +100,34 @@ def skeleton(root: Path, init: str) -> None:
     (root / "init").chmod(0o755)
 
 
+def install(root: Path, program: Path, name: str) -> None:
+    """Copies a program with its libraries."""
+    shutil.copy(program, root / "bin" / name)
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    for word in listed.split():
+        if word.startswith("/"):
+            to = root / word[1:]
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(word, to)
+
+
 class Bench:
     """The files of an L1, and how one is run."""
 
-    def __init__(self, vmm: Path, unspin: Path, kernel: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        vmm: Path,
+        unspin: Path,
+        kernel: Path,
+        folder: Path,
+        guest_programs: tuple[Path, ...] = (),
+    ) -> None:
         self.unspin, self.kernel, self.folder = unspin, kernel, folder
         guest = folder / "l2"
         skeleton(guest, L2_INIT % {"modules": " ".join(L2_MODULES)})
         modules(kernel, L2_MODULES, guest)
+        for path in guest_programs:
+            install(guest, path, path.name)
         self.initramfs = folder / "initramfs"
         archive(guest, self.initramfs)
         self.root = folder / "l1"
@@ -118,16 +138,18 @@ class Bench:
         self.program(vmm, "unspin-vmm")
 
     def program(self, program: Path, name: str) -> None:
-        """Copies a program with its libraries."""
-        shutil.copy(program, self.root / "bin" / name)
-        listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-        for word in listed.split():
-            if word.startswith("/"):
-                to = self.root / word[1:]
-                to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, to)
+        """Gives the L1 a program."""
+        install(self.root, program, name)
 
-    def run(self, name: str, script: str, files: dict[str, bytes] | None = None) -> str:
+    def run(
+        self,
+        name: str,
+        script: str,
+        files: dict[str, bytes] | None = None,
+        seconds: int = SECONDS,
+        cpu: str = L1_CPU,
+        memory_mib: int = 2048,
+    ) -> str:
         """What an L1 prints that runs a script."""
         root = self.folder / f"{name}-root"
         shutil.copytree(self.root, root, symlinks=True)
@@ -137,12 +159,12 @@ class Bench:
         packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
         archive(root, packed)
         shutil.rmtree(root)
-        command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", L1_CPU]
-        command += ["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]
+        command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", cpu]
+        command += ["-smp", "2", "-m", str(memory_mib), "-nodefaults", "-display", "none", "-no-reboot"]
         command += ["-serial", f"file:{console}", "-kernel", str(self.kernel / "vmlinuz")]
         command += ["-initrd", str(packed), "-append", L1_APPEND]
         for _ in range(TRIALS):
-            limited = ["timeout", str(SECONDS), *command]
+            limited = ["timeout", str(seconds), *command]
             done = subprocess.run(limited, capture_output=True, text=True)
             log = console.read_text(errors="replace") if console.exists() else done.stderr
             # Code that is patched while another CPU runs it sometimes kills an emulated kernel.

@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use crate::access::Policy;
 use crate::config::{Config, Disk, Net, QUEUE_PAIRS_MAX, Source, VCPUS_MAX};
 use crate::virtio::tap::NAME_BYTES_MAX;
 
@@ -63,6 +65,18 @@ pub struct Args {
     /// A virtio console, whose output goes to that file
     #[arg(long, value_name = "FILE")]
     console: Option<PathBuf>,
+    /// How long devices may touch a page that the guest named: `off`, all of its memory at any
+    /// time; `request`, a call for each descriptor, and one after it; `cache`, until the page is
+    /// revoked; `batch`, the same with a call for the adjoining pages of a chain; `pregrant`, the
+    /// same after a grant of all memory, or of guest-physical addresses, at the start
+    #[arg(long, value_name = "POLICY[=START-END]", default_value = "off", value_parser = policy)]
+    page_access: Policy,
+    /// Pages that are revoked each second, as by a guest that takes them back; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    revoke_per_s: u32,
+    /// The file that gets counters of page access when the VM ends, a line of JSON
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
     /// Do not confine the threads by seccomp
     #[arg(long)]
     no_seccomp: bool,
@@ -83,6 +97,10 @@ where
     };
     // clap demands one of both.
     let source = args.igvm.map(Source::Igvm).or(args.kernel.map(linux));
+    if args.page_access == Policy::Off && (args.revoke_per_s > 0 || args.stats.is_some()) {
+        let what = "--revoke-per-s and --stats need a --page-access other than off";
+        return Err(Args::command().error(clap::error::ErrorKind::ArgumentConflict, what));
+    }
     let missing = || Args::command().error(clap::error::ErrorKind::MissingRequiredArgument, "");
     Ok(Config {
         source: source.ok_or_else(missing)?,
@@ -91,8 +109,34 @@ where
         disks: args.disk,
         nets: args.net,
         console: args.console,
+        access: args.page_access,
+        revoke_per_s: args.revoke_per_s,
+        stats: args.stats,
         seccomp: !args.no_seccomp,
     })
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    match text.split_once('=') {
+        None if text == "pregrant" => Ok(Policy::Pregrant(None)),
+        Some(("pregrant", range)) => {
+            let wrong = "START-END are addresses, such as 0x1000000-0x5000000";
+            range_of(range).map(|range| Policy::Pregrant(Some(range))).ok_or(wrong.into())
+        }
+        _ => {
+            let known = [Policy::Off, Policy::Request, Policy::Cache, Policy::Batch];
+            let found = known.into_iter().find(|known| known.name() == text);
+            found.ok_or("a policy is off, request, cache, batch or pregrant".into())
+        }
+    }
+}
+
+/// Two hexadecimal addresses, of which the first one is the smaller one.
+fn range_of(text: &str) -> Option<Range<u64>> {
+    let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let (start, end) = text.split_once('-')?;
+    let range = address(start)?..address(end)?;
+    (!range.is_empty()).then_some(range)
 }
 
 fn disk(text: &str) -> Result<Disk, String> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::access::Policy;
+
 /// The most vCPUs: APIC numbers of one byte, without the broadcast's.
 pub const VCPUS_MAX: u8 = 254;
 /// The most queue pairs of a network interface.
@@ -58,6 +60,12 @@ pub struct Config {
     pub nets: Vec<Net>,
     /// The file that gets the output of a virtio console.
     pub console: Option<PathBuf>,
+    /// How devices get access to pages.
+    pub access: Policy,
+    /// Pages that are revoked in a second; 0 for none.
+    pub revoke_per_s: u32,
+    /// The file that gets the counters of page access at the end.
+    pub stats: Option<PathBuf>,
     /// Whether threads are confined by seccomp.
     pub seccomp: bool,
 }

@@ -89,6 +89,17 @@ pub enum VmmError {
         /// The bus's limit.
         max: usize,
     },
+    /// Memory that the guest lacks is to be granted ahead.
+    #[error(
+        "--page-access pregrant={:#x}-{:#x} is not memory of the guest: name a range in it, end \
+         excluded",
+        range.start,
+        range.end
+    )]
+    Pregrant {
+        /// Guest-physical addresses.
+        range: std::ops::Range<u64>,
+    },
     /// A filter of system calls cannot be made or installed.
     #[error("cannot confine a thread; --no-seccomp runs without filters")]
     Seccomp(#[from] seccompiler::Error),
@@ -109,9 +120,10 @@ impl Classified for VmmError {
         match self {
             VmmError::Unavailable(_) => Class::Unavailable,
             VmmError::Build(error) => error.class(),
-            VmmError::Vcpus { .. } | VmmError::DiskSize { .. } | VmmError::Devices { .. } => {
-                Class::Usage
-            }
+            VmmError::Vcpus { .. }
+            | VmmError::DiskSize { .. }
+            | VmmError::Devices { .. }
+            | VmmError::Pregrant { .. } => Class::Usage,
             _ => Class::Failed,
         }
     }

@@ -7,6 +7,7 @@
 //! Everything that a guest writes is hostile: device models refuse it or ignore it, and neither
 //! panic nor allocate by its sizes.
 
+pub mod access;
 pub mod cli;
 pub mod config;
 pub mod error;

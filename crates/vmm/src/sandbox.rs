@@ -61,11 +61,14 @@ pub enum Kind {
     Block,
     /// The worker of a pair of network queues.
     Net,
+    /// The source of revocations.
+    Revoker,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 5] = [Kind::Main, Kind::Vcpu, Kind::Console, Kind::Block, Kind::Net];
+    pub const ALL: [Kind; 6] =
+        [Kind::Main, Kind::Vcpu, Kind::Console, Kind::Block, Kind::Net, Kind::Revoker];
 
     /// The thread's name.
     pub fn name(self) -> &'static str {
@@ -75,6 +78,7 @@ impl Kind {
             Kind::Console => "console",
             Kind::Block => "block",
             Kind::Net => "net",
+            Kind::Revoker => "revoker",
         }
     }
 
@@ -82,12 +86,13 @@ impl Kind {
     fn calls(self) -> Vec<i64> {
         let own: &[i64] = match self {
             Kind::Main => &[libc::SYS_tgkill, libc::SYS_clock_nanosleep],
-            Kind::Vcpu => &[],
+            Kind::Vcpu | Kind::Revoker => &[],
             Kind::Console => &[libc::SYS_writev],
             Kind::Block => &[libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_fdatasync],
             Kind::Net => &[libc::SYS_readv, libc::SYS_writev],
         };
-        let events = if self == Kind::Vcpu { &[] } else { EVENTS };
+        let waits = !matches!(self, Kind::Vcpu | Kind::Revoker);
+        let events = if waits { EVENTS } else { &[] };
         [COMMON, events, own].concat()
     }
 
@@ -97,7 +102,7 @@ impl Kind {
             Kind::Main => &[TCGETS, TCSETS, TCGETS2, TCSETS2],
             Kind::Vcpu => &[KVM_RUN, KVM_GET_REGS, KVM_SET_GSI_ROUTING],
             Kind::Net => &[TUNSETOFFLOAD, TUNSETQUEUE],
-            Kind::Console | Kind::Block => &[],
+            Kind::Console | Kind::Block | Kind::Revoker => &[],
         }
     }
 }

@@ -2,31 +2,38 @@
 
 mod devices;
 mod events;
+mod stats;
 mod vcpus;
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Kvm, VmFd};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::access::Policy;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::load;
 use crate::machine::{End, Machine};
-use crate::memory;
+use crate::memory::{self, Ram};
 use crate::pc::power::Power;
 use crate::pc::serial::{COM1_IRQ, Com1};
 use crate::pci::host::{DEVICES_MAX, Host};
 use crate::pci::routes::Routes;
 use crate::sandbox::{Kind, Sandbox};
 use events::Events;
+use stats::Stats;
 
 /// Where KVM keeps four pages on Intel's processors: above the local APICs, where no device is and
 /// the DSDT promises nothing to PCI.
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
+
+/// What page access lacks on some machines.
+const NO_KEY: &str = "unspin-vmm: no protection key: pages that are not granted stay in a mapping \
+                      that devices do not use, and that nothing keeps them from";
 
 /// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile, and
 /// confines the thread if the configuration says so: the process can do little else afterwards.
@@ -42,17 +49,27 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     if usize::from(config.vcpus) > max {
         return Err(VmmError::Vcpus { asked: config.vcpus, max });
     }
-    let memory = memory::new(config.memory_bytes)?;
-    let vm = Arc::new(create(&kvm)?);
-    memory::register(&memory, &vm)?;
-    let registers = load::load(config, &memory)?;
-    let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let end = Arc::new(End::new(EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?));
+    let failed = Arc::clone(&end);
+    let on_failure = Box::new(move |error: &io::Error| {
+        let why = format!("cannot take a page from devices: {error}; raise vm.max_map_count");
+        failed.set(Ended::Failed(why));
+    });
+    let mut stats = config.stats.as_deref().map(Stats::create).transpose()?;
+    let ram = Ram::new(config.memory_bytes, &config.access, on_failure)?;
+    if config.access != Policy::Off && ram.key.is_none() {
+        let _ = writeln!(io::stderr(), "{NO_KEY}");
+    }
+    let vm = Arc::new(create(&kvm)?);
+    memory::register(&ram.guest, &vm)?;
+    let registers = load::load(config, &ram.guest)?;
+    let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
     let setting = devices::Setting {
         vm: &vm,
         routes: &routes,
-        memory: &memory,
+        memory: &ram.devices,
+        key: ram.key,
         sandbox: &sandbox,
         end: &end,
     };
@@ -65,13 +82,20 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let machine = Arc::new(machine);
     let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;
     drop(registers);
+    let revoker = setting.revoker(config.revoke_per_s)?;
     let threads = vcpus::start(vcpus, &machine, &sandbox)?;
+    // Threads inherit the right to use the key: vCPUs are the last ones that need it.
+    ram.key.iter().for_each(|key| key.deny());
     let confined = sandbox.enter(Kind::Main).map_err(VmmError::from);
     let waited = confined.and_then(|()| events.wait(&machine));
     // Whatever happened, nothing runs on.
     end.set(Ended::Failed("the VM was stopped".into()));
     threads.stop();
     machine.pci.stop();
+    drop(revoker);
+    if let Some(stats) = &mut stats {
+        stats.write(&ram);
+    }
     waited?;
     Ok(end.get().cloned().unwrap_or(Ended::Interrupted))
 }

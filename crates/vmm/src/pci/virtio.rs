@@ -11,7 +11,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::config::Config;
 use super::msix::{self, Msix};
-use crate::memory::Memory;
+use crate::access::DeviceMemory;
 use crate::virtio::Description;
 use crate::virtio::ring::{Interrupt, Ring};
 use crate::virtio::thread::Handle;
@@ -63,7 +63,7 @@ pub struct Function {
     description: Description,
     parts: Vec<Part>,
     kicks: Vec<EventFd>,
-    memory: Memory,
+    memory: DeviceMemory,
 }
 
 impl Function {
@@ -75,7 +75,7 @@ impl Function {
         parts: Vec<Part>,
         kicks: Vec<EventFd>,
         msix: Arc<Msix>,
-        memory: Memory,
+        memory: impl Into<DeviceMemory>,
     ) -> Function {
         let id = DEVICE_ID + description.device;
         let mut config = Config::new(VENDOR, id, description.class, REVISION);
@@ -95,6 +95,7 @@ impl Function {
         let control = (msix::ENABLE | msix::FUNCTION_MASK).to_le_bytes();
         let msix_at = config.add_capability(msix::CAPABILITY, &body, &control);
         let common = Common::new(description.features, description.queues, msix.vectors());
+        let memory = memory.into();
         Function { config, msix_at, window_at, msix, common, description, parts, kicks, memory }
     }
 

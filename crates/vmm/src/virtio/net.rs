@@ -78,13 +78,13 @@ impl Pair {
 
     /// Gives the driver the packets that are there.
     fn receive(&self, ring: &mut Ring) -> Left {
-        let memory = ring.memory();
+        let window = ring.window();
         let mut chain = Chain::default();
         let mut left = Left::More;
-        ring.disarm();
+        ring.disarm(&window);
         for _ in 0..QUEUE_SIZE {
-            if !ring.pop(&memory, &mut chain) {
-                if ring.rearm() {
+            if !ring.pop(&window, &mut chain) {
+                if ring.rearm(&window) {
                     continue;
                 }
                 // The driver's next buffers come with a notification.
@@ -95,14 +95,14 @@ impl Pair {
                 Ok(written) => written,
                 Err(_) => {
                     // No packet, or a queue that is not in use.
-                    ring.unpop();
+                    ring.unpop(&window);
                     left = Left::Nothing;
                     break;
                 }
             };
-            ring.push(chain.head, written);
+            ring.push(&window, chain.head, written);
         }
-        ring.notify();
+        ring.notify(&window);
         left
     }
 

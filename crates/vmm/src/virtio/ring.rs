@@ -7,6 +7,8 @@ use vm_memory::{GuestAddress, GuestMemoryBackend};
 
 use super::QUEUE_SIZE;
 use super::buffers::Buffers;
+use crate::access::DeviceMemory;
+use crate::access::window::{Piece, Window};
 use crate::memory::Memory;
 
 /// The most pieces of a chain; a chain with more is malformed. Linux uses at most one for each
@@ -22,7 +24,7 @@ pub type Interrupt = Arc<dyn Fn() + Send + Sync>;
 /// A queue with the memory it is in.
 pub struct Ring {
     queue: Queue,
-    memory: Memory,
+    memory: DeviceMemory,
     interrupt: Interrupt,
     /// The driver broke the ring's rules: it is ignored until a reset.
     broken: bool,
@@ -39,25 +41,44 @@ pub struct Chain<'m> {
     pub writable: Buffers<'m>,
     /// Whether it breaks the rules; it is to be returned without a byte written.
     pub malformed: bool,
+    /// All descriptors, and which of them the device writes.
+    pieces: Vec<Piece>,
+    writes: Vec<bool>,
 }
 
 impl Ring {
     /// A ring, if the queue lies in memory.
-    pub fn new(queue: Queue, memory: Memory, interrupt: Interrupt) -> Option<Ring> {
-        queue.is_valid(&memory).then_some(Ring { queue, memory, interrupt, broken: false })
+    pub fn new(
+        queue: Queue,
+        memory: impl Into<DeviceMemory>,
+        interrupt: Interrupt,
+    ) -> Option<Ring> {
+        let memory = memory.into();
+        let valid = queue.is_valid(memory.memory());
+        valid.then_some(Ring { queue, memory, interrupt, broken: false })
     }
 
-    /// The memory, to borrow chains from while the ring is used.
-    pub fn memory(&self) -> Memory {
-        self.memory.clone()
+    /// Access to the ring and to chains, while the ring is used.
+    pub fn window(&mut self) -> Window {
+        let mut window = self.memory.window();
+        let size = usize::from(self.queue.size());
+        // Descriptors, and two rings with flags, index and event (virtio 1.2, 2.7).
+        let parts = [
+            (self.queue.desc_table(), 16 * size),
+            (self.queue.avail_ring(), 6 + 2 * size),
+            (self.queue.used_ring(), 6 + 8 * size),
+        ];
+        let parts = parts.map(|(at, bytes)| (GuestAddress(at), bytes));
+        self.broken |= !window.hold_ring(&parts);
+        window
     }
 
     /// Takes the next chain; `false` if there is none.
-    pub fn pop<'m>(&mut self, memory: &'m Memory, chain: &mut Chain<'m>) -> bool {
+    pub fn pop<'m>(&mut self, window: &'m Window, chain: &mut Chain<'m>) -> bool {
         if self.broken {
             return false;
         }
-        let next = match self.queue.iter(memory) {
+        let next = match self.queue.iter(window) {
             Ok(mut available) => available.next(),
             Err(_) => {
                 self.broken = true;
@@ -68,17 +89,19 @@ impl Ring {
         chain.head = descriptors.head_index();
         chain.readable.clear();
         chain.writable.clear();
+        chain.pieces.clear();
+        chain.writes.clear();
         chain.malformed = false;
-        let (mut last_has_next, mut count) = (true, 0);
+        let (mut last_has_next, mut count, mut written) = (true, 0, false);
         for descriptor in descriptors {
             count += 1;
             last_has_next = descriptor.has_next();
             let writable = descriptor.is_write_only();
             // What is read comes first.
-            chain.malformed |= !writable && chain.writable.pieces() > 0;
-            let target = if writable { &mut chain.writable } else { &mut chain.readable };
-            let (at, bytes) = (descriptor.addr(), descriptor.len() as usize);
-            chain.malformed |= !add(memory, at, bytes, target);
+            chain.malformed |= !writable && written;
+            written |= writable && descriptor.len() > 0;
+            chain.pieces.push((descriptor.addr(), descriptor.len() as usize));
+            chain.writes.push(writable);
             // The iterator would follow an indirect table of 65,535 entries.
             if chain.malformed || count > PIECES_MAX {
                 break;
@@ -86,35 +109,55 @@ impl Ring {
         }
         // The iterator ends without a word where a chain has a loop or leaves its table.
         chain.malformed |= last_has_next;
+        chain.malformed = chain.malformed || !chain.reach(window);
         true
     }
 
     /// Gives a chain back, with the number of bytes written to it.
-    pub fn push(&mut self, head: u16, written: u32) {
-        self.broken |= self.queue.add_used(&self.memory, head, written).is_err();
+    pub fn push(&mut self, window: &Window, head: u16, written: u32) {
+        window.release();
+        window.count_chain();
+        self.broken |= self.queue.add_used(window, head, written).is_err();
     }
 
     /// Puts the last popped chain back.
-    pub fn unpop(&mut self) {
+    pub fn unpop(&mut self, window: &Window) {
+        window.release();
         self.queue.go_to_previous_position();
     }
 
     /// Asks the driver for notifications. `true` if there are chains already.
-    pub fn rearm(&mut self) -> bool {
-        let more = self.queue.enable_notification(&self.memory);
+    pub fn rearm(&mut self, window: &Window) -> bool {
+        if self.broken {
+            return false;
+        }
+        let more = self.queue.enable_notification(window);
         !self.broken && more.unwrap_or(false)
     }
 
     /// Asks the driver to spare notifications.
-    pub fn disarm(&mut self) {
-        let _ = self.queue.disable_notification(&self.memory);
+    pub fn disarm(&mut self, window: &Window) {
+        let _ = self.queue.disable_notification(window);
     }
 
     /// Interrupts the driver, if it wants to hear of chains that were given back.
-    pub fn notify(&mut self) {
-        if self.queue.needs_notification(&self.memory).unwrap_or(false) {
+    pub fn notify(&mut self, window: &Window) {
+        if self.queue.needs_notification(window).unwrap_or(false) {
             (self.interrupt)();
         }
+    }
+}
+
+impl<'m> Chain<'m> {
+    /// Gets access to all descriptors, and sorts them. `false`: not all are memory, or there is no
+    /// access.
+    fn reach(&mut self, window: &'m Window) -> bool {
+        let memory = window.memory();
+        window.hold(&self.pieces)
+            && self.pieces.iter().zip(&self.writes).all(|((at, bytes), writable)| {
+                let to = if *writable { &mut self.writable } else { &mut self.readable };
+                add(memory, *at, *bytes, to)
+            })
     }
 }
 
@@ -144,21 +187,21 @@ pub struct Served {
 /// Handles the chains of a ring, at most as many as the queue has descriptors, and not many more
 /// bytes than [`DRAIN_BYTES`]: a driver that resets the device waits for that long.
 pub fn drain(ring: &mut Ring, mut one: impl FnMut(&mut Chain) -> Served) -> super::Left {
-    let memory = ring.memory();
+    let window = ring.window();
     let mut chain = Chain::default();
     let (mut left, mut moved) = (super::Left::Nothing, 0);
-    ring.disarm();
+    ring.disarm(&window);
     for _ in 0..QUEUE_SIZE {
-        if moved >= DRAIN_BYTES || !ring.pop(&memory, &mut chain) {
+        if moved >= DRAIN_BYTES || !ring.pop(&window, &mut chain) {
             break;
         }
         let served = if chain.malformed { Served::default() } else { one(&mut chain) };
         moved += served.moved;
-        ring.push(chain.head, served.written);
+        ring.push(&window, chain.head, served.written);
     }
-    if ring.rearm() {
+    if ring.rearm(&window) {
         left = super::Left::More;
     }
-    ring.notify();
+    ring.notify(&window);
     left
 }

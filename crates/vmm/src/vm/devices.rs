@@ -10,15 +10,17 @@ use std::sync::Arc;
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::access::DeviceMemory;
+use crate::access::key::Key;
+use crate::access::revoker::Revoker;
 use crate::config::{Config, Disk, Net};
 use crate::error::{Step, VmmError};
 use crate::machine::{End, PanicEnds};
-use crate::memory::Memory;
 use crate::pci::host::bar;
 use crate::pci::msix::{Line, Msix};
 use crate::pci::routes::{Message, Routes};
 use crate::pci::virtio::{Function, NOTIFY, NOTIFY_BYTES, Part};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Kind, Sandbox};
 use crate::virtio::block::{Block, SECTOR_BYTES};
 use crate::virtio::console::Console;
 use crate::virtio::tap::{Link, Tap, mac};
@@ -37,7 +39,9 @@ pub struct Setting<'a> {
     /// Its interrupts.
     pub routes: &'a Arc<Routes>,
     /// Its memory.
-    pub memory: &'a Memory,
+    pub memory: &'a DeviceMemory,
+    /// What the devices' threads are denied.
+    pub key: Option<Key>,
     /// Filters for the devices' threads.
     pub sandbox: &'a Sandbox,
     /// What a thread that panics sets.
@@ -79,6 +83,14 @@ impl Setting<'_> {
         models.map(|(index, model)| self.function(index, model)).collect()
     }
 
+    /// The source of revocations, of that rate.
+    pub fn revoker(&self, per_s: u32) -> Result<Option<Revoker>, VmmError> {
+        let Some(table) = self.memory.table().filter(|_| per_s > 0) else { return Ok(None) };
+        let enter = self.enter(Kind::Revoker);
+        let revoker = Revoker::start(Arc::clone(table), per_s, enter);
+        revoker.step("start the source of revocations").map(Some)
+    }
+
     fn function(&self, index: usize, model: Model) -> Result<Function, VmmError> {
         let Model { description, workers } = model;
         let bar = bar(index);
@@ -91,15 +103,22 @@ impl Setting<'_> {
         for (worker, queues) in workers {
             let own = queues.iter().map(|queue| kicks[*queue].try_clone());
             let own = own.collect::<io::Result<_>>().step("copy an eventfd")?;
-            let (sandbox, end, kind) = (self.sandbox.clone(), Arc::clone(self.end), worker.kind());
-            let enter = move || {
-                let guard = PanicEnds(end);
-                sandbox.enter(kind).map_err(io::Error::other).map(|()| guard)
-            };
-            let handle = thread::spawn(worker, own, enter).step("start a device's thread")?;
+            let kind = worker.kind();
+            let handle =
+                thread::spawn(worker, own, self.enter(kind)).step("start a device's thread")?;
             parts.push(Part { handle, queues });
         }
         Ok(Function::new(bar, description, parts, kicks, msix, self.memory.clone()))
+    }
+
+    /// What a thread that is not a vCPU does first.
+    pub fn enter(&self, kind: Kind) -> impl FnOnce() -> io::Result<PanicEnds> + use<> {
+        let (sandbox, end, key) = (self.sandbox.clone(), Arc::clone(self.end), self.key);
+        move || {
+            let guard = PanicEnds(end);
+            key.iter().for_each(|key| key.deny());
+            sandbox.enter(kind).map_err(io::Error::other).map(|()| guard)
+        }
     }
 
     /// The event that a notification of a queue raises.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
+use unspin_vmm::access::Policy;
 use unspin_vmm::cli::parse;
 use unspin_vmm::config::{Disk, Net, Source};
 
@@ -19,7 +20,8 @@ fn run(words: &[&str]) -> (Option<i32>, String) {
 fn options_become_a_configuration() {
     let words = "unspin-vmm --kernel k --append a --vcpus 3 --memory 64 --disk a,b --disk c,ro \
                  --net queues=2,tap=t --net tap=123456789012345,mac=0a:B1:02:03:04:05 \
-                 --console o --no-seccomp";
+                 --console o --no-seccomp \
+                 --page-access pregrant=0x1000-0x3000 --revoke-per-s 9 --stats s";
     let config = parse(words.split_whitespace()).unwrap();
     let kernel = Path::new("k").to_owned();
     assert_eq!(config.source, Source::Linux { kernel, initramfs: None, append: "a".into() });
@@ -27,6 +29,8 @@ fn options_become_a_configuration() {
     let disk = |path: &str, read_only| Disk { path: path.into(), read_only };
     assert_eq!(config.disks, [disk("a,b", false), disk("c", true)]);
     let net = |tap: &str, queue_pairs, mac| Net { tap: tap.into(), queue_pairs, mac };
+    assert_eq!((config.access, config.revoke_per_s), (Policy::Pregrant(Some(0x1000..0x3000)), 9));
+    assert_eq!(config.stats, Some("s".into()));
     let other = net("123456789012345", 1, Some([0xa, 0xb1, 2, 3, 4, 5]));
     assert_eq!(config.nets, [net("t", 2, None), other]);
 }
@@ -47,6 +51,11 @@ fn wrong_command_lines_have_status_2() {
         "--kernel k --net tap=t,mac=02:00:00:00:00:+1",
         "--kernel k --disk ,ro",
         "--kernel k --memory 0",
+        "--kernel k --page-access some",
+        "--kernel k --page-access pregrant=0x2000-0x1000",
+        "--kernel k --page-access cache=0x1000-0x2000",
+        "--kernel k --revoke-per-s 1",
+        "--kernel k --stats s --page-access off",
     ] {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(run(&words).0, Some(2), "{line}");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use std::io;
-use unspin_vmm::memory::{self, Memory};
+use unspin_vmm::access::{DeviceMemory, Policy};
+use unspin_vmm::memory::{Memory, Ram};
 use unspin_vmm::virtio::QUEUE_SIZE;
 use unspin_vmm::virtio::ring::Ring;
 use unspin_vmm::virtio::tap::Link;
@@ -27,16 +28,28 @@ pub const NEXT: u16 = 1;
 pub const WRITE: u16 = 2;
 pub const INDIRECT: u16 = 4;
 
+/// A test's reason to stop where the product ends the VM.
+pub fn ram(bytes: u64, policy: &Policy) -> Ram {
+    Ram::new(bytes, policy, Box::new(|error: &io::Error| panic!("{error}"))).unwrap()
+}
+
 /// Memory, queues in it, and how many interrupts there were.
 pub struct Driver {
     pub memory: Memory,
+    /// What the rings' device has.
+    pub devices: DeviceMemory,
     pub rings: Vec<Option<Ring>>,
     pub interrupts: Arc<AtomicU32>,
 }
 
 impl Driver {
     pub fn new(queues: u64, event_idx: bool) -> Driver {
-        let memory = memory::new(MEMORY_BYTES).unwrap();
+        Driver::restricted(queues, event_idx, &Policy::Off)
+    }
+
+    /// A driver of a device with that access.
+    pub fn restricted(queues: u64, event_idx: bool, policy: &Policy) -> Driver {
+        let Ram { guest: memory, devices, .. } = ram(MEMORY_BYTES, policy);
         let interrupts = Arc::new(AtomicU32::new(0));
         let ring = |index: u64| {
             let base = index * QUEUE_BYTES;
@@ -50,10 +63,10 @@ impl Driver {
             let interrupt = Arc::new(move || {
                 interrupts.fetch_add(1, Ordering::Relaxed);
             });
-            Ring::new(queue, memory.clone(), interrupt)
+            Ring::new(queue, devices.clone(), interrupt)
         };
         let rings = (0..queues).map(ring).collect();
-        Driver { memory, rings, interrupts }
+        Driver { memory, devices, rings, interrupts }
     }
 
     pub fn write(&self, at: u64, bytes: &[u8]) {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use unspin_vmm::access::Policy;
 use unspin_vmm::virtio::block::Block;
 use unspin_vmm::virtio::console::Console;
 use unspin_vmm::virtio::{Left, Worker, net};
@@ -95,6 +96,8 @@ struct Attack {
     /// A request's header, at the addresses that descriptors often name.
     header: (u32, u64),
     event_idx: bool,
+    /// Index of a policy.
+    policy: u8,
 }
 
 fn attack(queues: u64) -> impl Strategy<Value = Attack> {
@@ -110,16 +113,10 @@ fn attack(queues: u64) -> impl Strategy<Value = Attack> {
         prop::collection::vec(head, 8),
         count,
         (kind, sector),
-        any::<bool>(),
+        (any::<bool>(), 0..POLICIES.len() as u8),
     )
-        .prop_map(|(queue, direct, indirect, heads, count, header, event_idx)| Attack {
-            queue,
-            direct,
-            indirect,
-            heads,
-            count,
-            header,
-            event_idx,
+        .prop_map(|(queue, direct, indirect, heads, count, header, (event_idx, policy))| {
+            Attack { queue, direct, indirect, heads, count, header, event_idx, policy }
         })
 }
 
@@ -140,8 +137,12 @@ impl Attack {
     }
 }
 
+/// Each case is under one of these.
+const POLICIES: [Policy; 4] = [Policy::Off, Policy::Request, Policy::Cache, Policy::Batch];
+
 /// Lets a model handle attacks, each in memory of its own, and looks for bytes that it wrote
-/// without an offer. `check` looks at what is left.
+/// without an offer. With page access, a touch of what was not offered ends the test by SIGSEGV.
+/// `check` looks at what is left.
 fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: impl FnMut()) {
     let chains = env::var("UNSPIN_VMM_CHAINS").ok().and_then(|count| count.parse().ok());
     let cases = chains.unwrap_or(CHAINS) / CHAINS_OF_A_CASE;
@@ -150,7 +151,8 @@ fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: i
     let check = std::cell::RefCell::new(&mut check);
     let compared = std::cell::Cell::new(0);
     let run = |attack: Attack| {
-        let mut driver = Driver::new(queues, attack.event_idx);
+        let policy = &POLICIES[usize::from(attack.policy)];
+        let mut driver = Driver::restricted(queues, attack.event_idx, policy);
         attack.write(&driver);
         let all = |driver: &Driver| driver.read(0, MEMORY_BYTES as usize);
         let offered = Offered::new(all(&driver), queues, attack.queue);
@@ -167,6 +169,10 @@ fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: i
             prop_assert_eq!(violation, None, "a byte that was not offered");
         }
         (check.borrow_mut())();
+        let table = driver.devices.table();
+        let users =
+            table.map_or(0, |table| (0..table.pages()).map(|page| table.state(page).users()).sum());
+        prop_assert_eq!(users, 0, "pages stay in use");
         Ok(())
     };
     TestRunner::new(config).run(&attack(queues), run).unwrap();

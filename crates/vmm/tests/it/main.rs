@@ -1,12 +1,15 @@
 //! Tests of the VMM that need no KVM.
 
+mod access;
 mod block;
 mod bounds;
 mod cli;
 mod driver;
+mod enforcement;
 mod hostile;
 mod igvm;
 mod offered;
+mod revocation;
 mod sandbox;
 mod serial;
 mod transport;

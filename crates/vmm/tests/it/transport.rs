@@ -94,7 +94,8 @@ fn set_up(function: &mut Function) {
 fn a_driver_reads_a_sector_resets_and_reads_again() {
     let (mut function, memory, _) = function();
     assert_eq!(word(&mut function, 0x1000), 4);
-    let driver = Driver { memory, rings: vec![], interrupts: Arc::default() };
+    let devices = memory.clone().into();
+    let driver = Driver { memory, devices, rings: vec![], interrupts: Arc::default() };
     for round in 0..2 {
         driver.offer(0, 0, &[]);
         driver.write(0x2000, &[0; 16]);

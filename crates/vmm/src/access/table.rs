@@ -1,0 +1,303 @@
+//! The states of all pages, and who changes them when.
+//!
+//! A hit changes one word without a lock. All that opens or closes pages holds the lock `changes`,
+//! so states and the gate agree whenever it is free. One page at a time is closing: its users wait
+//! for nothing but that lock, so they end, and then the page's revocation does.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use unspin_cvm::PAGE_BYTES;
+
+use super::Policy;
+use super::counters::{Counters, add};
+use super::gate::Gate;
+use super::word::Word;
+use crate::machine::lock;
+
+/// Called with the reason if a page could not be closed: the VM must not go on.
+pub type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
+
+/// The pages of a VM, numbered from 0 in the order of their addresses.
+pub struct Table {
+    words: Box<[AtomicU32]>,
+    /// Guest-physical ranges, whose pages have consecutive numbers.
+    regions: Vec<Range<u64>>,
+    policy: Policy,
+    gate: Box<dyn Gate>,
+    on_failure: OnFailure,
+    /// How many pages are open. Written under `changes`.
+    open_pages: AtomicU32,
+    /// What the table did.
+    pub counters: Counters,
+    changes: Mutex<()>,
+    changed: Condvar,
+    /// Held by a revocation from its beginning to its end.
+    revoking: Mutex<()>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("policy", &self.policy).field("gate", &self.gate).finish()
+    }
+}
+
+/// How a use came by its pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Pages that were asked for.
+    pub pages: u64,
+    /// Pages that were open.
+    pub hits: u64,
+}
+
+impl Table {
+    /// A table of guest-physical ranges of whole pages. All pages are closed.
+    pub fn new(
+        regions: Vec<Range<u64>>,
+        policy: Policy,
+        gate: Box<dyn Gate>,
+        on_failure: OnFailure,
+    ) -> Table {
+        let bytes: u64 = regions.iter().map(|region| region.end - region.start).sum();
+        let words = (0..bytes / PAGE_BYTES).map(|_| AtomicU32::new(Word::CLOSED.0)).collect();
+        Table {
+            words,
+            regions,
+            policy,
+            gate,
+            on_failure,
+            open_pages: AtomicU32::new(0),
+            counters: Counters::default(),
+            changes: Mutex::default(),
+            changed: Condvar::new(),
+            revoking: Mutex::default(),
+        }
+    }
+
+    /// How long grants last.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The number of pages.
+    pub fn pages(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    /// A page's state now.
+    pub fn state(&self, page: u32) -> Word {
+        Word(self.words[page as usize].load(Ordering::Acquire))
+    }
+
+    /// The first open page from there on, and around.
+    pub fn open_page(&self, from: u32) -> Option<u32> {
+        if self.open_pages.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        (from..self.pages()).chain(0..from).find(|page| self.state(*page).is_open())
+    }
+
+    /// The pages of some bytes; `None` if they are not inside of one region, or none.
+    pub fn locate(&self, gpa: u64, bytes: u64) -> Option<Range<u32>> {
+        let last = gpa.checked_add(bytes.checked_sub(1)?)?;
+        let mut first = 0;
+        for region in &self.regions {
+            if region.contains(&gpa) && region.contains(&last) {
+                let page = |at: u64| (first + (at - region.start) / PAGE_BYTES) as u32;
+                return Some(page(gpa)..page(last) + 1);
+            }
+            first += (region.end - region.start) / PAGE_BYTES;
+        }
+        None
+    }
+
+    /// Opens pages for longer than a use.
+    pub fn open_ahead(&self, pages: Range<u32>) -> io::Result<()> {
+        let _changes = lock(&self.changes);
+        self.open(&pages.filter(|page| !self.state(*page).is_open()).collect::<Vec<_>>())
+    }
+
+    /// Takes pages into use, all or none, and adds them to `held`. `ring` is in use by the caller,
+    /// too. Waits for a revocation of a page, unless the caller uses it already.
+    pub fn take(
+        &self,
+        wanted: &[Range<u32>],
+        ring: &[Range<u32>],
+        held: &mut Vec<Range<u32>>,
+    ) -> io::Result<Taken> {
+        let before = held.len();
+        let mut taken = Taken::default();
+        let mut missed = Vec::new();
+        for page in wanted.iter().cloned().flatten() {
+            taken.pages += 1;
+            if self.policy.keeps() && self.hit(page) {
+                hold(held, before, page);
+            } else {
+                missed.push(page);
+            }
+        }
+        if !missed.is_empty() {
+            match self.take_slowly(&missed, ring, before, held) {
+                Ok(open) => taken.hits = open,
+                Err(error) => {
+                    self.release(&held[before..]);
+                    held.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+        taken.hits += taken.pages - missed.len() as u64;
+        Ok(taken)
+    }
+
+    fn hit(&self, page: u32) -> bool {
+        let word = &self.words[page as usize];
+        let used = |word| Word(word).used().map(|word| word.0);
+        word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, used).is_ok()
+    }
+
+    /// Takes pages under the lock, and returns how many were open by then.
+    fn take_slowly(
+        &self,
+        missed: &[u32],
+        ring: &[Range<u32>],
+        before: usize,
+        held: &mut Vec<Range<u32>>,
+    ) -> io::Result<u64> {
+        let mut changes = lock(&self.changes);
+        loop {
+            let own = |page| ring.iter().chain(&held[..]).any(|range| range.contains(&page));
+            let foreign = |page: &&u32| self.state(**page).is_closing() && !own(**page);
+            if missed.iter().find(foreign).is_none() {
+                break;
+            }
+            add(&self.counters.device_waits, 1);
+            changes = self.wait(changes);
+        }
+        let mut closed: Vec<u32> =
+            missed.iter().copied().filter(|page| !self.state(*page).is_open()).collect();
+        let open = (missed.len() - closed.len()) as u64;
+        closed.sort_unstable();
+        closed.dedup();
+        self.open(&closed)?;
+        for page in missed {
+            let word = Word(self.words[*page as usize].fetch_add(1, Ordering::AcqRel));
+            debug_assert!(word.is_open());
+            hold(held, before, *page);
+        }
+        Ok(open)
+    }
+
+    /// Opens closed pages in ascending order, those that adjoin each other by one call. The caller
+    /// has the lock.
+    fn open(&self, closed: &[u32]) -> io::Result<()> {
+        for run in closed.chunk_by(|a, b| a + 1 == *b) {
+            self.gate.open(run[0]..run[run.len() - 1] + 1)?;
+            add(&self.counters.requests, 1);
+            add(&self.counters.pages_opened, run.len() as u64);
+            run.iter().for_each(|page| self.set(*page, Word::OPENED));
+            self.open_pages.fetch_add(run.len() as u32, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Ends the use of pages. The policy `request` closes those that have no other user.
+    pub fn release(&self, held: &[Range<u32>]) {
+        if self.policy.keeps() {
+            return self.release_and_keep(held);
+        }
+        if held.is_empty() {
+            return;
+        }
+        let _changes = lock(&self.changes);
+        for range in held {
+            let idle = range.clone().filter(|page| {
+                let word = self.drop_use(*page);
+                word.is_idle() && !word.is_closing()
+            });
+            let idle: Vec<u32> = idle.collect();
+            for run in idle.chunk_by(|a, b| a + 1 == *b) {
+                let pages = run[0]..run[run.len() - 1] + 1;
+                match self.gate.close(pages.clone()) {
+                    Ok(()) => {
+                        self.open_pages.fetch_sub(run.len() as u32, Ordering::Relaxed);
+                        pages.for_each(|page| self.set(page, Word::CLOSED));
+                    }
+                    Err(error) => (self.on_failure)(&error),
+                }
+                add(&self.counters.returns, 1);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends the use of pages, and leaves them open.
+    pub fn release_and_keep(&self, held: &[Range<u32>]) {
+        for page in held.iter().cloned().flatten() {
+            let word = self.drop_use(page);
+            if word.is_idle() && word.is_closing() {
+                // The revocation holds the lock until it waits.
+                drop(lock(&self.changes));
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn drop_use(&self, page: u32) -> Word {
+        Word(self.words[page as usize].fetch_sub(1, Ordering::AcqRel)).released()
+    }
+
+    /// Revokes a page: nobody begins to use it, its users end, and it is closed. `false` if it is
+    /// closed already. If the system cannot close it, the VM has failed.
+    pub fn revoke(&self, page: u32) -> bool {
+        let _one = lock(&self.revoking);
+        let mut changes = lock(&self.changes);
+        let word = &self.words[page as usize];
+        let closing = |word| Word(word).closing().map(|word| word.0);
+        if word.fetch_update(Ordering::AcqRel, Ordering::Acquire, closing).is_err() {
+            return false;
+        }
+        if !self.state(page).is_idle() {
+            let start = Instant::now();
+            while !self.state(page).is_idle() {
+                changes = self.wait(changes);
+            }
+            add(&self.counters.revoke_waits, 1);
+            add(&self.counters.revoke_wait_ns, start.elapsed().as_nanos() as u64);
+        }
+        match self.gate.close(page..page + 1) {
+            Ok(()) => {
+                self.set(page, Word::CLOSED);
+                self.open_pages.fetch_sub(1, Ordering::Relaxed);
+                add(&self.counters.revoked, 1);
+            }
+            Err(error) => {
+                self.set(page, self.state(page).reopened());
+                (self.on_failure)(&error);
+            }
+        }
+        self.changed.notify_all();
+        true
+    }
+
+    fn set(&self, page: u32, word: Word) {
+        self.words[page as usize].store(word.0, Ordering::Release);
+    }
+
+    fn wait<'a>(&self, changes: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
+        self.changed.wait(changes).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds a page to what is held, behind the first `before` ranges.
+fn hold(held: &mut Vec<Range<u32>>, before: usize, page: u32) {
+    match held[before..].last_mut() {
+        Some(last) if last.end == page => last.end += 1,
+        _ => held.push(page..page + 1),
+    }
+}

@@ -1,0 +1,132 @@
+//! A page's state in one word, and the steps between states. No step waits or calls.
+//!
+//! | state | from | to |
+//! |---|---|---|
+//! | closed | the beginning | `OPENED` |
+//! | open, with users | `OPENED` | `used`, `released`, `closing` |
+//! | closing, with users | `closing` | `used_again`, `released`, `reopened`; idle: closed |
+
+/// A page that threads of devices may touch. Set and cleared under the table's lock.
+const OPEN: u32 = 1 << 31;
+/// A page that nobody else may begin to use. Set and cleared under the table's lock.
+const CLOSING: u32 = 1 << 30;
+/// The number of descriptors, or rings, that use the page.
+const USERS: u32 = CLOSING - 1;
+
+/// A page's state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Word(pub u32);
+
+impl Word {
+    /// Not accessible.
+    pub const CLOSED: Word = Word(0);
+    /// Accessible, and without a user.
+    pub const OPENED: Word = Word(OPEN);
+
+    /// Whether the page is accessible.
+    pub fn is_open(self) -> bool {
+        self.0 & OPEN != 0
+    }
+
+    /// Whether a revocation waits for the page's users.
+    pub fn is_closing(self) -> bool {
+        self.0 & CLOSING != 0
+    }
+
+    /// How many uses there are.
+    pub fn users(self) -> u32 {
+        self.0 & USERS
+    }
+
+    /// One user more: the hit of a cache. `None` where there is need of the table's lock.
+    pub fn used(self) -> Option<Word> {
+        (self.is_open() && !self.is_closing()).then(|| self.used_again())
+    }
+
+    /// One use more by somebody who uses the page already, even while it is closing: a wait for
+    /// the page's other users would be a wait for itself.
+    pub fn used_again(self) -> Word {
+        debug_assert!(self.is_open() && self.users() < USERS);
+        Word(self.0 + 1)
+    }
+
+    /// One user less.
+    pub fn released(self) -> Word {
+        debug_assert!(self.is_open() && self.users() > 0);
+        Word(self.0 - 1)
+    }
+
+    /// The beginning of a revocation; `None` for a page that is closed, or closing already.
+    pub fn closing(self) -> Option<Word> {
+        (self.is_open() && !self.is_closing()).then_some(Word(self.0 | CLOSING))
+    }
+
+    /// Whether the page can be closed: nobody uses it.
+    pub fn is_idle(self) -> bool {
+        self.is_open() && self.users() == 0
+    }
+
+    /// A revocation that could not close the page.
+    pub fn reopened(self) -> Word {
+        Word(self.0 & !CLOSING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_closed_page_has_no_user() {
+        assert_eq!(Word::CLOSED.used(), None);
+        assert_eq!(Word::CLOSED.closing(), None);
+        assert!(!Word::CLOSED.is_idle());
+    }
+
+    #[test]
+    fn a_closing_page_takes_no_new_user_and_waits_for_the_old_ones() {
+        let closing = Word::OPENED.used().unwrap().closing().unwrap();
+        assert_eq!((closing.used(), closing.closing()), (None, None));
+        assert!(!closing.is_idle());
+        let again = closing.used_again();
+        assert_eq!(again.users(), 2);
+        assert!(again.released().released().is_idle());
+        assert!(closing.reopened().used().is_some());
+    }
+
+    proptest! {
+        /// Any order of steps, as a reference of three plain variables does them.
+        #[test]
+        fn words_do_as_three_variables(steps in prop::collection::vec(0..6u8, 0..200)) {
+            let (mut word, mut open, mut closing, mut users) = (Word::CLOSED, false, false, 0u32);
+            for step in steps {
+                match step {
+                    0 if !open => (word, open) = (Word::OPENED, true),
+                    1 => {
+                        let used = word.used();
+                        prop_assert_eq!(used.is_some(), open && !closing);
+                        users += u32::from(used.is_some());
+                        word = used.unwrap_or(word);
+                    }
+                    2 if users > 0 => (word, users) = (word.released(), users - 1),
+                    3 => {
+                        let next = word.closing();
+                        prop_assert_eq!(next.is_some(), open && !closing);
+                        closing |= next.is_some();
+                        word = next.unwrap_or(word);
+                    }
+                    4 if word.is_closing() && word.is_idle() => {
+                        (word, open, closing) = (Word::CLOSED, false, false);
+                    }
+                    5 if users > 0 => (word, users) = (word.used_again(), users + 1),
+                    _ => {}
+                }
+                prop_assert_eq!((word.is_open(), word.is_closing()), (open, closing));
+                prop_assert_eq!(word.users(), users);
+                prop_assert!(open || users == 0, "a user of a closed page");
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The file of `--stats`.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::error::VmmError;
+use crate::memory::Ram;
+
+/// A file that is open before threads are confined, and written when they have ended.
+#[derive(Debug)]
+pub struct Stats {
+    file: File,
+    path: PathBuf,
+    start: Instant,
+}
+
+impl Stats {
+    /// An empty file.
+    pub fn create(path: &Path) -> Result<Stats, VmmError> {
+        let error = |source| VmmError::File { what: "create", path: path.to_owned(), source };
+        let file = File::create(path).map_err(error)?;
+        Ok(Stats { file, path: path.to_owned(), start: Instant::now() })
+    }
+
+    /// Writes the counters. A file that cannot be written does not change how the VM ended.
+    pub fn write(&mut self, ram: &Ram) {
+        let Some(table) = ram.devices.table() else { return };
+        let seconds = self.start.elapsed().as_secs_f64();
+        let line = table.counters.json(table.policy().name(), ram.key.is_some(), seconds);
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            let path = self.path.display();
+            let _ = writeln!(std::io::stderr(), "unspin-vmm: cannot write {path}: {error}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""What page access of unspin-vmm keeps devices from, and what it costs.
+Usage: scripts/pages.py RELEASE [--rounds N] [--out FILE] [CHECK...]
+Returns 77 where something it needs is missing.
+
+RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. QEMU emulates the L1, whose
+guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
+with protection keys), guests, loop (the device model alone, here), measure, revoke. The results of
+the last two go to measure-FILE and revoke-FILE as JSON.
+"""
+
+import argparse
+import json
+import math
+import random
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+
+ROOT = Path(__file__).resolve().parent.parent
+MEMORY_MIB = 192
+DISK_MIB = 32
+THREADS = 4
+SLICE_MS, SLICES = 400, 4
+SEED = 1
+RESAMPLES = 4000
+LOOP_ROUNDS, LOOP_MS = 120, 10
+OPERATIONS = ("read", "write", "send")
+# A pool of 4 MiB, whose pages all have had their turn soon.
+APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog"
+# A name, a policy, and the rate of revocations: without them, and with.
+Arm = tuple[str, str, int]
+ARMS: tuple[Arm, ...] = (
+    ("off", "off", 0),
+    ("off-again", "off", 0),
+    ("pregrant", "pregrant", 0),
+    ("cache", "cache", 0),
+    ("batch", "batch", 0),
+    ("request", "request", 0),
+)
+REVOKING_ARMS: tuple[Arm, ...] = (
+    ("off", "off", 0),
+    ("cache", "cache", 0),
+    ("cache-revoke-100", "cache", 100),
+    ("cache-revoke-1000", "cache", 1000),
+    ("cache-revoke-10000", "cache", 10000),
+)
+
+
+def vmm(policy: str, rate: int, do: str, more: str) -> str:
+    """A command line for an L2, whose init runs `do`."""
+    line = shlex.quote(f'{APPEND} do="{do}"')
+    words = f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --memory {MEMORY_MIB} {more}"
+    if policy != "off":
+        words += f" --page-access {policy}"
+    if rate:
+        words += f" --revoke-per-s {rate}"
+    return f"{words} --append {line}"
+
+
+def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
+    """With protection keys, a device's thread that touches the vCPUs' mapping dies of SIGSEGV."""
+    bench.program(test_program(), "tests")
+    script = "grep -o -w -m 1 ospke /proc/cpuinfo\n"
+    script += "UNSPIN_VMM_NEEDS_KEYS=1 TMPDIR=/tmp tests enforcement revocation; echo status $?\n"
+    log = bench.run("enforced", script, cpu="max")
+    want("ospke" in log and "status 0" in log, "a test failed", log)
+    return f"{len(re.findall(r'^test .* ok$', log, re.MULTILINE))} tests in an L1 with keys"
+
+
+def test_program() -> Path:
+    """The crate's tests, built."""
+    words = ["scripts/with-rust", "cargo", "test", "--locked", "-p", "unspin-vmm", "--test", "it"]
+    words += ["--no-run", "--message-format=json"]
+    output = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found = [json.loads(line).get("executable") for line in output.splitlines()]
+    return next(Path(path) for path in reversed(found) if path)
+
+
+def check_loop(bench: Bench, options: argparse.Namespace) -> str:
+    """Requests of a device model without a guest, in CPU time of this machine."""
+    del bench
+    words = [options.release / "examples" / "device-loop", str(LOOP_ROUNDS), str(LOOP_MS)]
+    output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    found: dict[str, list[float]] = {}
+    for name, count, ns in re.findall(r"^loop (\S+) (\d+) (\d+)", output, re.MULTILINE):
+        found.setdefault(name, []).append(int(count) / (int(ns) / 1e9))
+    lines = []
+    for name, values in found.items():
+        middle, low, high = ratio(values, found["off"])
+        ns = 1e9 / statistics.median(values)
+        lines.append(f"{name:19} {ns:8.0f} ns each  {middle:.3f} ({low:.3f} to {high:.3f})")
+    return "\n" + "\n".join(lines)
+
+
+def check_guests(bench: Bench, options: argparse.Namespace) -> str:
+    """Under each policy and revocations, a disk, a console and a network do as without."""
+    del options
+    check = "md5sum /dev/vda; dd if=/tmp.bin of=/dev/vda bs=1M seek=2 conv=fsync 2>/dev/null;"
+    do = "dd if=/dev/urandom of=/tmp.bin bs=1M count=4 2>/dev/null;" + check
+    do += "echo 3 > /proc/sys/vm/drop_caches; md5sum /dev/vda; seq 1 99 > /dev/hvc0;"
+    do += "ifconfig eth0 10.0.0.2 up; ping -c 5 10.0.0.1; sleep 1"
+    script, cases = "", [("request", 0), ("cache", 500), ("batch", 0), ("pregrant", 500)]
+    for policy, rate in cases:
+        more = "--disk /tmp/disk --console /tmp/console --net tap=tap0 --stats /tmp/stats"
+        script += "dd if=/dev/urandom of=/tmp/disk bs=1M count=8 2>/dev/null; md5sum /tmp/disk\n"
+        script += "( until ifconfig tap0 10.0.0.1 up 2>/dev/null; do usleep 100000; done ) &\n"
+        script += vmm(policy, rate, do, more) + " < /dev/null; echo status $?\n"
+        script += "md5sum /tmp/disk; echo lines $(wc -l < /tmp/console); cat /tmp/stats; wait\n"
+    log = bench.run("guests", script, seconds=900)
+    statuses = re.findall(r"^status (\d+)", log, re.MULTILINE)
+    want(statuses == ["0"] * len(cases), f"statuses {statuses}", log)
+    sums = re.findall(r"^([0-9a-f]{32})  /", log, re.MULTILINE)
+    for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4)):
+        want(before == first and after == file != before, f"{case}: the disk is another", log)
+    want(log.count("lines 99") == len(cases), "the console has something else", log)
+    answers = [int(found) for found in re.findall(r"(\d+) packets received", log)]
+    # Without restrictions, too, a busy machine loses a few.
+    want(len(answers) == len(cases) and min(answers) >= 4, f"of 5 pings each, {answers} answers", log)
+    found = stats(log)
+    for (policy, rate), counters in zip(cases, found):
+        want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
+        want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
+        want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
+    lines = [f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found]
+    return f"{sum(answers)} of {5 * len(cases)} pings answered; " + "; ".join(lines)
+
+
+def stats(log: str) -> list[dict]:
+    return [json.loads(line) for line in re.findall(r'^\{"policy".*\}', log, re.MULTILINE)]
+
+
+def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
+    """One guest after the other, each arm once a round, in another order each round."""
+    script = "echo never > /sys/kernel/mm/transparent_hugepage/enabled\n"
+    script += f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null\n"
+    work = " ".join(f"{operation}:{SLICE_MS}" for operation in OPERATIONS for _ in range(SLICES + 1))
+    do = f"ifconfig eth0 10.0.0.2 up; pump /dev/vda {THREADS} 10.0.0.1 {work}"
+    order = random.Random(SEED)
+    for _ in range(rounds):
+        turns = list(range(len(arms)))
+        order.shuffle(turns)
+        for index in turns:
+            _, policy, rate = arms[index]
+            more = "--disk /tmp/disk --net tap=tap0"
+            if policy != "off":
+                more += " --stats /tmp/stats"
+            script += "( until ifconfig tap0 10.0.0.1 up 2>/dev/null; do usleep 200000; done ) &\n"
+            script += f"echo arm {index}\n{vmm(policy, rate, do, more)} < /dev/null\n"
+            script += "wait; [ -f /tmp/stats ] && cat /tmp/stats; rm -f /tmp/stats\n"
+    return script
+
+
+def boots(log: str, arms: tuple[Arm, ...]) -> list[tuple[str, str]]:
+    """Each guest's arm, and what was printed."""
+    parts = log.split("\narm ")[1:]
+    return [(arms[int(part.split()[0])][0], part) for part in parts]
+
+
+def rates(log: str, arms: tuple[Arm, ...]) -> dict[str, dict[str, list[float]]]:
+    """Operations a second: by operation and arm, one for each boot."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, boot in boots(log, arms):
+        for operation in OPERATIONS:
+            slices = re.findall(rf"^pump {operation} (\d+) (\d+)", boot, re.MULTILINE)
+            # The first slice fills caches, and grants what stays granted.
+            count, ns = (sum(int(one[at]) for one in slices[1:]) for at in (0, 1))
+            by_arm = found.setdefault(operation, {name: [] for name, *_ in arms})
+            by_arm[name].append(count / (ns / 1e9) if ns else 0.0)
+    return found
+
+
+def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
+    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %."""
+    logs = [math.log(a / b) for a, b in zip(arm, base) if a > 0 and b > 0]
+    generator = random.Random(SEED)
+    means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
+    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
+    return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
+
+
+def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Namespace) -> str:
+    """Operations a second of each arm, beside those without restrictions, of one L1."""
+    seconds = 300 + 120 * len(arms) * options.rounds
+    log = bench.run(name, measure_script(arms, options.rounds), seconds=seconds)
+    found = rates(log, arms)
+    restricted = [arm for arm, policy, _ in arms if policy != "off"]
+    ended = [(arm, one) for arm, boot in boots(log, arms) for one in stats(boot)]
+    want(len(ended) == len(restricted) * options.rounds, "not all guests ended", log)
+    # Of the last round.
+    counters = dict(ended)
+    rows, lines = [], []
+    for operation, by_arm in found.items():
+        for arm, values in by_arm.items():
+            middle, low, high = ratio(values, by_arm["off"])
+            median = statistics.median(values)
+            rows.append({"operation": operation, "arm": arm, "per_s": median, "each": values})
+            rows[-1] |= {"ratio": middle, "low": low, "high": high}
+            interval = f"{middle:.3f} ({low:.3f} to {high:.3f})"
+            lines.append(f"{operation:5} {arm:19} {median:8.0f}/s  {interval}")
+    for arm, one in counters.items():
+        chains, asked = max(one["chains"], 1), max(one["pages_asked"], 1)
+        one |= {"hit_rate": one["hits"] / asked, "requests_per_chain": one["requests"] / chains}
+        lines.append(
+            f"{arm:19} hits {one['hit_rate']:.4f}, requests a chain {one['requests_per_chain']:.4f},"
+            f" revoked {one['revoked']}, waits {one['revoke_waits']}"
+        )
+    result = {"label": "kvm nested in tcg", "rounds": options.rounds, "slice_ms": SLICE_MS, "slices": SLICES}
+    result |= {"rows": rows, "counters": counters}
+    if options.out:
+        file = options.out.with_name(f"{name}-{options.out.name}")
+        file.write_text(json.dumps(result, indent=1) + "\n")
+    return "\n" + "\n".join(lines)
+
+
+def check_measure(bench: Bench, options: argparse.Namespace) -> str:
+    """What policies cost."""
+    return compare("measure", ARMS, bench, options)
+
+
+def check_revoke(bench: Bench, options: argparse.Namespace) -> str:
+    """What revocations cost."""
+    return compare("revoke", REVOKING_ARMS, bench, options)
+
+
+CHECKS = {
+    "enforced": check_enforced,
+    "guests": check_guests,
+    "loop": check_loop,
+    "measure": check_measure,
+    "revoke": check_revoke,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("release", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("checks", nargs="*", default=list(CHECKS))
+    options = parser.parse_intermixed_args()
+    kernel = cached_kernel()
+    reason = missing(kernel)
+    if reason or kernel is None:
+        print(f"skipped: {reason}", file=sys.stderr)
+        return 77
+    failed = 0
+    for name in options.checks:
+        with tempfile.TemporaryDirectory() as folder:
+            release = options.release.resolve()
+            pump = (release / "examples" / "pump",)
+            bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), pump)
+            try:
+                print(f"{name}: ok: {CHECKS[name](bench, options)}", flush=True)
+            except Failed as error:
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
