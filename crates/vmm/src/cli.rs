@@ -63,6 +63,10 @@ pub struct Args {
     /// A virtio console, whose output goes to that file
     #[arg(long, value_name = "FILE")]
     console: Option<PathBuf>,
+    /// The IGVM file is for sev-es, built with --cbit 47: on the lab's KVM (kernel/es-emu), which
+    /// emulates the protocol of SEV-ES without its confidentiality
+    #[arg(long, requires = "igvm")]
+    emulated_sev_es: bool,
     /// Do not confine the threads by seccomp
     #[arg(long)]
     no_seccomp: bool,
@@ -91,6 +95,7 @@ where
         disks: args.disk,
         nets: args.net,
         console: args.console,
+        es_emu: args.emulated_sev_es,
         seccomp: !args.no_seccomp,
     })
 }

@@ -19,7 +19,7 @@ pub enum Source {
         /// The command line.
         append: String,
     },
-    /// An IGVM file for the platform `native`.
+    /// An IGVM file for the platform `native`, or `sev-es` if KVM emulates that.
     Igvm(PathBuf),
 }
 
@@ -58,6 +58,8 @@ pub struct Config {
     pub nets: Vec<Net>,
     /// The file that gets the output of a virtio console.
     pub console: Option<PathBuf>,
+    /// Whether the file is for SEV-ES, which KVM emulates.
+    pub es_emu: bool,
     /// Whether threads are confined by seccomp.
     pub seccomp: bool,
 }
