@@ -41,7 +41,7 @@ def igvm(bench: Bench, name: str, kernel: Path, memory: int, *more: str) -> byte
     return out.read_bytes()
 
 
-def run(memory: int, more: str = "") -> str:
+def run(memory: int, more: str = "", after: str = "") -> str:
     """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced."""
     return f"""
 echo 1 > /proc/sys/kernel/printk
@@ -61,6 +61,7 @@ wait $vmm; echo status $?; echo counts $counts
 echo 0 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
 echo exits $(grep -c kvm_exit: /sys/kernel/tracing/trace) \
     $(grep -c 'kvm_exit:.*rip {POISON}' /sys/kernel/tracing/trace)
+{after}
 echo warnings $(dmesg | grep -c -E 'WARNING:|BUG:')
 dmesg | grep -A 12 -E "WARNING:|BUG:" | head -n 40 | sed 's/^/dmesg: /'
 """
@@ -96,14 +97,40 @@ def check_guest(bench: Bench) -> str:
     return f"{log.count('ok  ')} answers as they must be; {counts(log)}; {hidden(log)}"
 
 
+def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
+    """What an L1 prints that runs Debian's kernel, whose init runs `do`."""
+    words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
+    file = igvm(bench, name, bench.kernel / "vmlinuz", 512, *words, "--vcpus", str(vcpus))
+    script = run(512, f"--vcpus {vcpus} {more}", after)
+    files = {"guest.igvm": file, "disk": bytes(4 << 20)}
+    log = bench.run(name, script, files)
+    want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
+    want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
+    return log
+
+
 def check_boot(bench: Bench) -> str:
     """A stock kernel with one vCPU."""
-    more = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} nokaslr do="true"')
-    file = igvm(bench, "boot", bench.kernel / "vmlinuz", 512, *more)
-    log = bench.run("boot", run(512), {"guest.igvm": file})
-    want(FEATURES in log and "init: 1 CPUs" in log, "it did not boot", log)
-    want(status(log) == 0, f"status {status(log)}", log)
+    log = stock(bench, "boot", 1, "true")
     return f"{FEATURES}; {counts(log)}; {hidden(log)}"
+
+
+def check_smp(bench: Bench) -> str:
+    """Two vCPUs, which start by the jump table."""
+    log = stock(bench, "smp", 2, "grep -E '^ *(LOC|RES|CAL)' /proc/interrupts")
+    return f"2 vCPUs; {counts(log)}; {hidden(log)}"
+
+
+def check_virtio(bench: Bench) -> str:
+    """Devices reach what the guest shares with them: a console, and a disk."""
+    count = 20000
+    size = sum(len(str(number)) + 1 for number in range(1, count + 1))
+    do = f"echo by virtio > /dev/hvc0; seq 1 {count} > /dev/vda; sync; sleep 1"
+    after = f"cat /tmp/console; seq 1 {count} | cmp -n {size} - /disk && echo the disk is right"
+    log = stock(bench, "virtio", 1, do, "--console /tmp/console --disk /disk", after)
+    want("by virtio" in log.split("status")[1], "the console's output is missing", log)
+    want("the disk is right" in log, "the disk has something else", log)
+    return f"a console, and {size} bytes on a disk; {hidden(log)}"
 
 
 def check_plain(bench: Bench) -> str:
@@ -115,7 +142,7 @@ def check_plain(bench: Bench) -> str:
     return "refused"
 
 
-CHECKS = (check_guest, check_boot, check_plain)
+CHECKS = (check_guest, check_boot, check_smp, check_virtio, check_plain)
 
 
 def es_kernel(unspin: str) -> Path:

@@ -10,6 +10,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 
 use igvm::snp_defs::{SevSelector, SevVmsa};
+use unspin_cvm::layout::AP_START;
 
 use crate::error::{Step, VmmError};
 use crate::memory::{self, Memory};
@@ -61,10 +62,11 @@ pub fn add_leaf(entries: &mut Vec<kvm_cpuid_entry2>) {
     });
 }
 
-/// Gives the registers of all vCPUs to the platform: from now on, nobody else sees them.
-pub fn launch(vm: &VmFd) -> Result<(), VmmError> {
+/// Gives the registers of so many vCPUs to the platform: from now on, nobody else sees them.
+pub fn launch(vm: &VmFd, vcpus: u8) -> Result<(), VmmError> {
     let id = sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA;
-    let mut command = kvm_sev_cmd { id, ..Default::default() };
+    let jump_table = if vcpus > 1 { AP_START } else { 0 };
+    let mut command = kvm_sev_cmd { id, data: jump_table, ..Default::default() };
     vm.encrypt_op_sev(&mut command).step("launch the guest")
 }
 

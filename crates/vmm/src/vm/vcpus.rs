@@ -52,7 +52,7 @@ pub fn create(
         vcpus.push(vcpu);
     }
     if let Registers::SevEs(_) = registers {
-        es_emu::launch(vm)?;
+        es_emu::launch(vm, count)?;
     }
     Ok(vcpus)
 }
