@@ -19,11 +19,10 @@ typedef unsigned long u64;
 #define SHARED 0x1a00000ul
 #define IO_APIC 0xfec00000ul
 #define BUFFER 0x800
-/* The MSR protocol's answer: none, or KVM's, which are for SNP only. */
 #ifdef KVM
-#define FEATURES 0x3081
+#define IS_KVM 1
 #else
-#define FEATURES 0x81
+#define IS_KVM 0
 #endif
 
 #define MSR_GHCB 0xc0010130
@@ -285,7 +284,8 @@ static void test_entry(u64 vcs_early, u32 *early)
 	check("CPUID by the GHCB page says the same", regs[0] == early[0] && regs[1] == early[1]);
 	check_is("SEV information: versions 1 to 2, C-bit 47", by_msr_protocol(2),
 		 2ul << 48 | 1ul << 32 | 47ul << 24 | 1);
-	check_is("features of the hypervisor", by_msr_protocol(0x80), FEATURES);
+	/* KVM's are for SNP only. */
+	check_is("features of the hypervisor", by_msr_protocol(0x80), IS_KVM ? 0x3081 : 0x81);
 	check_is("an unknown request stays a request", by_msr_protocol(0x7f2), 0x7f2);
 }
 
@@ -338,10 +338,7 @@ static void test_instructions(void)
 	next(3, 0, 0);
 	asm volatile("mov %%dr7, %%rax" : "=a"(value));
 	/* KVM leaves it to the guest to know the value. */
-#ifdef KVM
-	value = 0x400;
-#endif
-	check("reading DR7 raised #VC 0x27", last_error == 0x27 && value == 0x400);
+	check("reading DR7 raised #VC 0x27", last_error == 0x27 && (IS_KVM || value == 0x400));
 	next(3, 0, 0);
 	asm volatile("mov %%rax, %%dr7" : : "a"(0x400));
 	check_is("writing DR7 raised #VC 0x37", last_error, 0x37);
@@ -395,10 +392,9 @@ void main(void)
 	put(RAX, SHOWN);
 	call(0x8000fffd, 0, 0);
 	say(failures ? "guest: failed\n" : "guest: passed\n");
-#ifdef KVM
-	/* Powers off by ACPI's register. */
+	/* Powers off by ACPI's register; scripts/sev-es.py wants the memory of a guest that runs. */
 	clear();
 	put(RAX, 1 << 13);
-	call(0x7b, 0x604 << 16 | 2 << 4, 0);
-#endif
+	if (IS_KVM)
+		call(0x7b, 0x604 << 16 | 2 << 4, 0);
 }
