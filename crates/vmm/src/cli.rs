@@ -65,7 +65,7 @@ pub struct Args {
     console: Option<PathBuf>,
     /// The IGVM file is for sev-es, built with --cbit 47: on the lab's KVM (kernel/es-emu), which
     /// emulates the protocol of SEV-ES without its confidentiality
-    #[arg(long, requires = "igvm")]
+    #[arg(long, conflicts_with = "kernel")]
     emulated_sev_es: bool,
     /// Do not confine the threads by seccomp
     #[arg(long)]
