@@ -19,6 +19,12 @@ from pathlib import Path
 from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
 
 ROOT = Path(__file__).resolve().parent.parent
+# tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
+CANARY = 0x5EC2E7CA9A21F00D
+SHOWN = 0x0BE9CA9A215E7000
+# Of the test guest, in MiB and in pages.
+MEMORY = 64
+PAGES = MEMORY << 8
 # What KVM's own trace of exits finds where the instruction pointer was.
 POISON = "0xe4e4e4e4e4e4e4e4"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
@@ -41,7 +47,37 @@ def igvm(bench: Bench, name: str, kernel: Path, memory: int, *more: str) -> byte
     return out.read_bytes()
 
 
-def run(memory: int, more: str = "", after: str = "") -> str:
+def octal(value: int) -> str:
+    """The bytes of a number, without zeros, for the shell's printf."""
+    return "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little").lstrip(b"\0"))
+
+
+# The L1 looks at the VMM's memory when the guest has said its last word, and then types a byte.
+LOOK = f"""
+look() {{
+    dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 2> /dev/null | tr -s '\\000' '\\n' > /tmp/memory
+    echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
+        canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
+}}
+until grep -q '^guest: ' /tmp/out; do sleep 1; done
+while IFS='- ' read -r start end rest; do
+    first=$((0x$start / 4096)); pages=$((0x$end / 4096 - first))
+    case "$rest" in
+    *kvm-vcpu*) look $first $pages kvm_run ;;
+    rw-p*)
+        [ $((pages % {PAGES})) = 0 ] || continue
+        while [ $pages -gt 0 ]; do
+            look $first {PAGES} memory
+            first=$((first + {PAGES})); pages=$((pages - {PAGES}))
+        done ;;
+    esac
+done < /proc/$vmm/maps
+touch /tmp/looked
+"""
+TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
+
+
+def run(memory: int, more: str = "", after: str = "", look: bool = False) -> str:
     """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced."""
     return f"""
 echo 1 > /proc/sys/kernel/printk
@@ -49,21 +85,24 @@ mount -t debugfs debug /sys/kernel/debug
 mount -t tracefs trace /sys/kernel/tracing
 echo 8192 > /sys/kernel/tracing/buffer_size_kb
 echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
-unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} < /dev/null &
+{{ {TYPE if look else "true"}; }} |
+    unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
 vmm=$!
+{LOOK if look else ""}
 while kill -0 $vmm 2> /dev/null; do
     for dir in /sys/kernel/debug/kvm/[0-9]*; do
         [ -f $dir/es_emu_vc ] && counts="$(cat $dir/es_emu_vc $dir/es_emu_vmgexits)"
     done
     sleep 1
 done
-wait $vmm; echo status $?; echo counts $counts
+wait $vmm; status=$?; {"cat /tmp/out;" if look else ""} echo status $status; echo counts $counts
 echo 0 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
 echo exits $(grep -c kvm_exit: /sys/kernel/tracing/trace) \
     $(grep -c 'kvm_exit:.*rip {POISON}' /sys/kernel/tracing/trace)
 {after}
-echo warnings $(dmesg | grep -c -E 'WARNING:|BUG:')
-dmesg | grep -A 12 -E "WARNING:|BUG:" | head -n 40 | sed 's/^/dmesg: /'
+dmesg | grep -v 'soft lockup' > /tmp/dmesg
+echo warnings $(grep -c -E 'WARNING:|BUG:' /tmp/dmesg)
+grep -A 12 -E 'WARNING:|BUG:' /tmp/dmesg | head -n 40 | sed 's/^/dmesg: /'
 """
 
 
@@ -88,13 +127,21 @@ def hidden(log: str) -> str:
 
 
 def check_guest(bench: Bench) -> str:
-    """The test guest judges KVM's answers, and KVM's trace shows none of its registers."""
+    """The test guest judges KVM's answers. Neither KVM's trace nor what the hypervisor may read shows
+    its registers or its private memory."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    log = bench.run("guest", run(64), {"guest.igvm": igvm(bench, "guest", kernel, 64)})
+    files = {"guest.igvm": igvm(bench, "guest", kernel, MEMORY)}
+    log = bench.run("guest", run(MEMORY, look=True), files)
     failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
     want("guest: passed" in log and "FAIL" not in log, "the test guest failed", failures)
     want(status(log) == 0, f"status {status(log)}", log)
-    return f"{log.count('ok  ')} answers as they must be; {counts(log)}; {hidden(log)}"
+    seen = re.findall(r"^(\w+) shown (\d+) canary (\d+)", log, re.MULTILINE)
+    seen = sorted((what, shown != "0", canary != "0") for what, shown, canary in seen)
+    # The numbers are constants of its code, too, which is private.
+    wanted = [("kvm_run", False, False), ("memory", True, False), ("memory", True, True)]
+    want(seen == wanted, f"canaries: {seen}", log)
+    answers = f"{log.count('ok  ')} answers as they must be; {counts(log)}"
+    return f"{answers}; {hidden(log)}; no canary in shared memory and kvm_run"
 
 
 def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
@@ -136,8 +183,8 @@ def check_virtio(bench: Bench) -> str:
 def check_plain(bench: Bench) -> str:
     """Must fail: a file for sev-es is none for a VM without the platform."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    script = "unspin-vmm --igvm /guest.igvm --memory 64 < /dev/null; echo status $?\n"
-    log = bench.run("plain", script, {"guest.igvm": igvm(bench, "plain", kernel, 64)})
+    script = f"unspin-vmm --igvm /guest.igvm --memory {MEMORY} < /dev/null; echo status $?\n"
+    log = bench.run("plain", script, {"guest.igvm": igvm(bench, "plain", kernel, MEMORY)})
     want(status(log) == 1 and "is for sev-es" in log, "it was not refused", log)
     return "refused"
 
