@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure sev-es vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -50,6 +50,11 @@ sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must f
 	$(UNSPIN) lab qemu build
 	scripts/sev-es.py $(RELEASE)/unspin $(ARGS)
 	scripts/vnae.py $(RELEASE)/unspin
+
+es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machine
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab kernel build --source lab-es
+	scripts/es-emu.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin $(ARGS)
 
 vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files
 	$(UNSPIN) lab kernel fetch debian-cloud

@@ -32,7 +32,7 @@ mount -t tmpfs tmp /tmp
 for module in %(modules)s; do
     [ -f /modules/$module.ko ] || continue
     case $module in
-    kvm-amd) insmod /modules/$module.ko npt=0 ;;
+    kvm-amd) insmod /modules/$module.ko npt=0 %(kvm_amd)s ;;
     *) insmod /modules/$module.ko ;;
     esac
 done
@@ -112,7 +112,8 @@ def install(root: Path, program: Path, name: str) -> None:
 
 
 class Bench:
-    """The files of an L1, and how one is run."""
+    """The files of an L1, and how one is run. `host` is the L1's kernel, if not the guests'; the
+    folder that it is in may have modules. `kvm_amd` are parameters of the L1's module."""
 
     def __init__(
         self,
@@ -121,8 +122,14 @@ class Bench:
         kernel: Path,
         folder: Path,
         guest_programs: tuple[Path, ...] = (),
+        host: Path | None = None,
+        kvm_amd: str = "",
     ) -> None:
         self.unspin, self.kernel, self.folder = unspin, kernel, folder
+        self.host = host or kernel / "vmlinuz"
+        # If it is built in.
+        parameters = ("npt=0", *kvm_amd.split()) if host else ()
+        self.append = " ".join((L1_APPEND, *(f"kvm_amd.{parameter}" for parameter in parameters)))
         guest = folder / "l2"
         skeleton(guest, L2_INIT % {"modules": " ".join(L2_MODULES)})
         modules(kernel, L2_MODULES, guest)
@@ -131,8 +138,8 @@ class Bench:
         self.initramfs = folder / "initramfs"
         archive(guest, self.initramfs)
         self.root = folder / "l1"
-        skeleton(self.root, L1_INIT % {"modules": " ".join(L1_MODULES)})
-        modules(kernel, L1_MODULES, self.root)
+        skeleton(self.root, L1_INIT % {"modules": " ".join(L1_MODULES), "kvm_amd": kvm_amd})
+        modules(self.host.parent, L1_MODULES, self.root)
         shutil.copy(kernel / "vmlinuz", self.root)
         shutil.copy(self.initramfs, self.root)
         self.program(vmm, "unspin-vmm")
@@ -161,8 +168,8 @@ class Bench:
         shutil.rmtree(root)
         command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", cpu]
         command += ["-smp", "2", "-m", str(memory_mib), "-nodefaults", "-display", "none", "-no-reboot"]
-        command += ["-serial", f"file:{console}", "-kernel", str(self.kernel / "vmlinuz")]
-        command += ["-initrd", str(packed), "-append", L1_APPEND]
+        command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
+        command += ["-initrd", str(packed), "-append", self.append]
         for _ in range(TRIALS):
             limited = ["timeout", str(seconds), *command]
             done = subprocess.run(limited, capture_output=True, text=True)

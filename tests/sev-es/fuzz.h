@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* GHCB pages that are right, malformed and random; part of guest.c. */
 
+/* An exit of an emulated KVM takes long. */
+#ifdef KVM
+#define FUZZ_ROUNDS 2000
+#else
+#define FUZZ_ROUNDS 20000
+#endif
+
 static void test_page(void)
 {
 	clear();
@@ -44,12 +51,15 @@ static void test_malformed(void)
 	clear();
 	put(SCRATCH, SHARED + BUFFER + 2032 - 2);
 	refused("a buffer that ends outside", call(0x80000001, IO_APIC, 4), 3);
+#ifndef KVM
+	/* KVM asks user space, which has a bus without devices there. */
 	clear();
 	put(SCRATCH, SHARED + BUFFER);
 	refused("MMIO to private memory: invalid input", call(0x80000001, CBIT | 0x1000000, 8), 5);
 	clear();
 	put(RAX, 0);
 	refused("port I/O of 3 bytes: invalid input", call(0x7b, 0x80 << 16 | 3 << 4, 0), 5);
+#endif
 	clear();
 	put(CODE, 0x72);
 	wrmsr(MSR_GHCB, CBIT | SHARED);
@@ -65,11 +75,25 @@ static u64 any(void)
 	return seed;
 }
 
+/* A port without a device. KVM ends a guest whose string is too long. */
+static u64 any_port(void)
+{
+#ifdef KVM
+	return 0xed << 16 | 1 << (4 + any() % 3) | (any() & 1);
+#else
+	return (any() & 0xffff) | 0xed << 16;
+#endif
+}
+
 /* Exits that neither end the guest nor let it wait; ports and addresses without a device. */
 static void test_fuzz(u64 rounds)
 {
 	static const u64 codes[] = {
-		0x27, 0x37, 0x6f, 0x72, 0x76, 0x7b, 0x7c, 0x81, 0x89, 0x8a, 0x8b, 0x80000001,
+		0x27, 0x37,
+#ifndef KVM
+		0x6f,
+#endif
+		0x72, 0x76, 0x7b, 0x7c, 0x81, 0x89, 0x8a, 0x8b, 0x80000001,
 		0x80000002, 0x80000003, 0x80000005, 0x80000010, 0x80000013, 0x8000fffd, 0, ~0ul,
 	};
 	u64 answered = 0;
@@ -84,7 +108,7 @@ static void test_fuzz(u64 rounds)
 		put(SCRATCH, any() & 1 ? SHARED + BUFFER + any() % 2100 : any());
 		if (code == 0x7c)
 			put(RCX, 0xc0010200 + any() % 256);
-		call(code, code == 0x7b ? (any() & 0xffff) | 0xed << 16 :
+		call(code, code == 0x7b ? any_port() :
 			   (code >> 1) == 0x40000000 ? 0xd0000000 + any() % LARGE : any() % 4,
 		     any() & 1 ? any() : any() % 3000);
 		answered += (u32)get(INFO_1) <= 2;

@@ -28,6 +28,11 @@ pub(crate) fn cvm_kernel_parts() -> [Vec<Part>; 2] {
     [".config", ".patch"].map(|suffix| parts(&KERNEL, "cvm", suffix))
 }
 
+/// What a host that emulates SEV-ES has beside it: fragments and patches.
+pub(crate) fn es_emu_kernel_parts() -> [Vec<Part>; 2] {
+    [".config", ".patch"].map(|suffix| parts(&KERNEL, "es-emu", suffix))
+}
+
 /// The patches of `qemu/patches/` in the order in which they apply.
 pub(crate) fn qemu_patches() -> Vec<Part> {
     parts(&QEMU, "patches", ".patch")

@@ -18,8 +18,8 @@ pub struct Args {
 }
 
 /// Kernels that the lab knows by name.
-const KERNELS: [&str; 5] =
-    ["lab", "lab-cvm", "debian-cloud", "debian-cloud:bookworm", "debian-cloud:trixie"];
+const KERNELS: [&str; 6] =
+    ["lab", "lab-cvm", "lab-es", "debian-cloud", "debian-cloud:bookworm", "debian-cloud:trixie"];
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     out::text(script(args.shell))?;

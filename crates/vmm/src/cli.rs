@@ -77,6 +77,10 @@ pub struct Args {
     /// The file that gets counters of page access when the VM ends, a line of JSON
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// The IGVM file is for sev-es, built with --cbit 47: on the lab's KVM (kernel/es-emu), which
+    /// emulates the protocol of SEV-ES without its confidentiality
+    #[arg(long, conflicts_with = "kernel")]
+    emulated_sev_es: bool,
     /// Do not confine the threads by seccomp
     #[arg(long)]
     no_seccomp: bool,
@@ -112,6 +116,7 @@ where
         access: args.page_access,
         revoke_per_s: args.revoke_per_s,
         stats: args.stats,
+        es_emu: args.emulated_sev_es,
         seccomp: !args.no_seccomp,
     })
 }

@@ -21,7 +21,7 @@ pub enum Source {
         /// The command line.
         append: String,
     },
-    /// An IGVM file for the platform `native`.
+    /// An IGVM file for the platform `native`, or `sev-es` if KVM emulates that.
     Igvm(PathBuf),
 }
 
@@ -66,6 +66,8 @@ pub struct Config {
     pub revoke_per_s: u32,
     /// The file that gets the counters of page access at the end.
     pub stats: Option<PathBuf>,
+    /// Whether the file is for SEV-ES, which KVM emulates.
+    pub es_emu: bool,
     /// Whether threads are confined by seccomp.
     pub seccomp: bool,
 }

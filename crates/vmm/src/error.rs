@@ -16,6 +16,12 @@ pub enum VmmError {
     /// /dev/kvm cannot be opened.
     #[error("cannot open /dev/kvm: load kvm_amd or kvm_intel, and run as root or in the group kvm")]
     Unavailable(#[source] io::Error),
+    /// KVM emulates no SEV-ES.
+    #[error(
+        "this KVM emulates no SEV-ES: boot `unspin lab kernel build --source lab-es` with \
+         kvm_amd.es_emu=1 kvm_amd.npt=0"
+    )]
+    NoEsEmu,
     /// KVM refuses something, or this machine has too little memory.
     #[error("cannot {what}")]
     Host {
@@ -118,7 +124,7 @@ fn advice(name: &str, pairs: u16, error: &io::Error) -> String {
 impl Classified for VmmError {
     fn class(&self) -> Class {
         match self {
-            VmmError::Unavailable(_) => Class::Unavailable,
+            VmmError::Unavailable(_) | VmmError::NoEsEmu => Class::Unavailable,
             VmmError::Build(error) => error.class(),
             VmmError::Vcpus { .. }
             | VmmError::DiskSize { .. }

@@ -11,6 +11,7 @@ pub mod access;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod es_emu;
 pub mod load;
 pub mod machine;
 pub mod memory;

@@ -142,13 +142,18 @@ pub fn write(memory: &Memory, gpa: u64, bytes: &[u8]) -> Result<(), VmmError> {
 
 /// Gives the memory to a VM.
 pub fn register(memory: &Memory, vm: &VmFd) -> Result<(), VmmError> {
-    for (slot, region) in (0..).zip(memory.iter()) {
+    register_at(memory, vm, 0, 0)
+}
+
+/// Gives the memory to a VM, which has it from that address on, and in slots from that one on.
+pub fn register_at(memory: &Memory, vm: &VmFd, slot: u32, base: u64) -> Result<(), VmmError> {
+    for (slot, region) in (slot..).zip(memory.iter()) {
         let address = memory.get_host_address(region.start_addr());
         let address = address.map_err(|error| io::Error::other(error.to_string()));
         let slot = kvm_userspace_memory_region {
             slot,
             flags: 0,
-            guest_phys_addr: region.start_addr().raw_value(),
+            guest_phys_addr: base + region.start_addr().raw_value(),
             memory_size: region.len(),
             userspace_addr: address.step("find the guest's memory")? as u64,
         };

@@ -15,6 +15,7 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::access::Policy;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
+use crate::es_emu;
 use crate::load;
 use crate::machine::{End, Machine};
 use crate::memory::{self, Ram};
@@ -60,9 +61,11 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     if config.access != Policy::Off && ram.key.is_none() {
         let _ = writeln!(io::stderr(), "{NO_KEY}");
     }
-    let vm = Arc::new(create(&kvm)?);
+    let private = config.es_emu.then(|| memory::new(config.memory_bytes)).transpose()?;
+    let vm = Arc::new(create(&kvm, config)?);
     memory::register(&ram.guest, &vm)?;
-    let registers = load::load(config, &ram.guest)?;
+    private.as_ref().map_or(Ok(()), |private| es_emu::register(private, &vm))?;
+    let registers = load::load(config, private.as_ref().unwrap_or(&ram.guest))?;
     let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
     let setting = devices::Setting {
@@ -101,8 +104,9 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
 }
 
 /// A VM with the PC's interrupt controllers and timer.
-fn create(kvm: &Kvm) -> Result<VmFd, VmmError> {
-    let vm = kvm.create_vm().step("create a VM")?;
+fn create(kvm: &Kvm, config: &Config) -> Result<VmFd, VmmError> {
+    let vm =
+        if config.es_emu { es_emu::create(kvm)? } else { kvm.create_vm().step("create a VM")? };
     vm.set_tss_address(TSS).step("place KVM's pages")?;
     vm.set_identity_map_address(IDENTITY_MAP).step("place KVM's pages")?;
     vm.create_irq_chip().step("create interrupt controllers")?;

@@ -14,8 +14,8 @@ pub enum KernelError {
     Sources(#[from] SourcesError),
     /// The text is not a kernel spec.
     #[error(
-        "`{0}` does not name a kernel: give lab, lab-cvm, lab:linux-source-VERSION, lab:/path/to/source, \
-         debian-cloud, debian-cloud:bookworm, debian-cloud:trixie or the path of a bzImage"
+        "`{0}` does not name a kernel: give lab, lab-cvm, lab-es, lab:linux-source-VERSION, \
+         lab:/path/to/source, debian-cloud, debian-cloud:bookworm, debian-cloud:trixie or the path of a bzImage"
     )]
     Spec(String),
     /// The file is not a bzImage.

@@ -104,7 +104,7 @@ fn configure(
     let text = fs::read_to_string(&got).map_err(|e| SourcesError::io("read", &got, e))?;
     let lost = config::missing(&recipe.config(), &text);
     // The fragments are made for the pinned source. Other releases rename options.
-    if matches!(source, Source::Lab | Source::LabCvm) && !lost.is_empty() {
+    if source.is_pinned() && !lost.is_empty() {
         return Err(KernelError::Options(lost));
     }
     for option in lost {
@@ -152,7 +152,7 @@ fn collect(
     }
     let release = bzimage::release(&home.join("bzImage"))?;
     let number = release.split(['+', '-']).next().unwrap_or_default();
-    let name = if *source == Source::LabCvm { "lab-cvm" } else { "lab" };
+    let name = source.name();
     let kernel = Kernel {
         spec: source.spec(),
         id: format!("{name}-{number}-{key}"),

@@ -16,14 +16,16 @@ impl Recipe {
     /// The recipe for `source`: only the pinned one is patched.
     pub(super) fn of(source: &Source) -> Self {
         let mut recipe = Self { fragments: shipped::kernel_fragments(), patches: Vec::new() };
-        if matches!(source, Source::Lab | Source::LabCvm) {
+        if source.is_pinned() {
             recipe.patches = shipped::kernel_patches();
         }
-        if *source == Source::LabCvm {
-            let [fragments, patches] = shipped::cvm_kernel_parts();
-            recipe.fragments.extend(fragments);
-            recipe.patches.extend(patches);
-        }
+        let [fragments, patches] = match source {
+            Source::LabCvm => shipped::cvm_kernel_parts(),
+            Source::LabEs => shipped::es_emu_kernel_parts(),
+            _ => [Vec::new(), Vec::new()],
+        };
+        recipe.fragments.extend(fragments);
+        recipe.patches.extend(patches);
         recipe
     }
 
@@ -84,6 +86,15 @@ mod tests {
         assert!(!lab.config().contains("AMD_MEM_ENCRYPT"));
         assert!(cvm.config().contains("CONFIG_AMD_MEM_ENCRYPT=y"));
         assert!(cvm.patches.len() > lab.patches.len() && cvm.digest() != lab.digest());
+    }
+
+    #[test]
+    fn a_host_that_emulates_sev_es_has_the_labs_kernel_and_more() {
+        let (lab, es) = (Recipe::of(&Source::Lab), Recipe::of(&Source::LabEs));
+        assert_eq!(es.fragments[..lab.fragments.len()], lab.fragments);
+        assert!(!lab.config().contains("KVM_AMD_ES_EMU"));
+        assert!(es.config().contains("CONFIG_KVM_AMD_ES_EMU=y"));
+        assert!(es.patches.len() > lab.patches.len() && es.digest() != lab.digest());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Source {
     Lab,
     /// The same, with those for confidential guests, too.
     LabCvm,
+    /// The lab's, with those for hosts that emulate SEV-ES, too.
+    LabEs,
     /// Another source package, such as `linux-source-7.3`, unpatched.
     Package(String),
     /// A folder with a kernel source tree, unpatched.
@@ -26,12 +28,13 @@ impl Source {
         match self {
             Self::Lab => "lab".into(),
             Self::LabCvm => "lab-cvm".into(),
+            Self::LabEs => "lab-es".into(),
             Self::Package(name) => format!("lab:{name}"),
             Self::Dir(path) => format!("lab:{}", path.display()),
         }
     }
 
-    /// A source as `--source` takes it: a package's name, a folder or `lab-cvm`.
+    /// A source as `--source` takes it: a package's name, a folder, `lab-cvm` or `lab-es`.
     ///
     /// # Errors
     /// When it is none of them.
@@ -39,6 +42,8 @@ impl Source {
         let path = Path::new(text);
         if text == "lab-cvm" {
             Ok(Self::LabCvm)
+        } else if text == "lab-es" {
+            Ok(Self::LabEs)
         } else if path.is_absolute() || text.starts_with('.') {
             Ok(Self::Dir(path.into()))
         } else if is_source_package(text) {
@@ -79,6 +84,22 @@ impl Cloud {
     }
 }
 
+impl Source {
+    /// Whether it is the pinned source package, with patches.
+    pub(super) fn is_pinned(&self) -> bool {
+        matches!(self, Self::Lab | Self::LabCvm | Self::LabEs)
+    }
+
+    /// What ids of its builds begin with.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::LabCvm => "lab-cvm",
+            Self::LabEs => "lab-es",
+            Self::Lab | Self::Package(_) | Self::Dir(_) => "lab",
+        }
+    }
+}
+
 /// A parsed kernel spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spec {
@@ -96,6 +117,7 @@ impl Spec {
         match text {
             "lab" => Ok(Self::Build(Source::Lab)),
             "lab-cvm" => Ok(Self::Build(Source::LabCvm)),
+            "lab-es" => Ok(Self::Build(Source::LabEs)),
             _ => match text.strip_prefix("lab:") {
                 Some(source) => Source::parse(source).map(Self::Build),
                 None if text.contains('/') || Path::new(text).is_file() => {
@@ -124,6 +146,7 @@ mod tests {
         let parse = |text| Spec::parse(text).ok();
         assert_eq!(parse("lab"), Some(Spec::Build(Source::Lab)));
         assert_eq!(parse("lab-cvm"), Some(Spec::Build(Source::LabCvm)));
+        assert_eq!(parse("lab-es"), Some(Spec::Build(Source::LabEs)));
         let package = Source::Package("linux-source-7.3".into());
         assert_eq!(parse("lab:linux-source-7.3"), Some(Spec::Build(package)));
         assert_eq!(parse("lab:/src/linux"), Some(Spec::Build(Source::Dir("/src/linux".into()))));
@@ -138,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_source_and_its_spec_agree() {
-        for text in ["lab", "lab-cvm", "lab:linux-source-7.3", "lab:/src/linux"] {
+        for text in ["lab", "lab-cvm", "lab-es", "lab:linux-source-7.3", "lab:/src/linux"] {
             let Ok(Spec::Build(source)) = Spec::parse(text) else { panic!("{text}") };
             assert_eq!(source.spec(), text);
         }

@@ -35,7 +35,7 @@ pub(super) fn prepare(
     let name = match source {
         Source::Dir(path) => return folder(path),
         Source::Package(name) => name,
-        Source::Lab | Source::LabCvm => PINNED,
+        Source::Lab | Source::LabCvm | Source::LabEs => PINNED,
     };
     let work = staging.work();
     fs::create_dir_all(&work).map_err(|e| SourcesError::io("create", &work, e))?;

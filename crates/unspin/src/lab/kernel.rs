@@ -29,7 +29,7 @@ pub enum Verb {
     },
     /// Build the lab kernel, or another source with the lab's options
     Build {
-        /// lab-cvm, or an unpatched linux-source package or folder [default: the lab's own]
+        /// lab-cvm, lab-es, or an unpatched linux-source package or folder [default: the lab's own]
         #[arg(long)]
         source: Option<String>,
         /// Print it as JSON
@@ -38,7 +38,7 @@ pub enum Verb {
     },
     /// One kernel of the cache
     Show {
-        /// lab, lab-cvm, debian-cloud, debian-cloud:trixie, an id of `list`, or a bzImage
+        /// lab, lab-cvm, lab-es, debian-cloud, debian-cloud:trixie, an id of `list`, or a bzImage
         kernel: String,
         /// Print it as JSON
         #[arg(long)]

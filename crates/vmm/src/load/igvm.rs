@@ -6,12 +6,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use igvm::IgvmDirectiveHeader as Directive;
+use igvm::snp_defs::SevVmsa;
 use igvm_defs::{IgvmNativeVpContextX64, IgvmPageDataType};
 use unspin_cvm::PAGE_BYTES;
 use unspin_cvm::image::Image;
 use unspin_cvm::layout::{HIGH_MEMORY, LOW_MEMORY_END};
 use unspin_cvm::platform::Platform;
 
+use super::Registers;
+use crate::config::Config;
 use crate::error::VmmError;
 use crate::memory::{self, Memory};
 
@@ -23,6 +26,17 @@ pub enum IgvmError {
     NotNative {
         /// The file's platforms.
         those: String,
+    },
+    /// Not for SEV-ES.
+    #[error("is not for sev-es: build one with --platform sev-es --cbit 47")]
+    NotSevEs,
+    /// Registers of another number of vCPUs.
+    #[error("has registers of {found} vCPUs, and --vcpus is {vcpus}")]
+    Vcpus {
+        /// In the file.
+        found: usize,
+        /// In the VM.
+        vcpus: u8,
     },
     /// The file fills memory that the VM lacks.
     #[error("needs memory from {gpa:#x} to {end:#x}: give the VM more by --memory")]
@@ -58,39 +72,89 @@ pub enum IgvmError {
     Directive(&'static str),
 }
 
-/// Loads a file into memory of so many bytes, and returns the first vCPU's registers.
+/// Loads a file into memory, and returns registers.
 pub fn load(
     path: &Path,
     bytes: &[u8],
-    memory_bytes: u64,
+    config: &Config,
     memory: &Memory,
-) -> Result<Box<IgvmNativeVpContextX64>, VmmError> {
+) -> Result<Registers, VmmError> {
     let image =
         Image::read(bytes).map_err(|source| VmmError::Image { path: path.to_owned(), source })?;
     let refused = |source| VmmError::Igvm { path: path.to_owned(), source };
-    let plan = plan(&image, memory_bytes).map_err(refused)?;
-    for (gpa, data) in plan.pages {
+    let (pages, registers) = if config.es_emu {
+        let plan = plan_sev_es(&image, config.memory_bytes, config.vcpus).map_err(refused)?;
+        (plan.pages, Registers::SevEs(plan.registers))
+    } else {
+        let plan = plan(&image, config.memory_bytes).map_err(refused)?;
+        (plan.pages, Registers::Native(plan.registers))
+    };
+    for (gpa, data) in pages {
         memory::write(memory, gpa, data)?;
     }
-    Ok(plan.registers)
+    Ok(registers)
 }
 
 /// What a file does to a VM.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct Plan<'a, R = Box<IgvmNativeVpContextX64>> {
     /// Addresses and their bytes. An empty page stays zero and is not here.
     pub pages: Vec<(u64, &'a [u8])>,
-    /// Of the first vCPU.
-    pub registers: Box<IgvmNativeVpContextX64>,
+    /// Of the first vCPU, or of all that the file names.
+    pub registers: R,
 }
 
 /// Looks at every directive before memory is touched.
 pub fn plan(image: &Image, memory_bytes: u64) -> Result<Plan<'_>, IgvmError> {
-    let Some(mask) = image.mask(Platform::Native) else {
-        let those: Vec<_> = image.platforms().map(|(platform, _)| platform.name()).collect();
-        return Err(IgvmError::NotNative { those: those.join(", ") });
-    };
-    let (mut pages, mut filled, mut registers) = (Vec::new(), BTreeSet::new(), None);
+    let those = || image.platforms().map(|(platform, _)| platform.name()).collect::<Vec<_>>();
+    let mask = image.mask(Platform::Native);
+    let mask = mask.ok_or_else(|| IgvmError::NotNative { those: those().join(", ") })?;
+    let mut registers = None;
+    let pages = pages(image, mask, memory_bytes, |directive| {
+        let Directive::X64NativeVpContext { vp_index, context, .. } = directive else {
+            return Err(IgvmError::Directive(name(directive)));
+        };
+        match vp_index {
+            0 if registers.replace(context.clone()).is_some() => Err(IgvmError::RegistersTwice),
+            0 => Ok(()),
+            _ => Err(IgvmError::FurtherVcpu(*vp_index)),
+        }
+    })?;
+    Ok(Plan { pages, registers: registers.ok_or(IgvmError::NoRegisters)? })
+}
+
+/// The same for emulated SEV-ES, where each vCPU has registers in the file.
+pub fn plan_sev_es(
+    image: &Image,
+    memory_bytes: u64,
+    vcpus: u8,
+) -> Result<Plan<'_, Vec<Box<SevVmsa>>>, IgvmError> {
+    let mask = image.mask(Platform::SevEs).ok_or(IgvmError::NotSevEs)?;
+    let mut registers = Vec::new();
+    let pages = pages(image, mask, memory_bytes, |directive| match directive {
+        Directive::SnpVpContext { vp_index, vmsa, .. }
+            if usize::from(*vp_index) == registers.len() =>
+        {
+            registers.push(vmsa.clone());
+            Ok(())
+        }
+        other => Err(IgvmError::Directive(name(other))),
+    })?;
+    let found = registers.len();
+    if found != usize::from(vcpus) {
+        return Err(IgvmError::Vcpus { found, vcpus });
+    }
+    Ok(Plan { pages, registers })
+}
+
+/// The pages of a file for memory of so many bytes; other directives go to `other`.
+fn pages(
+    image: &Image,
+    mask: u32,
+    memory_bytes: u64,
+    mut other: impl FnMut(&Directive) -> Result<(), IgvmError>,
+) -> Result<Vec<(u64, &[u8])>, IgvmError> {
+    let (mut pages, mut filled) = (Vec::new(), BTreeSet::new());
     for (_, directive) in image.directives_of(mask) {
         match directive {
             Directive::RequiredMemory { gpa, number_of_bytes, .. } => {
@@ -112,18 +176,10 @@ pub fn plan(image: &Image, memory_bytes: u64) -> Result<Plan<'_>, IgvmError> {
                     pages.push((*gpa, &data[..]));
                 }
             }
-            Directive::X64NativeVpContext { vp_index: 0, context, .. } => {
-                if registers.replace(context.clone()).is_some() {
-                    return Err(IgvmError::RegistersTwice);
-                }
-            }
-            Directive::X64NativeVpContext { vp_index, .. } => {
-                return Err(IgvmError::FurtherVcpu(*vp_index));
-            }
-            other => return Err(IgvmError::Directive(name(other))),
+            directive => other(directive)?,
         }
     }
-    Ok(Plan { pages, registers: registers.ok_or(IgvmError::NoRegisters)? })
+    Ok(pages)
 }
 
 /// Whether a range is memory.

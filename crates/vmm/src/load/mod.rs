@@ -5,6 +5,7 @@ pub mod igvm;
 use std::fs;
 use std::path::Path;
 
+use ::igvm::snp_defs::SevVmsa;
 use igvm_defs::IgvmNativeVpContextX64;
 use unspin_cvm::acpi::Acpi;
 use unspin_cvm::build::{self, Options};
@@ -15,8 +16,17 @@ use crate::config::{Config, Source};
 use crate::error::VmmError;
 use crate::memory::{self, Memory};
 
-/// Fills the memory, and returns the first vCPU's registers.
-pub fn load(config: &Config, memory: &Memory) -> Result<Box<IgvmNativeVpContextX64>, VmmError> {
+/// The registers of vCPUs.
+#[derive(Debug)]
+pub enum Registers {
+    /// Of the first vCPU; the others start by INIT and SIPI.
+    Native(Box<IgvmNativeVpContextX64>),
+    /// Of all vCPUs.
+    SevEs(Vec<Box<SevVmsa>>),
+}
+
+/// Fills the memory, and returns registers.
+pub fn load(config: &Config, memory: &Memory) -> Result<Registers, VmmError> {
     match &config.source {
         Source::Linux { kernel, initramfs, append } => {
             let kernel = read(kernel)?;
@@ -34,9 +44,9 @@ pub fn load(config: &Config, memory: &Memory) -> Result<Box<IgvmNativeVpContextX
             for (gpa, bytes) in &contents.parts {
                 memory::write(memory, *gpa, bytes)?;
             }
-            Ok(vcpu::native(contents.start))
+            Ok(Registers::Native(vcpu::native(contents.start)))
         }
-        Source::Igvm(path) => igvm::load(path, &read(path)?, config.memory_bytes, memory),
+        Source::Igvm(path) => igvm::load(path, &read(path)?, config, memory),
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cpuid;
 pub mod registers;
 
+use kvm_bindings::KVM_SYSTEM_EVENT_SEV_TERM;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::error::Ended;
@@ -39,6 +40,12 @@ fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
         VcpuExit::Hlt | VcpuExit::Intr | VcpuExit::IrqWindowOpen => {}
         VcpuExit::Shutdown => return Err("a triple fault".into()),
         VcpuExit::FailEntry(reason, _) => return Err(format!("entry failed for {reason:#x}")),
+        VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SEV_TERM, data) => {
+            let [reason, ..] = data else {
+                return Err("the guest asks for its termination".into());
+            };
+            return Err(format!("the guest asks for its termination, by {reason:#x}"));
+        }
         VcpuExit::InternalError => return Err("KVM cannot emulate an instruction".into()),
         other => return Err(format!("KVM exits with {other:?}")),
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
-use igvm_defs::IgvmNativeVpContextX64;
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use crate::error::{Ended, Step, VmmError};
+use crate::es_emu;
+use crate::load::Registers;
 use crate::machine::{Machine, PanicEnds};
 use crate::sandbox::{Kind, Sandbox};
 use crate::vcpu::{cpuid, registers, run};
@@ -22,28 +23,36 @@ const KICK: libc::c_int = libc::SIGUSR1;
 /// another one.
 const KICK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Creates the vCPUs; the first one has these registers.
+/// Creates the vCPUs with these registers.
 pub fn create(
     kvm: &Kvm,
     vm: &VmFd,
     count: u8,
-    context: &IgvmNativeVpContextX64,
+    registers: &Registers,
 ) -> Result<Vec<VcpuFd>, VmmError> {
     let supported = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).step("read KVM's CPUID")?;
     let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
     let mut vcpus = Vec::new();
     for id in 0..count {
         let vcpu = vm.create_vcpu(id.into()).step("create a vCPU")?;
-        let entries = cpuid::of(&supported, id, count, tsc_deadline);
+        let mut entries = cpuid::of(&supported, id, count, tsc_deadline);
+        if let Registers::SevEs(_) = registers {
+            es_emu::add_leaf(&mut entries);
+        }
         let list = CpuId::from_entries(&entries)
             .map_err(|error| io::Error::other(format!("{error:?}")))
             .step("list CPUID")?;
         vcpu.set_cpuid2(&list).step("set a vCPU's CPUID")?;
         registers::set_firmware_state(&vcpu)?;
-        if id == 0 {
-            registers::set(&vcpu, context)?;
+        match registers {
+            Registers::Native(context) if id == 0 => registers::set(&vcpu, context)?,
+            Registers::Native(_) => {}
+            Registers::SevEs(vmsas) => es_emu::set(&vcpu, &vmsas[usize::from(id)])?,
         }
         vcpus.push(vcpu);
+    }
+    if let Registers::SevEs(_) = registers {
+        es_emu::launch(vm, count)?;
     }
     Ok(vcpus)
 }

@@ -41,6 +41,7 @@ fn wrong_command_lines_have_status_2() {
         "",
         "--igvm f --kernel k",
         "--igvm f --append a",
+        "--kernel k --emulated-sev-es",
         "--kernel k --vcpus 0",
         "--kernel k --vcpus 255",
         "--kernel k --net queues=2",

@@ -5,8 +5,8 @@ use igvm_defs::{
     IGVM_VHS_SUPPORTED_PLATFORM, IgvmPageDataFlags, IgvmPageDataType, IgvmPlatformType,
 };
 use unspin_cvm::image::Image;
-use unspin_cvm::vcpu::{Start, native};
-use unspin_vmm::load::igvm::{IgvmError, plan};
+use unspin_cvm::vcpu::{Start, ap_vmsa, native, vmsa};
+use unspin_vmm::load::igvm::{IgvmError, plan, plan_sev_es};
 
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -35,8 +35,7 @@ fn normal(gpa: u64) -> Directive {
 }
 
 fn registers(vp_index: u16) -> Directive {
-    let start = Start { rip: 0x10_0000, boot_params: 0x7000, cr3: 0x9000, gdt: 0x6000 };
-    Directive::X64NativeVpContext { compatibility_mask: 1, vp_index, context: native(start) }
+    Directive::X64NativeVpContext { compatibility_mask: 1, vp_index, context: native(START) }
 }
 
 fn required(gpa: u64, number_of_bytes: u32) -> Directive {
@@ -50,6 +49,29 @@ fn required(gpa: u64, number_of_bytes: u32) -> Directive {
 
 fn refused(directives: Vec<Directive>) -> IgvmError {
     plan(&image(IgvmPlatformType::NATIVE, directives), MEMORY_BYTES).unwrap_err()
+}
+
+const START: Start = Start { rip: 0x10_0000, boot_params: 0x7000, cr3: 0x9000, gdt: 0x6000 };
+
+/// The registers that SEV-ES saves.
+fn saved(vp_index: u16) -> Directive {
+    let vmsa = if vp_index == 0 { vmsa(START, false) } else { ap_vmsa(0x8_3000) };
+    Directive::SnpVpContext { gpa: 0xffff_ffff_f000, compatibility_mask: 1, vp_index, vmsa }
+}
+
+#[test]
+fn each_vcpu_of_a_file_for_sev_es_has_registers() {
+    let image = |directives| image(IgvmPlatformType::SEV_ES, directives);
+    let two = image(vec![normal(0x1000), saved(0), saved(1)]);
+    let plan = plan_sev_es(&two, MEMORY_BYTES, 2).unwrap();
+    assert_eq!(
+        (plan.pages.len(), plan.registers[0].rip, plan.registers[1].rip),
+        (1, START.rip, 16)
+    );
+    let refused = |image, vcpus| plan_sev_es(image, MEMORY_BYTES, vcpus).unwrap_err();
+    assert_eq!(refused(&two, 3), IgvmError::Vcpus { found: 2, vcpus: 3 });
+    let disordered = image(vec![saved(1), saved(0), normal(0x1000)]);
+    assert!(matches!(refused(&disordered, 2), IgvmError::Directive(_)));
 }
 
 #[test]

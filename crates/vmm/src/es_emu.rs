@@ -1,0 +1,131 @@
+//! Emulated SEV-ES, by the lab's KVM with `kvm_amd.es_emu=1` (kernel/es-emu): the protocol is that
+//! of SEV-ES, and nothing is encrypted.
+//!
+//! A guest has two memories. What its page tables name with the C-bit is in the private one, which
+//! no device reaches; the rest is in the shared one.
+
+use kvm_bindings::{
+    kvm_cpuid_entry2, kvm_regs, kvm_segment, kvm_sev_cmd, sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA,
+};
+use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+
+use igvm::snp_defs::{SevSelector, SevVmsa};
+use unspin_cvm::layout::AP_START;
+
+use crate::error::{Step, VmmError};
+use crate::memory::{self, Memory};
+
+/// The bit of a page table entry that says that a page is private.
+const C_BIT: u32 = 47;
+/// Where KVM has private memory (KVM_X86_ES_EMU_PRIVATE).
+const PRIVATE: u64 = 1 << C_BIT;
+/// KVM_X86_ES_EMU_VM.
+const VM_TYPE: u64 = 31;
+/// Slots of shared memory are below it.
+const FIRST_SLOT: u32 = 16;
+/// The leaf of memory encryption, with SEV and SEV-ES.
+const LEAF: u32 = 0x8000_001f;
+const SEV_AND_SEV_ES: u32 = 1 << 1 | 1 << 3;
+/// How many bits of addresses the C-bit takes away.
+const REDUCTION: u32 = 1 << 6;
+/// The last leaf of that range; in its EAX.
+const LEAVES: u32 = 0x8000_0000;
+/// KVM sets it itself, as VMRUN wants it.
+const EFER_SVME: u64 = 1 << 12;
+
+/// A VM of that type.
+pub fn create(kvm: &Kvm) -> Result<VmFd, VmmError> {
+    kvm.create_vm_with_type(VM_TYPE).map_err(|error| match error.errno() {
+        libc::EINVAL => VmmError::NoEsEmu,
+        errno => {
+            VmmError::Host { what: "create a VM", source: std::io::Error::from_raw_os_error(errno) }
+        }
+    })
+}
+
+/// Gives a VM its private memory.
+pub fn register(private: &Memory, vm: &VmFd) -> Result<(), VmmError> {
+    memory::register_at(private, vm, FIRST_SLOT, PRIVATE)
+}
+
+/// Adds what a guest finds SEV-ES by.
+pub fn add_leaf(entries: &mut Vec<kvm_cpuid_entry2>) {
+    entries.retain(|entry| entry.function != LEAF);
+    for entry in entries.iter_mut().filter(|entry| entry.function == LEAVES) {
+        entry.eax = entry.eax.max(LEAF);
+    }
+    entries.push(kvm_cpuid_entry2 {
+        function: LEAF,
+        eax: SEV_AND_SEV_ES,
+        ebx: C_BIT | REDUCTION,
+        ..Default::default()
+    });
+}
+
+/// Gives the registers of so many vCPUs to the platform: from now on, nobody else sees them.
+pub fn launch(vm: &VmFd, vcpus: u8) -> Result<(), VmmError> {
+    let id = sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA;
+    let jump_table = if vcpus > 1 { AP_START } else { 0 };
+    let mut command = kvm_sev_cmd { id, data: jump_table, ..Default::default() };
+    vm.encrypt_op_sev(&mut command).step("launch the guest")
+}
+
+/// Sets a vCPU's registers, of those that files of `unspin igvm build` have.
+pub fn set(vcpu: &VcpuFd, vmsa: &SevVmsa) -> Result<(), VmmError> {
+    let mut sregs = vcpu.get_sregs().step("read a vCPU's registers")?;
+    (sregs.cs, sregs.ss) = (segment(vmsa.cs), segment(vmsa.ss));
+    (sregs.ds, sregs.es) = (segment(vmsa.ds), segment(vmsa.es));
+    (sregs.fs, sregs.gs) = (segment(vmsa.fs), segment(vmsa.gs));
+    (sregs.tr, sregs.ldt) = (segment(vmsa.tr), segment(vmsa.ldtr));
+    (sregs.gdt.base, sregs.gdt.limit) = (vmsa.gdtr.base, vmsa.gdtr.limit as u16);
+    (sregs.idt.base, sregs.idt.limit) = (vmsa.idtr.base, vmsa.idtr.limit as u16);
+    (sregs.cr0, sregs.cr3, sregs.cr4) = (vmsa.cr0, vmsa.cr3, vmsa.cr4);
+    sregs.efer = vmsa.efer & !EFER_SVME;
+    vcpu.set_sregs(&sregs).step("set a vCPU's system registers")?;
+    let (rip, rsp, rflags) = (vmsa.rip, vmsa.rsp, vmsa.rflags);
+    let regs = kvm_regs { rip, rsp, rflags, rax: vmsa.rax, rsi: vmsa.rsi, ..Default::default() };
+    vcpu.set_regs(&regs).step("set a vCPU's registers")
+}
+
+/// A segment whose attributes are those of the VMCB: type, S, DPL and P in bits 0 to 7, AVL, L, D
+/// and G in 8 to 11.
+fn segment(selector: SevSelector) -> kvm_segment {
+    let bit = |at: u32| (selector.attrib >> at & 1) as u8;
+    kvm_segment {
+        base: selector.base,
+        limit: selector.limit,
+        selector: selector.selector,
+        type_: (selector.attrib & 0xf) as u8,
+        s: bit(4),
+        dpl: (selector.attrib >> 5 & 3) as u8,
+        present: bit(7),
+        avl: bit(8),
+        l: bit(9),
+        db: bit(10),
+        g: bit(11),
+        unusable: 0,
+        padding: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_finds_sev_es() {
+        let leaf = |function, eax| kvm_cpuid_entry2 { function, eax, ..Default::default() };
+        let mut entries = vec![leaf(LEAVES, 0x8000_0008), leaf(LEAF, 0)];
+        add_leaf(&mut entries);
+        assert_eq!((entries[0].eax, entries.len()), (LEAF, 2));
+        assert_eq!((entries[1].eax, entries[1].ebx), (10, 47 | 64));
+    }
+
+    #[test]
+    fn attributes_of_the_vmcb_are_spread() {
+        let selector = SevSelector { selector: 0x10, attrib: 0xa9b, limit: u32::MAX, base: 0 };
+        let code = segment(selector);
+        assert_eq!((code.type_, code.s, code.present, code.dpl), (11, 1, 1, 0));
+        assert_eq!((code.l, code.db, code.g), (1, 0, 1));
+    }
+}
