@@ -4,7 +4,7 @@ Usage: scripts/vt-nested.py UNSPIN [CELL[:SEED]...]; returns 77 where something 
 
 The L1 is a Linux whose CPUs are the pCPUs of a simulated host; its KVM, its scheduler and its QEMU
 are real. The L2 has neither PV help nor PAUSE exits, and runs hackbench. The cells are: control,
-stock, hold, pv; the seed is 1 by default. What is named twice must give the same bytes twice. QEMU
+stock, hold, unspin, pv; the seed is 1 by default. What is named twice must give the same bytes twice. QEMU
 is the lab's, or what UNSPIN_VT_QEMU names; without the patch 0008 of the series, no L2 boots.
 """
 
@@ -35,6 +35,7 @@ CELLS = {
     "control": (2, *NO_HELP, ""),
     "stock": (4, *NO_HELP, ""),
     "hold": (4, *NO_HELP, "taskset 3 "),
+    "unspin": (4, *NO_HELP, "mount -t cgroup2 none /sys/fs/cgroup; unspin run -- "),
     "pv": (4, "host", "", ""),
 }
 L1_MODULES = ("irqbypass", "kvm", "ccp", "kvm-amd")
@@ -62,17 +63,6 @@ def firmware_of(qemu: Path) -> Path:
     return beside if beside.is_dir() else next(nested.CACHE.glob("qemu/*/share/qemu"))
 
 
-def add_program(root: Path, program: Path, name: str) -> None:
-    """Copies a program with its libraries."""
-    shutil.copy(program, root / "bin" / name)
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-    for word in listed.split():
-        if word.startswith("/"):
-            to = root / word[1:]
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(word, to)
-
-
 def pack(root: Path, out: Path) -> None:
     """An archive of the same bytes each time: it has the files' times."""
     for path in root.rglob("*"):
@@ -80,32 +70,34 @@ def pack(root: Path, out: Path) -> None:
     nested.archive(root, out)
 
 
-def write_image(folder: Path, cell: str, kernel: Path, qemu: Path, firmware: Path) -> Path:
+def write_image(folder: Path, cell: str, kernel: Path, unspin: Path, qemu: Path) -> Path:
     """An L1 that runs one L2."""
     vcpus, cpu, more, by = CELLS[cell]
     guest, root, packed = folder / f"{cell}-l2", folder / f"{cell}-l1", folder / f"{cell}.cpio"
     nested.skeleton(guest, nested.L2_INIT % {"modules": ""})
-    add_program(guest, Path(shutil.which("hackbench") or ""), "hackbench")
+    nested.install(guest, Path(shutil.which("hackbench") or ""), "hackbench")
+    if "unspin" in by:
+        nested.install(guest, unspin, "unspin")
     append = f'{nested.L2_APPEND} quiet no_timer_check tsc=reliable {more} do="{by}{JOB}"'
     names = {"modules": " ".join(L1_MODULES), "cpu": cpu, "vcpus": vcpus, "append": append}
     nested.skeleton(root, L1_INIT % names)
     nested.modules(kernel, L1_MODULES, root)
     pack(guest, root / "initramfs")
     shutil.copy(kernel / "vmlinuz", root)
-    shutil.copytree(firmware, root / "share")
-    add_program(root, qemu, "qemu")
+    shutil.copytree(firmware_of(qemu), root / "share")
+    nested.install(root, qemu, "qemu")
     pack(root, packed)
     shutil.rmtree(root)
     shutil.rmtree(guest)
     return packed
 
 
-def run(folder: Path, name: str, kernel: Path, qemu: Path) -> tuple[str, str]:
+def run(folder: Path, name: str, kernel: Path, unspin: Path, qemu: Path) -> tuple[str, str]:
     """What a cell shows, and the digest of its console and its record."""
     cell, _, given = name.partition(":")
     seed = given or "1"
     firmware = firmware_of(qemu)
-    initramfs = write_image(folder, cell, kernel, qemu, firmware)
+    initramfs = write_image(folder, cell, kernel, unspin, qemu)
     console, record = folder / f"{cell}.log", folder / f"{cell}.rec"
     host = f"virtual-host,id=host0,pcpus={PCPUS},quantum=500,instructions=2,prices=free"
     command = [qemu, "-L", firmware, "-machine", "q35", "-accel", "tcg,thread=single,tb-size=512"]
@@ -143,7 +135,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             for name in names or CELLS:
-                shown, digest = run(Path(folder), name, kernel, qemu)
+                shown, digest = run(Path(folder), name, kernel, Path(unspin), qemu)
                 print(f"{name}: {shown}", flush=True)
                 same = digests.setdefault(name, digest) == digest
                 nested.want(same, f"{name}: the second run has other bytes")

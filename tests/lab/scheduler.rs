@@ -25,6 +25,9 @@ pub fn cases() -> Vec<Case> {
             in_virtual_time("all_kinds limits weights cgroups realtime")
         }),
         long("guest_scheduler_and_hotplug", Some(vt_guest), || in_virtual_time("comes_and_goes")),
+        long("guest_scheduler_and_throttled_tasks", Some(vt_guest), || {
+            in_virtual_time("throttled")
+        }),
         long("guest_scheduler_and_a_fork_bomb", Some(vt_guest), || in_virtual_time("forks")),
         long("guest_scheduler_spreads_over_pcpus", Some(bench::guest), spreads),
         long("guest_scheduler_and_suspend", Some(bench::suspending_guest), suspend),
