@@ -133,7 +133,7 @@ enum Cleared {
 
 impl Cpusets {
     /// Takes over the hierarchy at `root`, and lifts what a killed process has left limited.
-    /// `folder` is for the journal; processes are at `proc`; `all` is the set of all vCPUs.
+    /// `folder` is for the journal; `proc` lists processes; `all` is the set of all vCPUs.
     pub fn open(
         root: &Path,
         folder: &Path,
