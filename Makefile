@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic \
+.PHONY: help setup build demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-nested \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -93,6 +93,11 @@ vt-deterministic: build ## the same bytes from a second checkout? into out/vt-de
 	$(UNSPIN) lab qemu build
 	scripts/vt-deterministic.sh $(RELEASE)/unspin out/vt-deterministic > out/vt-deterministic.json
 	$(UNSPIN) claims list --file out/vt-deterministic.json
+
+vt-nested: build ## a real KVM in virtual time: what its guest loses, with and without help
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
+	scripts/vt-nested.py $(RELEASE)/unspin $(ARGS)
 
 cost-here: build ## what watch and record cost on this machine, into out/cost-here.json (root)
 	@mkdir -p out
