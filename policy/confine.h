@@ -56,7 +56,9 @@
 #define CONFINE_FEWER_WAIT_NS 250000000ULL
 #define CONFINE_FEWER_WAIT_MAX_NS 64000000000ULL
 #define CONFINE_MORE_WAIT_NS 1000000000ULL
-#define CONFINE_MORE_WAIT_MAX_NS 8000000000ULL
+#define CONFINE_MORE_WAIT_MAX_NS 16000000000ULL
+/* And so many times as long as the trial took until the limit was back: 2 % of the time. */
+#define CONFINE_MORE_WAIT_TRIALS 50
 
 /* Calm windows before more vCPUs are tried; twice as many each time that spins returned, up to a
  * maximum. hackbench pauses for 150 ms, and a collapse costs as much. So the trial lasts long, too:
@@ -107,6 +109,8 @@ struct confine {
 	u64 fewer_wait_ns;
 	u64 more_ns;
 	u64 more_wait_ns;
+	/* When a trial of more began that is under way or has just failed; 0: none. */
+	u64 more_began_ns;
 	/* Counts since the start: trials to fewer and to more, and those that were kept. */
 	u64 trials_fewer;
 	u64 kept_fewer;
@@ -219,6 +223,7 @@ POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 {
 	c->kept_more++;
+	c->more_began_ns = 0;
 	if (c->calm_trial)
 		c->calm_wanted = 0;
 	c->released_ns = now_ns;
@@ -241,6 +246,20 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 		return;
 	}
 	confine_keep_more(c, now_ns);
+}
+
+/* The first window after a trial of more that failed: the limit is back. */
+POLICY void confine_more_failed(struct confine *c, u64 now_ns)
+{
+	u64 wait_ns = (now_ns - c->more_began_ns) * CONFINE_MORE_WAIT_TRIALS;
+
+	if (wait_ns > CONFINE_MORE_WAIT_MAX_NS)
+		wait_ns = CONFINE_MORE_WAIT_MAX_NS;
+	if (wait_ns > c->more_wait_ns)
+		c->more_wait_ns = wait_ns;
+	if (c->more_ns < now_ns + wait_ns)
+		c->more_ns = now_ns + wait_ns;
+	c->more_began_ns = 0;
 }
 
 /* As many as the host gives time for, from half to one less of those in use. */
@@ -285,6 +304,8 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 {
 	u32 share = confine_spin_percent(&c->sums), twice;
 
+	if (c->more_began_ns)
+		confine_more_failed(c, now_ns);
 	if (c->use > 1 && confine_wasteful(c, facts)) {
 		if (now_ns < c->fewer_ns && confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;
@@ -305,6 +326,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 		return;
 	c->trials_more++;
 	c->calm_trial = c->calm > 0;
+	c->more_began_ns = c->calm_trial ? 0 : now_ns;
 	c->learnt = c->calm_trial ? c->use : 0;
 	twice = c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus;
 	confine_begin(c, CONFINE_MORE, c->calm_trial ? c->vcpus : twice);

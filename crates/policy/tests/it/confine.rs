@@ -138,6 +138,23 @@ fn more_time_of_the_host_s_is_used_within_seconds() {
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]));
 }
 
+/// To get the limit back takes long where many tasks spin.
+#[test]
+fn a_trial_that_took_long_is_long_not_repeated() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
+    while confine.trials_more[0] == 0 {
+        run(&mut confine, &COLLAPSE, &mut now_ns, 1);
+    }
+    while confine.in_use() == 4 {
+        run(&mut confine, &COLLAPSE, &mut now_ns, 1);
+    }
+    now_ns += 300_000_000;
+    run(&mut confine, &COLLAPSE, &mut now_ns, 1_500);
+    assert_eq!((confine.in_use(), confine.trials_more), (2, [1, 0]));
+    run(&mut confine, &COLLAPSE, &mut now_ns, 200);
+    assert_eq!(confine.trials_more[0], 2);
+}
+
 /// Work that contends for nothing.
 const COMPUTES: World = World { waste: 0, contention: 0, ..COLLAPSE };
 
