@@ -220,7 +220,12 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
-            Path(vmm).resolve(), Path(unspin).resolve(), kernel, Path(folder), host, "es_emu=1"
+            Path(vmm).resolve(),
+            Path(unspin).resolve(),
+            kernel,
+            Path(folder),
+            host=host,
+            kvm_amd="es_emu=1",
         )
         for check in CHECKS:
             name = check.__name__.removeprefix("check_")
