@@ -3,7 +3,7 @@
 Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where something it needs is missing.
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
-Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot,
+Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
 plain.
 """
 
