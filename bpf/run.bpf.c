@@ -24,6 +24,7 @@ const volatile struct run_settings settings = {};
 #include "sched/shares.h"
 #include "sched/queues.h"
 #include "sched/limits.h"
+#include "sched/overdue.h"
 #include "sched/holders.h"
 
 /* Nothing here acts on it, so it is not looked for. */

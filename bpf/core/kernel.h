@@ -118,6 +118,7 @@ struct sched_ext_entity {
 	u32 weight;
 	u64 slice;
 	u64 dsq_vtime;
+	unsigned long runnable_at;
 };
 
 struct cfs_bandwidth {

@@ -12,11 +12,7 @@
 #define LONG_NS 100000000ULL
 /* A weight of 100 is a task's normal one. */
 #define WEIGHT 100
-/* Virtual time goes on at least at this share of real time, whatever the weights of those
- * that run, and nobody is further ahead of it than this, nor further behind. So nobody waits,
- * for weight alone, longer than 2 * AHEAD_MAX_NS * SLOWEST, which is 6 s: within the kernel's
- * watchdog. */
-#define SLOWEST 30
+/* Nobody is further ahead of virtual time than this, nor further behind. */
 #define AHEAD_MAX_NS 100000000ULL
 
 struct {
@@ -67,8 +63,6 @@ struct {
  * with it a cache line, of its own. */
 static u64 vtime_now SEC(".data.vtime");
 
-/* As it was at the end of the last window. */
-static u64 vtime_before;
 /* One more than the highest vCPU that is online. */
 static u32 vcpu_count;
 

@@ -220,16 +220,6 @@ GLOBAL u32 decide(u64 now_ns)
 	return s->use;
 }
 
-/* Tasks of a great weight hardly move virtual time on; the others would wait for ever. */
-static void move_on(u64 window_ns)
-{
-	u64 least = vtime_before + window_ns / SLOWEST;
-
-	if ((s64)(least - vtime_now) > 0)
-		vtime_now = least;
-	vtime_before = vtime_now;
-}
-
 static bool all_are_idle(const struct run_state *s)
 {
 	return vcpu_count <= IDLE_BITS && __builtin_popcountll(idle_vcpus) >= s->online &&
@@ -261,10 +251,9 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 	rests = all_are_idle(s);
 	if (!rests)
 		bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
-	if (s->t_ns)
-		move_on(now_ns - s->t_ns);
 	weigh_groups(now_ns);
 	keep_limits(now_ns);
+	sweep(now_ns);
 	sum_up(now_ns);
 	use_vcpus(decide(now_ns));
 	s->idle_ns = sums.idle_ns;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tasks that have waited for a second come first in their queue. Weights alone let one of a small
+ * weight wait for as long as it takes those of great weights to use what is theirs, and the
+ * kernel's watchdog ends a scheduler that leaves a task waiting.
+ */
+#ifndef UNSPIN_BPF_OVERDUE_H
+#define UNSPIN_BPF_OVERDUE_H
+
+/* A sweep of all queues, every so often. */
+#define SWEEP_NS 250000000ULL
+/* A task is overdue that has waited since before so many sweeps: for a second or more. */
+#define OVERDUE_SWEEPS 4
+/* So many of a queue come first after a sweep: with slices of 4 ms, a quarter of a vCPU's time. */
+#define OVERDUE_AT_ONCE 16
+/* One that has waited since before so many sweeps, 3 s, comes first in any case. */
+#define SWEEPS 12
+
+/* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
+static u64 swept_at[SWEEPS];
+static u32 sweeps;
+static u64 swept_ns;
+/* Tasks of a queue that come first after this sweep. Not a local variable: the verifier would
+ * follow each of its values. */
+static u32 moved;
+
+GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
+{
+	struct cpu_ctx *cctx = ctx_of(cpu);
+	struct task_struct *p;
+	u64 since;
+
+	if (!cctx || !scx_bpf_dsq_nr_queued(QUEUE(cpu)))
+		return 0;
+	moved = 0;
+	/* Some kernels take a timer's function for one that may sleep. */
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
+		since = p->scx.runnable_at;
+		if (since >= overdue || (since >= long_overdue && moved >= OVERDUE_AT_ONCE))
+			continue;
+		moved++;
+		cctx->first_vtime--;
+		move_in_order(&___it, p, QUEUE(cpu), cctx->first_vtime);
+	}
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+/* A window has passed. */
+GLOBAL int sweep(u64 now_ns)
+{
+	u64 overdue, long_overdue;
+	u32 at, i;
+
+	if (now_ns - swept_ns < SWEEP_NS)
+		return 0;
+	swept_ns = now_ns;
+	at = sweeps++ % SWEEPS;
+	long_overdue = swept_at[at];
+	swept_at[at] = bpf_jiffies64();
+	overdue = swept_at[(at + SWEEPS - OVERDUE_SWEEPS) % SWEEPS];
+	bpf_for(i, 0, vcpu_count)
+		serve_overdue(i, overdue, long_overdue);
+	return 0;
+}
+
+#endif /* UNSPIN_BPF_OVERDUE_H */
