@@ -45,7 +45,7 @@ pub struct Spun {
     pub ns: u64,
     /// Spins that ended.
     pub count: u64,
-    /// Spins whose end was not seen; their time is not counted.
+    /// Spins whose end was not seen.
     pub lost: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct Account {
     /// there is not counted.
     pub missing: Vec<String>,
     records: Shared<Record>,
-    before: Vec<Spun>,
+    counters: Vec<Counter>,
     _links: Vec<Link>,
     object: Object,
 }
@@ -122,8 +122,8 @@ impl Account {
         let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
         let links = attach(&object, &mut missing)?;
         let missing = missing.into_iter().collect();
-        let before = vec![Spun::default(); vcpus];
-        Ok(Account { missing, records, before, _links: links, object })
+        let counters = vec![Counter::default(); vcpus];
+        Ok(Account { missing, records, counters, _links: links, object })
     }
 
     /// What wakes who rests.
@@ -143,24 +143,39 @@ impl Account {
         Ok(Alarm { rests, ring: builder.build()? })
     }
 
-    /// What each vCPU has spun by now, the nanoseconds of `CLOCK_MONOTONIC`.
-    pub fn spun(&mut self, now_ns: u64) -> &[Spun] {
-        for (vcpu, before) in self.before.iter_mut().enumerate() {
-            *before = spun(&self.records.read(vcpu, 0), before, now_ns);
-        }
-        &self.before
+    /// What each vCPU has spun by now, the nanoseconds of `CLOCK_MONOTONIC`. A vCPU that is idle
+    /// does not spin.
+    pub fn spun(&mut self, now_ns: u64, is_idle: impl Fn(usize) -> bool) -> Vec<Spun> {
+        let read = |(vcpu, counter): (usize, &mut Counter)| {
+            counter.advance(&self.records.read(vcpu, 0), now_ns, is_idle(vcpu))
+        };
+        self.counters.iter_mut().enumerate().map(read).collect()
     }
 }
 
-/// A record's fields are read one after the other, and a spin may end meanwhile: its time
-/// would be missing once.
-fn spun(record: &Record, before: &Spun, now_ns: u64) -> Spun {
-    let under_way = match record.since_ns {
-        0 => 0,
-        since_ns => Some(now_ns.saturating_sub(since_ns)).filter(|ns| *ns < LOST_NS).unwrap_or(0),
-    };
-    let ns = before.ns.max(record.spin_ns + under_way);
-    Spun { ns, count: record.spins, lost: record.lost }
+/// Makes of a vCPU's records a sum that never decreases.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counter {
+    spun_ns: u64,
+    /// What the last record came to, the spin under way included.
+    total_ns: u64,
+    lost: u64,
+}
+
+impl Counter {
+    fn advance(&mut self, record: &Record, now_ns: u64, is_idle: bool) -> Spun {
+        let lasts_ns = now_ns.saturating_sub(record.since_ns);
+        let (spins, lost) = (record.since_ns != 0, is_idle || lasts_ns >= LOST_NS);
+        let total_ns = record.spin_ns + if spins && !lost { lasts_ns } else { 0 };
+        // A spin whose end was not seen has counted until now, and did not take so long. Else
+        // the fields, which are read one after the other, are from both sides of a spin's end.
+        if total_ns > self.total_ns || record.lost > self.lost || (spins && lost) {
+            self.spun_ns += total_ns.saturating_sub(self.total_ns);
+            self.total_ns = total_ns;
+        }
+        self.lost = record.lost;
+        Spun { ns: self.spun_ns, count: record.spins, lost: record.lost }
+    }
 }
 
 /// The names of functions that the kernel does not have; their programs are not loaded.
@@ -217,15 +232,37 @@ mod tests {
     #[test]
     fn a_spin_under_way_counts_and_nothing_is_taken_back() {
         let spinning = Record { spin_ns: 100, since_ns: 1_000, spins: 3, ..Record::default() };
-        let during = spun(&spinning, &Spun::default(), 1_400);
+        let mut counter = Counter::default();
+        let during = counter.advance(&spinning, 1_400, false);
         assert_eq!(during, Spun { ns: 500, count: 3, lost: 0 });
         // Read between the end of a spin and the sum's growth.
         let torn = Record { since_ns: 0, ..spinning };
-        assert_eq!(spun(&torn, &during, 1_500).ns, 500);
+        assert_eq!(counter.advance(&torn, 1_500, false).ns, 500);
         let ended = Record { spin_ns: 620, since_ns: 0, spins: 4, ..spinning };
-        assert_eq!(spun(&ended, &during, 1_700).ns, 620);
-        assert_eq!(spun(&spinning, &Spun::default(), 2 * LOST_NS).ns, 100);
+        assert_eq!(counter.advance(&ended, 1_700, false).ns, 620);
         // Of two clocks' readings.
-        assert_eq!(spun(&spinning, &Spun::default(), 900).ns, 100);
+        assert_eq!(Counter::default().advance(&spinning, 900, false).ns, 100);
+    }
+
+    #[test]
+    fn a_spin_whose_end_was_not_seen_hides_no_later_one() {
+        let spinning = Record { spin_ns: 100, since_ns: 1_000, ..Record::default() };
+        let long = [
+            (Record { since_ns: 0, lost: 1, ..spinning }, false),
+            (Record { since_ns: 5_000, lost: 1, ..spinning }, false),
+            (spinning, true),
+        ];
+        for (then, is_idle) in long {
+            let mut counter = Counter::default();
+            assert_eq!(counter.advance(&spinning, 5_000, false).ns, 4_100);
+            assert_eq!(counter.advance(&then, 5_000, is_idle).ns, 4_100);
+            let next = Record { spin_ns: 150, since_ns: 0, ..then };
+            assert_eq!(counter.advance(&next, 6_000, false).ns, 4_150);
+        }
+        let mut counter = Counter::default();
+        counter.advance(&spinning, 5_000, false);
+        assert_eq!(counter.advance(&spinning, 2 * LOST_NS, false).ns, 4_100);
+        let next = Record { spin_ns: 150, since_ns: 0, ..spinning };
+        assert_eq!(counter.advance(&next, 2 * LOST_NS + 1, false).ns, 4_150);
     }
 }

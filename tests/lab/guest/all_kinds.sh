@@ -1,6 +1,6 @@
 #!/bin/sh
 # 51 tasks of every kind on four vCPUs: none waits for as long as the kernel's watchdog allows,
-# which is 10 s, nor for a third of it.
+# which is 10 s, nor for a quarter of it.
 . "$(dirname "$0")/tools.sh"
 gaps=$(dirname "$0")/gaps.sh
 watched() {
@@ -25,7 +25,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do watched plain env; done
 wait $tasks
 set -x
 is enabled
-nobody_waited 51 333
+nobody_waited 51 250
 stop
 clean_log
 echo result 1

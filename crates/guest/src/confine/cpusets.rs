@@ -11,10 +11,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::brake::{self, Brake};
 use super::journal::Journal;
-use super::{kthreads, set};
+use super::kthreads::{self, Threads};
+use super::set;
+use super::spare::{self, Spare};
 use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
@@ -23,8 +26,6 @@ const CONTROL: &str = "cgroup.subtree_control";
 const CPUS: &str = "cpuset.cpus";
 /// How long a process that ends may take to let go of its lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a list of kernel threads is used: few come and go.
-const FRESH: Duration = Duration::from_secs(10);
 /// Other sets of a cgroup, which go with the controller.
 const OTHERS: [&str; 2] = ["cpuset.mems", "cpuset.cpus.exclusive"];
 
@@ -85,7 +86,7 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     if root.join("cgroup.type").exists() {
         return Err(CpusetError::Container(root.to_owned()));
     }
-    if !lists_it(root, "cgroup.controllers") {
+    if !lists(root, "cgroup.controllers", CONTROLLER) {
         return Err(CpusetError::NoController(root.to_owned()));
     }
     match isolated {
@@ -94,9 +95,9 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     }
 }
 
-fn lists_it(root: &Path, file: &str) -> bool {
+fn lists(root: &Path, file: &str, controller: &str) -> bool {
     let text = fs::read_to_string(root.join(file)).unwrap_or_default();
-    text.split_ascii_whitespace().any(|word| word == CONTROLLER)
+    text.split_ascii_whitespace().any(|word| word == controller)
 }
 
 /// The cgroups; the limit is lifted when this is dropped.
@@ -106,21 +107,9 @@ pub struct Cpusets {
     limited: BTreeSet<String>,
     left_alone: BTreeSet<String>,
     threads: Threads,
-}
-
-/// Kernel threads.
-struct Threads {
-    proc: PathBuf,
-    movable: Vec<i32>,
-    found: Instant,
-    limited: BTreeSet<i32>,
-}
-
-impl Threads {
-    fn find(proc: &Path) -> Threads {
-        let (movable, limited) = (kthreads::movable(proc), BTreeSet::new());
-        Threads { proc: proc.to_owned(), movable, found: Instant::now(), limited }
-    }
+    /// Takes the other vCPUs out of the hierarchy, where the kernel can do that.
+    spare: Option<Spare>,
+    brake: Option<Brake>,
 }
 
 /// What became of a cgroup's limit.
@@ -146,31 +135,78 @@ impl Cpusets {
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let (root, threads) = (root.to_owned(), Threads::find(proc));
-        let mut cpusets = Cpusets { root, journal, limited, left_alone, threads };
+        let (spare, brake) = (None, None);
+        let mut cpusets = Cpusets { root, journal, limited, left_alone, threads, spare, brake };
         cpusets.enable()?;
+        cpusets.brake = cpusets.prepare_brake(proc);
+        cpusets.spare = Spare::prepare(&cpusets.root);
         Ok(cpusets)
+    }
+
+    /// Without a brake, a limit comes later.
+    fn prepare_brake(&mut self, proc: &Path) -> Option<Brake> {
+        if !Brake::is_possible(proc) {
+            return None;
+        }
+        if !lists(&self.root, CONTROL, brake::CONTROLLER) {
+            self.journal.enable(brake::CONTROLLER).ok()?;
+            fs::write(self.root.join(CONTROL), format!("+{}", brake::CONTROLLER)).ok()?;
+        }
+        Brake::prepare(&self.root).ok()
     }
 
     /// Others, such as systemd, may take the controller away, and all sets with it.
     fn enable(&mut self) -> Result<(), CpusetError> {
-        if lists_it(&self.root, CONTROL) {
+        if lists(&self.root, CONTROL, CONTROLLER) {
             return Ok(());
         }
         self.limited.clear();
-        self.journal.enable()?;
+        self.journal.enable(CONTROLLER)?;
         fs::write(self.root.join(CONTROL), format!("+{CONTROLLER}"))
             .map_err(|error| CpusetError::Enable(self.root.clone(), error))
     }
 
-    /// Limits all top-level cgroups to these vCPUs, a list such as `0-1`. Those that have come
-    /// since the last call, too.
-    pub fn limit(&mut self, cpus: &str) -> Result<(), CpusetError> {
+    /// Limits tasks to the vCPUs of the set `keep`; `spare` has the others that are online. Cgroups
+    /// that have come since the last call are limited, too. Where tasks spin, a brake lets the
+    /// limit come sooner.
+    pub fn limit(&mut self, keep: &str, spare: &str, brake: bool) -> Result<(), CpusetError> {
         self.enable()?;
         let there = groups(&self.root);
         self.limited.retain(|group| there.contains(group));
         self.left_alone.retain(|group| there.contains(group));
+        let mine = self.find_mine(&there, keep);
+        let braked = self.brake.as_ref().filter(|_| brake);
+        let _braked = braked.map(|brake| brake.stop(&there, &mut self.journal));
+        if self.takes(spare)? {
+            self.limited.extend(there);
+            return Ok(());
+        }
+        let threads = self.threads.to_limit(keep, &self.journal);
+        self.journal.note(&there, &mine, &threads, keep)?;
+        let done = self.limit_each(mine, keep);
+        self.threads.limit(threads, keep);
+        done
+    }
+
+    /// Whether the spare vCPUs are a partition now. With sets of others beside it, the kernel
+    /// refuses that, or their tasks would lose the vCPUs that they were given.
+    fn takes(&mut self, spare: &str) -> Result<bool, CpusetError> {
+        let Some(partition) = &self.spare else { return Ok(false) };
+        if !self.left_alone.is_empty() {
+            partition.give_back().map_err(|error| self.keeps(error))?;
+            return Ok(false);
+        }
+        let taken = partition.has(spare) || partition.take(spare).is_ok();
+        if !taken {
+            self.spare = None;
+        }
+        Ok(taken)
+    }
+
+    /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
+    fn find_mine(&mut self, there: &[String], keep: &str) -> Vec<String> {
         let mut mine = Vec::new();
-        for group in &there {
+        for group in there {
             if self.left_alone.contains(group) {
                 continue;
             }
@@ -181,41 +217,32 @@ impl Cpusets {
             if !is_free(&folder, now, self.journal.all()) && !self.journal.wrote(group, now) {
                 self.limited.remove(group);
                 self.left_alone.insert(group.clone());
-            } else if now != cpus || !self.limited.contains(group) {
+            } else if now != keep || !self.limited.contains(group) {
                 mine.push(group.clone());
             }
         }
-        let threads = self.threads_to_limit(cpus);
-        self.journal.note(&there, &mine, &threads, cpus)?;
-        let mut failed = Ok(());
-        for group in mine {
+        mine
+    }
+
+    fn limit_each(&mut self, groups: Vec<String>, keep: &str) -> Result<(), CpusetError> {
+        let mut done = Ok(());
+        for group in groups {
             let file = self.root.join(&group).join(CPUS);
-            match fs::write(&file, cpus) {
+            match fs::write(&file, keep) {
                 Ok(()) => {
                     self.limited.insert(group);
                 }
                 Err(_) if !file.exists() => {}
-                Err(error) => failed = Err(CpusetError::Limit(file, error)),
+                Err(error) => done = Err(CpusetError::Limit(file, error)),
             }
         }
-        threads.iter().for_each(|&pid| kthreads::keep(pid, Some(cpus)));
-        self.threads.limited.extend(threads);
-        failed
-    }
-
-    /// Those that are free to run on any vCPU, or were limited here to others than these.
-    fn threads_to_limit(&self, cpus: &str) -> Vec<i32> {
-        let online = set::list(&set::online());
-        let is_mine = |&pid: &i32| {
-            let now = kthreads::set_of(pid);
-            now != cpus && (set::covers(&now, &online) || self.journal.wrote_to_thread(pid, &now))
-        };
-        self.threads.movable.iter().copied().filter(is_mine).collect()
+        done
     }
 
     /// Lifts the limit. What cannot be lifted counts as limited.
     pub fn lift(&mut self) -> Result<(), CpusetError> {
-        let mut failed = Ok(());
+        let spare = self.spare.as_ref().map_or(Ok(()), Spare::give_back);
+        let mut failed = spare.map_err(|error| self.keeps(error));
         for group in std::mem::take(&mut self.limited) {
             match clear(&self.root, &group, &self.journal) {
                 Cleared::Lifted => {}
@@ -228,13 +255,17 @@ impl Cpusets {
                 }
             }
         }
-        for pid in std::mem::take(&mut self.threads.limited) {
-            free(pid, &self.journal);
-        }
-        if self.threads.found.elapsed() >= FRESH {
-            self.threads = Threads::find(&self.threads.proc);
-        }
+        self.threads.lift(&self.journal);
         failed
+    }
+
+    /// Whether a limit is one for tasks of the root cgroup as well.
+    pub fn reaches_root(&self) -> bool {
+        self.spare.is_some() && self.left_alone.is_empty()
+    }
+
+    fn keeps(&self, error: io::Error) -> CpusetError {
+        CpusetError::Lift(self.root.join(spare::GROUP), error)
     }
 
     /// All vCPUs are others from now on. Nothing may be limited.
@@ -283,6 +314,10 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     let Some(root) = journal.root() else { return Ok(0) };
     let mut cleared = 0;
     let mut failed = Ok(());
+    match spare::restore(&root) {
+        Ok(had) => cleared += if had { groups(&root).len() } else { 0 },
+        Err(error) => failed = Err(CpusetError::Lift(root.join(spare::GROUP), error)),
+    }
     for group in journal.groups() {
         let file = root.join(group).join(CPUS);
         let limits = |text: String| {
@@ -297,7 +332,8 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
             Cleared::Failed(error) => failed = Err(CpusetError::Lift(file, error)),
         }
     }
-    journal.threads().for_each(|pid| free(pid, journal));
+    journal.threads().for_each(|pid| kthreads::free(pid, journal));
+    brake::restore(&root, journal);
     failed?;
     // Other cgroups' sets would go with the controller.
     let is_used = |group: &String| {
@@ -305,9 +341,15 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
         !is_free(&root.join(group), says(CPUS).trim(), journal.all())
             || OTHERS.iter().any(|file| !says(file).trim().is_empty())
     };
-    if journal.enabled() && !groups(&root).iter().any(is_used) {
-        // A cgroup that hands the controller on keeps it, which the kernel sees to.
-        let _ = fs::write(root.join(CONTROL), format!("-{CONTROLLER}"));
+    // A cgroup that hands a controller on keeps it, which the kernel sees to.
+    let disable = |controller| fs::write(root.join(CONTROL), format!("-{controller}"));
+    let groups = groups(&root);
+    if journal.enabled(CONTROLLER) && !groups.iter().any(is_used) {
+        let _ = disable(CONTROLLER);
+    }
+    let is_braked = |group: &String| brake::is_used(&root, group);
+    if journal.enabled(brake::CONTROLLER) && !groups.iter().any(is_braked) {
+        let _ = disable(brake::CONTROLLER);
     }
     journal.end();
     Ok(cleared)
@@ -323,8 +365,10 @@ fn is_free(group: &Path, set: &str, all: &str) -> bool {
 fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     let file = root.join(group).join(CPUS);
     let Ok(now) = fs::read_to_string(&file) else { return Cleared::Lifted };
-    if !now.trim().is_empty() && !journal.wrote(group, now.trim()) {
-        return Cleared::Foreign;
+    match now.trim() {
+        "" => return Cleared::Lifted,
+        set if !journal.wrote(group, set) => return Cleared::Foreign,
+        _ => {}
     }
     let cleared = fs::write(&file, "\n").or_else(|error| match error.kind() {
         io::ErrorKind::StorageFull => fs::write(&file, journal.all()),
@@ -336,18 +380,11 @@ fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     }
 }
 
-/// Lifts the limit of a kernel thread, unless somebody else has set it since.
-fn free(pid: i32, journal: &Journal) {
-    let is_ours = journal.wrote_to_thread(pid, &kthreads::set_of(pid));
-    if is_ours && kthreads::is_movable(Path::new(kthreads::PROC), pid) {
-        kthreads::keep(pid, None);
-    }
-}
-
 fn groups(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name != spare::GROUP).collect()
 }
 
 #[cfg(test)]

@@ -59,12 +59,12 @@ fn a_limit_comes_and_goes_with_the_controller() {
     let hierarchy = Hierarchy::new("plain", &[("system.slice", ""), ("user.slice", "")]);
     let mut cpusets = hierarchy.open();
     assert_eq!(hierarchy.control(), "+cpuset");
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!((hierarchy.says("system.slice").as_str(), cpusets.limited()), ("0-1", 2));
     hierarchy.add("job", "");
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!(hierarchy.says("job"), "0-1");
-    cpusets.limit("0").unwrap();
+    cpusets.limit("0", "1-3", false).unwrap();
     assert_eq!(hierarchy.says("user.slice"), "0");
     cpusets.lift().unwrap();
     assert_eq!((hierarchy.says("job").as_str(), cpusets.limited()), ("", 0));
@@ -77,10 +77,10 @@ fn a_limit_comes_and_goes_with_the_controller() {
 fn what_somebody_else_set_is_left_alone() {
     let hierarchy = Hierarchy::new("foreign", &[("mine", ""), ("theirs", "2-3"), ("later", "")]);
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!(hierarchy.says("theirs"), "2-3");
     hierarchy.set("later", "1-3");
-    cpusets.limit("0").unwrap();
+    cpusets.limit("0", "1-3", false).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["later", "theirs"]);
     hierarchy.set("mine", "3");
     cpusets.lift().unwrap();
@@ -95,9 +95,9 @@ fn a_set_of_somebody_else_that_looks_like_ours_is_left_alone() {
     let groups = [("mine", ""), ("theirs", "0-1"), ("late", "")];
     let hierarchy = Hierarchy::new("alike", &groups);
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     hierarchy.add("new", "0-1");
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["new", "theirs"]);
     assert_eq!(cpusets.limited(), 2);
     cpusets.lift().unwrap();
@@ -112,7 +112,7 @@ fn all_vcpus_are_no_limit_and_partitions_are_left_alone() {
     let kind = hierarchy.root().join("part/cpuset.cpus.partition");
     fs::write(&kind, "root\n").unwrap();
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     let says = ["all", "part", "wide"].map(|group| hierarchy.says(group));
     assert_eq!(says, ["0-1", "", "0-1"]);
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["part"]);
@@ -123,11 +123,11 @@ fn a_controller_that_goes_comes_back() {
     let hierarchy = Hierarchy::new("taken", &[("mine", ""), ("gone", "")]);
     fs::write(hierarchy.root().join(CONTROL), "cpuset cpu\n").unwrap();
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     fs::write(hierarchy.root().join(CONTROL), "cpu\n").unwrap();
     hierarchy.set("mine", "");
     fs::remove_dir_all(hierarchy.root().join("gone")).unwrap();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!((hierarchy.control().as_str(), hierarchy.says("mine").as_str()), ("+cpuset", "0-1"));
     assert_eq!(cpusets.limited(), 1);
     drop(cpusets);
@@ -142,12 +142,12 @@ fn nothing_is_limited_that_is_not_noted() {
     let place = hierarchy.folder.join("cpuset.new");
     fs::create_dir(&place).unwrap();
     for _ in 0..2 {
-        let error = cpusets.limit("0-1").expect_err("nothing can be noted");
+        let error = cpusets.limit("0-1", "2-3", false).expect_err("nothing can be noted");
         assert!(matches!(error, CpusetError::Journal(..)), "{error}");
         assert_eq!(hierarchy.says("mine"), "");
     }
     fs::remove_dir(&place).unwrap();
-    cpusets.limit("0-1").unwrap();
+    cpusets.limit("0-1", "2-3", false).unwrap();
     assert_eq!(hierarchy.says("mine"), "0-1");
 }
 
@@ -171,8 +171,8 @@ fn isolated_vcpus_are_refused() {
 fn the_next_process_lifts_what_a_killed_one_left() {
     let hierarchy = Hierarchy::new("killed", &[("a", ""), ("b", "")]);
     let mut killed = hierarchy.open();
-    killed.limit("0-2").unwrap();
-    killed.limit("0-1").unwrap();
+    killed.limit("0-2", "3", false).unwrap();
+    killed.limit("0-1", "2-3", false).unwrap();
     let taken = hierarchy.try_open().err().expect("it runs");
     assert!(matches!(taken, CpusetError::Taken(_)), "{taken}");
     // What a kill leaves: the file, and no lock.

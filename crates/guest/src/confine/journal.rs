@@ -18,8 +18,9 @@ use super::cpusets::CpusetError;
 struct Noted {
     /// The mount of the cgroups.
     root: PathBuf,
-    /// Whether the controller was enabled here.
-    enabled: bool,
+    /// Controllers that were enabled here.
+    #[serde(default)]
+    controllers: BTreeSet<String>,
     /// Stands for no limit where the kernel refuses an empty set.
     all: String,
     /// Folders of cgroups under the root, and the sets of vCPUs that were written to each.
@@ -27,6 +28,9 @@ struct Noted {
     /// The same for kernel threads, by their numbers.
     #[serde(default)]
     threads: BTreeMap<i32, BTreeSet<String>>,
+    /// Cgroups that are braked while they are limited, and what their `cpu.max` says else.
+    #[serde(default)]
+    quotas: BTreeMap<String, String>,
 }
 
 /// The journal. One process at a time has it.
@@ -90,10 +94,18 @@ impl Journal {
         self.save()
     }
 
-    /// Notes that the controller is going to be enabled.
-    pub(super) fn enable(&mut self) -> Result<(), CpusetError> {
-        self.unsaved |= !self.noted.enabled;
-        self.noted.enabled = true;
+    /// Notes that a controller is going to be enabled.
+    pub(super) fn enable(&mut self, controller: &str) -> Result<(), CpusetError> {
+        self.unsaved |= self.noted.controllers.insert(controller.to_owned());
+        self.save_what_is_new()
+    }
+
+    /// Notes what the quotas of cgroups are that are going to be braked.
+    pub(super) fn note_quotas(&mut self, quotas: &[(String, String)]) -> Result<(), CpusetError> {
+        for (group, quota) in quotas {
+            let was = self.noted.quotas.insert(group.clone(), quota.clone());
+            self.unsaved |= was.as_ref() != Some(quota);
+        }
         self.save_what_is_new()
     }
 
@@ -118,6 +130,7 @@ impl Journal {
         set: &str,
     ) -> Result<(), CpusetError> {
         self.noted.groups.retain(|group, _| there.contains(group));
+        self.noted.quotas.retain(|group, _| there.contains(group));
         for group in groups {
             let sets = self.noted.groups.entry(group.clone()).or_default();
             self.unsaved |= sets.insert(self.noted.all.clone());
@@ -140,8 +153,13 @@ impl Journal {
         Some(self.noted.root.clone()).filter(|root| root.is_absolute())
     }
 
-    pub(super) fn enabled(&self) -> bool {
-        self.noted.enabled
+    pub(super) fn enabled(&self, controller: &str) -> bool {
+        self.noted.controllers.contains(controller)
+    }
+
+    /// The quotas of cgroups that may be braked.
+    pub(super) fn quotas(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.noted.quotas.iter().map(|(group, quota)| (group.as_str(), quota.as_str()))
     }
 
     /// The set that stands for no limit.

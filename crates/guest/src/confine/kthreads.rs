@@ -3,12 +3,15 @@
 //! No cgroup limits them. An excluded vCPU is idle, so the kernel prefers to wake `rcu_preempt`
 //! and others there; the host then takes a pCPU from a vCPU that works, which may hold a lock.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use super::journal::Journal;
 use super::set;
 
 /// Where processes are.
@@ -17,21 +20,72 @@ pub(super) const PROC: &str = "/proc";
 const KERNEL: u64 = 0x0020_0000;
 const BOUND: u64 = 0x0400_0000;
 
-/// All that the kernel allows to move.
-pub(super) fn movable(proc: &Path) -> Vec<i32> {
+/// How long a list of them is used: few come and go.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Those that the kernel allows to move.
+pub(super) struct Threads {
+    proc: PathBuf,
+    movable: Vec<i32>,
+    found: Instant,
+    limited: BTreeSet<i32>,
+}
+
+impl Threads {
+    pub(super) fn find(proc: &Path) -> Threads {
+        let (movable, limited) = (movable(proc), BTreeSet::new());
+        Threads { proc: proc.to_owned(), movable, found: Instant::now(), limited }
+    }
+
+    /// Those that are free to run on any vCPU, or were limited here to others than these.
+    pub(super) fn to_limit(&self, cpus: &str, journal: &Journal) -> Vec<i32> {
+        let online = set::list(&set::online());
+        let is_mine = |&pid: &i32| {
+            let now = set_of(pid);
+            now != cpus && (set::covers(&now, &online) || journal.wrote_to_thread(pid, &now))
+        };
+        self.movable.iter().copied().filter(is_mine).collect()
+    }
+
+    /// Keeps some, which are in the journal, on the vCPUs of a set.
+    pub(super) fn limit(&mut self, threads: Vec<i32>, cpus: &str) {
+        threads.iter().for_each(|&pid| keep(pid, Some(cpus)));
+        self.limited.extend(threads);
+    }
+
+    /// Lets them all run anywhere again.
+    pub(super) fn lift(&mut self, journal: &Journal) {
+        for pid in std::mem::take(&mut self.limited) {
+            free(pid, journal);
+        }
+        if self.found.elapsed() >= FRESH {
+            *self = Threads::find(&self.proc);
+        }
+    }
+}
+
+/// Lifts the limit of one, unless somebody else has set it since.
+pub(super) fn free(pid: i32, journal: &Journal) {
+    let is_ours = journal.wrote_to_thread(pid, &set_of(pid));
+    if is_ours && is_movable(Path::new(PROC), pid) {
+        keep(pid, None);
+    }
+}
+
+fn movable(proc: &Path) -> Vec<i32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|&pid| is_movable(proc, pid)).collect()
 }
 
 /// Whether a process is one of them.
-pub(super) fn is_movable(proc: &Path, pid: i32) -> bool {
+fn is_movable(proc: &Path, pid: i32) -> bool {
     let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & (KERNEL | BOUND) == KERNEL))
 }
 
 /// The online vCPUs that a thread may use as a set, empty if it has gone.
-pub(super) fn set_of(pid: i32) -> String {
+fn set_of(pid: i32) -> String {
     let Ok(cpus) = sched_getaffinity(Pid::from_raw(pid)) else { return String::new() };
     let has = |&cpu: &u32| cpus.is_set(cpu as usize).unwrap_or(false);
     set::list(&(0..CpuSet::count() as u32).filter(has).collect::<Vec<_>>())
@@ -39,7 +93,7 @@ pub(super) fn set_of(pid: i32) -> String {
 
 /// Keeps a thread on the vCPUs of a set; `None` leaves it free. One that cannot be moved costs
 /// time, and nothing else.
-pub(super) fn keep(pid: i32, set: Option<&str>) {
+fn keep(pid: i32, set: Option<&str>) {
     let mut wanted = CpuSet::new();
     let all = || (0..CpuSet::count() as u32).collect();
     for cpu in set.map_or_else(all, set::cpus) {

@@ -4,18 +4,20 @@
 //! Off intervals are found by `bpf/watch.bpf.c`, spins are counted by `bpf/account.bpf.c`, and
 //! `policy/confine.h` decides.
 
+mod brake;
 mod cpusets;
 mod guard;
 mod journal;
 mod kthreads;
+mod root;
 mod set;
+mod spare;
 mod window;
 
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -30,14 +32,13 @@ use crate::account::{Account, Woken};
 use crate::sense::{LightSensor, SenseError, Settings, now_ns};
 pub use cpusets::CpusetError;
 use cpusets::Cpusets;
+pub use root::{own_cgroup, remove_own_cgroup};
 use window::Sums;
 
 /// Where cgroups of version 2 are.
 const ROOT: &str = "/sys/fs/cgroup";
 /// Where what is limited is noted.
 const FOLDER: &str = "/run/unspin";
-/// The cgroup for a command that would else run in the root, where nothing can be limited.
-const OWN: &str = "unspin";
 
 const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
 /// While there is little to do, each look would only wake a vCPU.
@@ -103,6 +104,8 @@ pub struct Confiner {
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
+    /// A limit is one for processes in the root cgroup as well.
+    reaches_root: AtomicBool,
     stats: Mutex<Stats>,
 }
 
@@ -128,11 +131,15 @@ impl Confiner {
         Stats { limits, ..stats }
     }
 
+    /// Processes that no limit reaches, a count.
     fn in_root(&self) -> u64 {
+        if self.shared.reaches_root.load(Ordering::Relaxed) {
+            return 0;
+        }
         let mut known = self.in_root.lock().unwrap_or_else(PoisonError::into_inner);
         match *known {
             Some((when, count)) if when.elapsed() < IN_ROOT => count,
-            _ => known.insert((Instant::now(), in_root())).1,
+            _ => known.insert((Instant::now(), root::processes())).1,
         }
     }
 
@@ -160,6 +167,8 @@ pub fn restore() -> Result<usize, CpusetError> {
 
 /// The same once the process is gone that has this process as its guard.
 pub fn restore_when_gone() -> Result<usize, CpusetError> {
+    // What it is to lift may hold it up.
+    let _ = run_first();
     guard::wait();
     cpusets::restore_after_crash(Path::new(FOLDER), guard::PATIENCE)
 }
@@ -173,33 +182,6 @@ pub fn possible() -> bool {
 pub fn at_work() -> bool {
     let folder = Path::new(FOLDER);
     journal::Journal::is_in(folder) && journal::Journal::is_held(folder)
-}
-
-/// A cgroup for a command that starts now: where this process is in the root, one of its own.
-/// Elsewhere the command inherits one that can be limited.
-pub fn own_cgroup() -> io::Result<Option<PathBuf>> {
-    let ours = fs::read_to_string("/proc/self/cgroup")?;
-    if !ours.lines().any(|line| line == "0::/") {
-        return Ok(None);
-    }
-    let folder = Path::new(ROOT).join(OWN);
-    match fs::create_dir(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(Some(folder)),
-    }
-}
-
-/// Removes that cgroup if nobody is left in it.
-pub fn remove_own_cgroup() {
-    let _ = fs::remove_dir(Path::new(ROOT).join(OWN));
-}
-
-/// User processes in the root cgroup: no limit reaches them.
-fn in_root() -> u64 {
-    let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();
-    let has_words =
-        |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty());
-    list.lines().filter(has_words).count() as u64
 }
 
 /// What decides, in a thread of its own.
@@ -272,6 +254,7 @@ impl Control {
             }
             self.step(rounds % ROUND == 0);
             rounds += 1;
+            shared.reaches_root.store(self.cpusets.reaches_root(), Ordering::Relaxed);
             *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
         }
     }
@@ -284,11 +267,15 @@ impl Control {
     /// What is decided next rests on what comes now.
     fn wake(&mut self) {
         let now = self.sums();
+        self.begin_window(now);
+        self.confine.wake();
+        self.calm = 0;
+    }
+
+    fn begin_window(&mut self, now: Sums) {
         let seconds = (now.now_ns - self.before.now_ns) as f64 / 1e9;
         self.used_vcpu_s += f64::from(self.confine.in_use()) * seconds;
         self.before = now;
-        self.confine.wake();
-        self.calm = 0;
     }
 
     fn step(&mut self, round: bool) {
@@ -298,10 +285,8 @@ impl Control {
         }
         let now = self.sums();
         self.facts = now.since(&self.before, self.online.len() as u32);
-        let seconds = (now.now_ns - self.before.now_ns) as f64 / 1e9;
         let before = self.confine.in_use();
-        self.used_vcpu_s += f64::from(before) * seconds;
-        self.before = now;
+        self.begin_window(now);
         let usage = self.confine.step(&self.facts, now.now_ns) as usize;
         let wanted_m = self.facts.on_m + self.facts.off_m;
         let spins = self.facts.spin_m * 100 > wanted_m * CALM_PERCENT;
@@ -310,11 +295,20 @@ impl Control {
         if !round && usage == before as usize {
             return;
         }
+        // Without a real-time priority, the brake would hold this thread as well.
+        let brake = usage < before as usize && self.late.is_none();
         let done = match usage == self.online.len() {
             true => self.cpusets.lift(),
-            false => self.cpusets.limit(&set::list(&self.online[..usage])),
+            false => {
+                let (keep, spare) = self.online.split_at(usage);
+                self.cpusets.limit(&set::list(keep), &set::list(spare), brake)
+            }
         };
         self.failed = done.err().map(|error| error.to_string());
+        if usage != before as usize {
+            let now = self.sums();
+            self.begin_window(now);
+        }
     }
 
     /// With another number of vCPUs all that was learnt is about another machine.
@@ -332,10 +326,11 @@ impl Control {
     fn sums(&mut self) -> Sums {
         let now_ns = now_ns();
         let mut sums = Sums { now_ns, ..Sums::default() };
-        let spun = self.account.spun(now_ns);
+        let page = self.sensor.page();
+        let spun = self.account.spun(now_ns, |vcpu| page.vcpu(vcpu).idle_since_ns != 0);
         self.lost = 0;
         for &vcpu in &self.online {
-            let record = self.sensor.page().vcpu(vcpu as usize);
+            let record = page.vcpu(vcpu as usize);
             sums.idle_ns += record.idle_until(now_ns);
             sums.off_ns += record.off_ns;
             let spun = spun[vcpu as usize];

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use super::spare;
+
 const SYSTEM: &str = "/sys/devices/system/cpu";
 
 /// These vCPUs, in ascending order, as a set.
@@ -36,10 +38,12 @@ pub(super) fn covers(set: &str, other: &str) -> bool {
     !set.is_empty() && cpus(other).iter().all(|cpu| set.binary_search(cpu).is_ok())
 }
 
-/// The vCPUs that tasks of ordinary cgroups may use: those that are online and in no partition.
+/// The vCPUs that tasks of ordinary cgroups may use while nothing is limited: those that are online
+/// and in nobody else's partition.
 pub(super) fn usable(root: &Path) -> Vec<u32> {
     let online = online();
-    let effective = cpus(&says(&root.join("cpuset.cpus.effective")));
+    let mut effective = cpus(&says(&root.join("cpuset.cpus.effective")));
+    effective.extend(cpus(&spare::taken(root)));
     let both: Vec<u32> = online.iter().copied().filter(|cpu| effective.contains(cpu)).collect();
     if both.is_empty() { online } else { both }
 }
@@ -61,7 +65,7 @@ pub(super) fn online() -> Vec<u32> {
     if online.is_empty() { vec![0] } else { online }
 }
 
-fn says(file: &Path) -> String {
+pub(super) fn says(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default().trim().to_owned()
 }
 

@@ -1,0 +1,105 @@
+//! A brake for the tasks of cgroups, for as long as it takes to limit them.
+//!
+//! The kernel applies `cpuset.cpus` task by task, and takes a run queue's lock for each. In a
+//! collapse the holder of such a lock is often a vCPU that the host has preempted: to limit 400
+//! tasks took half a second. `cpu.max` takes one such lock a vCPU. Tasks whose quota is used up
+//! leave the run queues when they return to user space, nobody contends any more, and the sets
+//! are written in a few milliseconds.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::journal::Journal;
+use super::spare;
+
+/// The controller's name.
+pub(super) const CONTROLLER: &str = "cpu";
+const MAX: &str = "cpu.max";
+/// The shortest quota in a long period: 1 ms of 100 ms, as the kernel writes it.
+const STOP: &str = "1000 100000";
+/// The kernel throttles tasks when they return to user space. Before Linux 6.18, which has this
+/// function, it took the time from tasks that hold a lock as well.
+const THROTTLES_IN_USER: &str = "throttle_cfs_rq_work";
+
+/// The brake of a hierarchy.
+pub(super) struct Brake {
+    root: PathBuf,
+}
+
+/// Some cgroups are being braked; they are released when this is dropped.
+pub(super) struct Braked {
+    root: PathBuf,
+    /// Each with what its limit was.
+    groups: Vec<(String, String)>,
+}
+
+impl Brake {
+    /// Whether the kernel has what it takes; `proc` is where its symbols are.
+    pub(super) fn is_possible(proc: &Path) -> bool {
+        let symbols = fs::read_to_string(proc.join("kallsyms")).unwrap_or_default();
+        symbols.lines().any(|line| line.split(' ').nth(2) == Some(THROTTLES_IN_USER))
+    }
+
+    /// Gets it ready; the controller is enabled. The kernel patches its code when the first quota
+    /// comes and when the last one goes, which takes tens of milliseconds in a collapse: so an
+    /// empty cgroup always has one.
+    pub(super) fn prepare(root: &Path) -> io::Result<Brake> {
+        fs::write(spare::make(root)?.join(MAX), STOP)?;
+        Ok(Brake { root: root.to_owned() })
+    }
+
+    /// Stops the tasks of some cgroups as soon as they are in user space. A cgroup that is not in
+    /// the journal is not stopped.
+    pub(super) fn stop(&self, groups: &[String], journal: &mut Journal) -> Braked {
+        let quota = |group: &String| Some((group.clone(), says(&self.root, group)?));
+        let mut groups: Vec<_> = groups.iter().filter_map(quota).collect();
+        match journal.note_quotas(&groups) {
+            Ok(()) => groups.retain(|(group, _)| write(&self.root, group, STOP).is_ok()),
+            Err(_) => groups.clear(),
+        }
+        Braked { root: self.root.clone(), groups }
+    }
+}
+
+impl Drop for Braked {
+    fn drop(&mut self) {
+        for (group, quota) in &self.groups {
+            release(&self.root, group, quota);
+        }
+    }
+}
+
+/// Releases what a killed process has left.
+pub(super) fn restore(root: &Path, journal: &Journal) {
+    journal.quotas().for_each(|(group, quota)| release(root, group, quota));
+}
+
+/// Whether a cgroup is set to anything that would go with the controller.
+pub(super) fn is_used(root: &Path, group: &str) -> bool {
+    let is_set = |(file, default): (&str, &str)| {
+        let text = fs::read_to_string(root.join(group).join(file)).unwrap_or_default();
+        ![default, ""].contains(&text.trim())
+    };
+    [(MAX, "max 100000"), ("cpu.weight", "100"), ("cpu.idle", "0")].into_iter().any(is_set)
+}
+
+/// Unless somebody else has set it since.
+fn release(root: &Path, group: &str, quota: &str) {
+    if says(root, group).as_deref() != Some(STOP) {
+        return;
+    }
+    if let Err(error) = write(root, group, quota) {
+        let file = root.join(group).join(MAX);
+        eprintln!("unspin: {}: {error}; write `{quota}` into it by hand", file.display());
+    }
+}
+
+/// A cgroup's quota and period; none where the controller is not enabled.
+fn says(root: &Path, group: &str) -> Option<String> {
+    Some(fs::read_to_string(root.join(group).join(MAX)).ok()?.trim().to_owned())
+}
+
+fn write(root: &Path, group: &str, quota: &str) -> io::Result<()> {
+    fs::write(root.join(group).join(MAX), quota)
+}

@@ -1,0 +1,98 @@
+//! The vCPUs that tasks are kept from, as an isolated partition.
+//!
+//! An empty cgroup takes them out of the hierarchy: by one write, for tasks of all cgroups, the
+//! root and those to come included, and without a change to anybody's sets. The kernel's load
+//! balancer leaves them alone as well. Where it does not, a busy vCPU wakes an idle one every
+//! few milliseconds to look for tasks to take over. The host runs it in place of a vCPU that works,
+//! and what it then does is wait for that vCPU's run queue lock.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::set;
+
+/// The cgroup.
+pub(super) const GROUP: &str = "unspin.spare";
+const CPUS: &str = "cpuset.cpus";
+const KIND: &str = "cpuset.cpus.partition";
+/// A partition without load balancing, since Linux 6.1.
+const ISOLATED: &str = "isolated";
+/// No partition.
+const MEMBER: &str = "member";
+
+/// The cgroup, without tasks.
+pub(super) struct Spare {
+    folder: PathBuf,
+}
+
+impl Spare {
+    /// Makes it; none where the kernel knows no partitions.
+    pub(super) fn prepare(root: &Path) -> Option<Spare> {
+        let folder = make(root).ok()?;
+        folder.join(KIND).exists().then_some(Spare { folder })
+    }
+
+    /// Whether it has these vCPUs, a set.
+    pub(super) fn has(&self, cpus: &str) -> bool {
+        self.says(KIND) == ISOLATED && self.says(CPUS) == cpus
+    }
+
+    /// Takes these, and no others. The kernel refuses some, such as those of another partition.
+    pub(super) fn take(&self, cpus: &str) -> io::Result<()> {
+        let done = fs::write(self.folder.join(CPUS), cpus)
+            .and_then(|()| fs::write(self.folder.join(KIND), ISOLATED));
+        if done.is_ok() && self.has(cpus) {
+            return Ok(());
+        }
+        let why = self.says(KIND);
+        self.give_back()?;
+        done.and(Err(io::Error::other(why)))
+    }
+
+    /// Gives all of them back.
+    pub(super) fn give_back(&self) -> io::Result<()> {
+        give_back(&self.folder)
+    }
+
+    fn says(&self, file: &str) -> String {
+        set::says(&self.folder.join(file))
+    }
+}
+
+/// The cgroup's folder.
+pub(super) fn make(root: &Path) -> io::Result<PathBuf> {
+    let folder = root.join(GROUP);
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(folder),
+    }
+}
+
+/// The vCPUs that it has, as a set; empty where it has none.
+pub(super) fn taken(root: &Path) -> String {
+    let folder = root.join(GROUP);
+    if set::says(&folder.join(KIND)) == ISOLATED {
+        set::says(&folder.join(CPUS))
+    } else {
+        "".into()
+    }
+}
+
+/// Gives back what a killed process has left there, and removes the cgroup. Whether it had any.
+pub(super) fn restore(root: &Path) -> io::Result<bool> {
+    let folder = root.join(GROUP);
+    let had = !taken(root).is_empty();
+    if had {
+        give_back(&folder)?;
+    }
+    let _ = fs::remove_dir(&folder);
+    Ok(had)
+}
+
+fn give_back(folder: &Path) -> io::Result<()> {
+    match set::says(&folder.join(KIND)).as_str() {
+        "" | MEMBER => Ok(()),
+        _ => fs::write(folder.join(KIND), MEMBER),
+    }
+}
