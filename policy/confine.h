@@ -21,16 +21,16 @@
 
 /* A window: two or three ticks of 250 Hz a vCPU, by which off intervals are seen. */
 #define CONFINE_WINDOW_NS 10000000ULL
-/* From this share on of the wanted time that is spun, fewer vCPUs are tried, in percent: without
- * it there would be a quarter more useful time. A trial costs some 100 ms, and what spins less
- * gains nothing by fewer. */
+/* Spin share of the wanted time, in percent, from which fewer vCPUs are tried. Without that
+ * spinning there would be a quarter more useful time. A trial costs some 100 ms, and below this
+ * share it does not pay. */
 #define CONFINE_SPIN_PERCENT 20
 /* The same where no overcommit is seen: intervals too short for ticks pass for time on. */
 #define CONFINE_SPIN_ANYWAY_PERCENT 40
 /* vCPUs are overcommitted where so much of the wanted time is off, in percent. */
 #define CONFINE_OFF_PERCENT 10
-/* Windows that the share is a mean of at least: spins come in bursts. Where fewer are in use already,
- * bursts remain: the host may put two vCPUs on one pCPU for some slices. */
+/* The least number of windows that the share is a mean of, because spins come in bursts. With fewer
+ * in use already, bursts remain: the host may put two vCPUs on one pCPU for some slices. */
 #define CONFINE_SPIN_WINDOWS 2
 #define CONFINE_SPIN_AGAIN_WINDOWS 6
 /* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
@@ -239,7 +239,7 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 	}
 	if (c->sums.windows < (c->calm_trial ? CONFINE_CALM_TRIAL_WINDOWS : CONFINE_PART_WINDOWS))
 		return;
-	/* Fewer are of use where they spare spins, and there are none. */
+	/* Fewer pay only by avoiding spins, and there are none now. */
 	if (!c->calm_trial &&
 	    confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
 		confine_give_up_more(c, now_ns);
@@ -304,8 +304,6 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 {
 	u32 share = confine_spin_percent(&c->sums), twice;
 
-	if (c->more_began_ns)
-		confine_more_failed(c, now_ns);
 	if (c->use > 1 && confine_wasteful(c, facts)) {
 		if (now_ns < c->fewer_ns && confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;
@@ -333,8 +331,8 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 }
 
 /*
- * There is little to do: what a trial shows says nothing more, and a limit is of no use for long. Fewer
- * that leave little to do pay. More that are hardly used do no harm, and what was in use is known.
+ * There is little to do: windows of a trial show nothing any more, and a limit soon stops paying. A
+ * trial of fewer that leads here is kept. So is one of more, and the number before is remembered.
  */
 POLICY void confine_quiet(struct confine *c, u64 now_ns)
 {
@@ -361,7 +359,7 @@ POLICY void confine_quiet(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->vcpus);
 }
 
-/* Spins woke who decides: what was seen before belongs to another time. */
+/* A spin ended the controller's rest: the sums from before it are of another time. */
 POLICY void confine_wake(struct confine *c)
 {
 	if (c->phase != CONFINE_SETTLED)
@@ -375,6 +373,8 @@ POLICY void confine_wake(struct confine *c)
  */
 POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
+	if (c->more_began_ns && c->phase == CONFINE_SETTLED)
+		confine_more_failed(c, now_ns);
 	if (((u64)facts->on_m + facts->off_m) * 100 < (u64)c->use * 1000 * CONFINE_QUIET_PERCENT) {
 		confine_quiet(c, now_ns);
 		return c->use;

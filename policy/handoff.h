@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Who holds what others wait for is not to be kept from running.
+ * Delayed preemption: a lock holder that has waiters is not kept from running.
  *
- * A task that is to give way and holds a lock which others wait for keeps its vCPU until
- * it has released the lock (delayed preemption), for a bounded time; what it runs is
- * charged as always. The locks that somebody has waited for lately are remembered, because
- * whoever has one now may have taken it after the others began to wait.
+ * A task that is to give way while it holds such a lock keeps its vCPU until it has released the
+ * lock, for a bounded time; what it runs is charged as always. Locks that had waiters lately are
+ * remembered, because a task may take one after the others began to wait.
  */
 #ifndef UNSPIN_POLICY_HANDOFF_H
 #define UNSPIN_POLICY_HANDOFF_H
 
 #include "base.h"
 
-/* For so long after somebody has begun to wait for a lock, it counts as contended. */
+/* How long a lock counts as contended after a wait for it began. */
 #define HANDOFF_CONTENDED_NS 50000000ULL
 /* The most that a holder runs on when it is to give way. */
 #define HANDOFF_MOST_NS 2000000ULL

@@ -2,13 +2,13 @@
 /*
  * How many vCPUs to use.
  *
- * A guest with more vCPUs than the host gives it time for has some that are off while
- * others wait for what they hold. With as few vCPUs as there is time for, those stay on
- * and nobody waits. But fewer vCPUs also ask the host for less: where neighbours compete,
- * their share shrinks. So the number is found by trying, and judged by progress: by what the
- * kernel counts, where that is much, and else by the useful time, which is what the vCPUs
- * were on, less what they spun. A spin with interrupts disabled is seen by no tick, and one
- * that leaves the guest seems to be work; both show in how little is counted.
+ * A guest with more vCPUs than the host gives it time for has vCPUs that are off while others
+ * wait for their locks. With as few vCPUs as there is time for, these stay on, and no vCPU
+ * waits for one that is off. But fewer vCPUs also ask the host for less: beside neighbours that
+ * compete, the guest's share shrinks. So the number is found by trials, and judged by progress:
+ * by what the kernel counts, where that is much, and else by useful time, which is time on less
+ * time spinning. Ticks do not see a spin with interrupts disabled, and a spin that leaves the
+ * guest passes for work; both show in how little is counted.
  *
  * A trial of fewer begins where time is wasted, with as many vCPUs as the host gave time for,
  * and goes on with one more where those are on all the time while tasks wait. It is kept only if

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the figures of a time say to who decides how many vCPUs to use (pack.h): how much of
- * it was useful, what was wasted, and whether it is another load than before.
+ * Digests the facts of some windows for pack.h: how much time was useful, what was wasted, and
+ * whether the load is another than before.
  */
 #ifndef UNSPIN_POLICY_PACK_FACTS_H
 #define UNSPIN_POLICY_PACK_FACTS_H

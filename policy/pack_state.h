@@ -83,9 +83,9 @@ struct pack {
 #define PACK_LONG_WINDOWS 16
 /* A settled number's sums forget the windows before the last ones. */
 #define PACK_MEMORY_WINDOWS 32
-/* Fewer are better if there is so much more useful time, in percent: many short off
- * intervals escape the measure, and with fewer vCPUs all are short; long ones seem longer
- * than they are. Where no spinning was seen, fewer hardly help, and the measure flatters. */
+/* By how much useful time must grow for fewer to be kept, in percent. The margin is wide because
+ * short off intervals are missed and long ones overestimated. Without spinning seen, the gain is
+ * overestimated, so the margin is wider. */
 #define PACK_GAIN_PERCENT 25
 #define PACK_GAIN_UNSEEN_PERCENT 60
 /* One more than fewer is better if there is so much more, in percent: both have few off
@@ -104,9 +104,9 @@ struct pack {
 #define PACK_REGRET_WINDOWS 16
 /* Tasks that wait so long while none is taken get all vCPUs: real-time tasks may have them. */
 #define PACK_STUCK_WINDOWS 2
-/* A trial is given up at once where there is so much less useful time, in percent, and one of
- * all after so many windows; after as many one where much less is done, and one without
- * spinning seen where there is not so much more useful time. */
+/* Early ends of a trial: at once where useful time drops by so much, in percent (a trial of all:
+ * only after so many windows). After as many windows, where much less is done, or where no spinning
+ * was seen and useful time has not grown by so much. */
 #define PACK_LOSS_PERCENT 40
 #define PACK_FIRST_WINDOWS 3
 #define PACK_UNSEEN_PERCENT 20
@@ -120,9 +120,9 @@ struct pack {
 #define PACK_WAIT_FEWER_NS 500000000ULL
 #define PACK_WAIT_MORE_NS 2000000000ULL
 #define PACK_WAIT_MOST_NS 60000000000ULL
-/* After a trial of fewer that only the useful time spoke for, or what a program does that starts,
- * before all are tried, and still fewer then: it may have been chance, because beside neighbours
- * time comes in lumps. */
+/* After a trial of fewer that only useful time, or a starting program, spoke for: the wait before
+ * all are tried, and then still fewer. The gain may be chance, because beside neighbours time comes
+ * in lumps. */
 #define PACK_WAIT_SURE_NS 250000000ULL
 /* After a trial, before one more is tried. */
 #define PACK_WAIT_ONE_NS 500000000ULL

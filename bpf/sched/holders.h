@@ -94,7 +94,7 @@ static bool should_sleep(const struct owner *owner, const struct cpu_ctx *here, 
 	return adaptive_spin_ends(&spin, now_ns);
 }
 
-/* The kernel's spinners look whether they are to make way. */
+/* The kernel's optimistic spinners look at need_resched(), so a preempting kick ends the spin. */
 static void put_to_sleep(s32 here)
 {
 	COUNT(slept);
@@ -249,8 +249,8 @@ static void give_way(u64 now_ns)
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* A timer's interrupt has found a spinner: that its owner is off shows in its vCPU's signs of
- * life, or, next time, by whether it answers. */
+/* A timer's interrupt has found a spinner. Its owner is off if the owner's vCPU shows no sign of
+ * life, or does not answer until the next look. */
 static void found_spinning(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();

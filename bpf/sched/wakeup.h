@@ -14,9 +14,9 @@ static bool can_take_over(const struct task_struct *p, s32 here)
 	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL));
 }
 
-/* A task has earned no more than a slice by sleeping, or two if an interrupt wakes it. One that has
- * waited is owed what it has not had: virtual time may have been moved on by tasks on vCPUs where
- * this one may not run. One that has had too much owes; what time makes up for in a while. */
+/* A sleeper is credited with a slice of virtual time at most, two if an interrupt wakes it. A
+ * task that was preempted keeps all it is owed: tasks on vCPUs where it may not run may have moved
+ * virtual time on. What it owes is at most AHEAD_MAX_NS. */
 static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 {
 	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
@@ -30,9 +30,9 @@ static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 	return (s64)(had - latest) > 0 ? latest : had;
 }
 
-/* Whether what runs there has had so much more that the task should run first. Tasks that
- * hand little pieces of work to each other are not to interrupt each other at every one;
- * what a timer or a device wakes is not of that kind. */
+/* Whether the running task is so far ahead in virtual time that the woken one preempts it. Tasks
+ * that hand each other small pieces of work must not do so at each of them; wake-ups by a timer or
+ * a device are not of that kind. */
 static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 {
 	u64 ran_ns = charge_ns(now_ns - cctx->since_ns, cctx->weight, cctx->group);

@@ -27,11 +27,11 @@ use choice::Choice;
 use keeper::Keeper;
 use offer::Offer;
 
-/// Stop the waste: keep tasks on fewer vCPUs while more of them would spin
+/// Stop wasted spinning: limit tasks to fewer vCPUs while that gets more done
 ///
-/// It runs until Ctrl-C, or while a command runs. While much time is spun away, it limits the
-/// top-level cgroups to as many vCPUs as do the most useful work; the kernel's scheduler stays.
-/// When it ends, the limit is lifted. It needs root.
+/// It runs until Ctrl-C, or while a command runs. While vCPUs spend much of their time spinning, it
+/// limits tasks to as many vCPUs as do the most useful work; the kernel's scheduler stays. When it
+/// ends, the limit is lifted. It needs root.
 ///
 /// `--actuator sched-ext`, or an option of it, loads a scheduler in place of the kernel's instead.
 /// However that one ends, the kernel's own takes over again.

@@ -64,7 +64,7 @@ pub fn missing(names: &[String]) -> Option<String> {
 /// The heartbeats that were chosen, in words.
 pub fn describe(heartbeat: Heartbeat) -> String {
     let cost = match heartbeat.cost_ns {
-        Some(ns) => format!(", one takes {:.1} us here", ns as f64 / 1e3),
+        Some(ns) => format!("; each costs {:.1} us here", ns as f64 / 1e3),
         None => String::new(),
     };
     match heartbeat.period_ns {

@@ -2,11 +2,11 @@
 # What the scripts about the limit by cgroups share.
 . "$(dirname "$0")/tools.sh"
 own=$groups$(sed s/0::// /proc/self/cgroup)
-set=$own/cpuset.cpus
+set=$own/cpuset.cpus.effective
 theirs=$groups/theirs/cpuset.cpus
 lock=/run/unspin/cpuset.lock
 
-# Without a limit, a cgroup has no set, or all vCPUs where the kernel refuses to clear it.
+# Without a limit, a cgroup has all vCPUs.
 is_free() {
     now=$(cat "$set")
     [ -z "$now" ] || [ "$now" = 0-3 ]
@@ -14,8 +14,15 @@ is_free() {
 
 is_limited() { ! is_free; }
 
+is_partition() { grep -qx isolated "$groups/unspin.spare/cpuset.cpus.partition"; }
+
+# Nothing is left: no cgroup, no quota, and the controllers of before.
+is_gone() {
+    [ ! -e "$groups/unspin.spare" ] && [ "$(cat "$groups/cgroup.subtree_control")" = cpuset ]
+}
+
 # A kernel thread that may run anywhere.
-rcu=$(grep -lx 'rcu_[ps].*' /proc/[0-9]*/comm)
+rcu=$(grep -lxE 'rcu_(preempt|sched)' /proc/[0-9]*/comm)
 rcu=${rcu%/comm}
 rcu_is_free() { grep -q '^Cpus_allowed_list:.0-3$' "$rcu/status"; }
 rcu_is_limited() { ! rcu_is_free; }
@@ -65,7 +72,7 @@ guard() {
 over() {
     is_free || fail "still limited: $(cat "$set")"
     rcu_is_free || fail "$(grep Cpus_allowed_list "$rcu/status")"
-    [ "$(cat "$theirs")" = 3 ] || fail "theirs: $(cat "$theirs")"
+    [ ! -e "$theirs" ] || [ "$(cat "$theirs")" = 3 ] || fail "theirs: $(cat "$theirs")"
     kill "$load"
     wait "$load"
 }

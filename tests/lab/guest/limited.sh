@@ -33,8 +33,28 @@ kill -HUP "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"
 over
 
+wait_until is_gone
+
+# Without sets of others, the spare vCPUs are a partition, and no set is written.
+echo > "$theirs"
+rmdir "$groups/theirs"
+begin
+stop_while_limited
+is_partition || fail "$(cat "$groups/unspin.spare/cpuset.cpus.partition")"
+[ -z "$(cat "$own/cpuset.cpus")" ] || fail "a set: $(cat "$own/cpuset.cpus")"
+kill -CONT "$run"
+wait_until rcu_is_limited
+unspin run --status --json | grep -q '"in_root":0' || fail "the root cgroup is limited, too"
+stop_while_limited
+kill -KILL "$run"
+wait_until is_free
+wait_until rcu_is_free
+wait_until is_gone
+over
+
 echo 0 > "$groups/cgroup.procs"
 unspin run --actuator cpuset -- cat /proc/self/cgroup | grep -qx 0::/unspin || fail "its cgroup"
 [ ! -e /run/unspin/cpuset.json ] || fail "a journal is left"
+is_gone || fail "$(ls "$groups")"
 [ ! -e "$groups/unspin" ] || fail "a cgroup is left"
 echo result 1

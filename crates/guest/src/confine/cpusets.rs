@@ -1,11 +1,14 @@
-//! The top-level cgroups whose tasks are limited to some vCPUs, by `cpuset.cpus`, and the kernel
-//! threads, which are in none.
+//! Limits tasks to some vCPUs, by cgroups of version 2.
 //!
-//! Only a cgroup that has no set of its own is limited, so what it had before is nothing, and
-//! to lift the limit is to clear the set. Before Linux 7.0, the kernel refuses that where there are
-//! tasks (ENOSPC); the set of all vCPUs is written there. A set that says anything but what was
-//! written to that cgroup is somebody else's: it stays as it is, from then on. What is written is
-//! noted in a journal first, so that a later process can clear it if this one is killed.
+//! The limit is the `cpuset.cpus` of every top-level cgroup, and kernel threads, which are in none,
+//! are moved. Then the other vCPUs become a partition of their own ([`Spare`]), unless the kernel
+//! refuses that, or somebody has given a top-level cgroup a set of vCPUs.
+//!
+//! Only a cgroup without a set of its own is limited, which means that to lift the limit is to
+//! clear the set. Before Linux 7.0, the kernel refuses that where there are tasks (ENOSPC); the set
+//! of all vCPUs is written there. A set that was not written here is somebody else's, and stays.
+//! What is written is noted in a journal first, so that a later process can clear it if this one is
+//! killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,13 +57,13 @@ pub enum CpusetError {
     #[error("another `unspin run` limits vCPUs: stop it first (its lock is {0})")]
     Taken(PathBuf),
     /// The journal cannot be written, so no limit would be lifted after a crash.
-    #[error("note what is limited in {0}: {1} (without that, nothing is limited)")]
+    #[error("write the journal {0}: {1} (without it, nothing is limited)")]
     Journal(PathBuf, io::Error),
     /// A cgroup cannot be limited.
-    #[error("limit {0}: {1}")]
+    #[error("write the set of vCPUs {0}: {1}")]
     Limit(PathBuf, io::Error),
     /// What a killed process has left stays.
-    #[error("lift the limit of {0}: {1} (write all vCPUs into it by hand)")]
+    #[error("lift the limit of {0}: {1} (write all vCPUs there by hand)")]
     Lift(PathBuf, io::Error),
 }
 
@@ -175,32 +178,22 @@ impl Cpusets {
         self.limited.retain(|group| there.contains(group));
         self.left_alone.retain(|group| there.contains(group));
         let mine = self.find_mine(&there, keep);
-        let braked = self.brake.as_ref().filter(|_| brake);
-        let _braked = braked.map(|brake| brake.stop(&there, &mut self.journal));
-        if self.takes(spare)? {
-            self.limited.extend(there);
-            return Ok(());
-        }
         let threads = self.threads.to_limit(keep, &self.journal);
         self.journal.note(&there, &mine, &threads, keep)?;
+        let taken = spare::taken(&self.root);
+        if !set::covers(spare, &taken) || !self.left_alone.is_empty() {
+            self.give_back()?;
+        }
+        let brake = self.brake.as_ref().filter(|_| brake);
+        let braked = brake.map(|brake| brake.stop(&mine, &mut self.journal));
         let done = self.limit_each(mine, keep);
         self.threads.limit(threads, keep);
-        done
-    }
-
-    /// Whether the spare vCPUs are a partition now. With sets of others beside it, the kernel
-    /// refuses that, or their tasks would lose the vCPUs that they were given.
-    fn takes(&mut self, spare: &str) -> Result<bool, CpusetError> {
-        let Some(partition) = &self.spare else { return Ok(false) };
-        if !self.left_alone.is_empty() {
-            partition.give_back().map_err(|error| self.keeps(error))?;
-            return Ok(false);
-        }
-        let taken = partition.has(spare) || partition.take(spare).is_ok();
-        if !taken {
+        drop(braked);
+        let partition = self.spare.as_ref().filter(|_| self.left_alone.is_empty());
+        if partition.is_some_and(|partition| partition.take(spare).is_err()) {
             self.spare = None;
         }
-        Ok(taken)
+        done
     }
 
     /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
@@ -241,8 +234,7 @@ impl Cpusets {
 
     /// Lifts the limit. What cannot be lifted counts as limited.
     pub fn lift(&mut self) -> Result<(), CpusetError> {
-        let spare = self.spare.as_ref().map_or(Ok(()), Spare::give_back);
-        let mut failed = spare.map_err(|error| self.keeps(error));
+        let mut failed = self.give_back();
         for group in std::mem::take(&mut self.limited) {
             match clear(&self.root, &group, &self.journal) {
                 Cleared::Lifted => {}
@@ -264,8 +256,9 @@ impl Cpusets {
         self.spare.is_some() && self.left_alone.is_empty()
     }
 
-    fn keeps(&self, error: io::Error) -> CpusetError {
-        CpusetError::Lift(self.root.join(spare::GROUP), error)
+    fn give_back(&self) -> Result<(), CpusetError> {
+        let done = self.spare.as_ref().map_or(Ok(()), Spare::give_back);
+        done.map_err(|error| CpusetError::Lift(self.root.join(spare::GROUP), error))
     }
 
     /// All vCPUs are others from now on. Nothing may be limited.
@@ -313,11 +306,8 @@ pub fn restore_after_crash(folder: &Path, patience: Duration) -> Result<usize, C
 fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     let Some(root) = journal.root() else { return Ok(0) };
     let mut cleared = 0;
-    let mut failed = Ok(());
-    match spare::restore(&root) {
-        Ok(had) => cleared += if had { groups(&root).len() } else { 0 },
-        Err(error) => failed = Err(CpusetError::Lift(root.join(spare::GROUP), error)),
-    }
+    let mut failed =
+        spare::restore(&root).map_err(|error| CpusetError::Lift(root.join(spare::GROUP), error));
     for group in journal.groups() {
         let file = root.join(group).join(CPUS);
         let limits = |text: String| {

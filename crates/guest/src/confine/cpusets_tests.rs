@@ -43,6 +43,14 @@ impl Hierarchy {
         fs::read_to_string(self.root().join(group).join(CPUS)).unwrap().trim().to_owned()
     }
 
+    fn set_quota(&self, quota: &str) {
+        fs::write(self.root().join("mine/cpu.max"), format!("{quota}\n")).unwrap();
+    }
+
+    fn quota(&self) -> String {
+        fs::read_to_string(self.root().join("mine/cpu.max")).unwrap().trim().to_owned()
+    }
+
     fn control(&self) -> String {
         fs::read_to_string(self.root().join(CONTROL)).unwrap()
     }
@@ -157,6 +165,57 @@ fn a_containers_cgroups_are_refused() {
     fs::write(hierarchy.root().join("cgroup.type"), "domain\n").unwrap();
     let error = hierarchy.try_open().err().expect("refused");
     assert!(matches!(error, CpusetError::Container(_)), "{error}");
+}
+
+/// A kernel that throttles tasks in user space.
+fn braking(name: &str) -> Hierarchy {
+    let hierarchy = Hierarchy::new(name, &[("mine", "")]);
+    fs::create_dir(hierarchy.folder.join("proc")).unwrap();
+    let symbols = "0000000000000000 t throttle_cfs_rq_work\n";
+    fs::write(hierarchy.folder.join("proc/kallsyms"), symbols).unwrap();
+    hierarchy.set_quota("max 100000");
+    hierarchy
+}
+
+#[test]
+fn a_brake_is_released_and_needs_a_quota_elsewhere() {
+    let hierarchy = braking("brake");
+    let mut cpusets = hierarchy.open();
+    let key = fs::read_to_string(hierarchy.root().join("unspin.spare/cpu.max")).unwrap();
+    assert_eq!(key, "1000 100000");
+    hierarchy.set_quota("50000 100000");
+    cpusets.limit("0-1", "2-3", true).unwrap();
+    assert_eq!(
+        (hierarchy.quota().as_str(), hierarchy.says("mine").as_str()),
+        ("50000 100000", "0-1")
+    );
+    // The other one is not named, whatever happens to it.
+    assert_eq!(cpusets.limited(), 1);
+}
+
+#[test]
+fn the_next_process_releases_what_a_killed_one_braked() {
+    let hierarchy = braking("braked");
+    for (left, then) in [("1000 100000", "70000 100000"), ("20000 100000", "20000 100000")] {
+        hierarchy.set_quota("70000 100000");
+        let mut killed = hierarchy.open();
+        killed.limit("0-1", "2-3", true).unwrap();
+        let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
+        drop(killed);
+        fs::write(hierarchy.folder.join("cpuset.json"), journal).unwrap();
+        hierarchy.set_quota(left);
+        restore_after_crash(&hierarchy.folder, Duration::ZERO).unwrap();
+        assert_eq!(hierarchy.quota(), then);
+    }
+}
+
+#[test]
+fn an_older_kernel_has_no_brake() {
+    let hierarchy = braking("older");
+    fs::write(hierarchy.folder.join("proc/kallsyms"), "0 t throttle_cfs_rq\n").unwrap();
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", true).unwrap();
+    assert!(!fs::read_to_string(hierarchy.folder.join("cpuset.json")).unwrap().contains("max"));
 }
 
 #[test]

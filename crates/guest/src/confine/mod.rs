@@ -264,7 +264,7 @@ impl Control {
         if wanted_m < 500 { QUIET_WINDOW } else { WINDOW }
     }
 
-    /// What is decided next rests on what comes now.
+    /// Begins a window after a rest: the next decision rests on what follows.
     fn wake(&mut self) {
         let now = self.sums();
         self.begin_window(now);

@@ -48,7 +48,7 @@ pub(super) fn usable(root: &Path) -> Vec<u32> {
     if both.is_empty() { online } else { both }
 }
 
-/// What no limit would be: all vCPUs that can ever be, or, beside partitions, what they leave.
+/// The set that means no limit: all possible vCPUs, or, beside partitions, those outside of them.
 pub(super) fn all(usable: &[u32]) -> String {
     let possible = says(&Path::new(SYSTEM).join("possible"));
     if usable == online() && !possible.is_empty() { possible } else { list(usable) }

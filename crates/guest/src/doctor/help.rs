@@ -60,7 +60,7 @@ fn spinlocks(facts: &Facts) -> Help {
             State::Absent,
             "waiters spin until the holder's vCPU is back on, and overtake each other",
         ),
-        Spinlock::Unknown => (State::Unknown, "this hypervisor's kind is not told by CPUID"),
+        Spinlock::Unknown => (State::Unknown, "CPUID does not identify this hypervisor"),
     };
     help("PV spinlocks", state, means)
 }
@@ -118,8 +118,8 @@ fn tlb_flush(facts: &Facts, kvm: Option<&Kvm>) -> Help {
 fn yield_after_ipi(facts: &Facts, kvm: Option<&Kvm>) -> Help {
     let state = needs_steal_time(facts, kvm, KvmFeature::PvSchedYield);
     let means = match state {
-        State::Present => "who waits for an IPI gives its pCPU to a target that is off",
-        _ => "who waits for an IPI spins until its targets are on",
+        State::Present => "a vCPU that waits for an IPI gives its pCPU to a target that is off",
+        _ => "a vCPU that waits for an IPI spins until its targets are on",
     };
     help("PV sched yield", state, means)
 }

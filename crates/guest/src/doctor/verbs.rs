@@ -101,10 +101,7 @@ fn listening(facts: &Facts) -> Judged {
 fn scheduling(facts: &Facts) -> Judged {
     let (light, mut why) = match facts.cpuset {
         true => sensing(facts, |trials| &trials.light),
-        false => (
-            Ready::No,
-            vec!["cgroup version 2 has no usable cpuset controller here; without:".into()],
-        ),
+        false => (Ready::No, vec!["cgroup version 2 has no usable cpuset controller here".into()]),
     };
     let missing = sched_ext(facts);
     if light != Ready::No || missing.is_empty() {

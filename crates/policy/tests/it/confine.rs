@@ -155,6 +155,18 @@ fn a_trial_that_took_long_is_long_not_repeated() {
     assert_eq!(confine.trials_more[0], 2);
 }
 
+#[test]
+fn a_pause_after_a_failed_trial_is_no_part_of_it() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
+    while confine.trials_more[0] == 0 || confine.in_use() == 4 {
+        run(&mut confine, &COLLAPSE, &mut now_ns, 1);
+    }
+    run(&mut confine, &World { tasks: 0, ..COLLAPSE }, &mut now_ns, 90);
+    assert_eq!(confine.in_use(), 2, "short quiet");
+    run(&mut confine, &COLLAPSE, &mut now_ns, 250);
+    assert_eq!(confine.trials_more[0], 2, "{confine:?}");
+}
+
 /// Work that contends for nothing.
 const COMPUTES: World = World { waste: 0, contention: 0, ..COLLAPSE };
 

@@ -6,11 +6,11 @@ use super::causes::{in_sentence, in_table};
 use super::{Explanation, Topic};
 
 /// How `unspin run` is offered wherever preemption hits waits.
-const RUN: &str = "In the guest: `sudo unspin run` keeps tasks on as few vCPUs as do the most \
-                   useful work, and lets lock holders finish first. It needs sched_ext; \
-                   `unspin doctor` says whether this kernel has it and how to get it.";
+const RUN: &str = "In the guest: `sudo unspin run` limits tasks to as many vCPUs as do the most \
+                   useful work. It needs cgroup version 2, or sched_ext; `unspin doctor` says \
+                   what this kernel has.";
 /// Fewer runnable vCPUs, without any tool.
-const FEWER: &str = "Without it: use fewer vCPUs. Hold the work to half of them \
+const FEWER: &str = "Without unspin: use fewer vCPUs. Hold the work to half of them \
                      (with four, `taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) \
                      and measure again.";
 /// What the host can do.
@@ -135,8 +135,8 @@ fn holder_preempted() -> Explanation {
         recognised: "The kernel named the owner of the mutex; it was runnable and not \
                      running when the wait began, or for at least half of it (sure: 95 %).",
         remedies: &[
-            "`sudo unspin run` lets holders whom others wait for run next and finish \
-             (handoff).",
+            "`sudo unspin run --actuator sched-ext` runs lock holders that have waiters next, \
+             and lets them finish (handoff).",
             "Run fewer threads than vCPUs, or give threads that share a lock the same \
              priority and cgroup.",
         ],

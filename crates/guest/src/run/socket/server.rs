@@ -24,10 +24,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Someone answers there.
-    #[error("another process answers at it")]
+    #[error("another process listens there: stop it, or choose another --socket")]
     Taken,
     /// It would have to be removed first, and is not a socket.
-    #[error("there is something else")]
+    #[error("it exists and is no socket: remove it, or choose another --socket")]
     NoSocket,
     /// It cannot be made.
     #[error(transparent)]
