@@ -16,7 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+import checks
+from checks import want
+from nested import L2_APPEND, Bench, cached_kernel, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 # tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
@@ -217,7 +219,6 @@ def main() -> int:
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
             Path(vmm).resolve(),
@@ -227,16 +228,7 @@ def main() -> int:
             host=host,
             kvm_amd="es_emu=1",
         )
-        for check in CHECKS:
-            name = check.__name__.removeprefix("check_")
-            if names and name not in names:
-                continue
-            try:
-                print(f"{name}: ok: {check(bench)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+        return checks.run(CHECKS, names, bench)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+from checks import one, want
+from nested import L2_APPEND, Bench, cached_kernel, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
@@ -250,18 +251,15 @@ def main() -> int:
     if reason or kernel is None:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
+    status = 0
     for name in options.checks:
         with tempfile.TemporaryDirectory() as folder:
             release = options.release.resolve()
             pump = (release / "examples" / "pump",)
             bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), pump)
-            try:
-                print(f"{name}: ok: {CHECKS[name](bench, options)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+            if not one(name, lambda: CHECKS[name](bench, options)):
+                status = 1
+    return status
 
 
 if __name__ == "__main__":
