@@ -11,7 +11,6 @@ the last two go to measure-FILE and revoke-FILE as JSON.
 
 import argparse
 import json
-import math
 import random
 import re
 import shlex
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from checks import one, want
 from nested import L2_APPEND, Bench, cached_kernel, missing
+from ratio import ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
@@ -30,7 +30,6 @@ DISK_MIB = 32
 THREADS = 4
 SLICE_MS, SLICES = 400, 4
 SEED = 1
-RESAMPLES = 4000
 LOOP_ROUNDS, LOOP_MS = 120, 10
 OPERATIONS = ("read", "write", "send")
 # A pool of 4 MiB, whose pages all have had their turn soon.
@@ -175,15 +174,6 @@ def rates(log: str, arms: tuple[Arm, ...]) -> dict[str, dict[str, list[float]]]:
             by_arm = found.setdefault(operation, {name: [] for name, *_ in arms})
             by_arm[name].append(count / (ns / 1e9) if ns else 0.0)
     return found
-
-
-def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
-    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %."""
-    logs = [math.log(a / b) for a, b in zip(arm, base) if a > 0 and b > 0]
-    generator = random.Random(SEED)
-    means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
-    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
-    return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
 
 
 def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Namespace) -> str:

@@ -16,6 +16,7 @@ use crate::access::Policy;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
+use crate::ghcb::Reader;
 use crate::load;
 use crate::machine::{End, Machine};
 use crate::memory::{self, Ram};
@@ -65,6 +66,8 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let vm = Arc::new(create(&kvm, config)?);
     memory::register(&ram.guest, &vm)?;
     private.as_ref().map_or(Ok(()), |private| es_emu::register(private, &vm))?;
+    let ghcb = Reader::new(config.ghcb, &vm, &ram.guest, stats.is_some());
+    ghcb.as_ref().map_or(Ok(()), |_| es_emu::take_ghcbs(&vm))?;
     let registers = load::load(config, private.as_ref().unwrap_or(&ram.guest))?;
     let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
@@ -86,7 +89,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;
     drop(registers);
     let revoker = setting.revoker(config.revoke_per_s)?;
-    let threads = vcpus::start(vcpus, &machine, &sandbox)?;
+    let threads = vcpus::start(vcpus, &machine, ghcb.as_ref(), &sandbox)?;
     // Threads inherit the right to use the key: vCPUs are the last ones that need it.
     ram.key.iter().for_each(|key| key.deny());
     let confined = sandbox.enter(Kind::Main).map_err(VmmError::from);
@@ -97,7 +100,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     machine.pci.stop();
     drop(revoker);
     if let Some(stats) = &mut stats {
-        stats.write(&ram);
+        stats.write(&ram, ghcb.as_ref());
     }
     waited?;
     Ok(end.get().cloned().unwrap_or(Ended::Interrupted))

@@ -7,22 +7,32 @@ use kvm_bindings::KVM_SYSTEM_EVENT_SEV_TERM;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::error::Ended;
+use crate::es_emu;
+use crate::ghcb::Reader;
 use crate::machine::{End, Machine};
 
-/// Runs a vCPU until the VM ends. To stop it, end the VM and signal its thread.
-pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine) {
+/// Runs a vCPU until the VM ends. To stop it, end the VM and signal its thread. `ghcb` reads its
+/// GHCB, unless KVM does.
+pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, ghcb: Option<&Reader>) {
     while machine.end.get().is_none() {
-        match vcpu.run() {
-            Ok(exit) => {
-                if let Err(why) = handle(exit, machine) {
-                    let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
-                    let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
-                    machine.end.set(Ended::Crashed(text));
-                }
+        let handled = match (vcpu.run(), ghcb) {
+            (Ok(VcpuExit::Unsupported(es_emu::EXIT_GHCB)), Some(ghcb)) => {
+                let gpa = es_emu::ghcb_of(vcpu.get_kvm_run());
+                let answered = ghcb.answer(id, gpa, machine);
+                answered.map_err(|error| format!("its GHCB at {gpa:#x} is out of reach: {error}"))
             }
+            (Ok(exit), _) => handle(exit, machine),
             // A signal, or a vCPU that was not started yet.
-            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
-            Err(error) => fail(&machine.end, id, error),
+            (Err(error), _) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Ok(()),
+            (Err(error), _) => {
+                fail(&machine.end, id, error);
+                Ok(())
+            }
+        };
+        if let Err(why) = handled {
+            let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
+            let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
+            machine.end.set(Ended::Crashed(text));
         }
     }
 }

@@ -12,6 +12,7 @@ use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
+use crate::ghcb::Reader;
 use crate::load::Registers;
 use crate::machine::{Machine, PanicEnds};
 use crate::sandbox::{Kind, Sandbox};
@@ -68,20 +69,23 @@ fn prepare() -> io::Result<()> {
 /// Threads that run until the VM ends.
 pub struct Threads(Vec<JoinHandle<()>>);
 
-/// Starts a thread for each vCPU. If one fails, the VM has ended.
+/// Starts a thread for each vCPU. If one fails, the VM has ended. `ghcb` reads GHCBs, unless KVM
+/// does.
 pub fn start(
     vcpus: Vec<VcpuFd>,
     machine: &Arc<Machine>,
+    ghcb: Option<&Reader>,
     sandbox: &Sandbox,
 ) -> Result<Threads, VmmError> {
     prepare().step("handle a signal")?;
     let mut threads = Threads(Vec::new());
     for (vcpu, id) in vcpus.into_iter().zip(0..) {
-        let (own, sandbox) = (Arc::clone(machine), sandbox.clone());
+        let (own, sandbox, ghcb) = (Arc::clone(machine), sandbox.clone(), ghcb.cloned());
+        let kind = if ghcb.is_some() { Kind::GhcbVcpu } else { Kind::Vcpu };
         let thread = Builder::new().name(format!("{}{id}", Kind::Vcpu.name())).spawn(move || {
             let _guard = PanicEnds(Arc::clone(&own.end));
-            match sandbox.enter(Kind::Vcpu) {
-                Ok(()) => run(vcpu, id, &own),
+            match sandbox.enter(kind) {
+                Ok(()) => run(vcpu, id, &own, ghcb.as_ref()),
                 Err(error) => own.end.set(Ended::Failed(error.to_string())),
             }
         });
