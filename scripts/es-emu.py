@@ -4,7 +4,7 @@ Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where somethin
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
 Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-ghcb, exits (how long exits take, by who reads the GHCB), plain.
+ghcb, exits (how long exits take, by who reads the GHCB), keys, plain.
 """
 
 import importlib.util
@@ -88,15 +88,17 @@ touch /tmp/looked
 TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
 
 
-def run(memory: int, more: str = "", after: str = "", look: bool = False) -> str:
-    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced."""
+def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
+    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced.
+    The guest gets a byte after `look`, or at once if it is `typed`."""
+    first = TYPE if look else "echo" if typed else "true"
     return f"""
 echo 1 > /proc/sys/kernel/printk
 mount -t debugfs debug /sys/kernel/debug
 mount -t tracefs trace /sys/kernel/tracing
 echo 8192 > /sys/kernel/tracing/buffer_size_kb
 echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
-{{ {TYPE if look else "true"}; }} |
+{{ {first}; }} |
     unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
 vmm=$!
 {LOOK if look else ""}
@@ -225,6 +227,17 @@ def check_ghcb(bench: Bench) -> str:
     return f"{answers[0]} answers as they must be, twice; {'; '.join(lines)}"
 
 
+def check_keys(bench: Bench) -> str:
+    """In an L1 with protection keys, only a vCPU's thread in KVM has private memory's."""
+    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    files = {"guest.igvm": igvm(bench, "keys", kernel, MEMORY)}
+    script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
+    log = bench.run("keys", script, files, cpu="max")
+    want("ospke" in log and "no protection key" not in log, "the L1 has no keys", log)
+    want("guest: passed" in log and status(log) == 0, f"status {status(log)}", log)
+    return f"the test guest passed; {hidden(log)}"
+
+
 def exits_script() -> str:
     """One guest after the other, each arm once a round, in another order each round."""
     script = "echo 1 > /proc/sys/kernel/printk; grep -m 1 MHz /proc/cpuinfo\n"
@@ -287,6 +300,7 @@ CHECKS = (
     check_virtio,
     check_ghcb,
     check_exits,
+    check_keys,
     check_plain,
 )
 

@@ -15,6 +15,8 @@ use std::time::Instant;
 use kvm_ioctls::VmFd;
 
 use crate::access::counters::{add, read};
+use crate::error::VmmError;
+use crate::es_emu;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use page::{Calls, Mapped, Page};
@@ -66,14 +68,23 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of GHCBs in that memory; none if KVM reads them. `timed` measures its time.
-    pub fn new(way: Way, vm: &Arc<VmFd>, shared: &Memory, timed: bool) -> Option<Reader> {
-        let counters = Arc::default();
-        let (vm, shared) = (Arc::clone(vm), shared.clone());
-        (way != Way::Kernel).then_some(Reader { way, vm, shared, timed, counters })
+    /// A reader of GHCBs in that memory, which it gets from KVM; none if KVM reads them. `timed`
+    /// measures its time.
+    pub fn new(
+        way: Way,
+        vm: &Arc<VmFd>,
+        shared: &Memory,
+        timed: bool,
+    ) -> Result<Option<Reader>, VmmError> {
+        if way == Way::Kernel {
+            return Ok(None);
+        }
+        es_emu::take_ghcbs(vm)?;
+        let (vm, shared, counters) = (Arc::clone(vm), shared.clone(), Arc::default());
+        Ok(Some(Reader { way, vm, shared, timed, counters }))
     }
 
-    /// Answers the question in the GHCB of that vCPU, which is at the address `gpa`. Fails if KVM
+    /// Answers the question in the GHCB of that vCPU, whose address is `gpa`. Fails if KVM
     /// or the memory refuses an access: the guest moved its GHCB away.
     pub fn answer(&self, vcpu: u8, gpa: u64, machine: &Machine) -> io::Result<()> {
         let start = self.timed.then(Instant::now);

@@ -12,11 +12,10 @@ use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
-use crate::ghcb::Reader;
 use crate::load::Registers;
 use crate::machine::{Machine, PanicEnds};
 use crate::sandbox::{Kind, Sandbox};
-use crate::vcpu::{cpuid, registers, run};
+use crate::vcpu::{SevEs, cpuid, registers, run};
 
 /// The signal that takes a vCPU out of KVM.
 const KICK: libc::c_int = libc::SIGUSR1;
@@ -69,23 +68,22 @@ fn prepare() -> io::Result<()> {
 /// Threads that run until the VM ends.
 pub struct Threads(Vec<JoinHandle<()>>);
 
-/// Starts a thread for each vCPU. If one fails, the VM has ended. `ghcb` reads GHCBs, unless KVM
-/// does.
+/// Starts a thread for each vCPU. If one fails, the VM has ended.
 pub fn start(
     vcpus: Vec<VcpuFd>,
     machine: &Arc<Machine>,
-    ghcb: Option<&Reader>,
+    sev_es: &SevEs,
     sandbox: &Sandbox,
 ) -> Result<Threads, VmmError> {
     prepare().step("handle a signal")?;
     let mut threads = Threads(Vec::new());
     for (vcpu, id) in vcpus.into_iter().zip(0..) {
-        let (own, sandbox, ghcb) = (Arc::clone(machine), sandbox.clone(), ghcb.cloned());
-        let kind = if ghcb.is_some() { Kind::GhcbVcpu } else { Kind::Vcpu };
+        let (own, sandbox, sev_es) = (Arc::clone(machine), sandbox.clone(), sev_es.clone());
+        let kind = if sev_es.ghcb.is_some() { Kind::GhcbVcpu } else { Kind::Vcpu };
         let thread = Builder::new().name(format!("{}{id}", Kind::Vcpu.name())).spawn(move || {
             let _guard = PanicEnds(Arc::clone(&own.end));
             match sandbox.enter(kind) {
-                Ok(()) => run(vcpu, id, &own, ghcb.as_ref()),
+                Ok(()) => run(vcpu, id, &own, &sev_es),
                 Err(error) => own.end.set(Ended::Failed(error.to_string())),
             }
         });
