@@ -188,6 +188,13 @@ mod tests {
     }
 
     #[test]
+    fn a_call_has_the_kernels_layout() {
+        assert_eq!(size_of::<GhcbAccess>(), 24);
+        let access = GhcbAccess::new(3, 0x1f8, 8);
+        assert_eq!((access.vcpu, access.offset, access.bytes), (3, 0x1f8, 8));
+    }
+
+    #[test]
     fn attributes_of_the_vmcb_are_spread() {
         let selector = SevSelector { selector: 0x10, attrib: 0xa9b, limit: u32::MAX, base: 0 };
         let code = segment(selector);

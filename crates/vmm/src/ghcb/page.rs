@@ -101,3 +101,31 @@ impl<P: Page> Page for Counted<P> {
         self.page.write(offset, bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_mapped_page_is_a_part_of_memory() {
+        let memory = memory::new(2 << 20).unwrap();
+        let mut page = Mapped::new(&memory, 0x3000);
+        page.write(0x1f8, &[1, 2, 3]).unwrap();
+        let mut bytes = [0; 4];
+        memory.read_slice(&mut bytes, GuestAddress(0x31f7)).unwrap();
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        page.read(0x1f9, &mut bytes[..2]).unwrap();
+        assert_eq!(bytes[..2], [2, 3]);
+    }
+
+    #[test]
+    fn a_page_beyond_memory_is_out_of_reach() {
+        let memory = memory::new(2 << 20).unwrap();
+        for gpa in [2 << 20, 1 << 47, u64::MAX - 0xfff] {
+            let mut page = Mapped::new(&memory, gpa);
+            assert!(page.read(0x3f0, &mut [0; 16]).is_err(), "{gpa:#x}");
+            assert!(page.write(0x3f0, &[0; 16]).is_err(), "{gpa:#x}");
+        }
+    }
+}
