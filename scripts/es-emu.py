@@ -4,19 +4,24 @@ Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where somethin
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
 Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-plain.
+ghcb, exits (how long exits take, by who reads the GHCB), keys, plain.
 """
 
 import importlib.util
 import json
 import os
+import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+import checks
+from checks import want
+from nested import L2_APPEND, Bench, cached_kernel, missing
+from ratio import SEED, ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 # tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
@@ -25,8 +30,14 @@ SHOWN = 0x0BE9CA9A215E7000
 # Of the test guest, in MiB and in pages.
 MEMORY = 64
 PAGES = MEMORY << 8
+# tests/sev-es/exits.h.
+EXITS_EACH = 16
 # What KVM's own trace of exits finds where the instruction pointer was.
 POISON = "0xe4e4e4e4e4e4e4e4"
+# Who reads the GHCB; the second `mapped` is the control.
+WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
+ROUNDS = 12
+LABEL = "emulated SEV-ES, nested in emulation"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 
@@ -77,15 +88,17 @@ touch /tmp/looked
 TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
 
 
-def run(memory: int, more: str = "", after: str = "", look: bool = False) -> str:
-    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced."""
+def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
+    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced.
+    The guest gets a byte after `look`, or at once if it is `typed`."""
+    first = TYPE if look else "echo" if typed else "true"
     return f"""
 echo 1 > /proc/sys/kernel/printk
 mount -t debugfs debug /sys/kernel/debug
 mount -t tracefs trace /sys/kernel/tracing
 echo 8192 > /sys/kernel/tracing/buffer_size_kb
 echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
-{{ {TYPE if look else "true"}; }} |
+{{ {first}; }} |
     unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
 vmm=$!
 {LOOK if look else ""}
@@ -168,16 +181,107 @@ def check_smp(bench: Bench) -> str:
     return f"2 vCPUs; {counts(log)}; {hidden(log)}"
 
 
-def check_virtio(bench: Bench) -> str:
-    """Devices reach what the guest shares with them: a console, and a disk."""
+def devices(bench: Bench, name: str, more: str = "", after: str = "") -> tuple[str, str]:
+    """What an L1 prints whose stock guest uses a virtio console and a disk, and what held."""
     count = 20000
     size = sum(len(str(number)) + 1 for number in range(1, count + 1))
     do = f"echo by virtio > /dev/hvc0; seq 1 {count} > /dev/vda; sync; sleep 1"
-    after = f"cat /tmp/console; seq 1 {count} | cmp -n {size} - /disk && echo the disk is right"
-    log = stock(bench, "virtio", 1, do, "--console /tmp/console --disk /disk", after)
+    after += f"\ncat /tmp/console; seq 1 {count} | cmp -n {size} - /disk && echo the disk is right"
+    log = stock(bench, name, 1, do, f"--console /tmp/console --disk /disk {more}", after)
     want("by virtio" in log.split("status")[1], "the console's output is missing", log)
     want("the disk is right" in log, "the disk has something else", log)
-    return f"a console, and {size} bytes on a disk; {hidden(log)}"
+    return log, f"a console, and {size} bytes on a disk; {hidden(log)}"
+
+
+def check_virtio(bench: Bench) -> str:
+    """Devices reach what the guest shares with them: a console, and a disk."""
+    return devices(bench, "virtio")[1]
+
+
+def counted(log: str) -> list[dict]:
+    """What unspin-vmm counted of GHCBs."""
+    return [json.loads(line) for line in re.findall(r'^\{"ghcb".*\}', log, re.MULTILINE)]
+
+
+def check_ghcb(bench: Bench) -> str:
+    """The test guest judges unspin-vmm's answers, and a stock guest with virtio lives by them."""
+    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    files = {"guest.igvm": igvm(bench, "ghcb", kernel, MEMORY)}
+    answers, lines = [], []
+    for way in ("mapped", "calls"):
+        script = run(MEMORY, f"--ghcb {way} --stats /tmp/stats", "cat /tmp/stats", look=True)
+        log = bench.run(f"ghcb-{way}", script, files)
+        failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
+        want("guest: passed" in log and "FAIL" not in log, f"{way}: the guest failed", failures)
+        want(status(log) == 0, f"{way}: status {status(log)}", log)
+        hidden(log)
+        (found,) = counted(log)
+        calls = found["calls"] > 0 if way == "calls" else found["calls"] == 0
+        want(found["exits"] > 1000 and calls, f"{found}", log)
+        answers.append(log.count("ok  "))
+        lines.append(f"{way} {found['exits']} exits, {found['calls']} calls")
+    want(answers[0] == answers[1] > 30, f"{answers} answers")
+    log, _ = devices(bench, "ghcb-virtio", "--ghcb mapped --stats /tmp/stats", "cat /tmp/stats")
+    (found,) = counted(log)
+    lines.append(f"a stock guest with virtio {found['exits']} exits, mapped")
+    return f"{answers[0]} answers as they must be, twice; {'; '.join(lines)}"
+
+
+def check_keys(bench: Bench) -> str:
+    """In an L1 with protection keys, only a vCPU's thread in KVM has private memory's."""
+    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    files = {"guest.igvm": igvm(bench, "keys", kernel, MEMORY)}
+    script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
+    log = bench.run("keys", script, files, cpu="max")
+    want("ospke" in log and "no protection key" not in log, "the L1 has no keys", log)
+    want("guest: passed" in log and status(log) == 0, f"status {status(log)}", log)
+    return f"the test guest passed; {hidden(log)}"
+
+
+def exits_script() -> str:
+    """One guest after the other, each arm once a round, in another order each round."""
+    script = "echo 1 > /proc/sys/kernel/printk; grep -m 1 MHz /proc/cpuinfo\n"
+    order = random.Random(SEED)
+    for _ in range(ROUNDS):
+        for name, way in order.sample(WAYS, len(WAYS)):
+            more = f"--ghcb {way}" + ("" if way == "kernel" else " --stats /tmp/stats")
+            script += f"echo arm {name}; echo | unspin-vmm --emulated-sev-es --igvm /guest.igvm"
+            script += f" --memory {MEMORY} {more} > /tmp/out; echo status $?\n"
+            script += "grep -E '^(exits|guest)' /tmp/out; cat /tmp/stats; rm -f /tmp/stats\n"
+    return script
+
+
+def check_exits(bench: Bench) -> str:
+    """How long an exit takes in a guest's fastest slice: others were interrupted."""
+    kernel = sev_es().test_kernel(bench.folder, "-DKVM", "-DEXITS")
+    files = {"guest.igvm": igvm(bench, "exits", kernel, MEMORY)}
+    log = bench.run("exits", exits_script(), files, seconds=900)
+    guests = len(WAYS) * ROUNDS
+    ended = (log.count("status 0\n"), log.count("guest: passed"))
+    want(ended == (guests, guests), f"{ended} of {guests} guests ended well", log)
+    mhz = float(re.search(r"^cpu MHz\s*: (\S+)", log, re.MULTILINE)[1])
+    us: dict[str, dict[str, list[float]]] = {}
+    handled: dict[str, list[float]] = {}
+    per_exit: dict[str, float] = {}
+    for boot in log.split("arm ")[1:]:
+        arm = boot.split()[0]
+        for kind, ticks in re.findall(r"^exits (\w+) (\w+)", boot, re.MULTILINE):
+            us.setdefault(kind, {}).setdefault(arm, []).append(int(ticks, 16) / EXITS_EACH / mhz)
+        for found in counted(boot):
+            handled.setdefault(arm, []).append(found["ns"] / found["exits"] / 1000)
+            per_exit[arm] = found["calls"] / found["exits"]
+    return "\n".join([f"{LABEL}, {ROUNDS} rounds", *table(us | {"in unspin-vmm": handled}, per_exit)])
+
+
+def table(us: dict[str, dict[str, list[float]]], per_exit: dict[str, float]) -> list[str]:
+    """A line for each kind and arm: microseconds of an exit, and how often `mapped`'s."""
+    lines = []
+    for kind, arms in us.items():
+        for arm, values in sorted(arms.items()):
+            middle, low, high = ratio(values, arms["mapped"])
+            spread = f"median {statistics.median(values):6.1f} us ({min(values):.1f} to {max(values):.1f})"
+            lines.append(f"{kind:13} {arm:6} {spread}, {middle:.3f} ({low:.3f} to {high:.3f}) of mapped")
+    return lines + [f"{arm}: {calls:.2f} calls an exit" for arm, calls in sorted(per_exit.items())]
 
 
 def check_plain(bench: Bench) -> str:
@@ -189,7 +293,16 @@ def check_plain(bench: Bench) -> str:
     return "refused"
 
 
-CHECKS = (check_guest, check_boot, check_smp, check_virtio, check_plain)
+CHECKS = (
+    check_guest,
+    check_boot,
+    check_smp,
+    check_virtio,
+    check_ghcb,
+    check_exits,
+    check_keys,
+    check_plain,
+)
 
 
 def es_kernel(unspin: str) -> Path:
@@ -217,7 +330,6 @@ def main() -> int:
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
             Path(vmm).resolve(),
@@ -227,16 +339,7 @@ def main() -> int:
             host=host,
             kvm_amd="es_emu=1",
         )
-        for check in CHECKS:
-            name = check.__name__.removeprefix("check_")
-            if names and name not in names:
-                continue
-            try:
-                print(f"{name}: ok: {check(bench)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+        return checks.run(CHECKS, names, bench)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from checks import want
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
 SECONDS = 300
 TRIALS = 3
@@ -57,15 +59,6 @@ sh -c "$(sed -n 's/.*do="\\([^"]*\\)".*/\\1/p' /proc/cmdline)"
 echo "init: end"
 poweroff -f
 """
-
-
-class Failed(Exception):
-    """A check that does not hold."""
-
-
-def want(holds: object, what: str, log: str = "") -> None:
-    if not holds:
-        raise Failed(what + ("\n" + "\n".join(log.splitlines()[-25:]) if log else ""))
 
 
 def cached_kernel() -> Path | None:

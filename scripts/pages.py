@@ -11,7 +11,6 @@ the last two go to measure-FILE and revoke-FILE as JSON.
 
 import argparse
 import json
-import math
 import random
 import re
 import shlex
@@ -21,7 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nested import L2_APPEND, Bench, Failed, cached_kernel, missing, want
+from checks import one, want
+from nested import L2_APPEND, Bench, cached_kernel, missing
+from ratio import ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
@@ -29,7 +30,6 @@ DISK_MIB = 32
 THREADS = 4
 SLICE_MS, SLICES = 400, 4
 SEED = 1
-RESAMPLES = 4000
 LOOP_ROUNDS, LOOP_MS = 120, 10
 OPERATIONS = ("read", "write", "send")
 # A pool of 4 MiB, whose pages all have had their turn soon.
@@ -176,15 +176,6 @@ def rates(log: str, arms: tuple[Arm, ...]) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
-    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %."""
-    logs = [math.log(a / b) for a, b in zip(arm, base) if a > 0 and b > 0]
-    generator = random.Random(SEED)
-    means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
-    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
-    return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
-
-
 def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Namespace) -> str:
     """Operations a second of each arm, beside those without restrictions, of one L1."""
     seconds = 300 + 120 * len(arms) * options.rounds
@@ -250,18 +241,15 @@ def main() -> int:
     if reason or kernel is None:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
+    status = 0
     for name in options.checks:
         with tempfile.TemporaryDirectory() as folder:
             release = options.release.resolve()
             pump = (release / "examples" / "pump",)
             bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), pump)
-            try:
-                print(f"{name}: ok: {CHECKS[name](bench, options)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+            if not one(name, lambda: CHECKS[name](bench, options)):
+                status = 1
+    return status
 
 
 if __name__ == "__main__":

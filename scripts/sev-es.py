@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from checks import Failed, run, want
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
 KERNEL = CACHE / "kernels/debian-cloud-7.3.4/vmlinuz"
@@ -42,15 +44,6 @@ echo "init: end"
 """
 SERIAL_DEVICE = "virtio-serial-pci,ioeventfd=off,disable-legacy=on"
 PORT = ["-chardev", "file,id=out,path=port.txt", "-device", "virtserialport,chardev=out,name=out"]
-
-
-class Failed(Exception):
-    """A check that does not hold."""
-
-
-def want(holds: object, what: str, log: str = "") -> None:
-    if not holds:
-        raise Failed(what + ("\n" + "\n".join(log.splitlines()[-15:]) if log else ""))
 
 
 class Bench:
@@ -359,19 +352,9 @@ def main() -> int:
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(unspin).resolve(), qemu.resolve(), Path(folder))
-        for check in CHECKS:
-            name = check.__name__.removeprefix("check_")
-            if names and name not in names:
-                continue
-            try:
-                print(f"{name}: ok: {check(bench)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+        return run(CHECKS, names, bench)
 
 
 if __name__ == "__main__":

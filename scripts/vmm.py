@@ -17,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nested import L2_APPEND, QEMU, Bench, Failed, cached_kernel, missing, want
+from checks import run, want
+from nested import L2_APPEND, QEMU, Bench, cached_kernel, missing
 
 FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
 
@@ -231,19 +232,9 @@ def main() -> int:
     if reason or kernel is None:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(vmm).resolve(), Path(unspin).resolve(), kernel, Path(folder))
-        for check in CHECKS:
-            name = check.__name__.removeprefix("check_")
-            if names and name not in names:
-                continue
-            try:
-                print(f"{name}: ok: {check(bench)}", flush=True)
-            except Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+        return run(CHECKS, names, bench)
 
 
 if __name__ == "__main__":

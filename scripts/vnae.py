@@ -16,10 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from checks import one, want
+
 SPEC = importlib.util.spec_from_file_location("sev_es", Path(__file__).with_name("sev-es.py"))
 sev_es = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(sev_es)
-want = sev_es.want
 
 # Kinds of events of a record, docs/emulated-sev-es.md.
 PAUSE_LOOP, REFLECT, ANSWER = 6, 12, 13
@@ -119,7 +120,7 @@ def main() -> int:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
     checks = {"unasked": check_unasked, "forced": check_forced, "agreed": check_agreed}
-    failed = 0
+    status = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = sev_es.Bench(unspin, qemu.resolve(), Path(folder))
         for name, check in checks.items():
@@ -128,12 +129,9 @@ def main() -> int:
             if name == "agreed" and not cvm_kernel(unspin).is_file():
                 print("agreed: skipped: needs unspin lab kernel build --source lab-cvm", flush=True)
                 continue
-            try:
-                print(f"{name}: ok: {check(bench)}", flush=True)
-            except sev_es.Failed as error:
-                failed += 1
-                print(f"{name}: FAILED: {error}", flush=True)
-    return 1 if failed else 0
+            if not one(name, lambda: check(bench)):
+                status = 1
+    return status
 
 
 if __name__ == "__main__":

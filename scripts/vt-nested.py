@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import nested
+from checks import Failed, want
 
 SPEC = importlib.util.spec_from_file_location("sev_es", Path(__file__).with_name("sev-es.py"))
 sev_es = importlib.util.module_from_spec(SPEC)
@@ -112,7 +113,7 @@ def run(folder: Path, name: str, kernel: Path, unspin: Path, qemu: Path) -> tupl
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     log = console.read_text(errors="replace") if console.exists() else done.stderr
     job, end = re.search(r"^Time: (\S+)", log, re.MULTILINE), re.search(r"L1: end, up (\S+) s", log)
-    nested.want(job and end, f"{cell}: it did not end (status {done.returncode})", log)
+    want(job and end, f"{cell}: it did not end (status {done.returncode})", log)
     both = hashlib.sha256(console.read_bytes() + record.read_bytes()).hexdigest()[:16]
     shown = f"job {job[1]} s, L1 {end[1]} s, {spent:.0f} s of this machine's CPU, digest {both}"
     return shown, both
@@ -138,8 +139,8 @@ def main() -> int:
                 shown, digest = run(Path(folder), name, kernel, Path(unspin), qemu)
                 print(f"{name}: {shown}", flush=True)
                 same = digests.setdefault(name, digest) == digest
-                nested.want(same, f"{name}: the second run has other bytes")
-        except nested.Failed as error:
+                want(same, f"{name}: the second run has other bytes")
+        except Failed as error:
             print(f"FAILED: {error}")
             return 1
     return 0

@@ -2,7 +2,7 @@
 /*
  * A guest that speaks the protocol of SEV-ES with the emulated platform of qemu/patches, and
  * judges every answer. scripts/sev-es.py builds and runs it; with KVM defined, it is for the one of
- * kernel/es-emu, and scripts/es-emu.py runs it.
+ * kernel/es-emu, and scripts/es-emu.py runs it. With EXITS, it measures how long exits take instead.
  *
  * It starts at a kernel's 64-bit entry, with the page tables of `unspin igvm build`: the first
  * 4 GiB mapped to themselves in pages of 2 MiB, all with the C-bit. It has one shared page of
@@ -106,57 +106,7 @@ static u64 by_msr_protocol(u64 request)
 	return rdmsr(MSR_GHCB);
 }
 
-static void put(u32 field, u64 value)
-{
-	*(volatile u64 *)(ghcb + (field & ~7)) = value;
-	ghcb[VALID + field / 64] |= 1 << (field / 8 % 8);
-}
-
-static u64 get(u32 field)
-{
-	return *(volatile u64 *)(ghcb + field);
-}
-
-static int is_valid(u32 field)
-{
-	return ghcb[VALID + field / 64] >> (field / 8 % 8) & 1;
-}
-
-static void clear(void)
-{
-	for (u32 i = 0; i < 4096; i++)
-		((volatile u8 *)ghcb)[i] = 0;
-}
-
-/* A VMGEXIT by the GHCB page. Returns INFO_1 of the answer. */
-static u64 call(u64 code, u64 one, u64 two)
-{
-	put(CODE, code);
-	put(INFO_1, one);
-	put(INFO_2, two);
-	wrmsr(MSR_GHCB, SHARED);
-	vmgexit();
-	return (u32)get(INFO_1);
-}
-
-static void out(u8 byte)
-{
-	clear();
-	put(RAX, byte);
-	call(0x7b, 0x3f8 << 16 | 1 << 4, 0);
-}
-
-static void say(const char *text)
-{
-	while (*text)
-		out(*text++);
-}
-
-static void number(u64 value)
-{
-	for (int shift = 60; shift >= 0; shift -= 4)
-		out("0123456789abcdef"[value >> shift & 15]);
-}
+#include "page.h"
 
 static void check(const char *what, int holds)
 {
@@ -357,6 +307,7 @@ static void test_instructions(void)
 
 #include "fuzz.h"
 #include "end.h"
+#include "exits.h"
 
 void main(void)
 {
@@ -381,6 +332,10 @@ void main(void)
 	by_msr = 0;
 	vcs_early = vcs;
 	share(SHARED);
+#ifdef EXITS
+	measure();
+	power_off();
+#endif
 	test_entry(vcs_early, early);
 	test_memory();
 	test_instructions();

@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::access::Policy;
 use crate::config::{Config, Disk, Net, QUEUE_PAIRS_MAX, Source, VCPUS_MAX};
+use crate::ghcb::Way;
 use crate::virtio::tap::NAME_BYTES_MAX;
 
 /// What `--help` ends with.
@@ -74,13 +76,17 @@ pub struct Args {
     /// Pages that are revoked each second, as by a guest that takes them back; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     revoke_per_s: u32,
-    /// The file that gets counters of page access when the VM ends, a line of JSON
+    /// The file that gets counters of page access and of GHCBs when the VM ends, a line of JSON
+    /// each
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// The IGVM file is for sev-es, built with --cbit 47: on the lab's KVM (kernel/es-emu), which
     /// emulates the protocol of SEV-ES without its confidentiality
     #[arg(long, conflicts_with = "kernel")]
     emulated_sev_es: bool,
+    /// Who reads the GHCB when a guest of --emulated-sev-es asks a device of this program
+    #[arg(long, value_name = "WAY", default_value = "kernel", requires = "emulated_sev_es")]
+    ghcb: Way,
     /// Do not confine the threads by seccomp
     #[arg(long)]
     no_seccomp: bool,
@@ -101,11 +107,14 @@ where
     };
     // clap demands one of both.
     let source = args.igvm.map(Source::Igvm).or(args.kernel.map(linux));
-    if args.page_access == Policy::Off && (args.revoke_per_s > 0 || args.stats.is_some()) {
-        let what = "--revoke-per-s and --stats need a --page-access other than off";
-        return Err(Args::command().error(clap::error::ErrorKind::ArgumentConflict, what));
+    let conflict = |what| Err(Args::command().error(ErrorKind::ArgumentConflict, what));
+    if args.page_access == Policy::Off && args.revoke_per_s > 0 {
+        return conflict("--revoke-per-s needs a --page-access other than off");
     }
-    let missing = || Args::command().error(clap::error::ErrorKind::MissingRequiredArgument, "");
+    if args.page_access == Policy::Off && args.ghcb == Way::Kernel && args.stats.is_some() {
+        return conflict("--stats needs a --page-access other than off, or --ghcb mapped or calls");
+    }
+    let missing = || Args::command().error(ErrorKind::MissingRequiredArgument, "");
     Ok(Config {
         source: source.ok_or_else(missing)?,
         vcpus: args.vcpus,
@@ -117,6 +126,7 @@ where
         revoke_per_s: args.revoke_per_s,
         stats: args.stats,
         es_emu: args.emulated_sev_es,
+        ghcb: args.ghcb,
         seccomp: !args.no_seccomp,
     })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::access::Policy;
+use crate::ghcb::Way;
 
 /// The most vCPUs: APIC numbers of one byte, without the broadcast's.
 pub const VCPUS_MAX: u8 = 254;
@@ -64,10 +65,12 @@ pub struct Config {
     pub access: Policy,
     /// Pages that are revoked in a second; 0 for none.
     pub revoke_per_s: u32,
-    /// The file that gets the counters of page access at the end.
+    /// The file that gets the counters of page access and of GHCBs at the end.
     pub stats: Option<PathBuf>,
     /// Whether the file is for SEV-ES, which KVM emulates.
     pub es_emu: bool,
+    /// Who reads its GHCBs, and how.
+    pub ghcb: Way,
     /// Whether threads are confined by seccomp.
     pub seccomp: bool,
 }

@@ -22,6 +22,12 @@ pub enum VmmError {
          kvm_amd.es_emu=1 kvm_amd.npt=0"
     )]
     NoEsEmu,
+    /// KVM keeps GHCBs to itself.
+    #[error(
+        "this KVM keeps GHCBs to itself: boot `unspin lab kernel build --source lab-es` of this \
+         version, or leave --ghcb out"
+    )]
+    NoGhcb,
     /// KVM refuses something, or this machine has too little memory.
     #[error("cannot {what}")]
     Host {
@@ -124,7 +130,7 @@ fn advice(name: &str, pairs: u16, error: &io::Error) -> String {
 impl Classified for VmmError {
     fn class(&self) -> Class {
         match self {
-            VmmError::Unavailable(_) | VmmError::NoEsEmu => Class::Unavailable,
+            VmmError::Unavailable(_) | VmmError::NoEsEmu | VmmError::NoGhcb => Class::Unavailable,
             VmmError::Build(error) => error.class(),
             VmmError::Vcpus { .. }
             | VmmError::DiskSize { .. }

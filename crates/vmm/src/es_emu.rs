@@ -4,8 +4,11 @@
 //! A guest has two memories. What its page tables name with the C-bit is in the private one, which
 //! no device reaches; the rest is in the shared one.
 
+use std::io;
+
 use kvm_bindings::{
-    kvm_cpuid_entry2, kvm_regs, kvm_segment, kvm_sev_cmd, sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA,
+    kvm_cpuid_entry2, kvm_regs, kvm_run, kvm_segment, kvm_sev_cmd,
+    sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA,
 };
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 
@@ -23,6 +26,14 @@ const PRIVATE: u64 = 1 << C_BIT;
 const VM_TYPE: u64 = 31;
 /// Slots of shared memory are below it.
 const FIRST_SLOT: u32 = 16;
+/// The exit reason of a question to a device (KVM_EXIT_X86_ES_EMU_GHCB).
+pub const EXIT_GHCB: u32 = 1000;
+/// Commands about GHCBs (KVM_X86_ES_EMU_GHCB_EXITS, _READ and _WRITE).
+const GHCB_EXITS: u32 = 0x10000;
+const GHCB_READ: u32 = 0x10001;
+const GHCB_WRITE: u32 = 0x10002;
+/// The most bytes that a call passes.
+pub const GHCB_CALL_BYTES: usize = 16;
 /// The leaf of memory encryption, with SEV and SEV-ES.
 const LEAF: u32 = 0x8000_001f;
 const SEV_AND_SEV_ES: u32 = 1 << 1 | 1 << 3;
@@ -38,7 +49,7 @@ pub fn create(kvm: &Kvm) -> Result<VmFd, VmmError> {
     kvm.create_vm_with_type(VM_TYPE).map_err(|error| match error.errno() {
         libc::EINVAL => VmmError::NoEsEmu,
         errno => {
-            VmmError::Host { what: "create a VM", source: std::io::Error::from_raw_os_error(errno) }
+            VmmError::Host { what: "create a VM", source: io::Error::from_raw_os_error(errno) }
         }
     })
 }
@@ -68,6 +79,61 @@ pub fn launch(vm: &VmFd, vcpus: u8) -> Result<(), VmmError> {
     let jump_table = if vcpus > 1 { AP_START } else { 0 };
     let mut command = kvm_sev_cmd { id, data: jump_table, ..Default::default() };
     vm.encrypt_op_sev(&mut command).step("launch the guest")
+}
+
+/// Asks for the GHCBs of questions to devices that are not KVM's.
+pub fn take_ghcbs(vm: &VmFd) -> Result<(), VmmError> {
+    let mut command = kvm_sev_cmd { id: GHCB_EXITS, data: 1, ..Default::default() };
+    vm.encrypt_op_sev(&mut command).map_err(|error| match error.errno() {
+        libc::EINVAL => VmmError::NoGhcb,
+        errno => VmmError::Host {
+            what: "get GHCBs from KVM",
+            source: io::Error::from_raw_os_error(errno),
+        },
+    })
+}
+
+/// The address of the GHCB, after an exit for [`EXIT_GHCB`].
+pub fn ghcb_of(run: &kvm_run) -> u64 {
+    // SAFETY: KVM has written the first eight bytes of the union, and any bytes are a number.
+    unsafe { run.__bindgen_anon_1.hypercall.nr }
+}
+
+/// struct kvm_x86_es_emu_ghcb.
+#[repr(C)]
+struct GhcbAccess {
+    vcpu: u32,
+    offset: u16,
+    bytes: u16,
+    data: [u8; GHCB_CALL_BYTES],
+}
+
+/// Reads at most [`GHCB_CALL_BYTES`] of a vCPU's GHCB.
+pub fn read_ghcb(vm: &VmFd, vcpu: u8, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
+    let mut access = GhcbAccess::new(vcpu, offset, bytes.len());
+    access.call(vm, GHCB_READ)?;
+    bytes.copy_from_slice(&access.data[..bytes.len()]);
+    Ok(())
+}
+
+/// Writes at most [`GHCB_CALL_BYTES`] of a vCPU's GHCB.
+pub fn write_ghcb(vm: &VmFd, vcpu: u8, offset: usize, bytes: &[u8]) -> io::Result<()> {
+    let mut access = GhcbAccess::new(vcpu, offset, bytes.len());
+    access.data[..bytes.len()].copy_from_slice(bytes);
+    access.call(vm, GHCB_WRITE)
+}
+
+impl GhcbAccess {
+    fn new(vcpu: u8, offset: usize, bytes: usize) -> GhcbAccess {
+        let (offset, bytes) = (offset as u16, bytes as u16);
+        GhcbAccess { vcpu: vcpu.into(), offset, bytes, data: [0; GHCB_CALL_BYTES] }
+    }
+
+    fn call(&mut self, vm: &VmFd, id: u32) -> io::Result<()> {
+        let data = &raw mut *self as u64;
+        let mut command = kvm_sev_cmd { id, data, ..Default::default() };
+        vm.encrypt_op_sev(&mut command).map_err(|error| io::Error::from_raw_os_error(error.errno()))
+    }
 }
 
 /// Sets a vCPU's registers, of those that files of `unspin igvm build` have.
@@ -119,6 +185,13 @@ mod tests {
         add_leaf(&mut entries);
         assert_eq!((entries[0].eax, entries.len()), (LEAF, 2));
         assert_eq!((entries[1].eax, entries[1].ebx), (10, 47 | 64));
+    }
+
+    #[test]
+    fn a_call_has_the_kernels_layout() {
+        assert_eq!(size_of::<GhcbAccess>(), 24);
+        let access = GhcbAccess::new(3, 0x1f8, 8);
+        assert_eq!((access.vcpu, access.offset, access.bytes), (3, 0x1f8, 8));
     }
 
     #[test]

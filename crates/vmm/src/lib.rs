@@ -12,6 +12,7 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod es_emu;
+pub mod ghcb;
 pub mod load;
 pub mod machine;
 pub mod memory;

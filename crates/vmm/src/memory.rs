@@ -59,6 +59,27 @@ impl Ram {
     }
 }
 
+/// The private memory of a guest under emulated SEV-ES. KVM checks a thread's keys when it brings
+/// in a page for the guest, so a vCPU's thread needs the right while the guest runs, and then only.
+#[derive(Debug)]
+pub struct Private {
+    /// As the loader has it.
+    pub memory: Memory,
+    /// Its key, if the processor has keys.
+    pub key: Option<Key>,
+}
+
+impl Private {
+    /// Private memory of that size, which the calling thread may use until it denies itself the
+    /// key.
+    pub fn new(bytes: u64) -> Result<Private, VmmError> {
+        die_of_faults();
+        let memory = new(bytes)?;
+        let key = lock_out(&memory)?;
+        Ok(Private { memory, key })
+    }
+}
+
 /// Gives a key to a mapping, if there are keys.
 fn lock_out(guest: &Memory) -> Result<Option<Key>, VmmError> {
     let Some(key) = Key::allocate() else { return Ok(None) };

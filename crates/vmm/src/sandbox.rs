@@ -17,6 +17,7 @@ use crate::virtio::tap::{TUNSETOFFLOAD, TUNSETQUEUE};
 const KVM_RUN: u64 = 0xae80;
 const KVM_GET_REGS: u64 = 0x8090_ae81;
 const KVM_SET_GSI_ROUTING: u64 = 0x4008_ae6a;
+const KVM_MEMORY_ENCRYPT_OP: u64 = 0xc008_aeba;
 /// What gives the terminal back (asm-generic/ioctls.h); glibc 2.42 and later use the last two.
 const TCGETS: u64 = 0x5401;
 const TCSETS: u64 = 0x5402;
@@ -55,6 +56,8 @@ pub enum Kind {
     Main,
     /// A vCPU.
     Vcpu,
+    /// A vCPU whose GHCB this program reads.
+    GhcbVcpu,
     /// A console's worker.
     Console,
     /// A disk's worker.
@@ -67,14 +70,22 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 6] =
-        [Kind::Main, Kind::Vcpu, Kind::Console, Kind::Block, Kind::Net, Kind::Revoker];
+    pub const ALL: [Kind; 7] = [
+        Kind::Main,
+        Kind::Vcpu,
+        Kind::GhcbVcpu,
+        Kind::Console,
+        Kind::Block,
+        Kind::Net,
+        Kind::Revoker,
+    ];
 
     /// The thread's name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Main => "main",
             Kind::Vcpu => "vcpu",
+            Kind::GhcbVcpu => "ghcb-vcpu",
             Kind::Console => "console",
             Kind::Block => "block",
             Kind::Net => "net",
@@ -86,12 +97,12 @@ impl Kind {
     fn calls(self) -> Vec<i64> {
         let own: &[i64] = match self {
             Kind::Main => &[libc::SYS_tgkill, libc::SYS_clock_nanosleep],
-            Kind::Vcpu | Kind::Revoker => &[],
+            Kind::Vcpu | Kind::GhcbVcpu | Kind::Revoker => &[],
             Kind::Console => &[libc::SYS_writev],
             Kind::Block => &[libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_fdatasync],
             Kind::Net => &[libc::SYS_readv, libc::SYS_writev],
         };
-        let waits = !matches!(self, Kind::Vcpu | Kind::Revoker);
+        let waits = !matches!(self, Kind::Vcpu | Kind::GhcbVcpu | Kind::Revoker);
         let events = if waits { EVENTS } else { &[] };
         [COMMON, events, own].concat()
     }
@@ -101,6 +112,7 @@ impl Kind {
         match self {
             Kind::Main => &[TCGETS, TCSETS, TCGETS2, TCSETS2],
             Kind::Vcpu => &[KVM_RUN, KVM_GET_REGS, KVM_SET_GSI_ROUTING],
+            Kind::GhcbVcpu => &[KVM_RUN, KVM_GET_REGS, KVM_SET_GSI_ROUTING, KVM_MEMORY_ENCRYPT_OP],
             Kind::Net => &[TUNSETOFFLOAD, TUNSETQUEUE],
             Kind::Console | Kind::Block | Kind::Revoker => &[],
         }

@@ -16,14 +16,16 @@ use crate::access::Policy;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
+use crate::ghcb::Reader;
 use crate::load;
 use crate::machine::{End, Machine};
-use crate::memory::{self, Ram};
+use crate::memory::{self, Private, Ram};
 use crate::pc::power::Power;
 use crate::pc::serial::{COM1_IRQ, Com1};
 use crate::pci::host::{DEVICES_MAX, Host};
 use crate::pci::routes::Routes;
 use crate::sandbox::{Kind, Sandbox};
+use crate::vcpu::SevEs;
 use events::Events;
 use stats::Stats;
 
@@ -35,6 +37,10 @@ const IDENTITY_MAP: u64 = 0xfffb_c000;
 /// What page access lacks on some machines.
 const NO_KEY: &str = "unspin-vmm: no protection key: pages that are not granted stay in a mapping \
                       that devices do not use, and that nothing keeps them from";
+
+/// What emulated SEV-ES lacks on them.
+const NO_OWN_KEY: &str = "unspin-vmm: no protection key: nothing keeps this program from the \
+                          guest's private memory";
 
 /// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile, and
 /// confines the thread if the configuration says so: the process can do little else afterwards.
@@ -61,11 +67,16 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     if config.access != Policy::Off && ram.key.is_none() {
         let _ = writeln!(io::stderr(), "{NO_KEY}");
     }
-    let private = config.es_emu.then(|| memory::new(config.memory_bytes)).transpose()?;
+    let private = private(config)?;
+    let own_key = private.as_ref().and_then(|private| private.key);
     let vm = Arc::new(create(&kvm, config)?);
     memory::register(&ram.guest, &vm)?;
-    private.as_ref().map_or(Ok(()), |private| es_emu::register(private, &vm))?;
-    let registers = load::load(config, private.as_ref().unwrap_or(&ram.guest))?;
+    let private = private.as_ref().map(|private| &private.memory);
+    private.map_or(Ok(()), |private| es_emu::register(private, &vm))?;
+    let ghcb = Reader::new(config.ghcb, &vm, &ram.guest, stats.is_some())?;
+    let registers = load::load(config, private.unwrap_or(&ram.guest))?;
+    // Threads inherit it: from now on, private memory is KVM's alone.
+    own_key.iter().for_each(|key| key.deny());
     let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
     let setting = devices::Setting {
@@ -83,10 +94,11 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let machine =
         Machine { com1, power: Power::default(), pci: Host::new(functions), end: Arc::clone(&end) };
     let machine = Arc::new(machine);
+    let sev_es = SevEs { ghcb, private: own_key };
     let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;
     drop(registers);
     let revoker = setting.revoker(config.revoke_per_s)?;
-    let threads = vcpus::start(vcpus, &machine, &sandbox)?;
+    let threads = vcpus::start(vcpus, &machine, &sev_es, &sandbox)?;
     // Threads inherit the right to use the key: vCPUs are the last ones that need it.
     ram.key.iter().for_each(|key| key.deny());
     let confined = sandbox.enter(Kind::Main).map_err(VmmError::from);
@@ -97,10 +109,19 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     machine.pci.stop();
     drop(revoker);
     if let Some(stats) = &mut stats {
-        stats.write(&ram);
+        stats.write(&ram, sev_es.ghcb.as_ref());
     }
     waited?;
     Ok(end.get().cloned().unwrap_or(Ended::Interrupted))
+}
+
+/// The private memory, if the guest has one.
+fn private(config: &Config) -> Result<Option<Private>, VmmError> {
+    let private = config.es_emu.then(|| Private::new(config.memory_bytes)).transpose()?;
+    if private.as_ref().is_some_and(|private| private.key.is_none()) {
+        let _ = writeln!(io::stderr(), "{NO_OWN_KEY}");
+    }
+    Ok(private)
 }
 
 /// A VM with the PC's interrupt controllers and timer.

@@ -1,4 +1,4 @@
-//! A protection key (pkeys(7)) for the mapping that loader and vCPUs have.
+//! A protection key (pkeys(7)) for a mapping that few threads may use.
 //!
 //! Each thread says in its register PKRU which keys it may use. A denied access is a SIGSEGV, and
 //! EFAULT in a system call. mprotect leaves the key of a mapping as it is.
@@ -34,13 +34,23 @@ impl Key {
 
     /// Denies the calling thread all access to the key's mappings.
     pub fn deny(self) {
+        self.change(|rights, own| rights | own);
+    }
+
+    /// Allows the calling thread to read and write the key's mappings.
+    pub fn allow(self) {
+        self.change(|rights, own| rights & !own);
+    }
+
+    /// Changes the thread's denials, of which `own` are the key's.
+    fn change(self, to: impl Fn(u32, u32) -> u32) {
         let rights: u32;
         // SAFETY: there is a key, so the kernel has enabled both instructions. They touch no
         // memory; no access moves over them, because `asm!` is not `nomem`.
         unsafe {
             asm!("rdpkru", in("ecx") 0, out("eax") rights, out("edx") _);
-            let denied = rights | 0b11 << (2 * self.0);
-            asm!("wrpkru", in("ecx") 0, in("edx") 0, in("eax") denied);
+            let changed = to(rights, 0b11 << (2 * self.0));
+            asm!("wrpkru", in("ecx") 0, in("edx") 0, in("eax") changed);
         }
     }
 }

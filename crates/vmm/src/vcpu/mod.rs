@@ -6,23 +6,45 @@ pub mod registers;
 use kvm_bindings::KVM_SYSTEM_EVENT_SEV_TERM;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
+use crate::access::key::Key;
 use crate::error::Ended;
+use crate::es_emu;
+use crate::ghcb::Reader;
 use crate::machine::{End, Machine};
 
+/// What a vCPU's thread has for emulated SEV-ES; nothing for other guests.
+#[derive(Debug, Clone, Default)]
+pub struct SevEs {
+    /// What reads its GHCB, unless KVM does.
+    pub ghcb: Option<Reader>,
+    /// The key of private memory, if there is one.
+    pub private: Option<Key>,
+}
+
 /// Runs a vCPU until the VM ends. To stop it, end the VM and signal its thread.
-pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine) {
+pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
     while machine.end.get().is_none() {
-        match vcpu.run() {
-            Ok(exit) => {
-                if let Err(why) = handle(exit, machine) {
-                    let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
-                    let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
-                    machine.end.set(Ended::Crashed(text));
-                }
+        sev_es.private.iter().for_each(|key| key.allow());
+        let exit = vcpu.run();
+        sev_es.private.iter().for_each(|key| key.deny());
+        let handled = match (exit, &sev_es.ghcb) {
+            (Ok(VcpuExit::Unsupported(es_emu::EXIT_GHCB)), Some(ghcb)) => {
+                let gpa = es_emu::ghcb_of(vcpu.get_kvm_run());
+                let answered = ghcb.answer(id, gpa, machine);
+                answered.map_err(|error| format!("its GHCB at {gpa:#x} is out of reach: {error}"))
             }
+            (Ok(exit), _) => handle(exit, machine),
             // A signal, or a vCPU that was not started yet.
-            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
-            Err(error) => fail(&machine.end, id, error),
+            (Err(error), _) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Ok(()),
+            (Err(error), _) => {
+                fail(&machine.end, id, error);
+                Ok(())
+            }
+        };
+        if let Err(why) = handled {
+            let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
+            let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
+            machine.end.set(Ended::Crashed(text));
         }
     }
 }

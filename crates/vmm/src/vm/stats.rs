@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::error::VmmError;
+use crate::ghcb::Reader;
 use crate::memory::Ram;
 
 /// A file that is open before threads are confined, and written when they have ended.
@@ -25,11 +26,14 @@ impl Stats {
     }
 
     /// Writes the counters. A file that cannot be written does not change how the VM ended.
-    pub fn write(&mut self, ram: &Ram) {
-        let Some(table) = ram.devices.table() else { return };
+    pub fn write(&mut self, ram: &Ram, ghcb: Option<&Reader>) {
         let seconds = self.start.elapsed().as_secs_f64();
-        let line = table.counters.json(table.policy().name(), ram.key.is_some(), seconds);
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
+        let pages = ram
+            .devices
+            .table()
+            .map(|table| table.counters.json(table.policy().name(), ram.key.is_some(), seconds));
+        let lines: String = pages.into_iter().chain(ghcb.map(Reader::json)).collect();
+        if let Err(error) = self.file.write_all(lines.as_bytes()) {
             let path = self.path.display();
             let _ = writeln!(std::io::stderr(), "unspin-vmm: cannot write {path}: {error}");
         }

@@ -15,7 +15,7 @@ use crate::es_emu;
 use crate::load::Registers;
 use crate::machine::{Machine, PanicEnds};
 use crate::sandbox::{Kind, Sandbox};
-use crate::vcpu::{cpuid, registers, run};
+use crate::vcpu::{SevEs, cpuid, registers, run};
 
 /// The signal that takes a vCPU out of KVM.
 const KICK: libc::c_int = libc::SIGUSR1;
@@ -72,16 +72,18 @@ pub struct Threads(Vec<JoinHandle<()>>);
 pub fn start(
     vcpus: Vec<VcpuFd>,
     machine: &Arc<Machine>,
+    sev_es: &SevEs,
     sandbox: &Sandbox,
 ) -> Result<Threads, VmmError> {
     prepare().step("handle a signal")?;
     let mut threads = Threads(Vec::new());
     for (vcpu, id) in vcpus.into_iter().zip(0..) {
-        let (own, sandbox) = (Arc::clone(machine), sandbox.clone());
+        let (own, sandbox, sev_es) = (Arc::clone(machine), sandbox.clone(), sev_es.clone());
+        let kind = if sev_es.ghcb.is_some() { Kind::GhcbVcpu } else { Kind::Vcpu };
         let thread = Builder::new().name(format!("{}{id}", Kind::Vcpu.name())).spawn(move || {
             let _guard = PanicEnds(Arc::clone(&own.end));
-            match sandbox.enter(Kind::Vcpu) {
-                Ok(()) => run(vcpu, id, &own),
+            match sandbox.enter(kind) {
+                Ok(()) => run(vcpu, id, &own, &sev_es),
                 Err(error) => own.end.set(Ended::Failed(error.to_string())),
             }
         });

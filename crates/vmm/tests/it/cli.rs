@@ -7,6 +7,7 @@ use std::process::Command;
 use unspin_vmm::access::Policy;
 use unspin_vmm::cli::parse;
 use unspin_vmm::config::{Disk, Net, Source};
+use unspin_vmm::ghcb::Way;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_unspin-vmm");
 
@@ -36,6 +37,17 @@ fn options_become_a_configuration() {
 }
 
 #[test]
+fn the_ghcb_is_the_kernels_by_default() {
+    let way = |more: &str| {
+        let words = format!("unspin-vmm --igvm f --emulated-sev-es {more}");
+        parse(words.split_whitespace()).unwrap().ghcb
+    };
+    assert_eq!(way(""), Way::Kernel);
+    assert_eq!(way("--ghcb mapped --stats s"), Way::Mapped);
+    assert_eq!(way("--ghcb calls"), Way::Calls);
+}
+
+#[test]
 fn wrong_command_lines_have_status_2() {
     for line in [
         "",
@@ -57,6 +69,9 @@ fn wrong_command_lines_have_status_2() {
         "--kernel k --page-access cache=0x1000-0x2000",
         "--kernel k --revoke-per-s 1",
         "--kernel k --stats s --page-access off",
+        "--igvm f --ghcb mapped",
+        "--igvm f --emulated-sev-es --ghcb some",
+        "--igvm f --emulated-sev-es --ghcb kernel --stats s",
     ] {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(run(&words).0, Some(2), "{line}");

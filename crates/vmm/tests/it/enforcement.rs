@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::driver;
 use unspin_vmm::access::Policy;
-use unspin_vmm::memory::{Memory, Ram};
+use unspin_vmm::memory::{Memory, Private, Ram};
 use unspin_vmm::sandbox::{Kind, Sandbox};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
@@ -115,6 +115,39 @@ fn the_vcpus_mapping_cannot_be_touched() {
     let test = "the_vcpus_mapping_cannot_be_touched";
     assert_eq!(end(test, "vcpu"), LIVES);
     assert_eq!(end(test, "device"), KILLED);
+}
+
+#[test]
+fn private_memory_is_a_running_vcpus_alone() {
+    if let Ok(what) = env::var(VARIABLE) {
+        let Private { memory, key } = Private::new(BYTES).unwrap();
+        let key = key.unwrap();
+        touch(&memory, PRIVATE);
+        key.deny();
+        let thread = thread::spawn(move || {
+            // As a vCPU's thread does around KVM_RUN.
+            match &what[..] {
+                "runs" => key.allow(),
+                "exited" => {
+                    key.allow();
+                    key.deny();
+                }
+                _ => {}
+            }
+            touch(&memory, PRIVATE);
+        });
+        thread.join().unwrap();
+        std::process::exit(42)
+    }
+    if Private::new(BYTES).unwrap().key.is_none() {
+        assert!(env::var(NEEDS_KEYS).is_err(), "this processor has no protection keys");
+        eprintln!("skipped: this processor has no protection keys");
+        return;
+    }
+    let test = "private_memory_is_a_running_vcpus_alone";
+    for (what, expected) in [("runs", LIVES), ("exited", KILLED), ("device", KILLED)] {
+        assert_eq!(end(test, what), expected, "{what}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn a_forbidden_call_kills_the_process() {
     }
     for kind in Kind::ALL {
         let other = kind != Kind::Main;
+        let no_ghcb = kind != Kind::GhcbVcpu;
         for (call, killed) in [
             ("write", false),
             ("socket", true),
@@ -28,6 +29,7 @@ fn a_forbidden_call_kills_the_process() {
             ("ioctl", true),
             ("tcgets2", other),
             ("tcsets2", other),
+            ("ghcb", no_ghcb),
         ] {
             let status = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "sandbox::a_forbidden_call_kills_the_process"])
@@ -58,6 +60,8 @@ fn confined(name: &str) -> ! {
                 "mmap" => drop(libc::mmap(std::ptr::null_mut(), 4096, executable, private, -1, 0)),
                 // KVM_CREATE_VM.
                 "ioctl" => drop(libc::ioctl(-1, 0xae01)),
+                // KVM_MEMORY_ENCRYPT_OP.
+                "ghcb" => drop(libc::ioctl(-1, 0xc008_aeba)),
                 "tcgets2" => drop(libc::ioctl(0, TCGETS2, std::ptr::null_mut::<u8>())),
                 "tcsets2" => drop(libc::ioctl(0, TCSETS2, std::ptr::null::<u8>())),
                 _ => drop(libc::write(2, std::ptr::null(), 0)),

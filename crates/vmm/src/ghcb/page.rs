@@ -1,0 +1,131 @@
+//! Two ways to a GHCB.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+
+use kvm_ioctls::VmFd;
+use vm_memory::{Bytes, GuestAddress};
+
+use crate::access::counters::add;
+use crate::es_emu::{self, GHCB_CALL_BYTES};
+use crate::memory::Memory;
+
+/// A page that the guest may write to at the same time: two reads of a field may differ.
+pub trait Page {
+    /// Reads bytes from that offset on.
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()>;
+    /// Writes bytes from that offset on.
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// The page in mapped memory.
+#[derive(Debug)]
+pub struct Mapped<'a> {
+    memory: &'a Memory,
+    gpa: u64,
+}
+
+impl<'a> Mapped<'a> {
+    /// The page at that address of the guest's shared memory.
+    pub fn new(memory: &'a Memory, gpa: u64) -> Self {
+        Mapped { memory, gpa }
+    }
+
+    fn at(&self, offset: usize) -> GuestAddress {
+        GuestAddress(self.gpa + offset as u64)
+    }
+}
+
+impl Page for Mapped<'_> {
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
+        self.memory.read_slice(bytes, self.at(offset)).map_err(io::Error::other)
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write_slice(bytes, self.at(offset)).map_err(io::Error::other)
+    }
+}
+
+/// The page by calls into KVM, which knows where it is.
+#[derive(Debug)]
+pub struct Calls<'a> {
+    vm: &'a VmFd,
+    vcpu: u8,
+    calls: &'a AtomicU64,
+}
+
+impl<'a> Calls<'a> {
+    /// The page of that vCPU; counts its calls.
+    pub fn new(vm: &'a VmFd, vcpu: u8, calls: &'a AtomicU64) -> Self {
+        Calls { vm, vcpu, calls }
+    }
+}
+
+impl Page for Calls<'_> {
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
+        let offsets = (offset..).step_by(GHCB_CALL_BYTES);
+        for (part, offset) in bytes.chunks_mut(GHCB_CALL_BYTES).zip(offsets) {
+            add(self.calls, 1);
+            es_emu::read_ghcb(self.vm, self.vcpu, offset, part)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let offsets = (offset..).step_by(GHCB_CALL_BYTES);
+        for (part, offset) in bytes.chunks(GHCB_CALL_BYTES).zip(offsets) {
+            add(self.calls, 1);
+            es_emu::write_ghcb(self.vm, self.vcpu, offset, part)?;
+        }
+        Ok(())
+    }
+}
+
+/// A page whose accesses are counted.
+#[derive(Debug)]
+pub struct Counted<P> {
+    /// The page.
+    pub page: P,
+    /// Reads and writes.
+    pub accesses: u64,
+}
+
+impl<P: Page> Page for Counted<P> {
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
+        self.accesses += 1;
+        self.page.read(offset, bytes)
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        self.accesses += 1;
+        self.page.write(offset, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_mapped_page_is_a_part_of_memory() {
+        let memory = memory::new(2 << 20).unwrap();
+        let mut page = Mapped::new(&memory, 0x3000);
+        page.write(0x1f8, &[1, 2, 3]).unwrap();
+        let mut bytes = [0; 4];
+        memory.read_slice(&mut bytes, GuestAddress(0x31f7)).unwrap();
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        page.read(0x1f9, &mut bytes[..2]).unwrap();
+        assert_eq!(bytes[..2], [2, 3]);
+    }
+
+    #[test]
+    fn a_page_beyond_memory_is_out_of_reach() {
+        let memory = memory::new(2 << 20).unwrap();
+        for gpa in [2 << 20, 1 << 47, u64::MAX - 0xfff] {
+            let mut page = Mapped::new(&memory, gpa);
+            assert!(page.read(0x3f0, &mut [0; 16]).is_err(), "{gpa:#x}");
+            assert!(page.write(0x3f0, &[0; 16]).is_err(), "{gpa:#x}");
+        }
+    }
+}
