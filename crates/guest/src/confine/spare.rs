@@ -1,9 +1,9 @@
 //! The vCPUs that tasks are kept from, as an isolated partition.
 //!
-//! An empty cgroup takes them out of the hierarchy. That reaches tasks of the root cgroup as well,
-//! and the kernel's load balancer. Otherwise a busy vCPU wakes an excluded one every few
-//! milliseconds, to look for tasks to take over. The host then runs that one in place of a vCPU that
-//! works, and it spins until that vCPU is back on, for its run queue's lock.
+//! An empty cgroup takes them out of the hierarchy, for tasks of the root cgroup and for the
+//! kernel's load balancer as well. Otherwise a busy vCPU wakes an excluded one every few
+//! milliseconds, to look for tasks to take over. The host then runs that one in place of a vCPU
+//! that works, and it spins until that vCPU is back on, for its run queue's lock.
 //!
 //! To make a partition takes some 30 ms, in which the kernel waits for RCU.
 

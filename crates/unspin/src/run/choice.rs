@@ -30,8 +30,8 @@ impl Choice {
         match Confiner::start() {
             Ok(confiner) => Ok(Keeper::confine(confiner)),
             Err(error) if self.actuator.is_none() && error.has_another_way() => {
-                // Why the better way is closed says more than why the other one is, too.
-                self.scheduler().map_err(|_| error.into())
+                let either = |other| format!("nor can sched_ext be used: {other:#}");
+                self.scheduler().map_err(|other| anyhow::Error::new(error).context(either(other)))
             }
             Err(error) => Err(error.into()),
         }
