@@ -112,6 +112,8 @@ fn read(file: &Path) -> anyhow::Result<Input> {
     match recording::read(file) {
         Ok(recordings) if recordings.is_empty() => bail!("{}: the file is empty", file.display()),
         Ok(recordings) => Ok(Input::Recordings(recordings)),
-        Err(no_recording) => bail!("{no_session}; nor a recording: {}", chain(&no_recording)),
+        Err(no_recording) => {
+            bail!("{no_session}; it is not a recording either: {}", chain(&no_recording))
+        }
     }
 }

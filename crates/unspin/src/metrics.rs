@@ -31,7 +31,8 @@ impl Metrics {
         let server = Server::http(address);
         let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
         let header = |kind: &str| {
-            Header::from_bytes("Content-Type", kind).map_err(|()| anyhow!("a header that is none"))
+            Header::from_bytes("Content-Type", kind)
+                .map_err(|()| anyhow!("invalid Content-Type {kind:?}"))
         };
         let (kind, page) = (header(openmetrics::CONTENT_TYPE)?, header("text/html")?);
         Ok(Metrics { server, kind, page })

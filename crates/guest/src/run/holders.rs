@@ -23,8 +23,8 @@ pub struct Holders {
 /// What cannot be meant.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldersError {
-    /// There are places for a few only.
-    #[error("{0} {1} are given, and there are places for {PLACES}")]
+    /// More than the scheduler keeps.
+    #[error("{0} {1} are given, and at most {PLACES} are allowed")]
     TooMany(usize, &'static str),
     /// No thread is called so.
     #[error(
@@ -101,7 +101,7 @@ mod tests {
         };
         assert!(names(&["a name that is too long"]).starts_with("no thread is called `a name"));
         assert!(names(&[""]).starts_with("no thread is called ``"));
-        assert_eq!(names(&["x"; 9]), "9 names are given, and there are places for 8");
+        assert_eq!(names(&["x"; 9]), "9 names are given, and at most 8 are allowed");
         let error = Holders::new(&[], &["/proc".into()]).unwrap_err().to_string();
         assert!(error.starts_with("/proc is not a cgroup of version 2"), "{error}");
     }
