@@ -12,7 +12,7 @@
  * tried once more and compared over all their windows.
  *
  * More vCPUs are tried rarely and for short, and given up in the first window that spins again. Where
- * nothing is contended any more, they are tried at once: the work is another.
+ * nothing is contended any more, all are tried at once, and twice as many if that fails.
  */
 #ifndef UNSPIN_POLICY_CONFINE_H
 #define UNSPIN_POLICY_CONFINE_H
@@ -269,7 +269,7 @@ POLICY u32 confine_fewer(const struct confine *c)
 
 	if (c->learnt && c->learnt < c->use)
 		return c->learnt;
-	return on > c->use / 2 && on < c->use ? on : c->use / 2;
+	return on > c->use / 2 && on < c->use && !confine_is_blind(&c->sums) ? on : c->use / 2;
 }
 
 /* Whether the load spins so much more than when fewer did not pay that it must be another. */
@@ -327,7 +327,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 	c->more_began_ns = c->calm_trial ? 0 : now_ns;
 	c->learnt = c->calm_trial ? c->use : 0;
 	twice = c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus;
-	confine_begin(c, CONFINE_MORE, c->calm_trial ? c->vcpus : twice);
+	confine_begin(c, CONFINE_MORE, c->calm_trial && !c->calm_wanted ? c->vcpus : twice);
 }
 
 /*

@@ -38,6 +38,8 @@ struct confine_sums {
  * spin for: work that contends for anything shows ten times as many, however few vCPUs it has. */
 #define CONFINE_CALM_PATHS 3
 #define CONFINE_CALM_PERCENT 1
+/* From this share of spins on, in percent, off intervals are hidden. */
+#define CONFINE_BLIND_PERCENT 75
 /* From this share of the wanted time on, more vCPUs have brought spinning back, in percent. */
 #define CONFINE_RETURNED_PERCENT 10
 
@@ -95,6 +97,12 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
 
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
+}
+
+/* Whether so much is spun that time on says nothing: spinners that are off pass for on. */
+POLICY int confine_is_blind(const struct confine_sums *sums)
+{
+	return confine_spin_percent(sums) >= CONFINE_BLIND_PERCENT;
 }
 
 POLICY int confine_is_calm(const struct confine_facts *facts)

@@ -181,6 +181,28 @@ fn work_that_contends_for_nothing_soon_has_all_vcpus() {
     assert_eq!(confine.in_use(), 2, "the number of before comes first: {confine:?}");
 }
 
+/// Computing in a collapse: fewer contend for nothing, and all spin again.
+#[test]
+fn calm_work_finds_the_number_between_one_and_all() {
+    let facts = |used| match used {
+        4 => Facts { on_m: 2_700, off_m: 1_300, spin_m: 3_840, paths: 9 },
+        3 => Facts { on_m: 2_500, off_m: 500, spin_m: 2_700, paths: 9 },
+        _ => COMPUTES.facts(used),
+    };
+    let (one, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 40);
+    for mut confine in [Confine::new(4), one] {
+        let mut windows = [0; 5];
+        for _ in 0..600 {
+            now_ns += WINDOW_NS;
+            let used = confine.in_use();
+            windows[used as usize] += 1;
+            assert_ne!(confine.step(&facts(used), now_ns), 3, "{confine:?}");
+        }
+        assert!(windows[2] > 400, "{windows:?}: {confine:?}");
+    }
+    assert_eq!(one.in_use(), 1);
+}
+
 /// Each pause of the work brings all vCPUs back, and each end of a pause a collapse.
 #[test]
 fn calm_that_comes_and_goes_is_soon_waited_for() {
