@@ -39,8 +39,8 @@ pub fn impossible_topology() -> Result<(), Failed> {
 pub fn unknown_experiment() -> Result<(), Failed> {
     let output = Command::new(&*UNSPIN).args(["lab", "run", "quickstrat"]).output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let says = stderr.contains("`quickstart`") && stderr.contains("`overcommit-curve`");
-    check(output.status.code() == Some(2) && says, "the shipped names", &output)
+    let says = stderr.contains("Is it `quickstart`?") && stderr.contains("`unspin lab list`");
+    check(output.status.code() == Some(2) && says, "the name that was meant", &output)
 }
 
 /// Runs are counted without running any, and nothing is written.

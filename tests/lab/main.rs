@@ -54,7 +54,12 @@ const CASES: [(&str, Needs, Takes, Test); 32] = {
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
         ("impossible_topology_names_line_and_offer", None, Little, config::impossible_topology),
-        ("unknown_experiment_lists_the_shipped_ones", None, Little, config::unknown_experiment),
+        (
+            "unknown_experiment_names_the_one_that_is_meant",
+            None,
+            Little,
+            config::unknown_experiment,
+        ),
         ("dry_run_counts_runs", None, Little, config::dry_run),
         ("shipped_experiments_parse", None, Little, config::shipped_experiments_parse),
         ("man_pages_and_completions_are_written", None, Little, config::man_and_completions),

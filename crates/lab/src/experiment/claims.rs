@@ -49,6 +49,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-cost",
     "vt-screen",
     "vt-ecs",
+    "vt-everywhere",
     "vt-cvm",
     "vt-vnae",
     "vt-peers"

@@ -113,11 +113,24 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-ecs",
     "vt-cvm",
     "vt-vnae",
-    "vt-peers"
+    "vt-peers",
+    "vt-everywhere"
 ];
 
 /// `HOST_PCPUS_MAX` in `policy/host/config.h`.
 const SIMULATED_PCPUS_MAX: u32 = 96;
+
+/// Names that are less alike than this are not taken for a slip of the pen (Jaro-Winkler).
+const ALIKE: f64 = 0.85;
+
+/// What to do about a name that no shipped experiment has.
+fn no_such(name: &str) -> String {
+    let alike = |shipped: &&str| strsim::jaro_winkler(shipped, name);
+    let nearest = Experiment::builtin_names().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+    let meant = nearest.filter(|shipped| alike(shipped) >= ALIKE);
+    let meant = meant.map(|shipped| format!(" Is it `{shipped}`?")).unwrap_or_default();
+    format!("no such experiment.{meant} `unspin lab list` shows the shipped ones; or give a file")
+}
 
 impl Experiment {
     /// Reads a file, or a shipped experiment by its name.
@@ -128,9 +141,7 @@ impl Experiment {
         }
         let path = Path::new(name_or_path);
         if !path.exists() && !name_or_path.contains(['/', '.']) {
-            let names = toml_error::choices(Experiment::builtin_names());
-            let message = format!("no such experiment; shipped are {names}; or give a file");
-            return Err(ConfigError::file(path, message));
+            return Err(ConfigError::file(path, no_such(name_or_path)));
         }
         let text = std::fs::read_to_string(path)
             .map_err(|e| ConfigError::file(path, format!("cannot read it: {e}")))?;

@@ -64,6 +64,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("hold-spinlock", 674.438697646721),
     ("iperf3", 15.383421419063342),
     ("microbench", 2223.3),
+    ("redis", 79681.28),
     ("spinbench-mcs", 1401.8171565909342),
     ("spinbench-none", 5145438.170958426),
     ("spinbench-pthread-mutex", 320376.8773179817),
