@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-nested \
         host-model cost-here steal-here dist install install-test prometheus-test clean
 
 help: ## this list
@@ -22,16 +22,21 @@ setup: ## install what is missing, and say what and why
 build: setup ## set up, then the release build
 	$(CARGO) build --release --locked --workspace
 
-demo: build ## set up, build, then the demo into out/demo: same bytes as in results/demo?
+# What the lab and its guests run: all but unspin-vmm.
+programs: setup
+	$(CARGO) build --release --locked --workspace --exclude unspin-vmm
+
+demo: programs ## set up, build, then the demo into out/demo: same bytes as in results/demo?
 	$(UNSPIN) lab qemu build
 	$(UNSPIN) lab run demo --out out/demo --verify results/demo $(ARGS)
 
-test: build ## set up, build, then everything that CI checks; the tests boot guests
+# Clippy compiles the tests, as `cargo clippy` has it compile what it checks: one build, not two.
+test: programs ## set up, build, then everything that CI checks; the tests boot guests
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab kernel fetch debian-cloud:trixie
 	$(UNSPIN) lab qemu build
+	RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings \
 	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace
 
 test-all: build ## `make test` with what takes minutes: suspend, stops, nested guests, older kernels
