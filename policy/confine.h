@@ -11,13 +11,15 @@
  * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
  * tried once more and compared over all their windows.
  *
- * More vCPUs are tried rarely and for short, and given up in the first window that spins again. Where
- * nothing is contended any more, all are tried at once, and twice as many if that fails.
+ * More vCPUs are tried rarely and for short, and given up in the first window that spins again:
+ * sooner where other VMs want the same pCPUs. Where nothing is contended any more, all are tried at
+ * once, and twice as many if that fails.
  */
 #ifndef UNSPIN_POLICY_CONFINE_H
 #define UNSPIN_POLICY_CONFINE_H
 
 #include "confine_sums.h"
+#include "confine_waits.h"
 
 /* A window: two or three ticks of 250 Hz a vCPU, by which off intervals are seen. */
 #define CONFINE_WINDOW_NS 10000000ULL
@@ -44,28 +46,22 @@
 /* A gain, and a loss, that no second comparison is needed for, in percent. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
 #define CONFINE_CLEAR_LOSS_PERCENT 40
+/* No gain is clear against less spinning than that, in percent: it may have been a burst. */
+#define CONFINE_CLEAR_SPIN_PERCENT 50
+/* vCPUs that a limit leaves, and that are off for so much of the time that they want, have rivals
+ * on the host, or are still too many, in percent. */
+#define CONFINE_RIVALS_PERCENT 25
+/* More vCPUs have brought spinning back from this share of the wanted time on, in percent; where
+ * rivals get what a limit gives away, some spinning may be worth it. */
+#define CONFINE_RETURNED_PERCENT 10
+#define CONFINE_RETURNED_RIVALS_PERCENT 50
 /* More vCPUs are kept where nothing spins and no more than this is lost, in percent: limits
  * that pay no longer go. */
 #define CONFINE_MORE_LOSS_PERCENT 5
-/* There is little to do where less than this share of the vCPUs in use is wanted, in percent:
- * such windows say nothing. After so long the limit goes; its number is kept. */
+/* Windows say nothing where less than this share of the vCPUs in use is wanted, in percent. After
+ * so long the limit goes; its number is kept. */
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
-/* How long to wait after the first trial that did not pay; twice as long after each further
- * one, up to a maximum. A trial of more costs some 30 ms; while it waits, vCPUs may be missed. */
-#define CONFINE_FEWER_WAIT_NS 250000000ULL
-#define CONFINE_FEWER_WAIT_MAX_NS 64000000000ULL
-#define CONFINE_MORE_WAIT_NS 1000000000ULL
-#define CONFINE_MORE_WAIT_MAX_NS 16000000000ULL
-/* And so many times as long as the trial took until the limit was back: 2 % of the time. */
-#define CONFINE_MORE_WAIT_TRIALS 50
-
-/* Calm windows before more vCPUs are tried; twice as many each time that spins returned, up to a
- * maximum. hackbench pauses for 150 ms, and a collapse costs as much. So the trial lasts long, too:
- * its first window that spins ends it. */
-#define CONFINE_CALM_WINDOWS 20
-#define CONFINE_CALM_MAX_WINDOWS 800
-#define CONFINE_CALM_TRIAL_WINDOWS 100
 
 enum confine_phase {
 	CONFINE_SETTLED,
@@ -97,7 +93,7 @@ struct confine {
 	u32 calm_trial;
 	/* Since the last change of use; a settled number's forget old windows. */
 	struct confine_sums sums;
-	/* Of a trial: with the number before it, and with fewer. */
+	/* Of a trial: with the number before it, and with fewer until that is in use again. */
 	struct confine_sums without;
 	struct confine_sums with;
 	/* Since when there has been little to do; 0: there is much. */
@@ -109,32 +105,14 @@ struct confine {
 	u64 fewer_wait_ns;
 	u64 more_ns;
 	u64 more_wait_ns;
-	/* When a trial of more began that is under way or has just failed; 0: none. */
-	u64 more_began_ns;
+	/* When a trial began that is under way or has just failed; 0: none, or a calm one of more. */
+	u64 began_ns;
 	/* Counts since the start: trials to fewer and to more, and those that were kept. */
 	u64 trials_fewer;
 	u64 kept_fewer;
 	u64 trials_more;
 	u64 kept_more;
 };
-
-POLICY u64 confine_longer(u64 wait_ns, u64 first_ns, u64 max_ns)
-{
-	if (!wait_ns)
-		return first_ns;
-	return wait_ns * 2 < max_ns ? wait_ns * 2 : max_ns;
-}
-
-/* Waits are forgotten where no trial failed for four times as long. */
-POLICY u64 confine_recent(u64 wait_ns, u64 since_ns, u64 now_ns)
-{
-	return now_ns < since_ns + 4 * wait_ns ? wait_ns : 0;
-}
-
-POLICY u64 confine_longer_more(u64 wait_ns)
-{
-	return confine_longer(wait_ns, CONFINE_MORE_WAIT_NS, CONFINE_MORE_WAIT_MAX_NS);
-}
 
 POLICY u32 confine_calm_wanted(const struct confine *c)
 {
@@ -162,6 +140,7 @@ POLICY void confine_keep_fewer(struct confine *c, u64 now_ns)
 	u64 wait_ns = c->released_ns ? c->more_wait_ns : 0;
 
 	c->kept_fewer++;
+	c->began_ns = 0;
 	c->fewer_wait_ns = 0;
 	c->more_wait_ns = confine_longer_more(confine_recent(wait_ns, c->released_ns, now_ns));
 	c->more_ns = now_ns + c->more_wait_ns;
@@ -176,6 +155,9 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 	c->fewer_wait_ns =
 		confine_longer(wait_ns, CONFINE_FEWER_WAIT_NS, CONFINE_FEWER_WAIT_MAX_NS);
 	c->fewer_ns = now_ns + c->fewer_wait_ns;
+	/* Under a limit: rivals have come, and fewer do not help. */
+	if (confine_off_percent(&c->without) >= CONFINE_RIVALS_PERCENT)
+		c->more_ns = now_ns;
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
@@ -183,24 +165,28 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 {
 	int again = c->phase == CONFINE_FEWER_AGAIN;
+	u32 percent = again ? CONFINE_GAIN_PERCENT : CONFINE_CLEAR_GAIN_PERCENT;
+	struct confine_sums with = c->sums;
+	int gains;
 
-	c->with = c->sums;
-	if (c->sums.windows >= 2 &&
-	    confine_loses(&c->with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
+	if (again)
+		confine_join(&with, &c->with);
+	if (c->sums.windows >= 2 && confine_loses(&with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
 		confine_give_up_fewer(c, now_ns);
 		return;
 	}
-	if (c->sums.windows < CONFINE_PART_WINDOWS)
+	gains = confine_gains(&with, &c->without, percent);
+	if (c->sums.windows < (gains ? CONFINE_PART_WINDOWS : CONFINE_UNCLEAR_WINDOWS))
 		return;
-	if (confine_gains(&c->with, &c->without,
-			  again ? CONFINE_GAIN_PERCENT : CONFINE_CLEAR_GAIN_PERCENT))
+	if (gains && (again ||
+		      confine_spin_percent(&c->without) >= CONFINE_CLEAR_SPIN_PERCENT)) {
 		confine_keep_fewer(c, now_ns);
-	else if (c->sums.windows < CONFINE_UNCLEAR_WINDOWS)
-		return;
-	else if (!confine_gains(&c->with, &c->without, CONFINE_GAIN_PERCENT))
+	} else if (again || !confine_gains(&with, &c->without, CONFINE_GAIN_PERCENT)) {
 		confine_give_up_fewer(c, now_ns);
-	else
+	} else {
+		c->with = with;
 		confine_change(c, CONFINE_BEFORE, c->before);
+	}
 }
 
 /* The number before is in use for comparison. */
@@ -223,7 +209,7 @@ POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 {
 	c->kept_more++;
-	c->more_began_ns = 0;
+	c->began_ns = 0;
 	if (c->calm_trial)
 		c->calm_wanted = 0;
 	c->released_ns = now_ns;
@@ -233,14 +219,17 @@ POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 
 POLICY void confine_try_more(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
-	if (c->sums.windows && confine_spins_more(&c->without, facts)) {
+	int rivals = confine_off_percent(&c->without) >= CONFINE_RIVALS_PERCENT;
+	u32 percent = rivals ? CONFINE_RETURNED_RIVALS_PERCENT : CONFINE_RETURNED_PERCENT;
+
+	if (c->sums.windows && confine_spins_more(&c->without, facts, percent)) {
 		confine_give_up_more(c, now_ns);
 		return;
 	}
 	if (c->sums.windows < (c->calm_trial ? CONFINE_CALM_TRIAL_WINDOWS : CONFINE_PART_WINDOWS))
 		return;
-	/* Fewer pay only by avoiding spins, and there are none now. */
-	if (!c->calm_trial &&
+	/* Without rivals, fewer pay only by avoiding spins, and there are none now. */
+	if ((rivals || !c->calm_trial) &&
 	    confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
 		confine_give_up_more(c, now_ns);
 		return;
@@ -248,18 +237,18 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 	confine_keep_more(c, now_ns);
 }
 
-/* The first window after a trial of more that failed: the limit is back. */
-POLICY void confine_more_failed(struct confine *c, u64 now_ns)
+/* The first window after a trial that failed: the number before it is back. */
+POLICY void confine_failed(struct confine *c, u64 now_ns)
 {
-	u64 wait_ns = (now_ns - c->more_began_ns) * CONFINE_MORE_WAIT_TRIALS;
+	u64 took_ns = now_ns - c->began_ns;
 
-	if (wait_ns > CONFINE_MORE_WAIT_MAX_NS)
-		wait_ns = CONFINE_MORE_WAIT_MAX_NS;
-	if (wait_ns > c->more_wait_ns)
-		c->more_wait_ns = wait_ns;
-	if (c->more_ns < now_ns + wait_ns)
-		c->more_ns = now_ns + wait_ns;
-	c->more_began_ns = 0;
+	c->began_ns = 0;
+	if (c->tried > c->before)
+		confine_wait(&c->more_wait_ns, &c->more_ns, now_ns,
+			     took_ns * CONFINE_MORE_WAIT_TRIALS);
+	else
+		confine_wait(&c->fewer_wait_ns, &c->fewer_ns, now_ns,
+			     took_ns * CONFINE_FEWER_WAIT_TRIALS);
 }
 
 /* As many as the host gives time for, from half to one less of those in use. */
@@ -278,8 +267,9 @@ POLICY int confine_spins_anew(const struct confine *c, u32 share)
 	return share > 2 * c->tried_spin || (100 - share) * 2 < 100 - c->tried_spin;
 }
 
-POLICY void confine_begin(struct confine *c, u32 phase, u32 tried)
+POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 {
+	c->began_ns = began_ns;
 	c->without = c->sums;
 	c->before = c->use;
 	c->tried = tried;
@@ -289,15 +279,24 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried)
 /* Whether the last windows speak for fewer vCPUs, and the very last does, too. */
 POLICY int confine_wasteful(const struct confine *c, const struct confine_facts *facts)
 {
-	u64 wanted_m = (u64)facts->on_m + facts->off_m;
-	u64 off_m = c->sums.wanted_m - c->sums.on_m;
-	int over = off_m * 100 > c->sums.wanted_m * CONFINE_OFF_PERCENT, first = c->use == c->vcpus;
+	int over = confine_off_percent(&c->sums) >= CONFINE_OFF_PERCENT, first = c->use == c->vcpus;
 	u32 percent = over && first ? CONFINE_SPIN_PERCENT : CONFINE_SPIN_ANYWAY_PERCENT;
 	u32 windows = first ? CONFINE_SPIN_WINDOWS : CONFINE_SPIN_AGAIN_WINDOWS;
 
 	return c->sums.windows >= windows &&
 	       confine_spin_percent(&c->sums) >= percent &&
-	       (u64)facts->spin_m * 100 >= wanted_m * percent;
+	       (u64)facts->spin_m * 100 >= ((u64)facts->on_m + facts->off_m) * percent;
+}
+
+/* When more are tried though spins go on: sooner where rivals get what the limit gives away, which
+ * is too much if the spins were but a burst. Once such a trial has failed, they were not. */
+POLICY u64 confine_more_at(const struct confine *c)
+{
+	int first = c->more_wait_ns == CONFINE_MORE_WAIT_NS;
+
+	return first && confine_off_percent(&c->sums) >= CONFINE_RIVALS_PERCENT ?
+		       c->more_ns - CONFINE_MORE_WAIT_NS + CONFINE_MORE_WAIT_RIVALS_NS :
+		       c->more_ns;
 }
 
 POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)
@@ -305,12 +304,13 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 	u32 share = confine_spin_percent(&c->sums), twice;
 
 	if (c->use > 1 && confine_wasteful(c, facts)) {
-		if (now_ns < c->fewer_ns && confine_spins_anew(c, share))
+		if (now_ns < c->fewer_ns && c->sums.windows >= CONFINE_SPIN_AGAIN_WINDOWS &&
+		    confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;
 		if (now_ns >= c->fewer_ns) {
 			c->tried_spin = share;
 			c->trials_fewer++;
-			confine_begin(c, CONFINE_FEWER, confine_fewer(c));
+			confine_begin(c, CONFINE_FEWER, confine_fewer(c), now_ns);
 			c->learnt = 0;
 			return;
 		}
@@ -320,14 +320,14 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 	c->calm = confine_is_calm(facts) ? c->calm + 1 : 0;
 	if (c->sums.windows < CONFINE_PART_WINDOWS)
 		return;
-	if (c->calm < confine_calm_wanted(c) && now_ns < c->more_ns)
+	if (c->calm < confine_calm_wanted(c) && now_ns < confine_more_at(c))
 		return;
 	c->trials_more++;
 	c->calm_trial = c->calm > 0;
-	c->more_began_ns = c->calm_trial ? 0 : now_ns;
 	c->learnt = c->calm_trial ? c->use : 0;
 	twice = c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus;
-	confine_begin(c, CONFINE_MORE, c->calm_trial && !c->calm_wanted ? c->vcpus : twice);
+	confine_begin(c, CONFINE_MORE, c->calm_trial && !c->calm_wanted ? c->vcpus : twice,
+		      c->calm_trial ? 0 : now_ns);
 }
 
 /*
@@ -373,8 +373,8 @@ POLICY void confine_wake(struct confine *c)
  */
 POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
-	if (c->more_began_ns && c->phase == CONFINE_SETTLED)
-		confine_more_failed(c, now_ns);
+	if (c->began_ns && c->phase == CONFINE_SETTLED)
+		confine_failed(c, now_ns);
 	if (((u64)facts->on_m + facts->off_m) * 100 < (u64)c->use * 1000 * CONFINE_QUIET_PERCENT) {
 		confine_quiet(c, now_ns);
 		return c->use;

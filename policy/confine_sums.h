@@ -40,8 +40,6 @@ struct confine_sums {
 #define CONFINE_CALM_PERCENT 1
 /* From this share of spins on, in percent, off intervals are hidden. */
 #define CONFINE_BLIND_PERCENT 75
-/* From this share of the wanted time on, more vCPUs have brought spinning back, in percent. */
-#define CONFINE_RETURNED_PERCENT 10
 
 POLICY void confine_forget(struct confine_sums *sums)
 {
@@ -99,6 +97,11 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
 }
 
+POLICY u32 confine_off_percent(const struct confine_sums *sums)
+{
+	return sums->wanted_m ? (u32)((sums->wanted_m - sums->on_m) * 100 / sums->wanted_m) : 0;
+}
+
 /* Whether so much is spun that time on says nothing: spinners that are off pass for on. */
 POLICY int confine_is_blind(const struct confine_sums *sums)
 {
@@ -113,14 +116,15 @@ POLICY int confine_is_calm(const struct confine_facts *facts)
 	       (u64)facts->spin_m * 100 < wanted_m * CONFINE_CALM_PERCENT;
 }
 
-/* Whether a window with more vCPUs spins, and a larger share than with those before. */
-POLICY int confine_spins_more(const struct confine_sums *before, const struct confine_facts *facts)
+/* Whether a window with more vCPUs spins, in percent, and a larger share than with those before. */
+POLICY int confine_spins_more(const struct confine_sums *before, const struct confine_facts *facts,
+			      u32 percent)
 {
 	u32 share = confine_spin_percent(before);
 	u64 wanted_m = (u64)facts->on_m + facts->off_m;
 
-	if (share < CONFINE_RETURNED_PERCENT)
-		share = CONFINE_RETURNED_PERCENT;
+	if (share < percent)
+		share = percent;
 	return (u64)facts->spin_m * 100 > wanted_m * share;
 }
 

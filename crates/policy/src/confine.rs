@@ -41,7 +41,7 @@ pub struct Confine {
     quiet_ns: u64,
     released_ns: u64,
     waits_ns: [u64; 4],
-    more_began_ns: u64,
+    began_ns: u64,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// The same for more.

@@ -272,6 +272,31 @@ fn fewer_that_leave_little_to_do_are_kept() {
     assert!(confine.trials_fewer[0] <= 10 && packed >= 950, "{packed}: {confine:?}");
 }
 
+/// A gain of the first comparison that the second does not confirm, over all windows of both.
+#[test]
+fn both_comparisons_decide_together() {
+    let decide = |first_m, second_m| {
+        let before = Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_200, paths: 60 };
+        let (mut confine, mut now_ns, mut parts) = (Confine::new(4), 0, 0);
+        let mut was = 4;
+        while parts == 0 || confine.on_trial() {
+            now_ns += WINDOW_NS;
+            let fewer = |on_m| Facts { on_m, off_m: 0, spin_m: 0, paths: 60 };
+            let facts = match confine.in_use() {
+                4 => before,
+                _ => fewer(if parts == 1 { first_m } else { second_m }),
+            };
+            confine.step(&facts, now_ns);
+            parts += u32::from(was == 4 && confine.in_use() == 2);
+            was = confine.in_use();
+        }
+        (parts, was)
+    };
+    // Four bring 1,400 useful thousandths.
+    assert_eq!(decide(2_000, 1_500), (2, 2), "43 %, then 7 %");
+    assert_eq!(decide(1_580, 1_300), (2, 4), "13 %, then less");
+}
+
 /// A load that spins however few vCPUs it has, and does more with more of them.
 #[test]
 fn work_that_always_spins_gets_its_vcpus_back() {

@@ -3,6 +3,7 @@
 mod activity;
 mod bandwidth;
 mod confine;
+mod confine_rivals;
 mod holders;
 mod host;
 mod pack;

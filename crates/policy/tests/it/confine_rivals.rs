@@ -1,0 +1,83 @@
+//! The limit on vCPUs beside other VMs that want the same pCPUs.
+
+use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
+
+/// Runs so many windows in which so many vCPUs bring these facts.
+fn run(confine: &mut Confine, now_ns: &mut u64, windows: u32, facts: impl Fn(u32) -> Facts) {
+    for _ in 0..windows {
+        *now_ns += WINDOW_NS;
+        confine.step(&facts(confine.in_use()), *now_ns);
+    }
+}
+
+/// Four vCPUs beside four rivals on two pCPUs, which get what a limit gives away.
+fn beside_rivals(used: u32, spin_percent: u32) -> Facts {
+    let on_m = 2_000 * used / (used + 4);
+    Facts { on_m, off_m: 1_000 * used - on_m, spin_m: used * 10 * spin_percent, paths: 60 }
+}
+
+/// As pbzip2 in virtual time: each second a burst ends the controller's rest, and delays ticks.
+#[test]
+fn a_burst_gives_little_to_rivals() {
+    let burst = Facts { on_m: 400, off_m: 3_600, spin_m: 1_400, paths: 60 };
+    let (mut confine, mut now_ns, mut on_m) = (Confine::new(4), 0, 0);
+    for window in 0..6_000 {
+        now_ns += WINDOW_NS;
+        let calm = beside_rivals(confine.in_use(), 3);
+        on_m += calm.on_m;
+        if window % 100 == 0 {
+            confine.wake();
+        }
+        let spins = window % 100 < 4 && confine.in_use() == 4;
+        confine.step(if spins { &burst } else { &calm }, now_ns);
+    }
+    let kept = f64::from(on_m) / f64::from(6_000 * beside_rivals(4, 0).on_m);
+    assert!(kept > 0.97, "{kept}: {confine:?}");
+}
+
+/// Rivals come while vCPUs are limited, and fewer of them do not help.
+#[test]
+fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
+    let alone = |used| match used {
+        6 => Facts { on_m: 3_000, off_m: 3_000, spin_m: 4_200, paths: 60 },
+        _ => Facts { on_m: 3_000, off_m: 0, spin_m: 90, paths: 60 },
+    };
+    let (mut confine, mut now_ns) = (Confine::new(6), 0);
+    run(&mut confine, &mut now_ns, 40, alone);
+    assert_eq!(confine.in_use(), 3);
+    let facts = |used| match used {
+        6 => Facts { on_m: 1_500, off_m: 4_500, spin_m: 3_600, paths: 60 },
+        3 => Facts { on_m: 1_000, off_m: 2_000, spin_m: 2_100, paths: 60 },
+        _ => Facts { on_m: 300, off_m: 700, spin_m: 0, paths: 60 },
+    };
+    run(&mut confine, &mut now_ns, 60, facts);
+    assert_eq!(confine.in_use(), 6, "{confine:?}");
+}
+
+/// Spinning that costs less than the host share that a limit gives away.
+#[test]
+fn some_spinning_is_worth_more_vcpus_beside_rivals() {
+    let collapse = |used| beside_rivals(used, if used == 4 { 80 } else { 3 });
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    run(&mut confine, &mut now_ns, 20, collapse);
+    assert_eq!(confine.in_use(), 2);
+    run(&mut confine, &mut now_ns, 60, collapse);
+    assert_eq!((confine.in_use(), confine.trials_more), (2, [1, 0]), "it is tried once");
+    run(&mut confine, &mut now_ns, 400, |used| beside_rivals(used, if used == 4 { 25 } else { 3 }));
+    assert_eq!(confine.in_use(), 4, "{confine:?}");
+}
+
+/// As hackbench in virtual time: two vCPUs spin as much as four, and to change the number takes
+/// half a second.
+#[test]
+fn a_change_that_takes_long_is_not_soon_repeated() {
+    let (mut confine, mut now_ns, mut was) = (Confine::new(4), 0, 4);
+    while now_ns < 10_000_000_000 {
+        run(&mut confine, &mut now_ns, 1, |used| beside_rivals(used, 70));
+        if confine.in_use() != was {
+            was = confine.in_use();
+            now_ns += 500_000_000;
+        }
+    }
+    assert!(confine.trials_fewer[0] <= 2, "{confine:?}");
+}
