@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 32] = {
+const CASES: [(&str, Needs, Takes, Test); 33] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -98,6 +98,7 @@ const CASES: [(&str, Needs, Takes, Test); 32] = {
         ("vt_refuses_real_neighbours", None, Little, virtual_time::real_neighbours_are_refused),
         ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
         ("vt_injects_exactly", Some(vt_guest), Little, virtual_time::injected_times_are_exact),
+        ("vt_neighbours_sleep", Some(vt_guest), Little, virtual_time::neighbours_sleep),
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
         ("vt_sees_first_waiters", Some(vt_guest), Little, virtual_time::first_waiters_are_seen),
         ("vt_emulates_sev_es", Some(vt_guest), Little, virtual_time::confidential_guest),

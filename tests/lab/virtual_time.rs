@@ -71,6 +71,22 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Neighbours that sleep, whose pCPUs the guest takes over at once. The record is checked: time
+/// goes on for each vCPU, and no pCPU idles beside one that waits.
+pub fn neighbours_sleep() -> Result<(), Failed> {
+    let neighbours = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"periodic\"\n\
+        work_us = 3000\nsleep_us = 5000\n\
+        [[topology.neighbour]]\nvcpus = 2\nmodel = \"burst\"\nwork_us = 20000\nsleep_us = 20000\n";
+    let more = "vt = { instructions = 1, regime = \"ple\" }";
+    let text = experiment(&["hackbench-pipe-threads"], more, neighbours);
+    let bench = Bench::new(&text.replace("vcpus = 2\npcpus", "vcpus = 4\npcpus"));
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["outcome"], "done", "{record}");
+    Ok(())
+}
+
 /// A host that asks is given the kernel's count, and sees which preemptions hit critical sections.
 pub fn critical_sections_are_counted() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"greedy\"\n";
