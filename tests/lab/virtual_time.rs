@@ -77,7 +77,7 @@ pub fn neighbours_sleep() -> Result<(), Failed> {
     let neighbours = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"periodic\"\n\
         work_us = 3000\nsleep_us = 5000\n\
         [[topology.neighbour]]\nvcpus = 2\nmodel = \"burst\"\nwork_us = 20000\nsleep_us = 20000\n";
-    let more = "vt = { instructions = 1, regime = \"ple\" }";
+    let more = "accel = \"vt\"\nvt = { instructions = 1, regime = \"ple\" }";
     let text = experiment(&["hackbench-pipe-threads"], more, neighbours);
     let bench = Bench::new(&text.replace("vcpus = 2\npcpus", "vcpus = 4\npcpus"));
     let output = bench.run();
