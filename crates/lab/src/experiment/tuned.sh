@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The kernel's own scheduler as an administrator can tune it: slices of 20 ms, and a task that
 # wakes up does not preempt the one that runs. `tuned.sh off` undoes that.
 set -eu

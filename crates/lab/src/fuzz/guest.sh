@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # What the script of a seed is made of: functions for its steps, and the checks at its end. A
 # failure is a line `failed: WHAT` and exit code 1.
 set -u

@@ -22,12 +22,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every `*.sh` file of the two folders, relative to the root.
+/// What is a shell script in the repository's folders of scripts, relative to the root: `*.sh`, and
+/// what starts with a shell's name.
 fn scripts() -> Vec<PathBuf> {
-    let folders = ["scripts", "tests/lab/guest"];
+    let folders =
+        [".ci", "scripts", "tests/lab/guest", "crates/lab/src/experiment", "crates/lab/src/fuzz"];
     let entries = folders.iter().flat_map(|folder| {
         let list = std::fs::read_dir(root().join(folder)).expect("a folder of scripts");
         list.map(move |entry| Path::new(folder).join(entry.unwrap().file_name()))
     });
-    entries.filter(|path| path.extension().is_some_and(|extension| extension == "sh")).collect()
+    entries.filter(|path| is_script(path)).collect()
+}
+
+fn is_script(path: &Path) -> bool {
+    let text = std::fs::read(root().join(path)).unwrap_or_default();
+    path.extension().is_some_and(|extension| extension == "sh")
+        || text.starts_with(b"#!/bin/sh")
+        || text.starts_with(b"#!/bin/bash")
 }
