@@ -217,7 +217,7 @@ mod tests {
             "virtual-neighbour,id=n0,after-mark=on,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
             "virtual-neighbour,id=n1,after-mark=on,vcpus=3,kind=at,times=1-2/3-4 ",
             "virtual-injector,id=injector,pcpu=1,lengths=300000/20000,gap=9000,after=9000,count=4 ",
-            "mitigations=off cryptomgr.notests=1 -serial file:console.log",
+            "mitigations=off cryptomgr.notests=1 lpj=4000000 -serial file:console.log",
             "path=results.jsonl",
         ] {
             assert!(line.contains(part), "{part}: {line}");
