@@ -27,7 +27,7 @@ pub enum BindError {
     #[error("another process listens there: stop it, or choose another --socket")]
     Taken,
     /// It would have to be removed first, and is not a socket.
-    #[error("it exists and is no socket: remove it, or choose another --socket")]
+    #[error("it exists, but is not a socket: remove it, or choose another --socket")]
     NoSocket,
     /// It cannot be made.
     #[error(transparent)]
