@@ -1,6 +1,7 @@
 #!/bin/sh
 # Cgroups with limits get no more time than those allow, nor much less, however many tasks they
 # have: one with a limit, and one in another that is limited. A limit that is lifted ends at once.
+# Two seconds can hold 21 periods of 20 (42 %), and what four vCPUs were off, 16 ms each (3 %).
 . "$(dirname "$0")/tools.sh"
 echo +cpu > $groups/cgroup.subtree_control
 mkdir $groups/a $groups/b $groups/c
@@ -23,8 +24,8 @@ since=$now
 sleep 2
 look_at_clock
 a=$(share "$a" "$(used a)") b=$(share "$b" "$(used b)") c=$(share "$c" "$(used c)")
-[ "$a" -ge 25 ] && [ "$a" -le 43 ] || fail "a $a %"
-[ "$b" -ge 25 ] && [ "$b" -le 43 ] || fail "b $b %"
+[ "$a" -ge 25 ] && [ "$a" -le 46 ] || fail "a $a %"
+[ "$b" -ge 25 ] && [ "$b" -le 46 ] || fail "b $b %"
 [ "$c" -ge 60 ] || fail "c $c %"
 echo max > $groups/a/cpu.max
 sleep 0.2

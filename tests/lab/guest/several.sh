@@ -2,12 +2,14 @@
 # Runs scripts of this folder one after the other, each in a cgroup. What it left running or made
 # there is gone before the next.
 . "$(dirname "$0")/tools.sh"
+failed=
 no_groups() { find $groups -mindepth 1 -depth -type d -name '?' -exec rmdir {} + 2> /dev/null; }
 for script in "$@"; do
     mkdir $groups/s
     sh -c "echo 0 > $groups/s/cgroup.procs; exec sh \"\$1\"" sh "$(dirname "$0")/$script.sh" ||
-        fail "$script"
+        failed=$script
     for group in "$groups"/?; do echo 1 > "$group/cgroup.kill"; done
+    [ -z "$failed" ] || fail "$failed"
     wait_until no_groups
     rm -f /tmp/gaps
 done
