@@ -18,31 +18,18 @@
 #ifndef UNSPIN_POLICY_CONFINE_H
 #define UNSPIN_POLICY_CONFINE_H
 
+#include "confine_spin.h"
 #include "confine_sums.h"
 #include "confine_waits.h"
 
 /* A window: two or three ticks of 250 Hz a vCPU, by which off intervals are seen. */
 #define CONFINE_WINDOW_NS 10000000ULL
-/* Spin share of the wanted time, in percent, from which fewer vCPUs are tried. Without that
- * spinning there would be a quarter more useful time. A trial costs some 100 ms, and below this
- * share it does not pay. */
-#define CONFINE_SPIN_PERCENT 20
-/* The same where no overcommit is seen: intervals too short for ticks pass for time on. */
-#define CONFINE_SPIN_ANYWAY_PERCENT 40
-/* vCPUs are overcommitted where so much of the wanted time is off, in percent. */
-#define CONFINE_OFF_PERCENT 10
-/* The least number of windows that the share is a mean of, because spins come in bursts. With fewer
- * in use already, bursts remain: the host may put two vCPUs on one pCPU for some slices. */
-#define CONFINE_SPIN_WINDOWS 2
-#define CONFINE_SPIN_AGAIN_WINDOWS 6
 /* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
  * of the host's. */
 #define CONFINE_PART_WINDOWS 3
 /* How long the part with fewer lasts where it neither gains nor loses clearly: what was off before
  * the change can still count in its first windows. */
 #define CONFINE_UNCLEAR_WINDOWS 6
-/* What fewer must gain, in percent: less is noise of three windows. */
-#define CONFINE_GAIN_PERCENT 10
 /* A gain, and a loss, that no second comparison is needed for, in percent. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
 #define CONFINE_CLEAR_LOSS_PERCENT 40
@@ -84,8 +71,10 @@ struct confine {
 	u32 tried;
 	/* What was in use before the limit went because there was little to do; 0: nothing. */
 	u32 learnt;
-	/* The spin share, in percent, when fewer were tried last. */
+	/* When fewer were tried last: the spin share before, and what of the time on was left, in
+	 * percent; 0: never. */
 	u32 tried_spin;
+	u32 left;
 	/* Calm windows with a limit until now, and how many are needed; 0: as many as at first. */
 	u32 calm;
 	u32 calm_wanted;
@@ -171,6 +160,9 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 
 	if (again)
 		confine_join(&with, &c->with);
+	if (!c->sums.windows)
+		return;
+	c->left = confine_left_percent(&with, &c->without);
 	if (c->sums.windows >= 2 && confine_loses(&with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
 		confine_give_up_fewer(c, now_ns);
 		return;
@@ -276,18 +268,6 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 	confine_change(c, phase, tried);
 }
 
-/* Whether the last windows speak for fewer vCPUs, and the very last does, too. */
-POLICY int confine_wasteful(const struct confine *c, const struct confine_facts *facts)
-{
-	int over = confine_off_percent(&c->sums) >= CONFINE_OFF_PERCENT, first = c->use == c->vcpus;
-	u32 percent = over && first ? CONFINE_SPIN_PERCENT : CONFINE_SPIN_ANYWAY_PERCENT;
-	u32 windows = first ? CONFINE_SPIN_WINDOWS : CONFINE_SPIN_AGAIN_WINDOWS;
-
-	return c->sums.windows >= windows &&
-	       confine_spin_percent(&c->sums) >= percent &&
-	       (u64)facts->spin_m * 100 >= ((u64)facts->on_m + facts->off_m) * percent;
-}
-
 /* When more are tried though spins go on: sooner where rivals get what the limit gives away, which
  * is too much if the spins were but a burst. Once such a trial has failed, they were not. */
 POLICY u64 confine_more_at(const struct confine *c)
@@ -303,7 +283,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 {
 	u32 share = confine_spin_percent(&c->sums), twice;
 
-	if (c->use > 1 && confine_wasteful(c, facts)) {
+	if (c->use > 1 && confine_wasteful(&c->sums, facts, c->use == c->vcpus, c->left)) {
 		if (now_ns < c->fewer_ns && c->sums.windows >= CONFINE_SPIN_AGAIN_WINDOWS &&
 		    confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;

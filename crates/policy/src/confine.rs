@@ -34,6 +34,7 @@ pub struct Confine {
     tried: u32,
     learnt: u32,
     tried_spin: u32,
+    left: u32,
     calm: u32,
     calm_wanted: u32,
     calm_trial: u32,

@@ -54,6 +54,34 @@ fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
     assert_eq!(confine.in_use(), 6, "{confine:?}");
 }
 
+/// Four vCPUs without rivals on one pCPU: what a limit gives away stays theirs.
+fn stacked(used: u32, spin_percent: u32) -> Facts {
+    Facts { on_m: 1_000, off_m: 1_000 * (used - 1), spin_m: used * 10 * spin_percent, paths: 60 }
+}
+
+/// As futex in virtual time: it spins less than a limit would give away.
+#[test]
+fn no_trial_where_rivals_would_get_more_than_is_spun() {
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    run(&mut confine, &mut now_ns, 400, |used| beside_rivals(used, 40));
+    assert_eq!(confine.trials_fewer, [0, 0], "{confine:?}");
+}
+
+/// Off for most of the time, for one reason or the other: the first trial shows which.
+#[test]
+fn a_trial_shows_whether_there_are_rivals() {
+    for (host, tried) in [(stacked as fn(u32, u32) -> Facts, true), (beside_rivals, false)] {
+        let (mut confine, mut now_ns) = (Confine::new(4), 0);
+        run(&mut confine, &mut now_ns, 20, |used| host(used, if used == 4 { 80 } else { 0 }));
+        assert!(confine.in_use() < 4, "{confine:?}");
+        run(&mut confine, &mut now_ns, 200, |used| Facts { paths: 0, ..host(used, 0) });
+        assert_eq!(confine.in_use(), 4, "{confine:?}");
+        let trials = confine.trials_fewer[0];
+        run(&mut confine, &mut now_ns, 200, |used| host(used, if used == 4 { 35 } else { 0 }));
+        assert_eq!(confine.trials_fewer[0] > trials, tried, "{confine:?}");
+    }
+}
+
 /// Spinning that costs less than the host share that a limit gives away.
 #[test]
 fn some_spinning_is_worth_more_vcpus_beside_rivals() {

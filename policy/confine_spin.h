@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * How much spinning speaks for fewer vCPUs (confine.h).
+ *
+ * What they avoid must be worth more than what they give away. Where other VMs want the same pCPUs,
+ * those get what a limit leaves: four vCPUs beside four rivals have half of the host's time, two
+ * have a third. Where vCPUs are off for most of the time, rivals may be the reason, or three vCPUs
+ * on one pCPU. Time on and off cannot say which, but a trial shows what is left of the time on.
+ */
+#ifndef UNSPIN_POLICY_CONFINE_SPIN_H
+#define UNSPIN_POLICY_CONFINE_SPIN_H
+
+#include "confine_sums.h"
+
+/* Spin share of the wanted time, in percent, from which fewer vCPUs are tried. Without that
+ * spinning there would be a quarter more useful time. A trial costs some 100 ms, and below this
+ * share it does not pay. */
+#define CONFINE_SPIN_PERCENT 20
+/* The same where no overcommit is seen: intervals too short for ticks pass for time on. */
+#define CONFINE_SPIN_ANYWAY_PERCENT 40
+/* vCPUs are overcommitted where so much of the wanted time is off, in percent. */
+#define CONFINE_OFF_PERCENT 10
+/* From here on rivals may be the reason, and the spin share that fewer are tried from until a trial
+ * has shown whether they are. */
+#define CONFINE_CONTESTED_PERCENT 60
+#define CONFINE_CONTESTED_SPIN_PERCENT 50
+/* The least number of windows that the share is a mean of, because spins come in bursts. With fewer
+ * in use already, bursts remain: the host may put two vCPUs on one pCPU for some slices. */
+#define CONFINE_SPIN_WINDOWS 2
+#define CONFINE_SPIN_AGAIN_WINDOWS 6
+/* What fewer must gain, in percent: less is noise of three windows. */
+#define CONFINE_GAIN_PERCENT 10
+
+/* What fewer vCPUs have left of the time on, in percent, from 1 to 100. */
+POLICY u32 confine_left_percent(const struct confine_sums *fewer, const struct confine_sums *before)
+{
+	u64 was_m = confine_mean(before, before->on_m), is_m = confine_mean(fewer, fewer->on_m);
+
+	if (is_m >= was_m)
+		return 100;
+	return is_m * 100 < was_m ? 1 : (u32)(is_m * 100 / was_m);
+}
+
+/* The spin share from which fewer vCPUs are tried, in percent. `all` are in use or not. */
+POLICY u32 confine_spin_wanted(const struct confine_sums *sums, int all, u32 left)
+{
+	u32 off = confine_off_percent(sums), gives_away;
+
+	if (off < CONFINE_OFF_PERCENT || !all)
+		return CONFINE_SPIN_ANYWAY_PERCENT;
+	if (off < CONFINE_CONTESTED_PERCENT)
+		return CONFINE_SPIN_PERCENT;
+	if (!left)
+		return CONFINE_CONTESTED_SPIN_PERCENT;
+	gives_away = 100 - left * 100 / (100 + CONFINE_GAIN_PERCENT);
+	return gives_away > CONFINE_SPIN_PERCENT ? gives_away : CONFINE_SPIN_PERCENT;
+}
+
+/* Whether the last windows speak for fewer vCPUs, and the very last does, too. */
+POLICY int confine_wasteful(const struct confine_sums *sums, const struct confine_facts *facts,
+			    int all, u32 left)
+{
+	u32 percent = confine_spin_wanted(sums, all, left);
+	u32 windows = all ? CONFINE_SPIN_WINDOWS : CONFINE_SPIN_AGAIN_WINDOWS;
+
+	return sums->windows >= windows && confine_spin_percent(sums) >= percent &&
+	       (u64)facts->spin_m * 100 >= ((u64)facts->on_m + facts->off_m) * percent;
+}
+
+#endif /* UNSPIN_POLICY_CONFINE_SPIN_H */
