@@ -16,6 +16,11 @@ pub fn survives_more() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_more")
 }
 
+/// vCPUs go and come meanwhile.
+pub fn follows_hotplug() -> Result<(), Failed> {
+    ends_well("debian-cloud", "limited_hotplug")
+}
+
 /// Debian 13's kernel, which refuses to clear the set of a cgroup that has tasks.
 pub fn comes_and_goes_on_trixie() -> Result<(), Failed> {
     ends_well(TRIXIE, "limited")

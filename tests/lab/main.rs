@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 33] = {
+const CASES: [(&str, Needs, Takes, Test); 34] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -81,6 +81,7 @@ const CASES: [(&str, Needs, Takes, Test); 33] = {
             confine::comes_and_goes_on_bookworm,
         ),
         ("confine_survives_more", Some(vt_guest), Minutes, confine::survives_more),
+        ("confine_follows_hotplug", Some(vt_guest), Minutes, confine::follows_hotplug),
         ("neighbours_run_in_lock_step", Some(guest_and_root), Machine, basics::neighbours),
         ("injected_off_intervals_come_back", Some(guest_and_tracing), Machine, basics::truth),
         ("failures_have_their_kinds", Some(vt_guest), Little, faults::kinds),
