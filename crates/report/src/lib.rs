@@ -4,6 +4,7 @@ pub mod ab;
 pub mod claims;
 mod columns;
 pub mod compare;
+pub mod csv;
 pub mod doctor;
 pub mod explain;
 pub mod format;

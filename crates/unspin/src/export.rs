@@ -14,7 +14,7 @@ use unspin_trace::{perfetto, recording, session};
 use crate::failure::of_class;
 use crate::{new_file, out};
 
-/// Convert a session or a recording for other tools: Perfetto, OpenMetrics
+/// Convert a session or a recording for other tools: Perfetto, CSV, OpenMetrics
 ///
 /// A Perfetto trace has a lane per vCPU. Open it at https://ui.perfetto.dev, which reads it in the
 /// browser and uploads nothing.
@@ -22,7 +22,7 @@ use crate::{new_file, out};
 pub struct Args {
     /// Session file of `unspin record`, or a host's recording such as OUT/truth/RUN-IDENTITY.gz
     file: PathBuf,
-    /// Output file; - is standard output [default: the file's name with .pftrace or .prom]
+    /// Output file; - is standard output [default: the file's name with .pftrace, .csv or .prom]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Output format
@@ -37,6 +37,8 @@ pub struct Args {
 enum Format {
     /// A trace for the Perfetto viewer
     Perfetto,
+    /// A row per off interval and per spin with its cause, of a session
+    Csv,
     /// Sums as OpenMetrics text, of a session
     Openmetrics,
 }
@@ -67,8 +69,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Format::Openmetrics, Input::Session(session)) => {
             ("prom", openmetrics::text(&Totals::of(session)).into_bytes())
         }
-        (Format::Openmetrics, Input::Recordings(_)) => {
-            let text = "a host's recording has no sums: export what `unspin record` wrote";
+        (Format::Csv, Input::Session(session)) => {
+            ("csv", unspin_report::csv::session(session)?.into_bytes())
+        }
+        (Format::Csv | Format::Openmetrics, Input::Recordings(_)) => {
+            let text = "a host's recording can only become a Perfetto trace: for other formats, \
+                        export what `unspin record` wrote";
             return Err(of_class(Class::Usage, text));
         }
     };

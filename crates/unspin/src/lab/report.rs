@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use unspin_lab::run::Loaded;
 use unspin_model::Summary;
 use unspin_report::terminal::Style;
 
@@ -14,22 +15,27 @@ const WIDTH: usize = 100;
 
 /// Summarise an output folder of `unspin lab run`
 ///
-/// It prints a table, and writes summary.json and report.html into the folder. With --json or
-/// --markdown it only prints.
+/// It prints a table, and writes summary.json and report.html into the folder. With --json,
+/// --markdown or --csv it only prints.
 #[derive(clap::Args)]
 pub struct Args {
     /// The output folder of `unspin lab run`
     out: PathBuf,
     /// Print the summary as JSON instead
-    #[arg(long, conflicts_with = "markdown")]
+    #[arg(long, conflicts_with_all = ["markdown", "csv"])]
     json: bool,
     /// Print the tables as Markdown instead
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     markdown: bool,
+    /// Print the single runs as comma-separated values instead
+    #[arg(long)]
+    csv: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.markdown {
+    if args.csv {
+        out::bytes(unspin_report::csv::runs(&load(&args.out)?.records)?.as_bytes())?;
+    } else if args.markdown {
         out::text(unspin_report::markdown::document(&summarize(&args.out)?))?;
     } else if args.json {
         print(&summarize(&args.out)?, &args.out, true)?;
@@ -41,10 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Summarises an output folder.
 pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
-    let loaded = unspin_lab::run::load(out)?;
-    for (reason, runs) in &loaded.left_out {
-        eprintln!("{}: {runs} runs left out of the report: {reason}", out.display());
-    }
+    let loaded = load(out)?;
     Ok(unspin_analysis::summarize(
         loaded.info,
         loaded.machine,
@@ -52,6 +55,14 @@ pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
         loaded.elapsed_s,
         &loaded.records,
     ))
+}
+
+fn load(out: &Path) -> anyhow::Result<Loaded> {
+    let loaded = unspin_lab::run::load(out)?;
+    for (reason, runs) in &loaded.left_out {
+        eprintln!("{}: {runs} runs left out of the report: {reason}", out.display());
+    }
+    Ok(loaded)
 }
 
 /// Writes summary.json and report.html into an output folder.

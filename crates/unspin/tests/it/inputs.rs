@@ -254,7 +254,7 @@ fn a_lab_report_as_json_writes_no_file() {
         fs::copy(from.join(name), folder.path().join(name)).expect("committed runs");
     }
     let out = folder.path().display().to_string();
-    for format in ["--json", "--markdown"] {
+    for format in ["--json", "--markdown", "--csv"] {
         let output = unspin(&["lab", "report", &out, format]);
         assert!(output.status.success(), "{}", text(&output));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "{format}");
