@@ -11,6 +11,11 @@ pub fn comes_and_goes() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited")
 }
 
+/// The same kernel: cgroups whose vCPUs others have chosen.
+pub fn leaves_others() -> Result<(), Failed> {
+    ends_well("debian-cloud", "limited_beside")
+}
+
 /// The same kernel: what is rarer.
 pub fn survives_more() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_more")

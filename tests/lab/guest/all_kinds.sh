@@ -6,10 +6,10 @@ gaps=$(dirname "$0")/gaps.sh
 watched() {
     name=$1
     shift
-    "$@" sh "$gaps" "$name" 4 &
+    "$@" sh "$gaps" "$name" 3 &
     tasks="$tasks $!"
 }
-start --json
+start
 set +x
 for n in -20 -20 -20 -10 -10 -5 0 0 0 0 0 0 5 10 15 19 19; do watched nice$n nice -n $n; done
 for mask in 1 2 4 8; do

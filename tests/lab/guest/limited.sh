@@ -1,6 +1,6 @@
 #!/bin/sh
-# The limit comes while tasks spin, for cgroups and kernel threads, leaves what others set, and
-# goes however `unspin run` ends.
+# The limit comes while tasks spin, for cgroups and kernel threads, and goes where `unspin run` is
+# killed.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"
@@ -18,19 +18,6 @@ stop_while_limited
 kill -KILL "$run"
 wait_until is_free
 wait_until rcu_is_free
-over
-
-# A terminal that is closed, and what is said meanwhile.
-begin
-wait_until rcu_is_limited
-unspin run --status --json > /tmp/status || fail "no status"
-grep -q '"actuator":"cpuset"' /tmp/status || fail "$(cat /tmp/status)"
-grep -q '"left_alone":."theirs"' /tmp/status || fail "$(cat /tmp/status)"
-unspin run --restore 2> /tmp/error
-[ $? = 77 ] || fail "$(cat /tmp/error)"
-grep -q "another \`unspin run\`.*$lock" /tmp/error || fail "$(cat /tmp/error)"
-kill -HUP "$run"
-wait "$run" || fail "exit $?: $(cat /tmp/said)"
 over
 
 wait_until is_gone

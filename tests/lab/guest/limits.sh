@@ -11,13 +11,13 @@ echo '40000 100000' > $groups/a/cpu.max
 echo '20000 50000' > $groups/b/cpu.max
 # Percent of a vCPU since `look_at_clock` and the first count.
 share() { echo $((100 * ($2 - $1) / ((now - since) * 10000))); }
-start --json
+start
 for _ in 1 2 3 4 5 6; do
     work_in a
     work_in b/d
 done
 work_in c
-sleep 1
+sleep 0.4
 a=$(used a) b=$(used b) c=$(used c)
 look_at_clock
 since=$now
@@ -32,7 +32,7 @@ sleep 0.2
 a=$(used a)
 look_at_clock
 since=$now
-sleep 2
+sleep 1
 look_at_clock
 a=$(share "$a" "$(used a)")
 [ "$a" -ge 60 ] || fail "a $a % without a limit"

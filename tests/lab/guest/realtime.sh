@@ -3,7 +3,7 @@
 # vCPU, and tasks that may run elsewhere, go on.
 . "$(dirname "$0")/tools.sh"
 gaps=$(dirname "$0")/gaps.sh
-start --json
+start
 for mask in 1 2 4; do
     timeout 3 chrt -f 10 taskset $mask sh -c 'while :; do :; done' &
 done
@@ -15,7 +15,8 @@ done
 wait $tasks
 is enabled
 nobody_waited 6 100
+unspin run --status --json > /tmp/figures || fail "no figures"
+[ "$(count reenqueued /tmp/figures)" -gt 0 ] || fail "no task left the queue of a vCPU that was taken"
 stop
-[ "$(count reenqueued /tmp/said)" -gt 0 ] || fail "no task left the queue of a vCPU that was taken"
 clean_log
 echo result 1

@@ -1,7 +1,12 @@
 #!/bin/sh
 # Runs scripts of this folder one after the other, each in a cgroup. What it left running or made
-# there is gone before the next.
+# there is gone before the next. After `one-run`, they share one `unspin run`.
 . "$(dirname "$0")/tools.sh"
+if [ "$1" = one-run ]; then
+    shift
+    start
+    export shared_run="$run"
+fi
 failed=
 no_groups() { find $groups -mindepth 1 -depth -type d -name '?' -exec rmdir {} + 2> /dev/null; }
 for script in "$@"; do
@@ -13,3 +18,7 @@ for script in "$@"; do
     wait_until no_groups
     rm -f /tmp/gaps
 done
+[ -z "$shared_run" ] && exit
+shared_run=
+stop
+clean_log

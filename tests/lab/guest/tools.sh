@@ -28,6 +28,7 @@ gone() { ! kill -0 "$1" 2> /dev/null; }
 # Starts `unspin run` in the background, with what it says in /tmp/said. Its priority keeps what
 # it does at each change of the vCPUs short, however busy they are.
 start() {
+    [ -z "$shared_run" ] || return 0
     nice -n -20 unspin run --actuator sched-ext "$@" > /tmp/said 2>&1 &
     run=$!
     is enabled
@@ -35,6 +36,7 @@ start() {
 
 # Ends it as Ctrl-C does.
 stop() {
+    [ -z "$shared_run" ] || return 0
     kill -INT "$run"
     is disabled
     wait "$run" || fail "unspin run: exit $?: $(cat /tmp/said)"

@@ -31,7 +31,7 @@ start
 for task in 1 2 3 4 5 6; do
     for group in a b/c b/d; do counts_in $group $task; done
 done
-sleep 1
+sleep 0.4
 a=$(counted a) c=$(counted b-c) d=$(counted b-d)
 sleep 2
 a=$(($(counted a) - a)) c=$(($(counted b-c) - c)) d=$(($(counted b-d) - d))
