@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use unspin_model::summary::Machine;
 use unspin_model::{Identity, Recording, RunRecord};
 
 use super::LabError;
@@ -26,6 +27,8 @@ pub struct Store {
     done: BTreeMap<u64, bool>,
     boots: u32,
     torn: Option<u64>,
+    /// This machine and program, until their first run: the folder names those of its last one.
+    here: Option<Machine>,
 }
 
 impl Store {
@@ -49,18 +52,22 @@ impl Store {
         done.extend(finished(&records, &numbers).map(|run| (run, true)));
         settings.extend(plan.settings.iter().map(|(name, one)| (name.clone(), one.clone())));
         let goes_on = done.values().any(|done| *done);
+        let here = crate::machine::describe(commit);
+        let (machine, elapsed_s) =
+            old.filter(|_| goes_on).map_or((here.clone(), 0.0), |old| (old.machine, old.elapsed_s));
         let meta = Meta {
             info: experiment.info(),
-            machine: crate::machine::describe(commit),
+            machine,
             planned: plan.names.len() as u64,
-            elapsed_s: old.filter(|_| goes_on).map_or(0.0, |old| old.elapsed_s),
+            elapsed_s,
             file: experiment.file.clone(),
             complete: false,
             plan: numbers,
             settings: plan.settings.keys().cloned().collect(),
         };
         let boots = records.iter().map(|record| record.boot + 1).max().unwrap_or(0);
-        let store = Store { out: out.to_owned(), meta, runs, length, done, boots, torn };
+        let store =
+            Store { out: out.to_owned(), meta, runs, length, done, boots, torn, here: Some(here) };
         let path = out.join("identities.json");
         let text = serde_json::to_string_pretty(&settings)
             .map_err(|e| write_error(&path, io::Error::other(e)))?;
@@ -73,6 +80,9 @@ impl Store {
     /// time is one of this folder's measurements or none.
     pub fn reuse(&mut self, other: &Path, plan: &Plan) -> Result<(), LabError> {
         let (records, _) = read_runs(&other.join("runs.jsonl"))?;
+        if self.done() == 0 {
+            self.meta.machine = folder::meta(other)?.machine;
+        }
         for record in records.iter().filter(|record| record.observation().is_some()) {
             let run = record.identity.as_ref().and_then(|id| self.meta.plan.get(id)).copied();
             let wanted = |run: &u64| plan.is_deterministic(*run) && !self.is_done(*run);
@@ -81,7 +91,7 @@ impl Store {
             if let Some(truth) = &mut record.truth {
                 truth.recording = None;
             }
-            self.append(&record)?;
+            self.write(&record)?;
         }
         Ok(())
     }
@@ -108,9 +118,17 @@ impl Store {
         self.boots - 1
     }
 
-    /// Appends a record and brings it to the disk. A line that does not fit is
-    /// taken back, so that the file always ends with a whole one.
+    /// Appends what this program has measured, and brings it to the disk.
     pub fn append(&mut self, record: &RunRecord) -> Result<(), LabError> {
+        if let Some(here) = self.here.take() {
+            self.meta.machine = here;
+            self.write_meta()?;
+        }
+        self.write(record)
+    }
+
+    /// A line that does not fit is taken back, so that the file always ends with a whole one.
+    fn write(&mut self, record: &RunRecord) -> Result<(), LabError> {
         let path = self.out.join("runs.jsonl");
         let mut line =
             serde_json::to_vec(record).map_err(|e| write_error(&path, io::Error::other(e)))?;

@@ -77,6 +77,8 @@ pub(in crate::run) fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunReco
     }
 }
 
+const DONE: Outcome = Outcome::Done { value: 1.0 };
+
 fn failed() -> Outcome {
     Outcome::Failed { kind: FailureKind::GuestHang, detail: String::new() }
 }
@@ -120,6 +122,20 @@ fn a_changed_kernel_accelerator_or_program_starts_over_and_says_why() {
         assert_eq!(std::fs::read(folder.runs()).unwrap(), before, "nothing is lost");
     }
     assert_eq!(folder.open(&folder.plan).done(), 4, "the old plan finds its runs again");
+}
+
+#[test]
+fn a_folder_names_the_program_that_measured_last() {
+    let folder = Folder::new(Accel::Vt);
+    let (first, second) = (record(&folder.plan, 0, DONE), record(&folder.plan, 1, DONE));
+    let opened = |commit| Store::open(&folder.out(), &folder.experiment, &folder.plan, commit);
+    let named = || load(&folder.out()).unwrap().machine.commit;
+    opened("c1").unwrap().append(&first).unwrap();
+    assert_eq!(named(), "c1");
+    let mut store = opened("c2").unwrap();
+    assert_eq!(named(), "c1", "it has measured nothing yet");
+    store.append(&second).unwrap();
+    assert_eq!(named(), "c2");
 }
 
 #[test]
