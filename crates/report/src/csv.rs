@@ -1,155 +1,157 @@
-//! Comma-separated values, for spreadsheets and statistics: a row per run of an experiment, a row
-//! per event of a session. A cell is empty where something does not apply or is not known.
+//! Comma-separated values (RFC 4180, with line feeds), for spreadsheets and statistics: a row per
+//! run of an experiment, a row per event of a session. A cell is empty where something does not
+//! apply or is not known.
 
-use csv::Writer;
-use serde::Serialize;
 use unspin_model::episode::Episode;
 use unspin_model::session::FoundOff;
 use unspin_model::{Better, Outcome, RunRecord, Session};
 use unspin_trace::episodes::explain;
 
-/// A run, or a failed attempt at one.
-#[derive(Serialize)]
-struct Run<'a> {
-    run: u64,
-    block: u32,
-    attempt: u32,
-    topology: &'a str,
-    kernel: &'a str,
-    boot_params: &'a str,
-    scheduler: &'a str,
-    workload: &'a str,
-    outcome: &'static str,
-    metric: &'a str,
-    value: Option<f64>,
-    unit: &'a str,
-    better: &'static str,
-    elapsed_s: f64,
-    on_s: Option<f64>,
-    off_s: Option<f64>,
-    idle_s: Option<f64>,
-    accel: &'static str,
-    prices: Option<&'a str>,
-    nested: bool,
-    cvm: Option<&'a str>,
-    started: &'a str,
-    identity: Option<String>,
-}
+const RUN: [&str; 23] = [
+    "run",
+    "block",
+    "attempt",
+    "topology",
+    "kernel",
+    "boot_params",
+    "scheduler",
+    "workload",
+    "outcome",
+    "metric",
+    "value",
+    "unit",
+    "better",
+    "elapsed_s",
+    "on_s",
+    "off_s",
+    "idle_s",
+    "accel",
+    "prices",
+    "nested",
+    "cvm",
+    "started",
+    "identity",
+];
 
-impl<'a> Run<'a> {
-    fn of(record: &'a RunRecord) -> Run<'a> {
-        let (cell, label, truth) = (&record.cell, &record.label, record.truth.as_ref());
-        Run {
-            run: record.run,
-            block: record.block,
-            attempt: record.attempt,
-            topology: &cell.topology,
-            kernel: &label.kernel,
-            boot_params: &cell.boot_params,
-            scheduler: &cell.scheduler,
-            workload: &cell.workload,
-            outcome: match record.outcome {
-                Outcome::Done { .. } => "done",
-                Outcome::DidNotFinish { .. } => "did-not-finish",
-                Outcome::Failed { .. } => "failed",
-            },
-            metric: &record.metric.name,
-            value: record.observation().flatten(),
-            unit: &record.metric.unit,
-            better: match record.metric.better {
-                Better::Higher => "higher",
-                Better::Lower => "lower",
-            },
-            elapsed_s: record.elapsed_s,
-            on_s: truth.map(|truth| truth.on_s),
-            off_s: truth.map(|truth| truth.off_s),
-            idle_s: truth.map(|truth| truth.idle_s),
-            accel: label.accel.map_or("", |accel| accel.as_str()),
-            prices: label.prices.as_deref(),
-            nested: label.nested,
-            cvm: label.cvm.as_deref(),
-            started: &record.started,
-            identity: record.identity.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-/// An interval of a session: times are nanoseconds of the guest's CLOCK_MONOTONIC.
-#[derive(Default, Serialize)]
-struct Event<'a> {
-    /// `off`, `spin`, or `wait` for one that slept.
-    event: &'static str,
-    vcpu: u16,
-    begin_ns: u64,
-    end_ns: u64,
-    begin_error_ns: Option<u64>,
-    wait: Option<&'static str>,
-    cause: Option<&'static str>,
-    confidence: Option<f64>,
-    wasted_ns: Option<u64>,
-    waits_for_vcpu: Option<u16>,
-    tid: Option<u32>,
-    site: Option<&'a str>,
-}
-
-impl<'a> Event<'a> {
-    fn off(off: &FoundOff) -> Event<'a> {
-        Event {
-            event: "off",
-            vcpu: off.vcpu,
-            begin_ns: off.start_ns,
-            end_ns: off.end_ns,
-            begin_error_ns: Some(off.start_error_ns),
-            ..Event::default()
-        }
-    }
-
-    fn spin(episode: &'a Episode) -> Event<'a> {
-        let spin = &episode.spin;
-        Event {
-            event: if spin.asleep { "wait" } else { "spin" },
-            vcpu: spin.vcpu,
-            begin_ns: spin.begin_ns,
-            end_ns: spin.end_ns,
-            begin_error_ns: None,
-            wait: Some(spin.wait.name()),
-            cause: Some(episode.cause.name()),
-            confidence: Some(episode.confidence),
-            wasted_ns: Some(episode.wasted_ns),
-            waits_for_vcpu: episode.waits_for,
-            tid: Some(spin.tid),
-            site: Some(spin.site.as_str()),
-        }
-    }
-}
+/// `event` is `off`, `spin`, or `wait` for one that slept. Times are nanoseconds of the guest's
+/// CLOCK_MONOTONIC.
+const EVENT: [&str; 12] = [
+    "event",
+    "vcpu",
+    "begin_ns",
+    "end_ns",
+    "begin_error_ns",
+    "wait",
+    "cause",
+    "confidence",
+    "wasted_ns",
+    "waits_for_vcpu",
+    "tid",
+    "site",
+];
 
 /// An experiment's runs and failed attempts, in the order of the file.
-///
-/// # Errors
-/// Those of [`csv::Error`]; writing to memory gives none.
-pub fn runs(records: &[RunRecord]) -> Result<String, csv::Error> {
-    rows(records.iter().map(Run::of))
+pub fn runs(records: &[RunRecord]) -> String {
+    table(&RUN, records.iter().map(run))
+}
+
+fn run(record: &RunRecord) -> [String; RUN.len()] {
+    let (cell, label, truth) = (&record.cell, &record.label, record.truth.as_ref());
+    let outcome = match record.outcome {
+        Outcome::Done { .. } => "done",
+        Outcome::DidNotFinish { .. } => "did-not-finish",
+        Outcome::Failed { .. } => "failed",
+    };
+    let better = match record.metric.better {
+        Better::Higher => "higher",
+        Better::Lower => "lower",
+    };
+    [
+        record.run.to_string(),
+        record.block.to_string(),
+        record.attempt.to_string(),
+        cell.topology.clone(),
+        label.kernel.clone(),
+        cell.boot_params.clone(),
+        cell.scheduler.clone(),
+        cell.workload.clone(),
+        outcome.into(),
+        record.metric.name.clone(),
+        known(record.observation().flatten()),
+        record.metric.unit.clone(),
+        better.into(),
+        record.elapsed_s.to_string(),
+        known(truth.map(|truth| truth.on_s)),
+        known(truth.map(|truth| truth.off_s)),
+        known(truth.map(|truth| truth.idle_s)),
+        known(label.accel),
+        known(label.prices.as_deref()),
+        label.nested.to_string(),
+        known(label.cvm.as_deref()),
+        record.started.clone(),
+        known(record.identity.as_ref()),
+    ]
 }
 
 /// A session's off intervals and spins, the latter with their causes, by the time they began.
-///
-/// # Errors
-/// Those of [`csv::Error`]; writing to memory gives none.
-pub fn session(session: &Session) -> Result<String, csv::Error> {
+pub fn session(session: &Session) -> String {
     let episodes = explain(session.spins.clone(), &session.offs);
-    let mut events: Vec<Event> =
-        session.offs.iter().map(Event::off).chain(episodes.iter().map(Event::spin)).collect();
-    events.sort_by_key(|event| (event.begin_ns, event.vcpu));
-    rows(events)
+    let offs = session.offs.iter().map(|off| ((off.start_ns, off.vcpu), self::off(off)));
+    let spins =
+        episodes.iter().map(|episode| ((episode.spin.begin_ns, episode.spin.vcpu), spin(episode)));
+    let mut events: Vec<_> = offs.chain(spins).collect();
+    events.sort_by_key(|(place, _)| *place);
+    table(&EVENT, events.into_iter().map(|(_, event)| event))
 }
 
-fn rows(rows: impl IntoIterator<Item = impl Serialize>) -> Result<String, csv::Error> {
-    let mut writer = Writer::from_writer(Vec::new());
+fn off(off: &FoundOff) -> [String; EVENT.len()] {
+    let mut cells = <[String; EVENT.len()]>::default();
+    cells[0] = "off".into();
+    cells[1] = off.vcpu.to_string();
+    cells[2] = off.start_ns.to_string();
+    cells[3] = off.end_ns.to_string();
+    cells[4] = off.start_error_ns.to_string();
+    cells
+}
+
+fn spin(episode: &Episode) -> [String; EVENT.len()] {
+    let spin = &episode.spin;
+    [
+        if spin.asleep { "wait" } else { "spin" }.into(),
+        spin.vcpu.to_string(),
+        spin.begin_ns.to_string(),
+        spin.end_ns.to_string(),
+        String::new(),
+        spin.wait.name().into(),
+        episode.cause.name().into(),
+        episode.confidence.to_string(),
+        episode.wasted_ns.to_string(),
+        known(episode.waits_for),
+        spin.tid.to_string(),
+        spin.site.clone(),
+    ]
+}
+
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut text = heads.join(",") + "\n";
     for row in rows {
-        writer.serialize(row)?;
+        text += &row.map(quoted).join(",");
+        text.push('\n');
     }
-    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    text
+}
+
+/// A cell, in quotes where it has what ends one.
+fn quoted(cell: String) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell
+    }
 }
 
 #[cfg(test)]
@@ -184,7 +186,7 @@ mod tests {
             was_idle: false,
         };
         let (offs, spins) = (vec![off], vec![spin("a, \"quoted\" site")]);
-        let text = session(&Session { vcpus: 2, offs, spins, ..Session::default() }).unwrap();
+        let text = session(&Session { vcpus: 2, offs, spins, ..Session::default() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[0].starts_with("event,vcpu,begin_ns,end_ns,begin_error_ns,wait,cause,"));
@@ -199,13 +201,11 @@ mod tests {
         let done: RunRecord = serde_json::from_str(line).unwrap();
         let failed = RunRecord { outcome: Outcome::DidNotFinish { limit_s: 9.0 }, ..done.clone() };
         let value = done.observation().flatten().expect("it ended");
-        let text = runs(&[done, failed]).unwrap();
-        let rows: Vec<csv::StringRecord> =
-            csv::Reader::from_reader(text.as_bytes()).records().map(Result::unwrap).collect();
-        let heads = csv::Reader::from_reader(text.as_bytes()).headers().unwrap().clone();
-        let at = |name: &str| heads.iter().position(|head| head == name).unwrap();
-        assert_eq!(rows[0][at("value")].parse(), Ok(value));
-        assert_eq!((&rows[1][at("outcome")], &rows[1][at("value")]), ("did-not-finish", ""));
-        assert_eq!(&rows[0][at("accel")], "tcg");
+        let text = runs(&[done, failed]);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let at = |name: &str| rows[0].iter().position(|head| *head == name).expect("a column");
+        assert_eq!(rows[1][at("value")].parse(), Ok(value));
+        assert_eq!((rows[2][at("outcome")], rows[2][at("value")]), ("did-not-finish", ""));
+        assert_eq!(rows[1][at("accel")], "tcg");
     }
 }

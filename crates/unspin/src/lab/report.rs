@@ -34,7 +34,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.csv {
-        out::bytes(unspin_report::csv::runs(&load(&args.out)?.records)?.as_bytes())?;
+        out::bytes(unspin_report::csv::runs(&load(&args.out)?.records).as_bytes())?;
     } else if args.markdown {
         out::text(unspin_report::markdown::document(&summarize(&args.out)?))?;
     } else if args.json {
