@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 35] = {
+const CASES: [(&str, Needs, Takes, Test); 34] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -65,7 +65,6 @@ const CASES: [(&str, Needs, Takes, Test); 35] = {
         ("man_pages_and_completions_are_written", None, Little, config::man_and_completions),
         ("missing_program_names_its_package", Some(guest), Little, faults::missing_package),
         ("measures_and_reports", Some(guest), Machine, basics::measures_and_reports),
-        ("doctor_knows_the_guest", Some(guest), Machine, basics::doctor),
         ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
         ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
         ("confine_leaves_what_others_set", Some(vt_guest), Little, confine::leaves_others),
