@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
@@ -147,7 +148,7 @@ impl Drop for Unmount {
     }
 }
 
-/// Ctrl-C in the middle, then the same command again.
+/// Ctrl-C while a guest boots, then in the middle, then the same command again.
 pub fn ctrl_c() -> Result<(), Failed> {
     let text = experiment(&["fine.toml"], "", "");
     let bench = Bench::new(&text.replace("repeats = 1", "repeats = 3")).workload(
@@ -155,9 +156,18 @@ pub fn ctrl_c() -> Result<(), Failed> {
         "sleep 1; echo result 1",
         "",
     );
-    let child = bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let start = || bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let interrupt = |child: &Child| kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
+    let child = start()?;
+    let guest = wait_for(|| guest_of(child.id())).ok_or("no guest boots")?;
+    interrupt(&child)?;
+    let output = child.wait_with_output()?;
+    check(output.status.code() == Some(130), "while a guest boots", &output)?;
+    assert!(!Path::new(&format!("/proc/{guest}")).exists(), "the guest is gone");
+    assert!(bench.records().is_empty(), "and was no run");
+    let child = start()?;
     wait_for(|| (!bench.records_so_far().is_empty()).then_some(())).ok_or("no run ended")?;
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT)?;
+    interrupt(&child)?;
     let output = child.wait_with_output()?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(130) && stderr.contains("goes on"), "it says how", &output)?;
