@@ -12,13 +12,14 @@ use unspin_trace::live::{Live, News};
 
 const MS: u64 = 1_000_000;
 const SLICE_NS: u64 = 200 * MS;
+const SLICES: u64 = 75;
 
 /// A guest whose vCPUs share too few pCPUs: they are off for 0 to 8 of every 20 ms, and for
-/// more in each seventh slice. The last but one is idle.
-fn guest(vcpus: u16) -> Live {
+/// more in each seventh slice. The last but one is idle. A slice lasts 200 ms.
+fn guest(vcpus: u16, slices: u64) -> Live {
     let mut live = Live::new(vcpus, 0);
     let idle = vcpus.saturating_sub(2);
-    for slice in 0..75_u64 {
+    for slice in 0..slices {
         let start_ns = slice * SLICE_NS;
         let mut offs = Vec::new();
         for vcpu in (0..vcpus).filter(|vcpu| *vcpu != idle) {
@@ -76,21 +77,20 @@ fn spins(vcpus: u16, start_ns: u64) -> Vec<Spin> {
 }
 
 fn picture(vcpus: u16, width: u16, height: u16, view: View) -> String {
-    picture_beside(None, vcpus, (width, height), view)
+    picture_beside(None, &guest(vcpus, SLICES), (width, height), view)
 }
 
 fn picture_beside(
     scheduler: Option<&Stats>,
-    vcpus: u16,
+    live: &Live,
     (width, height): (u16, u16),
     mut view: View,
 ) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let live = guest(vcpus);
     let machine = "confidential VM (AMD SEV-SNP)";
     let digest = &live.digest();
     let verdict = &judge(digest, Origin::Here(Scheduling::Ready), &["waits for IPIs"]);
-    let picture = Picture { live: &live, digest, verdict, machine, scheduler };
+    let picture = Picture { live, digest, verdict, machine, scheduler };
     terminal.draw(|frame| _ = draw(frame, picture, &mut view)).unwrap();
     terminal.backend().to_string()
 }
@@ -128,9 +128,21 @@ fn a_narrow_terminal_cuts_no_column_and_no_label() {
 }
 
 #[test]
+fn the_ends_of_the_time_line_do_not_touch() {
+    for slices in 1..30 {
+        let text = picture_beside(None, &guest(4, slices), (80, 24), View::of(4));
+        let line =
+            text.lines().find(|line| line.contains("off  ")).expect("a line above the lanes");
+        assert!(line.contains(" now") && !line.contains("snow"), "{slices}: {line}");
+        let ago = line.contains(" s ");
+        assert_eq!(ago, slices >= 8, "{slices}: {line}");
+    }
+}
+
+#[test]
 fn a_small_terminal_still_says_what_the_kernel_hides() {
     for size in [(40, 24), (80, 24)] {
-        let text = picture_beside(Some(&Stats::default()), 4, size, View::of(4));
+        let text = picture_beside(Some(&Stats::default()), &guest(4, SLICES), size, View::of(4));
         let said = ["not shown: waits for IPIs", "does not show waits for IPIs"];
         assert!(said.iter().any(|said| text.contains(said)), "{size:?}: {text}");
     }
@@ -161,7 +173,7 @@ fn a_scheduler_has_a_line_and_marks_what_it_does_not_use() {
         ..Stats::default()
     };
     for size in [(80, 24), (190, 24)] {
-        insta::assert_snapshot!(picture_beside(Some(&stats), 4, size, View::of(4)));
+        insta::assert_snapshot!(picture_beside(Some(&stats), &guest(4, SLICES), size, View::of(4)));
     }
 }
 
