@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""How long CI takes on this machine, and whether the tests pass beside a load.
+Usage: scripts/ci-claims.py ci|busy [RUNS]
+
+`ci` times `.ci/run`, each time in a fresh clone; kernels and QEMU may be in the cache already. It wants
+a quiet machine. `busy` runs `make test` in a clone beside two loops that always compute. Each run
+takes a quarter of an hour and more. Prints what `unspin claims record` takes.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPS = 2
+
+
+@contextlib.contextmanager
+def clone() -> Iterator[Path]:
+    """A fresh clone of this checkout's last commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def busy_loops() -> Iterator[None]:
+    """Processes that always compute."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(LOOPS)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def minutes(command: list[str], folder: Path) -> tuple[float, bool]:
+    """How long a command takes there, and whether it succeeds. What it prints goes to stderr."""
+    began = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "CI": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        check=False,
+    )
+    return (time.monotonic() - began) / 60, done.returncode == 0
+
+
+def cpu() -> str:
+    """The machine's processor, and how many."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")
+    return f"{model or platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def ci_minutes(runs: int) -> dict:
+    """The claim `product.ci_min`."""
+    times = []
+    for _ in range(runs):
+        with clone() as folder:
+            took, passed = minutes([".ci/run"], folder)
+        if not passed:
+            sys.exit(f"failed: .ci/run, after {took:.1f} minutes")
+        print(f"{took:.1f} minutes", file=sys.stderr)
+        times.append(took)
+    return {
+        "id": "product.ci_min",
+        "what": "minutes that .ci/run takes in a fresh clone, with kernels and QEMU in the cache",
+        "value": statistics.median(times),
+        "lo": min(times),
+        "hi": max(times),
+        "unit": "min",
+        "target": "<= 15",
+    }
+
+
+def busy_green(runs: int) -> dict:
+    """The claim `product.tests_busy_green`."""
+    with clone() as folder:
+        passed = []
+        for _ in range(runs):
+            with busy_loops():
+                took, green = minutes(["make", "test"], folder)
+            print(f"{'passed' if green else 'FAILED'} after {took:.1f} minutes", file=sys.stderr)
+            passed.append(green)
+    return {
+        "id": "product.tests_busy_green",
+        "what": f"runs of `make test` that pass beside {LOOPS} loops that always compute",
+        "value": 100 * sum(passed) / runs,
+        "lo": None,
+        "hi": None,
+        "unit": "%",
+        "target": ">= 100",
+    }
+
+
+def main() -> int:
+    """Measures what is named."""
+    kinds = {"ci": ci_minutes, "busy": busy_green}
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] not in kinds or len(arguments) > 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not shutil.which("git"):
+        print("skipped: needs git", file=sys.stderr)
+        return 77
+    runs = int(arguments[1]) if len(arguments) > 1 else 3
+    head = ["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]
+    claim = kinds[arguments[0]](runs) | {
+        "n": runs,
+        "holds": None,
+        "label": f"host: {cpu()}",
+        "experiment": "scripts/ci-claims.py",
+        "command": f"scripts/ci-claims.py {arguments[0]}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip(),
+    }
+    print(json.dumps([claim], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
