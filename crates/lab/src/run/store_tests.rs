@@ -224,6 +224,11 @@ fn results_in_virtual_time_are_taken_over_from_other_folders() {
     let records = load(&folder.out()).unwrap().records;
     let boots: Vec<u32> = records.iter().map(|record| record.boot).collect();
     assert_eq!((records.len(), boots), (4, vec![0, 1, 2, 3]));
+    let copy = Folder::new(Accel::Vt);
+    let mut taken = Store::open(&copy.out(), &copy.experiment, &plan, "ours").unwrap();
+    taken.reuse(&other.out(), &plan).unwrap();
+    taken.end(0.0, true).unwrap();
+    assert_eq!(load(&copy.out()).unwrap().machine.commit, "", "that of who measured");
     let real = Folder::filled(Accel::Tcg);
     let copy = Folder::new(Accel::Tcg);
     let same = Plan { names: real.plan.names.clone(), ..copy.plan.clone() };
