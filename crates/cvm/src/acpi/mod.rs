@@ -2,17 +2,16 @@
 
 mod dsdt;
 
-use acpi_tables::Aml;
-use acpi_tables::facs::FACS;
-use acpi_tables::fadt::{FADTBuilder, Flags};
-use acpi_tables::rsdp::Rsdp;
-use acpi_tables::sdt::Sdt;
-use acpi_tables::xsdt::XSDT;
 use serde::Serialize;
 
 const OEM: [u8; 6] = *b"UNSPIN";
 const OEM_TABLE: [u8; 8] = *b"UNSPIN  ";
 const OEM_REVISION: u32 = 1;
+/// What made the tables, in place of a compiler of AML.
+const CREATOR: [u8; 4] = *b"UNSP";
+const CREATOR_REVISION: u32 = 1;
+/// Bytes of a table before what it is about (ACPI 6.5, 5.2.6).
+const HEADER: usize = 36;
 /// Tables begin at multiples of it.
 const ALIGNMENT: u64 = 64;
 
@@ -47,17 +46,53 @@ pub enum Acpi {
 /// The tables, from the RSDP on, for that address.
 pub fn tables(base: u64, vcpus: u32, acpi: Acpi) -> Vec<u8> {
     let mut blob = Blob { base, bytes: vec![0; ALIGNMENT as usize] };
-    let facs = (acpi == Acpi::Pc).then(|| blob.add(&bytes(&FACS::new())));
-    let dsdt = blob.add(dsdt::table(acpi).as_slice());
+    let facs = (acpi == Acpi::Pc).then(|| blob.add(&facs()));
+    let dsdt = blob.add(&dsdt::table(acpi));
     let fadt = blob.add(&fadt(acpi, dsdt, facs));
-    let madt = blob.add(madt(vcpus).as_slice());
-    let mut xsdt = XSDT::new(OEM, OEM_TABLE, OEM_REVISION);
-    xsdt.add_entry(fadt);
-    xsdt.add_entry(madt);
-    let xsdt = blob.add(&bytes(&xsdt));
-    let rsdp = bytes(&Rsdp::new(OEM, xsdt));
+    let madt = blob.add(&madt(vcpus));
+    let entries = [fadt, madt].map(u64::to_le_bytes).concat();
+    let xsdt = blob.add(&table(*b"XSDT", 1, &entries));
+    let rsdp = rsdp(xsdt);
     blob.bytes[..rsdp.len()].copy_from_slice(&rsdp);
     blob.bytes
+}
+
+/// A table of this revision, its length and checksum included.
+fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
+    let bytes = (HEADER + body.len()) as u32;
+    let mut table =
+        [&signature[..], &bytes.to_le_bytes(), &[revision, 0], &OEM, &OEM_TABLE].concat();
+    table.extend([OEM_REVISION.to_le_bytes(), CREATOR, CREATOR_REVISION.to_le_bytes()].concat());
+    table.extend(body);
+    table[9] = checksum(&table);
+    table
+}
+
+/// What makes the sum of all bytes 0.
+fn checksum(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum: u8, byte| sum.wrapping_sub(*byte))
+}
+
+/// Revision 2 (ACPI 6.5, 5.2.5.3): the first checksum is of revision 1's bytes.
+fn rsdp(xsdt: u64) -> [u8; 36] {
+    let mut rsdp = [0; 36];
+    rsdp[..8].copy_from_slice(b"RSD PTR ");
+    rsdp[9..15].copy_from_slice(&OEM);
+    rsdp[15] = 2;
+    rsdp[20] = 36;
+    rsdp[24..32].copy_from_slice(&xsdt.to_le_bytes());
+    rsdp[8] = checksum(&rsdp[..20]);
+    rsdp[32] = checksum(&rsdp);
+    rsdp
+}
+
+/// A FACS that asks for nothing (5.2.10).
+fn facs() -> [u8; 64] {
+    let mut facs = [0; 64];
+    facs[..4].copy_from_slice(b"FACS");
+    facs[4] = 64;
+    facs[32] = 1;
+    facs
 }
 
 /// Tables one behind the other.
@@ -76,37 +111,40 @@ impl Blob {
     }
 }
 
-fn bytes(table: &dyn Aml) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    table.to_aml_bytes(&mut bytes);
-    bytes
-}
+/// The flags of a FADT that are used here (5.2.9).
+const WBINVD: u32 = 1 << 0;
+const PROC_C1: u32 = 1 << 2;
+const NO_POWER_BUTTON: u32 = 1 << 4;
+const NO_SLEEP_BUTTON: u32 = 1 << 5;
+const REDUCED: u32 = 1 << 20;
 
 fn fadt(acpi: Acpi, dsdt: u64, facs: Option<u64>) -> Vec<u8> {
-    let mut fadt = FADTBuilder::new(OEM, OEM_TABLE, OEM_REVISION)
-        .dsdt_64(dsdt)
-        .flag(Flags::Wbinvd)
-        .flag(Flags::PwrButton)
-        .flag(Flags::SlpButton);
-    if acpi == Acpi::Reduced {
-        return bytes(&fadt.flag(Flags::HwReducedAcpi).finalize());
+    let mut body = [0; 276 - HEADER];
+    // Offsets are those of the whole table, as the specification has them.
+    let mut put = |at: usize, bytes: &[u8]| {
+        body[at - HEADER..][..bytes.len()].copy_from_slice(bytes);
+    };
+    let flags = WBINVD | NO_POWER_BUTTON | NO_SLEEP_BUTTON;
+    let flags = flags | if acpi == Acpi::Reduced { REDUCED } else { PROC_C1 };
+    put(112, &flags.to_le_bytes());
+    // Version 6.5.
+    put(131, &[5]);
+    put(140, &dsdt.to_le_bytes());
+    if acpi != Acpi::Reduced {
+        put(36, &(facs.unwrap_or(0) as u32).to_le_bytes());
+        // Without an SMI command port, the machine is in ACPI mode from the start.
+        put(46, &SCI.to_le_bytes());
+        for (at, block, at_length, length) in [(56, 0, 88, 4), (64, 4, 89, 2), (76, 8, 91, 4)] {
+            put(at, &(PM_BASE + block).to_le_bytes());
+            put(at_length, &[length]);
+        }
+        // Latencies of C2 and C3 that say: there are none.
+        put(96, &[0xff, 0x0f, 0xff, 0x0f]);
     }
-    fadt = fadt.firmware_ctrl_32(facs.unwrap_or(0) as u32).flag(Flags::ProcC1);
-    // Without an SMI command port, the machine is in ACPI mode from the start.
-    fadt.sci_int = SCI.into();
-    fadt.pm1a_evt_blk = PM_BASE.into();
-    fadt.pm1_evt_len = 4;
-    fadt.pm1a_cnt_blk = (PM_BASE + 4).into();
-    fadt.pm1_cnt_len = 2;
-    fadt.pm_tmr_blk = (PM_BASE + 8).into();
-    fadt.pm_tmr_len = 4;
-    // Latencies of C2 and C3 that say: there are none.
-    fadt.p_lvl2_lat = 0xfff.into();
-    fadt.p_lvl3_lat = 0xfff.into();
-    bytes(&fadt.finalize())
+    table(*b"FACP", 6, &body)
 }
 
-fn madt(vcpus: u32) -> Sdt {
+fn madt(vcpus: u32) -> Vec<u8> {
     let mut entries = [LOCAL_APIC.to_le_bytes(), PCAT_COMPAT.to_le_bytes()].concat();
     for id in 0..vcpus {
         match u8::try_from(id) {
@@ -128,9 +166,7 @@ fn madt(vcpus: u32) -> Sdt {
     entries.extend([2, 10, 0, SCI as u8, SCI as u8, 0, 0, 0, 0x0d, 0]);
     // NMIs of all processors are at LINT1.
     entries.extend([4, 6, 0xff, 0, 0, 1]);
-    let mut madt = Sdt::new(*b"APIC", 36, 4, OEM, OEM_TABLE, OEM_REVISION);
-    madt.append_slice(&entries);
-    madt
+    table(*b"APIC", 4, &entries)
 }
 
 #[cfg(test)]
@@ -145,7 +181,7 @@ mod tests {
     }
 
     /// A table at an address; its checksum is right.
-    fn table(blob: &[u8], address: u64) -> &[u8] {
+    fn table_at(blob: &[u8], address: u64) -> &[u8] {
         let bytes = u32_at(at(blob, address), 4) as usize;
         let table = &at(blob, address)[..bytes];
         assert_eq!(table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)), 0);
@@ -161,13 +197,14 @@ mod tests {
                 (&blob[..8], blob[..36].iter().fold(0u8, |a, b| a.wrapping_add(*b))),
                 (&b"RSD PTR "[..], 0)
             );
-            let xsdt = table(&blob, u64_at(&blob, 24));
-            let (fadt, madt) = (table(&blob, u64_at(xsdt, 36)), table(&blob, u64_at(xsdt, 44)));
+            let xsdt = table_at(&blob, u64_at(&blob, 24));
+            let (fadt, madt) =
+                (table_at(&blob, u64_at(xsdt, 36)), table_at(&blob, u64_at(xsdt, 44)));
             assert_eq!(
                 (&xsdt[..4], &fadt[..4], &madt[..4]),
                 (&b"XSDT"[..], &b"FACP"[..], &b"APIC"[..])
             );
-            assert_eq!(&table(&blob, u64_at(fadt, 140))[..4], b"DSDT");
+            assert_eq!(&table_at(&blob, u64_at(fadt, 140))[..4], b"DSDT");
             let reduced = u32_at(fadt, 112) >> 20 & 1 == 1;
             assert_eq!(reduced, acpi == Acpi::Reduced);
             if !reduced {

@@ -81,9 +81,8 @@ fn changed(address: u64, bytes: &[u8]) -> Report {
     let file = igvm::IgvmFile::new_from_binary(&whole, None).expect("valid");
     let mut directives = file.directives().to_vec();
     for directive in &mut directives {
-        if let Directive::PageData { gpa, data, .. } = directive
-            && *gpa == address & !(PAGE_BYTES - 1)
-        {
+        let Directive::PageData { gpa, data, .. } = directive else { continue };
+        if *gpa == address & !(PAGE_BYTES - 1) {
             let at = (address % PAGE_BYTES) as usize;
             data[at..at + bytes.len()].copy_from_slice(bytes);
         }
