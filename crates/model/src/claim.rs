@@ -55,7 +55,7 @@ impl Claim {
             "" => None,
             target => {
                 let target: Target = target.parse()?;
-                Some(self.value.is_some_and(|value| target.met_by(value)))
+                Some(target.met_by(self.value.unwrap_or(f64::INFINITY)))
             }
         };
         if self.holds != Some(false) {
@@ -381,7 +381,9 @@ mod tests {
         assert_eq!(judged(Some(1.0), ""), Ok((None, String::new())));
         assert_eq!(judged(Some(1.0), ">= 1"), Ok((Some(true), String::new())));
         assert_eq!(judged(Some(0.9), ">= 1"), Ok((Some(false), "why".into())));
-        assert_eq!(judged(None, ">= 1"), Ok((Some(false), "why".into())));
+        // Unbounded: what it is compared with did not finish.
+        assert_eq!(judged(None, ">= 1"), Ok((Some(true), String::new())));
+        assert_eq!(judged(None, "<= 1"), Ok((Some(false), "why".into())));
         assert!(judged(Some(1.0), "about 1").is_err());
     }
 

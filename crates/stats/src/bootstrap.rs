@@ -107,15 +107,17 @@ impl Bootstrap {
 
     /// A figure of many cells' ratios, such as their geometric mean, and its interval. Each
     /// pair is a subject and its baseline. A resample draws blocks, the same ones for all
-    /// pairs: what a block has in common stays common to its cells. `None` where a pair has no
-    /// ratio or there is no pair.
+    /// pairs: what a block has in common stays common to its cells. `None` where a side has no
+    /// runs or there is no pair.
     pub fn of_ratios(
         &self,
         pairs: &[(&[Run], &[Run])],
         figure: impl Fn(&[f64]) -> f64,
     ) -> Option<Interval> {
-        let ratio = |(a, b): &(&[Run], &[Run])| ratio_of_medians(&speeds(a), &speeds(b));
-        let found: Option<Vec<f64>> = pairs.iter().map(ratio).collect();
+        let of = |(a, b): &(&[Run], &[Run])| {
+            Some(ratio(median_speed(&speeds(a))?, median_speed(&speeds(b))?))
+        };
+        let found: Option<Vec<f64>> = pairs.iter().map(of).collect();
         let value = figure(&found.filter(|ratios| !ratios.is_empty())?);
         let draws = self.block_draws(pairs, |drawn| {
             let ratios: Option<Vec<f64>> = drawn.iter_mut().map(ratio_of).collect();

@@ -111,6 +111,13 @@ fn figures_of_many_ratios_have_an_interval() {
     assert!((found.value - 1.01).abs() < 0.001 && found.lo < 1.0 && found.hi > 1.0, "{found:?}");
     assert!(Bootstrap::seeded(3).of_ratios(&[], product).is_none());
     assert!(Bootstrap::seeded(3).of_ratios(&[(&[], &baseline)], product).is_none());
+    // A baseline that never finished makes its own ratio unbounded, and leaves the least alone.
+    let never = runs(&[0.0; 10]);
+    let pairs = [(&half[..], &baseline[..]), (&half[..], &never[..])];
+    let found = Bootstrap::seeded(3).of_ratios(&pairs, least).unwrap();
+    assert!((found.value - 0.5025).abs() < 1e-4, "{found:?}");
+    let found = Bootstrap::seeded(3).of_ratios(&pairs, product).unwrap();
+    assert_eq!(found.value, f64::INFINITY);
 }
 
 #[test]
