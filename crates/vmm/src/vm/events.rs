@@ -193,7 +193,8 @@ fn signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{PipeReader, Write, pipe};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
     use vmm_sys_util::signal::get_blocked_signals;
@@ -210,11 +211,11 @@ mod tests {
     struct Fixture {
         machine: Machine,
         events: Events,
-        input: PipeReader,
+        input: UnixStream,
     }
 
     impl Fixture {
-        fn new(input: PipeReader) -> Fixture {
+        fn new(input: UnixStream) -> Fixture {
             let event = || EventFd::new(libc::EFD_NONBLOCK).unwrap();
             let mut events = Events::new(input.as_raw_fd()).unwrap();
             let end = Arc::new(End::new(event()));
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn input_ahead_of_the_guest_waits_for_it() {
-        let (input, mut output) = pipe().unwrap();
+        let (input, mut output) = UnixStream::pair().unwrap();
         let text: Vec<u8> = (0..10_000u32).map(|index| index as u8).collect();
         output.write_all(&text).unwrap();
         drop(output);
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn ctrl_a_x_overtakes_what_the_guest_does_not_read() {
-        let (input, mut output) = pipe().unwrap();
+        let (input, mut output) = UnixStream::pair().unwrap();
         output.write_all(&[&[b'a'; 1000][..], b"\x01x"].concat()).unwrap();
         let mut fixture = Fixture::new(input);
         while fixture.events.turn(&fixture.machine, true, 0) > 0 {}
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_the_vm_and_later_ones_the_process() {
-        let (input, _output) = pipe().unwrap();
+        let (input, _output) = UnixStream::pair().unwrap();
         let mut fixture = Fixture::new(input);
         let blocks = || get_blocked_signals().unwrap().contains(&libc::SIGHUP);
         assert!(blocks());
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn input_that_another_process_took_is_not_its_end() {
-        let (input, mut output) = pipe().unwrap();
+        let (input, mut output) = UnixStream::pair().unwrap();
         let mut fixture = Fixture::new(input);
         let fd = fixture.input.as_raw_fd();
         // SAFETY: the argument is a number.

@@ -129,7 +129,8 @@ extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
 
 #[cfg(test)]
 mod tests {
-    use std::io::{PipeReader, Read, pipe};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -139,7 +140,7 @@ mod tests {
     use crate::machine::lock;
 
     /// Reads once, under the lock.
-    fn reader(mut pipe: PipeReader, mutex: &Arc<Mutex<()>>) -> JoinHandle<()> {
+    fn reader(mut pipe: UnixStream, mutex: &Arc<Mutex<()>>) -> JoinHandle<()> {
         let mutex = Arc::clone(mutex);
         thread::spawn(move || {
             let _guard = lock(&mutex);
@@ -152,7 +153,7 @@ mod tests {
         block_signal(KICK).unwrap();
         prepare().unwrap();
         let mutex = Arc::new(Mutex::new(()));
-        let (input, _output) = pipe().unwrap();
+        let (input, _output) = UnixStream::pair().unwrap();
         let holder = reader(input.try_clone().unwrap(), &mutex);
         while mutex.try_lock().is_ok() {
             thread::yield_now();

@@ -1,8 +1,9 @@
 //! How much of a chain, and of a queue, a device handles before commands have their turn.
 
 use std::fs::File;
-use std::io::{Write, pipe};
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use unspin_vmm::virtio::block::Block;
 use unspin_vmm::virtio::console::Console;
@@ -29,7 +30,7 @@ fn a_console_writes_64_kib_of_a_chain() {
 
 #[test]
 fn a_console_drops_output_that_nobody_reads() {
-    let (_reader, mut writer) = pipe().unwrap();
+    let (_reader, mut writer) = UnixStream::pair().unwrap();
     // SAFETY: the argument is a number.
     let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     assert_eq!(set, 0);

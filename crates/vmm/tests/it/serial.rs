@@ -1,7 +1,8 @@
 //! The serial port, when nobody reads its output.
 
-use std::io::{Read, Write, pipe};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -32,7 +33,7 @@ fn set_nonblocking(file: &impl AsRawFd, nonblocking: bool) {
 #[test]
 fn a_vm_whose_output_nobody_reads_takes_input_and_ends() {
     register_signal_handler(SIGNAL, nothing).unwrap();
-    let (mut reader, mut writer) = pipe().unwrap();
+    let (mut reader, mut writer) = UnixStream::pair().unwrap();
     set_nonblocking(&writer, true);
     while writer.write(&[0; 4096]).is_ok() {}
     set_nonblocking(&writer, false);
@@ -69,7 +70,7 @@ fn a_vm_whose_output_nobody_reads_takes_input_and_ends() {
 
 #[test]
 fn output_is_whole_and_in_order() {
-    let (mut reader, writer) = pipe().unwrap();
+    let (mut reader, writer) = UnixStream::pair().unwrap();
     let end = Arc::new(End::new(event()));
     let com1 = Com1::new(event(), event(), &writer, end).unwrap();
     drop(writer);
