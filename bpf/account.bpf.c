@@ -31,6 +31,8 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
+/* A spin that lasts longer is one whose end was not seen. */
+#define LOST_NS 1000000000ULL
 /* A vCPU that spins for so long in a window of so long wakes the agent. */
 #define WINDOW_NS 10000000ULL
 #define ALARM_NS 1000000ULL
@@ -54,19 +56,20 @@ static int enter(void *frame)
 {
 	struct account *a = this_account();
 	u64 task = bpf_get_current_task();
+	u64 now_ns = bpf_ktime_get_ns();
 
 	if (!a)
 		return 0;
 	if (a->since_ns) {
 		/* An interrupt has the task that it interrupts. */
-		if (a->task == task && a->frame != (u64)frame)
+		if (a->task == task && a->frame != (u64)frame && now_ns - a->since_ns < LOST_NS)
 			return 0;
 		/* The kernel skips a program that an interrupt would start while it runs. */
 		a->lost++;
 	}
 	a->task = task;
 	a->frame = (u64)frame;
-	a->since_ns = bpf_ktime_get_ns();
+	a->since_ns = now_ns;
 	return 0;
 }
 

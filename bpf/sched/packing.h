@@ -74,7 +74,7 @@ GLOBAL int sum_up(u64 now_ns)
 		s->waiting += waiting > 0 ? waiting : 0;
 		off_ns = off_so_far_ns(v, now_ns);
 		idle_ns = idle_so_far_ns(v, now_ns);
-		capacity_look(&cctx->capacity, off_ns, idle_ns, now_ns - s->t_ns);
+		capacity_look(&cctx->capacity, off_ns, idle_ns, s->t_ns ? now_ns - s->t_ns : 0);
 		sums.idle_ns += idle_ns;
 		sums.off_ns += off_ns;
 		sums.spin_ns += v->samples.spin_ns;

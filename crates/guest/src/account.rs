@@ -95,8 +95,8 @@ impl Alarm {
 
 /// The accounting at work; its programs leave the kernel when this is dropped.
 pub struct Account {
-    /// Functions that this kernel does not have, or does not let programs into. What is spun
-    /// there is not counted.
+    /// Functions that this kernel does not have, or does not let programs into, and that no other
+    /// stands for. What is spun there is not counted.
     pub missing: Vec<String>,
     records: Shared<Record>,
     counters: Vec<Counter>,
@@ -121,7 +121,7 @@ impl Account {
         let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
         let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
         let links = attach(&object, &mut missing)?;
-        let missing = missing.into_iter().collect();
+        let missing = unwatched(&missing);
         let counters = vec![Counter::default(); vcpus];
         Ok(Account { missing, records, counters, _links: links, object })
     }
@@ -159,23 +159,52 @@ struct Counter {
     spun_ns: u64,
     /// What the last record came to, the spin under way included.
     total_ns: u64,
+    /// When a spin began whose end is not waited for any more.
+    given_up_ns: u64,
+    /// What that one has counted so far.
+    ahead_ns: u64,
     lost: u64,
 }
 
 impl Counter {
     fn advance(&mut self, record: &Record, now_ns: u64, is_idle: bool) -> Spun {
         let lasts_ns = now_ns.saturating_sub(record.since_ns);
-        let (spins, lost) = (record.since_ns != 0, is_idle || lasts_ns >= LOST_NS);
+        let spins = record.since_ns != 0 && record.since_ns != self.given_up_ns;
+        let lost = spins && (is_idle || lasts_ns >= LOST_NS);
+        if lost {
+            self.given_up_ns = record.since_ns;
+            self.ahead_ns = self.total_ns.saturating_sub(record.spin_ns);
+            self.total_ns = record.spin_ns;
+        }
         let total_ns = record.spin_ns + if spins && !lost { lasts_ns } else { 0 };
-        // A spin whose end was not seen has counted until now, and did not take so long. Else
-        // the fields, which are read one after the other, are from both sides of a spin's end.
-        if total_ns > self.total_ns || record.lost > self.lost || (spins && lost) {
-            self.spun_ns += total_ns.saturating_sub(self.total_ns);
+        // Otherwise the fields, which are read one after the other, are from both sides of a
+        // spin's end.
+        if total_ns > self.total_ns || record.lost > self.lost {
+            let grown_ns = total_ns.saturating_sub(self.total_ns);
+            // If it ended after all, its sum holds what has counted already.
+            let ahead_ns = std::mem::take(&mut self.ahead_ns);
+            let ended = record.lost == self.lost && grown_ns >= ahead_ns;
+            self.spun_ns += grown_ns - if ended { ahead_ns } else { 0 };
             self.total_ns = total_ns;
         }
         self.lost = record.lost;
         Spun { ns: self.spun_ns, count: record.spins, lost: record.lost }
     }
+}
+
+/// Names of one function on several kernels, or of functions one of which holds the other.
+const ALTERNATIVES: [[&str; 2]; 2] = [
+    ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"],
+    ["rwsem_optimistic_spin", "rwsem_spin_on_owner"],
+];
+
+/// What is not counted, where these functions are missing.
+fn unwatched(missing: &BTreeSet<String>) -> Vec<String> {
+    let is_watched = |function: &String| {
+        let mut alternatives = ALTERNATIVES.iter().filter(|all| all.contains(&function.as_str()));
+        alternatives.any(|all| all.iter().any(|other| !missing.contains(*other)))
+    };
+    missing.iter().filter(|function| !is_watched(function)).cloned().collect()
 }
 
 /// The names of functions that the kernel does not have; their programs are not loaded.
@@ -185,7 +214,8 @@ fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseErr
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
         let (_, function) = section.split_once('/').expect("fentry/ or fexit/");
-        let is_there = btf.type_by_name::<Func<'_>>(function).is_some();
+        let is_there =
+            btf.type_by_name::<Func<'_>>(function).is_some() && !enables_preemption(function);
         program.set_autoload(is_there);
         if !is_there {
             missing.insert(function.to_owned());
@@ -194,12 +224,26 @@ fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseErr
     Ok(missing)
 }
 
+/// Until Linux 6.3 (commit 1d61659ced6b), this function enabled preemption before it returned, so
+/// that its end could be seen on another vCPU.
+fn enables_preemption(function: &str) -> bool {
+    let release = nix::sys::utsname::uname().map(|about| about.release().to_owned());
+    let release = release.unwrap_or_default();
+    let mut numbers = release.to_str().unwrap_or_default().split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    function == "rwsem_optimistic_spin" && number().zip(number()).is_some_and(|it| it < (6, 3))
+}
+
 /// A kernel may refuse programs in some of its functions, such as in those without
 /// instrumentation.
 fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, SenseError> {
     let mut links = Vec::new();
     let mut refused = None;
-    for program in object.progs_mut().filter(|program| program.autoload()) {
+    let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
+    // A spin whose beginning alone is seen looks as if it did not end, and the kernel itself waits
+    // for other vCPUs while it attaches a program.
+    programs.sort_by_key(|program| program.section().to_string_lossy().starts_with("fentry/"));
+    for program in programs {
         let section = program.section().to_string_lossy().into_owned();
         match program.attach() {
             Ok(link) => links.push(link),
@@ -211,6 +255,7 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
     }
     match refused {
         Some(error) if links.is_empty() => Err(error.into()),
+        None if links.is_empty() => Err(SenseError::NoSlowPaths),
         _ => Ok(links),
     }
 }
@@ -221,6 +266,14 @@ mod tests {
     use libbpf_rs::btf::types::Struct;
 
     use super::*;
+
+    #[test]
+    fn one_of_several_alternatives_is_enough() {
+        let missing = |names: &[&str]| unwatched(&names.iter().map(|&name| name.into()).collect());
+        assert!(missing(&["queued_spin_lock_slowpath", "rwsem_optimistic_spin"]).is_empty());
+        let all = ["native_queued_spin_lock_slowpath", "osq_lock", "queued_spin_lock_slowpath"];
+        assert_eq!(missing(&all), all);
+    }
 
     #[test]
     fn the_record_is_the_program_s() {
@@ -242,6 +295,18 @@ mod tests {
         assert_eq!(counter.advance(&ended, 1_700, false).ns, 620);
         // Of two clocks' readings.
         assert_eq!(Counter::default().advance(&spinning, 900, false).ns, 100);
+    }
+
+    #[test]
+    fn a_spin_that_is_given_up_counts_once() {
+        let stuck = Record { spin_ns: 100, since_ns: 1_000, ..Record::default() };
+        let mut counter = Counter::default();
+        assert_eq!(counter.advance(&stuck, 5_000, false).ns, 4_100);
+        assert_eq!(counter.advance(&stuck, 5_500, true).ns, 4_100);
+        assert_eq!(counter.advance(&stuck, 6_000, false).ns, 4_100);
+        // It lasted longer than it was waited for, and ends after all.
+        let ended = Record { spin_ns: 10_100, since_ns: 0, ..stuck };
+        assert_eq!(counter.advance(&ended, 11_500, false).ns, 10_100);
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Where the kernel spins: the addresses of the functions that wait without sleeping.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::sync::OnceLock;
 
-use crate::sense::tells_timers;
-
+const KALLSYMS: &str = "/proc/kallsyms";
+/// The variable that holds the timers of all CPUs.
+pub(crate) const TIMERS: &str = "hrtimer_bases";
+const THROTTLES_IN_USER: &str = "throttle_cfs_rq_work";
+/// Behind the kernel's own code.
+const END_OF_TEXT: &str = "_etext";
 /// As many as bpf/sense/sense.h has places for.
 const PLACES: usize = 24;
 
@@ -28,21 +33,32 @@ const FUNCTIONS: [&str; 15] = [
 ];
 
 /// What the kernel's symbols say.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kernel {
     /// The ranges of addresses where it spins, from and up to; none without the right to see
     /// them.
     ranges: Vec<(u64, u64)>,
     /// Whether it says where its timers are.
     pub(crate) tells_timers: bool,
+    /// Whether it throttles tasks only when they return to user space. Before Linux 6.18, it took
+    /// the time from tasks that hold a lock as well.
+    pub(crate) throttles_in_user: bool,
 }
 
-/// This kernel's; they are read once, since there are a hundred thousand of them.
+static KERNEL: OnceLock<Kernel> = OnceLock::new();
+
+/// This kernel's, read once.
 pub(crate) fn kernel() -> &'static Kernel {
-    static KERNEL: OnceLock<Kernel> = OnceLock::new();
     KERNEL.get_or_init(|| {
-        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        Kernel { ranges: find(&symbols), tells_timers: tells_timers(&symbols) }
+        File::open(KALLSYMS).map(|file| Kernel::read(BufReader::new(file))).unwrap_or_default()
     })
+}
+
+/// The kernel's symbols, for who needs them all; empty without the right to see them.
+pub(crate) fn symbols() -> String {
+    let text = fs::read_to_string(KALLSYMS).unwrap_or_default();
+    KERNEL.get_or_init(|| Kernel::read(text.as_bytes()));
+    text
 }
 
 /// The ranges of addresses on this kernel, from and up to.
@@ -57,43 +73,91 @@ pub(crate) fn words() -> Vec<u64> {
     words
 }
 
-fn find(kallsyms: &str) -> Vec<(u64, u64)> {
-    let mut symbols: Vec<(u64, &str)> = kallsyms.lines().filter_map(symbol).collect();
-    symbols.sort_unstable();
-    let is_meant = |name: &str| FUNCTIONS.contains(&name.split('.').next().unwrap_or(name));
-    let ends = |from: u64| symbols.iter().map(|(at, _)| *at).find(move |at| *at > from);
-    let meant = symbols.iter().filter(|(at, name)| *at != 0 && is_meant(name));
-    let mut ranges: Vec<(u64, u64)> =
-        meant.filter_map(|(from, _)| Some((*from, ends(*from)?))).collect();
-    ranges.dedup();
-    ranges.truncate(PLACES);
-    ranges
+impl Kernel {
+    /// Reads /proc/kallsyms' format, which has the kernel's own code by address. There are two
+    /// hundred thousand lines, and the kernel takes microseconds to write one: what follows the
+    /// last that matters is not read.
+    fn read(mut kallsyms: impl BufRead) -> Kernel {
+        let mut kernel = Kernel::default();
+        // A function whose end comes with the next one.
+        let mut begun = None;
+        let mut is_text = true;
+        let mut line = String::new();
+        while is_text || !kernel.tells_timers {
+            line.clear();
+            if !matches!(kallsyms.read_line(&mut line), Ok(1..)) {
+                break;
+            }
+            let Some(Symbol { address, is_code, name }) = symbol(&line) else { continue };
+            kernel.tells_timers |= name == TIMERS;
+            if !is_text || !is_code {
+                continue;
+            }
+            kernel.throttles_in_user |= name == THROTTLES_IN_USER;
+            if let Some(from) = begun.take_if(|from| *from < address) {
+                kernel.ranges.push((from, address));
+            }
+            let plain = name.split('.').next().unwrap_or(name);
+            if address != 0 && FUNCTIONS.contains(&plain) {
+                begun = Some(address);
+            }
+            is_text = name != END_OF_TEXT;
+        }
+        kernel.ranges.truncate(PLACES);
+        kernel
+    }
 }
 
-/// The address and the name of a function.
-fn symbol(line: &str) -> Option<(u64, &str)> {
+struct Symbol<'a> {
+    address: u64,
+    is_code: bool,
+    name: &'a str,
+}
+
+fn symbol(line: &str) -> Option<Symbol<'_>> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
     let is_code = words.next()?.eq_ignore_ascii_case("t");
-    Some((address, words.next()?)).filter(|_| is_code)
+    Some(Symbol { address, is_code, name: words.next()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HIGH: u64 = 0xffff_ffff_8100_0000;
+
     #[test]
     fn a_function_ends_where_the_next_one_begins() {
-        let text = "ffffffff81000300 T schedule\n\
+        let text = "0000000000025e40 A hrtimer_bases\n\
+                    ffffffff81000100 t osq_lock\n\
                     ffffffff81000100 t osq_lock\n\
                     ffffffff81000180 T osq_unlock\n\
-                    ffffffff81000200 t mutex_spin_on_owner.isra.0\n\
                     ffffffff81000190 D csd_lock_wait\n\
-                    ffffffff81000100 t osq_lock\n\
-                    broken\n";
-        let ranges = find(text);
-        let high = 0xffff_ffff_8100_0000;
-        assert_eq!(ranges, [(high + 0x100, high + 0x180), (high + 0x200, high + 0x300)]);
-        assert!(find("0000000000000000 t osq_lock\n0000000000000000 t schedule\n").is_empty());
+                    broken\n\
+                    ffffffff81000200 t mutex_spin_on_owner.isra.0\n\
+                    ffffffff81000200 t an_alias\n\
+                    ffffffff81000300 t throttle_cfs_rq_work\n\
+                    ffffffff81000400 T _etext\n\
+                    ffffffffc0000000 t csd_lock_wait\t[module]\n\
+                    ffffffffc0000010 t next\t[module]\n";
+        let ranges = vec![(HIGH + 0x100, HIGH + 0x180), (HIGH + 0x200, HIGH + 0x300)];
+        let kernel = Kernel::read(text.as_bytes());
+        assert_eq!(kernel, Kernel { ranges, tells_timers: true, throttles_in_user: true });
+        let text = "0000000000000000 t osq_lock\n0000000000000000 t schedule\n";
+        assert_eq!(Kernel::read(text.as_bytes()), Kernel::default());
+    }
+
+    #[test]
+    fn no_more_is_read_than_matters() {
+        let later = "ffffffff81000400 T _etext\nffffffff82000000 D hrtimer_bases\n";
+        let mut rest = format!("{later}more\n").into_bytes();
+        let mut unread = rest.as_slice();
+        assert!(Kernel::read(&mut unread).tells_timers);
+        assert_eq!(unread, b"more\n");
+        rest.splice(..0, *b"0000000000000010 A hrtimer_bases\n");
+        let mut unread = rest.as_slice();
+        assert!(Kernel::read(&mut unread).tells_timers);
+        assert!(unread.starts_with(b"ffffffff82000000 D"));
     }
 }

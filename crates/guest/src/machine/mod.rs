@@ -65,6 +65,12 @@ pub struct Facts {
     /// Whether cgroups of version 2 can limit tasks to some vCPUs.
     #[serde(default)]
     pub cpuset: bool,
+    /// Why they cannot.
+    #[serde(default)]
+    pub cpuset_lacks: Option<String>,
+    /// Whether this is a container's part of the cgroups, in which `run` cannot act at all.
+    #[serde(default)]
+    pub container: bool,
     /// Whether the kernel describes its types (BTF).
     #[serde(default)]
     pub btf: bool,

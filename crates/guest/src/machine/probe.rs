@@ -10,7 +10,8 @@ use raw_cpuid::CpuIdResult;
 use raw_cpuid::native_cpuid::cpuid_count;
 
 use super::{Facts, Leaf, TRACEPOINTS};
-use crate::{confine, steal};
+use crate::confine::{self, CpusetError};
+use crate::steal;
 
 /// Settings that decide about spinning.
 const CONFIG: &[&str] = &[
@@ -32,6 +33,7 @@ const O_NONBLOCK: i32 = 0o4000;
 
 pub(super) fn probe() -> Facts {
     let kernel = text("/proc/sys/kernel/osrelease");
+    let lacks = confine::lacks();
     Facts {
         source: None,
         cpuid: cpuid(),
@@ -48,7 +50,9 @@ pub(super) fn probe() -> Facts {
         lab: Some(found(&LAB)),
         trials: None,
         sched_ext: some_text("/sys/kernel/sched_ext/state"),
-        cpuset: confine::possible(),
+        cpuset: lacks.is_none(),
+        container: matches!(lacks, Some(CpusetError::Container(_))),
+        cpuset_lacks: lacks.map(|error| error.to_string()),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         tracepoints: tracepoints(),
         privileged: nix::unistd::geteuid().is_root(),

@@ -1,5 +1,6 @@
 //! What the kernel is asked to load, and with which settings.
 
+use std::fs;
 use std::sync::OnceLock;
 
 use libbpf_rs::btf::Btf;
@@ -14,12 +15,16 @@ use crate::{doctor, spinning};
 /// Without these there is nothing to tell.
 const NEEDED: [&str; 3] = ["local_timer_entry", "sched_switch", "cpu_idle"];
 
+/// What makes the first vCPU's ticks.
+const TICKS: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
+
 /// Programs that this kernel has nothing to attach to are not loaded, nor those that
 /// watch the spinlock's slow path where all waiters pass the tracepoints: in the PV queue.
 pub(super) fn leave_out_missing(
     open: &mut OpenObject,
     functions: bool,
 ) -> Result<Vec<String>, SenseError> {
+    check_ticks(&fs::read_to_string(TICKS).unwrap_or_default())?;
     let btf = Btf::from_vmlinux()?;
     static SPINLOCK: OnceLock<Spinlock> = OnceLock::new();
     let spinlock = *SPINLOCK.get_or_init(|| doctor::diagnose(&Facts::probe()).machine.spinlock);
@@ -47,6 +52,15 @@ pub(super) fn leave_out_missing(
     Ok(missing)
 }
 
+/// Hyper-V's timer and Xen's have interrupts of their own, without a tracepoint.
+fn check_ticks(device: &str) -> Result<(), SenseError> {
+    match device.trim() {
+        "" => Ok(()),
+        device if device.starts_with("lapic") => Ok(()),
+        device => Err(SenseError::Ticks(device.to_owned())),
+    }
+}
+
 pub(super) fn configure(
     open: &mut OpenObject,
     settings: &Settings,
@@ -72,4 +86,19 @@ pub(super) fn configure(
 pub(super) fn attach(object: &Object) -> Result<Vec<Link>, SenseError> {
     let programs = object.progs_mut().filter(|program| program.autoload());
     Ok(programs.map(|program| program.attach()).collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_come_from_the_local_apic() {
+        for device in ["lapic-deadline\n", "lapic\n", ""] {
+            assert!(check_ticks(device).is_ok(), "{device}");
+        }
+        for device in ["hyperv clockevent\n", "xen\n"] {
+            assert!(matches!(check_ticks(device), Err(SenseError::Ticks(_))), "{device}");
+        }
+    }
 }

@@ -35,8 +35,7 @@ use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};
 pub(crate) use page::{Plain, Shared};
 use ring::Rings;
-pub(crate) use sites::tells_timers;
-use sites::{Sites, TIMERS};
+use sites::Sites;
 
 /// An ELF file is read where it lies, so it must lie as a file in memory would.
 #[repr(C, align(8))]
@@ -112,11 +111,20 @@ pub enum SenseError {
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
     Map(std::io::Error),
+    /// None of the functions in which the kernel waits without sleeping is there.
+    #[error("this kernel has none of the functions in which it could be seen to spin")]
+    NoSlowPaths,
+    /// Its ticks do not come by the local APIC's timer, where they are looked for.
+    #[error(
+        "this guest's ticks come from `{0}`, not from the local APIC's timer, and unspin sees \
+         vCPUs that are off by the latter only"
+    )]
+    Ticks(String),
     /// The kernel does not tell where its timers are.
     #[error(
         "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         show nothing: use `watch --causes` or `run --actuator sched-ext`, which bring timers of \
-         their own"
+         show nothing: use `watch --listen ADDR --causes` or `run --actuator sched-ext`, which \
+         bring timers of their own"
     )]
     NoTimers,
 }
@@ -165,8 +173,7 @@ impl Sensor {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        let Attached { object, links, missing, .. } =
-            attached(settings, vcpus, sites.tells_timers)?;
+        let Attached { object, links, missing, .. } = attached(settings, vcpus)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -197,7 +204,7 @@ impl Sensor {
     /// How many nanoseconds each vCPU has spun in user space by such records; empty where this
     /// kernel does not tell what its ticks interrupt.
     pub fn user_spin_ns(&self, vcpus: &[Vcpu]) -> Vec<u64> {
-        let looked = vcpus.iter().filter(|_| self.sites.tells_timers);
+        let looked = vcpus.iter().filter(|_| spinning::kernel().tells_timers);
         looked.map(|vcpu| vcpu.samples.user_spin_ns).collect()
     }
 
@@ -218,9 +225,7 @@ pub(crate) fn trial() -> Trial {
     hush_libbpf();
     let attempt = || {
         let vcpus = libbpf_rs::num_possible_cpus()?;
-        let tells_timers = spinning::kernel().tells_timers;
-        let Attached { object, links, missing, refused } =
-            attached(&Settings::UNMEASURED, vcpus, tells_timers)?;
+        let Attached { object, links, missing, refused } = attached(&Settings::UNMEASURED, vcpus)?;
         let_go(object, links);
         Ok::<_, SenseError>(Trial { failed: None, missing, refused })
     };
@@ -243,12 +248,10 @@ struct Attached {
     refused: Option<String>,
 }
 
-fn attached(settings: &Settings, vcpus: usize, tells_timers: bool) -> Result<Attached, SenseError> {
+fn attached(settings: &Settings, vcpus: usize) -> Result<Attached, SenseError> {
     // A kernel may let BPF programs at its tracepoints and not at its functions.
-    let (loaded, refused) = match load(settings, vcpus, tells_timers, true) {
-        Err(SenseError::Load(error)) => {
-            (load(settings, vcpus, tells_timers, false), Some(why_refused(&error)))
-        }
+    let (loaded, refused) = match load(settings, vcpus, true) {
+        Err(SenseError::Load(error)) => (load(settings, vcpus, false), Some(why_refused(&error))),
         loaded => (loaded, None),
     };
     let (object, missing) = loaded?;
@@ -274,14 +277,14 @@ fn why_refused(error: &libbpf_rs::Error) -> String {
 fn load(
     settings: &Settings,
     vcpus: usize,
-    tells_timers: bool,
     functions: bool,
 ) -> Result<(Object, Vec<String>), SenseError> {
+    let tells_timers = spinning::kernel().tells_timers;
     let programs = if tells_timers { PROGRAMS } else { PROGRAMS_OWN_TIMERS };
     let mut open = ObjectBuilder::default().open_memory(&programs.0)?;
     let mut missing = leave_out_missing(&mut open, functions)?;
     if !tells_timers {
-        missing.push(TIMERS.to_owned());
+        missing.push(spinning::TIMERS.to_owned());
     }
     configure(&mut open, settings, vcpus)?;
     Ok((open.load()?, missing))

@@ -1,11 +1,8 @@
 //! Which function wanted a lock: the first one on the stack that is not part of locking.
 
-use std::fs;
-
 use unspin_trace::storms::Symbols;
 
-/// The variable that holds the timers of all CPUs.
-pub(super) const TIMERS: &str = "hrtimer_bases";
+use crate::spinning;
 
 /// Functions that are ways into a lock, or of looking at it, by what their names hold.
 const LOCKING: [&str; 12] = [
@@ -26,16 +23,12 @@ const LOCKING: [&str; 12] = [
 /// The kernel's symbols.
 pub(super) struct Sites {
     functions: Option<Symbols>,
-    /// Whether it shows where its timers are.
-    pub(super) tells_timers: bool,
 }
 
 impl Sites {
     /// Reads them; without the right to do so, sites have no names.
     pub(super) fn new() -> Sites {
-        let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let tells_timers = tells_timers(&text);
-        Sites { functions: Symbols::read(text.as_bytes()).ok(), tells_timers }
+        Sites { functions: Symbols::read(spinning::symbols().as_bytes()).ok() }
     }
 
     /// The function that wanted the lock; empty where that is not known. The innermost
@@ -47,9 +40,4 @@ impl Sites {
         let is_locking = |name: &&str| LOCKING.iter().any(|part| name.contains(part));
         names.find(|name| !is_locking(name)).unwrap_or_default().to_owned()
     }
-}
-
-/// Whether a kernel with these symbols shows where its timers are.
-pub(crate) fn tells_timers(kallsyms: &str) -> bool {
-    kallsyms.lines().any(|line| line.split(' ').nth(2) == Some(TIMERS))
 }
