@@ -5,8 +5,9 @@
  *
  * No spin, no trial: fewer vCPUs are tried only where the vCPUs are seen to spin for much of
  * the time that they want to run. The number to try is what the host gives time for, by the time
- * on, and half where that says nothing: where no vCPU seems off, or where spins with interrupts
- * disabled hold ticks back, so that time off passes for time on. A trial compares useful time,
+ * on, and half where that is less or says nothing: where no vCPU seems off, or where spins with
+ * interrupts disabled hold ticks back, so that time off passes for time on. Where the host gives
+ * time for few, fewer than half are tried at once. A trial compares useful time,
  * which is time on less the share of it that was spun, with that of the windows before it. A clear
  * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
  * tried once more and compared over all their windows.
@@ -45,10 +46,15 @@
 /* More vCPUs are kept where nothing spins and no more than this is lost, in percent: limits
  * that pay no longer go. */
 #define CONFINE_MORE_LOSS_PERCENT 5
+/* So little below a whole number of vCPUs on counts as that number, in thousandths. */
+#define CONFINE_LEAST_M 100
 /* Windows say nothing where less than this share of the vCPUs in use is wanted, in percent. After
  * so long the limit goes; its number is kept. */
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
+
+/* A limit lasts if more vCPUs are not tried for so long. */
+#define CONFINE_LASTS_NS 400000000ULL
 
 enum confine_phase {
 	CONFINE_SETTLED,
@@ -71,8 +77,8 @@ struct confine {
 	u32 tried;
 	/* What was in use before the limit went because there was little to do; 0: nothing. */
 	u32 learnt;
-	/* When fewer were tried last: the spin share before, and what of the time on was left, in
-	 * percent; 0: never. */
+	/* Of the last trial of fewer, in percent: the spin share before it, and how much of the time
+	 * on the fewer kept (confine_left_percent), if that was seen; 0: unknown. */
 	u32 tried_spin;
 	u32 left;
 	/* Calm windows with a limit until now, and how many are needed; 0: as many as at first. */
@@ -162,7 +168,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 		confine_join(&with, &c->with);
 	if (!c->sums.windows)
 		return;
-	c->left = confine_left_percent(&with, &c->without);
+	c->left = confine_is_blind(&c->without) ? 0 : confine_left_percent(&with, &c->without);
 	if (c->sums.windows >= 2 && confine_loses(&with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
 		confine_give_up_fewer(c, now_ns);
 		return;
@@ -243,14 +249,20 @@ POLICY void confine_failed(struct confine *c, u64 now_ns)
 			     took_ns * CONFINE_FEWER_WAIT_TRIALS);
 }
 
-/* As many as the host gives time for, from half to one less of those in use. */
+/* How many to try: as many as are on at a time, where those are more than half. Otherwise half, or
+ * one more than are on if that is less: any others would only be off. */
 POLICY u32 confine_fewer(const struct confine *c)
 {
-	u32 on = (u32)((confine_mean(&c->sums, c->sums.on_m) + 500) / 1000);
+	u32 half = c->use / 2, on_m = (u32)confine_mean(&c->sums, c->sums.on_m);
+	u32 on = (on_m + 500) / 1000, least = (on_m + CONFINE_LEAST_M) / 1000 + 1;
 
 	if (c->learnt && c->learnt < c->use)
 		return c->learnt;
-	return on > c->use / 2 && on < c->use && !confine_is_blind(&c->sums) ? on : c->use / 2;
+	if (on >= c->use || confine_is_blind(&c->sums))
+		return half;
+	if (on > half)
+		return on;
+	return least < half ? least : half;
 }
 
 /* Whether the load spins so much more than when fewer did not pay that it must be another. */
@@ -346,6 +358,14 @@ POLICY void confine_wake(struct confine *c)
 		return;
 	confine_forget(&c->sums);
 	c->sums.skipped = CONFINE_SKIP_WINDOWS;
+}
+
+/* Whether a limit was kept and lasts for a while, as far as can be seen. */
+POLICY int confine_lasts(const struct confine *c, u64 now_ns)
+{
+	return c->phase == CONFINE_SETTLED && c->use < c->vcpus &&
+	       c->sums.windows >= CONFINE_PART_WINDOWS &&
+	       confine_more_at(c) >= now_ns + CONFINE_LASTS_NS;
 }
 
 /*

@@ -189,6 +189,20 @@ fn cpusets_or_sched_ext_are_enough_to_run() {
     assert_eq!(of(false, None), (false, true));
 }
 
+/// Where cpusets cannot be used, the reason is given; in a container nothing else helps.
+#[test]
+fn a_container_is_no_place_to_run() {
+    let facts = Facts {
+        cpuset: false,
+        cpuset_lacks: Some("a container's part of the cgroups".into()),
+        sched_ext: Some("disabled".into()),
+        ..facts("kvm")
+    };
+    assert_eq!(why(&diagnose(&facts), "run"), "");
+    let facts = Facts { container: true, ..facts };
+    assert_eq!(why(&diagnose(&facts), "run"), "a container's part of the cgroups");
+}
+
 #[test]
 fn the_lab_needs_programs_and_says_which_package_has_them() {
     let with = |found: &[&str]| {

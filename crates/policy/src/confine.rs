@@ -56,8 +56,12 @@ pub const WINDOW_NS: u64 = 10_000_000;
 // are given by reference, and each struct has the C one's fields in its order.
 unsafe extern "C" {
     fn confine_wake(confine: *mut Confine);
+    fn confine_lasts(confine: *const Confine, now_ns: u64) -> core::ffi::c_int;
     fn confine_step(confine: *mut Confine, facts: *const Facts, now_ns: u64) -> u32;
 }
+
+/// `CONFINE_FEWER` and `CONFINE_FEWER_AGAIN` in `policy/confine.h`.
+const FEWER: std::ops::RangeInclusive<u32> = 1..=3;
 
 impl Confine {
     /// All vCPUs are in use.
@@ -85,6 +89,17 @@ impl Confine {
     /// Whether that is being tried.
     pub fn on_trial(&self) -> bool {
         self.phase != 0
+    }
+
+    /// Whether it is compared with fewer, which are in use in some parts of the trial.
+    pub fn tries_fewer(&self) -> bool {
+        FEWER.contains(&self.phase)
+    }
+
+    /// Whether a limit was kept and is likely to last.
+    pub fn lasts(&self, now_ns: u64) -> bool {
+        // SAFETY: see above.
+        unsafe { confine_lasts(self, now_ns) != 0 }
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::cpusets;
 use super::journal::Journal;
 use super::spare;
 
@@ -18,9 +19,6 @@ pub(super) const CONTROLLER: &str = "cpu";
 const MAX: &str = "cpu.max";
 /// The shortest quota in a long period: 1 ms of 100 ms, as the kernel writes it.
 const STOP: &str = "1000 100000";
-/// The kernel throttles tasks when they return to user space. Before Linux 6.18, which has this
-/// function, it took the time from tasks that hold a lock as well.
-const THROTTLES_IN_USER: &str = "throttle_cfs_rq_work";
 
 /// The brake of a hierarchy.
 pub(super) struct Brake {
@@ -35,24 +33,27 @@ pub(super) struct Braked {
 }
 
 impl Brake {
-    /// Whether the kernel has what it takes; `proc` is where its symbols are.
-    pub(super) fn is_possible(proc: &Path) -> bool {
-        let symbols = fs::read_to_string(proc.join("kallsyms")).unwrap_or_default();
-        symbols.lines().any(|line| line.split(' ').nth(2) == Some(THROTTLES_IN_USER))
-    }
-
-    /// Gets it ready; the controller is enabled. The kernel patches its code when the first quota
+    /// Gets it ready, with the controller. The kernel patches its code when the first quota
     /// comes and when the last one goes, which takes tens of milliseconds in a collapse: so an
     /// empty cgroup always has one.
-    pub(super) fn prepare(root: &Path) -> io::Result<Brake> {
-        fs::write(spare::make(root)?.join(MAX), STOP)?;
-        Ok(Brake { root: root.to_owned() })
+    /// None where that fails: a limit then comes later.
+    pub(super) fn prepare(root: &Path, journal: &mut Journal) -> Option<Brake> {
+        if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER) {
+            journal.enable(CONTROLLER).ok()?;
+            fs::write(root.join(cpusets::CONTROL), format!("+{CONTROLLER}")).ok()?;
+        }
+        fs::write(spare::make(root).ok()?.join(MAX), STOP).ok()?;
+        Some(Brake { root: root.to_owned() })
     }
 
     /// Stops the tasks of some cgroups as soon as they are in user space. A cgroup that is not in
     /// the journal is not stopped.
     pub(super) fn stop(&self, groups: &[String], journal: &mut Journal) -> Braked {
-        let quota = |group: &String| Some((group.clone(), says(&self.root, group)?));
+        // One whose release has failed goes on as it is: the journal has its quota.
+        let quota = |group: &String| {
+            let quota = says(&self.root, group).filter(|quota| quota != STOP)?;
+            Some((group.clone(), quota))
+        };
         let mut groups: Vec<_> = groups.iter().filter_map(quota).collect();
         match journal.note_quotas(&groups) {
             Ok(()) => groups.retain(|(group, _)| write(&self.root, group, STOP).is_ok()),
@@ -81,7 +82,15 @@ pub(super) fn is_used(root: &Path, group: &str) -> bool {
         let text = fs::read_to_string(root.join(group).join(file)).unwrap_or_default();
         ![default, ""].contains(&text.trim())
     };
-    [(MAX, "max 100000"), ("cpu.weight", "100"), ("cpu.idle", "0")].into_iter().any(is_set)
+    let defaults = [
+        (MAX, "max 100000"),
+        ("cpu.max.burst", "0"),
+        ("cpu.weight", "100"),
+        ("cpu.idle", "0"),
+        ("cpu.uclamp.min", "0.00"),
+        ("cpu.uclamp.max", "max"),
+    ];
+    defaults.into_iter().any(is_set)
 }
 
 /// Unless somebody else has set it since.

@@ -1,8 +1,9 @@
 //! Limits tasks to some vCPUs, by cgroups of version 2.
 //!
 //! The limit is the `cpuset.cpus` of every top-level cgroup, and kernel threads, which are in none,
-//! are moved. Then the other vCPUs become a partition of their own ([`Spare`]), unless the kernel
-//! refuses that, or somebody has given a top-level cgroup a set of vCPUs.
+//! are moved. Once a limit is likely to last, the other vCPUs become a partition of their own
+//! ([`Spare`]), unless the kernel refuses that, or somebody has given a top-level cgroup a set of
+//! vCPUs.
 //!
 //! Only a cgroup without a set of its own is limited, which means that to lift the limit is to
 //! clear the set. Before Linux 7.0, the kernel refuses that where there are tasks (ENOSPC); the set
@@ -25,7 +26,7 @@ use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
 const CONTROLLER: &str = "cpuset";
-const CONTROL: &str = "cgroup.subtree_control";
+pub(super) const CONTROL: &str = "cgroup.subtree_control";
 const CPUS: &str = "cpuset.cpus";
 /// How long a process that ends may take to let go of its lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,46 +39,39 @@ pub enum CpusetError {
     /// No hierarchy of version 2 has the controller.
     #[error(
         "{0} offers no cpuset controller of cgroup version 2 (a hybrid set-up has it in version 1): \
-         boot with `systemd.unified_cgroup_hierarchy=1`, or use `--actuator sched-ext`"
+         boot with `systemd.unified_cgroup_hierarchy=1`"
     )]
     NoController(PathBuf),
     /// A container's part of the hierarchy.
     #[error("{0} is a container's part of the cgroups: run unspin in the guest itself")]
     Container(PathBuf),
     /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
-    #[error(
-        "isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them: \
-         use `--actuator sched-ext`"
-    )]
+    #[error("isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them")]
     Isolated(String),
     /// The controller cannot be enabled.
-    #[error("enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
+    #[error("cannot enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
     Enable(PathBuf, io::Error),
     /// Another process limits vCPUs.
-    #[error("another `unspin run` limits vCPUs: stop it first (its lock is {0})")]
+    #[error(
+        "another `unspin run` limits vCPUs: `sudo unspin run --status` shows it; stop it by Ctrl-C \
+             where it runs, or by `systemctl stop unspin` (its lock is {0})"
+    )]
     Taken(PathBuf),
     /// The journal cannot be written, so no limit would be lifted after a crash.
-    #[error("write the journal {0}: {1} (without it, nothing is limited)")]
+    #[error("cannot write the journal {0}: {1}; without it, unspin limits nothing")]
     Journal(PathBuf, io::Error),
     /// A cgroup cannot be limited.
-    #[error("write the set of vCPUs {0}: {1}")]
+    #[error("cannot write the set of vCPUs {0}: {1}")]
     Limit(PathBuf, io::Error),
     /// What a killed process has left stays.
-    #[error("lift the limit of {0}: {1} (write all vCPUs there by hand)")]
+    #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
     Lift(PathBuf, io::Error),
 }
 
 impl Classified for CpusetError {
     fn class(&self) -> Class {
         match self {
-            CpusetError::Enable(_, error)
-            | CpusetError::Journal(_, error)
-            | CpusetError::Lift(_, error)
-                if error.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Class::NeedsRoot
-            }
-            CpusetError::Limit(..) | CpusetError::Lift(..) => Class::Failed,
+            CpusetError::Limit(..) | CpusetError::Lift(..) | CpusetError::Taken(_) => Class::Failed,
             _ => Class::Unavailable,
         }
     }
@@ -98,7 +92,7 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     }
 }
 
-fn lists(root: &Path, file: &str, controller: &str) -> bool {
+pub(super) fn lists(root: &Path, file: &str, controller: &str) -> bool {
     let text = fs::read_to_string(root.join(file)).unwrap_or_default();
     text.split_ascii_whitespace().any(|word| word == controller)
 }
@@ -112,7 +106,18 @@ pub struct Cpusets {
     threads: Threads,
     /// Takes the other vCPUs out of the hierarchy, where the kernel can do that.
     spare: Option<Spare>,
+    /// The kernel has refused to. It is asked again after this limit.
+    refused: bool,
     brake: Option<Brake>,
+}
+
+/// What a limit comes with.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Where tasks spin, a brake lets it come sooner.
+    pub brake: bool,
+    /// Whether the other vCPUs become a partition, which takes longer than the limit itself.
+    pub part: bool,
 }
 
 /// What became of a cgroup's limit.
@@ -125,12 +130,14 @@ enum Cleared {
 
 impl Cpusets {
     /// Takes over the hierarchy at `root`, and lifts what a killed process has left limited.
-    /// `folder` is for the journal; `proc` lists processes; `all` is the set of all vCPUs.
+    /// `folder` is for the journal; `proc` lists processes; `all` is the set of all vCPUs;
+    /// `brakes`: whether the kernel throttles tasks only in user space.
     pub fn open(
         root: &Path,
         folder: &Path,
         proc: &Path,
         all: &str,
+        brakes: bool,
     ) -> Result<Cpusets, CpusetError> {
         let mut journal = Journal::open(folder, PATIENCE)?;
         restore(&mut journal)?;
@@ -138,28 +145,22 @@ impl Cpusets {
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let (root, threads) = (root.to_owned(), Threads::find(proc));
-        let (spare, brake) = (None, None);
-        let mut cpusets = Cpusets { root, journal, limited, left_alone, threads, spare, brake };
+        let (spare, refused, brake) = (None, false, None);
+        let mut cpusets =
+            Cpusets { root, journal, limited, left_alone, threads, spare, refused, brake };
         cpusets.enable()?;
-        cpusets.brake = cpusets.prepare_brake(proc);
+        if brakes {
+            cpusets.brake = Brake::prepare(&cpusets.root, &mut cpusets.journal);
+        }
         cpusets.spare = Spare::prepare(&cpusets.root);
         Ok(cpusets)
     }
 
-    /// Without a brake, a limit comes later.
-    fn prepare_brake(&mut self, proc: &Path) -> Option<Brake> {
-        if !Brake::is_possible(proc) {
-            return None;
-        }
-        if !lists(&self.root, CONTROL, brake::CONTROLLER) {
-            self.journal.enable(brake::CONTROLLER).ok()?;
-            fs::write(self.root.join(CONTROL), format!("+{}", brake::CONTROLLER)).ok()?;
-        }
-        Brake::prepare(&self.root).ok()
-    }
-
     /// Others, such as systemd, may take the controller away, and all sets with it.
     fn enable(&mut self) -> Result<(), CpusetError> {
+        if self.brake.is_some() && !lists(&self.root, CONTROL, brake::CONTROLLER) {
+            self.brake = Brake::prepare(&self.root, &mut self.journal);
+        }
         if lists(&self.root, CONTROL, CONTROLLER) {
             return Ok(());
         }
@@ -170,44 +171,45 @@ impl Cpusets {
     }
 
     /// Limits tasks to the vCPUs of the set `keep`; `spare` has the others that are online. Cgroups
-    /// that have come since the last call are limited, too. Where tasks spin, a brake lets the
-    /// limit come sooner.
-    pub fn limit(&mut self, keep: &str, spare: &str, brake: bool) -> Result<(), CpusetError> {
+    /// that have come since the last call are limited, too.
+    pub fn limit(&mut self, keep: &str, spare: &str, how: How) -> Result<(), CpusetError> {
         self.enable()?;
-        let there = groups(&self.root);
+        let there = self.groups()?;
         self.limited.retain(|group| there.contains(group));
         self.left_alone.retain(|group| there.contains(group));
         let mine = self.find_mine(&there, keep);
         let threads = self.threads.to_limit(keep, &self.journal);
         self.journal.note(&there, &mine, &threads, keep)?;
-        let taken = spare::taken(&self.root);
+        let taken = spare::taken(&self.root).unwrap_or_default();
         if !set::covers(spare, &taken) || !self.left_alone.is_empty() {
             self.give_back()?;
         }
-        let brake = self.brake.as_ref().filter(|_| brake);
+        let brake = self.brake.as_ref().filter(|_| how.brake);
         let braked = brake.map(|brake| brake.stop(&mine, &mut self.journal));
         let done = self.limit_each(mine, keep);
         self.threads.limit(threads, keep);
         drop(braked);
-        let partition = self.spare.as_ref().filter(|_| self.left_alone.is_empty());
-        if partition.is_some_and(|partition| partition.take(spare).is_err()) {
-            self.spare = None;
-        }
-        done
+        done?;
+        let partition = self.spare.as_ref().filter(|_| how.part && self.reaches_root());
+        self.refused |= partition.is_some_and(|partition| partition.take(spare).is_err());
+        Ok(())
     }
 
     /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
     fn find_mine(&mut self, there: &[String], keep: &str) -> Vec<String> {
         let mut mine = Vec::new();
         for group in there {
-            if self.left_alone.contains(group) {
-                continue;
-            }
             let folder = self.root.join(group);
             // It may have gone meanwhile.
             let Ok(now) = fs::read_to_string(folder.join(CPUS)) else { continue };
             let now = now.trim();
-            if !is_free(&folder, now, self.journal.all()) && !self.journal.wrote(group, now) {
+            let free = is_free(&folder, now, self.journal.all());
+            if free {
+                self.left_alone.remove(group);
+            } else if self.left_alone.contains(group) {
+                continue;
+            }
+            if !free && !self.journal.wrote(group, now) {
                 self.limited.remove(group);
                 self.left_alone.insert(group.clone());
             } else if now != keep || !self.limited.contains(group) {
@@ -235,9 +237,13 @@ impl Cpusets {
     /// Lifts the limit. What cannot be lifted counts as limited.
     pub fn lift(&mut self) -> Result<(), CpusetError> {
         let mut failed = self.give_back();
+        self.refused = false;
         for group in std::mem::take(&mut self.limited) {
             match clear(&self.root, &group, &self.journal) {
-                Cleared::Lifted => {}
+                Cleared::Lifted => {
+                    let says = set::says(&self.root.join(&group).join(CPUS));
+                    self.journal.forget(&group, &says);
+                }
                 Cleared::Foreign => {
                     self.left_alone.insert(group);
                 }
@@ -248,23 +254,28 @@ impl Cpusets {
             }
         }
         self.threads.lift(&self.journal);
+        self.journal.forget_ended();
         failed
+    }
+
+    fn groups(&self) -> Result<Vec<String>, CpusetError> {
+        groups(&self.root).map_err(|error| CpusetError::Limit(self.root.clone(), error))
     }
 
     /// Whether a limit is one for tasks of the root cgroup as well.
     pub fn reaches_root(&self) -> bool {
-        self.spare.is_some() && self.left_alone.is_empty()
+        self.spare.is_some() && !self.refused && self.left_alone.is_empty()
     }
 
     fn give_back(&self) -> Result<(), CpusetError> {
-        let done = self.spare.as_ref().map_or(Ok(()), Spare::give_back);
-        done.map_err(|error| CpusetError::Lift(self.root.join(spare::GROUP), error))
+        spare::give_back(&self.root)
+            .map_err(|error| CpusetError::Lift(self.root.join(spare::GROUP), error))
     }
 
     /// All vCPUs are others from now on. Nothing may be limited.
     pub fn replace_all(&mut self, all: &str) -> Result<(), CpusetError> {
         let old = self.journal.replace_all(all)?;
-        for group in groups(&self.root) {
+        for group in self.groups()? {
             let file = self.root.join(&group).join(CPUS);
             let has_old = |text: String| text.trim() == old && self.journal.wrote(&group, &old);
             if old != all && fs::read_to_string(&file).is_ok_and(has_old) {
@@ -310,10 +321,9 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
         spare::restore(&root).map_err(|error| CpusetError::Lift(root.join(spare::GROUP), error));
     for group in journal.groups() {
         let file = root.join(group).join(CPUS);
-        let limits = |text: String| {
-            !set::covers(text.trim(), journal.all()) && journal.wrote(group, text.trim())
-        };
-        if !fs::read_to_string(&file).is_ok_and(limits) {
+        let limits = |set: &str| !set::covers(set, journal.all()) && journal.wrote(group, set);
+        // What cannot be read may be limited.
+        if set::read(&file).is_ok_and(|set| !limits(&set)) {
             continue;
         }
         match clear(&root, group, journal) {
@@ -333,7 +343,7 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     };
     // A cgroup that hands a controller on keeps it, which the kernel sees to.
     let disable = |controller| fs::write(root.join(CONTROL), format!("-{controller}"));
-    let groups = groups(&root);
+    let groups = groups(&root).map_err(|error| CpusetError::Lift(root.clone(), error))?;
     if journal.enabled(CONTROLLER) && !groups.iter().any(is_used) {
         let _ = disable(CONTROLLER);
     }
@@ -354,8 +364,11 @@ fn is_free(group: &Path, set: &str, all: &str) -> bool {
 /// Clears a set that was written here.
 fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     let file = root.join(group).join(CPUS);
-    let Ok(now) = fs::read_to_string(&file) else { return Cleared::Lifted };
-    match now.trim() {
+    let now = match set::read(&file) {
+        Ok(now) => now,
+        Err(error) => return Cleared::Failed(error),
+    };
+    match now.as_str() {
         "" => return Cleared::Lifted,
         set if !journal.wrote(group, set) => return Cleared::Foreign,
         _ => {}
@@ -370,11 +383,12 @@ fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     }
 }
 
-fn groups(root: &Path) -> Vec<String> {
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+fn groups(root: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(root)?.collect::<Result<Vec<_>, _>>()?;
+    let folders =
+        entries.into_iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name != spare::GROUP).collect()
+    Ok(names.filter(|name| name != spare::GROUP).collect())
 }
 
 #[cfg(test)]

@@ -1,4 +1,10 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
+
+const LIMIT: How = How { brake: false, part: true };
+const BRAKED: How = How { brake: true, part: true };
+const TRIAL: How = How { brake: false, part: false };
 
 /// A folder that looks like a hierarchy with these cgroups and sets, and one for the journal.
 struct Hierarchy {
@@ -31,12 +37,17 @@ impl Hierarchy {
     }
 
     fn open(&self) -> Cpusets {
-        self.try_open().unwrap()
+        self.try_open(false).unwrap()
+    }
+
+    /// On a kernel that throttles tasks in user space.
+    fn open_braking(&self) -> Cpusets {
+        self.try_open(true).unwrap()
     }
 
     /// Without kernel threads.
-    fn try_open(&self) -> Result<Cpusets, CpusetError> {
-        Cpusets::open(&self.root(), &self.folder, &self.folder.join("proc"), "0-3")
+    fn try_open(&self, brakes: bool) -> Result<Cpusets, CpusetError> {
+        Cpusets::open(&self.root(), &self.folder, &self.folder.join("proc"), "0-3", brakes)
     }
 
     fn says(&self, group: &str) -> String {
@@ -67,12 +78,12 @@ fn a_limit_comes_and_goes_with_the_controller() {
     let hierarchy = Hierarchy::new("plain", &[("system.slice", ""), ("user.slice", "")]);
     let mut cpusets = hierarchy.open();
     assert_eq!(hierarchy.control(), "+cpuset");
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!((hierarchy.says("system.slice").as_str(), cpusets.limited()), ("0-1", 2));
     hierarchy.add("job", "");
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(hierarchy.says("job"), "0-1");
-    cpusets.limit("0", "1-3", false).unwrap();
+    cpusets.limit("0", "1-3", LIMIT).unwrap();
     assert_eq!(hierarchy.says("user.slice"), "0");
     cpusets.lift().unwrap();
     assert_eq!((hierarchy.says("job").as_str(), cpusets.limited()), ("", 0));
@@ -82,13 +93,88 @@ fn a_limit_comes_and_goes_with_the_controller() {
 }
 
 #[test]
+fn a_trial_makes_no_partition() {
+    let hierarchy = Hierarchy::new("trial", &[("mine", "")]);
+    hierarchy.add(spare::GROUP, "");
+    let kind = hierarchy.root().join(spare::GROUP).join("cpuset.cpus.partition");
+    fs::write(&kind, "member").unwrap();
+    let is_partition = || fs::read_to_string(&kind).unwrap() == "isolated";
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", TRIAL).unwrap();
+    assert_eq!((hierarchy.says("mine").as_str(), is_partition()), ("0-1", false));
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert!(is_partition() && hierarchy.says(spare::GROUP) == "2-3");
+    cpusets.limit("0-1", "2-3", TRIAL).unwrap();
+    assert!(is_partition(), "it was made for these");
+    cpusets.limit("0-2", "3", TRIAL).unwrap();
+    assert!(!is_partition(), "tasks may use more of them now");
+}
+
+#[test]
+fn a_refused_partition_is_asked_for_again_after_the_limit() {
+    let hierarchy = Hierarchy::new("refused", &[("mine", "")]);
+    hierarchy.add(spare::GROUP, "");
+    let kind = hierarchy.root().join(spare::GROUP).join("cpuset.cpus.partition");
+    fs::create_dir(&kind).unwrap();
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!((hierarchy.says("mine").as_str(), cpusets.reaches_root()), ("0-1", false));
+    fs::remove_dir(&kind).unwrap();
+    fs::write(&kind, "member").unwrap();
+    let says = || fs::read_to_string(&kind).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!(says(), "member", "asked for again by each window");
+    cpusets.lift().unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!((says().as_str(), cpusets.reaches_root()), ("isolated", true));
+}
+
+#[test]
+fn a_set_of_somebody_else_s_stays_though_it_was_written_here_before() {
+    let hierarchy = Hierarchy::new("again", &[("mine", "")]);
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    cpusets.lift().unwrap();
+    fs::write(hierarchy.root().join("mine").join(CPUS), "0-1").unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["mine"]);
+    cpusets.lift().unwrap();
+    drop(cpusets);
+    assert_eq!(hierarchy.says("mine"), "0-1");
+}
+
+#[test]
+fn what_cannot_be_read_counts_as_limited() {
+    let hierarchy = Hierarchy::new("unread", &[("mine", "")]);
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    let file = hierarchy.root().join("mine").join(CPUS);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let error = cpusets.lift().expect_err("it may be limited");
+    assert!(matches!(error, CpusetError::Lift(..)), "{error}");
+    drop(cpusets);
+    assert!(hierarchy.folder.join("cpuset.json").exists(), "the journal names it");
+}
+
+#[test]
+fn nobody_else_may_keep_the_lock() {
+    let hierarchy = Hierarchy::new("lock", &[]);
+    let lock = hierarchy.folder.join("cpuset.lock");
+    fs::write(&lock, "").unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
+    let _cpusets = hierarchy.open();
+    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn what_somebody_else_set_is_left_alone() {
     let hierarchy = Hierarchy::new("foreign", &[("mine", ""), ("theirs", "2-3"), ("later", "")]);
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(hierarchy.says("theirs"), "2-3");
     hierarchy.set("later", "1-3");
-    cpusets.limit("0", "1-3", false).unwrap();
+    cpusets.limit("0", "1-3", LIMIT).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["later", "theirs"]);
     hierarchy.set("mine", "3");
     cpusets.lift().unwrap();
@@ -99,13 +185,25 @@ fn what_somebody_else_set_is_left_alone() {
 }
 
 #[test]
+fn a_set_that_somebody_else_takes_back_is_limited_again() {
+    let hierarchy = Hierarchy::new("back", &[("user.slice", "")]);
+    let mut cpusets = hierarchy.open();
+    hierarchy.set("user.slice", "1-2");
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["user.slice"]);
+    hierarchy.set("user.slice", "");
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    assert_eq!((hierarchy.says("user.slice").as_str(), cpusets.left_alone().count()), ("0-1", 0));
+}
+
+#[test]
 fn a_set_of_somebody_else_that_looks_like_ours_is_left_alone() {
     let groups = [("mine", ""), ("theirs", "0-1"), ("late", "")];
     let hierarchy = Hierarchy::new("alike", &groups);
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     hierarchy.add("new", "0-1");
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["new", "theirs"]);
     assert_eq!(cpusets.limited(), 2);
     cpusets.lift().unwrap();
@@ -120,7 +218,7 @@ fn all_vcpus_are_no_limit_and_partitions_are_left_alone() {
     let kind = hierarchy.root().join("part/cpuset.cpus.partition");
     fs::write(&kind, "root\n").unwrap();
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     let says = ["all", "part", "wide"].map(|group| hierarchy.says(group));
     assert_eq!(says, ["0-1", "", "0-1"]);
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["part"]);
@@ -131,11 +229,11 @@ fn a_controller_that_goes_comes_back() {
     let hierarchy = Hierarchy::new("taken", &[("mine", ""), ("gone", "")]);
     fs::write(hierarchy.root().join(CONTROL), "cpuset cpu\n").unwrap();
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     fs::write(hierarchy.root().join(CONTROL), "cpu\n").unwrap();
     hierarchy.set("mine", "");
     fs::remove_dir_all(hierarchy.root().join("gone")).unwrap();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!((hierarchy.control().as_str(), hierarchy.says("mine").as_str()), ("+cpuset", "0-1"));
     assert_eq!(cpusets.limited(), 1);
     drop(cpusets);
@@ -150,12 +248,12 @@ fn nothing_is_limited_that_is_not_noted() {
     let place = hierarchy.folder.join("cpuset.new");
     fs::create_dir(&place).unwrap();
     for _ in 0..2 {
-        let error = cpusets.limit("0-1", "2-3", false).expect_err("nothing can be noted");
+        let error = cpusets.limit("0-1", "2-3", LIMIT).expect_err("nothing can be noted");
         assert!(matches!(error, CpusetError::Journal(..)), "{error}");
         assert_eq!(hierarchy.says("mine"), "");
     }
     fs::remove_dir(&place).unwrap();
-    cpusets.limit("0-1", "2-3", false).unwrap();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(hierarchy.says("mine"), "0-1");
 }
 
@@ -163,28 +261,25 @@ fn nothing_is_limited_that_is_not_noted() {
 fn a_containers_cgroups_are_refused() {
     let hierarchy = Hierarchy::new("container", &[]);
     fs::write(hierarchy.root().join("cgroup.type"), "domain\n").unwrap();
-    let error = hierarchy.try_open().err().expect("refused");
+    let error = hierarchy.try_open(false).err().expect("refused");
     assert!(matches!(error, CpusetError::Container(_)), "{error}");
 }
 
-/// A kernel that throttles tasks in user space.
-fn braking(name: &str) -> Hierarchy {
+/// With a cgroup that has no quota.
+fn without_quota(name: &str) -> Hierarchy {
     let hierarchy = Hierarchy::new(name, &[("mine", "")]);
-    fs::create_dir(hierarchy.folder.join("proc")).unwrap();
-    let symbols = "0000000000000000 t throttle_cfs_rq_work\n";
-    fs::write(hierarchy.folder.join("proc/kallsyms"), symbols).unwrap();
     hierarchy.set_quota("max 100000");
     hierarchy
 }
 
 #[test]
 fn a_brake_is_released_and_needs_a_quota_elsewhere() {
-    let hierarchy = braking("brake");
-    let mut cpusets = hierarchy.open();
+    let hierarchy = without_quota("brake");
+    let mut cpusets = hierarchy.open_braking();
     let key = fs::read_to_string(hierarchy.root().join("unspin.spare/cpu.max")).unwrap();
     assert_eq!(key, "1000 100000");
     hierarchy.set_quota("50000 100000");
-    cpusets.limit("0-1", "2-3", true).unwrap();
+    cpusets.limit("0-1", "2-3", BRAKED).unwrap();
     assert_eq!(
         (hierarchy.quota().as_str(), hierarchy.says("mine").as_str()),
         ("50000 100000", "0-1")
@@ -195,11 +290,11 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
 
 #[test]
 fn the_next_process_releases_what_a_killed_one_braked() {
-    let hierarchy = braking("braked");
+    let hierarchy = without_quota("braked");
     for (left, then) in [("1000 100000", "70000 100000"), ("20000 100000", "20000 100000")] {
         hierarchy.set_quota("70000 100000");
-        let mut killed = hierarchy.open();
-        killed.limit("0-1", "2-3", true).unwrap();
+        let mut killed = hierarchy.open_braking();
+        killed.limit("0-1", "2-3", BRAKED).unwrap();
         let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
         drop(killed);
         fs::write(hierarchy.folder.join("cpuset.json"), journal).unwrap();
@@ -211,10 +306,9 @@ fn the_next_process_releases_what_a_killed_one_braked() {
 
 #[test]
 fn an_older_kernel_has_no_brake() {
-    let hierarchy = braking("older");
-    fs::write(hierarchy.folder.join("proc/kallsyms"), "0 t throttle_cfs_rq\n").unwrap();
+    let hierarchy = without_quota("older");
     let mut cpusets = hierarchy.open();
-    cpusets.limit("0-1", "2-3", true).unwrap();
+    cpusets.limit("0-1", "2-3", BRAKED).unwrap();
     assert!(!fs::read_to_string(hierarchy.folder.join("cpuset.json")).unwrap().contains("max"));
 }
 
@@ -230,9 +324,9 @@ fn isolated_vcpus_are_refused() {
 fn the_next_process_lifts_what_a_killed_one_left() {
     let hierarchy = Hierarchy::new("killed", &[("a", ""), ("b", "")]);
     let mut killed = hierarchy.open();
-    killed.limit("0-2", "3", false).unwrap();
-    killed.limit("0-1", "2-3", false).unwrap();
-    let taken = hierarchy.try_open().err().expect("it runs");
+    killed.limit("0-2", "3", LIMIT).unwrap();
+    killed.limit("0-1", "2-3", LIMIT).unwrap();
+    let taken = hierarchy.try_open(false).err().expect("it runs");
     assert!(matches!(taken, CpusetError::Taken(_)), "{taken}");
     // What a kill leaves: the file, and no lock.
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
@@ -264,14 +358,6 @@ fn a_journal_that_was_left_is_held_by_nobody() {
 fn a_hierarchy_without_the_controller_is_refused() {
     let hierarchy = Hierarchy::new("without", &[]);
     fs::write(hierarchy.root().join("cgroup.controllers"), "cpu memory\n").unwrap();
-    let error = hierarchy.try_open().err().expect("refused");
+    let error = hierarchy.try_open(false).err().expect("refused");
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
-}
-
-#[test]
-fn who_may_not_write_needs_root() {
-    let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
-    let journal = CpusetError::Journal(PathBuf::from("/run/unspin"), denied());
-    let enable = CpusetError::Enable(PathBuf::from("/sys/fs/cgroup"), denied());
-    assert!([journal, enable].iter().all(|error| error.class() == Class::NeedsRoot));
 }

@@ -1,8 +1,9 @@
 //! What has been written to cgroups, in a file that outlives this process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::cpusets::CpusetError;
+use super::set;
 
 /// The file's contents.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -49,6 +51,14 @@ const LOCK: &str = "cpuset.lock";
 /// Between two tries to get the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Nobody else may open it: who can, can also keep the lock.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
 impl Journal {
     /// Whether there is one, so that something may be limited.
     pub(super) fn is_in(folder: &Path) -> bool {
@@ -57,9 +67,11 @@ impl Journal {
 
     /// Whether a process has it: what a killed one has left is nobody's.
     pub(super) fn is_held(folder: &Path) -> bool {
-        let lock = File::open(folder.join(LOCK)).ok();
-        let tried = lock.map(|file| Flock::lock(file, FlockArg::LockSharedNonblock));
-        tried.is_some_and(|lock| lock.is_err())
+        match File::open(folder.join(LOCK)) {
+            Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
+            // Only root may look.
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        }
     }
 
     /// Opens it, with what a killed process has left. Waits so long for one that has it: a
@@ -68,8 +80,7 @@ impl Journal {
         let failed = |error| CpusetError::Journal(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(failed)?;
         let path = folder.join(LOCK);
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let mut lock = open.map_err(failed)?;
+        let mut lock = lock_file(&path).map_err(failed)?;
         let began = Instant::now();
         let _lock = loop {
             match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
@@ -116,8 +127,30 @@ impl Journal {
         for sets in self.noted.groups.values_mut() {
             self.unsaved |= sets.insert(all.to_owned());
         }
-        self.save_what_is_new()?;
+        if let Err(error) = self.save_what_is_new() {
+            self.noted.all = old;
+            return Err(error);
+        }
         Ok(old)
+    }
+
+    /// A cgroup is not limited any more, and `says` what it does: a set that somebody writes there
+    /// from now on is theirs, even one that has been written here before.
+    pub(super) fn forget(&mut self, group: &str, says: &str) {
+        let all = (says == self.noted.all).then(|| says.to_owned());
+        let sets = all.into_iter().collect::<BTreeSet<_>>();
+        self.unsaved |= self.noted.groups.get(group).is_some_and(|noted| *noted != sets);
+        match sets.is_empty() {
+            true => self.noted.groups.remove(group),
+            false => self.noted.groups.insert(group.to_owned(), sets),
+        };
+    }
+
+    /// Forgets kernel threads that have ended.
+    pub(super) fn forget_ended(&mut self) {
+        let before = self.noted.threads.len();
+        self.noted.threads.retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
+        self.unsaved |= self.noted.threads.len() != before;
     }
 
     /// Notes what is going to be written to some cgroups and kernel threads, and forgets cgroups
@@ -175,9 +208,11 @@ impl Journal {
         self.noted.threads.keys().copied()
     }
 
-    /// Whether a kernel thread's set may have been written here.
-    pub(super) fn wrote_to_thread(&self, pid: i32, set: &str) -> bool {
-        self.noted.threads.get(&pid).is_some_and(|sets| sets.contains(set))
+    /// Whether a kernel thread's set may have been written here. The kernel reads out only those of
+    /// its vCPUs that are `online`.
+    pub(super) fn wrote_to_thread(&self, pid: i32, set: &str, online: &[u32]) -> bool {
+        let is_it = |noted: &String| set::within(noted, online) == set;
+        self.noted.threads.get(&pid).is_some_and(|sets| sets.iter().any(is_it))
     }
 
     /// Whether a cgroup's set may have been written here.

@@ -39,12 +39,15 @@ impl Threads {
 
     /// Those that are free to run on any vCPU, or were limited here to others than these.
     pub(super) fn to_limit(&self, cpus: &str, journal: &Journal) -> Vec<i32> {
-        let online = set::list(&set::online());
+        let online = online(journal);
         let is_mine = |&pid: &i32| {
             let now = set_of(pid);
-            now != cpus && (set::covers(&now, &online) || journal.wrote_to_thread(pid, &now))
+            let is_free = || set::covers(&now, &set::list(&online));
+            now != cpus && (is_free() || journal.wrote_to_thread(pid, &now, &online))
         };
-        self.movable.iter().copied().filter(is_mine).collect()
+        // One may have ended since, and a process may have its number.
+        let is_still_one = |&pid: &i32| is_movable(&self.proc, pid);
+        self.movable.iter().copied().filter(is_mine).filter(is_still_one).collect()
     }
 
     /// Keeps some, which are in the journal, on the vCPUs of a set.
@@ -64,9 +67,13 @@ impl Threads {
     }
 }
 
+fn online(journal: &Journal) -> Vec<u32> {
+    set::online().unwrap_or_else(|_| set::cpus(journal.all()))
+}
+
 /// Lifts the limit of one, unless somebody else has set it since.
 pub(super) fn free(pid: i32, journal: &Journal) {
-    let is_ours = journal.wrote_to_thread(pid, &set_of(pid));
+    let is_ours = journal.wrote_to_thread(pid, &set_of(pid), &online(journal));
     if is_ours && is_movable(Path::new(PROC), pid) {
         keep(pid, None);
     }
@@ -100,6 +107,11 @@ fn keep(pid: i32, set: Option<&str>) {
         let _ = wanted.set(cpu as usize);
     }
     let _ = sched_setaffinity(Pid::from_raw(pid), &wanted);
+}
+
+/// Whether a process is a kernel thread, by its /proc/PID/stat.
+pub(super) fn is_kernel(stat: &str) -> bool {
+    flags(stat).is_some_and(|flags| flags & KERNEL != 0)
 }
 
 /// The flags of a process; its name may have spaces and brackets.

@@ -4,11 +4,13 @@
 //! Off intervals are found by `bpf/watch.bpf.c`, spins are counted by `bpf/account.bpf.c`, and
 //! `policy/confine.h` decides.
 
+mod arrangement;
 mod brake;
 mod cpusets;
 mod guard;
 mod journal;
 mod kthreads;
+mod priority;
 mod root;
 mod set;
 mod spare;
@@ -23,15 +25,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::libc;
 use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::{Actuator, Limits, Stats};
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
 use crate::account::{Account, Woken};
 use crate::sense::{LightSensor, SenseError, Settings, now_ns};
+use crate::spinning;
+use arrangement::Arrangement;
 pub use cpusets::CpusetError;
-use cpusets::Cpusets;
+use cpusets::{Cpusets, How};
+use priority::run_first;
 pub use root::{own_cgroup, remove_own_cgroup};
 use window::Sums;
 
@@ -50,9 +54,6 @@ const CALM_PERCENT: u32 = 10;
 const REST: Duration = Duration::from_secs(1);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
-/// How long the number of processes in the root cgroup counts as known: to find it takes a look
-/// at each of them.
-const IN_ROOT: Duration = Duration::from_secs(10);
 
 /// Why vCPUs cannot be limited.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +96,6 @@ impl Classified for ConfineError {
 pub struct Confiner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    in_root: Mutex<Option<(Instant, u64)>>,
     /// Ends a rest when it is dropped.
     end: Option<UnixStream>,
     _guard: Option<guard::Guard>,
@@ -104,8 +104,6 @@ pub struct Confiner {
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
-    /// A limit is one for processes in the root cgroup as well.
-    reaches_root: AtomicBool,
     stats: Mutex<Stats>,
 }
 
@@ -120,27 +118,12 @@ impl Confiner {
         let work = move || control.run(&its, &ends);
         let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
         let thread = Some(thread.map_err(ConfineError::Thread)?);
-        let (in_root, _guard) = (Mutex::default(), guard::Guard::start());
-        Ok(Confiner { shared, thread, in_root, end: Some(end), _guard })
+        Ok(Confiner { shared, thread, end: Some(end), _guard: guard::Guard::start() })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
-        let stats = self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let limits = stats.limits.map(|limits| Limits { in_root: self.in_root(), ..limits });
-        Stats { limits, ..stats }
-    }
-
-    /// Processes that no limit reaches, a count.
-    fn in_root(&self) -> u64 {
-        if self.shared.reaches_root.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let mut known = self.in_root.lock().unwrap_or_else(PoisonError::into_inner);
-        match *known {
-            Some((when, count)) if when.elapsed() < IN_ROOT => count,
-            _ => known.insert((Instant::now(), root::processes())).1,
-        }
+        self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether its thread has ended, which it does only where it failed.
@@ -175,7 +158,12 @@ pub fn restore_when_gone() -> Result<usize, CpusetError> {
 
 /// Whether cgroups of version 2 can limit tasks to some vCPUs here.
 pub fn possible() -> bool {
-    cpusets::check(Path::new(ROOT), &set::isolated()).is_ok()
+    lacks().is_none()
+}
+
+/// Why they cannot.
+pub fn lacks() -> Option<CpusetError> {
+    cpusets::check(Path::new(ROOT), &set::isolated()).err()
 }
 
 /// Whether an `unspin run` limits vCPUs, or may do so at any time.
@@ -192,6 +180,7 @@ struct Control {
     account: Account,
     confine: Confine,
     online: Vec<u32>,
+    arrangement: Arrangement,
     before: Sums,
     first: Sums,
     facts: Facts,
@@ -202,6 +191,7 @@ struct Control {
     failed: Option<String>,
     /// Windows without spins, and without a limit.
     calm: u32,
+    in_root: root::InRoot,
     /// Why it has no real-time priority.
     late: Option<String>,
 }
@@ -209,18 +199,21 @@ struct Control {
 impl Control {
     fn start(settings: &Settings) -> Result<Control, ConfineError> {
         let root = Path::new(ROOT);
-        let online = set::usable(root);
+        let unknown = |error| CpusetError::Limit(root.to_owned(), error);
+        let online = set::usable(root).map_err(unknown)?;
         let mut control = Control {
             cpusets: Cpusets::open(
                 root,
                 Path::new(FOLDER),
                 Path::new(kthreads::PROC),
-                &set::all(&online),
+                &set::all(&online).map_err(unknown)?,
+                spinning::kernel().throttles_in_user,
             )?,
             sensor: LightSensor::start(settings)?,
             account: Account::start()?,
             confine: Confine::new(online.len() as u32),
             online,
+            arrangement: Arrangement::default(),
             before: Sums::default(),
             first: Sums::default(),
             facts: Facts::default(),
@@ -230,6 +223,7 @@ impl Control {
             lost: 0,
             failed: None,
             calm: 0,
+            in_root: root::InRoot::look(),
             late: None,
         };
         control.before = control.sums();
@@ -254,7 +248,6 @@ impl Control {
             }
             self.step(rounds % ROUND == 0);
             rounds += 1;
-            shared.reaches_root.store(self.cpusets.reaches_root(), Ordering::Relaxed);
             *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
         }
     }
@@ -279,13 +272,19 @@ impl Control {
     }
 
     fn step(&mut self, round: bool) {
-        if round && let Err(error) = self.follow_hotplug() {
+        if let Some(Err(error)) = round.then(|| self.follow_hotplug()) {
             self.failed = Some(error.to_string());
             return;
         }
         let now = self.sums();
         self.facts = now.since(&self.before, self.online.len() as u32);
-        let before = self.confine.in_use();
+        if round && !self.confine.on_trial() {
+            self.in_root.refresh();
+        }
+        let (before, tried_fewer) = (self.confine.in_use(), self.confine.tries_fewer());
+        if before as usize != self.online.len() && self.failed.is_none() {
+            self.arrangement.add(&self.facts, before as usize);
+        }
         self.begin_window(now);
         let usage = self.confine.step(&self.facts, now.now_ns) as usize;
         let wanted_m = self.facts.on_m + self.facts.off_m;
@@ -297,15 +296,24 @@ impl Control {
         }
         // Without a real-time priority, the brake would hold this thread as well.
         let brake = usage < before as usize && self.late.is_none();
+        // Nothing else keeps processes of the root cgroup from the other vCPUs.
+        let part = self.confine.lasts(now.now_ns) || self.in_root.busy;
+        let how = How { brake, part };
+        if usage != before as usize && tried_fewer {
+            self.arrangement.switch();
+        } else if usage < before as usize {
+            self.arrangement.choose(usage);
+        }
         let done = match usage == self.online.len() {
             true => self.cpusets.lift(),
             false => {
-                let (keep, spare) = self.online.split_at(usage);
-                self.cpusets.limit(&set::list(keep), &set::list(spare), brake)
+                let (keep, spare) = self.arrangement.split(&self.online, usage);
+                self.cpusets.limit(&set::list(&keep), &set::list(&spare), how)
             }
         };
         self.failed = done.err().map(|error| error.to_string());
         if usage != before as usize {
+            self.arrangement.begin();
             let now = self.sums();
             self.begin_window(now);
         }
@@ -313,12 +321,18 @@ impl Control {
 
     /// With another number of vCPUs all that was learnt is about another machine.
     fn follow_hotplug(&mut self) -> Result<(), CpusetError> {
-        let online = set::usable(Path::new(ROOT));
+        let unknown = |error| CpusetError::Limit(ROOT.into(), error);
+        let online = set::usable(Path::new(ROOT)).map_err(unknown)?;
         if online != self.online {
             self.cpusets.lift()?;
-            self.cpusets.replace_all(&set::all(&online))?;
+            self.cpusets.replace_all(&set::all(&online).map_err(unknown)?)?;
             self.confine = Confine::new(online.len() as u32);
+            self.arrangement = Arrangement::default();
             self.online = online;
+            // Sums are of other vCPUs now, and what they have grown by since the start is not.
+            let now = self.sums();
+            self.first = now.less(&self.before.less(&self.first));
+            self.begin_window(now);
         }
         Ok(())
     }
@@ -344,7 +358,7 @@ impl Control {
     fn stats(&self) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
         let seconds = self.started.elapsed().as_secs_f64();
-        let since = |of: fn(&Sums) -> u64| of(&self.before).saturating_sub(of(&self.first));
+        let since_start = self.before.less(&self.first);
         let usage = self.confine.in_use();
         Stats {
             actuator: Actuator::Cpuset,
@@ -352,21 +366,21 @@ impl Control {
             late_us: self.late_ns / 1_000,
             vcpus: self.online.len() as u32,
             used: usage,
-            used_vcpus: self.online[..usage as usize].to_vec(),
+            used_vcpus: self.arrangement.split(&self.online, usage as usize).0,
             trial: self.confine.on_trial(),
             on: vcpus(self.facts.on_m),
             off: vcpus(self.facts.off_m),
             spinning: vcpus(self.facts.spin_m),
             used_mean: self.used_vcpu_s / seconds.max(1e-9),
-            off_s: since(|sums| sums.off_ns) as f64 / 1e9,
-            spin_s: since(|sums| sums.spin_ns) as f64 / 1e9,
+            off_s: since_start.off_ns as f64 / 1e9,
+            spin_s: since_start.spin_ns as f64 / 1e9,
             trials_fewer: self.confine.trials_fewer,
             trials_more: self.confine.trials_more,
             limits: Some(Limits {
                 cgroups: self.cpusets.limited() as u64,
                 left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
-                in_root: 0,
-                spins: self.before.paths,
+                in_root: if self.cpusets.reaches_root() { 0 } else { self.in_root.count },
+                spins: since_start.paths,
                 spins_lost: self.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),
@@ -374,17 +388,5 @@ impl Control {
             }),
             ..Stats::default()
         }
-    }
-}
-
-/// Where every vCPU spins, a turn among the others comes late.
-fn run_first() -> io::Result<()> {
-    // SAFETY: a struct of integers, for which 0 is valid.
-    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
-    param.sched_priority = 1;
-    // SAFETY: of the calling thread, with a pointer to a live struct.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -3,11 +3,18 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use super::ROOT;
+use super::{ROOT, kthreads};
 
 /// The cgroup for a command that would else run in the root.
 const OWN: &str = "unspin";
+
+/// A tenth of a CPU.
+const BUSY: f64 = 0.1;
+const FRESH: Duration = Duration::from_secs(10);
+/// `USER_HZ`, in which Linux counts a process's time on x86.
+const TICKS_PER_S: f64 = 100.0;
 
 /// A cgroup for a command that starts now: where this process is in the root, one of its own.
 /// Elsewhere the command inherits one that can be limited.
@@ -28,10 +35,64 @@ pub fn remove_own_cgroup() {
     let _ = fs::remove_dir(Path::new(ROOT).join(OWN));
 }
 
-/// User processes in the root cgroup, a count.
-pub(super) fn processes() -> u64 {
+/// User processes in the root cgroup, as they were seen last.
+pub(super) struct InRoot {
+    pub(super) count: u64,
+    /// They compute, so that a limit that does not reach them does little.
+    pub(super) busy: bool,
+    /// What all of them have computed since they began, in the kernel's ticks.
+    ticks: u64,
+    seen: Instant,
+    /// How long that counts: to look takes a file or two of each process.
+    fresh: Duration,
+}
+
+impl InRoot {
+    pub(super) fn look() -> InRoot {
+        let (count, ticks) = processes();
+        InRoot { count, busy: false, ticks, seen: Instant::now(), fresh: Duration::from_secs(1) }
+    }
+
+    /// Looks again if the last look is old.
+    pub(super) fn refresh(&mut self) {
+        let seconds = self.seen.elapsed();
+        if seconds < self.fresh {
+            return;
+        }
+        let (count, ticks) = processes();
+        let computed = ticks.saturating_sub(self.ticks) as f64 / TICKS_PER_S;
+        let busy = computed >= BUSY * seconds.as_secs_f64();
+        *self = InRoot { count, busy, ticks, seen: Instant::now(), fresh: FRESH };
+    }
+}
+
+/// How many user processes there are, and their ticks.
+fn processes() -> (u64, u64) {
     let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();
-    let has_words =
-        |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty());
-    list.lines().filter(has_words).count() as u64
+    let of = |pid: &str| {
+        let folder = Path::new("/proc").join(pid);
+        // Its arguments are behind the lock of its memory, on which it may spin just now.
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        (!kthreads::is_kernel(&stat)).then(|| ticks(&stat).unwrap_or(0))
+    };
+    list.lines().filter_map(of).fold((0, 0), |(count, sum), ticks| (count + 1, sum + ticks))
+}
+
+/// The ticks of a process in user space and in the kernel.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut words = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_those_of_user_space_and_the_kernel() {
+        let stat = "7 (a) b) R 1 7 7 0 -1 4194560 120 0 0 0 31 11 5 6 20 0 1 0 250";
+        assert_eq!((ticks(stat), ticks("7 (a) R 1"), ticks("")), (Some(42), None, None));
+        assert!(!kthreads::is_kernel(stat));
+        assert!(kthreads::is_kernel("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 5 0"));
+    }
 }

@@ -1,7 +1,10 @@
 //! Sets of vCPUs as the kernel writes them: `0-1,3`.
 
 use std::fs;
+use std::io;
 use std::path::Path;
+
+use nix::errno::Errno;
 
 use super::spare;
 
@@ -38,20 +41,31 @@ pub(super) fn covers(set: &str, other: &str) -> bool {
     !set.is_empty() && cpus(other).iter().all(|cpu| set.binary_search(cpu).is_ok())
 }
 
+/// The part of a set that these vCPUs are.
+pub(super) fn within(set: &str, cpus_of: &[u32]) -> String {
+    list(&cpus(set).into_iter().filter(|cpu| cpus_of.contains(cpu)).collect::<Vec<_>>())
+}
+
 /// The vCPUs that tasks of ordinary cgroups may use while nothing is limited: those that are online
 /// and in nobody else's partition.
-pub(super) fn usable(root: &Path) -> Vec<u32> {
-    let online = online();
-    let mut effective = cpus(&says(&root.join("cpuset.cpus.effective")));
-    effective.extend(cpus(&spare::taken(root)));
+///
+/// # Errors
+/// The kernel does not say which these are, for want of a file descriptor or of memory.
+pub(super) fn usable(root: &Path) -> io::Result<Vec<u32>> {
+    let online = online()?;
+    let mut effective = cpus(&read(&root.join("cpuset.cpus.effective"))?);
+    effective.extend(cpus(&spare::taken(root)?));
     let both: Vec<u32> = online.iter().copied().filter(|cpu| effective.contains(cpu)).collect();
-    if both.is_empty() { online } else { both }
+    Ok(if both.is_empty() { online } else { both })
 }
 
 /// The set that means no limit: all possible vCPUs, or, beside partitions, those outside of them.
-pub(super) fn all(usable: &[u32]) -> String {
-    let possible = says(&Path::new(SYSTEM).join("possible"));
-    if usable == online() && !possible.is_empty() { possible } else { list(usable) }
+///
+/// # Errors
+/// As for [`usable`].
+pub(super) fn all(usable: &[u32]) -> io::Result<String> {
+    let possible = read(&Path::new(SYSTEM).join("possible"))?;
+    Ok(if usable == online()? && !possible.is_empty() { possible } else { list(usable) })
 }
 
 /// The vCPUs that `isolcpus=` keeps ordinary tasks from; empty in most guests.
@@ -60,13 +74,35 @@ pub(super) fn isolated() -> String {
 }
 
 /// The vCPUs that are online.
-pub(super) fn online() -> Vec<u32> {
-    let online = cpus(&says(&Path::new(SYSTEM).join("online")));
-    if online.is_empty() { vec![0] } else { online }
+///
+/// # Errors
+/// As for [`usable`].
+pub(super) fn online() -> io::Result<Vec<u32>> {
+    let online = cpus(&read(&Path::new(SYSTEM).join("online"))?);
+    Ok(if online.is_empty() { vec![0] } else { online })
 }
 
+/// What a file says; nothing where it cannot be read.
 pub(super) fn says(file: &Path) -> String {
-    fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+    read(file).unwrap_or_default()
+}
+
+/// What a file says; nothing where it is not there, or its cgroup has gone.
+///
+/// # Errors
+/// It is there, perhaps, and cannot be read.
+pub(super) fn read(file: &Path) -> io::Result<String> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if has_gone(&error) => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file is not there, or its cgroup has gone while it was open.
+pub(super) fn has_gone(error: &io::Error) -> bool {
+    let gone = [Some(Errno::ENOENT as i32), Some(Errno::ENODEV as i32)];
+    gone.contains(&error.raw_os_error())
 }
 
 #[cfg(test)]
@@ -79,6 +115,12 @@ mod tests {
             assert_eq!(list(&cpus(text)), text);
         }
         assert_eq!((list(&[]), cpus("\n")), (String::new(), vec![]));
+    }
+
+    #[test]
+    fn a_part_of_a_set_is_online() {
+        assert_eq!(within("0,2,4,6", &[0, 1, 2, 3, 4, 5, 7]), "0,2,4");
+        assert_eq!(within("0-5", &[0, 1, 2]), "0-2");
     }
 
     #[test]

@@ -24,6 +24,7 @@ const MEMBER: &str = "member";
 
 /// The cgroup, without tasks.
 pub(super) struct Spare {
+    root: PathBuf,
     folder: PathBuf,
 }
 
@@ -31,7 +32,7 @@ impl Spare {
     /// Makes it; none where the kernel knows no partitions.
     pub(super) fn prepare(root: &Path) -> Option<Spare> {
         let folder = make(root).ok()?;
-        folder.join(KIND).exists().then_some(Spare { folder })
+        folder.join(KIND).exists().then_some(Spare { root: root.to_owned(), folder })
     }
 
     /// Whether it has these vCPUs, a set.
@@ -50,13 +51,8 @@ impl Spare {
             return Ok(());
         }
         let why = self.says(KIND);
-        self.give_back()?;
+        give_back(&self.root)?;
         done.and(Err(io::Error::other(why)))
-    }
-
-    /// Gives all of them back.
-    pub(super) fn give_back(&self) -> io::Result<()> {
-        give_back(&self.folder)
     }
 
     fn says(&self, file: &str) -> String {
@@ -74,25 +70,26 @@ pub(super) fn make(root: &Path) -> io::Result<PathBuf> {
 }
 
 /// The vCPUs that it has, as a set; empty where it has none.
-pub(super) fn taken(root: &Path) -> String {
+pub(super) fn taken(root: &Path) -> io::Result<String> {
     let folder = root.join(GROUP);
-    if set::says(&folder.join(KIND)) == ISOLATED {
-        set::says(&folder.join(CPUS))
-    } else {
-        "".into()
+    match set::read(&folder.join(KIND))?.as_str() {
+        ISOLATED => set::read(&folder.join(CPUS)),
+        _ => Ok(String::new()),
     }
 }
 
 /// Gives back what a killed process has left there, and removes the cgroup.
 pub(super) fn restore(root: &Path) -> io::Result<()> {
     let folder = root.join(GROUP);
-    give_back(&folder)?;
+    give_back(root)?;
     let _ = fs::remove_dir(&folder);
     Ok(())
 }
 
-fn give_back(folder: &Path) -> io::Result<()> {
-    match set::says(&folder.join(KIND)).as_str() {
+/// Gives back all that it has, whoever took them.
+pub(super) fn give_back(root: &Path) -> io::Result<()> {
+    let folder = root.join(GROUP);
+    match set::read(&folder.join(KIND))?.as_str() {
         "" | MEMBER => Ok(()),
         _ => fs::write(folder.join(KIND), MEMBER),
     }

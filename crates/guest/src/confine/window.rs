@@ -14,6 +14,18 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// What has been added since `before`. Where vCPUs have come or gone between the two, the
+    /// difference stands for that as well, and may be negative.
+    pub(super) fn less(&self, before: &Sums) -> Sums {
+        Sums {
+            now_ns: self.now_ns.wrapping_sub(before.now_ns),
+            idle_ns: self.idle_ns.wrapping_sub(before.idle_ns),
+            off_ns: self.off_ns.wrapping_sub(before.off_ns),
+            spin_ns: self.spin_ns.wrapping_sub(before.spin_ns),
+            paths: self.paths.wrapping_sub(before.paths),
+        }
+    }
+
     /// What happened since `before`. An off interval counts where it ends, and can be longer
     /// than the window.
     pub(super) fn since(&self, before: &Sums, vcpus: u32) -> Facts {
@@ -46,5 +58,17 @@ mod tests {
         let late = Sums { off_ns: 90_000, ..now }.since(&before, 4);
         assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300, paths: 5 });
         assert_eq!(before.since(&before, 4), Facts { on_m: 4_000, ..Facts::default() });
+    }
+
+    #[test]
+    fn what_was_summed_up_stays_where_vcpus_go() {
+        let first = Sums { off_ns: 100, paths: 7, ..Sums::default() };
+        let before = Sums { off_ns: 900, paths: 27, ..Sums::default() };
+        // Those of two vCPUs of four.
+        let now = Sums { off_ns: 300, paths: 9, ..Sums::default() };
+        let first = now.less(&before.less(&first));
+        assert_eq!(now.less(&first), Sums { off_ns: 800, paths: 20, ..Sums::default() });
+        let later = Sums { off_ns: 350, paths: 10, ..Sums::default() };
+        assert_eq!(later.less(&first), Sums { off_ns: 850, paths: 21, ..Sums::default() });
     }
 }

@@ -113,9 +113,6 @@ fn without(facts: &Facts) -> Vec<String> {
     let mut ways = vec![
         "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all."
             .to_owned(),
-        "Boot with `systemd.unified_cgroup_hierarchy=1`: with cgroup version 2, `sudo unspin run` \
-         does not need sched_ext."
-            .to_owned(),
     ];
     ways.extend(fewer(facts.cpus).map(|vcpus| {
         format!(
@@ -124,7 +121,7 @@ fn without(facts: &Facts) -> Vec<String> {
         )
     }));
     ways.extend((hypervisor(facts) != Hypervisor::None).then(|| {
-        "Ask who runs the host for KVM's help that is listed as absent below, or for as many \
+        "Ask who runs the host for KVM's help that is listed as `no` below, or for as many \
          pCPUs as the guest has busy vCPUs."
             .to_owned()
     }));

@@ -90,7 +90,7 @@ fn listening(facts: &Facts) -> Judged {
     if ready == Ready::No && causes.0 != Ready::No && facts.trials.is_some() {
         why = vec![
             "this kernel does not say where its timers are (CONFIG_KALLSYMS_ALL=y): use \
-             `watch --listen ADDRESS --causes`, which brings its own"
+             `watch --listen ADDR --causes`, which brings its own"
                 .into(),
         ];
     }
@@ -101,8 +101,14 @@ fn listening(facts: &Facts) -> Judged {
 fn scheduling(facts: &Facts) -> Judged {
     let (light, mut why) = match facts.cpuset {
         true => sensing(facts, |trials| &trials.light),
-        false => (Ready::No, vec!["cgroup version 2 has no usable cpuset controller here".into()]),
+        false => {
+            let unknown = "cgroup version 2 has no usable cpuset controller here";
+            (Ready::No, vec![facts.cpuset_lacks.clone().unwrap_or_else(|| unknown.into())])
+        }
     };
+    if facts.container {
+        return (Ready::No, why);
+    }
     let missing = sched_ext(facts);
     if light != Ready::No || missing.is_empty() {
         return (Ready::Yes, vec![]);

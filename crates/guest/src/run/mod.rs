@@ -96,12 +96,13 @@ impl Options {
 pub enum RunError {
     /// The kernel has no sched_ext.
     #[error(
-        "this kernel has no sched_ext (it takes Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y): \
-         `unspin doctor` says how to get it, and `--actuator cpuset` works without it"
+        "this kernel has no sched_ext (it takes Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y)"
     )]
     NoSchedExt,
     /// Another scheduler is loaded.
-    #[error("the scheduler `{0}` is loaded: stop it first")]
+    #[error(
+        "the sched_ext scheduler `{0}` is loaded: stop it first (Ctrl-C where it runs, or its systemd unit)"
+    )]
     Taken(String),
     /// Loading failed.
     #[error("the kernel does not load the scheduler (LIBBPF_LOG_LEVEL=warn says why)")]
@@ -122,7 +123,11 @@ impl From<libbpf_rs::Error> for RunError {
 
 impl Classified for RunError {
     fn class(&self) -> Class {
-        if matches!(self, RunError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+        match self {
+            RunError::Root => Class::NeedsRoot,
+            RunError::Taken(_) => Class::Failed,
+            _ => Class::Unavailable,
+        }
     }
 }
 

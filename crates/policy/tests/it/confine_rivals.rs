@@ -72,13 +72,42 @@ fn no_trial_where_rivals_would_get_more_than_is_spun() {
 fn a_trial_shows_whether_there_are_rivals() {
     for (host, tried) in [(stacked as fn(u32, u32) -> Facts, true), (beside_rivals, false)] {
         let (mut confine, mut now_ns) = (Confine::new(4), 0);
-        run(&mut confine, &mut now_ns, 20, |used| host(used, if used == 4 { 80 } else { 0 }));
+        run(&mut confine, &mut now_ns, 20, |used| host(used, if used == 4 { 70 } else { 0 }));
         assert!(confine.in_use() < 4, "{confine:?}");
         run(&mut confine, &mut now_ns, 200, |used| Facts { paths: 0, ..host(used, 0) });
         assert_eq!(confine.in_use(), 4, "{confine:?}");
         let trials = confine.trials_fewer[0];
         run(&mut confine, &mut now_ns, 200, |used| host(used, if used == 4 { 35 } else { 0 }));
         assert_eq!(confine.trials_fewer[0] > trials, tried, "{confine:?}");
+    }
+}
+
+/// Where so much is spun that off intervals pass for time on, a trial says nothing about rivals.
+#[test]
+fn a_trial_without_known_time_on_shows_no_rivals() {
+    let hidden = |used| match used {
+        4 => Facts { on_m: 3_500, off_m: 500, spin_m: 3_200, paths: 60 },
+        _ => stacked(used, 0),
+    };
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    run(&mut confine, &mut now_ns, 40, hidden);
+    assert_eq!((confine.in_use(), confine.trials_fewer), (2, [1, 1]), "{confine:?}");
+    run(&mut confine, &mut now_ns, 200, |used| Facts { paths: 0, ..stacked(used, 0) });
+    assert_eq!(confine.in_use(), 4, "{confine:?}");
+    run(&mut confine, &mut now_ns, 200, |used| stacked(used, if used == 4 { 55 } else { 0 }));
+    assert!(confine.trials_fewer[0] > 1, "{confine:?}");
+}
+
+/// Four vCPUs beside many rivals: the host gives less time than one of them wants.
+#[test]
+fn one_is_tried_where_the_host_gives_less_than_one() {
+    for (on_m, tried) in [(700, 1), (890, 1), (1_000, 2), (1_600, 2)] {
+        let (mut confine, mut now_ns) = (Confine::new(4), 0);
+        let facts = Facts { on_m, off_m: 4_000 - on_m, spin_m: 2_600, paths: 60 };
+        while confine.in_use() == 4 {
+            run(&mut confine, &mut now_ns, 1, |_| facts);
+        }
+        assert_eq!(confine.in_use(), tried, "{on_m}");
     }
 }
 
@@ -108,4 +137,31 @@ fn a_change_that_takes_long_is_not_soon_repeated() {
         }
     }
     assert!(confine.trials_fewer[0] <= 2, "{confine:?}");
+}
+
+/// After how many of 25 windows a limit counts as lasting.
+fn lasts_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    let found = (0..25).find(|_| {
+        run(&mut confine, &mut now_ns, 1, &facts);
+        confine.lasts(now_ns)
+    });
+    assert!(confine.in_use() < 4);
+    found
+}
+
+/// Beside rivals more vCPUs are tried soon, and what else a limit could bring is not worth it yet.
+#[test]
+fn a_first_limit_beside_rivals_does_not_last() {
+    let collapse = Facts { on_m: 2_000, off_m: 2_000, spin_m: 3_600, paths: 60 };
+    let alone = |used| match used {
+        4 => collapse,
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 60 },
+    };
+    let rivals = |used| match used {
+        4 => collapse,
+        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60 },
+    };
+    assert!(lasts_after(alone).is_some_and(|windows| windows < 20));
+    assert_eq!(lasts_after(rivals), None);
 }

@@ -26,7 +26,7 @@ pub enum AskError {
     /// Nobody is there.
     #[error(
         "no `unspin run` answers at {path}: start one, or name its --socket{}",
-        .loaded.as_ref().map(|name| format!(" (the kernel's scheduler is now `{name}`)"))
+        .loaded.as_ref().map(|name| format!(" (the sched_ext scheduler `{name}` is loaded)"))
             .unwrap_or_default()
     )]
     Nobody {
@@ -50,7 +50,10 @@ pub enum AskError {
 
 impl Classified for AskError {
     fn class(&self) -> Class {
-        if matches!(self, AskError::Denied(_)) { Class::NeedsRoot } else { Class::Unavailable }
+        match self {
+            AskError::Denied(_) => Class::NeedsRoot,
+            AskError::Nobody { .. } | AskError::Answer { .. } => Class::Failed,
+        }
     }
 }
 
