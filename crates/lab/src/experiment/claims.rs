@@ -52,7 +52,9 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "vt-everywhere",
     "vt-cvm",
     "vt-vnae",
-    "vt-peers"
+    "vt-peers",
+    "vt-dynamic",
+    "vt-stacked"
 ];
 
 /// A file as it is written.

@@ -114,7 +114,9 @@ const BUILTIN: &[(&str, &str)] = shipped![
     "vt-cvm",
     "vt-vnae",
     "vt-peers",
-    "vt-everywhere"
+    "vt-everywhere",
+    "vt-dynamic",
+    "vt-stacked"
 ];
 
 /// `HOST_PCPUS_MAX` in `policy/host/config.h`.

@@ -14,7 +14,7 @@ pub(in crate::run) struct Bench(tempfile::TempDir);
 
 impl Bench {
     pub(in crate::run) fn new() -> Bench {
-        let bench = Bench(tempfile::tempdir().unwrap());
+        let bench = Bench(tempfile::tempdir_in("/var/tmp").unwrap());
         bench.write("program", "#!/bin/sh\necho result 1\n");
         bench.write("bzImage", "a kernel");
         bench.write("init", "an init");

@@ -37,6 +37,7 @@ shipped![
     "make",
     "microbench",
     "pbzip2",
+    "phases",
     "redis",
     "spinbench-mcs",
     "spinbench-none",

@@ -29,10 +29,9 @@ fn every_file_is_compiled_in_under_its_own_name() {
 #[test]
 fn programs_are_packaged_or_our_own() {
     for workload in builtin_names().filter_map(builtin) {
-        let foreign = workload
-            .programs
-            .iter()
-            .any(|program| !["spinbench", "holdbench", "microbench"].contains(&program.as_str()));
+        let foreign = workload.programs.iter().any(|program| {
+            !["spinbench", "holdbench", "microbench", "phasebench"].contains(&program.as_str())
+        });
         assert_eq!(foreign, !workload.packages.is_empty(), "{}", workload.name);
         let argv = workload.argv(4);
         let known = workload.programs.contains(&argv[0]) || ["sh", "sleep"].contains(&&*argv[0]);
@@ -64,6 +63,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("hold-spinlock", 674.438697646721),
     ("iperf3", 15.383421419063342),
     ("microbench", 2223.3),
+    ("phases", 260378.0575115692),
     ("redis", 79681.28),
     ("spinbench-mcs", 1401.8171565909342),
     ("spinbench-none", 5145438.170958426),

@@ -79,7 +79,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
     }
     check_seconds(&source, &raw)?;
     for path in &raw.files {
-        check_absolute(&source, path)?;
+        check_path(&source, path)?;
     }
     let metric = Metric {
         name: source.not_empty(raw.metric.name)?,
@@ -166,12 +166,18 @@ fn check_argv(source: &Source, argv: &Spanned<Vec<String>>) -> Result<(), Config
     }
 }
 
-fn check_absolute(source: &Source, path: &Spanned<PathBuf>) -> Result<(), ConfigError> {
-    if path.get_ref().is_absolute() {
+/// What a guest mounts over its image.
+const MOUNTED: [&str; 4] = ["/tmp", "/dev", "/proc", "/sys"];
+
+fn check_path(source: &Source, path: &Spanned<PathBuf>) -> Result<(), ConfigError> {
+    let message = if !path.get_ref().is_absolute() {
+        "files must be absolute paths: they keep their path in the guest".into()
+    } else if let Some(over) = MOUNTED.iter().find(|over| path.get_ref().starts_with(over)) {
+        format!("files must not be below {over}: a guest has a {over} of its own")
+    } else {
         return Ok(());
-    }
-    Err(source
-        .error(path.span(), "files must be absolute paths: they keep their path in the guest"))
+    };
+    Err(source.error(path.span(), message))
 }
 
 fn co_metrics(

@@ -77,6 +77,7 @@ fn impossible_values_are_refused_at_their_line() {
         ("time_limit_s = 10", "time_limit_s = 10\nseconds = 3", "x.toml:9:11: seconds is at least"),
         ("[[\"mkdir\", \"-p\", \"/tmp/x\"]]", "[[]]", "x.toml:6:10: a command needs"),
         ("\"/usr/share/x\"", "\"share/x\"", "x.toml:5:10: files must be absolute"),
+        ("\"/usr/share/x\"", "\"/tmp/x\"", "x.toml:5:10: files must not be below /tmp"),
         ("'(\\d+) ops'", "'\\d+ ops'", "x.toml:10:18: the regex needs a group"),
         ("'(\\d+) ops'", "'(\\d+ ops'", "x.toml:10:18: regex parse error"),
         ("json = \"/user\"", "json = \"user\"", "x.toml:13:17: a JSON pointer starts"),

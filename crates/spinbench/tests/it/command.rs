@@ -63,13 +63,27 @@ fn a_signal_ends_the_run_with_its_result() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let start = Instant::now();
         let child = spinbench("--lock ticket --threads 8 --until-stopped --json").spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until_blocked(child.id(), signal);
         // SAFETY: the child is ours and has not been waited for, so its id is still its own.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
         let result = json(&child.wait_with_output().unwrap());
         assert_eq!(result["interrupted"], true);
         assert!(start.elapsed() < Duration::from_secs(30));
     }
+}
+
+/// Waits until a process blocks `signal`: earlier, the signal would end it.
+fn wait_until_blocked(pid: u32, signal: libc::c_int) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        if u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal - 1)) != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("process {pid} never blocked signal {signal}");
 }
 
 #[test]

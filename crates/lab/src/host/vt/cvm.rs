@@ -14,10 +14,11 @@ use super::args::{CVM_C_BIT, IGVM_FILE, kernel_params};
 
 /// Writes it to the run's folder, of kernel, initramfs and command line.
 pub fn write(vm: &VmSpec, folder: &Path) -> Result<(), Failure> {
+    let (kernel, initramfs) = (read(&vm.kernel)?, read(&vm.initramfs)?);
     let options = Options {
         platform: Platform::SevEs,
-        kernel: &read(&vm.kernel)?,
-        initramfs: Some(&read(&vm.initramfs)?),
+        kernel: &kernel,
+        initramfs: Some(&initramfs),
         append: &kernel_params(vm),
         memory_bytes: vm.memory_mib << 20,
         vcpus: vm.vcpus,
