@@ -79,8 +79,8 @@ pub fn kind(machine: &GuestMachine) -> String {
         Confidential::SevEs => "a confidential VM (AMD SEV-ES)",
         Confidential::SevSnp => "a confidential VM (AMD SEV-SNP)",
         Confidential::SevUnknown => {
-            "a VM on a CPU that knows SEV (whether it is confidential could not be found out: \
-             try as root, with the module msr)"
+            "a VM on a CPU that knows SEV (whether it is confidential is not known: \
+             `sudo modprobe msr`, then `sudo unspin doctor`)"
         }
         Confidential::Tdx => "a confidential VM (Intel TDX)",
     };

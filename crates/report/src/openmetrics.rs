@@ -52,7 +52,7 @@ fn off(out: &mut String, totals: &Totals) {
     let count = totals.off.iter().map(|sum| sum.count as f64);
     by_vcpu(out, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off", count);
     if !totals.steal_ns.is_empty() {
-        let about = "Steal time as the hypervisor tells it; 0 also where it tells none";
+        let about = "Steal time as the hypervisor reports it; 0 also if it reports none";
         let steal = totals.steal_ns.iter().map(|ns| seconds(*ns));
         by_vcpu(out, "unspin_vcpu_steal_seconds", Some("seconds"), about, steal);
     }
@@ -69,9 +69,11 @@ fn looks(out: &mut String, totals: &Totals) {
 
 fn causes(out: &mut String, causes: &Causes) {
     let about = "vCPU time burned in long spins, by what was waited for and why it lasted";
-    by_cause(out, "unspin_spin_wasted_seconds", "unspin_spins", about, &causes.spins);
+    let counts = ("unspin_spins", "Long spins, by the same");
+    by_cause(out, "unspin_spin_wasted_seconds", counts, about, &causes.spins);
     let about = "Time that threads slept for locks, by what was waited for and why it lasted";
-    by_cause(out, "unspin_wait_blocked_seconds", "unspin_waits", about, &causes.waits);
+    let counts = ("unspin_waits", "Waits of threads that slept, by the same");
+    by_cause(out, "unspin_wait_blocked_seconds", counts, about, &causes.waits);
     counter(out, "unspin_lost_findings", None, "Findings that came too fast to be counted");
     sample(out, "unspin_lost_findings", "", causes.lost as f64);
 }
@@ -92,7 +94,7 @@ fn by_vcpu(
 fn by_cause(
     out: &mut String,
     name: &str,
-    count: &str,
+    (count, about_count): (&str, &str),
     about: &str,
     sums: &BTreeMap<(Wait, Cause), Sum>,
 ) {
@@ -105,7 +107,7 @@ fn by_cause(
     for (labels, sum) in labelled() {
         sample(out, name, &labels, seconds(sum.ns));
     }
-    counter(out, count, None, "How many that were");
+    counter(out, count, None, about_count);
     for (labels, sum) in labelled() {
         sample(out, count, &labels, sum.count as f64);
     }

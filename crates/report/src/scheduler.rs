@@ -46,19 +46,18 @@ pub fn brief(stats: &Stats) -> String {
     let trial = if stats.trial { ", a trial" } else { "" };
     let [fewer, fewer_kept] = stats.trials_fewer;
     let [more, more_kept] = stats.trials_more;
-    format!(
-        "scheduler: {} of {} vCPUs in use{trial}; kept fewer {fewer_kept} of {fewer} times, more {more_kept} of {more}; \
-         off {:.1} s, spinning {:.1} s in {:.0} s; \
-         {} slices lengthened, {} holders ran next, {} spinners slept",
-        stats.used,
-        stats.vcpus,
-        stats.off_s,
-        stats.spin_s,
-        stats.seconds,
-        stats.extended,
-        stats.handed,
-        stats.slept
-    )
+    let mut text = format!(
+        "unspin run: {} of {} vCPUs in use{trial}; trials kept: fewer {fewer_kept} of {fewer}, more {more_kept} of {more}; \
+         {:.1} vCPU-seconds off and {:.1} spinning in {:.0} s",
+        stats.used, stats.vcpus, stats.off_s, stats.spin_s, stats.seconds
+    );
+    if stats.limits.is_none() {
+        text += &format!(
+            "; {} slices lengthened, {} holders ran next, {} spinners slept",
+            stats.extended, stats.handed, stats.slept
+        );
+    }
+    text
 }
 
 /// What it has done since it was loaded.
@@ -68,8 +67,8 @@ pub fn summary(stats: &Stats) -> String {
     let [more, more_kept] = stats.trials_more;
     let _ = writeln!(
         text,
-        "{:.1} s with {:.1} of {} vCPUs in use; fewer were tried {fewer} times and kept {fewer_kept} times, \
-         more {more} and {more_kept}",
+        "{:.1} s with {:.1} of {} vCPUs in use on average; trials kept: fewer {fewer_kept} of {fewer}, \
+         more {more_kept} of {more}",
         stats.seconds, stats.used_mean, stats.vcpus
     );
     if let Some(limits) = &stats.limits {
@@ -114,7 +113,8 @@ fn caveats(text: &mut String, limits: &Limits) {
             limits.left_alone.join(", ")
         );
     }
-    if limits.spins_lost > 0 {
+    // Some are under way when counting begins.
+    if limits.spins_lost > 10 && limits.spins_lost * 100 > limits.spins {
         let _ =
             writeln!(text, "{} spins are not counted: their end was not seen", limits.spins_lost);
     }
@@ -158,8 +158,8 @@ mod tests {
         };
         let text = summary(&stats);
         assert!(
-            text.starts_with("10.0 s with 2.2 of 4 vCPUs")
-                && text.contains("3 times and kept 1 times")
+            text.starts_with("10.0 s with 2.2 of 4 vCPUs in use on average")
+                && text.contains("trials kept: fewer 1 of 3, more 0 of 0")
         );
         assert!(text.contains("vCPUs that share a pCPU: 0 with 2, 1 with 3\n"));
         assert!(line(&stats).contains("uses 2 of 4 vCPUs; "));

@@ -35,7 +35,9 @@ fn opening(storms: &Storms) -> String {
         count(storms.pause_exits),
     );
     out += &match storms.storm_share {
-        None => "No vCPU left its guest because it spun.\n".to_owned(),
+        None => "No PAUSE exits: no vCPU spun for long, or pause-loop exiting is off \
+                 (kvm_intel.ple_gap=0, kvm_amd.pause_filter_count=0, TDX guests).\n"
+            .to_owned(),
         Some(share) => format!(
             "{}: {} % of the PAUSE exits, {} s of vCPU time.\n",
             plural(storms.storms, "storm", "storms"),

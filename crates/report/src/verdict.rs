@@ -1,6 +1,7 @@
 //! The answer first: what a guest loses, to what, and what to do next.
 //!
-//! Everything is a share of **CPU time**, the time that was watched times the vCPUs. Time
+//! Everything is a share of **CPU time**, the time that was watched times the vCPUs, idle
+//! included. Time
 //! off and time burned by spinning do not overlap, because a spinner that is off burns
 //! nothing, so they add up to what is lost.
 
@@ -24,6 +25,9 @@ const SHARE_MIN: f64 = 0.01;
 /// From here on preemption is the host's doing on purpose (overcommit, a quota), worth a
 /// talk with who runs it; below, other guests' bursts explain it.
 const HOST_SHARE_MIN: f64 = 0.1;
+/// `unspin run` acts where so much of the time that work wants is spun (CONFINE_SPIN_PERCENT of
+/// policy/confine.h).
+const ACTS_FROM: f64 = 0.2;
 /// Sleeping threads leave their vCPUs to others, so more of it is needed to matter.
 const ASLEEP_MIN: f64 = 0.05;
 /// Where more of the findings were lost, what is left proves no absence of anything.
@@ -79,6 +83,21 @@ pub struct Next {
     pub command: String,
     /// Where or why, if that is not obvious.
     pub note: Option<String>,
+}
+
+impl Next {
+    /// In a line.
+    fn text(&self) -> String {
+        match &self.note {
+            None => self.brief(),
+            Some(note) => format!("{} ({note})", self.brief()),
+        }
+    }
+
+    /// The same without the note.
+    pub(crate) fn brief(&self) -> String {
+        format!("Try: {}", self.command)
+    }
 }
 
 /// Shares of CPU time, from 0 to 1.
@@ -166,7 +185,8 @@ impl Shares {
     }
 }
 
-fn is_enough(digest: &Digest) -> bool {
+/// Whether there is enough to judge.
+pub(crate) fn is_enough(digest: &Digest) -> bool {
     let preemptions: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
     let waits = digest.causes.iter().filter(|waste| waste.cause != Cause::Plain);
     let waits: u64 = waits.map(|waste| waste.episodes).sum();
@@ -182,25 +202,33 @@ pub fn judge(digest: &Digest, origin: Origin, blind: &[&str]) -> Verdict {
     Verdict {
         kind,
         sentence: sentence::of(kind, &shares, digest, origin),
-        next: next(kind, origin),
+        next: next(kind, &shares, digest, origin),
         caveats: caveats(digest, &shares, blind),
         hidden: blind.iter().map(|what| (*what).to_owned()).collect(),
         shares,
     }
 }
 
-fn next(kind: Kind, origin: Origin) -> Option<Next> {
+fn next(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> Option<Next> {
     let command = |command: &str, note: Option<&str>| {
         Some(Next { command: command.into(), note: note.map(str::to_owned) })
     };
     match (kind, origin) {
         (Kind::Fine, _) => None,
+        (Kind::TooLittle, _) if digest.seconds >= SECONDS_MIN => {
+            command("sudo unspin watch --listen 127.0.0.1:9469", Some("it keeps sums only"))
+        }
         (Kind::TooLittle, _) => {
             command(&format!("sudo unspin record --for {SECONDS_ADVISED}"), None)
         }
         (Kind::Contended, _) => command("unspin explain plain", None),
         (Kind::Preempted, _) => command("unspin explain preempted", None),
-        (_, Origin::Here(Scheduling::Ready)) => command("sudo unspin run", None),
+        (Kind::UserSpinning, _) => command("unspin explain user-spin", None),
+        (Kind::Sleeping, _) => command("unspin explain holder-off", None),
+        (_, Origin::Here(Scheduling::Ready)) => {
+            let rarely = "acts where spinning takes 20 % or more";
+            command("sudo unspin run", (shares.spun() < ACTS_FROM).then_some(rarely))
+        }
         (_, Origin::Here(Scheduling::Ours)) => {
             command("sudo unspin run --status", Some("unspin run is at work already"))
         }
@@ -254,10 +282,7 @@ impl Verdict {
     /// In paragraphs: the sentence, what to try, what limits it.
     pub fn paragraphs(&self) -> Vec<String> {
         let mut all = vec![self.sentence.clone()];
-        all.extend(self.next.as_ref().map(|next| match &next.note {
-            None => format!("Try: {}", next.command),
-            Some(note) => format!("Try: {} ({note})", next.command),
-        }));
+        all.extend(self.next.as_ref().map(Next::text));
         all.extend(self.caveats.iter().map(|caveat| format!("Mind: {caveat}")));
         all
     }

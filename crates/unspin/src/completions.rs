@@ -41,9 +41,8 @@ fn script(shell: Shell) -> String {
 fn fish_values(command: &Command, path: &mut Vec<String>, script: &mut String) {
     let values = command.get_positionals().flat_map(Arg::get_possible_values);
     let values: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
-    if let [first, rest @ ..] = &path[..]
-        && !values.is_empty()
-    {
+    let below = (!values.is_empty()).then_some(&path[..]);
+    if let Some([first, rest @ ..]) = below {
         let below = rest.iter().map(|name| format!("; and __fish_seen_subcommand_from {name}"));
         let (below, values) = (below.collect::<String>(), values.join(" "));
         script.push_str(&format!(

@@ -17,8 +17,9 @@ const COLUMNS_MAX: usize = 120;
 /// Show what this machine is, and which verbs of unspin work on it
 ///
 /// Covered are the kind of confidential VM, the hypervisor, its help against spinning, the kernel's
-/// spinlocks, why a verb does not work, and how to get a kernel with sched_ext. As root, it
-/// attaches for a moment what each verb attaches. It changes nothing.
+/// spinlocks, why a verb does not work, and, where `run` has neither cpusets nor sched_ext, how to
+/// get a kernel with sched_ext. As root, it attaches for a moment what each verb attaches. It
+/// changes nothing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what was read, instead of what it means: to be judged elsewhere with --from

@@ -21,7 +21,7 @@ pub const STATUS: &[(&str, &str)] = &[
     ("0", "done"),
     ("1", "failed; the message says what failed"),
     ("2", "wrong usage, or a wrong experiment or workload file"),
-    ("77", "not possible on this machine; the message says what is missing and how to get it"),
+    ("77", "not possible on this machine; the message says what is missing"),
 ];
 
 const INTERRUPTED: (&str, &str) = ("130", "interrupted; finished work is kept");
@@ -32,7 +32,7 @@ const OF_COMMAND: &[(&str, &str)] = &[
     ("128+N", "signal N ended CMD"),
 ];
 const OF_RUN: &[(&str, &str)] = &[
-    ("N", "the status of CMD, if there is one; with --ab, 1 if CMD fails"),
+    ("N", "the status of CMD, if there is one; with --ab, 1 if CMD fails or cannot be started"),
     OF_COMMAND[1],
     OF_COMMAND[2],
     OF_COMMAND[3],
@@ -48,7 +48,10 @@ static VERBS: &[Help] = &[
         examples: &[
             ("unspin doctor", "what this machine is, and what unspin can do on it"),
             ("sudo unspin watch", "whether vCPUs lose time now, and why"),
-            ("sudo unspin run -- make -j8", "a build, on fewer vCPUs while spinning wastes time"),
+            (
+                "sudo unspin run -- sudo -u \"$USER\" make -j8",
+                "a build, on fewer vCPUs while spinning wastes time",
+            ),
         ],
         see: &["doctor", "watch", "record", "report", "run", "lab"],
         ..NONE
@@ -77,10 +80,13 @@ static VERBS: &[Help] = &[
         verb: "run",
         examples: &[
             ("sudo unspin run", "until Ctrl-C"),
-            ("sudo unspin run --stats 1 -- make -j4", "a build, with figures every second"),
+            (
+                "sudo unspin run --stats 1 -- sudo -u \"$USER\" make -j4",
+                "a build, with figures every second",
+            ),
             ("sudo unspin run --status", "the figures of the `unspin run` that is active"),
             (
-                "sudo unspin run --ab 10 -- sh -c 'make clean && make -j4'",
+                "sudo unspin run --ab 10 -- sudo -u \"$USER\" sh -c 'make clean && make -j4'",
                 "whether the build is faster with it",
             ),
         ],
@@ -91,8 +97,8 @@ static VERBS: &[Help] = &[
         verb: "record",
         examples: &[
             ("sudo unspin record --for 10", "ten seconds, into unspin.arrow.gz"),
-            ("sudo unspin record -o build.arrow.gz -- make -j8", "a build"),
-            ("sudo unspin record --for 10 -o -", "into a pipe"),
+            ("sudo unspin record -o build.arrow.gz -- sudo -u \"$USER\" make -j8", "a build"),
+            ("sudo unspin record --for 10 -o - | unspin report -", "through a pipe"),
         ],
         status: OF_COMMAND,
         see: &["report", "export", "watch"],
@@ -328,6 +334,10 @@ mod tests {
             }
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             assert!(!about.is_empty() && about.len() < 90, "`{verb}`: {about}");
+            let long = command.clone().render_long_help().to_string();
+            for part in ["Examples:", "Exit status:"] {
+                assert!(long.contains(part), "{part} is not in the help of `{verb}`: {long}");
+            }
         }
         let known = |help: &&Help| !found.iter().any(|(verb, _)| verb == help.verb);
         assert!(all().find(known).is_none(), "help of a verb that does not exist");
@@ -336,9 +346,11 @@ mod tests {
     #[test]
     fn examples_are_command_lines() {
         for (line, _) in all().flat_map(|help| help.examples) {
-            let line = line.strip_prefix("sudo ").unwrap_or(line).replace('\'', "");
-            let parsed = crate::command().try_get_matches_from(line.split(' '));
-            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            for line in line.split(" | ") {
+                let line = line.strip_prefix("sudo ").unwrap_or(line).replace('\'', "");
+                let parsed = crate::command().try_get_matches_from(line.split(' '));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
         }
     }
 

@@ -12,10 +12,12 @@ const PAGE: &str = "<!doctype html><title>unspin</title>\
                     <p>unspin: time lost by this guest's vCPUs. \
                     The figures are at <a href=\"/metrics\">/metrics</a>, for Prometheus.\n";
 
-/// An address to listen at; `:9469` is that port on all interfaces.
+/// An address to listen at; `:9469` is that port on all IPv4 interfaces.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-    whole.parse().map_err(|_| "an address and a port are needed: 127.0.0.1:9469, :9469".into())
+    whole.parse().map_err(|_| {
+        "an IP address and a port are needed: 127.0.0.1:9469, [::1]:9469, :9469".into()
+    })
 }
 
 /// The server, which answers in [`Metrics::answer`] only.

@@ -20,7 +20,8 @@ use crate::{here, out, sensing, span};
 /// Record this guest's off intervals and spins into a session file
 ///
 /// It records until Ctrl-C, for some seconds (--for), or while a command runs. A session file that
-/// exists is replaced when the new one is complete, and not before. It needs root.
+/// exists is replaced when the new one is complete, and not before. Spins are recorded from 50 us
+/// on. It needs root.
 ///
 /// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it.
 #[derive(clap::Args)]
@@ -33,8 +34,8 @@ pub struct Args {
     time: Option<Duration>,
     #[command(flatten)]
     sensing: sensing::Options,
-    /// Microseconds between looks at what each vCPU seems to do [default: none]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(100..))]
+    /// For the lab: microseconds between looks at what each vCPU seems to do [default: none]
+    #[arg(long, value_name = "US", hide = true, value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
     /// Print a summary as JSON
     #[arg(long)]
@@ -132,7 +133,7 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
         times(recorded.spins, "long spin", recorded.spin_s),
     );
     if recorded.lost > 0 {
-        found += &format!(", {} lost", recorded.lost);
+        found += &format!(", {}", plural(recorded.lost, "finding lost", "findings lost"));
     }
     let hidden = hidden(&recorded.missing);
     if !hidden.is_empty() {

@@ -1,5 +1,6 @@
 //! `unspin report`.
 
+use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ use crate::{here, new_file, out, screen};
 /// was burned by spinning, for which causes and in which functions.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `unspin record` wrote
+    /// What `unspin record` wrote; - is standard input
     session: PathBuf,
     /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
@@ -37,7 +38,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let text = "--html - has standard output to itself: leave out --json and --markdown";
         return Err(of_class(Class::Usage, text));
     }
-    let session = session::read(&args.session)?;
+    let session = match args.session.to_str() {
+        Some("-") => session::read_from(stdin().lock(), "standard input")?,
+        _ => session::read(&args.session)?,
+    };
     let digest = &digest::digest(&session);
     let hidden: Vec<&str> = session.about.hidden.iter().map(String::as_str).collect();
     let verdict = &judge(digest, Origin::File, &hidden);

@@ -77,10 +77,11 @@ pub struct Args {
     /// Seconds between two lines of figures [default: none until the end]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     stats: Option<u64>,
-    /// Print figures as JSON, one document a line
+    /// Print figures as JSON, one document a line; with --ab, one document
     #[arg(long)]
     json: bool,
-    /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus
+    /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus; `:PORT` is
+    /// all IPv4 interfaces
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// Print the figures of what another `unspin run` started
@@ -88,7 +89,7 @@ pub struct Args {
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// Lift the limits that a killed `unspin run` left on cgroups, and end
-    #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats"])]
+    #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats", "json", "actuator"])]
     restore: bool,
     /// Wait for the end of standard input first: what an `unspin run` starts as its guard
     #[arg(long, hide = true, requires = "restore")]
@@ -98,7 +99,7 @@ pub struct Args {
     socket: PathBuf,
     #[command(flatten)]
     ab: ab::Ab,
-    /// Command to run, with its arguments
+    /// Command to run, with its arguments, as the user who runs unspin
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -193,6 +194,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.restore {
+        choice::only_root()?;
         let cleared = confine::restore()?;
         eprintln!("unspin: lifted the limits of {cleared} cgroups");
         return Ok(ExitCode::SUCCESS);
@@ -207,7 +209,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut keeper = choice.start()?;
     let (acts, cgroup) = match keeper.stats.actuator {
         Actuator::SchedExt => ("the guest scheduler runs", None),
-        Actuator::Cpuset => ("spinning limits the vCPUs", choice::cgroup()?),
+        Actuator::Cpuset => ("limits vCPUs while they spin,", choice::cgroup()?),
     };
     // Who is answered there finds it at work.
     let metrics = args.listen.map(Metrics::listen).transpose()?;
@@ -276,7 +278,7 @@ fn work(
         }
         if let Some(why) = &keeper.ended {
             if offer.take().is_some() {
-                eprintln!("unspin: {why}; the command goes on under the kernel's own");
+                eprintln!("unspin: {why}; the command goes on without it");
             }
             continue;
         }

@@ -80,3 +80,27 @@ fn percent(text: &str) -> Result<f64, String> {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn timer_ns(late: &str) -> u64 {
+        Line::parse_from(["x", "--late", late]).options.settings().limits.timer_ns
+    }
+
+    /// A limit below what timers need here would call every vCPU off.
+    #[test]
+    fn a_limit_that_is_too_low_is_raised_and_others_are_taken() {
+        assert!(timer_ns("1us") >= 10_000, "{}", timer_ns("1us"));
+        assert_eq!(timer_ns("50ms"), 50_000_000);
+    }
+}

@@ -38,7 +38,7 @@ const REST: Duration = Duration::from_secs(1);
 #[derive(clap::Args)]
 pub struct Args {
     /// Instead of drawing, serve sums as OpenMetrics at http://ADDR/metrics, for Prometheus;
-    /// `:PORT` is all interfaces
+    /// `:PORT` is all IPv4 interfaces
     #[arg(long, value_name = "ADDR", conflicts_with = "once", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// With --listen: also watch each wait for a lock, and serve what they cost and why.
@@ -67,9 +67,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let window = Duration::from_nanos(live::WINDOW_NS);
     if args.once && args.time > window {
         let text = format!(
-            "--once covers {} s at most: use `unspin record --for {}`",
+            "--once covers {} s at most: use `sudo unspin record --for {}`",
             window.as_secs(),
-            args.time.as_secs()
+            args.time.as_secs_f64()
         );
         return Err(of_class(Class::Usage, text));
     }

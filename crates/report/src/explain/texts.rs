@@ -84,9 +84,11 @@ fn waiter_off() -> Explanation {
         also: &["lwp"],
         shown_as: const { &shown_as(Cause::WaiterOff) },
         brief: "lock-waiter preemption: the vCPU of a waiter in front was off",
-        means: "Kernel spinlocks are queues: who came first gets the lock first. Where the \
-                host preempts a waiter whose turn it is, nobody behind it can have the lock, \
-                though it is free. PV spinlocks make waiters halt instead; native ones do not.",
+        means: "Queued spinlocks, native and PV, serve waiters in the order in which they \
+                came. Where the host preempts a waiter whose turn it is, nobody behind it can \
+                have the lock, though it is free. With PV spinlocks, waiters halt instead of \
+                spinning on. Test-and-set spinlocks have no queue, so a waiter that is off \
+                delays nobody; `unspin doctor` says which this kernel has.",
         recognised: "Another thread waited for the same lock, got it earlier, and its vCPU \
                      was off for most of this spin (sure: 85 %); or the lock took 1 ms or \
                      longer to get to it (70 %).",
@@ -179,8 +181,8 @@ fn user_spin() -> Explanation {
         remedies: &[
             "Let the runtime sleep instead: OMP_WAIT_POLICY=passive, mpi_yield_when_idle, a \
              lock that blocks after some spins.",
-            RUN,
             FEWER,
+            "`sudo unspin run` does not help: it acts on spinning in the kernel only.",
         ],
     }
 }
@@ -197,8 +199,9 @@ fn steal() -> Explanation {
         recognised: "Read from /proc/stat, which counts in steps of 10 ms. 0 means that there \
                      was none, or that nobody counts.",
         remedies: &[
-            "If it is much more than what unspin found, intervals were too short for `--late`: \
-             measure with `--late 200`. If it is much less, the hypervisor does not count all.",
+            "If it is much more than what unspin found, intervals were too short for `--late`, \
+             which is 200 us or more by default: measure with `--late 100`. If it is much less, \
+             the hypervisor does not count all.",
         ],
     }
 }
@@ -217,7 +220,7 @@ fn pause_storm() -> Explanation {
                      trace of kvm_exit and kvm_entry, whatever the guest is.",
         remedies: &[
             "In the guest: find out what spins with `sudo unspin record`, and see holder-off.",
-            "On the host: a larger kvm_intel.ple_gap or kvm_amd.pause_filter_count makes exits \
+            "On the host: a larger kvm_intel.ple_window or kvm_amd.pause_filter_count makes exits \
              rarer, PV spinlocks make most of them needless.",
         ],
     }

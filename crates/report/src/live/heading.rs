@@ -10,7 +10,7 @@ use crate::columns::{cut, paragraph, printable};
 use crate::format::{count, number, percent, time};
 use crate::scheduler::brief;
 use crate::session::cpu_s;
-use crate::verdict::Kind;
+use crate::verdict::{Kind, Next, is_enough};
 
 /// The heading has at most that part of the height.
 const PART: u16 = 3;
@@ -20,16 +20,22 @@ const PART: u16 = 3;
 pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
     let (width, room) = (usize::from(area.width), usize::from(area.height / PART));
     let mut lines = vec![title(picture, view, width)];
+    let is_early = !is_enough(picture.digest);
     let mut verdict = match picture.verdict.kind {
-        Kind::TooLittle => vec!["Too little seen to judge yet.".to_owned()],
+        Kind::TooLittle if is_early => vec!["Too little seen to judge yet.".to_owned()],
         _ => picture.verdict.paragraphs(),
     }
     .into_iter();
     let bold = paragraph(&verdict.next().unwrap_or_default(), width);
     lines.extend(bold.lines().map(|line| Line::from(line.to_owned().bold())));
     // What limits the verdict comes after what to try.
-    let tried = verdict.by_ref().take(usize::from(picture.verdict.next.is_some()));
-    let mut rest: Vec<String> = tried.collect();
+    let next = picture.verdict.next.as_ref();
+    let tried = verdict.by_ref().take(usize::from(next.is_some())).zip(next);
+    let in_a_line = |(text, next): (String, &Next)| match text.len() > width {
+        true => next.brief(),
+        false => text,
+    };
+    let mut rest: Vec<String> = tried.map(in_a_line).collect();
     rest.push(figures(picture.digest));
     rest.extend(picture.scheduler.map(|stats| cut(&brief(stats), width)));
     rest.extend(beside(picture.digest));

@@ -72,6 +72,6 @@ pub(super) fn help(frame: &mut Frame, verdict: &Verdict) {
     let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
     let [popup] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
     frame.render_widget(Clear, popup);
-    let block = Block::bordered().title(" help ").title_bottom(" any key closes it ");
+    let block = Block::bordered().title(" help ").title_bottom(" any key but q closes it ");
     frame.render_widget(Paragraph::new(lines).block(block), popup);
 }

@@ -10,7 +10,7 @@ pub fn scheduler(stats: &Stats) -> String {
     let mut out = String::new();
     now(&mut out, stats);
     let seconds = [
-        ("unspin_run_seconds", "Time since the scheduler was loaded", stats.seconds),
+        ("unspin_run_seconds", "Time since unspin run began to act", stats.seconds),
         ("unspin_run_vcpu_off_seconds", "vCPU time off", stats.off_s),
         ("unspin_run_vcpu_spin_seconds", "vCPU time spent spinning", stats.spin_s),
     ];
@@ -57,7 +57,9 @@ fn now(out: &mut String, stats: &Stats) {
         value(out, name, "", number);
     }
     gauge(out, "unspin_run_vcpu_in_use", "1 for each vCPU in use");
-    for vcpu in 0..stats.vcpus {
+    // One that is offline is not in use, and those behind it have higher numbers.
+    let end = stats.used_vcpus.iter().map(|vcpu| vcpu + 1).max().unwrap_or(0).max(stats.vcpus);
+    for vcpu in 0..end {
         let used = f64::from(stats.used_vcpus.contains(&vcpu));
         value(out, "unspin_run_vcpu_in_use", &format!("vcpu=\"{vcpu}\""), used);
     }

@@ -12,24 +12,26 @@ const PART_MIN: f64 = 0.001;
 
 /// What it comes down to.
 pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> String {
-    let lose = match origin {
+    let who = match origin {
         Origin::Here(_) => "You lose",
         Origin::File => "The guest lost",
     };
     // What was lost on the way would have added to it.
-    let lose = format!("{lose}{}", if digest.lost > 0 { " at least" } else { "" });
+    let lose = format!("{who}{}", if digest.lost > 0 { " at least" } else { "" });
     let (lost, off) = (share(shares.lost), share(shares.preempted));
     match kind {
         Kind::TooLittle if digest.seconds >= SECONDS_MIN => {
-            "Too many findings were lost to judge; record for a shorter time, or less load.".into()
+            format!(
+                "{} of what happened was lost, because it came too fast, so there is no verdict: \
+                 measure again under less load.",
+                share(lost_share(digest))
+            )
         }
         Kind::TooLittle => format!(
             "Too little seen to judge ({}); record for at least {SECONDS_ADVISED} s.",
             time(digest.seconds)
         ),
-        Kind::Fine if shares.lost == 0.0 => {
-            format!("{lose} no CPU time: nothing to fix.")
-        }
+        Kind::Fine if shares.lost == 0.0 => format!("{who} no CPU time: nothing to fix."),
         Kind::Fine => format!("{lose} {lost} of CPU time: nothing worth fixing."),
         Kind::Spinning => format!("{lose} {lost} of CPU time: {}.", parts(shares)),
         Kind::Sleeping => format!(
@@ -111,8 +113,8 @@ pub(super) fn blind(blind: &[&str]) -> String {
 
 pub(super) fn disagreement(steal: f64, found: f64) -> String {
     format!(
-        "the hypervisor counts {} as stolen, and {} was found: short intervals or halts can \
-         be missed by either.",
+        "by the hypervisor, {} of CPU time was stolen, and {} was found here: see `unspin explain \
+         steal`.",
         share(steal),
         share(found)
     )

@@ -34,7 +34,7 @@ fn the_scheduler_has_counters_and_gauges() {
         late_us: 400,
         vcpus: 3,
         used: 2,
-        used_vcpus: vec![0, 2],
+        used_vcpus: vec![0, 3],
         stacks: vec![vec![0, 1]],
         trial: true,
         on: 1.75,

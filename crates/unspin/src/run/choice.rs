@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use unspin_guest::confine::{self, Confiner};
 use unspin_guest::run::{NAME, Options, RunError, is_loaded};
+use unspin_model::class::Class;
 use unspin_model::scheduler::Actuator;
 
 use super::keeper::Keeper;
+use crate::failure::{class, of_class};
 
 /// What the user wants.
 #[derive(Clone, Copy)]
@@ -21,19 +23,35 @@ pub struct Choice {
 impl Choice {
     /// Starts what is wanted, or what is possible where nothing in particular is.
     pub fn start(self) -> anyhow::Result<Keeper> {
+        only_root()?;
         if self.actuator == Some(Actuator::SchedExt) {
-            return self.scheduler();
+            return self.scheduler().map_err(|error| match confine::possible() {
+                true if class(&error) == Class::Unavailable => {
+                    hinted(&error, "`--actuator cpuset` works without it")
+                }
+                _ => error,
+            });
         }
         if is_loaded() {
             return Err(RunError::Taken(NAME.into()).into());
         }
-        match Confiner::start() {
-            Ok(confiner) => Ok(Keeper::confine(confiner)),
-            Err(error) if self.actuator.is_none() && error.has_another_way() => {
-                let either = |other| format!("nor can sched_ext be used: {other:#}");
-                self.scheduler().map_err(|other| anyhow::Error::new(error).context(either(other)))
+        let error = match Confiner::start() {
+            Ok(confiner) => return Ok(Keeper::confine(confiner)),
+            Err(error) => error,
+        };
+        let has_another_way = error.has_another_way();
+        let error = anyhow::Error::new(error);
+        match self.actuator {
+            _ if !has_another_way => Err(error),
+            Some(_) => Err(hinted(&error, "`--actuator sched-ext` may do")),
+            None => {
+                let keeper = self.scheduler().map_err(|other| {
+                    let text = format!("{error:#}; and in place of cpusets: {other:#}");
+                    of_class(Class::Unavailable, format!("{text} (see `sudo unspin doctor`)"))
+                })?;
+                eprintln!("unspin: {error:#}; so a scheduler replaces the kernel's");
+                Ok(keeper)
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -42,6 +60,15 @@ impl Choice {
         confine::restore()?;
         Ok(Keeper::start(self.options)?)
     }
+}
+
+/// Root alone may limit vCPUs and lift limits.
+pub fn only_root() -> Result<(), RunError> {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(RunError::Root) }
+}
+
+fn hinted(error: &anyhow::Error, hint: &str) -> anyhow::Error {
+    of_class(class(error), format!("{error:#}; {hint}"))
 }
 
 /// The cgroup for a command, where it cannot stay in this process's.

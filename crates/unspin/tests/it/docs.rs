@@ -111,6 +111,27 @@ fn commands_are_known() {
     assert!(count > 20, "only {count} commands were found: is this test still reading the pages?");
 }
 
+/// What a transcript shows to be typed, and the pages outside of docs/: all that is ours.
+#[test]
+fn commands_in_transcripts_and_on_other_pages_are_known() {
+    let others = ["CONTRIBUTING.md", "qemu/README.md", "python/README.md"];
+    let scripts = others.iter().flat_map(|page| fenced(&root().join(page)));
+    let typed = |block: Block| block.lines.into_iter().map(move |line| (block.at.clone(), line));
+    let lines = scripts.filter(|block| block.language == "sh").flat_map(typed);
+    let shown = blocks("console").into_iter().flat_map(typed).filter_map(|(at, line)| {
+        let typed = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "))?;
+        Some((at, typed.to_owned()))
+    });
+    let ours = |line: &str| {
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        ["unspin ", "make "].iter().any(|program| line.starts_with(program))
+    };
+    let found: Vec<_> = lines.chain(shown).filter(|(_, line)| ours(line)).collect();
+    assert!(found.len() > 6, "{found:?}");
+    let wrong = found.iter().filter_map(|(at, line)| Some(format!("{at}: {}", complaint(line)?)));
+    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn a_wrong_command_is_noticed() {
     for line in [

@@ -51,6 +51,8 @@ fn who_is_not_root_gets_the_command_to_run() {
     for (args, command) in [
         (&["watch", "--once"][..], "sudo unspin watch --once".to_owned()),
         (&["record", "-o", &file], format!("sudo unspin record -o {file}")),
+        (&["run"], "sudo unspin run".to_owned()),
+        (&["run", "--restore"], "sudo unspin run --restore".to_owned()),
     ] {
         let Some(stderr) = unprivileged(args) else { continue };
         // A kernel without what the sensor needs says that instead, to anybody.
@@ -74,7 +76,7 @@ fn options_that_do_not_go_together_are_wrong_usage() {
 #[test]
 fn what_does_not_go_together_is_a_usage_error() {
     for (args, says) in [
-        (&["watch", "--once", "--for", "20"][..], "use `unspin record --for 20`"),
+        (&["watch", "--once", "--for", "20"][..], "use `sudo unspin record --for 20`"),
         (&["run", "--actuator", "cpuset", "--no-pack"], "an option of --actuator sched-ext"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
         (&["claims", "list", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
@@ -125,4 +127,34 @@ fn a_folder_of_another_experiment_is_refused() {
     }
     assert_eq!(std::fs::read(&meta).expect("read"), before);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+/// What a terminal gets of the demo's report, by script(1).
+fn on_a_terminal(environment: &[(&str, &str)]) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/demo");
+    for entry in std::fs::read_dir(published).expect("the published runs").flatten() {
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("a copy");
+    }
+    let line = format!("{} lab report {}", env!("CARGO_BIN_EXE_unspin"), folder.path().display());
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+    let done = script.envs(environment.iter().copied()).stdin(Stdio::null()).output().ok()?;
+    assert!(done.status.success(), "{done:?}");
+    Some(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[test]
+fn a_terminal_gets_colours_unless_they_are_not_wanted() {
+    let Some(coloured) = on_a_terminal(&[]) else {
+        eprintln!("skipped: needs script(1): apt install bsdutils");
+        return;
+    };
+    assert!(coloured.contains("\u{1b}["), "{coloured}");
+    for unwanted in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let plain = on_a_terminal(&[unwanted]).expect("it ran before");
+        assert!(plain.contains("rename") && !plain.contains('\u{1b}'), "{unwanted:?}: {plain}");
+    }
+    let empty = on_a_terminal(&[("NO_COLOR", "")]).expect("it ran before");
+    assert!(empty.contains("\u{1b}["), "an empty NO_COLOR counts as none: {empty}");
 }

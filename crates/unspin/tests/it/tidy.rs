@@ -58,6 +58,7 @@ const RULES: &[fn(&File) -> Violations] = &[
     agreed_licence,
     live_links,
     compiled_test,
+    not_derived,
 ];
 
 #[test]
@@ -81,6 +82,7 @@ fn each_rule_catches_what_it_is_for() {
         ("a.rs", format!("ok\n// {}\n", "x".repeat(RUST_COLUMNS_MAX)), 2),
         ("a.rs", format!("// SAFETY: fine.\n{opens}\n{}\n{opens}\n", "\n".repeat(5)), 9),
         ("a.md", format!("# {later}: more\n"), 1),
+        ("results/demo/summary.json", "{}\n".to_owned(), 1),
         ("a.rs", "a\n\tb\n".to_owned(), 2),
         ("a.toml", "a\nb".to_owned(), 2),
         ("a.toml", "a \nb\n".to_owned(), 1),
@@ -164,6 +166,12 @@ fn short_file(file: &File) -> Violations {
         return Violations::new();
     }
     vec![(file.last_line(), format!("more than {FILE_LINES_MAX} lines"))]
+}
+
+/// What `unspin lab report` makes from runs stays out of git.
+fn not_derived(file: &File) -> Violations {
+    let derived = file.path.starts_with("results/") && file.is(&["/summary.json", "/report.html"]);
+    if derived { vec![(1, "it is made from runs.jsonl".to_owned())] } else { Vec::new() }
 }
 
 fn short_lines(file: &File) -> Violations {

@@ -49,8 +49,8 @@ impl Drop for Progress {
 fn line(place: Place, pairs: u32, round_s: Option<f64>, elapsed_s: f64) -> String {
     let what = match (place.pair, place.arm) {
         (0, _) => "warming up".to_owned(),
-        (pair, Arm::Stock) => format!("pair {pair} of {pairs}, the kernel's scheduler"),
-        (pair, Arm::Unspin) => format!("pair {pair} of {pairs}, unspin"),
+        (pair, Arm::Stock) => format!("pair {pair} of {pairs}, without unspin"),
+        (pair, Arm::Unspin) => format!("pair {pair} of {pairs}, with unspin"),
     };
     let mean_s = (place.done > 0).then(|| elapsed_s / f64::from(place.done)).or(round_s);
     let left = mean_s.map(|mean_s| {
@@ -76,6 +76,6 @@ mod tests {
         let known = line(place(0, Arm::Stock, 0), 10, Some(6.0), 3.0);
         assert_eq!(known, "warming up, about 2 min left");
         let unspin = line(place(3, Arm::Unspin, 5), 10, None, 25.0);
-        assert_eq!(unspin, "pair 3 of 10, unspin, about 80 s left");
+        assert_eq!(unspin, "pair 3 of 10, with unspin, about 80 s left");
     }
 }
