@@ -10,7 +10,7 @@ EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.to
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-nested \
-        host-model cost-here steal-here dist install install-test prometheus-test clean
+        host-model cost-here steal-here dist install install-test source-test prometheus-test clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,25 +50,29 @@ python-test: ## python/: ruff and pytest, in a virtual environment of its own
 igvm-measure: build ## the digests of 1,000 random IGVM files and of published vectors, beside sev-snp-measure's
 	scripts/igvm-measure.py $(RELEASE)/unspin
 
-sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail
+sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail; into out/sev-es.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab qemu build
-	scripts/sev-es.py $(RELEASE)/unspin $(ARGS)
+	@mkdir -p out
+	scripts/sev-es.py $(RELEASE)/unspin out/sev-es.json $(ARGS)
 	scripts/vnae.py $(RELEASE)/unspin
 
-es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machine
+es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machine; into out/es-emu.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab kernel build --source lab-es
-	scripts/es-emu.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin $(ARGS)
+	@mkdir -p out
+	scripts/es-emu.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/es-emu.json $(ARGS)
 
-vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files
+vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files; into out/vmm.json
 	$(UNSPIN) lab kernel fetch debian-cloud
-	scripts/vmm.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin $(ARGS)
+	@mkdir -p out
+	scripts/vmm.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/vmm.json $(ARGS)
 
 pages: build ## what keeps devices of unspin-vmm from the guest's pages, and what that costs
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(CARGO) build --release --locked -p unspin-vmm --examples
-	scripts/pages.py $(RELEASE) $(ARGS)
+	@mkdir -p out
+	scripts/pages.py $(RELEASE) --claims out/pages.json $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)
@@ -129,6 +133,9 @@ install-test: dist ## the package in clean roots, its services; into out/install
 	scripts/install-test.sh > out/install-test.json
 	$(DIST)/root/usr/bin/unspin claims list --file out/install-test.json
 	scripts/service-test.sh || [ $$? -eq 77 ]
+
+source-test: ## `make demo` and `make test` from source, in a clean root of Debian 13 (root, an hour)
+	scripts/source-test.sh $(ARGS)
 
 prometheus-test: ## alert rules, and Prometheus against `unspin watch --listen` (root, `make build`)
 	scripts/prometheus-test.sh $(RELEASE)/unspin

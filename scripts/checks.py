@@ -1,6 +1,20 @@
 """Lists of checks: functions `check_NAME` that return what they found, or raise Failed."""
 
-from collections.abc import Callable, Iterable
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from claims import Claims
+
+
+class Bench(Protocol):
+    """What checks share."""
+
+    claims: Claims
+    # How often the check under way was tried.
+    tries: int
 
 
 class Failed(Exception):
@@ -20,14 +34,39 @@ def one(name: str, check: Callable[[], str]) -> bool:
         return True
     except Failed as error:
         print(f"{name}: FAILED: {error}", flush=True)
-        return False
+    except Exception:  # What a check did not expect is a failure of that check, too.
+        print(f"{name}: FAILED: {traceback.format_exc()}", flush=True)
+    return False
 
 
-def run(checks: Iterable[Callable[..., str]], names: list[str], bench: object) -> int:
-    """Runs the named checks, or all, with the bench. Returns the script's exit status."""
+def claims_that(*claims: tuple[str, str]) -> Callable[[Callable], Callable]:
+    """Marks a check: that it holds is one or several claims, each an id and what it says."""
+
+    def mark(check: Callable) -> Callable:
+        check.says = claims  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def run(checks: Sequence[Callable[..., str]], names: list[str], bench: Bench, file: str) -> int:
+    """Runs the named checks, or all, with the bench, and writes their claims into a file. Returns the
+    script's exit status."""
+    known = {check.__name__.removeprefix("check_"): check for check in checks}
+    if unknown := set(names) - known.keys():
+        print(f"no such check: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    if not file.endswith(".json"):
+        print(f"{file}: claims go into a file that ends in .json", file=sys.stderr)
+        return 2
     status = 0
-    for check in checks:
-        name = check.__name__.removeprefix("check_")
-        if (not names or name in names) and not one(name, lambda: check(bench)):
-            status = 1
+    for name in names or known:
+        check = known[name]
+        bench.tries = 1
+        holds = one(name, lambda: check(bench))
+        status |= not holds
+        for claim, what in getattr(check, "says", ()):
+            percent = 100 / bench.tries if holds else 0
+            bench.claims.add(claim, what, percent, "%", bench.tries, ">= 100")
+        bench.claims.save(Path(file))
     return status

@@ -8,8 +8,6 @@ takes a quarter of an hour and more. Prints what `unspin claims record` takes.
 """
 
 import contextlib
-import datetime
-import json
 import os
 import platform
 import shutil
@@ -21,14 +19,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from claims import Claims
+
 ROOT = Path(__file__).resolve().parent.parent
 LOOPS = 2
 
 
 @contextlib.contextmanager
 def clone() -> Iterator[Path]:
-    """A fresh clone of this checkout's last commit."""
-    with tempfile.TemporaryDirectory() as folder:
+    """A fresh clone of this checkout's last commit. It is not in /tmp: guests have a /tmp of their own,
+    which hides the tests' scripts."""
+    out = ROOT / "out"
+    out.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
         subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
         yield Path(folder)
 
@@ -66,7 +69,7 @@ def cpu() -> str:
     return f"{model or platform.machine()}, {os.cpu_count()} CPUs"
 
 
-def ci_minutes(runs: int) -> dict:
+def ci_minutes(runs: int, claims: Claims) -> None:
     """The claim `product.ci_min`."""
     times = []
     for _ in range(runs):
@@ -76,18 +79,12 @@ def ci_minutes(runs: int) -> dict:
             sys.exit(f"failed: .ci/run, after {took:.1f} minutes")
         print(f"{took:.1f} minutes", file=sys.stderr)
         times.append(took)
-    return {
-        "id": "product.ci_min",
-        "what": "minutes that .ci/run takes in a fresh clone, with kernels and QEMU in the cache",
-        "value": statistics.median(times),
-        "lo": min(times),
-        "hi": max(times),
-        "unit": "min",
-        "target": "<= 15",
-    }
+    what = "minutes that .ci/run takes in a fresh clone, with kernels and QEMU in the cache"
+    interval = (min(times), max(times))
+    claims.add("product.ci_min", what, statistics.median(times), "min", runs, "<= 15", interval)
 
 
-def busy_green(runs: int) -> dict:
+def busy_green(runs: int, claims: Claims) -> None:
     """The claim `product.tests_busy_green`."""
     with clone() as folder:
         passed = []
@@ -96,15 +93,9 @@ def busy_green(runs: int) -> dict:
                 took, green = minutes(["make", "test"], folder)
             print(f"{'passed' if green else 'FAILED'} after {took:.1f} minutes", file=sys.stderr)
             passed.append(green)
-    return {
-        "id": "product.tests_busy_green",
-        "what": f"runs of `make test` that pass beside {LOOPS} loops that always compute",
-        "value": 100 * sum(passed) / runs,
-        "lo": None,
-        "hi": None,
-        "unit": "%",
-        "target": ">= 100",
-    }
+    what = f"runs of `make test` that pass beside {LOOPS} loops that always compute"
+    share = 100 * sum(passed) / runs
+    claims.add("product.tests_busy_green", what, share, "%", runs, ">= 100")
 
 
 def main() -> int:
@@ -118,17 +109,9 @@ def main() -> int:
         print("skipped: needs git", file=sys.stderr)
         return 77
     runs = int(arguments[1]) if len(arguments) > 1 else 3
-    head = ["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]
-    claim = kinds[arguments[0]](runs) | {
-        "n": runs,
-        "holds": None,
-        "label": f"host: {cpu()}",
-        "experiment": "scripts/ci-claims.py",
-        "command": f"scripts/ci-claims.py {arguments[0]}",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip(),
-    }
-    print(json.dumps([claim], indent=1))
+    claims = Claims(f"host: {cpu()}", "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
+    kinds[arguments[0]](runs, claims)
+    print(claims.text())
     return 0
 
 

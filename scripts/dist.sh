@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 TARGET=x86_64-unknown-linux-gnu
-PROGRAMS="unspin unspin-init spinbench holdbench microbench"
+PROGRAMS="unspin unspin-init spinbench holdbench microbench phasebench"
 PACKAGES="unspin unspin-init unspin-spinbench"
 SIZE_MAX=15000000
 START_MAX_MS=20

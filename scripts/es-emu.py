@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whether guests run as SEV-ES guests of a real KVM that emulates SEV-ES (kernel/es-emu).
-Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN [CHECK...]; returns 77 where something it needs is missing.
+Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 where something it needs is missing.
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
 Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-ghcb, exits (how long exits take, by who reads the GHCB), keys, plain.
+ghcb, exits (how long exits take, by who reads the GHCB), keys, plain. Writes what `unspin claims record`
+takes into the file CLAIMS.
 """
 
 import importlib.util
@@ -19,7 +20,8 @@ import tempfile
 from pathlib import Path
 
 import checks
-from checks import want
+from checks import claims_that, want
+from claims import Claims
 from nested import L2_APPEND, Bench, cached_kernel, missing
 from ratio import SEED, ratio
 
@@ -37,7 +39,7 @@ POISON = "0xe4e4e4e4e4e4e4e4"
 # Who reads the GHCB; the second `mapped` is the control.
 WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
 ROUNDS = 12
-LABEL = "emulated SEV-ES, nested in emulation"
+LABEL = "emulated SEV-ES by kvm nested in tcg"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 
@@ -66,7 +68,8 @@ def octal(value: int) -> str:
 # The L1 looks at the VMM's memory when the guest has said its last word, and then types a byte.
 LOOK = f"""
 look() {{
-    dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 2> /dev/null | tr -s '\\000' '\\n' > /tmp/memory
+    dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 of=/tmp/raw 2> /dev/null
+    echo $3 has $(wc -c < /tmp/raw) bytes; tr -s '\\000' '\\n' < /tmp/raw > /tmp/memory
     echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
         canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
 }}
@@ -139,6 +142,10 @@ def hidden(log: str) -> str:
     return f"none of the {exits} traced exits shows an instruction pointer"
 
 
+@claims_that(
+    ("cvm.gate.g1", "the test guest judges every answer right, KVM with emulated SEV-ES"),
+    ("cvm.canaries.kvm", "a guest's canaries are neither in shared memory nor in kvm_run, and what it shows is found"),
+)
 def check_guest(bench: Bench) -> str:
     """The test guest judges KVM's answers. Neither KVM's trace nor what the hypervisor may read shows
     its registers or its private memory."""
@@ -148,6 +155,8 @@ def check_guest(bench: Bench) -> str:
     failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
     want("guest: passed" in log and "FAIL" not in log, "the test guest failed", failures)
     want(status(log) == 0, f"status {status(log)}", log)
+    read = re.findall(r"^(\w+) has (\d+) bytes", log, re.MULTILINE)
+    want({what for what, size in read if size != "0"} == {"kvm_run", "memory"}, f"read {read}", log)
     seen = re.findall(r"^(\w+) shown (\d+) canary (\d+)", log, re.MULTILINE)
     seen = sorted((what, shown != "0", canary != "0") for what, shown, canary in seen)
     # The numbers are constants of its code, too, which is private.
@@ -169,12 +178,18 @@ def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: s
     return log
 
 
+@claims_that(
+    ("cvm.gate.g2", "Debian's unmodified kernel boots with one vCPU, KVM with emulated SEV-ES"),
+)
 def check_boot(bench: Bench) -> str:
     """A stock kernel with one vCPU."""
     log = stock(bench, "boot", 1, "true")
     return f"{FEATURES}; {counts(log)}; {hidden(log)}"
 
 
+@claims_that(
+    ("cvm.gate.g3.smp", "Debian's unmodified kernel boots with two vCPUs, KVM with emulated SEV-ES"),
+)
 def check_smp(bench: Bench) -> str:
     """Two vCPUs, which start by the jump table."""
     log = stock(bench, "smp", 2, "grep -E '^ *(LOC|RES|CAL)' /proc/interrupts")
@@ -188,11 +203,14 @@ def devices(bench: Bench, name: str, more: str = "", after: str = "") -> tuple[s
     do = f"echo by virtio > /dev/hvc0; seq 1 {count} > /dev/vda; sync; sleep 1"
     after += f"\ncat /tmp/console; seq 1 {count} | cmp -n {size} - /disk && echo the disk is right"
     log = stock(bench, name, 1, do, f"--console /tmp/console --disk /disk {more}", after)
-    want("by virtio" in log.split("status")[1], "the console's output is missing", log)
+    want(re.search(r"^by virtio$", log, re.MULTILINE), "the console's output is missing", log)
     want("the disk is right" in log, "the disk has something else", log)
     return log, f"a console, and {size} bytes on a disk; {hidden(log)}"
 
 
+@claims_that(
+    ("cvm.gate.g3.virtio", "Debian's unmodified kernel uses a virtio console and a disk, KVM with emulated SEV-ES"),
+)
 def check_virtio(bench: Bench) -> str:
     """Devices reach what the guest shares with them: a console, and a disk."""
     return devices(bench, "virtio")[1]
@@ -270,6 +288,17 @@ def check_exits(bench: Bench) -> str:
         for found in counted(boot):
             handled.setdefault(arm, []).append(found["ns"] / found["exits"] / 1000)
             per_exit[arm] = found["calls"] / found["exits"]
+    sizes = [len(values) for arms in (us["in"], handled) for values in arms.values()]
+    want(sizes == [ROUNDS] * (2 * len(WAYS) - 1), f"figures of {sizes} rounds", log)
+    for name, arms, target in (("exit", us["in"], ">= 2"), ("vmm", handled, ">= 2")):
+        what = "an IN that reaches unspin-vmm" if name == "exit" else "an exit's part in unspin-vmm, mean"
+        middle, low, high = ratio(arms["calls"], arms["mapped"])
+        bench.claims.add(
+            f"cvm.ghcb_{name}",
+            f"{what}: its time with a call for each part of the GHCB, of that with the page mapped",
+            middle, "x", ROUNDS, target, (low, high),
+            "most of an exit is the emulated switch between guest and host" if name == "exit" else "",
+        )
     return "\n".join([f"{LABEL}, {ROUNDS} rounds", *table(us | {"in unspin-vmm": handled}, per_exit)])
 
 
@@ -319,10 +348,10 @@ def main() -> int:
     if {"-h", "--help"} & set(sys.argv):
         print(__doc__)
         return 0
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         print(__doc__, file=sys.stderr)
         return 2
-    vmm, unspin, *names = sys.argv[1:]
+    vmm, unspin, file, *names = sys.argv[1:]
     kernel, host = cached_kernel(), es_kernel(unspin)
     reason = missing(kernel)
     if not reason and not host.is_file():
@@ -339,7 +368,8 @@ def main() -> int:
             host=host,
             kvm_amd="es_emu=1",
         )
-        return checks.run(CHECKS, names, bench)
+        bench.claims = Claims(LABEL, "es-emu.py", "make es-emu")
+        return checks.run(CHECKS, names, bench, file)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ root, tracefs, exactly two CPUs and a quiet machine whose kernel has EEVDF (6.6 
 Prints what `unspin claims record` takes. Usage: scripts/host-model.py [UNSPIN]
 """
 
-import datetime
 import json
 import os
 import re
@@ -17,6 +16,8 @@ import tempfile
 import time
 from bisect import bisect_right
 from pathlib import Path
+
+from claims import Claims
 
 SECONDS = 10
 SETTLE_S = 2
@@ -143,17 +144,6 @@ def distance(one: list[float], other: list[float]) -> float:
     )
 
 
-def claim(name: str, what: str, value: float, n: int, unit: str) -> dict:
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
-    return {
-        "id": f"vt.host_model.{name}", "what": what, "value": value, "lo": None, "hi": None, "n": n,
-        "unit": unit, "target": "", "holds": None,
-        "label": f"vt, EEVDF, beside Linux {os.uname().release}, two CPUs",
-        "experiment": "scripts/host-model.py", "command": "make host-model",
-        "date": datetime.date.today().isoformat(), "commit": commit.stdout.decode().strip(),
-    }
-
-
 def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
     if os.geteuid() or len(os.sched_getaffinity(0)) != 2:
@@ -165,7 +155,8 @@ def main() -> None:
     qemu = next((b for b in json.loads(show.stdout)["builds"] if b.get("current")), None)
     if qemu is None:
         sys.exit(f"the lab's QEMU is not built: run `{unspin} lab qemu build`")
-    claims = []
+    label = f"vt, EEVDF, beside Linux {os.uname().release}, two CPUs"
+    claims = Claims(label, "host-model.py", "make host-model")
     with tempfile.TemporaryDirectory() as name:
         for threads in (4, 6):
             for per_vm in (False, True):
@@ -179,13 +170,16 @@ def main() -> None:
                     ratio = statistics.median(other) / statistics.median(one)
                     print(f"{key}: median {statistics.median(one):.3f} ms here, "
                           f"{statistics.median(other):.3f} simulated", file=sys.stderr)
-                    claims.append(claim(
-                        f"median.{key}", f"median length of the intervals {kind}, of this machine's: "
-                        f"{who}", ratio, len(one), "x"))
-                    claims.append(claim(
-                        f"ks.{key}", f"Kolmogorov-Smirnov distance of the lengths of intervals {kind}, "
-                        f"at 0.25 ms: {who}", distance(one, other), len(one), ""))
-    print(json.dumps(claims, indent=1))
+                    claims.add(
+                        f"vt.host_model.median.{key}",
+                        f"median length of the intervals {kind}, of this machine's: {who}",
+                        ratio, "x", len(one))
+                    claims.add(
+                        f"vt.host_model.ks.{key}",
+                        f"Kolmogorov-Smirnov distance of the lengths of intervals {kind}, "
+                        f"at {RESOLUTION_MS} ms: {who}",
+                        distance(one, other), "", len(one))
+    print(claims.text())
 
 
 if __name__ == "__main__":

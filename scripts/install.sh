@@ -9,7 +9,7 @@ prefix=${3-}$2
 install -D -t "$prefix/bin" "$release/unspin"
 # What the lab runs in its guests, their init included; unspin looks for them there.
 install -D -t "$prefix/lib/unspin" "$release/unspin-init" "$release/spinbench" \
-    "$release/holdbench" "$release/microbench"
+    "$release/holdbench" "$release/microbench" "$release/phasebench"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

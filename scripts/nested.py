@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from checks import want
+from claims import Claims
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
 SECONDS = 300
@@ -108,6 +109,9 @@ class Bench:
     """The files of an L1, and how one is run. `host` is the L1's kernel, if not the guests'; the
     folder that it is in may have modules. `kvm_amd` are parameters of the L1's module."""
 
+    claims: Claims
+    tries = 1
+
     def __init__(
         self,
         vmm: Path,
@@ -172,6 +176,8 @@ class Bench:
                 break
             whose = "a guest's" if "L1: end" in log else "the L1's"
             print(f"{name}: {whose} kernel died; it is started again", flush=True)
+            # An L1 that dies says nothing of its guests.
+            self.tries += "L1: end" in log
         want("L1: end" in log, f"the L1 did not end (status {done.returncode})", log)
         return log.split("L1: begin")[1]
 

@@ -5,7 +5,6 @@ a vCPU-second; memory. Wants a quiet machine. Prints what `unspin claims record`
 Usage: scripts/vt-speed.py [UNSPIN]
 """
 
-import datetime
 import json
 import os
 import statistics
@@ -14,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from claims import Claims
 
 REPEATS = 3
 ROUNDS = 500_000_000
@@ -97,28 +98,13 @@ def on_seconds(record: bytes, vcpus: int) -> float:
     return total / 1e9
 
 
-def claim(unspin_id: str, what: str, values: list[float], unit: str, target: str, lab: Lab) -> dict:
-    ordered = sorted(values)
-    value = statistics.median(ordered)
-    holds = None
-    if target:
-        sign, bound = target.split()
-        holds = value >= float(bound) if sign == ">=" else value <= float(bound)
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
-    cpu = next(l for l in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in l)
-    return {
-        "id": unspin_id, "what": what, "value": value, "lo": ordered[0], "hi": ordered[-1],
-        "n": len(values), "unit": unit, "target": target, "holds": holds,
-        "label": f"host: {cpu.split(': ')[1]}; guest kernel {lab.kernel['release']}",
-        "experiment": "scripts/vt-speed.py", "command": "make vt-speed",
-        "date": datetime.date.today().isoformat(), "commit": commit.stdout.decode().strip(),
-    }
-
-
 def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
     with tempfile.TemporaryDirectory() as name:
         lab = Lab(unspin, Path(name))
+        model = next(l for l in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in l)
+        label = f"host: {model.split(': ')[1]}; guest kernel {lab.kernel['release']}"
+        claims = Claims(label, "vt-speed.py", "make vt-speed")
         computing, spinning, per_second, memory, icount, mttcg = [], [], [], [], [], []
         instructions = 2 * ROUNDS * INSTRUCTIONS_PER_ROUND
         for _ in range(REPEATS):
@@ -139,19 +125,23 @@ def main() -> None:
             print(f"{computing[-1]:.0f} {spinning[-1]:.0f} {icount[-1]:.0f} {mttcg[-1]:.0f}",
                   file=sys.stderr)
     core = "on one core of this machine; interval: least and most"
-    print(json.dumps([
-        claim("vt.speed.compute", f"million guest instructions a second {core}", computing,
-              "M/s", ">= 420", lab),
-        claim("vt.speed.spin", "virtual milliseconds of vCPU time a CPU second of this machine, all "
-              "vCPUs spinning for a ticket lock", spinning, "ms", ">= 560", lab),
-        claim("vt.speed.vcpu_second", "CPU seconds of this machine for a second of a computing vCPU",
-              per_second, "s", "", lab),
-        claim("vt.speed.memory", "memory of QEMU with a guest of 512 MiB", memory, "MiB", "", lab),
-        claim("vt.speed.icount", f"million guest instructions a second with QEMU's own icount, {core}",
-              icount, "M/s", "", lab),
-        claim("vt.speed.mttcg", f"million guest instructions a second with multi-threaded TCG, {core}",
-              mttcg, "M/s", "", lab),
-    ], indent=1))
+    for name, what, values, unit, target in (
+        ("compute", f"million guest instructions a second {core}", computing, "M/s", ">= 420"),
+        ("of_icount", "guest instructions a second, of those with QEMU's own icount in the same run",
+         [here / there for here, there in zip(computing, icount)], "x", ""),
+        ("spin", "virtual milliseconds of vCPU time a CPU second of this machine, all vCPUs spinning "
+         "for a ticket lock", spinning, "ms", ">= 560"),
+        ("vcpu_second", "CPU seconds of this machine for a second of a computing vCPU", per_second,
+         "s", ""),
+        ("memory", "memory of QEMU with a guest of 512 MiB", memory, "MiB", ""),
+        ("icount", f"million guest instructions a second with QEMU's own icount, {core}", icount,
+         "M/s", ""),
+        ("mttcg", f"million guest instructions a second with multi-threaded TCG, {core}", mttcg,
+         "M/s", ""),
+    ):
+        middle, interval = statistics.median(values), (min(values), max(values))
+        claims.add(f"vt.speed.{name}", what, middle, unit, len(values), target, interval)
+    print(claims.text())
 
 
 if __name__ == "__main__":

@@ -19,10 +19,14 @@ pub fn cases() -> Vec<Case> {
     let vt = |name, test| Case { name, needs: Some(vt_guest), takes: Takes::Little, test };
     let long = |name, needs: Needs, test| Case { name, needs, takes: Takes::Minutes, test };
     vec![
-        vt("guest_scheduler_runs_commands", || in_virtual_time("command named holders figures")),
         vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
         vt("guest_scheduler_leaves_none_waiting", || in_virtual_time("one-run realtime all_kinds")),
-        vt("guest_scheduler_shares_time", || in_virtual_time("one-run limits weights cgroups")),
+        long("guest_scheduler_runs_commands", Some(vt_guest), || {
+            in_virtual_time("command named holders figures")
+        }),
+        long("guest_scheduler_shares_time", Some(vt_guest), || {
+            in_virtual_time("one-run limits weights cgroups")
+        }),
         long("guest_scheduler_and_hotplug", Some(vt_guest), || in_virtual_time("comes_and_goes")),
         long("guest_scheduler_and_throttled_tasks", Some(vt_guest), || {
             in_virtual_time("throttled")

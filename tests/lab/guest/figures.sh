@@ -16,7 +16,7 @@ if [ "$1" = end ]; then
 fi
 socket=/run/unspin/run.sock
 unspin run --status 2> /tmp/none
-[ $? = 77 ] || fail "nothing runs"
+[ $? = 1 ] || fail "nothing runs"
 grep -q 'unspin run' /tmp/none || fail "$(cat /tmp/none)"
 unspin run --actuator sched-ext --listen 127.0.0.1:9470 -- sh "$0" wait &
 run=$!

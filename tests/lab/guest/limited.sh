@@ -1,26 +1,30 @@
 #!/bin/sh
+# shellcheck disable=SC2016 # ids of other shells
 # The limit comes while tasks spin, for cgroups and kernel threads, and goes where `unspin run` is
-# killed.
+# killed. `limited.sh briefly` shows no more than that, and without sets of others.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"
 echo +cpuset > "$groups/cgroup.subtree_control"
 echo 3 > "$theirs"
 
-# Idle, it wakes twice a second. Killed, the process that watches it lifts the limit.
-start_run
-sleep 1
-before=$(sleeps)
-sleep 4
-[ "$(($(sleeps) - before))" -le 9 ] || fail "it rests twice a second: $before, $(sleeps)"
-start_load
-stop_while_limited
-kill -KILL "$run"
-wait_until is_free
-wait_until rcu_is_free
-over
+beside_others() {
+    # Idle, it wakes twice a second. Killed, the process that watches it lifts the limit.
+    start_run
+    sleep 1
+    before=$(sleeps)
+    sleep 4
+    [ "$(($(sleeps) - before))" -le 9 ] || fail "it rests twice a second: $before, $(sleeps)"
+    start_load
+    stop_while_limited
+    kill -KILL "$run"
+    wait_until is_free
+    wait_until rcu_is_free
+    over
 
-wait_until is_gone
+    wait_until is_gone
+}
+[ "$1" = briefly ] || beside_others
 
 # Without sets of others, the spare vCPUs are a partition as well.
 echo > "$theirs"
@@ -36,8 +40,43 @@ wait_until rcu_is_free
 wait_until is_gone
 over
 
+[ "$1" != briefly ] || { echo result 1; exit; }
+
 echo 0 > "$groups/cgroup.procs"
+# Tasks of the root cgroup are limited, too: by the partition.
+start_run
+stress-ng --rename 8 -t 30 --temp-path /tmp > /dev/null 2>&1 &
+load=$!
+has_kept() { unspin run --status --json | grep -q '"trials_fewer":.[0-9]*,[1-9]'; }
+wait_until has_kept
+wait_until is_partition
+kill "$load"
+wait "$load"
+kill -INT "$run"
+wait "$run"
+
 unspin run --actuator cpuset -- cat /proc/self/cgroup | grep -qx 0::/unspin || fail "its cgroup"
+
+# It ends as its command does, as in a shell.
+ends_with() {
+    code=$1
+    shift
+    unspin run --actuator cpuset -- "$@" 2> /tmp/said
+    ended=$?
+    [ "$ended" = "$code" ] || fail "$*: $ended, not $code: $(cat /tmp/said)"
+}
+ends_with 7 sh -c 'exit 7'
+ends_with 137 sh -c 'kill -KILL $$'
+ends_with 127 /no/such/command
+unspin run --actuator cpuset -- sh -c 'echo $$ > /tmp/id; exec sleep 77' 2> /tmp/said &
+run=$!
+wait_until [ -s /tmp/id ]
+kill -TERM "$run"
+wait "$run"
+ended=$?
+[ "$ended" = 143 ] || fail "after SIGTERM: $ended: $(cat /tmp/said)"
+[ ! -e "/proc/$(cat /tmp/id)" ] || fail "the command goes on"
+
 [ ! -e /run/unspin/cpuset.json ] || fail "a journal is left"
 is_gone || fail "$(ls "$groups")"
 [ ! -e "$groups/unspin" ] || fail "a cgroup is left"

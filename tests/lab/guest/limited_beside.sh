@@ -12,7 +12,7 @@ unspin run --status --json > /tmp/status || fail "no status"
 grep -q '"actuator":"cpuset"' /tmp/status || fail "$(cat /tmp/status)"
 grep -q '"left_alone":."theirs"' /tmp/status || fail "$(cat /tmp/status)"
 unspin run --restore 2> /tmp/error
-[ $? = 77 ] || fail "$(cat /tmp/error)"
+[ $? = 1 ] || fail "$(cat /tmp/error)"
 grep -q "another \`unspin run\`.*$lock" /tmp/error || fail "$(cat /tmp/error)"
 kill -HUP "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"

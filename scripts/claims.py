@@ -1,0 +1,51 @@
+"""What scripts measure, as `unspin claims record` takes it."""
+
+import datetime
+import json
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Claims:
+    """The claims of one script; `command` runs it again."""
+
+    def __init__(self, label: str, script: str, command: str):
+        head = ["git", "-c", "safe.directory=*", "-C", ROOT, "describe", "--always", "--dirty"]
+        head += ["--abbrev=12", "--exclude=*"]
+        commit = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        self.every = {
+            "label": label, "experiment": f"scripts/{script}", "command": command,
+            "date": today, "commit": commit,
+        }
+        self.found: list[dict] = []
+
+    def add(
+        self, name: str, what: str, value: float, unit: str, n: int, target: str = "",
+        interval: tuple[float | None, float | None] = (None, None), reason: str = "",
+    ) -> None:
+        """A figure from `n` samples; `target` is as in `>= 0.95`. `unspin` judges it, and `reason` says
+        why it misses its target, should it."""
+        low, high = interval
+        self.found.append(
+            {
+                "id": name, "what": what, "value": value, "lo": low, "hi": high, "n": n,
+                "unit": unit, "target": target, "reason": reason, "holds": None, **self.every,
+            }
+        )
+
+    def text(self) -> str:
+        """All of them, as JSON."""
+        return json.dumps(self.found, indent=1)
+
+    def save(self, file: Path) -> None:
+        """Writes them into a file, and keeps others that it has."""
+        if not self.found:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        mine = {claim["id"] for claim in self.found}
+        before = json.loads(file.read_text()) if file.exists() else []
+        kept = [claim for claim in before if claim["id"] not in mine]
+        file.write_text(json.dumps(kept + self.found, indent=1))
