@@ -37,7 +37,7 @@ test: programs ## set up, build, then everything that CI checks; the tests boot 
 	$(UNSPIN) lab kernel fetch debian-cloud:trixie
 	$(UNSPIN) lab qemu build
 	RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings \
-	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace
+	UNSPIN_UNDER_TEST=$(RELEASE)/unspin $(CARGO) test --locked --workspace --no-fail-fast
 
 test-all: build ## `make test` with what takes minutes: suspend, stops, nested guests, older kernels
 	$(UNSPIN) lab kernel build

@@ -22,7 +22,7 @@ pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -
     match kind {
         Kind::TooLittle if digest.seconds >= SECONDS_MIN => {
             format!(
-                "{} of what happened was lost, because it came too fast, so there is no verdict: \
+                "{} of what happened came too fast to be recorded, too much for a verdict: \
                  measure again under less load.",
                 share(lost_share(digest))
             )

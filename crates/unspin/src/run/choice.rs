@@ -43,7 +43,7 @@ impl Choice {
         let error = anyhow::Error::new(error);
         match self.actuator {
             _ if !has_another_way => Err(error),
-            Some(_) => Err(hinted(&error, "`--actuator sched-ext` may do")),
+            Some(_) => Err(hinted(&error, "`--actuator sched-ext` may work")),
             None => {
                 let keeper = self.scheduler().map_err(|other| {
                     let text = format!("{error:#}; and in place of cpusets: {other:#}");
