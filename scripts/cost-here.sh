@@ -73,7 +73,7 @@ done > "$folder/speeds"
 cat "$folder/speeds" >&2
 
 # The second and the ninth of ten are an interval of 97.9 % for the median.
-awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short=12 HEAD 2> "$folder/no-git" || true)" \
+awk -v date="$(date -u +%F)" -v commit="$(git -C "$(dirname "$0")" describe --always --dirty --abbrev=12 2> "$folder/no-git" || true)" \
     -v machine="$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, Linux $(uname -r)" '
     $4 <= 0 { print "no result: " $0 > "/dev/stderr"; exit failed = 1 }
     { speed[$1, $3, $2] = $4; workloads[$1] = 1 }

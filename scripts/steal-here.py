@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """What `unspin record` finds of this machine's own vCPUs, beside the steal time that its
-hypervisor tells of: half a minute idle and half a minute of computing by turns, ten times.
+hypervisor reports: half a minute idle, then half a minute of computing, ten times.
 Prints what `unspin claims record` takes. Usage: scripts/steal-here.py [UNSPIN]
 """
 
-import datetime
 import json
 import os
 import platform
@@ -14,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from claims import Claims
 
 ROUNDS = 10
 SECONDS = 30
@@ -35,7 +36,7 @@ def observe(unspin: str, folder: Path, load: str) -> dict:
     report = [unspin, "report", "--json", str(session)]
     figures = json.loads(subprocess.run(report, check=True, capture_output=True).stdout)
     if figures["steal_s"] is None:
-        sys.exit("the session does not say what the hypervisor told of steal time")
+        sys.exit("the session does not say how much steal time the hypervisor reported")
     off = figures["off"]
     return {
         "seconds": figures["seconds"],
@@ -77,47 +78,24 @@ def main() -> None:
     busy = seen["computing"]
     draws = random.Random(1)
     ratios = sorted(ratio(draws.choices(busy, k=len(busy))) for _ in range(RESAMPLES))
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True)
-    about = {
-        "label": f"host: {cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}",
-        "experiment": "scripts/steal-here.py",
-        "command": "make steal-here",
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "commit": commit.stdout.decode().strip(),
-        "reason": "see docs/results-sensing.md",
-    }
-    claims = [
-        {
-            "id": "sense.found_of_steal_here",
-            "what": "time off that `unspin record` found on the build machine while it computed,"
-            " of the steal time that its hypervisor reported",
-            "value": ratio(busy),
-            "lo": ratios[int(0.025 * RESAMPLES)],
-            "hi": ratios[int(0.975 * RESAMPLES)],
-            "n": len(busy),
-            "unit": "x",
-            "target": "",
-            "holds": None,
-            **about,
-        }
-    ]
+    label = f"host: {cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
+    claims = Claims(label, "steal-here.py", "make steal-here")
+    claims.add(
+        "sense.found_of_steal_here",
+        "time off that `unspin record` found on the build machine while it computed,"
+        " of the steal time that its hypervisor reported",
+        ratio(busy), "x", len(busy),
+        interval=(ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES)]),
+    )
     if quiet:
-        claims.append(
-            {
-                "id": "sense.idle_false_here",
-                "what": f"off intervals that `unspin record` found in {SECONDS} idle seconds of the"
-                " build machine without steal time: the mean (interval: minimum and maximum)",
-                "value": sum(quiet) / len(quiet),
-                "lo": min(quiet),
-                "hi": max(quiet),
-                "n": len(quiet),
-                "unit": "",
-                "target": "<= 0",
-                "holds": None,
-                **about,
-            }
+        claims.add(
+            "sense.idle_false_here",
+            f"off intervals that `unspin record` found in {SECONDS} idle seconds of the"
+            " build machine without steal time: the mean (interval: minimum and maximum)",
+            sum(quiet) / len(quiet), "", len(quiet), "<= 0", (min(quiet), max(quiet)),
+            reason="see docs/results-sensing.md",
         )
-    print(json.dumps(claims, indent=1))
+    print(claims.text())
 
 
 if __name__ == "__main__":

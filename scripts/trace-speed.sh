@@ -31,7 +31,7 @@ done > "$folder/speeds"
 echo "MB/s: $(tr "\n" " " <"$folder/speeds")" >&2
 # The second and the ninth of ten are an interval of 97.9 % for the median.
 sort -n "$folder/speeds" | awk -v date="$(date -u +%F)" \
-    -v commit="$(git rev-parse --short=12 HEAD 2> "$folder/no-git" || true)" \
+    -v commit="$(git -C "$(dirname "$0")" describe --always --dirty --abbrev=12 2> "$folder/no-git" || true)" \
     -v machine="$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" '
     { speed[NR] = $1 }
     END {

@@ -8,7 +8,7 @@ output=$(scripts/with-rust cargo test --locked -p unspin-trace --test it check::
 all=$(grep -cE '^test .*_caught \.\.\.' <<< "$output" || true)
 caught=$(grep -cE '^test .*_caught \.\.\. ok$' <<< "$output" || true)
 [ "$all" -gt 0 ] || { echo "$output" >&2; exit 1; }
-commit=$(git rev-parse --short=12 HEAD 2> /dev/null || true)
+commit=$(git describe --always --dirty --abbrev=12 2> /dev/null || true)
 printf '[{"id": "vt.checkers_caught", "what": "defects planted into a record that a checker catches", '
 printf '"value": %s, "lo": null, "hi": null, "n": %s, "unit": "", "target": ">= %s", ' "$caught" "$all" "$all"
 printf '"holds": %s, "label": "trace", ' "$([ "$caught" = "$all" ] && echo true || echo false)"

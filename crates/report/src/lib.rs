@@ -22,3 +22,5 @@ pub mod svg;
 pub mod terminal;
 pub mod verdict;
 pub mod view;
+
+pub use columns::printable;

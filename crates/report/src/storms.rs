@@ -3,7 +3,7 @@
 use unspin_trace::storms::{Distribution, LeftOut, Storm, Storms};
 
 use crate::columns::{printable, table};
-use crate::format::{count, number, plural};
+use crate::format::{count, number, percent, plural, time};
 
 /// Places and vCPUs that are listed.
 const ROWS: usize = 10;
@@ -28,10 +28,10 @@ pub fn text(storms: &Storms) -> String {
 
 fn opening(storms: &Storms) -> String {
     let mut out = format!(
-        "{} of {} in {} s, {} of them by PAUSE.\n",
+        "{} of {} in {}, {} of them by PAUSE.\n",
         plural(storms.exits, "exit", "exits"),
         plural(storms.vcpus.len() as u64, "vCPU", "vCPUs"),
-        number(storms.span_s),
+        time(storms.span_s),
         count(storms.pause_exits),
     );
     out += &match storms.storm_share {
@@ -39,10 +39,10 @@ fn opening(storms: &Storms) -> String {
                  (kvm_intel.ple_gap=0, kvm_amd.pause_filter_count=0, TDX guests).\n"
             .to_owned(),
         Some(share) => format!(
-            "{}: {} % of the PAUSE exits, {} s of vCPU time.\n",
+            "{}: {} of the PAUSE exits, {} of vCPU time.\n",
             plural(storms.storms, "storm", "storms"),
-            number(100.0 * share),
-            number(storms.storm_s),
+            percent(share),
+            time(storms.storm_s),
         ),
     };
     if storms.lines_unknown > 0 {
@@ -101,10 +101,10 @@ fn vcpus(storms: &Storms) -> String {
             vcpu_name(vcpu.tid, vcpu.vcpu),
             count(vcpu.pause_exits),
             count(vcpu.storms),
-            number(vcpu.storm_s),
+            time(vcpu.storm_s),
         ]
     });
-    table(&["vCPU", "PAUSE exits", "storms", "s in storms"], &[], rows.collect())
+    table(&["vCPU", "PAUSE exits", "storms", "time in storms"], &[], rows.collect())
 }
 
 fn longest(storms: &[Storm]) -> String {

@@ -1,7 +1,7 @@
 //! `unspin record`.
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use unspin_guest::sense::{Sensor, hidden};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
 use unspin_report::format::{plural, time};
+use unspin_report::printable;
 
 use crate::command::Running;
 use crate::failure::of_class;
@@ -120,8 +121,14 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if args.json {
         return out::json(1, Some(&here::about()), recorded);
     }
-    let is_file = !out::is_stdout(&args.out);
-    let out = if is_file { args.out.display().to_string() } else { "standard output".to_owned() };
+    eprintln!("{}", closing(&args.out, recorded));
+    Ok(())
+}
+
+/// What was found, what this kernel hides, and what to do next.
+fn closing(path: &Path, recorded: &Recorded) -> String {
+    let is_file = !out::is_stdout(path);
+    let out = if is_file { path.display().to_string() } else { "standard output".to_owned() };
     let times = |count: u64, what: &str, seconds: f64| match count {
         0 => format!("no {what}s"),
         _ => format!("{} ({})", plural(count, what, &format!("{what}s")), time(seconds)),
@@ -139,11 +146,10 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if !hidden.is_empty() {
         found += &format!("; this kernel does not show {}", hidden.join(", "));
     }
-    eprintln!("{found}");
     if is_file {
-        eprintln!("Next: unspin report {out}");
+        found += &format!("\nNext: unspin report {out}");
     }
-    Ok(())
+    found.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Why standard output cannot have the session.
@@ -158,4 +164,32 @@ fn wrong_output(args: &Args) -> Option<&'static str> {
             stdout().is_terminal(),
             "a session is not for a terminal: name a file, or pipe it to a program",
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_ends_with_what_is_hidden_and_the_next_command() {
+        let recorded = Recorded {
+            seconds: 2.0,
+            offs: 3,
+            off_s: 0.25,
+            lost: 1,
+            missing: vec!["fentry/smp_call_function_many_cond".into()],
+            ..Recorded::default()
+        };
+        let text = closing(Path::new("a.arrow.gz"), &recorded);
+        assert_eq!(
+            text,
+            "a.arrow.gz: 2.00 s, 3 off intervals (250 ms), no long spins, 1 finding lost; this \
+             kernel does not show waits for IPIs\nNext: unspin report a.arrow.gz"
+        );
+        let piped = closing(Path::new("-"), &recorded);
+        assert!(
+            piped.starts_with("standard output: 2.00 s, ") && !piped.contains("Next"),
+            "{piped}"
+        );
+    }
 }

@@ -29,14 +29,14 @@ pub use symbols::{Symbols, SymbolsError};
 pub use track::Storm;
 use track::{Counts, Order, Totals, Track};
 
-/// Threads and addresses that are told apart. What comes later is only counted.
+/// Threads and addresses that are counted apart. What comes later is only counted.
 const TRACKS_MAX: usize = 65_536;
 const PLACES_MAX: usize = 65_536;
 
 /// What makes a storm.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// PAUSE exits in a row, from which on they are a storm.
+    /// So many PAUSE exits in a row are a storm.
     pub length_min: u32,
     /// A vCPU that stayed in the guest for longer than this has done something there.
     pub in_guest_max_ns: u64,

@@ -144,6 +144,25 @@ fn on_a_terminal(environment: &[(&str, &str)]) -> Option<String> {
     Some(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
+/// How wide the first line of `doctor` is, on a terminal of that width.
+fn doctor_on(columns: usize) -> Option<usize> {
+    let line = format!("stty cols {columns} && {} doctor", env!("CARGO_BIN_EXE_unspin"));
+    let done = Command::new("script").args(["-qec", &line, "/dev/null"]).output().ok()?;
+    assert!(done.status.success(), "{done:?}");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    text.lines().next().map(|line| line.trim_end().chars().count())
+}
+
+#[test]
+fn doctor_is_as_wide_as_its_terminal() {
+    let Some(narrow) = doctor_on(30) else {
+        eprintln!("skipped: needs script(1): apt install bsdutils");
+        return;
+    };
+    let wide = doctor_on(60).expect("it ran before");
+    assert!(narrow <= 30 && wide > 30 && wide <= 60, "{narrow}, {wide}");
+}
+
 #[test]
 fn a_terminal_gets_colours_unless_they_are_not_wanted() {
     let Some(coloured) = on_a_terminal(&[]) else {
