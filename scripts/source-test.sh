@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 [ -n "${UNSPIN_OWN_MOUNTS-}" ] || UNSPIN_OWN_MOUNTS=1 exec unshare --mount -- "$0" "$@"
 suite=${1:-trixie}
 
+tarball=$(scripts/clean-root.sh "$suite")
 mkdir -p out
 root=$(mktemp -d -p "$PWD/out")
 leave() {
@@ -21,7 +22,7 @@ leave() {
 trap leave EXIT
 trap 'exit 130' INT TERM
 
-tar -C "$root" -xf "$(scripts/clean-root.sh "$suite")"
+tar -C "$root" -xf "$tarball"
 mount --rbind /sys "$root/sys"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
