@@ -21,6 +21,13 @@ pub fn survives_more() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_more")
 }
 
+/// A guest that has a pCPU for each vCPU, until a neighbour comes.
+pub fn counts_where_preempted() -> Result<(), Failed> {
+    let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"at\"\n\
+                     times_us = [[6000000, 100000000]]";
+    ends_well_on(4, &format!("{VT}\n{neighbour}"), "debian-cloud", "uncounted", "")
+}
+
 /// vCPUs go and come meanwhile.
 pub fn follows_hotplug() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_hotplug")
@@ -60,10 +67,22 @@ fn ends_well(kernel: &str, script: &str) -> Result<(), Failed> {
 
 /// The same with an argument.
 fn ends_well_as(kernel: &str, script: &str, argument: &str) -> Result<(), Failed> {
+    ends_well_on(2, VT, kernel, script, argument)
+}
+
+const VT: &str = "vt = { regime = \"abandoned\", instructions = 1 }";
+
+/// The same in a guest with four vCPUs on a host with so many pCPUs and these settings.
+fn ends_well_on(
+    pcpus: u32,
+    host: &str,
+    kernel: &str,
+    script: &str,
+    argument: &str,
+) -> Result<(), Failed> {
     let settings = "accel = \"vt\"\ntime_limit_s = 100";
-    let text =
-        experiment(&["try.toml"], settings, "vt = { regime = \"abandoned\", instructions = 1 }");
-    let text = text.replace("vcpus = 2", "vcpus = 4");
+    let text = experiment(&["try.toml"], settings, host).replace("\nvcpus = 2", "\nvcpus = 4");
+    let text = text.replace("\npcpus = 2", &format!("\npcpus = {pcpus}"));
     let bench = Bench::new(&text.replace("\"debian-cloud\"", &format!("{kernel:?}")));
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
     let folder = std::fs::canonicalize(folder).expect("the scripts");

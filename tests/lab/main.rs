@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 34] = {
+const CASES: [(&str, Needs, Takes, Test); 35] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -79,6 +79,12 @@ const CASES: [(&str, Needs, Takes, Test); 34] = {
             Some(confine::bookworm),
             Minutes,
             confine::comes_and_goes_on_bookworm,
+        ),
+        (
+            "confine_counts_where_preempted",
+            Some(vt_guest),
+            Minutes,
+            confine::counts_where_preempted,
         ),
         ("confine_survives_more", Some(vt_guest), Minutes, confine::survives_more),
         ("confine_follows_hotplug", Some(vt_guest), Minutes, confine::follows_hotplug),

@@ -100,7 +100,8 @@ pub struct Account {
     pub missing: Vec<String>,
     records: Shared<Record>,
     counters: Vec<Counter>,
-    _links: Vec<Link>,
+    /// Those of ends before those of beginnings; none while nothing is counted.
+    links: Vec<Link>,
     object: Object,
 }
 
@@ -123,7 +124,27 @@ impl Account {
         let links = attach(&object, &mut missing)?;
         let missing = unwatched(&missing);
         let counters = vec![Counter::default(); vcpus];
-        Ok(Account { missing, records, counters, _links: links, object })
+        Ok(Account { missing, records, counters, links, object })
+    }
+
+    /// Whether spins are counted.
+    pub fn is_counting(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Counts no more, so that contended waits cost what they do without this.
+    pub fn pause(&mut self) {
+        // A beginning without its end would look as if the spin did not end.
+        while self.links.pop().is_some() {}
+    }
+
+    /// Counts again.
+    ///
+    /// # Errors
+    /// The kernel takes no more programs at any of its functions.
+    pub fn resume(&mut self) -> Result<(), SenseError> {
+        self.links = attach(&self.object, &mut BTreeSet::new())?;
+        Ok(())
     }
 
     /// What wakes who rests.

@@ -7,6 +7,7 @@
 mod arrangement;
 mod brake;
 mod cpusets;
+mod figures;
 mod guard;
 mod journal;
 mod kthreads;
@@ -14,6 +15,7 @@ mod priority;
 mod root;
 mod set;
 mod spare;
+mod vigilance;
 mod window;
 
 use std::io;
@@ -26,17 +28,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use unspin_model::class::{Class, Classified};
-use unspin_model::scheduler::{Actuator, Limits, Stats};
+use unspin_model::scheduler::Stats;
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
 use crate::account::{Account, Woken};
-use crate::sense::{LightSensor, SenseError, Settings, now_ns};
+use crate::sense::{LightSensor, SenseError, Settings};
 use crate::spinning;
 use arrangement::Arrangement;
 pub use cpusets::CpusetError;
 use cpusets::{Cpusets, How};
 use priority::run_first;
 pub use root::{own_cgroup, remove_own_cgroup};
+use vigilance::Vigilance;
 use window::Sums;
 
 /// Where cgroups of version 2 are.
@@ -52,6 +55,9 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
 const REST: Duration = Duration::from_secs(1);
+/// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
+/// work.
+const SHORT_REST: Duration = Duration::from_millis(100);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
 
@@ -178,6 +184,7 @@ struct Control {
     cpusets: Cpusets,
     sensor: LightSensor,
     account: Account,
+    vigilance: Vigilance,
     confine: Confine,
     online: Vec<u32>,
     arrangement: Arrangement,
@@ -211,6 +218,7 @@ impl Control {
             )?,
             sensor: LightSensor::start(settings)?,
             account: Account::start()?,
+            vigilance: Vigilance::default(),
             confine: Confine::new(online.len() as u32),
             online,
             arrangement: Arrangement::default(),
@@ -237,24 +245,52 @@ impl Control {
         let mut rounds = 0;
         while !shared.over.load(Ordering::Relaxed) {
             let rests = alarm.as_ref().filter(|_| self.calm >= CALM_WINDOWS);
-            match rests.map(|alarm| alarm.rest(REST, end.as_fd())) {
+            let rest = self.rest();
+            match rests.map(|alarm| alarm.rest(rest, end.as_fd())) {
                 Some(Ok(Woken::Spins)) => {
                     self.wake();
                     continue;
                 }
-                Some(Ok(Woken::Over)) => rounds = 0,
+                Some(Ok(Woken::Over)) if rest == REST => rounds = 0,
+                Some(Ok(Woken::Over)) => {}
                 Some(Err(_)) => alarm = None,
                 None => thread::sleep(self.pause()),
             }
+            let began_ns = self.before.now_ns;
             self.step(rounds % ROUND == 0);
+            self.count_or_not(self.before.now_ns - began_ns);
             rounds += 1;
             *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
         }
     }
 
     fn pause(&self) -> Duration {
-        let wanted_m = self.facts.on_m + self.facts.off_m;
-        if wanted_m < 500 { QUIET_WINDOW } else { WINDOW }
+        if self.is_quiet() { QUIET_WINDOW } else { WINDOW }
+    }
+
+    fn rest(&self) -> Duration {
+        if self.account.is_counting() || self.is_quiet() { REST } else { SHORT_REST }
+    }
+
+    /// Whether half a vCPU would do.
+    fn is_quiet(&self) -> bool {
+        self.facts.on_m + self.facts.off_m < 500
+    }
+
+    /// Begins to count spins, or ends it, after a window of that length.
+    fn count_or_not(&mut self, window_ns: u64) {
+        let vcpus = self.online.len();
+        let limits = self.confine.in_use() as usize != vcpus || self.confine.on_trial();
+        let counts = self.vigilance.step(&self.facts, vcpus, window_ns, limits);
+        if counts == self.account.is_counting() {
+            return;
+        }
+        if counts {
+            self.failed = self.account.resume().err().map(|error| error.to_string());
+        } else {
+            self.account.pause();
+        }
+        self.wake();
     }
 
     /// Begins a window after a rest: the next decision rests on what follows.
@@ -328,6 +364,7 @@ impl Control {
             self.cpusets.replace_all(&set::all(&online).map_err(unknown)?)?;
             self.confine = Confine::new(online.len() as u32);
             self.arrangement = Arrangement::default();
+            self.vigilance = Vigilance::default();
             self.online = online;
             // Sums are of other vCPUs now, and what they have grown by since the start is not.
             let now = self.sums();
@@ -335,58 +372,5 @@ impl Control {
             self.begin_window(now);
         }
         Ok(())
-    }
-
-    fn sums(&mut self) -> Sums {
-        let now_ns = now_ns();
-        let mut sums = Sums { now_ns, ..Sums::default() };
-        let page = self.sensor.page();
-        let spun = self.account.spun(now_ns, |vcpu| page.vcpu(vcpu).idle_since_ns != 0);
-        self.lost = 0;
-        for &vcpu in &self.online {
-            let record = page.vcpu(vcpu as usize);
-            sums.idle_ns += record.idle_until(now_ns);
-            sums.off_ns += record.off_ns;
-            let spun = spun[vcpu as usize];
-            sums.spin_ns += spun.ns;
-            self.lost += spun.lost;
-            sums.paths += spun.count;
-        }
-        sums
-    }
-
-    fn stats(&self) -> Stats {
-        let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
-        let seconds = self.started.elapsed().as_secs_f64();
-        let since_start = self.before.less(&self.first);
-        let usage = self.confine.in_use();
-        Stats {
-            actuator: Actuator::Cpuset,
-            seconds,
-            late_us: self.late_ns / 1_000,
-            vcpus: self.online.len() as u32,
-            used: usage,
-            used_vcpus: self.arrangement.split(&self.online, usage as usize).0,
-            trial: self.confine.on_trial(),
-            on: vcpus(self.facts.on_m),
-            off: vcpus(self.facts.off_m),
-            spinning: vcpus(self.facts.spin_m),
-            used_mean: self.used_vcpu_s / seconds.max(1e-9),
-            off_s: since_start.off_ns as f64 / 1e9,
-            spin_s: since_start.spin_ns as f64 / 1e9,
-            trials_fewer: self.confine.trials_fewer,
-            trials_more: self.confine.trials_more,
-            limits: Some(Limits {
-                cgroups: self.cpusets.limited() as u64,
-                left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
-                in_root: if self.cpusets.reaches_root() { 0 } else { self.in_root.count },
-                spins: since_start.paths,
-                spins_lost: self.lost,
-                not_counted: self.account.missing.clone(),
-                failed: self.failed.clone(),
-                late: self.late.clone(),
-            }),
-            ..Stats::default()
-        }
     }
 }

@@ -1,0 +1,64 @@
+//! The figures of who decides: sums over all vCPUs, and what users see of them.
+
+use unspin_model::scheduler::{Actuator, Limits, Stats};
+
+use super::Control;
+use super::window::Sums;
+use crate::sense::now_ns;
+
+impl Control {
+    /// What all vCPUs online have done until now.
+    pub(super) fn sums(&mut self) -> Sums {
+        let now_ns = now_ns();
+        let mut sums = Sums { now_ns, ..Sums::default() };
+        let page = self.sensor.page();
+        let spun = self.account.spun(now_ns, |vcpu| page.vcpu(vcpu).idle_since_ns != 0);
+        self.lost = 0;
+        for &vcpu in &self.online {
+            let record = page.vcpu(vcpu as usize);
+            sums.idle_ns += record.idle_until(now_ns);
+            sums.off_ns += record.off_ns;
+            let spun = spun[vcpu as usize];
+            sums.spin_ns += spun.ns;
+            self.lost += spun.lost;
+            sums.paths += spun.count;
+        }
+        sums
+    }
+
+    /// What `--status` and the metrics show.
+    pub(super) fn stats(&self) -> Stats {
+        let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let since_start = self.before.less(&self.first);
+        let usage = self.confine.in_use();
+        Stats {
+            actuator: Actuator::Cpuset,
+            seconds,
+            late_us: self.late_ns / 1_000,
+            vcpus: self.online.len() as u32,
+            used: usage,
+            used_vcpus: self.arrangement.split(&self.online, usage as usize).0,
+            trial: self.confine.on_trial(),
+            on: vcpus(self.facts.on_m),
+            off: vcpus(self.facts.off_m),
+            spinning: vcpus(self.facts.spin_m),
+            used_mean: self.used_vcpu_s / seconds.max(1e-9),
+            off_s: since_start.off_ns as f64 / 1e9,
+            spin_s: since_start.spin_ns as f64 / 1e9,
+            trials_fewer: self.confine.trials_fewer,
+            trials_more: self.confine.trials_more,
+            limits: Some(Limits {
+                cgroups: self.cpusets.limited() as u64,
+                left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
+                in_root: if self.cpusets.reaches_root() { 0 } else { self.in_root.count },
+                spins: since_start.paths,
+                spins_lost: self.lost,
+                not_counted: self.account.missing.clone(),
+                failed: self.failed.clone(),
+                late: self.late.clone(),
+            }),
+            ..Stats::default()
+        }
+    }
+}

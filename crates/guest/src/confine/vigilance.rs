@@ -1,0 +1,120 @@
+//! Whether spins have to be counted.
+//!
+//! To count them, BPF programs run at the beginning and the end of each contended wait, which takes
+//! a few hundred instructions. Only where vCPUs are preempted can fewer of them do more. So a guest
+//! that wanted all of its vCPUs for a while, and had them, stops counting until one is preempted.
+//! Nothing follows from times when some of its vCPUs were idle.
+
+use unspin_policy::confine::Facts;
+
+/// So long must a guest want its vCPUs and have them; twice as long each time that it lost them
+/// again.
+const CLEAR_NS: u64 = 2_000_000_000;
+const CLEAR_MAX_NS: u64 = 256_000_000_000;
+/// It wants all of them from this share on, in percent: all but for moments.
+const WANTED_PERCENT: u64 = 75;
+/// A smaller share of the wanted time off, in percent, is not overcommit: hosts have work of their
+/// own.
+const OFF_PERCENT: u64 = 2;
+/// A guest that spins so much, in percent, is not judged: spins with interrupts disabled hide time
+/// off.
+const SPIN_PERCENT: u64 = 10;
+
+/// Decides whether spins are counted.
+#[derive(Debug, Clone)]
+pub(super) struct Vigilance {
+    counts: bool,
+    clear_ns: u64,
+    seen_ns: u64,
+    /// Of the windows seen, in vCPU nanoseconds times a thousand.
+    wanted: u64,
+    off: u64,
+    spun: u64,
+}
+
+impl Default for Vigilance {
+    fn default() -> Vigilance {
+        Vigilance { counts: true, clear_ns: CLEAR_NS, seen_ns: 0, wanted: 0, off: 0, spun: 0 }
+    }
+}
+
+impl Vigilance {
+    /// A window has passed. Returns whether spins are to be counted from now on; `busy` is whether
+    /// a limit is in force or tried.
+    pub(super) fn step(&mut self, facts: &Facts, vcpus: usize, window_ns: u64, busy: bool) -> bool {
+        let wanted_m = u64::from(facts.on_m) + u64::from(facts.off_m);
+        let off_m = u64::from(facts.off_m);
+        if !self.counts {
+            if off_m * 100 >= wanted_m * OFF_PERCENT && off_m > 0 {
+                let clear_ns = (2 * self.clear_ns).min(CLEAR_MAX_NS);
+                *self = Vigilance { clear_ns, ..Vigilance::default() };
+            }
+            return self.counts;
+        }
+        if busy {
+            self.forget();
+        } else if wanted_m * 100 >= vcpus as u64 * 1_000 * WANTED_PERCENT {
+            self.seen_ns += window_ns;
+            self.wanted += wanted_m * window_ns / 1_000;
+            self.off += off_m * window_ns / 1_000;
+            self.spun += u64::from(facts.spin_m) * window_ns / 1_000;
+        }
+        if self.seen_ns >= self.clear_ns {
+            let is_clear = self.off * 100 < self.wanted * OFF_PERCENT;
+            self.counts = !is_clear || self.spun * 100 >= self.wanted * SPIN_PERCENT;
+            self.forget();
+        }
+        self.counts
+    }
+
+    fn forget(&mut self) {
+        (self.seen_ns, self.wanted, self.off, self.spun) = (0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW_NS: u64 = 10_000_000;
+
+    /// After how many windows of these facts, of four vCPUs, spins are not counted any more.
+    fn stops_after(vigilance: &mut Vigilance, on_m: u32, off_m: u32, spin_m: u32) -> Option<u32> {
+        let facts = Facts { on_m, off_m, spin_m, ..Facts::default() };
+        (1..=10_000).find(|_| !vigilance.step(&facts, 4, WINDOW_NS, false))
+    }
+
+    #[test]
+    fn a_guest_that_has_all_of_its_vcpus_is_not_counted() {
+        assert_eq!(stops_after(&mut Vigilance::default(), 3_990, 10, 200), Some(200));
+    }
+
+    #[test]
+    fn a_guest_that_is_preempted_or_spins_or_leaves_vcpus_idle_is_counted() {
+        for (on_m, off_m, spin_m) in [(3_900, 100, 0), (4_000, 0, 400), (2_900, 0, 0)] {
+            assert_eq!(stops_after(&mut Vigilance::default(), on_m, off_m, spin_m), None);
+        }
+    }
+
+    #[test]
+    fn a_guest_under_a_limit_is_counted() {
+        let facts = Facts { on_m: 4_000, ..Facts::default() };
+        let mut vigilance = Vigilance::default();
+        assert!((0..10_000).all(|_| vigilance.step(&facts, 4, WINDOW_NS, true)));
+    }
+
+    #[test]
+    fn a_preemption_has_it_counted_again_and_for_longer_each_time() {
+        let mut vigilance = Vigilance::default();
+        let preempted = Facts { on_m: 300, off_m: 10, ..Facts::default() };
+        for windows in [200, 400, 800, 1_600, 3_200, 6_400] {
+            assert_eq!(stops_after(&mut vigilance, 4_000, 0, 0), Some(windows));
+            assert!(!vigilance.step(&Facts::default(), 4, WINDOW_NS, false), "idle");
+            assert!(vigilance.step(&preempted, 4, WINDOW_NS, false));
+        }
+        vigilance.clear_ns = CLEAR_MAX_NS;
+        vigilance.counts = false;
+        assert!(vigilance.step(&preempted, 4, WINDOW_NS, false));
+        assert_eq!(vigilance.clear_ns, CLEAR_MAX_NS);
+    }
+}
