@@ -197,8 +197,13 @@ pub fn unfinished(comparison: &Comparison) -> Option<String> {
     }
 }
 
-/// All labels in one line.
+/// All labels in one line, each once: those of two machines read the same in virtual time.
 pub fn labels_text(labels: &[Label]) -> String {
-    let texts: Vec<_> = labels.iter().map(Label::to_string).collect();
+    let mut texts: Vec<String> = Vec::new();
+    for text in labels.iter().map(Label::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
     if texts.is_empty() { "no label".into() } else { texts.join("; ") }
 }

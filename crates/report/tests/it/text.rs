@@ -21,6 +21,16 @@ fn terminal_of_80_columns() {
 }
 
 #[test]
+fn a_label_that_reads_the_same_on_two_machines_is_shown_once() {
+    let mut summary = common::few();
+    let mut other = summary.labels[0].clone();
+    other.host = "another machine".into();
+    summary.labels.push(other);
+    let style = Style { width: 100, colour: false, report: Some("out/report.html".into()) };
+    assert_eq!(terminal::table(&summary, &style), table(100));
+}
+
+#[test]
 fn tables_stay_within_their_width() {
     for width in [80, 100, 160] {
         let text = terminal::table(&common::summary(), &Style { width, ..Style::default() });
