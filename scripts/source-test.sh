@@ -1,7 +1,7 @@
 #!/bin/bash
 # source-test.sh [SUITE]: from source in a clean root of bookworm, trixie (the default) or noble,
 # where nothing is prepared: clones this checkout's last commit there, then runs `make demo` and
-# `make test`, and prints how long each took. Takes an hour on two CPUs, and 20 GB of disk for
+# `make test`, and prints how long each took. Takes half an hour on two quiet CPUs, and 20 GB of disk for
 # that time. Needs root. Usage: make source-test
 set -euo pipefail
 cd "$(dirname "$0")/.."
