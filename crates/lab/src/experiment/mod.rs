@@ -2,6 +2,8 @@
 
 pub mod claims;
 mod file;
+#[cfg(test)]
+mod hostile_tests;
 mod neighbour;
 mod plan;
 mod scheduler;
