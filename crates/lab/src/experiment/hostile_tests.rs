@@ -66,7 +66,11 @@ fn says<T, E: ToString>(read: Result<T, E>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn experiments_are_read_or_refused(text in damaged("experiments")) {
