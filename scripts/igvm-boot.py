@@ -84,12 +84,16 @@ def run(command: list[str], wanted: str) -> bool:
     print(f"waiting for: {wanted}", file=sys.stderr)
     guest = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
     assert guest.stdout
-    for line in guest.stdout:
-        print(line, end="")
-        if wanted in line:
-            guest.kill()
-            return True
-    return False
+    try:
+        for line in guest.stdout:
+            print(line, end="")
+            if wanted in line:
+                return True
+        return False
+    finally:
+        # `timeout` passes it on. If it were killed, QEMU would go on without it.
+        guest.terminate()
+        guest.wait()
 
 
 def main() -> int:
