@@ -5,6 +5,7 @@ use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, T
 use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS};
 use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives, wilson};
 
+mod label;
 mod overall;
 mod sensed;
 mod spread;
@@ -93,7 +94,6 @@ fn claim(
         let filled = figure.replace.iter();
         filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     };
-    let labels: Vec<String> = summary.labels.iter().map(ToString::to_string).collect();
     let mut claim = Claim {
         id: fill(&spec.id),
         what: fill(&spec.what),
@@ -105,7 +105,7 @@ fn claim(
         target: spec.target.clone(),
         holds: None,
         reason: spec.reason.clone(),
-        label: labels.join("; "),
+        label: label::of(spec, figure, summary),
         experiment: origin.experiment.clone(),
         command: origin.command.clone(),
         date: origin.date.clone(),

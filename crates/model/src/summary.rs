@@ -73,6 +73,9 @@ pub struct ExperimentInfo {
 pub struct CellSummary {
     /// The cell.
     pub cell: Cell,
+    /// What its runs are labelled; a run on another machine may have another label.
+    #[serde(default)]
+    pub labels: Vec<Label>,
     /// What is measured.
     pub metric: Metric,
     /// Runs that count: finished, or did not finish in their limit.

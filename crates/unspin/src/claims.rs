@@ -120,10 +120,7 @@ fn matching<'a>(claims: &'a [Claim], pattern: &str) -> anyhow::Result<Vec<&'a Cl
 fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::Result<ExitCode> {
     let old = file::load_or_new(path)?;
     let mut claims = old.clone();
-    let mut found = Vec::new();
-    for source in sources {
-        found.extend(derive::from(source)?);
-    }
+    let found = derive::from_all(sources)?;
     for claim in &found {
         claims.retain(|old| old.id != claim.id);
         claims.push(claim.clone());

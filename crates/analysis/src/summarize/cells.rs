@@ -7,6 +7,7 @@ use unspin_model::{Cell, NeighbourResult, RunRecord, SenseCheck};
 use unspin_stats::{Bootstrap, Run, jain, median_speed};
 
 use super::estimate::{median_of, of_values};
+use super::labels;
 
 /// The runs of one cell.
 #[derive(Debug, Clone, Default)]
@@ -106,6 +107,7 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
     let sensed_runs: Vec<SenseCheck> = sensed.collect();
     Some(CellSummary {
         cell: cell.clone(),
+        labels: labels(runs.observed.iter().chain(&runs.failed).copied()),
         metric: runs.observed.iter().chain(&runs.failed).next()?.metric.clone(),
         n: runs.observed.len() as u32,
         unfinished: runs.unfinished() as u32,

@@ -43,7 +43,7 @@ pub fn summarize(
     Summary {
         format: FORMAT,
         machine,
-        labels: labels(attempts),
+        labels: labels(attempts.iter()),
         planned,
         done: observed.len() as u64,
         elapsed_s,
@@ -74,9 +74,9 @@ fn last_attempts(attempts: &[RunRecord]) -> Vec<&RunRecord> {
     last.into_values().collect()
 }
 
-fn labels(attempts: &[RunRecord]) -> Vec<Label> {
+fn labels<'a>(records: impl Iterator<Item = &'a RunRecord>) -> Vec<Label> {
     let mut labels: Vec<Label> = Vec::new();
-    for record in attempts {
+    for record in records {
         if !labels.contains(&record.label) {
             labels.push(record.label.clone());
         }

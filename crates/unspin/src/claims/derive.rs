@@ -1,6 +1,6 @@
 //! Claims out of an output folder, or out of a file that a script wrote.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use unspin_analysis::evaluate::{Origin, evaluate};
@@ -10,8 +10,25 @@ use unspin_model::Claim;
 use super::file;
 use crate::lab::report;
 
+/// The claims that these folders and files support. Where there are several, folders that hold no
+/// experiment, or one without claims, are left out.
+pub fn from_all(sources: &[PathBuf]) -> anyhow::Result<Vec<Claim>> {
+    if let [source] = sources {
+        return from(source);
+    }
+    let mut found = Vec::new();
+    for source in sources {
+        match source.is_dir() {
+            true if !source.join("experiment.json").is_file() => {}
+            true => found.extend(of_folder(source)?),
+            false => found.extend(from(source)?),
+        }
+    }
+    Ok(found)
+}
+
 /// The claims that a folder or a file supports.
-pub fn from(source: &Path) -> anyhow::Result<Vec<Claim>> {
+fn from(source: &Path) -> anyhow::Result<Vec<Claim>> {
     let found = if source.is_dir() { of_folder(source)? } else { of_file(source)? };
     if found.is_empty() {
         bail!("{}: no claims; list them in claims/EXPERIMENT.toml", source.display());

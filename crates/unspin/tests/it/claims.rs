@@ -13,7 +13,6 @@ use unspin_model::Claim;
 const NOT_DERIVED: &[(&str, &str)] = &[
     ("lab.aa_false_positive", "its runs were not kept"),
     ("lab.cost", "its runs were not kept"),
-    ("lab.demo_s", "its runs were not kept"),
     ("lab.start_s", "its runs were not kept"),
 ];
 

@@ -234,3 +234,28 @@ fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
     assert_eq!((timers.lo, timers.hi), (Some(4.0), Some(6.0)));
     assert_eq!((elapsed.value, elapsed.lo, elapsed.hi), (Some(1.0), None, None));
 }
+
+#[test]
+fn a_claim_has_the_label_of_its_own_topology() {
+    let mut records = runs(cell("stock"), Better::Higher, &[10.0; 5]);
+    let elsewhere = Cell { topology: "elsewhere".into(), ..cell("stock") };
+    records.extend(runs(elsewhere, Better::Higher, &[10.0; 5]).into_iter().map(|mut record| {
+        record.run += 100;
+        record.label.prices = Some("tdx".into());
+        record
+    }));
+    for record in &mut records {
+        record.co_metrics.insert("getpid_ns".into(), 1.0);
+    }
+    let spec = json!({
+        "id": "{topology}", "what": "x", "from": "figure-median", "figure": "getpid_ns",
+    });
+    let all = json!({ "id": "all", "what": "x", "from": "elapsed-s" });
+    let specs = [spec, all].map(|spec| serde_json::from_value::<ClaimSpec>(spec).unwrap());
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let priced = |id: &str| found.iter().find(|claim| claim.id == id).unwrap().label.clone();
+    let here = priced(&records[0].cell.topology);
+    assert!(!here.contains("tdx"), "{here}");
+    assert_eq!(priced("elsewhere"), format!("{here}, prices tdx"));
+    assert_eq!(priced("all"), format!("{here}; {here}, prices tdx"));
+}

@@ -182,6 +182,7 @@ fn cell_summary(
     let off = [0.01, 0.49, 0.72][topology] * [1.0, 0.08, 1.0][scheduler];
     CellSummary {
         cell: cell(TOPOLOGIES[topology], SCHEDULERS[scheduler], name),
+        labels: Vec::new(),
         metric: Metric { name: metric.into(), unit: unit.into(), better },
         n: N,
         unfinished: values.iter().filter(|(_, v)| v.is_none()).count() as u32,
