@@ -10,6 +10,7 @@ pub mod image;
 pub mod machine;
 pub mod run;
 mod sensed;
+mod shipped;
 pub mod toml_error;
 pub mod workload;
 

@@ -7,55 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use unspin_model::ClaimSpec;
 
+use crate::shipped::{self, CLAIMS};
 use crate::toml_error::{self, ConfigError};
-
-macro_rules! shipped {
-    ($($name:literal),*) => {
-        &[$(($name, include_str!(concat!("../../../../claims/", $name, ".toml")))),*]
-    };
-}
-
-/// The shipped files, by experiment.
-const SHIPPED: &[(&str, &str)] = shipped![
-    "aa",
-    "abandoned",
-    "causes",
-    "counts",
-    "overcommit-curve",
-    "quickstart",
-    "sched-abandoned",
-    "sched-ablation",
-    "sched-claims",
-    "sched-dynamic",
-    "sched-lasting",
-    "sched-screen",
-    "sched-stacked",
-    "sense",
-    "sense-cost",
-    "sense-idle",
-    "sense-nested",
-    "truth",
-    "vt-abandoned",
-    "vt-light",
-    "vt-micro",
-    "vt-overcommit",
-    "vt-seed000",
-    "vt-seed002",
-    "vt-seed004",
-    "vt-neighbours",
-    "vt-sense",
-    "vt-counts",
-    "vt-causes",
-    "vt-cost",
-    "vt-screen",
-    "vt-ecs",
-    "vt-everywhere",
-    "vt-cvm",
-    "vt-vnae",
-    "vt-peers",
-    "vt-dynamic",
-    "vt-stacked"
-];
 
 /// A file as it is written.
 #[derive(Deserialize)]
@@ -77,8 +30,7 @@ pub fn load(experiment: &str) -> Result<Vec<ClaimSpec>, ConfigError> {
             .map_err(|error| ConfigError::file(&path, format!("cannot read it: {error}")))?;
         return parse(&path, &text);
     }
-    let shipped = SHIPPED.iter().find(|(name, _)| *name == experiment);
-    shipped.map_or(Ok(Vec::new()), |(_, text)| parse(&path, text))
+    shipped::text(&CLAIMS, experiment).map_or(Ok(Vec::new()), |text| parse(&path, text))
 }
 
 /// Reads the text of a file of claims.
@@ -157,10 +109,15 @@ target = "<= 8"
     fn shipped_claims_are_right_and_of_shipped_experiments() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../claims");
         let files = std::fs::read_dir(folder).unwrap();
-        assert_eq!(files.count(), SHIPPED.len(), "every file of claims/ is shipped");
-        for (name, text) in SHIPPED {
-            assert!(Experiment::builtin_names().any(|other| other == *name), "{name}");
+        assert_eq!(
+            files.count(),
+            shipped::names(&CLAIMS).count(),
+            "every file of claims/ is shipped"
+        );
+        for name in shipped::names(&CLAIMS) {
+            assert!(Experiment::builtin_names().any(|other| other == name), "{name}");
             let path = PathBuf::from(format!("claims/{name}.toml"));
+            let text = shipped::text(&CLAIMS, name).expect("a file of that name");
             let claims = parse(&path, text).unwrap_or_else(|error| panic!("{error}"));
             assert!(!claims.is_empty(), "{name}");
         }

@@ -8,6 +8,7 @@ use toml::Spanned;
 use unspin_model::Accel;
 use unspin_wire::{Fairness, Injection, TruthMode};
 
+use super::asked::Asked;
 use super::neighbour::{self, RawNeighbour};
 use super::simulated::RawSimulated;
 use super::topology::{Nested, Pcpus, Refusals, Spinlock, Topology};
@@ -30,7 +31,7 @@ pub(super) struct RawExperiment {
     repeats: Spanned<u32>,
     #[serde(default)]
     seed: u64,
-    accel: Option<Accel>,
+    accel: Option<Asked>,
     #[serde(default)]
     vt: RawSimulated,
     seconds: Option<Spanned<u32>>,
@@ -62,7 +63,7 @@ struct RawTopology {
     vcpus: Spanned<u32>,
     pcpus: Spanned<Pcpus>,
     memory_mib: Option<Spanned<u64>>,
-    accel: Option<Accel>,
+    accel: Option<Asked>,
     #[serde(default)]
     vt: RawSimulated,
     spinlock: Option<Spinlock>,
@@ -115,7 +116,10 @@ pub(super) fn check(
     let schedulers = schedulers(&source, &raw)?;
     let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
-    let topologies = topologies(&source, &raw, &workloads)?;
+    let mut topologies = topologies(&source, &raw, &workloads)?;
+    if says_nothing_of_time(&raw) && topologies.iter().all(|t| t.refusals.virtual_time.is_none()) {
+        topologies.iter_mut().for_each(|topology| topology.accel = Some(Accel::Vt));
+    }
     let baseline_scheduler = match raw.baseline_scheduler {
         Some(name) => known(&source, name, schedulers.iter().map(Scheduler::name))?,
         None => schedulers.first().map(Scheduler::name).unwrap_or_default(),
@@ -153,6 +157,11 @@ pub(super) fn check(
     };
     experiment.check_accel()?;
     Ok(experiment)
+}
+
+/// Such an experiment runs in virtual time, if each of its topologies can.
+fn says_nothing_of_time(raw: &RawExperiment) -> bool {
+    raw.accel.is_none() && raw.topologies.iter().all(|topology| topology.accel.is_none())
 }
 
 /// An experiment's time goes before those of its workloads that run for a time.
@@ -306,7 +315,7 @@ fn check_topology(
         fairness: raw.fairness,
         pinned: is_pinned(raw),
         neighbours: real,
-        accel: raw.accel.or(experiment.accel),
+        accel: raw.accel.or(experiment.accel).and_then(Asked::accel),
         simulated: raw.vt.or(&experiment.vt).check(source, models)?,
         refusals: refusals(raw),
         nested: raw.nested.as_ref().map(|nested| check_nested(source, nested)).transpose()?,

@@ -1,5 +1,6 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
+mod asked;
 pub mod claims;
 mod file;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use topology::{Neighbour, Nested, Pcpus, Refusals, Spinlock, Topology};
 
 use unspin_wire::TruthMode;
 
+use crate::shipped::{self, EXPERIMENTS};
 use crate::toml_error::{self, ConfigError};
 use crate::workload::Workload;
 
@@ -70,57 +72,6 @@ pub struct Experiment {
     pub text: String,
 }
 
-macro_rules! shipped {
-    ($($name:literal),*) => {
-        &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
-    };
-}
-
-/// The shipped experiments, by name.
-const BUILTIN: &[(&str, &str)] = shipped![
-    "demo",
-    "quickstart",
-    "overcommit-curve",
-    "abandoned",
-    "neighbours",
-    "peers",
-    "aa",
-    "truth",
-    "sense",
-    "causes",
-    "sense-cost",
-    "sense-idle",
-    "sense-nested",
-    "counts",
-    "sched-screen",
-    "sched-claims",
-    "sched-abandoned",
-    "sched-lasting",
-    "sched-ablation",
-    "sched-dynamic",
-    "sched-stacked",
-    "vt-micro",
-    "vt-abandoned",
-    "vt-light",
-    "vt-overcommit",
-    "vt-seed000",
-    "vt-seed002",
-    "vt-seed004",
-    "vt-neighbours",
-    "vt-sense",
-    "vt-counts",
-    "vt-causes",
-    "vt-cost",
-    "vt-screen",
-    "vt-ecs",
-    "vt-cvm",
-    "vt-vnae",
-    "vt-peers",
-    "vt-everywhere",
-    "vt-dynamic",
-    "vt-stacked"
-];
-
 /// `HOST_PCPUS_MAX` in `policy/host/config.h`.
 const SIMULATED_PCPUS_MAX: u32 = 96;
 
@@ -139,7 +90,7 @@ fn no_such(name: &str) -> String {
 impl Experiment {
     /// Reads a file, or a shipped experiment by its name.
     pub fn load(name_or_path: &str) -> Result<Experiment, ConfigError> {
-        if let Some((_, text)) = BUILTIN.iter().find(|(name, _)| *name == name_or_path) {
+        if let Some(text) = shipped::text(&EXPERIMENTS, name_or_path) {
             let path = PathBuf::from(format!("experiments/{name_or_path}.toml"));
             return Experiment::parse(&path, text);
         }
@@ -154,7 +105,7 @@ impl Experiment {
 
     /// Names of the shipped experiments.
     pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
+        shipped::names(&EXPERIMENTS)
     }
 
     /// Reads the text of an experiment's file.

@@ -177,7 +177,7 @@ pcpus = 2
     fn a_seed_gives_one_order_and_loaded_schedulers_stay_together() {
         assert_eq!(plan(&experiment("seed = 7")), plan(&experiment("seed = 7")));
         assert_ne!(plan(&experiment("seed = 7")), plan(&experiment("seed = 8")));
-        for boot in plan(&experiment("")) {
+        for boot in plan(&experiment("accel = \"real\"")) {
             let loaded: Vec<bool> = boot.runs.iter().map(|r| r.cell.scheduler == "scx_a").collect();
             let changes = loaded.windows(2).filter(|pair| pair[0] != pair[1]).count();
             assert_eq!(changes, 1, "{loaded:?}");
@@ -192,6 +192,10 @@ pcpus = 2
 
     #[test]
     fn fresh_boots_have_one_run_each() {
-        assert!(plan(&experiment("fresh_boots = true")).iter().all(|boot| boot.runs.len() == 1));
+        assert!(
+            plan(&experiment("accel = \"real\"\nfresh_boots = true"))
+                .iter()
+                .all(|boot| boot.runs.len() == 1)
+        );
     }
 }

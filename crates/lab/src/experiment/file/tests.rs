@@ -80,10 +80,28 @@ fn virtual_time_takes_models_and_says_so() {
     let experiment = Experiment::parse(Path::new("x.toml"), &modelled).unwrap();
     let neighbour = &experiment.topologies[0].simulated.neighbours[0];
     assert_eq!((neighbour.work_ns, neighbour.sleep_ns), (5_000, 10_000_000));
-    let real = error_of(&modelled.replace("accel = \"vt\"\n", ""));
+    let real = error_of(&modelled.replace("\"vt\"", "\"real\""));
     assert!(real.contains("exists in virtual time only"), "{real}");
     let both = vt.replace("workload = \"greedy\"", "workload = \"greedy\"\nmodel = \"greedy\"");
     assert!(error_of(&both).contains("either a `workload` or a `model`"));
+}
+
+#[test]
+fn what_can_run_in_virtual_time_does_unless_it_says_otherwise() {
+    let accel =
+        |text: &str| Experiment::parse(Path::new("x.toml"), text).unwrap().topologies[0].accel;
+    let alone = GOOD.split("[[topology.neighbour]]").next().unwrap();
+    assert_eq!(accel(alone), Some(Accel::Vt));
+    let modelled = GOOD.replace("workload = \"greedy\"", "model = \"greedy\"");
+    assert_eq!(accel(&modelled), Some(Accel::Vt));
+    assert_eq!(accel(GOOD), None, "a real neighbour");
+    let nested = format!("{alone}[topology.nested]\nregime = \"pv\"\n");
+    assert_eq!(accel(&nested), None);
+    let asked =
+        |accel: &str| alone.replace("repeats = 2", &format!("repeats = 2\naccel = {accel:?}"));
+    assert_eq!(accel(&asked("real")), None, "what works");
+    assert_eq!(accel(&asked("tcg")), Some(Accel::Tcg));
+    assert!(error_of(&asked("fast")).contains("`kvm`, `tcg`, `vt`, `real`"));
 }
 
 #[test]
