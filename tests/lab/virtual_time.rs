@@ -22,6 +22,12 @@ pub fn vt_guest_and_root() -> Missing {
     vt_guest().or_else(bench::root)
 }
 
+/// The same, and what builds a program for it.
+pub fn vt_guest_and_compiler() -> Missing {
+    let has_compiler = || Command::new("cc").arg("--version").output().is_ok();
+    vt_guest().or_else(|| (!has_compiler()).then(|| "needs a C compiler: apt install gcc".into()))
+}
+
 fn twice(bench: &Bench) -> Output {
     bench.lab_run_with(&["--accel", "vt", "--twice"]).output().expect("start unspin")
 }
@@ -67,6 +73,66 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
         let us: Vec<f64> = (0..3).filter_map(|i| pair[i].as_f64()).collect();
         assert!(us[0] == 1000.0 || us[0] == 5000.0, "a length that was asked for: {pair}");
         assert!((us[2] - us[0]).abs() <= 0.5, "off for as long, but for a quantum: {pair}");
+    }
+    Ok(())
+}
+
+/// A guest's own look at its clocks: they never go back, and those of two vCPUs differ by a quantum
+/// at most, also where vCPUs are off.
+pub fn clocks_agree() -> Result<(), Failed> {
+    const QUANTUM_NS: f64 = 2_000.0;
+    let neighbour = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"greedy\"\n";
+    let text = experiment(&["clocks.toml"], "", neighbour).replace("\nvcpus = 2", "\nvcpus = 4");
+    let bench = Bench::new(&text);
+    let program = bench.path("clocks").display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest/clocks.c");
+    let output =
+        Command::new("cc").args(["-O2", "-Wall", "-pthread", "-o", &program, source]).output()?;
+    check(output.status.success(), "the program", &output)?;
+    let figure = |name: &str| {
+        format!("[[co_metric]]\nname = \"{name}\"\nread = {{ regex = '{name} (\\d+)' }}\n")
+    };
+    let figures = ["back", "tsc_ns", "clock_ns"].map(figure).concat();
+    let bench = bench.workload("clocks", "clocks", &figures).with_programs("clocks", &[&program]);
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    assert_eq!(record["value"], 4.0, "all vCPUs read: {record}");
+    assert!(record["truth"]["off_s"].as_f64() > Some(0.01), "some were off: {record}");
+    let of = |name: &str| record["co_metrics"][name].as_f64().unwrap_or(f64::NAN);
+    assert_eq!(of("back"), 0.0, "{record}");
+    assert!(of("tsc_ns") <= QUANTUM_NS && of("clock_ns") <= QUANTUM_NS, "{record}");
+    Ok(())
+}
+
+/// The lab's QEMU refuses options that make no sense, and says which.
+pub fn wrong_options() -> Result<(), Failed> {
+    let show = Command::new(&*UNSPIN).args(["lab", "qemu", "show", "--json"]).output()?;
+    let shown: serde_json::Value = serde_json::from_slice(&show.stdout)?;
+    let named = std::env::var("UNSPIN_VT_QEMU").ok();
+    let builds = shown["builds"].as_array().cloned().unwrap_or_default();
+    let current = builds.iter().find(|build| build["current"] == true);
+    let built = current.and_then(|build| build["program"].as_str()).map(str::to_owned);
+    let qemu = named.or(built).expect("the lab's QEMU");
+    let host = "virtual-host,id=host,pcpus=2";
+    for (option, expected) in [
+        ("virtual-host,id=host,pcpus=0", "pcpus=0: 1 to 96"),
+        ("virtual-host,id=host,pcpus=97", "pcpus=97: 1 to 96"),
+        (&*format!("{host},quantum=0"), "quantum=0: 1 to"),
+        (&*format!("{host},prices=cheap"), "prices=cheap: not one of"),
+        (&*format!("{host},scheduler=rr"), "scheduler=rr: not one of"),
+        (&*format!("{host},unknown=1"), "'unknown'"),
+        (&*format!("{host},record=/no/such/file"), "/no/such/file"),
+    ] {
+        // One that is not refused would run on.
+        let output = Command::new("timeout")
+            .args(["20", &qemu, "-machine", "q35", "-accel", "tcg,thread=single"])
+            .args(["-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none"])
+            .args(["-object", option])
+            .output()?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let refused = output.status.code() == Some(1) && stderr.contains(expected);
+        check(refused, &format!("`{option}` is refused by name"), &output)?;
     }
     Ok(())
 }
