@@ -28,6 +28,11 @@ pub fn counts_where_preempted() -> Result<(), Failed> {
     ends_well_on(4, &format!("{VT}\n{neighbour}"), "debian-cloud", "uncounted", "")
 }
 
+/// A host with PV spinlocks and steal time.
+pub fn rests() -> Result<(), Failed> {
+    ends_well_on(2, "vt = { regime = \"pv\", instructions = 1 }", "debian-cloud", "helped", "")
+}
+
 /// vCPUs go and come meanwhile.
 pub fn follows_hotplug() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_hotplug")

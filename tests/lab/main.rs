@@ -19,7 +19,7 @@ use std::sync::{PoisonError, RwLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use bench::{Needs, guest, guest_and_root, guest_and_tracing};
-use virtual_time::{vt_answering_guest, vt_guest, vt_guest_and_root};
+use virtual_time::{vt_answering_guest, vt_guest, vt_guest_and_compiler, vt_guest_and_root};
 
 /// What a test takes of the machine.
 #[derive(Clone, Copy, PartialEq)]
@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 35] = {
+const CASES: [(&str, Needs, Takes, Test); 38] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -67,6 +67,7 @@ const CASES: [(&str, Needs, Takes, Test); 35] = {
         ("measures_and_reports", Some(guest), Machine, basics::measures_and_reports),
         ("a_guest_records_itself", Some(guest_and_tracing), Machine, basics::records_itself),
         ("confine_comes_and_goes", Some(vt_guest), Little, confine::comes_and_goes),
+        ("confine_rests_where_the_host_helps", Some(vt_guest), Little, confine::rests),
         ("confine_leaves_what_others_set", Some(vt_guest), Little, confine::leaves_others),
         (
             "confine_comes_and_goes_on_trixie",
@@ -105,6 +106,8 @@ const CASES: [(&str, Needs, Takes, Test); 35] = {
         ("vt_refuses_real_neighbours", None, Little, virtual_time::real_neighbours_are_refused),
         ("vt_gives_the_same_bytes", Some(vt_guest), Little, virtual_time::same_bytes_twice),
         ("vt_injects_exactly", Some(vt_guest), Little, virtual_time::injected_times_are_exact),
+        ("vt_clocks_agree", Some(vt_guest_and_compiler), Little, virtual_time::clocks_agree),
+        ("vt_refuses_wrong_options", Some(vt_guest), Little, virtual_time::wrong_options),
         ("vt_neighbours_sleep", Some(vt_guest), Little, virtual_time::neighbours_sleep),
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
         ("vt_sees_first_waiters", Some(vt_guest), Little, virtual_time::first_waiters_are_seen),

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use unspin_guest::doctor::diagnose;
-use unspin_guest::machine::{Facts, Trial, Trials};
+use unspin_guest::machine::{Facts, Trial, Trials, host_helps};
 use unspin_model::diagnosis::{Confidential, Diagnosis, Hypervisor, Ready, Spinlock, State};
 
 fn facts(name: &str) -> Facts {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/machines/{name}.json"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// A KVM guest that its host does not help against all spinning.
+fn kvm() -> Facts {
+    Facts { command_line: "no-steal-acc".into(), ..facts("kvm") }
 }
 
 fn state(diagnosis: &Diagnosis, name: &str) -> State {
@@ -102,6 +107,22 @@ fn the_kernels_choice_of_spinlock_follows_its_order() {
 }
 
 #[test]
+fn the_host_helps_by_pv_spinlocks_and_steal_time_together() {
+    let helps = |name: &str, change: fn(&mut Facts)| {
+        let mut facts = facts(name);
+        change(&mut facts);
+        host_helps(&facts)
+    };
+    assert!(helps("kvm", |_| ()));
+    assert!(!helps("kvm", |facts| facts.command_line.push_str(" nopvspin")));
+    assert!(!helps("kvm", |facts| facts.command_line.push_str(" no-steal-acc")));
+    assert!(!helps("tdx", |_| ()), "no steal time: waiters of mutexes spin on");
+    assert!(!helps("bare-metal", |_| ()));
+    let why = why(&diagnose(&facts("kvm")), "run");
+    assert!(why.starts_with("acts only with --actuator: "), "{why}");
+}
+
+#[test]
 fn what_is_missing_is_named_with_its_remedy() {
     let old = diagnose(&facts("kvm-as-hyper-v"));
     assert!(why(&old, "run").contains("6.12"));
@@ -170,7 +191,7 @@ fn what_was_tried_counts_more_than_what_files_say() {
     );
     assert_eq!(why(&tried, "report") + &why(&tried, "trace"), "");
     let none = Trials { sensor: failed("no BTF"), ..Trials::default() };
-    let tried = diagnose(&Facts { trials: Some(none), ..facts("kvm") });
+    let tried = diagnose(&Facts { trials: Some(none), ..kvm() });
     assert_eq!(why(&tried, "watch"), "no BTF");
     assert_eq!(why(&tried, "run"), "");
 }
@@ -180,7 +201,7 @@ fn what_was_tried_counts_more_than_what_files_say() {
 fn cpusets_or_sched_ext_are_enough_to_run() {
     let of = |cpuset, sched_ext: Option<&str>| {
         let sched_ext = sched_ext.map(str::to_owned);
-        let found = diagnose(&Facts { cpuset, sched_ext, ..facts("kvm") });
+        let found = diagnose(&Facts { cpuset, sched_ext, ..kvm() });
         (why(&found, "run").is_empty(), found.kernel_advice.is_some())
     };
     assert_eq!(of(true, None), (true, false));
@@ -196,7 +217,7 @@ fn a_container_is_no_place_to_run() {
         cpuset: false,
         cpuset_lacks: Some("a container's part of the cgroups".into()),
         sched_ext: Some("disabled".into()),
-        ..facts("kvm")
+        ..kvm()
     };
     assert_eq!(why(&diagnose(&facts), "run"), "");
     let facts = Facts { container: true, ..facts };

@@ -161,4 +161,6 @@ pub enum Scheduling {
     Taken,
     /// There is neither.
     Absent,
+    /// The host's help makes it needless.
+    Needless,
 }

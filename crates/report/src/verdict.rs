@@ -235,6 +235,10 @@ fn next(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> Option<
         (_, Origin::Here(Scheduling::Taken)) => {
             command("unspin doctor", Some("another sched_ext scheduler is loaded"))
         }
+        (_, Origin::Here(Scheduling::Needless)) => command(
+            "unspin doctor",
+            Some("with this host's PV spinlocks and steal time, `unspin run` does nothing"),
+        ),
         (_, Origin::Here(Scheduling::Absent)) => command(
             "unspin doctor",
             Some("`unspin run` needs cgroup version 2 or sched_ext; doctor says how to get them"),

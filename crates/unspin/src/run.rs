@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
-use unspin_guest::confine;
+use unspin_guest::confine::{self, HELPED};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
@@ -161,7 +161,7 @@ impl Args {
             (Some(Way::SchedExt), _) | (None, Some(_)) => Some(Actuator::SchedExt),
             (None, None) => None,
         };
-        Ok(Choice { actuator, options: self.options()? })
+        Ok(Choice { actuator, rests: true, options: self.options()? })
     }
 
     fn options(&self) -> Result<Options, HoldersError> {
@@ -208,6 +208,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut keeper = choice.start()?;
     let (acts, cgroup) = match keeper.stats.actuator {
+        _ if keeper.rests() => ("does nothing", None),
         Actuator::SchedExt => ("the guest scheduler runs", None),
         Actuator::Cpuset => ("limits vCPUs while they spin,", choice::cgroup()?),
     };
@@ -215,6 +216,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = args.listen.map(Metrics::listen).transpose()?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
+        if keeper.rests() {
+            eprintln!("unspin: {HELPED}; --actuator cpuset limits vCPUs all the same");
+        }
         eprintln!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);

@@ -2,32 +2,9 @@
 
 use unspin_model::diagnosis::{Confidential, Help, Hypervisor, Spinlock, State};
 
-use crate::machine::{Facts, Kvm, KvmFeature, confidential, hypervisor, kvm};
-
-/// The spinlock that the kernel chose at boot: kvm_spinlock_init() and
-/// native_pv_lock_init() of arch/x86, which look at these facts only.
-pub(super) fn spinlock(facts: &Facts) -> Spinlock {
-    match (hypervisor(facts), kvm(facts)) {
-        (Hypervisor::None, _) => Spinlock::NativeQueue,
-        (Hypervisor::Kvm, Some(kvm)) => spinlock_under_kvm(facts, &kvm),
-        (Hypervisor::Tcg | Hypervisor::Vmware, _) => Spinlock::TestAndSet,
-        _ => Spinlock::Unknown,
-    }
-}
-
-fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
-    let option = facts.config.get("CONFIG_PARAVIRT_SPINLOCKS");
-    if !facts.config.is_empty() && option.is_none() {
-        return Spinlock::TestAndSet;
-    }
-    if kvm.realtime || facts.cpus == 1 || facts.booted_with("nopvspin") {
-        return Spinlock::NativeQueue;
-    }
-    match kvm.features.contains(&KvmFeature::PvUnhalt) {
-        true => Spinlock::ParavirtualQueue,
-        false => Spinlock::TestAndSet,
-    }
-}
+use crate::machine::{
+    Facts, Kvm, KvmFeature, confidential, has_steal_time, hypervisor, kvm, spinlock,
+};
 
 /// All kinds of help, whether they are there or not. Empty on a machine that is not virtual.
 pub(super) fn all(facts: &Facts) -> Vec<Help> {
@@ -67,12 +44,7 @@ fn spinlocks(facts: &Facts) -> Help {
 
 fn steal_time(facts: &Facts, kvm: Option<&Kvm>) -> Help {
     let state = match kvm {
-        Some(kvm)
-            if kvm.features.contains(&KvmFeature::StealTime)
-                && !facts.booted_with("no-steal-acc") =>
-        {
-            State::Present
-        }
+        Some(kvm) if has_steal_time(facts, kvm) => State::Present,
         Some(_) => State::Absent,
         None if facts.steal_ticks.is_some_and(|ticks| ticks > 0) => State::Present,
         None => State::Unknown,

@@ -6,7 +6,7 @@ mod verbs;
 
 use unspin_model::diagnosis::{Diagnosis, GuestMachine};
 
-use crate::machine::{Facts, confidential, hypervisor};
+use crate::machine::{Facts, confidential, hypervisor, spinlock};
 
 /// Judges a machine.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
@@ -18,7 +18,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
             cpus: facts.cpus,
             kernel: facts.kernel.clone(),
             clocksource: facts.clocksource.clone(),
-            spinlock: help::spinlock(facts),
+            spinlock: spinlock(facts),
             steal_s: facts.steal_ticks.map(|ticks| ticks as f64 / 100.0),
             steal_share: shares.map(|(steal, all)| steal as f64 / all as f64),
         },

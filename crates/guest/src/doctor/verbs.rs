@@ -3,7 +3,8 @@
 use unspin_model::diagnosis::{Ready, Verb};
 
 use super::distribution::Family;
-use crate::machine::{Facts, Trial, Trials};
+use crate::confine::HELPED;
+use crate::machine::{Facts, Trial, Trials, host_helps};
 use crate::sense::hidden;
 
 /// Needed to distinguish off vCPUs from busy and from idle ones.
@@ -111,7 +112,10 @@ fn scheduling(facts: &Facts) -> Judged {
     }
     let missing = sched_ext(facts);
     if light != Ready::No || missing.is_empty() {
-        return (Ready::Yes, vec![]);
+        return match host_helps(facts) {
+            true => (Ready::Partly, vec![format!("acts only with --actuator: {HELPED}")]),
+            false => (Ready::Yes, vec![]),
+        };
     }
     why.extend(missing);
     why.dedup();

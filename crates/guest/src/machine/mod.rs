@@ -4,6 +4,7 @@ mod confidential;
 mod hex;
 mod hypervisor;
 mod probe;
+mod spinlock;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -14,6 +15,7 @@ use unspin_model::class::chain;
 use crate::sense::LightSensor;
 pub use confidential::confidential;
 pub use hypervisor::{Kvm, KvmFeature, hypervisor, kvm};
+pub use spinlock::{has_steal_time, host_helps, spinlock};
 
 /// Everything that is read from a machine, so that it can be judged elsewhere.
 /// This is the format of `unspin doctor --facts`.
@@ -152,6 +154,11 @@ impl Facts {
     /// What a file like /etc/os-release says, for [`Facts::os_release`].
     pub fn parse_os_release(file: &str) -> BTreeMap<String, String> {
         probe::os_release(file)
+    }
+
+    /// What decides about spinlocks on this machine; nothing else is read.
+    pub fn of_spinlocks() -> Facts {
+        probe::of_spinlocks()
     }
 
     /// Reads this machine's. What cannot be read is left out.

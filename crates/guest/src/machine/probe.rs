@@ -32,17 +32,11 @@ const LOG_RECORDS_MAX: usize = 200_000;
 const O_NONBLOCK: i32 = 0o4000;
 
 pub(super) fn probe() -> Facts {
-    let kernel = text("/proc/sys/kernel/osrelease");
     let lacks = confine::lacks();
     Facts {
         source: None,
-        cpuid: cpuid(),
         sev_status: msr(MSR_SEV_STATUS),
         kernel_says: log_line("Memory Encryption Features active"),
-        cpus: online_cpus(),
-        config: config(&kernel),
-        kernel,
-        command_line: text("/proc/cmdline"),
         clocksource: some_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         steal_ticks: steal::of_all(&text("/proc/stat")),
         cpu_ticks: steal::cpu_ticks(&text("/proc/stat")),
@@ -56,6 +50,20 @@ pub(super) fn probe() -> Facts {
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         tracepoints: tracepoints(),
         privileged: nix::unistd::geteuid().is_root(),
+        ..of_spinlocks()
+    }
+}
+
+/// What [`super::spinlock`] looks at.
+pub(super) fn of_spinlocks() -> Facts {
+    let kernel = text("/proc/sys/kernel/osrelease");
+    Facts {
+        cpuid: cpuid(),
+        cpus: online_cpus(),
+        config: config(&kernel),
+        kernel,
+        command_line: text("/proc/cmdline"),
+        ..Facts::default()
     }
 }
 

@@ -20,7 +20,7 @@ use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
 use crate::confine;
-use crate::machine::Trial;
+use crate::machine::{Facts, Trial, host_helps};
 use crate::sense::{Aligned, Plain, Settings, Shared, hush_libbpf, only_for_root};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -135,6 +135,7 @@ impl Classified for RunError {
 pub fn scheduling() -> Scheduling {
     match fs::read_to_string(STATE) {
         _ if confine::at_work() || is_loaded() => Scheduling::Ours,
+        _ if host_helps(&Facts::of_spinlocks()) => Scheduling::Needless,
         _ if confine::possible() => Scheduling::Ready,
         Err(_) => Scheduling::Absent,
         Ok(state) if state.trim() == "disabled" => Scheduling::Ready,

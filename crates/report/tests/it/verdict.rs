@@ -84,7 +84,13 @@ fn each_kind_has_its_words_and_its_next_command() {
 #[test]
 fn the_next_command_is_one_that_can_be_given_there() {
     let digest = digest(9.0, &[(Cause::HolderOff, 3.0, 0.0)]);
-    let origins = [Scheduling::Ready, Scheduling::Ours, Scheduling::Taken, Scheduling::Absent];
+    let origins = [
+        Scheduling::Ready,
+        Scheduling::Ours,
+        Scheduling::Taken,
+        Scheduling::Absent,
+        Scheduling::Needless,
+    ];
     let mut all = String::new();
     for origin in origins.map(Origin::Here).into_iter().chain([Origin::File]) {
         let verdict = judge(&digest, origin, &[]);

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use regex::Regex;
 use unspin_guest::ab::{Job, Measured, Useful, measure};
+use unspin_guest::confine::HELPED;
 use unspin_model::ab::{Rounds, Source};
 use unspin_model::class::Class;
 use unspin_model::{Better, Metric};
@@ -89,7 +90,10 @@ impl Ab {
     ) -> anyhow::Result<ExitCode> {
         let subject = self.subject(command)?;
         let mut signals = Signals::new()?;
-        let mut schedulers = Schedulers::new(choice)?;
+        if choice.rest().is_some() {
+            eprintln!("unspin: {HELPED}: it acts only with --actuator, which is compared here");
+        }
+        let mut schedulers = Schedulers::new(Choice { rests: false, ..choice })?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = since_1970.as_nanos() as u64;
         let mut progress = Progress::new(pairs, subject.round_s);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use unspin_guest::confine::{self, Confiner};
+use unspin_guest::confine::{self, Confiner, Rest};
 use unspin_guest::run::{NAME, Options, RunError, is_loaded};
 use unspin_model::class::Class;
 use unspin_model::scheduler::Actuator;
@@ -16,6 +16,8 @@ use crate::failure::{class, of_class};
 pub struct Choice {
     /// None: cpusets, and a scheduler in place of the kernel's where those are not to be had.
     pub actuator: Option<Actuator>,
+    /// Whether nothing is done where the host's help makes it needless and no actuator is named.
+    pub rests: bool,
     /// Of a scheduler in place of the kernel's.
     pub options: Options,
 }
@@ -35,6 +37,11 @@ impl Choice {
         if is_loaded() {
             return Err(RunError::Taken(NAME.into()).into());
         }
+        if let Some(rest) = self.rest() {
+            // What a killed one has left.
+            confine::restore()?;
+            return Ok(Keeper::rest(rest));
+        }
         let error = match Confiner::start() {
             Ok(confiner) => return Ok(Keeper::confine(confiner)),
             Err(error) => error,
@@ -53,6 +60,12 @@ impl Choice {
                 Ok(keeper)
             }
         }
+    }
+
+    /// Nothing, where that is as good.
+    pub fn rest(self) -> Option<Rest> {
+        let may = self.rests && self.actuator.is_none();
+        may.then(Rest::where_helped).flatten()
     }
 
     fn scheduler(self) -> anyhow::Result<Keeper> {

@@ -1,6 +1,6 @@
 //! Keeps the scheduler loaded, or the limit on vCPUs at work.
 
-use unspin_guest::confine::Confiner;
+use unspin_guest::confine::{Confiner, Rest};
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
 use unspin_model::class::chain;
@@ -21,6 +21,7 @@ const GONE: &str = "the thread that limits vCPUs has ended, and the limit is lif
 
 enum Acts {
     Confiner(Confiner),
+    Rest(Rest),
     Scheduler(Box<Kept>),
 }
 
@@ -37,10 +38,22 @@ impl Keeper {
         Keeper { acts: Acts::Confiner(confiner), stats, ended: None }
     }
 
+    /// Does nothing.
+    pub fn rest(rest: Rest) -> Keeper {
+        let stats = rest.stats();
+        Keeper { acts: Acts::Rest(rest), stats, ended: None }
+    }
+
+    /// Whether it does nothing.
+    pub fn rests(&self) -> bool {
+        matches!(self.acts, Acts::Rest(_))
+    }
+
     /// Looks at it.
     pub fn step(&mut self) {
         match &mut self.acts {
             Acts::Scheduler(kept) => self.ended = kept.step(&mut self.stats),
+            Acts::Rest(rest) => self.stats = rest.stats(),
             Acts::Confiner(confiner) => {
                 self.stats = confiner.stats();
                 if confiner.has_ended() {

@@ -1,0 +1,43 @@
+//! Which spinlock the kernel chose, and whether the host does for it what fewer vCPUs would.
+
+use unspin_model::diagnosis::{Hypervisor, Spinlock};
+
+use super::{Facts, Kvm, KvmFeature, hypervisor, kvm};
+
+/// The spinlock that the kernel chose at boot: kvm_spinlock_init() and
+/// native_pv_lock_init() of arch/x86, which look at these facts only.
+pub fn spinlock(facts: &Facts) -> Spinlock {
+    match (hypervisor(facts), kvm(facts)) {
+        (Hypervisor::None, _) => Spinlock::NativeQueue,
+        (Hypervisor::Kvm, Some(kvm)) => spinlock_under_kvm(facts, &kvm),
+        (Hypervisor::Tcg | Hypervisor::Vmware, _) => Spinlock::TestAndSet,
+        _ => Spinlock::Unknown,
+    }
+}
+
+fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
+    let option = facts.config.get("CONFIG_PARAVIRT_SPINLOCKS");
+    if !facts.config.is_empty() && option.is_none() {
+        return Spinlock::TestAndSet;
+    }
+    if kvm.realtime || facts.cpus == 1 || facts.booted_with("nopvspin") {
+        return Spinlock::NativeQueue;
+    }
+    match kvm.features.contains(&KvmFeature::PvUnhalt) {
+        true => Spinlock::ParavirtualQueue,
+        false => Spinlock::TestAndSet,
+    }
+}
+
+/// Whether the host says which vCPUs were preempted, and the kernel listens.
+pub fn has_steal_time(facts: &Facts, kvm: &Kvm) -> bool {
+    kvm.features.contains(&KvmFeature::StealTime) && !facts.booted_with("no-steal-acc")
+}
+
+/// Whether waiters of spinlocks halt, and those of mutexes and semaphores sleep where the owner's
+/// vCPU is off. With both, a limit on vCPUs gained nothing (`vt-helped`); PV spinlocks alone leave
+/// the second kind of spinning.
+pub fn host_helps(facts: &Facts) -> bool {
+    spinlock(facts) == Spinlock::ParavirtualQueue
+        && kvm(facts).is_some_and(|kvm| has_steal_time(facts, &kvm))
+}

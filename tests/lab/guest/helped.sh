@@ -1,0 +1,24 @@
+#!/bin/sh
+# This host offers PV spinlocks and steal time, so nothing is limited, unless somebody asks for it.
+. "$(dirname "$0")/limit_tools.sh"
+mount -t tracefs tracefs /sys/kernel/tracing
+counts() { grep -q queued_spin_lock_slowpath /sys/kernel/tracing/enabled_functions; }
+
+unspin run -- sh -c 'exit 3' 2>/tmp/said
+[ $? = 3 ] || fail "another exit code than the command's"
+grep -q "PV spinlocks and steal time" /tmp/said || fail "$(cat /tmp/said)"
+
+unspin run 2>/tmp/said & run=$!
+wait_until unspin run --status >/tmp/status
+counts && fail "spins are counted"
+grep -q "4 of 4 vCPUs are in use" /tmp/status || fail "$(cat /tmp/status)"
+grep -q "PV spinlocks" /tmp/status || fail "$(cat /tmp/status)"
+unspin watch --once --for 0.2 >/tmp/watched 2>&1 || fail "watch beside it: $(cat /tmp/watched)"
+kill -INT "$run"
+wait "$run" || fail "exit $?: $(cat /tmp/said)"
+
+unspin run --actuator cpuset 2>/tmp/said & run=$!
+wait_until counts
+kill -INT "$run"
+wait "$run" || fail "exit $?: $(cat /tmp/said)"
+echo result 1
