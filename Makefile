@@ -44,6 +44,7 @@ test-all: build ## `make test` with what takes minutes: suspend, stops, nested g
 	$(UNSPIN) lab kernel build
 	$(UNSPIN) lab kernel fetch debian-cloud:bookworm
 	UNSPIN_TEST_ALL=1 $(MAKE) test
+	UNSPIN_PROGRAM=$(RELEASE)/unspin scripts/python-test.sh
 
 python-test: ## python/: ruff and pytest, in a virtual environment of its own
 	scripts/python-test.sh $(ARGS)

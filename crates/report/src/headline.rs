@@ -46,7 +46,9 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
     if labels.iter().any(|l| l.source == Source::Sim) {
         Some("Simulated figures, not measurements.")
     } else if labels.iter().any(|l| l.accel == Some(Accel::Vt)) {
-        Some("Virtual time: the host and the prices of exits are simulated, the guests are real.")
+        Some(
+            "Virtual time: the host and the prices of exits are simulated, the guests are real; intervals are over seeds.",
+        )
     } else if labels.iter().any(|l| l.accel == Some(Accel::Tcg)) {
         Some(
             "Software emulation: ratios carry over to hardware only with care, absolute figures not at all.",
