@@ -10,7 +10,7 @@ use crate::machine::{Facts, host_helps};
 
 /// Why nothing is done.
 pub const HELPED: &str =
-    "this host offers PV spinlocks and steal time, with which a limit gained nothing";
+    "this host offers PV spinlocks and steal time, with which a limit seldom gains";
 
 /// Does nothing, at no cost, and says so.
 pub struct Rest {

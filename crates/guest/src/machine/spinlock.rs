@@ -35,7 +35,7 @@ pub fn has_steal_time(facts: &Facts, kvm: &Kvm) -> bool {
 }
 
 /// Whether waiters of spinlocks halt, and those of mutexes and semaphores sleep where the owner's
-/// vCPU is off. With both, a limit on vCPUs gained nothing (`vt-helped`); PV spinlocks alone leave
+/// vCPU is off. With both, a limit on vCPUs seldom gains (`vt-helped`); PV spinlocks alone leave
 /// the second kind of spinning.
 pub fn host_helps(facts: &Facts) -> bool {
     spinlock(facts) == Spinlock::ParavirtualQueue
