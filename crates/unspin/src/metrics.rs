@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use tiny_http::{Header, Response, Server};
+use tiny_http::{Header, Request, Response, Server};
 use unspin_report::openmetrics;
 
 /// For who opens the address in a browser.
@@ -51,7 +51,25 @@ impl Metrics {
         within: Duration,
         figures: impl FnOnce() -> String,
     ) -> std::io::Result<()> {
-        let Some(request) = self.server.recv_timeout(within)? else { return Ok(()) };
+        if let Some(request) = self.server.recv_timeout(within)? {
+            self.respond(request, figures);
+        }
+        Ok(())
+    }
+
+    /// Answers the next one that asks, whenever that is, or fails once [`Metrics::end`] is called.
+    /// Nothing wakes up until then.
+    pub fn answer_next(&self, figures: impl FnOnce() -> String) -> std::io::Result<()> {
+        self.respond(self.server.recv()?, figures);
+        Ok(())
+    }
+
+    /// Ends the wait of one thread in [`Metrics::answer_next`].
+    pub fn end(&self) {
+        self.server.unblock();
+    }
+
+    fn respond(&self, request: Request, figures: impl FnOnce() -> String) {
         let answer = match request.url() {
             "/metrics" => Response::from_string(figures()).with_header(self.kind.clone()),
             "/" => Response::from_string(PAGE).with_header(self.page.clone()),
@@ -59,7 +77,6 @@ impl Metrics {
         };
         // Who asked may have gone; that is no reason to stop watching.
         let _ = request.respond(answer);
-        Ok(())
     }
 }
 

@@ -181,7 +181,7 @@ impl Args {
 /// How soon a command's end is seen: each look wakes a vCPU.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Where a signal or a question ends it, so that an idle guest is woken rarely.
-const LONG_PAUSE: Duration = Duration::from_secs(1);
+const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// The same with a scheduler that may have to be loaded again.
 const SCHEDULER_PAUSE: Duration = Duration::from_millis(250);
 
@@ -255,6 +255,7 @@ fn work(
     let every = args.stats.map(Duration::from_secs);
     let mut next = every.map(|every| Instant::now() + every);
     let mut printed = Ok(());
+    offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
     loop {
         match (&running, keeper.stats.actuator) {
             (Some(_), _) => std::thread::sleep(PAUSE),

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use unspin_guest::run::socket::Socket;
 use unspin_model::scheduler::Stats;
@@ -13,12 +12,10 @@ use unspin_report::openmetrics;
 
 use crate::metrics::Metrics;
 
-/// How soon the listening ends when the scheduler has ended.
-const SLICE: Duration = Duration::from_secs(1);
-
 /// The socket, and the address for Prometheus; both are gone when this is dropped.
 pub struct Offer {
     socket: Option<Socket>,
+    metrics: Option<Arc<Metrics>>,
     latest: Arc<Mutex<Stats>>,
     over: Arc<AtomicBool>,
 }
@@ -33,8 +30,8 @@ impl Offer {
             })
             .ok();
         let (latest, over) = Default::default();
-        let offer = Offer { socket, latest, over };
-        if let Some(metrics) = metrics {
+        let offer = Offer { socket, metrics: metrics.map(Arc::new), latest, over };
+        if let Some(metrics) = offer.metrics.clone() {
             eprintln!("unspin: figures at {}", metrics.url());
             let (latest, over) = (offer.latest.clone(), offer.over.clone());
             // Its answers may block, so it has a thread of its own.
@@ -60,6 +57,7 @@ impl Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
+        self.metrics.iter().for_each(|metrics| metrics.end());
     }
 }
 
@@ -69,9 +67,12 @@ fn serve(metrics: &Metrics, latest: &Mutex<Stats>, over: &AtomicBool) {
             let stats = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
             openmetrics::scheduler(&stats)
         };
-        if let Err(error) = metrics.answer(SLICE, figures) {
-            eprintln!("unspin: no more figures for Prometheus: {error}");
-            return;
+        match metrics.answer_next(figures) {
+            Err(error) if !over.load(Ordering::Relaxed) => {
+                eprintln!("unspin: no more figures for Prometheus: {error}");
+                return;
+            }
+            _ => {}
         }
     }
 }
