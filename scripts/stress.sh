@@ -44,6 +44,7 @@ name = "stress"
 title = "The guest scheduler under random stressors"
 about = "Does it last, does it leave, is the kernel's log clean, and how long do tasks wait?"
 repeats = 1
+accel = "real"
 kernels = ["debian-cloud"]
 schedulers = ["stock"]
 workloads = ["stress.toml"]

@@ -40,7 +40,7 @@ fn all_done(text: &str) -> Result<Vec<Value>, Failed> {
     let mut records = Vec::new();
     for _ in 0..3 {
         let bench = Bench::new(text);
-        let output = bench.run();
+        let output = bench.run_in_real_time();
         check(output.status.success(), "the run", &output)?;
         records = bench.results();
         if records.iter().all(|record| record["outcome"] == "done") {

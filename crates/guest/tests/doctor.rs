@@ -15,7 +15,7 @@ fn facts(name: &str) -> Facts {
 
 /// A KVM guest that its host does not help against all spinning.
 fn kvm() -> Facts {
-    Facts { command_line: "no-steal-acc".into(), ..facts("kvm") }
+    Facts { command_line: "nopvspin".into(), ..facts("kvm") }
 }
 
 fn state(diagnosis: &Diagnosis, name: &str) -> State {
@@ -115,7 +115,9 @@ fn the_host_helps_by_pv_spinlocks_and_steal_time_together() {
     };
     assert!(helps("kvm", |_| ()));
     assert!(!helps("kvm", |facts| facts.command_line.push_str(" nopvspin")));
-    assert!(!helps("kvm", |facts| facts.command_line.push_str(" no-steal-acc")));
+    assert!(!helps("kvm", |facts| facts.command_line.push_str(" nopv")));
+    assert!(helps("kvm", |facts| facts.command_line.push_str(" no-steal-acc")), "accounting only");
+    assert!(!helps("kvm", |facts| facts.config.clear()), "not known");
     assert!(!helps("tdx", |_| ()), "no steal time: waiters of mutexes spin on");
     assert!(!helps("bare-metal", |_| ()));
     let why = why(&diagnose(&facts("kvm")), "run");

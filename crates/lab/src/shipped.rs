@@ -13,8 +13,8 @@ pub(crate) fn text(folder: &'static Dir<'static>, name: &str) -> Option<&'static
 
 /// The names of a folder's files, sorted.
 pub(crate) fn names(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
-    let mut names: Vec<&str> =
-        folder.files().filter_map(|file| file.path().file_stem()?.to_str()).collect();
+    let name = |path: &'static std::path::Path| path.to_str()?.strip_suffix(".toml");
+    let mut names: Vec<&str> = folder.files().filter_map(|file| name(file.path())).collect();
     names.sort_unstable();
     names.into_iter()
 }

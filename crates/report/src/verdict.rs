@@ -236,8 +236,8 @@ fn next(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> Option<
             command("unspin doctor", Some("another sched_ext scheduler is loaded"))
         }
         (_, Origin::Here(Scheduling::Needless)) => command(
-            "unspin doctor",
-            Some("with this host's PV spinlocks and steal time, `unspin run` does nothing"),
+            "sudo unspin run --ab 10",
+            Some("a limit seldom gains with this host's PV spinlocks and steal time: measure it"),
         ),
         (_, Origin::Here(Scheduling::Absent)) => command(
             "unspin doctor",

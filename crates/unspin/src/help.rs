@@ -209,7 +209,7 @@ static VERBS: &[Help] = &[
         verb: "lab run",
         examples: &[
             ("unspin lab run quickstart", "a shipped experiment, into out/quickstart"),
-            ("unspin lab run mine.toml --accel vt", "one's own, in virtual time"),
+            ("unspin lab run mine.toml --accel kvm", "one's own, on real CPUs"),
             ("unspin lab run overcommit-curve --repeats 20", "more runs of each cell"),
         ],
         status: &[INTERRUPTED],

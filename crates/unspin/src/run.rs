@@ -33,6 +33,9 @@ use offer::Offer;
 /// limits tasks to as many vCPUs as do the most useful work; the kernel's scheduler stays. When it
 /// ends, the limit is lifted. It needs root.
 ///
+/// Where the host offers PV spinlocks and steal time, a limit seldom gains, so it does nothing
+/// there unless --actuator, or an option of sched-ext, is given.
+///
 /// `--actuator sched-ext`, or an option of it, loads a scheduler in place of the kernel's instead.
 /// However that one ends, the kernel's own takes over again.
 ///

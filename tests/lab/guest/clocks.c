@@ -20,6 +20,9 @@
 /* The latest reading of all, published after it was read. */
 static _Atomic uint64_t latest_tsc, latest_ns;
 static _Atomic uint64_t back, behind_tsc, behind_ns;
+/* Readings that follow one of another vCPU. */
+static _Atomic uint64_t handovers, last_reader;
+static pthread_barrier_t start;
 
 static uint64_t now_ns(void)
 {
@@ -56,8 +59,12 @@ static void *reader(void *vcpu)
 	CPU_SET((uintptr_t)vcpu, &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		exit(2);
+	pthread_barrier_wait(&start);
 	for (int i = 0; i < READS; i++) {
 		uint64_t before_tsc = tsc, before_ns = ns;
+
+		if (atomic_exchange(&last_reader, (uintptr_t)vcpu) != (uintptr_t)vcpu)
+			atomic_fetch_add(&handovers, 1);
 
 		published = atomic_load(&latest_tsc);
 		tsc = read_after(&latest_tsc, &behind_tsc, __rdtsc(), published);
@@ -80,6 +87,7 @@ int main(void)
 	double per_ns;
 
 	sched_getaffinity(0, sizeof(all), &all);
+	pthread_barrier_init(&start, NULL, CPU_COUNT(&all));
 	for (uintptr_t vcpu = 0; vcpu < VCPUS_MAX; vcpu++)
 		if (CPU_ISSET(vcpu, &all) &&
 		    pthread_create(&threads[vcpus++], NULL, reader, (void *)vcpu))
@@ -87,6 +95,7 @@ int main(void)
 	for (long i = 0; i < vcpus; i++)
 		pthread_join(threads[i], NULL);
 	per_ns = (double)(__rdtsc() - began_tsc) / (double)(now_ns() - began_ns);
+	printf("handovers %llu\n", (unsigned long long)handovers);
 	printf("vcpus %ld back %llu tsc_ns %.0f clock_ns %llu\n", vcpus, (unsigned long long)back,
 	       (double)behind_tsc / per_ns, (unsigned long long)behind_ns);
 	printf("result %ld\n", vcpus);

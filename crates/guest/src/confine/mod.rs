@@ -174,6 +174,11 @@ pub fn lacks() -> Option<CpusetError> {
     cpusets::check(Path::new(ROOT), &set::isolated()).err()
 }
 
+/// Whether this is a container's part of the cgroups, in which nothing can be limited.
+pub fn in_container() -> bool {
+    matches!(lacks(), Some(CpusetError::Container(_)))
+}
+
 /// Whether an `unspin run` limits vCPUs, or may do so at any time.
 pub fn at_work() -> bool {
     let folder = Path::new(FOLDER);

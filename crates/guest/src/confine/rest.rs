@@ -12,7 +12,7 @@ use crate::machine::{Facts, host_helps};
 pub const HELPED: &str =
     "this host offers PV spinlocks and steal time, with which a limit seldom gains";
 
-/// Does nothing, at no cost, and says so.
+/// Does nothing, and says so.
 pub struct Rest {
     started: Instant,
     online: Vec<u32>,

@@ -4,6 +4,8 @@ use unspin_model::diagnosis::{Hypervisor, Spinlock};
 
 use super::{Facts, Kvm, KvmFeature, hypervisor, kvm};
 
+const OPTION: &str = "CONFIG_PARAVIRT_SPINLOCKS";
+
 /// The spinlock that the kernel chose at boot: kvm_spinlock_init() and
 /// native_pv_lock_init() of arch/x86, which look at these facts only.
 pub fn spinlock(facts: &Facts) -> Spinlock {
@@ -16,8 +18,9 @@ pub fn spinlock(facts: &Facts) -> Spinlock {
 }
 
 fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
-    let option = facts.config.get("CONFIG_PARAVIRT_SPINLOCKS");
-    if !facts.config.is_empty() && option.is_none() {
+    // With nopv, the kernel does not look for KVM.
+    let option = facts.config.get(OPTION);
+    if facts.booted_with("nopv") || !facts.config.is_empty() && option.is_none() {
         return Spinlock::TestAndSet;
     }
     if kvm.realtime || facts.cpus == 1 || facts.booted_with("nopvspin") {
@@ -31,13 +34,14 @@ fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
 
 /// Whether the host says which vCPUs were preempted, and the kernel listens.
 pub fn has_steal_time(facts: &Facts, kvm: &Kvm) -> bool {
-    kvm.features.contains(&KvmFeature::StealTime) && !facts.booted_with("no-steal-acc")
+    kvm.features.contains(&KvmFeature::StealTime) && !facts.booted_with("nopv")
 }
 
 /// Whether waiters of spinlocks halt, and those of mutexes and semaphores sleep where the owner's
 /// vCPU is off. With both, a limit on vCPUs seldom gains (`vt-helped`); PV spinlocks alone leave
-/// the second kind of spinning.
+/// the second kind of spinning. Where the kernel's configuration is not known, neither is this.
 pub fn host_helps(facts: &Facts) -> bool {
-    spinlock(facts) == Spinlock::ParavirtualQueue
+    facts.config.contains_key(OPTION)
+        && spinlock(facts) == Spinlock::ParavirtualQueue
         && kvm(facts).is_some_and(|kvm| has_steal_time(facts, &kvm))
 }

@@ -135,11 +135,17 @@ impl Classified for RunError {
 pub fn scheduling() -> Scheduling {
     match fs::read_to_string(STATE) {
         _ if confine::at_work() || is_loaded() => Scheduling::Ours,
-        _ if host_helps(&Facts::of_spinlocks()) => Scheduling::Needless,
-        _ if confine::possible() => Scheduling::Ready,
+        _ if confine::possible() => ready(),
         Err(_) => Scheduling::Absent,
-        Ok(state) if state.trim() == "disabled" => Scheduling::Ready,
+        Ok(state) if state.trim() == "disabled" => ready(),
         Ok(_) => Scheduling::Taken,
+    }
+}
+
+fn ready() -> Scheduling {
+    match host_helps(&Facts::of_spinlocks()) {
+        true => Scheduling::Needless,
+        false => Scheduling::Ready,
     }
 }
 

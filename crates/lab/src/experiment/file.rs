@@ -117,7 +117,7 @@ pub(super) fn check(
     let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
     let mut topologies = topologies(&source, &raw, &workloads)?;
-    if says_nothing_of_time(&raw) && topologies.iter().all(|t| t.refusals.virtual_time.is_none()) {
+    if says_nothing_of_time(&raw) && topologies.iter().all(Topology::may_be_in_virtual_time) {
         topologies.iter_mut().for_each(|topology| topology.accel = Some(Accel::Vt));
     }
     let baseline_scheduler = match raw.baseline_scheduler {

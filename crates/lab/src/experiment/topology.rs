@@ -192,6 +192,12 @@ impl Topology {
         self.workloads.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
     }
 
+    /// Whether its host could be simulated.
+    pub(super) fn may_be_in_virtual_time(&self) -> bool {
+        let fits = self.pcpus.get_ref().count() <= super::SIMULATED_PCPUS_MAX;
+        fits && self.refusals.virtual_time.is_none()
+    }
+
     /// Whether its host is simulated.
     pub fn in_virtual_time(&self) -> bool {
         self.accel == Some(Accel::Vt)

@@ -99,8 +99,11 @@ pub fn run(
     interrupt::install()?;
     let mut measured = Vec::new();
     for (file, accel) in experiments {
-        let experiment = Experiment::load(file)?;
+        let mut experiment = Experiment::load(file)?;
         let accel = accel.and_then(Accel::parse);
+        if let Some(accel) = accel {
+            experiment.force_accel(accel)?;
+        }
         let options = Options { out: out.to_owned(), fresh: true, accel, ..options() };
         let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
         eprintln!("{}: measured into {}", experiment.name, folder.display());

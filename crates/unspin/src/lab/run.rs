@@ -24,7 +24,7 @@ pub struct Args {
     /// Where results go [default: out/NAME]
     #[arg(long, short)]
     out: Option<PathBuf>,
-    /// Accelerator: `kvm`, `tcg` or `vt` [default: the experiment's, else the one that works here]
+    /// Accelerator: `kvm`, `tcg` or `vt` [default: the experiment's, else `vt` if it can run there]
     #[arg(long, value_parser = accel)]
     accel: Option<Accel>,
     /// Folder whose results in virtual time are taken over [default: results/NAME, if present]

@@ -64,7 +64,7 @@ impl Choice {
 
     /// Nothing, where that is as good.
     pub fn rest(self) -> Option<Rest> {
-        let may = self.rests && self.actuator.is_none();
+        let may = self.rests && self.actuator.is_none() && !confine::in_container();
         may.then(Rest::where_helped).flatten()
     }
 

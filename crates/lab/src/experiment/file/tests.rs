@@ -97,6 +97,8 @@ fn what_can_run_in_virtual_time_does_unless_it_says_otherwise() {
     assert_eq!(accel(GOOD), None, "a real neighbour");
     let nested = format!("{alone}[topology.nested]\nregime = \"pv\"\n");
     assert_eq!(accel(&nested), None);
+    let large = alone.replace("pcpus = 2", "pcpus = 97");
+    assert_eq!(accel(&large), None, "more than a simulated host has");
     let asked =
         |accel: &str| alone.replace("repeats = 2", &format!("repeats = 2\naccel = {accel:?}"));
     assert_eq!(accel(&asked("real")), None, "what works");
