@@ -80,7 +80,7 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
 /// A guest's own look at its clocks: they never go back, and those of two vCPUs differ by a quantum
 /// at most, also where vCPUs are off.
 pub fn clocks_agree() -> Result<(), Failed> {
-    const QUANTUM_NS: f64 = 2_000.0;
+    const QUANTUM_NS: f64 = 500.0;
     let neighbour = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"greedy\"\n";
     let text =
         experiment(&["clocks.toml"], "", neighbour).replacen("\nvcpus = 2", "\nvcpus = 4", 1);
