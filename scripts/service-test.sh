@@ -81,7 +81,7 @@ systemctl start unspin
 sleep 3
 if systemctl -q is-active unspin; then
     check unspin run --status
-    echo 'unspin: schedules'
+    unspin run --status
 else
     check is unspin ExecMainStatus 77
     sleep 10

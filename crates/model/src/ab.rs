@@ -58,6 +58,9 @@ pub struct Round {
 pub struct Rounds {
     /// What is compared.
     pub metric: Metric,
+    /// The option without which `unspin run` does nothing in this guest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub needs: Option<String>,
     /// Where it comes from.
     pub source: Source,
     /// Pairs that were planned.
@@ -97,6 +100,7 @@ mod tests {
         };
         let rounds = Rounds {
             metric: Metric { name: "time".into(), unit: "s".into(), better: Better::Lower },
+            needs: None,
             source: Source::Duration,
             pairs: 2,
             seed: 1,

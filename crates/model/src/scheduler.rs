@@ -45,6 +45,10 @@ pub struct Stats {
     /// By what tasks are kept on fewer vCPUs.
     #[serde(default)]
     pub actuator: Actuator,
+    /// Why nothing is limited or measured, where that is so: the figures are then zero without
+    /// having been measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resting: Option<String>,
     /// The limits by cgroups, where those are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
@@ -119,10 +123,10 @@ pub struct Stats {
 impl Stats {
     /// What happened since `before`, as co-metrics of a run: vCPUs that were off and that
     /// spun, on average, and how often each thing was done in a second. Empty where no time
-    /// has passed, or the scheduler was loaded again.
+    /// has passed, the scheduler was loaded again, or nothing was measured.
     pub fn since(&self, before: &Stats) -> BTreeMap<String, f64> {
         let seconds = self.seconds - before.seconds;
-        if seconds <= 0.0 {
+        if seconds <= 0.0 || self.resting.is_some() {
             return BTreeMap::new();
         }
         let trials = |stats: &Stats| stats.trials_fewer[0] + stats.trials_more[0];
@@ -168,5 +172,7 @@ mod tests {
         assert_eq!(figures["scheduler_spinning"], 0.5);
         assert_eq!(figures["scheduler_handed_per_s"], 2.0);
         assert!(before.since(&after).is_empty());
+        let resting = Stats { resting: Some("the host helps".into()), ..after };
+        assert!(resting.since(&before).is_empty());
     }
 }

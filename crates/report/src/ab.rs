@@ -106,7 +106,11 @@ impl Judged {
         };
         let p = p_text(self.p.unwrap_or(1.0));
         let sentence = match self.kind {
-            Kind::LeaveOn => format!("Leave it on: {} in {after} (p {p}).", speed()),
+            Kind::LeaveOn => {
+                let with = self.rounds.needs.as_ref();
+                let with = with.map_or(String::new(), |option| format!(" with {option}"));
+                format!("Leave it on{with}: {} in {after} (p {p}).", speed())
+            }
             Kind::LeaveOff => format!("Leave it off: {} in {after} (p {p}).", speed()),
             Kind::NoDifferenceShown => {
                 format!("No difference shown after {after}{}", self.advice())

@@ -8,6 +8,9 @@ use crate::format::duration;
 
 /// One line for one moment.
 pub fn line(stats: &Stats) -> String {
+    if stats.resting.is_some() {
+        return format!("{:7.1} s  does nothing; {} vCPUs", stats.seconds, stats.vcpus);
+    }
     let trial = if stats.trial { ", being tried" } else { "" };
     if stats.limits.is_some() {
         return format!(
@@ -23,6 +26,10 @@ pub fn line(stats: &Stats) -> String {
 
 /// What acts, for how long, and on how many vCPUs; `since` is when it began.
 pub fn at_work(stats: &Stats, since: &str) -> String {
+    if stats.resting.is_some() {
+        let time = duration(stats.seconds);
+        return format!("`unspin run` has done nothing for {time}, since {since}.\n");
+    }
     let what = match stats.actuator {
         Actuator::SchedExt => "The guest scheduler (--actuator sched-ext)",
         Actuator::Cpuset => "The limit on vCPUs (--actuator cpuset)",
@@ -43,6 +50,9 @@ pub fn at_work(stats: &Stats, since: &str) -> String {
 
 /// In short, the weightiest first, because what finds no room is not shown.
 pub fn brief(stats: &Stats) -> String {
+    if let Some(why) = &stats.resting {
+        return format!("unspin run does nothing: {why}");
+    }
     let trial = if stats.trial { ", a trial" } else { "" };
     let [fewer, fewer_kept] = stats.trials_fewer;
     let [more, more_kept] = stats.trials_more;
@@ -62,6 +72,13 @@ pub fn brief(stats: &Stats) -> String {
 
 /// What it has done since it was loaded.
 pub fn summary(stats: &Stats) -> String {
+    if let Some(why) = &stats.resting {
+        let time = stats.seconds;
+        return format!(
+            "{time:.1} s without limiting or measuring anything: {why}\n\
+             `unspin run --actuator cpuset` limits vCPUs all the same\n"
+        );
+    }
     let mut text = String::new();
     let [fewer, fewer_kept] = stats.trials_fewer;
     let [more, more_kept] = stats.trials_more;
@@ -186,6 +203,28 @@ mod tests {
         assert!(at_work(&all, "x").ends_with("4 of 4 vCPUs are in use now (all).\n"));
         let other = at_work(&Stats::default(), "x");
         assert!(other.starts_with("The guest scheduler (--actuator sched-ext) has"), "{other}");
+    }
+
+    #[test]
+    fn who_rests_says_why_and_shows_no_figures() {
+        let why = "the host helps";
+        let stats = Stats {
+            actuator: Actuator::Cpuset,
+            resting: Some(why.into()),
+            seconds: 12.0,
+            vcpus: 4,
+            used: 4,
+            used_vcpus: vec![0, 1, 2, 3],
+            ..Stats::default()
+        };
+        assert_eq!(at_work(&stats, "x"), "`unspin run` has done nothing for 12 s, since x.\n");
+        let texts = [line(&stats), at_work(&stats, "x"), brief(&stats), summary(&stats)];
+        for text in &texts {
+            for measured in [" off", "spin", "trials", "at work", "queued"] {
+                assert!(!text.replace("unspin", "").contains(measured), "{measured}: {text}");
+            }
+        }
+        assert!(texts[2].ends_with(why) && texts[3].contains(why), "{texts:?}");
     }
 
     #[test]

@@ -109,4 +109,20 @@ mod tests {
             assert!(answer.contains(holds), "{path}: {answer}");
         }
     }
+
+    #[test]
+    fn who_waits_for_questions_answers_them_until_the_end() {
+        let metrics = Metrics::listen(address("127.0.0.1:0").unwrap()).unwrap();
+        let at = metrics.server.server_addr().to_ip().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| while metrics.answer_next(|| "# EOF\n".into()).is_ok() {});
+            let mut client = TcpStream::connect(at).unwrap();
+            write!(client, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains("# EOF") && !waits.is_finished(), "{answer}");
+            metrics.end();
+            waits.join().unwrap();
+        });
+    }
 }

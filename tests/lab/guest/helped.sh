@@ -11,14 +11,23 @@ grep -q "PV spinlocks and steal time" /tmp/said || fail "$(cat /tmp/said)"
 unspin run 2>/tmp/said & run=$!
 wait_until unspin run --status >/tmp/status
 counts && fail "spins are counted"
-grep -q "4 of 4 vCPUs are in use" /tmp/status || fail "$(cat /tmp/status)"
+grep -q "has done nothing" /tmp/status || fail "$(cat /tmp/status)"
 grep -q "PV spinlocks" /tmp/status || fail "$(cat /tmp/status)"
 unspin watch --once --for 0.2 >/tmp/watched 2>&1 || fail "watch beside it: $(cat /tmp/watched)"
 kill -INT "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"
 
+# One that acts is asked for its figures, also beside one that does nothing.
+unspin run 2>/tmp/idle_said & idle=$!
+wait_until unspin run --status >/tmp/status
 unspin run --actuator cpuset 2>/tmp/said & run=$!
-wait_until counts
+acts() { unspin run --status | grep -q "has been at work"; }
+wait_until acts
+counts || fail "spins are not counted"
 kill -INT "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"
+rests() { unspin run --status | grep -q "has done nothing"; }
+wait_until rests
+kill -INT "$idle"
+wait "$idle" || fail "exit $?: $(cat /tmp/idle_said)"
 echo result 1

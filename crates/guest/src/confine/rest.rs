@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use unspin_model::scheduler::{Actuator, Limits, Stats};
+use unspin_model::scheduler::{Actuator, Stats};
 
 use super::{ROOT, set};
 use crate::machine::{Facts, host_helps};
@@ -15,31 +15,26 @@ pub const HELPED: &str =
 /// Does nothing, and says so.
 pub struct Rest {
     started: Instant,
-    online: Vec<u32>,
 }
 
 impl Rest {
     /// Where the host helps; `None` elsewhere.
     pub fn where_helped() -> Option<Rest> {
-        host_helps(&Facts::of_spinlocks()).then(|| Rest {
-            started: Instant::now(),
-            online: set::usable(Path::new(ROOT)).unwrap_or_default(),
-        })
+        host_helps(&Facts::of_spinlocks()).then(|| Rest { started: Instant::now() })
     }
 
     /// What `--status` and the metrics show.
     pub fn stats(&self) -> Stats {
-        let vcpus = self.online.len() as u32;
-        let not_counted = vec![format!("time off and spins: {HELPED}")];
-        let limits = Limits { not_counted, ..Limits::default() };
+        let online = set::usable(Path::new(ROOT)).unwrap_or_default();
+        let vcpus = online.len() as u32;
         Stats {
             actuator: Actuator::Cpuset,
+            resting: Some(HELPED.to_owned()),
             seconds: self.started.elapsed().as_secs_f64(),
             vcpus,
             used: vcpus,
-            used_vcpus: self.online.clone(),
+            used_vcpus: online,
             used_mean: f64::from(vcpus),
-            limits: Some(limits),
             ..Stats::default()
         }
     }

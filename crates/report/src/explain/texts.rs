@@ -8,7 +8,8 @@ use super::{Explanation, Topic};
 /// How `unspin run` is offered wherever preemption hits waits.
 const RUN: &str = "In the guest: `sudo unspin run` limits tasks to as many vCPUs as do the most \
                    useful work. It needs cgroup version 2, or sched_ext; `unspin doctor` says \
-                   what this kernel has.";
+                   what this kernel has. Where the host offers PV spinlocks and steal time, it \
+                   does nothing without `--actuator cpuset`.";
 /// Fewer runnable vCPUs, without any tool.
 const FEWER: &str = "Without unspin: use fewer vCPUs. Hold the work to half of them \
                      (with four, `taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) \

@@ -8,33 +8,61 @@ use super::{counter, gauge, sample, value};
 /// the scheduler is loaded again, as they may.
 pub fn scheduler(stats: &Stats) -> String {
     let mut out = String::new();
-    now(&mut out, stats);
+    vcpus(&mut out, stats);
+    if stats.resting.is_none() {
+        measured(&mut out, stats);
+    }
+    out + "# EOF\n"
+}
+
+/// What holds whether or not anything is measured.
+fn vcpus(out: &mut String, stats: &Stats) {
+    let resting = f64::from(u8::from(stats.resting.is_some()));
+    let gauges = [
+        ("unspin_run_resting", "1 where the host helps: nothing is limited or measured", resting),
+        ("unspin_run_vcpus", "vCPUs that there are", f64::from(stats.vcpus)),
+        ("unspin_run_vcpus_in_use", "vCPUs in use", f64::from(stats.used)),
+    ];
+    for (name, about, number) in gauges {
+        gauge(out, name, about);
+        value(out, name, "", number);
+    }
+    gauge(out, "unspin_run_vcpu_in_use", "1 for each vCPU in use");
+    // One that is offline is not in use, and those behind it have higher numbers.
+    let end = stats.used_vcpus.iter().map(|vcpu| vcpu + 1).max().unwrap_or(0).max(stats.vcpus);
+    for vcpu in 0..end {
+        let used = f64::from(stats.used_vcpus.contains(&vcpu));
+        value(out, "unspin_run_vcpu_in_use", &format!("vcpu=\"{vcpu}\""), used);
+    }
+    let name = "unspin_run_seconds";
+    counter(out, name, Some("seconds"), "Time since unspin run began");
+    sample(out, name, "", stats.seconds);
+}
+
+fn measured(out: &mut String, stats: &Stats) {
+    now(out, stats);
     let seconds = [
-        ("unspin_run_seconds", "Time since unspin run began to act", stats.seconds),
         ("unspin_run_vcpu_off_seconds", "vCPU time off", stats.off_s),
         ("unspin_run_vcpu_spin_seconds", "vCPU time spent spinning", stats.spin_s),
     ];
     for (name, about, value) in seconds {
-        counter(&mut out, name, Some("seconds"), about);
-        sample(&mut out, name, "", value);
+        counter(out, name, Some("seconds"), about);
+        sample(out, name, "", value);
     }
-    trials(&mut out, stats);
+    trials(out, stats);
     let counts = match &stats.limits {
         Some(limits) => spins(limits).to_vec(),
         None => progress(stats).into_iter().chain(counts(stats)).collect(),
     };
     for (name, about, count) in counts {
-        counter(&mut out, name, None, about);
-        sample(&mut out, name, "", count as f64);
+        counter(out, name, None, about);
+        sample(out, name, "", count as f64);
     }
-    out + "# EOF\n"
 }
 
 /// What holds at this moment.
 fn now(out: &mut String, stats: &Stats) {
     let gauges = [
-        ("unspin_run_vcpus", "vCPUs that there are", f64::from(stats.vcpus)),
-        ("unspin_run_vcpus_in_use", "vCPUs in use", f64::from(stats.used)),
         ("unspin_run_trial", "1 while that number is being tried", f64::from(stats.trial)),
         ("unspin_run_vcpus_on", "vCPUs on, in the last window", stats.on),
         ("unspin_run_vcpus_off", "vCPUs off, in the last window", stats.off),
@@ -55,13 +83,6 @@ fn now(out: &mut String, stats: &Stats) {
     for (name, about, number) in gauges.into_iter().chain([alone]) {
         gauge(out, name, about);
         value(out, name, "", number);
-    }
-    gauge(out, "unspin_run_vcpu_in_use", "1 for each vCPU in use");
-    // One that is offline is not in use, and those behind it have higher numbers.
-    let end = stats.used_vcpus.iter().map(|vcpu| vcpu + 1).max().unwrap_or(0).max(stats.vcpus);
-    for vcpu in 0..end {
-        let used = f64::from(stats.used_vcpus.contains(&vcpu));
-        value(out, "unspin_run_vcpu_in_use", &format!("vcpu=\"{vcpu}\""), used);
     }
 }
 

@@ -13,6 +13,7 @@ fn rounds(pairs: &[(f64, f64)], better: Better) -> Rounds {
     });
     Rounds {
         metric,
+        needs: None,
         source: Source::Duration,
         pairs: pairs.len() as u32,
         seed: 1,
@@ -41,6 +42,14 @@ fn a_time_that_shrinks_is_a_gain() {
 
     Leave it on: 1.25x the speed in 10 pairs (p = 0.002).
     ");
+}
+
+#[test]
+fn a_gain_names_the_option_that_it_takes() {
+    let needs = Some("--actuator cpuset".to_owned());
+    let rounds = Rounds { needs, ..rounds(&times(0.8, 2.0), Better::Lower) };
+    let sentence = Judged::of(rounds).sentence;
+    assert!(sentence.starts_with("Leave it on with --actuator cpuset: 1.25x "), "{sentence}");
 }
 
 #[test]

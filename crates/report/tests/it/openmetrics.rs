@@ -29,6 +29,7 @@ fn every_sum_is_a_counter_with_its_unit() {
 fn the_scheduler_has_counters_and_gauges() {
     let stats = Stats {
         actuator: Actuator::SchedExt,
+        resting: None,
         limits: None,
         seconds: 10.5,
         late_us: 400,
@@ -71,6 +72,18 @@ fn limits_have_no_figures_of_a_scheduler() {
         assert!(text.lines().any(|is| is == line), "{line}: {text}");
     }
     assert!(!text.contains("placed") && !text.contains("waiting"), "{text}");
+}
+
+#[test]
+fn who_rests_has_no_figures_that_look_measured() {
+    let resting = Some("the host helps".to_owned());
+    let text = scheduler(&Stats { vcpus: 2, used: 2, resting, ..Stats::default() });
+    for line in ["unspin_run_resting 1", "unspin_run_vcpus_in_use 2", "# EOF"] {
+        assert!(text.lines().any(|is| is == line), "{line}: {text}");
+    }
+    for name in ["off", "spin_seconds", "trial", "vcpus_on"] {
+        assert!(!text.contains(name), "{name}: {text}");
+    }
 }
 
 #[test]

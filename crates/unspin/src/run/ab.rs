@@ -90,8 +90,9 @@ impl Ab {
     ) -> anyhow::Result<ExitCode> {
         let subject = self.subject(command)?;
         let mut signals = Signals::new()?;
-        if choice.rest().is_some() {
-            eprintln!("unspin: {HELPED}: it acts only with --actuator, which is compared here");
+        let needs = choice.rest().map(|_| "--actuator cpuset");
+        if let Some(option) = needs {
+            eprintln!("unspin: {HELPED}: it acts only with {option}, which is compared here");
         }
         let mut schedulers = Schedulers::new(Choice { rests: false, ..choice })?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -116,7 +117,7 @@ impl Ab {
             }
         };
         drop(progress);
-        print(measured?, subject, pairs, seed, json)
+        print(rounds(measured?, subject, needs, pairs, seed), json)
     }
 
     fn subject(&self, command: &[String]) -> anyhow::Result<Subject> {
@@ -159,16 +160,21 @@ fn usage(text: &str) -> anyhow::Error {
     failure::of_class(Class::Usage, text)
 }
 
-fn print(
+fn rounds(
     measured: Measured,
     subject: Subject,
+    needs: Option<&str>,
     pairs: u32,
     seed: u64,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
+) -> Rounds {
     let Measured { warm_up, rounds, interrupted } = measured;
     let Subject { metric, source, .. } = subject;
-    let rounds = Rounds { metric, source, pairs, seed, interrupted, warm_up, rounds };
+    let needs = needs.map(str::to_owned);
+    Rounds { metric, needs, source, pairs, seed, interrupted, warm_up, rounds }
+}
+
+fn print(rounds: Rounds, json: bool) -> anyhow::Result<ExitCode> {
+    let interrupted = rounds.interrupted;
     let judged = Judged::of(rounds);
     if json {
         out::json(1, Some(&here::about()), &judged)?;

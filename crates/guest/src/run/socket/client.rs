@@ -16,6 +16,8 @@ use crate::run::LOADED;
 
 /// The scheduler may be being loaded again just then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Who does nothing waits for questions alone.
+const RESTS_WITHIN: Duration = Duration::from_secs(1);
 /// An answer has fewer bytes: one of 4096 vCPUs has some 25 000.
 const ANSWER_MAX: u64 = 1 << 20;
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -61,13 +63,20 @@ impl Classified for AskError {
 pub fn ask(path: &Path) -> Result<Stats, AskError> {
     let stream = UnixStream::connect(path).map_err(|error| refused(path, &error))?;
     let answer = |what: String| AskError::Answer { path: path.to_owned(), what };
-    let line = request(stream).map_err(|error| answer(error.to_string()))?;
+    let line = request(&stream, ANSWERS_WITHIN).map_err(|error| answer(error.to_string()))?;
     serde_json::from_str(&line).map_err(|_| answer(format!("not figures: {:?}", line.trim_end())))
 }
 
-fn request(mut stream: UnixStream) -> io::Result<String> {
-    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+/// Whether who answers there does nothing, and says so at once.
+pub(super) fn rests(stream: &UnixStream) -> bool {
+    let stats = request(stream, RESTS_WITHIN).ok();
+    let stats = stats.and_then(|line| serde_json::from_str::<Stats>(&line).ok());
+    stats.is_some_and(|stats| stats.resting.is_some())
+}
+
+fn request(mut stream: &UnixStream, within: Duration) -> io::Result<String> {
+    stream.set_read_timeout(Some(within))?;
+    stream.set_write_timeout(Some(within))?;
     writeln!(stream, "{STATS}")?;
     let mut line = String::new();
     match BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut line) {

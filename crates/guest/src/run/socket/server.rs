@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::stat::{Mode, umask};
 use unspin_model::scheduler::Stats;
 
-use super::{answer, refusal};
+use super::{answer, client, refusal};
 
 /// As many may be connected.
 pub(super) const CLIENTS_MAX: usize = 8;
@@ -51,7 +51,7 @@ struct Client {
 
 impl Socket {
     /// Makes it and its folder, for its owner only. One that nobody answers at, which a
-    /// killed process left, is replaced.
+    /// killed process left, is replaced, and so is that of one that rests.
     pub fn bind(path: &Path) -> Result<Socket, BindError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
@@ -69,12 +69,25 @@ impl Socket {
 
     /// Answers what has come; waits for nothing.
     pub fn step(&mut self, stats: &Stats) {
+        if stats.resting.is_some() {
+            self.return_to_path();
+        }
         // No more than can be kept, so that connecting without end holds nothing up.
         for _ in 0..CLIENTS_MAX {
             let Ok((stream, _)) = self.listener.accept() else { break };
             self.admit(stream);
         }
         self.clients.retain_mut(|client| client.step(stats).is_ok());
+    }
+
+    /// Who rests gives its path to one that acts, and has it again after that one's end.
+    fn return_to_path(&mut self) {
+        if self.path.exists() {
+            return;
+        }
+        if let Ok(again) = Socket::bind(&self.path) {
+            *self = again;
+        }
     }
 
     /// What can be read where there is something to answer.
@@ -133,7 +146,7 @@ impl Client {
     }
 }
 
-/// Removes a socket that nobody listens at; it is an error that someone does.
+/// Removes a socket that nobody listens at, or only one that rests; another is an error.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -145,6 +158,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(fs::remove_file(path)?),
         Err(error) => Err(error.into()),
+        Ok(stream) if client::rests(&stream) => Ok(fs::remove_file(path)?),
         Ok(_) => Err(BindError::Taken),
     }
 }

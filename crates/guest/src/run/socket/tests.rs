@@ -64,6 +64,35 @@ fn a_stale_socket_is_replaced_and_nothing_else() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
+/// One that acts is asked for figures rather than one that rests, which comes back.
+#[test]
+fn who_rests_gives_way_and_returns() {
+    let path = place("rests");
+    let resting = Stats { resting: Some("help".into()), ..Stats::default() };
+    let mut rests = Socket::bind(&path).unwrap();
+    let acts = std::thread::spawn({
+        let path = path.clone();
+        move || Socket::bind(&path)
+    });
+    let began = Instant::now();
+    while !acts.is_finished() && began.elapsed() < Duration::from_secs(10) {
+        rests.step(&resting);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut acts = acts.join().unwrap().unwrap();
+    let asked = std::thread::spawn({
+        let path = path.clone();
+        move || ask(&path)
+    });
+    serve(&mut acts, || asked.is_finished());
+    assert_eq!(asked.join().unwrap().unwrap(), figures());
+    drop(acts);
+    rests.step(&resting);
+    assert!(path.exists());
+    drop(rests);
+    assert!(!path.exists());
+}
+
 #[test]
 fn requests_in_pieces_and_in_heaps_are_answered() {
     let path = place("pieces");
