@@ -15,7 +15,9 @@
 #include <x86intrin.h>
 
 #define VCPUS_MAX 64
-#define READS 20000
+/* Until so many readings followed one of another vCPU, but no longer than this. */
+#define HANDOVERS 20000
+#define LONGEST_NS 5000000000ULL
 
 /* The latest reading of all, published after it was read. */
 static _Atomic uint64_t latest_tsc, latest_ns;
@@ -52,7 +54,7 @@ static uint64_t read_after(_Atomic uint64_t *latest, _Atomic uint64_t *behind, u
 
 static void *reader(void *vcpu)
 {
-	uint64_t tsc = 0, ns = 0, published;
+	uint64_t tsc = 0, ns = 0, published, until_ns;
 	cpu_set_t one;
 
 	CPU_ZERO(&one);
@@ -60,7 +62,8 @@ static void *reader(void *vcpu)
 	if (sched_setaffinity(0, sizeof(one), &one))
 		exit(2);
 	pthread_barrier_wait(&start);
-	for (int i = 0; i < READS; i++) {
+	until_ns = now_ns() + LONGEST_NS;
+	for (int i = 0; handovers < HANDOVERS && ns < until_ns; i++) {
 		uint64_t before_tsc = tsc, before_ns = ns;
 
 		if (atomic_exchange(&last_reader, (uintptr_t)vcpu) != (uintptr_t)vcpu)
