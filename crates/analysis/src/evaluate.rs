@@ -3,11 +3,12 @@
 
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, TruthError};
 use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS};
-use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives, wilson};
+use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives};
 
 mod label;
 mod overall;
 mod sensed;
+mod shares;
 mod spread;
 
 use overall::Pair;
@@ -132,6 +133,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::SpeedRatio => each(spec, summary),
         ClaimSource::FigureCut => cuts(spec, summary),
         ClaimSource::FigureMedian => medians(spec, summary),
+        ClaimSource::FigureShare => vec![shares::of_figure(spec, summary)],
         ClaimSource::Spread => spread::of_cells(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),
@@ -144,7 +146,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         }
         ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth_error).collect(),
         ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
-        ClaimSource::FinishedShare => vec![finished(spec, summary)],
+        ClaimSource::FinishedShare => vec![shares::finished(spec, summary)],
         ClaimSource::SenseRecall => {
             let checks = Checks::of(spec, summary);
             checks.iter().flat_map(|checks| checks.recalls(spec.length.as_deref())).collect()
@@ -294,17 +296,7 @@ fn truth_error(truth: &TruthError) -> Option<Figure> {
 
 fn truth_beyond(truth: &TruthError) -> Figure {
     let beyond: f64 = truth.by_length.iter().map(|at| at.beyond * at.n as f64).sum();
-    share(beyond.round() as u64 + truth.missing, truth.injected)
-}
-
-/// Runs that ended. One that did not finish in a topology where that is the
-/// phenomenon (`spec.topology`) counts as a result.
-fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
-    let failed: u64 = summary.failures.values().sum();
-    let should_end = |cell: &&CellSummary| spec.topology.as_ref() != Some(&cell.cell.topology);
-    let unfinished: u64 =
-        summary.cells.iter().filter(should_end).map(|cell| u64::from(cell.unfinished)).sum();
-    share(summary.done.saturating_sub(unfinished), summary.done + failed)
+    shares::share(beyond.round() as u64 + truth.missing, truth.injected)
 }
 
 /// One figure of what guests found out; none where no guest recorded.
@@ -355,17 +347,11 @@ fn aa(summary: &Summary) -> Option<Figure> {
         different += found.different;
         splits += found.splits;
     }
-    (splits > 0).then(|| share(different, splits))
+    (splits > 0).then(|| shares::share(different, splits))
 }
 
 fn estimate(Interval { value, lo, hi }: Interval) -> Estimate {
     Estimate { value, lo, hi }
-}
-
-/// `part` of `whole` in percent.
-fn share(part: u64, whole: u64) -> Figure {
-    let percent = wilson(part, whole).map(estimate);
-    Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
 }
 
 /// A figure whose interval is not known, because it stands for all runs together.
@@ -387,14 +373,5 @@ mod tests {
         let loss = loss_percent(Estimate { value: 0.4, lo: 0.3, hi: 0.5 });
         assert!((loss.value - 60.0).abs() < 1e-9);
         assert!((loss.lo - 50.0).abs() < 1e-9 && (loss.hi - 70.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn shares_are_percentages_with_an_interval() {
-        let figure = share(1, 200);
-        let estimate = figure.estimate.unwrap();
-        assert!((estimate.value - 0.5).abs() < 1e-9 && estimate.lo > 0.0 && estimate.hi < 5.0);
-        assert_eq!(figure.n, 200);
-        assert!(share(0, 0).estimate.is_none());
     }
 }

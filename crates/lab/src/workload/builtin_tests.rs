@@ -29,9 +29,8 @@ fn every_file_is_compiled_in_under_its_own_name() {
 #[test]
 fn programs_are_packaged_or_our_own() {
     for workload in builtin_names().filter_map(builtin) {
-        let foreign = workload.programs.iter().any(|program| {
-            !["spinbench", "holdbench", "microbench", "phasebench"].contains(&program.as_str())
-        });
+        let own = ["unspin", "spinbench", "holdbench", "microbench", "phasebench"];
+        let foreign = workload.programs.iter().any(|program| !own.contains(&program.as_str()));
         assert_eq!(foreign, !workload.packages.is_empty(), "{}", workload.name);
         let argv = workload.argv(4);
         let known = workload.programs.contains(&argv[0]) || ["sh", "sleep"].contains(&&*argv[0]);

@@ -1,0 +1,55 @@
+//! Shares of counts.
+
+use unspin_model::summary::CellSummary;
+use unspin_model::{ClaimSpec, Summary};
+use unspin_stats::wilson;
+
+use super::{Figure, estimate, scaled};
+
+/// `part` of `whole` in percent.
+pub fn share(part: u64, whole: u64) -> Figure {
+    let percent = wilson(part, whole).map(estimate);
+    Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
+}
+
+/// Runs that ended. One that did not finish in a topology where that is the
+/// phenomenon (`spec.topology`) counts as a result.
+pub fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
+    let failed: u64 = summary.failures.values().sum();
+    let should_end = |cell: &&CellSummary| spec.topology.as_ref() != Some(&cell.cell.topology);
+    let unfinished: u64 =
+        summary.cells.iter().filter(should_end).map(|cell| u64::from(cell.unfinished)).sum();
+    share(summary.done.saturating_sub(unfinished), summary.done + failed)
+}
+
+/// Runs of all wanted cells in which the spec's co-metric is 1. One without it counts as 0.
+pub fn of_figure(spec: &ClaimSpec, summary: &Summary) -> Figure {
+    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
+    let wanted = |cell: &&CellSummary| {
+        is(&spec.topology, &cell.cell.topology)
+            && is(&spec.scheduler, &cell.cell.scheduler)
+            && is(&spec.workload, &cell.cell.workload)
+    };
+    let name = spec.figure.as_deref().unwrap_or_default();
+    let (mut ones, mut runs) = (0, 0);
+    for cell in summary.cells.iter().filter(wanted) {
+        let values = cell.co_values.get(name).into_iter().flatten();
+        ones += values.filter(|(_, value)| *value == 1.0).count() as u64;
+        runs += u64::from(cell.n);
+    }
+    share(ones, runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percentages_with_an_interval() {
+        let figure = share(1, 200);
+        let estimate = figure.estimate.unwrap();
+        assert!((estimate.value - 0.5).abs() < 1e-9 && estimate.lo > 0.0 && estimate.hi < 5.0);
+        assert_eq!(figure.n, 200);
+        assert!(share(0, 0).estimate.is_none());
+    }
+}
