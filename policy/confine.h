@@ -7,8 +7,8 @@
  * the time that they want to run. The number to try is what the host gives time for, by the time
  * on, and half where that is less or says nothing: where no vCPU seems off, or where spins with
  * interrupts disabled hold ticks back, so that time off passes for time on. Where the host gives
- * time for few, fewer than half are tried at once. A trial compares useful time,
- * which is time on less the share of it that was spun, with that of the windows before it. A clear
+ * time for few, fewer than half are tried at once. A trial compares useful time, which is time on
+ * less what was spun and what context switches took, with that of the windows before it. A clear
  * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
  * tried once more and compared over all their windows.
  *

@@ -17,6 +17,8 @@ struct confine_facts {
 	u32 spin_m;
 	/* How many such slow paths ended: this is a count. */
 	u32 paths;
+	/* They switched between tasks: an estimate, a price for each time. */
+	u32 switch_m;
 };
 
 /* Sums over windows. Zeroed at first. */
@@ -27,6 +29,7 @@ struct confine_sums {
 	u64 on_m;
 	u64 wanted_m;
 	u64 spin_m;
+	u64 switch_m;
 };
 
 /* So many windows after a change do not count: vCPUs that are off move their tasks when they are
@@ -59,11 +62,13 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 		sums->on_m /= 2;
 		sums->wanted_m /= 2;
 		sums->spin_m /= 2;
+		sums->switch_m /= 2;
 	}
 	sums->windows++;
 	sums->on_m += facts->on_m;
 	sums->wanted_m += (u64)facts->on_m + facts->off_m;
 	sums->spin_m += facts->spin_m;
+	sums->switch_m += facts->switch_m;
 }
 
 POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *others)
@@ -72,6 +77,7 @@ POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *o
 	sums->on_m += others->on_m;
 	sums->wanted_m += others->wanted_m;
 	sums->spin_m += others->spin_m;
+	sums->switch_m += others->switch_m;
 }
 
 POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
@@ -80,14 +86,18 @@ POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
 }
 
 /* A waiter's vCPU can be off, too, so it is taken to have spun as much of its time on as of
- * all that it wanted. */
+ * all that it wanted. Context switches are no work either: where they belong to the work, both
+ * of two numbers have as many for as much work; tasks that yield until another one lets go of a
+ * lock switch a thousand times as often on fewer vCPUs. */
 POLICY u64 confine_useful_m(const struct confine_sums *sums)
 {
 	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
+	u64 switch_m = confine_mean(sums, sums->switch_m), on_m;
 
 	if (!sums->wanted_m)
 		return 0;
-	return confine_mean(sums, sums->on_m) * (sums->wanted_m - spin_m) / sums->wanted_m;
+	on_m = confine_mean(sums, sums->on_m) * (sums->wanted_m - spin_m) / sums->wanted_m;
+	return on_m > switch_m ? on_m - switch_m : 0;
 }
 
 POLICY u32 confine_spin_percent(const struct confine_sums *sums)
@@ -132,8 +142,10 @@ POLICY int confine_spins_more(const struct confine_sums *before, const struct co
 POLICY int confine_gains(const struct confine_sums *sums, const struct confine_sums *than,
 			 u32 percent)
 {
-	return confine_spin_percent(sums) < confine_spin_percent(than) &&
-	       confine_useful_m(sums) * 100 >= confine_useful_m(than) * (100 + percent);
+	u64 useful_m = confine_useful_m(sums);
+
+	return confine_spin_percent(sums) < confine_spin_percent(than) && useful_m &&
+	       useful_m * 100 >= confine_useful_m(than) * (100 + percent);
 }
 
 /* Whether it brought so much less useful time. */

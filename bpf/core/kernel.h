@@ -84,6 +84,10 @@ struct rcu_data {
 	unsigned long n_cbs_invoked;
 };
 
+struct rq {
+	u64 nr_switches;
+};
+
 /* Of include/linux/vm_event_item.h; as many as there are. */
 enum vm_event_item {
 	PGFAULT = 1,

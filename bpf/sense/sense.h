@@ -51,7 +51,9 @@ struct vcpu {
 	/* Its last sign of life is being judged; an interrupt can come meanwhile. */
 	u64 observing;
 	struct samples samples;
-	u64 unused[2];
+	/* Context switches by its last tick, or when it went idle. */
+	u64 switches;
+	u64 unused;
 };
 
 /* No two vCPUs share a cache line. */

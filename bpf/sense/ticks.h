@@ -10,6 +10,19 @@
 
 #include "sense/samples.h"
 
+extern const struct rq runqueues __ksym __weak;
+
+/* This vCPU's context switches since the machine's start. */
+static void note_switches(struct vcpu *v)
+{
+	const struct rq *rq;
+
+	if (!bpf_ksym_exists(&runqueues))
+		return;
+	rq = bpf_this_cpu_ptr(&runqueues);
+	v->switches = rq->nr_switches;
+}
+
 static void note_alive(struct vcpu *v, u64 now_ns, u64 due)
 {
 	struct activity_limits limits = settings.limits;
@@ -30,6 +43,7 @@ static int begin_timer(void)
 	if (!v)
 		return 0;
 	was_idle = v->activity.idle;
+	note_switches(v);
 	note_alive(v, now_ns, due_ns(v, now_ns));
 	if (!was_idle && sample(v, now_ns))
 		found_spinning(now_ns);
@@ -54,6 +68,7 @@ static int change_idle(u32 entered, u32 cpu)
 		return 0;
 	note_alive(v, now_ns, due_ns(v, now_ns));
 	if (entered != PWR_EVENT_EXIT) {
+		note_switches(v);
 		activity_idle(&v->activity, now_ns, due_ns(v, now_ns));
 		v->idle_since_ns = now_ns;
 		idle_changed(cpu, true);

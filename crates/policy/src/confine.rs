@@ -12,6 +12,8 @@ pub struct Facts {
     pub spin_m: u32,
     /// How many such slow paths ended.
     pub paths: u32,
+    /// They switched between tasks: an estimate, a price for each time.
+    pub switch_m: u32,
 }
 
 /// `struct confine_sums`.
@@ -20,7 +22,7 @@ pub struct Facts {
 struct Sums {
     windows: u32,
     skipped: u32,
-    sums_m: [u64; 3],
+    sums_m: [u64; 4],
 }
 
 /// What has been decided, and what is being tried.

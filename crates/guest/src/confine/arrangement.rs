@@ -94,7 +94,7 @@ mod tests {
     fn windows(arrangement: &mut Arrangement, on_m: u32, off_m: u32) {
         arrangement.begin();
         for _ in 0..5 {
-            arrangement.add(&Facts { on_m, off_m, spin_m: 0, paths: 60 }, 2);
+            arrangement.add(&Facts { on_m, off_m, ..Facts::default() }, 2);
         }
     }
 
@@ -181,11 +181,11 @@ mod tests {
         let mut arrangement = Arrangement::default();
         // What was before a change, a guest with little to do, and a single vCPU.
         for _ in 0..SKIP_WINDOWS {
-            arrangement.add(&Facts { on_m: 0, off_m: 2_000, spin_m: 0, paths: 60 }, 2);
+            arrangement.add(&Facts { on_m: 0, off_m: 2_000, ..Facts::default() }, 2);
         }
         for _ in 0..10 {
-            arrangement.add(&Facts { on_m: 0, off_m: 900, spin_m: 0, paths: 60 }, 2);
-            arrangement.add(&Facts { on_m: 0, off_m: 1_000, spin_m: 0, paths: 60 }, 1);
+            arrangement.add(&Facts { on_m: 0, off_m: 900, ..Facts::default() }, 2);
+            arrangement.add(&Facts { on_m: 0, off_m: 1_000, ..Facts::default() }, 1);
         }
         arrangement.choose(2);
         assert_eq!(kept(&arrangement), [0, 1]);

@@ -11,6 +11,7 @@ mod figures;
 mod guard;
 mod journal;
 mod kthreads;
+mod price;
 mod priority;
 mod rest;
 mod root;
@@ -200,6 +201,8 @@ struct Control {
     facts: Facts,
     started: Instant,
     late_ns: u64,
+    /// What a context switch costs.
+    switch_ns: u64,
     used_vcpu_s: f64,
     lost: u64,
     failed: Option<String>,
@@ -234,6 +237,7 @@ impl Control {
             facts: Facts::default(),
             started: Instant::now(),
             late_ns: settings.limits.timer_ns,
+            switch_ns: price::switch_ns(),
             used_vcpu_s: 0.0,
             lost: 0,
             failed: None,
@@ -320,7 +324,7 @@ impl Control {
             return;
         }
         let now = self.sums();
-        self.facts = now.since(&self.before, self.online.len() as u32);
+        self.facts = now.since(&self.before, self.online.len() as u32, self.switch_ns);
         if round && !self.confine.on_trial() {
             self.in_root.refresh();
         }

@@ -11,6 +11,8 @@ pub(super) struct Sums {
     pub(super) spin_ns: u64,
     /// Slow paths that ended, a count.
     pub(super) paths: u64,
+    /// Context switches, a count.
+    pub(super) switches: u64,
 }
 
 impl Sums {
@@ -23,23 +25,27 @@ impl Sums {
             off_ns: self.off_ns.wrapping_sub(before.off_ns),
             spin_ns: self.spin_ns.wrapping_sub(before.spin_ns),
             paths: self.paths.wrapping_sub(before.paths),
+            switches: self.switches.wrapping_sub(before.switches),
         }
     }
 
-    /// What happened since `before`. An off interval counts where it ends, and can be longer
-    /// than the window.
-    pub(super) fn since(&self, before: &Sums, vcpus: u32) -> Facts {
+    /// What happened since `before`, where a context switch takes so long. An off interval counts
+    /// where it ends, and can be longer than the window.
+    pub(super) fn since(&self, before: &Sums, vcpus: u32, switch_ns: u64) -> Facts {
         let window_ns = self.now_ns.saturating_sub(before.now_ns).max(1);
         let all_ns = window_ns * u64::from(vcpus);
         let wanted_ns = all_ns - self.idle_ns.saturating_sub(before.idle_ns).min(all_ns);
         let off_ns = self.off_ns.saturating_sub(before.off_ns).min(wanted_ns);
         let spin_ns = self.spin_ns.saturating_sub(before.spin_ns).min(wanted_ns);
+        let switches = self.switches.saturating_sub(before.switches);
+        let switch_ns = switches.saturating_mul(switch_ns).min(wanted_ns);
         let thousandths = |ns: u64| (ns * 1_000 / window_ns) as u32;
         Facts {
             on_m: thousandths(wanted_ns - off_ns),
             off_m: thousandths(off_ns),
             spin_m: thousandths(spin_ns),
             paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
+            switch_m: thousandths(switch_ns),
         }
     }
 }
@@ -50,14 +56,23 @@ mod tests {
 
     #[test]
     fn a_window_s_time_is_on_off_or_idle() {
-        let before = Sums { now_ns: 50, idle_ns: 7, off_ns: 100, spin_ns: 9, paths: 2 };
-        let now =
-            Sums { now_ns: 10_050, idle_ns: 10_007, off_ns: 12_100, spin_ns: 3_009, paths: 7 };
-        let facts = now.since(&before, 4);
-        assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_m: 300, paths: 5 });
-        let late = Sums { off_ns: 90_000, ..now }.since(&before, 4);
-        assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300, paths: 5 });
-        assert_eq!(before.since(&before, 4), Facts { on_m: 4_000, ..Facts::default() });
+        let before = Sums { now_ns: 50, idle_ns: 7, off_ns: 100, spin_ns: 9, ..Sums::default() };
+        let now = Sums {
+            now_ns: 10_050,
+            idle_ns: 10_007,
+            off_ns: 12_100,
+            spin_ns: 3_009,
+            paths: 5,
+            switches: 2,
+        };
+        let facts = now.since(&before, 4, 1_500);
+        assert_eq!(
+            facts,
+            Facts { on_m: 1_800, off_m: 1_200, spin_m: 300, paths: 5, switch_m: 300 }
+        );
+        let late = Sums { off_ns: 90_000, ..now }.since(&before, 4, 1_500);
+        assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300, paths: 5, switch_m: 300 });
+        assert_eq!(before.since(&before, 4, 1_500), Facts { on_m: 4_000, ..Facts::default() });
     }
 
     #[test]

@@ -41,7 +41,9 @@ pub struct Vcpu {
     observing: u64,
     /// What its ticks found.
     pub samples: Samples,
-    unused: [u64; 2],
+    /// Context switches by its last tick, or when it went idle.
+    pub switches: u64,
+    unused: u64,
 }
 
 const _: () = assert!(size_of::<Vcpu>() % 64 == 0, "a whole number of cache lines");

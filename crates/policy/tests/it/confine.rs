@@ -25,7 +25,7 @@ impl World {
         let off_percent = off_m / 10 / wanted.max(1);
         let percent = (self.contention + self.waste * 2 * off_percent / 100).min(95);
         let paths = if self.contention + self.waste == 0 { 1 } else { 60 };
-        Facts { on_m, off_m, spin_m: wanted * 10 * percent, paths }
+        Facts { on_m, off_m, spin_m: wanted * 10 * percent, paths, ..Facts::default() }
     }
 
     fn useful(&self, used: u32) -> f64 {
@@ -64,8 +64,9 @@ fn a_collapse_ends_within_100_ms() {
 
 /// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
 fn trial_with_late_windows(late: Facts) -> Confine {
-    let collapse = Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300 };
-    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 90 };
+    let collapse =
+        Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300, ..Facts::default() };
+    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 90, ..Facts::default() };
     let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
     for _ in 0..40 {
         now_ns += WINDOW_NS;
@@ -84,8 +85,10 @@ fn trial_with_late_windows(late: Facts) -> Confine {
 /// As in two guests in virtual time.
 #[test]
 fn old_time_off_that_hides_a_gain_is_waited_for() {
-    let unclear_gain = Facts { on_m: 1_200, off_m: 1_200, spin_m: 900, paths: 90 };
-    let unclear_loss = Facts { on_m: 900, off_m: 1_700, spin_m: 1_400, paths: 90 };
+    let unclear_gain =
+        Facts { on_m: 1_200, off_m: 1_200, spin_m: 900, paths: 90, ..Facts::default() };
+    let unclear_loss =
+        Facts { on_m: 900, off_m: 1_700, spin_m: 1_400, paths: 90, ..Facts::default() };
     for late in [unclear_gain, unclear_loss] {
         let confine = trial_with_late_windows(late);
         assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]), "{late:?}");
@@ -96,7 +99,7 @@ fn old_time_off_that_hides_a_gain_is_waited_for() {
 #[test]
 fn a_burst_with_fewer_in_use_starts_no_trial() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
-    let burst = Facts { on_m: 1_000, off_m: 1_900, spin_m: 1_500, paths: 90 };
+    let burst = Facts { on_m: 1_000, off_m: 1_900, spin_m: 1_500, paths: 90, ..Facts::default() };
     for window in 0..400 {
         now_ns += WINDOW_NS;
         let is_burst = window % 10 >= 8;
@@ -104,6 +107,41 @@ fn a_burst_with_fewer_in_use_starts_no_trial() {
         confine.step(&facts, now_ns);
         assert!(confine.in_use() >= 2, "window {window}: {confine:?}");
     }
+}
+
+/// As sysbench's threads, which yield until another one lets go of a mutex: on two vCPUs, each
+/// yield switches.
+#[test]
+fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
+    let facts = |used, switch_m| match used {
+        4 => Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_000, paths: 60, switch_m: 10 },
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m },
+    };
+    for (switch_m, kept) in [(600, 0), (10, 1)] {
+        let (mut confine, mut now_ns) = (Confine::new(4), 0);
+        for _ in 0..60 {
+            now_ns += WINDOW_NS;
+            confine.step(&facts(confine.in_use(), switch_m), now_ns);
+        }
+        assert_eq!(confine.trials_fewer[1], kept, "{confine:?}");
+        assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
+    }
+}
+
+/// As hackbench, which switches for each message: as often for as much work.
+#[test]
+fn switches_that_belong_to_the_work_hide_no_gain() {
+    let world = |used| {
+        let facts = COLLAPSE.facts(used);
+        let worked_m = facts.on_m * (1_000 - facts.spin_m / 4) / 1_000;
+        Facts { switch_m: worked_m / 4, ..facts }
+    };
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    for _ in 0..10 {
+        now_ns += WINDOW_NS;
+        confine.step(&world(confine.in_use()), now_ns);
+    }
+    assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
 }
 
 #[test]
@@ -185,8 +223,8 @@ fn work_that_contends_for_nothing_soon_has_all_vcpus() {
 #[test]
 fn calm_work_finds_the_number_between_one_and_all() {
     let facts = |used| match used {
-        4 => Facts { on_m: 2_700, off_m: 1_300, spin_m: 3_840, paths: 9 },
-        3 => Facts { on_m: 2_500, off_m: 500, spin_m: 2_700, paths: 9 },
+        4 => Facts { on_m: 2_700, off_m: 1_300, spin_m: 3_840, paths: 9, ..Facts::default() },
+        3 => Facts { on_m: 2_500, off_m: 500, spin_m: 2_700, paths: 9, ..Facts::default() },
         _ => COMPUTES.facts(used),
     };
     let (one, mut now_ns) = settled(&World { supply: 1, ..COLLAPSE }, 40);
@@ -251,7 +289,10 @@ fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
     assert_eq!(confine.in_use(), 2);
     for _ in 0..1_000 {
         now_ns += WINDOW_NS;
-        confine.step(&Facts { on_m: 1_300, off_m: 0, spin_m: 20, paths: 90 }, now_ns);
+        confine.step(
+            &Facts { on_m: 1_300, off_m: 0, spin_m: 20, paths: 90, ..Facts::default() },
+            now_ns,
+        );
     }
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]), "{confine:?}");
 }
@@ -259,8 +300,8 @@ fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
 /// Tasks that want every vCPU only because they spin, and little once they do not.
 #[test]
 fn fewer_that_leave_little_to_do_are_kept() {
-    let spins = Facts { on_m: 4_000, off_m: 4_000, spin_m: 7_200, paths: 90 };
-    let works = Facts { on_m: 1_500, off_m: 0, spin_m: 30, paths: 90 };
+    let spins = Facts { on_m: 4_000, off_m: 4_000, spin_m: 7_200, paths: 90, ..Facts::default() };
+    let works = Facts { on_m: 1_500, off_m: 0, spin_m: 30, paths: 90, ..Facts::default() };
     let (mut confine, mut now_ns, mut packed) = (Confine::new(8), 0, 0);
     for _ in 0..1_000 {
         now_ns += WINDOW_NS;
@@ -276,12 +317,13 @@ fn fewer_that_leave_little_to_do_are_kept() {
 #[test]
 fn both_comparisons_decide_together() {
     let decide = |first_m, second_m| {
-        let before = Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_200, paths: 60 };
+        let before =
+            Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_200, paths: 60, ..Facts::default() };
         let (mut confine, mut now_ns, mut parts) = (Confine::new(4), 0, 0);
         let mut was = 4;
         while parts == 0 || confine.on_trial() {
             now_ns += WINDOW_NS;
-            let fewer = |on_m| Facts { on_m, off_m: 0, spin_m: 0, paths: 60 };
+            let fewer = |on_m| Facts { on_m, off_m: 0, spin_m: 0, paths: 60, ..Facts::default() };
             let facts = match confine.in_use() {
                 4 => before,
                 _ => fewer(if parts == 1 { first_m } else { second_m }),
@@ -311,8 +353,8 @@ fn work_that_always_spins_gets_its_vcpus_back() {
 #[test]
 fn a_failed_trial_after_a_long_peace_waits_shortly() {
     let unpaid = |used: u32| match used {
-        4 => Facts { on_m: 3_000, off_m: 1_000, spin_m: 1_200, paths: 90 },
-        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 1_800, paths: 90 },
+        4 => Facts { on_m: 3_000, off_m: 1_000, spin_m: 1_200, paths: 90, ..Facts::default() },
+        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 1_800, paths: 90, ..Facts::default() },
     };
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
     let mut spin = |confine: &mut Confine, windows| {
@@ -348,7 +390,8 @@ proptest! {
         let (mut confine, mut now_ns) = (Confine::new(vcpus), 0);
         for (on_m, off_m, spin_m, paths, ns) in facts {
             now_ns += ns;
-            let used = confine.step(&Facts { on_m, off_m, spin_m, paths }, now_ns);
+            let facts = Facts { on_m, off_m, spin_m, paths, ..Facts::default() };
+            let used = confine.step(&facts, now_ns);
             prop_assert!((1..=vcpus).contains(&used) && used == confine.in_use());
         }
     }

@@ -13,13 +13,19 @@ fn run(confine: &mut Confine, now_ns: &mut u64, windows: u32, facts: impl Fn(u32
 /// Four vCPUs beside four rivals on two pCPUs, which get what a limit gives away.
 fn beside_rivals(used: u32, spin_percent: u32) -> Facts {
     let on_m = 2_000 * used / (used + 4);
-    Facts { on_m, off_m: 1_000 * used - on_m, spin_m: used * 10 * spin_percent, paths: 60 }
+    Facts {
+        on_m,
+        off_m: 1_000 * used - on_m,
+        spin_m: used * 10 * spin_percent,
+        paths: 60,
+        ..Facts::default()
+    }
 }
 
 /// As pbzip2 in virtual time: each second a burst ends the controller's rest, and delays ticks.
 #[test]
 fn a_burst_gives_little_to_rivals() {
-    let burst = Facts { on_m: 400, off_m: 3_600, spin_m: 1_400, paths: 60 };
+    let burst = Facts { on_m: 400, off_m: 3_600, spin_m: 1_400, paths: 60, ..Facts::default() };
     let (mut confine, mut now_ns, mut on_m) = (Confine::new(4), 0, 0);
     for window in 0..6_000 {
         now_ns += WINDOW_NS;
@@ -39,16 +45,16 @@ fn a_burst_gives_little_to_rivals() {
 #[test]
 fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
     let alone = |used| match used {
-        6 => Facts { on_m: 3_000, off_m: 3_000, spin_m: 4_200, paths: 60 },
-        _ => Facts { on_m: 3_000, off_m: 0, spin_m: 90, paths: 60 },
+        6 => Facts { on_m: 3_000, off_m: 3_000, spin_m: 4_200, paths: 60, ..Facts::default() },
+        _ => Facts { on_m: 3_000, off_m: 0, spin_m: 90, paths: 60, ..Facts::default() },
     };
     let (mut confine, mut now_ns) = (Confine::new(6), 0);
     run(&mut confine, &mut now_ns, 40, alone);
     assert_eq!(confine.in_use(), 3);
     let facts = |used| match used {
-        6 => Facts { on_m: 1_500, off_m: 4_500, spin_m: 3_600, paths: 60 },
-        3 => Facts { on_m: 1_000, off_m: 2_000, spin_m: 2_100, paths: 60 },
-        _ => Facts { on_m: 300, off_m: 700, spin_m: 0, paths: 60 },
+        6 => Facts { on_m: 1_500, off_m: 4_500, spin_m: 3_600, paths: 60, ..Facts::default() },
+        3 => Facts { on_m: 1_000, off_m: 2_000, spin_m: 2_100, paths: 60, ..Facts::default() },
+        _ => Facts { on_m: 300, off_m: 700, spin_m: 0, paths: 60, ..Facts::default() },
     };
     run(&mut confine, &mut now_ns, 60, facts);
     assert_eq!(confine.in_use(), 6, "{confine:?}");
@@ -56,7 +62,13 @@ fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
 
 /// Four vCPUs without rivals on one pCPU: what a limit gives away stays theirs.
 fn stacked(used: u32, spin_percent: u32) -> Facts {
-    Facts { on_m: 1_000, off_m: 1_000 * (used - 1), spin_m: used * 10 * spin_percent, paths: 60 }
+    Facts {
+        on_m: 1_000,
+        off_m: 1_000 * (used - 1),
+        spin_m: used * 10 * spin_percent,
+        paths: 60,
+        ..Facts::default()
+    }
 }
 
 /// As futex in virtual time: it spins less than a limit would give away.
@@ -86,7 +98,7 @@ fn a_trial_shows_whether_there_are_rivals() {
 #[test]
 fn a_trial_without_known_time_on_shows_no_rivals() {
     let hidden = |used| match used {
-        4 => Facts { on_m: 3_500, off_m: 500, spin_m: 3_200, paths: 60 },
+        4 => Facts { on_m: 3_500, off_m: 500, spin_m: 3_200, paths: 60, ..Facts::default() },
         _ => stacked(used, 0),
     };
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
@@ -103,7 +115,8 @@ fn a_trial_without_known_time_on_shows_no_rivals() {
 fn one_is_tried_where_the_host_gives_less_than_one() {
     for (on_m, tried) in [(700, 1), (890, 1), (1_000, 2), (1_600, 2)] {
         let (mut confine, mut now_ns) = (Confine::new(4), 0);
-        let facts = Facts { on_m, off_m: 4_000 - on_m, spin_m: 2_600, paths: 60 };
+        let facts =
+            Facts { on_m, off_m: 4_000 - on_m, spin_m: 2_600, paths: 60, ..Facts::default() };
         while confine.in_use() == 4 {
             run(&mut confine, &mut now_ns, 1, |_| facts);
         }
@@ -153,14 +166,15 @@ fn lasts_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
 /// Beside rivals more vCPUs are tried soon, and what else a limit could bring is not worth it yet.
 #[test]
 fn a_first_limit_beside_rivals_does_not_last() {
-    let collapse = Facts { on_m: 2_000, off_m: 2_000, spin_m: 3_600, paths: 60 };
+    let collapse =
+        Facts { on_m: 2_000, off_m: 2_000, spin_m: 3_600, paths: 60, ..Facts::default() };
     let alone = |used| match used {
         4 => collapse,
-        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 60 },
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 60, ..Facts::default() },
     };
     let rivals = |used| match used {
         4 => collapse,
-        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60 },
+        _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60, ..Facts::default() },
     };
     assert!(lasts_after(alone).is_some_and(|windows| windows < 20));
     assert_eq!(lasts_after(rivals), None);

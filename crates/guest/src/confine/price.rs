@@ -1,0 +1,75 @@
+//! What a context switch costs here: two threads on one vCPU yield to each other.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::priority::run_first;
+
+/// Where it cannot be measured, nanoseconds: what lmbench finds on current hardware.
+const USUAL_NS: u64 = 1_500;
+/// What is taken for a measurement: emulation is slow, and no machine is faster.
+const POSSIBLE_NS: std::ops::RangeInclusive<u64> = 200..=20_000;
+/// The host may take the vCPU away, so the fastest of several rounds counts.
+const ROUNDS: u32 = 10;
+const YIELDS: u32 = 20;
+
+/// Nanoseconds that a context switch takes, the system call of a yield included. Takes a
+/// millisecond.
+pub(super) fn switch_ns() -> u64 {
+    let measured = sched_getcpu().ok().and_then(on);
+    measured.filter(|ns| POSSIBLE_NS.contains(ns)).unwrap_or(USUAL_NS)
+}
+
+fn on(vcpu: usize) -> Option<u64> {
+    let (ready, over) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let holds = hold_to(vcpu);
+            ready.wait();
+            while holds && !over.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        });
+        let one = scope.spawn(|| {
+            let holds = hold_to(vcpu);
+            ready.wait();
+            let least = holds.then(|| (0..ROUNDS).map(|_| round_ns()).min());
+            over.store(true, Ordering::Relaxed);
+            least.flatten()
+        });
+        let least = one.join().ok()?;
+        other.join().ok()?;
+        least
+    })
+}
+
+/// Holds this thread to a vCPU, before all ordinary tasks there, so that a yield is to the other.
+fn hold_to(vcpu: usize) -> bool {
+    let mut set = CpuSet::new();
+    set.set(vcpu).is_ok()
+        && sched_setaffinity(Pid::from_raw(0), &set).is_ok()
+        && run_first().is_ok()
+}
+
+/// A yield to the other, and the other's, are two switches.
+fn round_ns() -> u64 {
+    let began = Instant::now();
+    (0..YIELDS).for_each(|_| thread::yield_now());
+    began.elapsed().as_nanos() as u64 / u64::from(2 * YIELDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_possible() {
+        let ns = switch_ns();
+        assert!(POSSIBLE_NS.contains(&ns), "{ns}");
+    }
+}
