@@ -1,7 +1,9 @@
 //! The command that `run` and `record` are around.
 
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -9,18 +11,54 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use signal_hook::SigId;
+use signal_hook::consts::SIGCHLD;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::low_level::{pipe, unregister};
 use unspin_lab::interrupt;
 
-/// How soon its end is seen, or a signal.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Its end, and a signal, are seen at once. Should that fail, they are seen so much later.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// A command under way. It gets the signals that ask this process to end, and is waited
 /// for.
 pub struct Running {
     child: Child,
     signals: Signals,
+    news: News,
+}
+
+/// Can be read once the command has ended, or a signal has come.
+struct News {
+    stream: UnixStream,
+    ids: Vec<SigId>,
+}
+
+impl News {
+    fn listen() -> io::Result<News> {
+        let (stream, writer) = UnixStream::pair()?;
+        stream.set_nonblocking(true)?;
+        let mut news = News { stream, ids: Vec::new() };
+        for signal in interrupt::signals().into_iter().chain([SIGCHLD]) {
+            news.ids.push(pipe::register(signal, writer.try_clone()?)?);
+        }
+        Ok(news)
+    }
+
+    /// Whoever looks now need not be told of what has come.
+    fn forget(&mut self) {
+        let mut buffer = [0; 64];
+        while self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            unregister(id);
+        }
+    }
 }
 
 /// The signals that ask this process to end; they only count while this exists.
@@ -58,7 +96,7 @@ impl Running {
     ) -> Result<Option<Running>, NotStarted> {
         let Some((program, args)) = command.split_first() else { return Ok(None) };
         let spawn = || {
-            let signals = Signals::new()?;
+            let (signals, news) = (Signals::new()?, News::listen()?);
             let mut command = Command::new(program);
             command.args(args);
             if let Some(folder) = cgroup {
@@ -66,7 +104,7 @@ impl Running {
                 // SAFETY: between fork and exec it makes one write, and allocates nothing.
                 unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
             }
-            Ok(Running { child: command.spawn()?, signals })
+            Ok(Running { child: command.spawn()?, signals, news })
         };
         spawn().map(Some).map_err(|error| NotStarted { program: program.clone(), error })
     }
@@ -77,12 +115,18 @@ impl Running {
             if let Some(code) = self.step()? {
                 return Ok(code);
             }
-            std::thread::sleep(PAUSE);
+            interrupt::wait(&[self.news()], PAUSE);
         }
+    }
+
+    /// What can be read once there is something for [`Running::step`].
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.stream.as_fd()
     }
 
     /// Passes on what has come; the exit code as shells have it, if it has ended.
     pub fn step(&mut self) -> io::Result<Option<u8>> {
+        self.news.forget();
         if let Some(status) = self.child.try_wait()? {
             return Ok(Some(code(status)));
         }
@@ -127,6 +171,8 @@ pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[cfg(test)]
 mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
     use super::*;
 
     fn start(script: &str) -> Running {
@@ -140,6 +186,13 @@ mod tests {
         assert_eq!(not_started("/nowhere/nothing").status(), 127);
         assert_eq!(not_started("/").status(), 126);
         assert!(Running::start(&[]).unwrap().is_none());
+    }
+
+    fn its_end_can_be_waited_for() {
+        let mut running = start("exit 0");
+        let mut news = [PollFd::new(running.news(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut news, PollTimeout::from(60_000_u16)), Ok(1));
+        assert_eq!(running.wait().unwrap(), 0);
     }
 
     fn a_signal_is_passed_on_and_the_command_waited_for() {
@@ -163,6 +216,7 @@ mod tests {
     fn a_command_gets_signals_and_its_code_is_a_shells() {
         let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         codes_are_those_of_shells();
+        its_end_can_be_waited_for();
         a_signal_is_passed_on_and_the_command_waited_for();
     }
 }

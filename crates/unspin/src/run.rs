@@ -181,9 +181,7 @@ impl Args {
     }
 }
 
-/// How soon a command's end is seen: each look wakes a vCPU.
-const PAUSE: Duration = Duration::from_millis(50);
-/// Where a signal or a question ends it, so that an idle guest is woken rarely.
+/// A signal, a question or the command's end ends it, so that an idle guest is woken rarely.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// The same with a scheduler that may have to be loaded again.
 const SCHEDULER_PAUSE: Duration = Duration::from_millis(250);
@@ -260,18 +258,14 @@ fn work(
     let mut printed = Ok(());
     offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
     loop {
-        match (&running, keeper.stats.actuator) {
-            (Some(_), _) => std::thread::sleep(PAUSE),
-            (None, actuator) => {
-                let pause = match actuator {
-                    Actuator::Cpuset => LONG_PAUSE,
-                    Actuator::SchedExt => SCHEDULER_PAUSE,
-                };
-                let due = next.map(|due| due.saturating_duration_since(Instant::now()));
-                let files = offer.iter().flat_map(Offer::files).collect::<Vec<_>>();
-                interrupt::wait(&files, due.map_or(pause, |due| due.min(pause)));
-            }
-        }
+        let pause = match keeper.stats.actuator {
+            Actuator::Cpuset => LONG_PAUSE,
+            Actuator::SchedExt => SCHEDULER_PAUSE,
+        };
+        let due = next.map(|due| due.saturating_duration_since(Instant::now()));
+        let asked = offer.iter().flat_map(Offer::files);
+        let files = asked.chain(running.as_ref().map(Running::news)).collect::<Vec<_>>();
+        interrupt::wait(&files, due.map_or(pause, |due| due.min(pause)));
         keeper.step();
         match &mut running {
             Some(running) => {
