@@ -110,6 +110,8 @@ def main() -> int:
         return 77
     runs = int(arguments[1]) if len(arguments) > 1 else 3
     claims = Claims(f"host: {cpu()}", "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
+    # What is measured is a clone.
+    claims.every["commit"] = claims.every["commit"].removesuffix("-dirty")
     kinds[arguments[0]](runs, claims)
     print(claims.text())
     return 0
