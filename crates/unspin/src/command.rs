@@ -46,7 +46,7 @@ impl News {
         Ok(news)
     }
 
-    /// Whoever looks now need not be told of what has come.
+    /// Whoever looks now sees what has come.
     fn forget(&mut self) {
         let mut buffer = [0; 64];
         while self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
