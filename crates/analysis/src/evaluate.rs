@@ -217,14 +217,18 @@ fn ratio(pair: &Pair, summary: &Summary) -> Figure {
     Figure { replace: names(pair.cell), ..Figure::of_blocks(found.map(estimate), n) }
 }
 
+/// Whether a spec is about a cell, by the names that it gives.
+fn is_about(spec: &ClaimSpec, summary: &CellSummary) -> bool {
+    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
+    let cell = &summary.cell;
+    is(&spec.topology, &cell.topology)
+        && is(&spec.scheduler, &cell.scheduler)
+        && is(&spec.workload, &cell.workload)
+}
+
 /// The median of a co-metric in each cell that has it.
 fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
-    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
-    let wanted = |cell: &&CellSummary| {
-        is(&spec.topology, &cell.cell.topology)
-            && is(&spec.scheduler, &cell.cell.scheduler)
-            && is(&spec.workload, &cell.cell.workload)
-    };
+    let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let name = spec.figure.as_deref().unwrap_or_default();
     let bootstrap = Bootstrap::seeded(summary.experiment.seed);
     let median = |cell: &CellSummary| {

@@ -4,7 +4,7 @@ use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, Summary};
 use unspin_stats::wilson;
 
-use super::{Figure, estimate, scaled};
+use super::{Figure, estimate, is_about, scaled};
 
 /// `part` of `whole` in percent.
 pub fn share(part: u64, whole: u64) -> Figure {
@@ -24,12 +24,7 @@ pub fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
 
 /// Runs of all wanted cells in which the spec's co-metric is 1. One without it counts as 0.
 pub fn of_figure(spec: &ClaimSpec, summary: &Summary) -> Figure {
-    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
-    let wanted = |cell: &&CellSummary| {
-        is(&spec.topology, &cell.cell.topology)
-            && is(&spec.scheduler, &cell.cell.scheduler)
-            && is(&spec.workload, &cell.cell.workload)
-    };
+    let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let name = spec.figure.as_deref().unwrap_or_default();
     let (mut ones, mut runs) = (0, 0);
     for cell in summary.cells.iter().filter(wanted) {

@@ -3,16 +3,11 @@
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, Summary};
 
-use super::{Figure, exactly, names};
+use super::{Figure, exactly, is_about, names};
 
 /// The spread of each wanted cell that has two runs or more.
 pub fn of_cells(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
-    let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
-    let wanted = |cell: &&CellSummary| {
-        is(&spec.topology, &cell.cell.topology)
-            && is(&spec.scheduler, &cell.cell.scheduler)
-            && is(&spec.workload, &cell.cell.workload)
-    };
+    let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let figure = |cell: &CellSummary| {
         let values: Vec<f64> = cell.values.iter().filter_map(|(_, value)| *value).collect();
         let percent = exactly(percent_of_mean(&values)?, values.len() as u64, "%");

@@ -213,6 +213,36 @@ fn the_median_of_a_co_metric_has_the_unit_of_its_name() {
 }
 
 #[test]
+fn a_share_is_of_all_runs_that_a_spec_is_about() {
+    let mut records = runs(cell("stock"), Better::Lower, &[10.0; 10]);
+    let elsewhere = Cell { topology: "elsewhere".into(), ..cell("stock") };
+    records.extend(runs(elsewhere, Better::Lower, &[10.0; 10]).into_iter().map(|mut record| {
+        record.run += 100;
+        record
+    }));
+    for record in &mut records {
+        // A run without the figure is none that is right.
+        if record.block != 3 {
+            let right = record.cell.topology == "elsewhere" || record.block % 2 == 0;
+            record.co_metrics.insert("right".into(), f64::from(u8::from(right)));
+        }
+    }
+    let spec = |topology: Option<&str>| -> ClaimSpec {
+        let spec = json!({
+            "id": format!("{topology:?}"), "what": "x", "from": "figure-share", "figure": "right",
+            "topology": topology,
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    let specs = [spec(None), spec(Some("elsewhere"))];
+    specs.iter().for_each(|spec| spec.check().unwrap());
+    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let shares: Vec<_> =
+        found.iter().map(|claim| (claim.value.unwrap().round(), claim.n)).collect();
+    assert_eq!(shares, [(70.0, 20), (90.0, 10)], "{found:?}");
+}
+
+#[test]
 fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
     let mut records = runs(cell("stock"), Better::Lower, &[3.0; 10]);
     records.extend(runs(cell("watch"), Better::Lower, &[3.0; 10]));
