@@ -31,9 +31,8 @@
 /* How long the part with fewer lasts where it neither gains nor loses clearly: what was off before
  * the change can still count in its first windows. */
 #define CONFINE_UNCLEAR_WINDOWS 6
-/* A gain, and a loss, that no second comparison is needed for, in percent. */
+/* A gain that no second comparison is needed for, in percent. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
-#define CONFINE_CLEAR_LOSS_PERCENT 40
 /* No gain is clear against less spinning than that, in percent: it may have been a burst. */
 #define CONFINE_CLEAR_SPIN_PERCENT 50
 /* vCPUs that a limit leaves, and that are off for so much of the time that they want, have rivals
@@ -169,7 +168,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 	if (!c->sums.windows)
 		return;
 	c->left = confine_is_blind(&c->without) ? 0 : confine_left_percent(&with, &c->without);
-	if (c->sums.windows >= 2 && confine_loses(&with, &c->without, CONFINE_CLEAR_LOSS_PERCENT)) {
+	if (c->sums.windows >= 2 && confine_fails(&with, &c->without)) {
 		confine_give_up_fewer(c, now_ns);
 		return;
 	}
@@ -380,7 +379,7 @@ POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u6
 		return c->use;
 	}
 	c->quiet_ns = 0;
-	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
+	confine_add(&c->sums, facts, c->use, c->phase == CONFINE_SETTLED);
 	switch (c->phase) {
 	case CONFINE_SETTLED:
 		confine_settled(c, facts, now_ns);

@@ -35,12 +35,21 @@ struct confine_sums {
 /* So many windows after a change do not count: vCPUs that are off move their tasks when they are
  * on again, and what they were off before counts then. */
 #define CONFINE_SKIP_WINDOWS 2
+/* Nor does one in which vCPUs want so much more than those in use could, in percent: off intervals
+ * count where they end, and these began before the change. So many windows may be skipped. */
+#define CONFINE_LATE_PERCENT 110
+#define CONFINE_LATE_WINDOWS 10
 /* A settled number's sums count half of the windows before the last ones. */
 #define CONFINE_MEMORY_WINDOWS 8
 /* A window with no more slow paths, and a smaller share of spinning in percent, has nothing to
  * spin for: work that contends for anything shows ten times as many, however few vCPUs it has. */
 #define CONFINE_CALM_PATHS 3
 #define CONFINE_CALM_PERCENT 1
+/* From this share of the time on, in percent, tasks mostly switch: they yield for a lock, so the
+ * price that is known for a switch is most of what they do. */
+#define CONFINE_SWITCHES_PERCENT 40
+/* A loss that is clear, in percent. */
+#define CONFINE_CLEAR_LOSS_PERCENT 40
 /* From this share of spins on, in percent, off intervals are hidden. */
 #define CONFINE_BLIND_PERCENT 75
 
@@ -51,9 +60,21 @@ POLICY void confine_forget(struct confine_sums *sums)
 	*sums = none;
 }
 
-POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
+/* Whether a window of so many vCPUs still shows what was before the change. */
+POLICY int confine_is_late(const struct confine_sums *sums, const struct confine_facts *facts,
+			   u32 use)
 {
-	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+
+	return sums->skipped < CONFINE_SKIP_WINDOWS ||
+	       (sums->skipped < CONFINE_LATE_WINDOWS &&
+		wanted_m * 100 > (u64)use * 1000 * CONFINE_LATE_PERCENT);
+}
+
+POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, u32 use,
+			int fades)
+{
+	if (confine_is_late(sums, facts, use)) {
 		sums->skipped++;
 		return;
 	}
@@ -107,6 +128,11 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
 }
 
+POLICY int confine_mostly_switches(const struct confine_sums *sums)
+{
+	return sums->windows && sums->switch_m * 100 >= sums->on_m * CONFINE_SWITCHES_PERCENT;
+}
+
 POLICY u32 confine_off_percent(const struct confine_sums *sums)
 {
 	return sums->wanted_m ? (u32)((sums->wanted_m - sums->on_m) * 100 / sums->wanted_m) : 0;
@@ -153,6 +179,13 @@ POLICY int confine_loses(const struct confine_sums *sums, const struct confine_s
 			 u32 percent)
 {
 	return confine_useful_m(sums) * 100 < confine_useful_m(than) * (100 - percent);
+}
+
+/* Whether it failed so clearly that nothing more has to be seen. */
+POLICY int confine_fails(const struct confine_sums *sums, const struct confine_sums *than)
+{
+	return confine_mostly_switches(sums) ||
+	       confine_loses(sums, than, CONFINE_CLEAR_LOSS_PERCENT);
 }
 
 #endif /* UNSPIN_POLICY_CONFINE_SUMS_H */

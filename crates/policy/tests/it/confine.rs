@@ -62,39 +62,6 @@ fn a_collapse_ends_within_100_ms() {
     assert_eq!(confine.trials_fewer, [1, 1]);
 }
 
-/// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
-fn trial_with_late_windows(late: Facts) -> Confine {
-    let collapse =
-        Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300, ..Facts::default() };
-    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 90, ..Facts::default() };
-    let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
-    for _ in 0..40 {
-        now_ns += WINDOW_NS;
-        let facts = match fewer {
-            0 => collapse,
-            1..=5 => late,
-            _ => packed,
-        };
-        let used = confine.step(&facts, now_ns);
-        assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
-        fewer += u32::from(used == 2);
-    }
-    confine
-}
-
-/// As in two guests in virtual time.
-#[test]
-fn old_time_off_that_hides_a_gain_is_waited_for() {
-    let unclear_gain =
-        Facts { on_m: 1_200, off_m: 1_200, spin_m: 900, paths: 90, ..Facts::default() };
-    let unclear_loss =
-        Facts { on_m: 900, off_m: 1_700, spin_m: 1_400, paths: 90, ..Facts::default() };
-    for late in [unclear_gain, unclear_loss] {
-        let confine = trial_with_late_windows(late);
-        assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]), "{late:?}");
-    }
-}
-
 /// The host puts both vCPUs on one pCPU for some slices.
 #[test]
 fn a_burst_with_fewer_in_use_starts_no_trial() {
@@ -107,41 +74,6 @@ fn a_burst_with_fewer_in_use_starts_no_trial() {
         confine.step(&facts, now_ns);
         assert!(confine.in_use() >= 2, "window {window}: {confine:?}");
     }
-}
-
-/// As sysbench's threads, which yield until another one lets go of a mutex: on two vCPUs, each
-/// yield switches.
-#[test]
-fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
-    let facts = |used, switch_m| match used {
-        4 => Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_000, paths: 60, switch_m: 10 },
-        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m },
-    };
-    for (switch_m, kept) in [(600, 0), (10, 1)] {
-        let (mut confine, mut now_ns) = (Confine::new(4), 0);
-        for _ in 0..60 {
-            now_ns += WINDOW_NS;
-            confine.step(&facts(confine.in_use(), switch_m), now_ns);
-        }
-        assert_eq!(confine.trials_fewer[1], kept, "{confine:?}");
-        assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
-    }
-}
-
-/// As hackbench, which switches for each message: as often for as much work.
-#[test]
-fn switches_that_belong_to_the_work_hide_no_gain() {
-    let world = |used| {
-        let facts = COLLAPSE.facts(used);
-        let worked_m = facts.on_m * (1_000 - facts.spin_m / 4) / 1_000;
-        Facts { switch_m: worked_m / 4, ..facts }
-    };
-    let (mut confine, mut now_ns) = (Confine::new(4), 0);
-    for _ in 0..10 {
-        now_ns += WINDOW_NS;
-        confine.step(&world(confine.in_use()), now_ns);
-    }
-    assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod activity;
 mod bandwidth;
 mod confine;
 mod confine_rivals;
+mod confine_trials;
 mod holders;
 mod host;
 mod pack;

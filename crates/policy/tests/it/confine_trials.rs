@@ -1,0 +1,118 @@
+//! The limit on vCPUs: what a trial sees, and what it can be misled by.
+
+use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
+
+/// Four vCPUs on two pCPUs spin for most of the time, and two hardly spin.
+fn collapse(used: u32) -> Facts {
+    match used {
+        2 => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m: 0 },
+        _ => Facts { on_m: 2_000, off_m: 2_000, spin_m: 2_920, paths: 60, switch_m: 0 },
+    }
+}
+
+/// A guest of four vCPUs after so many windows.
+fn after(windows: u32, facts: impl Fn(u32) -> Facts) -> Confine {
+    let mut confine = Confine::new(4);
+    for window in 1..=u64::from(windows) {
+        confine.step(&facts(confine.in_use()), window * WINDOW_NS);
+    }
+    confine
+}
+
+/// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
+fn trial_with_late_windows(late: Facts) -> Confine {
+    let collapse =
+        Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300, ..Facts::default() };
+    let packed = Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 90, ..Facts::default() };
+    let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
+    for _ in 0..40 {
+        now_ns += WINDOW_NS;
+        let facts = match fewer {
+            0 => collapse,
+            1..=5 => late,
+            _ => packed,
+        };
+        let used = confine.step(&facts, now_ns);
+        assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
+        fewer += u32::from(used == 2);
+    }
+    confine
+}
+
+/// As in two guests in virtual time.
+#[test]
+fn old_time_off_that_hides_a_gain_is_waited_for() {
+    let unclear_gain =
+        Facts { on_m: 1_200, off_m: 1_200, spin_m: 900, paths: 90, ..Facts::default() };
+    let unclear_loss =
+        Facts { on_m: 900, off_m: 1_700, spin_m: 1_400, paths: 90, ..Facts::default() };
+    for late in [unclear_gain, unclear_loss] {
+        let confine = trial_with_late_windows(late);
+        assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]), "{late:?}");
+    }
+}
+
+/// As futexes and hackbench in virtual time: windows with two vCPUs show what four were off before.
+#[test]
+fn windows_with_more_vcpus_than_are_in_use_are_of_the_time_before() {
+    let late = Facts { on_m: 0, off_m: 2_600, spin_m: 1_500, paths: 4, ..Facts::default() };
+    let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
+    for _ in 0..20 {
+        now_ns += WINDOW_NS;
+        let facts = if (3..=4).contains(&fewer) { late } else { collapse(confine.in_use()) };
+        let used = confine.step(&facts, now_ns);
+        assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
+        fewer += u32::from(used == 2);
+    }
+    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
+}
+
+/// Something that is always on elsewhere hides no trial for ever.
+#[test]
+fn few_windows_are_skipped() {
+    let confine = after(40, |used| match used {
+        2 => Facts { on_m: 2_900, ..collapse(2) },
+        _ => collapse(used),
+    });
+    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
+}
+
+/// As sysbench's threads, which yield until another one lets go of a mutex: on two vCPUs, each
+/// yield switches.
+#[test]
+fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
+    let facts = |used, switch_m| match used {
+        4 => Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_000, paths: 60, switch_m: 10 },
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m },
+    };
+    for (switch_m, kept) in [(600, 0), (10, 1)] {
+        let confine = after(60, |used| facts(used, switch_m));
+        assert_eq!(confine.trials_fewer[1], kept, "{confine:?}");
+        assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
+    }
+}
+
+/// The same where a lock's owner is off: in bursts, four vCPUs spin for nearly all of the time, so
+/// two seem to do far more although they mostly switch.
+#[test]
+fn tasks_that_mostly_switch_on_fewer_vcpus_keep_all() {
+    let facts = |used| match used {
+        4 => Facts { on_m: 1_700, off_m: 2_300, spin_m: 3_900, paths: 7, switch_m: 0 },
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 0, paths: 5, switch_m: 1_200 },
+    };
+    let confine = after(100, facts);
+    assert_eq!((confine.in_use(), confine.trials_fewer[1]), (4, 0), "{confine:?}");
+    assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
+}
+
+/// As hackbench, which switches for each message: as often for as much work.
+#[test]
+fn switches_that_belong_to_the_work_hide_no_gain() {
+    let world = |used| {
+        let facts = collapse(used);
+        let worked_m = facts.on_m * (1_000 - facts.spin_m / 4) / 1_000;
+        Facts { switch_m: worked_m / 4, ..facts }
+    };
+    let confine = after(10, world);
+    assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
+}
