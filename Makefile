@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic fuzz vt-nested \
         host-model cost-here steal-here dist install install-test source-test prometheus-test clean
 
 help: ## this list
@@ -104,6 +104,12 @@ vt-deterministic: build ## the same bytes from a second checkout? into out/vt-de
 	$(UNSPIN) lab qemu build
 	scripts/vt-deterministic.sh $(RELEASE)/unspin out/vt-deterministic > out/vt-deterministic.json
 	$(UNSPIN) claims list --file out/vt-deterministic.json
+
+fuzz: build ## random steps in virtual time: 1000 seeds an actuator, and planted bugs; into out/fuzz.json (hours)
+	@mkdir -p out
+	$(UNSPIN) lab qemu build
+	scripts/fuzz.py $(RELEASE)/unspin out/fuzz-steps $(ARGS) > out/fuzz.json
+	$(UNSPIN) claims list --file out/fuzz.json
 
 vt-nested: build ## a real KVM in virtual time: what its guest loses, with and without help
 	$(UNSPIN) lab kernel fetch debian-cloud

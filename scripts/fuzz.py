@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Whether random steps break unspin, and whether they would find a bug. Runs in virtual time.
+Usage: scripts/fuzz.py UNSPIN FOLDER [--seeds FIRST-LAST] [seeds|planted...]
+
+seeds runs `unspin lab fuzz` over the seeds, with both actuators. planted puts one bug after the
+other into a copy of the source, looks for a seed that fails, and runs it again elsewhere: it must
+fail in the same way, and the program without the bug must not. Both resume in FOLDER; prints what
+`unspin claims record` takes. The 1000 seeds of each actuator take hours.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from claims import ROOT, Claims
+
+CPUSET = "unspin run"
+SCHED_EXT = "unspin run --actuator sched-ext"
+# Seeds at a time while one that fails is looked for, and where the search ends.
+STEP, MOST = 8, 400
+
+
+@dataclass
+class Bug:
+    """What is put in place of some text of a file."""
+
+    name: str
+    scheduler: str
+    file: str
+    text: str
+    instead: str
+
+
+BUGS = [
+    Bug(
+        "a woken task is put into no queue now and then", SCHED_EXT, "bpf/run.bpf.c",
+        "\tvtime = place_in_time(p, enq_flags);\n",
+        "\tstatic u32 tasks;\n\n\tif (++tasks % 1024 == 0)\n\t\treturn;\n"
+        "\tvtime = place_in_time(p, enq_flags);\n",
+    ),
+    Bug(
+        "groups that have used their time never get any again", SCHED_EXT, "bpf/sched/limits.h",
+        "\t\tif (!bandwidth_has(&group->bandwidth, group->promised_ns))\n\t\t\treturn false;\n",
+        "\t\treturn false;\n",
+    ),
+    Bug(
+        "a limit is not lifted", CPUSET, "crates/guest/src/confine/cpusets.rs",
+        'let cleared = fs::write(&file, "\n").or_else(|error| match',
+        "let cleared = Ok(()).or_else(|error: io::Error| match",
+    ),
+]
+
+
+def fuzz(program: Path, out: Path, scheduler: str, seeds: str, shrink: int = 0) -> dict:
+    """What `unspin lab fuzz` reports."""
+    command = [program, "lab", "fuzz", "--seeds", seeds, "--scheduler", scheduler, "--out", out]
+    command += ["--shrink", str(shrink), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        sys.exit(f"`unspin lab fuzz --seeds {seeds}` ended with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def label(out: Path) -> str:
+    """That of a folder's runs."""
+    with (out / "fuzz/runs.jsonl").open() as lines:
+        one = json.loads(next(lines))["label"]
+    return f"{one['source']}/{one['accel']}, kernel {one['kernel']}, prices {one['prices']}"
+
+
+def check_seeds(program: Path, folder: Path, seeds: str, claims: Claims) -> None:
+    """All seeds, with both actuators."""
+    for name, scheduler in (("cpuset", CPUSET), ("sched-ext", SCHED_EXT)):
+        report = fuzz(program, folder / name, scheduler, seeds, shrink=3)
+        claims.every["label"] = label(folder / name)
+        failures = report["failures"]
+        for failure in failures:
+            print(f"{name}: seed {failure['seed']}: {failure['what']}", file=sys.stderr)
+        claims.add(
+            f"run.fuzz.{name}", f"seeds of random steps that fail under `{scheduler}`",
+            len(failures), "", report["seeds"], "<= 0",
+        )
+        claims.add(
+            f"run.fuzz.{name}.wait", f"the longest wait of a task in those seeds, `{scheduler}`",
+            report["longest_wait_s"], "s", report["seeds"], "<= 3",
+        )
+
+
+def build(bug: Bug, folder: Path) -> Path:
+    """The program with a bug. All bugs share a target folder, and what they do not change."""
+    source = folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    subprocess.run(["git", "clone", "--quiet", ROOT, source], check=True)
+    file = source / bug.file
+    text = file.read_text()
+    if text.count(bug.text) != 1:
+        sys.exit(f"{bug.file} has changed: there is no place to plant `{bug.name}`")
+    file.write_text(text.replace(bug.text, bug.instead))
+    command = [source / "scripts/with-rust", "cargo", "build", "--release", "--locked"]
+    command += ["--workspace", "--exclude", "unspin-vmm", "--target-dir", folder / "target"]
+    subprocess.run(command, check=True, cwd=source, stdout=sys.stderr)
+    return folder / "target/release/unspin"
+
+
+def first_failure(program: Path, out: Path, scheduler: str) -> dict | None:
+    """That of the first seed that fails."""
+    for first in range(0, MOST, STEP):
+        report = fuzz(program, out, scheduler, f"{first}-{first + STEP - 1}")
+        if report["failures"]:
+            return report["failures"][0]
+    return None
+
+
+def is_found(bug: Bug, index: int, sound: Path, folder: Path) -> bool:
+    """Whether a seed fails by the bug, fails again in the same way, and not without it."""
+    program = build(bug, folder)
+    here = folder / f"bug-{index}"
+    failure = first_failure(program, here / "first", bug.scheduler)
+    if failure is None:
+        print(f"{bug.name}: no seed of {MOST} fails", file=sys.stderr)
+        return False
+    seed = str(failure["seed"])
+    shutil.rmtree(here / "again", ignore_errors=True)
+    again = fuzz(program, here / "again", bug.scheduler, seed, shrink=1)["failures"]
+    without = fuzz(sound, here / "without", bug.scheduler, seed)["failures"]
+    same = [one["what"] for one in again] == [failure["what"]]
+    print(f"{bug.name}: seed {seed}: {failure['what']}", file=sys.stderr)
+    print(f"  again: {'the same' if same else again}; without it: {without or 'passes'}", file=sys.stderr)
+    if again:
+        steps = "".join(f"\n    {step}" for step in again[0]["shortest"] or [])
+        print(f"  of {len(failure['steps'])} steps, needed:{steps or ' none'}", file=sys.stderr)
+    return same and not without
+
+
+def check_planted(sound: Path, folder: Path, claims: Claims) -> None:
+    """All bugs."""
+    found = [is_found(bug, index, sound, folder / "planted") for index, bug in enumerate(BUGS)]
+    claims.every["label"] = label(folder / "planted/bug-0/without")
+    claims.add(
+        "run.fuzz.planted", "planted bugs that a seed finds, and finds again in the same way",
+        sum(found), "", len(found), f">= {len(found)}",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("unspin", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", default="0-999", metavar="FIRST-LAST")
+    parser.add_argument("checks", nargs="*", choices=["seeds", "planted"], default=["seeds", "planted"])
+    args = parser.parse_args()
+    program, folder = args.unspin.resolve(), args.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    claims = Claims("", "fuzz.py", "make fuzz")
+    if "seeds" in args.checks:
+        check_seeds(program, folder, args.seeds, claims)
+    if "planted" in args.checks:
+        check_planted(program, folder, claims)
+    print(claims.text())
+
+
+if __name__ == "__main__":
+    main()
