@@ -7,6 +7,7 @@
 mod arrangement;
 mod brake;
 mod cpusets;
+mod error;
 mod figures;
 mod guard;
 mod journal;
@@ -20,7 +21,6 @@ mod spare;
 mod vigilance;
 mod window;
 
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -29,16 +29,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use unspin_model::class::{Class, Classified};
 use unspin_model::scheduler::Stats;
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
 use crate::account::{Account, Woken};
-use crate::sense::{LightSensor, SenseError, Settings};
+use crate::sense::{LightSensor, Settings};
 use crate::spinning;
 use arrangement::Arrangement;
 pub use cpusets::CpusetError;
 use cpusets::{Cpusets, How};
+pub use error::ConfineError;
 use priority::run_first;
 pub use rest::{HELPED, Rest};
 pub use root::{own_cgroup, remove_own_cgroup};
@@ -63,43 +63,6 @@ const REST: Duration = Duration::from_secs(1);
 const SHORT_REST: Duration = Duration::from_millis(100);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
-
-/// Why vCPUs cannot be limited.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfineError {
-    /// Spins or off intervals cannot be seen.
-    #[error(transparent)]
-    Sense(#[from] SenseError),
-    /// Tasks cannot be limited.
-    #[error(transparent)]
-    Cpuset(#[from] CpusetError),
-    /// There is nobody to decide.
-    #[error("start a thread: {0}")]
-    Thread(io::Error),
-}
-
-impl ConfineError {
-    /// Whether a scheduler in place of the kernel's can do the same here.
-    pub fn has_another_way(&self) -> bool {
-        match self {
-            ConfineError::Sense(error) => error.class() == Class::Unavailable,
-            ConfineError::Cpuset(error) => {
-                matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
-            }
-            ConfineError::Thread(_) => false,
-        }
-    }
-}
-
-impl Classified for ConfineError {
-    fn class(&self) -> Class {
-        match self {
-            ConfineError::Sense(error) => error.class(),
-            ConfineError::Cpuset(error) => error.class(),
-            ConfineError::Thread(_) => Class::Failed,
-        }
-    }
-}
 
 /// The limit at work; it is lifted when this is dropped.
 pub struct Confiner {

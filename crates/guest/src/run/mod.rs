@@ -21,7 +21,9 @@ use unspin_policy::activity::Limits;
 
 use crate::confine;
 use crate::machine::{Facts, Trial, host_helps};
-use crate::sense::{Aligned, Plain, Settings, Shared, hush_libbpf, only_for_root};
+use crate::sense::{
+    Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, only_for_root,
+};
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
 use stats::{CpuContext, End, State};
@@ -113,6 +115,9 @@ pub enum RunError {
     /// Its figures cannot be mapped.
     #[error("the scheduler's figures cannot be mapped: {0}")]
     Map(std::io::Error),
+    /// Off intervals cannot be seen.
+    #[error(transparent)]
+    Sense(#[from] SenseError),
 }
 
 impl From<libbpf_rs::Error> for RunError {
@@ -126,6 +131,7 @@ impl Classified for RunError {
         match self {
             RunError::Root => Class::NeedsRoot,
             RunError::Taken(_) => Class::Failed,
+            RunError::Sense(error) => error.class(),
             _ => Class::Unavailable,
         }
     }
@@ -202,6 +208,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Loads it and gives it all tasks.
     pub fn start(options: &Options) -> Result<Scheduler, RunError> {
+        check_ticks()?;
         let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {

@@ -24,7 +24,7 @@ pub(super) fn leave_out_missing(
     open: &mut OpenObject,
     functions: bool,
 ) -> Result<Vec<String>, SenseError> {
-    check_ticks(&fs::read_to_string(TICKS).unwrap_or_default())?;
+    check_ticks()?;
     let btf = Btf::from_vmlinux()?;
     static SPINLOCK: OnceLock<Spinlock> = OnceLock::new();
     let spinlock = *SPINLOCK.get_or_init(|| doctor::diagnose(&Facts::probe()).machine.spinlock);
@@ -52,8 +52,13 @@ pub(super) fn leave_out_missing(
     Ok(missing)
 }
 
+/// Whether this machine's ticks can be seen: without them, no vCPU is found to be off.
+pub(crate) fn check_ticks() -> Result<(), SenseError> {
+    check_device(&fs::read_to_string(TICKS).unwrap_or_default())
+}
+
 /// Hyper-V's timer and Xen's have interrupts of their own, without a tracepoint.
-fn check_ticks(device: &str) -> Result<(), SenseError> {
+fn check_device(device: &str) -> Result<(), SenseError> {
     match device.trim() {
         "" => Ok(()),
         device if device.starts_with("lapic") => Ok(()),
@@ -95,10 +100,10 @@ mod tests {
     #[test]
     fn ticks_come_from_the_local_apic() {
         for device in ["lapic-deadline\n", "lapic\n", ""] {
-            assert!(check_ticks(device).is_ok(), "{device}");
+            assert!(check_device(device).is_ok(), "{device}");
         }
         for device in ["hyperv clockevent\n", "xen\n"] {
-            assert!(matches!(check_ticks(device), Err(SenseError::Ticks(_))), "{device}");
+            assert!(matches!(check_device(device), Err(SenseError::Ticks(_))), "{device}");
         }
     }
 }

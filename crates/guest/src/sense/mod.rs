@@ -31,6 +31,7 @@ use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
 pub use hooks::hidden;
 pub use light::LightSensor;
+pub(crate) use load::check_ticks;
 use load::{attach, configure, leave_out_missing};
 pub use page::{Page, Vcpu};
 pub(crate) use page::{Plain, Shared};
