@@ -6,9 +6,11 @@
  *
  * Slow paths nest: an interrupt's within a task's, osq_lock() within rwsem_optimistic_spin().
  * The outermost one is counted, which its frame identifies: both programs of a function get
- * the address of the same trampoline's frame as their context. All of these functions run with
- * preemption disabled, so the task is the same at both ends, and so is the vCPU. That is why
- * smp_call_function_single() is left out: it enables preemption before it returns.
+ * the address of the same trampoline's frame as their context. These functions run with preemption
+ * disabled, so the task is the same at both ends, and so is the vCPU. That is why
+ * smp_call_function_single() is left out: it enables preemption before it returns. From Linux 7.3
+ * on, smp_call_function_many_cond() waits with preemption enabled (8df8a6028309). A wait whose task
+ * lost its vCPU is forgotten at that vCPU's next tick.
  *
  * A guest without PV spinlocks on a hypervisor that announces itself takes test-and-set locks,
  * which spin in virt_spin_lock(), inlined into native_queued_spin_lock_slowpath().
@@ -103,6 +105,18 @@ static int leave(void *frame)
 	/* Last, so that an interrupt before it finds the outer spin under way. */
 	barrier();
 	*(volatile u64 *)&a->since_ns = 0;
+	return 0;
+}
+
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(forget_preempted, int vector)
+{
+	struct account *a = this_account();
+
+	if (a && a->since_ns && a->task != bpf_get_current_task()) {
+		*(volatile u64 *)&a->since_ns = 0;
+		a->lost++;
+	}
 	return 0;
 }
 

@@ -322,6 +322,7 @@ static s32 init_cpus(struct run_state *s)
 		if (error)
 			break;
 		cctx->used = cctx->online = 1;
+		cctx->from = -1;
 		s->online++;
 		vcpu_count = i + 1;
 	}

@@ -122,15 +122,21 @@ static void set_heart(struct vcpu *v, struct heart *heart)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	u64 next_ns = activity_beat_ns(&v->activity, beat_ns, now_ns);
+	u64 due_ns = v->activity.due_ns;
 
 	if (!next_ns)
 		return;
 	/* Setting a timer is an exit: what is intended must be known before. */
 	v->beat_due_ns = now_ns + next_ns;
-	v->activity.due_ns = earlier(v->activity.due_ns, v->beat_due_ns);
+	v->activity.due_ns = earlier(due_ns, v->beat_due_ns);
 	heart->beating = !bpf_timer_start(&heart->timer, next_ns, BPF_F_TIMER_CPU_PIN);
+	/* Before Linux 6.7. The timer of a vCPU that is not idle stays there without it, too. */
 	if (!heart->beating)
+		heart->beating = !bpf_timer_start(&heart->timer, next_ns, 0);
+	if (!heart->beating) {
 		v->beat_due_ns = 0;
+		v->activity.due_ns = due_ns;
+	}
 }
 
 static int beat(void *map, u32 *cpu, struct heart *heart)

@@ -75,7 +75,9 @@ static u64 off_since_ns(s32 cpu, u64 now_ns)
 	if (is_off(v, now_ns))
 		return v->activity.due_ns;
 	asked_ns = cctx->asked_ns;
-	if (asked_ns > v->activity.alive_ns && now_ns - asked_ns > settings.limits.timer_ns)
+	/* Others may have asked since this one looked at the clock. */
+	if (asked_ns > v->activity.alive_ns && now_ns > asked_ns &&
+	    now_ns - asked_ns > settings.limits.timer_ns)
 		return asked_ns;
 	return 0;
 }
@@ -269,7 +271,7 @@ static void found_spinning(u64 now_ns)
 	if (!pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
 		return;
 	its = ctx_of(owner.cpu);
-	if (its && now_ns - its->asked_ns > WATCH_NS) {
+	if (its && now_ns > its->asked_ns + WATCH_NS) {
 		its->asked_ns = now_ns;
 		cctx->counts.asked++;
 		scx_bpf_kick_cpu(owner.cpu, 0);

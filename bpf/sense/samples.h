@@ -5,8 +5,8 @@
  * interrupts disabled hold back the tick, too, and are not seen. Who includes this defines
  * spins_in_user() before, as user_spin.h does.
  */
-#ifndef UNSPIN_BPF_LOOKS_H
-#define UNSPIN_BPF_LOOKS_H
+#ifndef UNSPIN_BPF_SAMPLES_H
+#define UNSPIN_BPF_SAMPLES_H
 
 #include "core/peek.h"
 

@@ -7,7 +7,7 @@
  * queue. There, the slow path itself is watched, too. Waits for other vCPUs to acknowledge
  * an inter-processor call are spins, too.
  *
- * Spinning disables preemption, so a vCPU's spins are a stack: an interrupt's above a
+ * Spinning for a lock disables preemption, so a vCPU's spins are a stack: an interrupt's above a
  * task's. Waits that sleep are in wait.h.
  *
  * Most spins are short and end untold, so what is done for each of them is little.
@@ -147,13 +147,16 @@ static struct taken take(u64 lock, u64 now_ns)
 }
 
 /* Takes the spin for a lock off the stack, with all that lies above it: a program that an
- * interrupt would start a second time is skipped, so the end of a spin can be missed. */
+ * interrupt would start a second time is skipped, so the end of a spin can be missed. A wait for
+ * other vCPUs has no lock, and belongs to its task: from Linux 7.3 on, that may be preempted in it,
+ * and end it on another vCPU. */
 static struct wait *pop(struct spins *s, u64 lock)
 {
 	u64 at;
 
 	for (at = SPIN_DEPTH; at > 0; at--) {
-		if (at <= s->depth && s->stack[at - 1].lock == lock) {
+		if (at <= s->depth && s->stack[at - 1].lock == lock &&
+		    (lock || s->stack[at - 1].tid == (u32)bpf_get_current_pid_tgid())) {
 			s->depth = at - 1;
 			return &s->stack[at - 1];
 		}

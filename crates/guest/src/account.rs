@@ -13,6 +13,7 @@ use libbpf_rs::{
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::sense::{Aligned, Plain, SenseError, Shared, hush_libbpf};
 
@@ -98,6 +99,8 @@ pub struct Account {
     /// Functions that this kernel does not have, or does not let programs into, and that no other
     /// stands for. What is spun there is not counted.
     pub missing: Vec<String>,
+    /// CPU time that it took to attach the programs last, nanoseconds.
+    pub attached_ns: u64,
     records: Shared<Record>,
     counters: Vec<Counter>,
     /// Those of ends before those of beginnings; none while nothing is counted.
@@ -121,10 +124,12 @@ impl Account {
         let object = open.load()?;
         let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
         let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
+        let began_ns = cpu_ns();
         let links = attach(&object, &mut missing)?;
+        let attached_ns = cpu_ns() - began_ns;
         let missing = unwatched(&missing);
         let counters = vec![Counter::default(); vcpus];
-        Ok(Account { missing, records, counters, links, object })
+        Ok(Account { missing, attached_ns, records, counters, links, object })
     }
 
     /// Whether spins are counted.
@@ -143,7 +148,9 @@ impl Account {
     /// # Errors
     /// The kernel takes no more programs at any of its functions.
     pub fn resume(&mut self) -> Result<(), SenseError> {
+        let began_ns = cpu_ns();
         self.links = attach(&self.object, &mut BTreeSet::new())?;
+        self.attached_ns = cpu_ns() - began_ns;
         Ok(())
     }
 
@@ -172,6 +179,13 @@ impl Account {
         };
         self.counters.iter_mut().enumerate().map(read).collect()
     }
+}
+
+/// CPU time of this thread.
+fn cpu_ns() -> u64 {
+    let time =
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock");
+    Duration::from(time).as_nanos() as u64
 }
 
 /// Makes of a vCPU's records a sum that never decreases.
@@ -228,13 +242,18 @@ fn unwatched(missing: &BTreeSet<String>) -> Vec<String> {
     missing.iter().filter(|function| !is_watched(function)).cloned().collect()
 }
 
+/// The function at whose beginning or end a program runs; none where that is a tracepoint.
+fn watched(section: &str) -> Option<&str> {
+    section.strip_prefix("fentry/").or_else(|| section.strip_prefix("fexit/"))
+}
+
 /// The names of functions that the kernel does not have; their programs are not loaded.
 fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseError> {
     let btf = Btf::from_vmlinux()?;
     let mut missing = BTreeSet::new();
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
-        let (_, function) = section.split_once('/').expect("fentry/ or fexit/");
+        let Some(function) = watched(&section) else { continue };
         let is_there =
             btf.type_by_name::<Func<'_>>(function).is_some() && !enables_preemption(function);
         program.set_autoload(is_there);
@@ -269,7 +288,7 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
         match program.attach() {
             Ok(link) => links.push(link),
             Err(error) => {
-                missing.extend(section.split_once('/').map(|(_, function)| function.to_owned()));
+                missing.extend(watched(&section).map(str::to_owned));
                 refused = Some(error);
             }
         }

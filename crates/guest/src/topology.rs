@@ -11,6 +11,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use unspin_policy::topology::{Relation, pause, relation, together, try_time};
 
+use crate::confine::online;
+
 /// A try ends when the line has gone so often.
 const ENOUGH: u64 = 1_000;
 /// How often a side looks for the line between two looks at the clock.
@@ -29,8 +31,13 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Begins with it, for vCPUs 0 to `vcpus` - 1.
-    pub fn start(vcpus: u32) -> Prober {
+    /// Begins with it, for all vCPUs up to the last one that is online.
+    pub fn start() -> Prober {
+        Prober::of(last_online() + 1)
+    }
+
+    /// The same for vCPUs 0 to `vcpus` - 1.
+    fn of(vcpus: u32) -> Prober {
         let (tell, found) = channel();
         let (stop, stopped) = channel();
         thread::spawn(move || {
@@ -49,6 +56,10 @@ impl Prober {
     pub fn news(&self) -> Option<Vec<u32>> {
         self.found.try_iter().last()
     }
+}
+
+fn last_online() -> u32 {
+    online().ok().and_then(|online| online.last().copied()).unwrap_or(0)
 }
 
 /// Waits, unless nobody wants to know any more.
@@ -194,7 +205,7 @@ mod tests {
 
     #[test]
     fn who_is_not_asked_any_more_stops() {
-        let prober = Prober::start(1);
+        let prober = Prober::of(1);
         assert_eq!(prober.found.recv(), Ok(vec![0]));
         let Prober { found, _stop } = prober;
         drop(_stop);

@@ -62,7 +62,7 @@ unsafe extern "C" {
     fn confine_step(confine: *mut Confine, facts: *const Facts, now_ns: u64) -> u32;
 }
 
-/// `CONFINE_FEWER` and `CONFINE_FEWER_AGAIN` in `policy/confine.h`.
+/// `CONFINE_FEWER` to `CONFINE_FEWER_AGAIN` in `policy/confine.h`.
 const FEWER: std::ops::RangeInclusive<u32> = 1..=3;
 
 impl Confine {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
-use unspin_guest::confine::{self, HELPED};
+use unspin_guest::confine::{self, HELPED, OwnCgroup};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
@@ -92,7 +92,9 @@ pub struct Args {
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// Lift the limits that a killed `unspin run` left on cgroups, and end
-    #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats", "json", "actuator"])]
+    #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats", "json", "actuator",
+        "pack", "no_pack", "no_topology", "no_place", "no_handoff", "adaptive_spin", "holder",
+        "holder_cgroup", "slice", "socket"])]
     restore: bool,
     /// Wait for the end of standard input first: what an `unspin run` starts as its guard
     #[arg(long, hide = true, requires = "restore")]
@@ -181,6 +183,8 @@ impl Args {
     }
 }
 
+/// What the light actuator does.
+const LIMITS: &str = "limits vCPUs while they spin,";
 /// A signal, a question or the command's end ends it, so that an idle guest is woken rarely.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// The same with a scheduler that may have to be loaded again.
@@ -211,7 +215,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (acts, cgroup) = match keeper.stats.actuator {
         _ if keeper.rests() => ("does nothing", None),
         Actuator::SchedExt => ("the guest scheduler runs", None),
-        Actuator::Cpuset => ("limits vCPUs while they spin,", choice::cgroup()?),
+        Actuator::Cpuset if args.command.is_empty() => (LIMITS, None),
+        Actuator::Cpuset => (LIMITS, choice::cgroup()?),
     };
     // Who is answered there finds it at work.
     let metrics = args.listen.map(Metrics::listen).transpose()?;
@@ -223,18 +228,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
-    let running = match Running::start_in(cgroup.as_deref(), &args.command) {
+    let cgroup = cgroup.as_ref().map(OwnCgroup::folder);
+    let running = match Running::start_in(cgroup, &args.command) {
         Ok(running) => running,
         Err(not_started) => return Ok(not_started.report()),
     };
     // Where figures are JSON, each line says where they are of.
     let about = args.json.then(here::about);
     let about = about.as_ref();
-    let worked = work(&args, about, &mut keeper, offer, running);
-    if cgroup.is_some() {
-        confine::remove_own_cgroup();
-    }
-    let (code, printed) = worked?;
+    let (code, printed) = work(&args, about, &mut keeper, offer, running)?;
     printed.and(print_last(&keeper.stats, about))?;
     match keeper.ended {
         None => Ok(ExitCode::from(code)),

@@ -38,11 +38,12 @@ impl Brake {
     /// empty cgroup always has one.
     /// None where that fails: a limit then comes later.
     pub(super) fn prepare(root: &Path, journal: &mut Journal) -> Option<Brake> {
+        let folder = spare::make(root).ok()?;
         if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER) {
             journal.enable(CONTROLLER).ok()?;
             fs::write(root.join(cpusets::CONTROL), format!("+{CONTROLLER}")).ok()?;
         }
-        fs::write(spare::make(root).ok()?.join(MAX), STOP).ok()?;
+        fs::write(folder.join(MAX), STOP).ok()?;
         Some(Brake { root: root.to_owned() })
     }
 

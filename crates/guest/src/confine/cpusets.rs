@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::brake::{self, Brake};
+use super::error::CpusetError;
 use super::journal::Journal;
 use super::kthreads::{self, Threads};
 use super::set;
 use super::spare::{self, Spare};
-use unspin_model::class::{Class, Classified};
 
 /// The controller's name.
 const CONTROLLER: &str = "cpuset";
@@ -32,50 +32,6 @@ const CPUS: &str = "cpuset.cpus";
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Other sets of a cgroup, which go with the controller.
 const OTHERS: [&str; 2] = ["cpuset.mems", "cpuset.cpus.exclusive"];
-
-/// Why tasks cannot be limited by cgroups.
-#[derive(Debug, thiserror::Error)]
-pub enum CpusetError {
-    /// No hierarchy of version 2 has the controller.
-    #[error(
-        "{0} offers no cpuset controller of cgroup version 2 (a hybrid set-up has it in version 1): \
-         boot with `systemd.unified_cgroup_hierarchy=1`"
-    )]
-    NoController(PathBuf),
-    /// A container's part of the hierarchy.
-    #[error("{0} is a container's part of the cgroups: run unspin in the guest itself")]
-    Container(PathBuf),
-    /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
-    #[error("isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them")]
-    Isolated(String),
-    /// The controller cannot be enabled.
-    #[error("cannot enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
-    Enable(PathBuf, io::Error),
-    /// Another process limits vCPUs.
-    #[error(
-        "another `unspin run` limits vCPUs: `sudo unspin run --status` shows it; stop it by Ctrl-C \
-             where it runs, or by `systemctl stop unspin` (its lock is {0})"
-    )]
-    Taken(PathBuf),
-    /// The journal cannot be written, so no limit would be lifted after a crash.
-    #[error("cannot write the journal {0}: {1}; without it, unspin limits nothing")]
-    Journal(PathBuf, io::Error),
-    /// A cgroup cannot be limited.
-    #[error("cannot write the set of vCPUs {0}: {1}")]
-    Limit(PathBuf, io::Error),
-    /// What a killed process has left stays.
-    #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
-    Lift(PathBuf, io::Error),
-}
-
-impl Classified for CpusetError {
-    fn class(&self) -> Class {
-        match self {
-            CpusetError::Limit(..) | CpusetError::Lift(..) | CpusetError::Taken(_) => Class::Failed,
-            _ => Class::Unavailable,
-        }
-    }
-}
 
 /// Whether the hierarchy at `root` can limit tasks, and lift the limit again.
 pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
@@ -255,7 +211,9 @@ impl Cpusets {
         }
         self.threads.lift(&self.journal);
         self.journal.forget_ended();
-        failed
+        // From now on these sets may be somebody else's, also for who lifts limits after a crash.
+        let saved = self.journal.save_what_is_new();
+        failed.and(saved)
     }
 
     fn groups(&self) -> Result<Vec<String>, CpusetError> {

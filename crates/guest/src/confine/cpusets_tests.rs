@@ -144,6 +144,32 @@ fn a_set_of_somebody_else_s_stays_though_it_was_written_here_before() {
 }
 
 #[test]
+fn a_set_of_somebody_else_s_stays_after_a_crash_as_well() {
+    let hierarchy = Hierarchy::new("crash", &[("mine", "")]);
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    cpusets.lift().unwrap();
+    hierarchy.set("mine", "0-1");
+    let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
+    drop(cpusets);
+    // As if it had been killed.
+    fs::write(hierarchy.folder.join("cpuset.json"), journal).unwrap();
+    restore_after_crash(&hierarchy.folder, Duration::ZERO).unwrap();
+    assert_eq!(hierarchy.says("mine"), "0-1");
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
+    let hierarchy = Hierarchy::new("torn", &[("mine", "0-1")]);
+    fs::write(hierarchy.folder.join("cpuset.json"), "{\"root\":").unwrap();
+    let error = hierarchy.try_open(false).err().expect("refused");
+    assert!(matches!(error, CpusetError::Unreadable(..)), "{error}");
+    let error = restore_after_crash(&hierarchy.folder, Duration::ZERO).expect_err("refused");
+    assert!(matches!(error, CpusetError::Unreadable(..)), "{error}");
+    assert!(hierarchy.folder.join("cpuset.json").exists(), "it is still there to be looked at");
+}
+
+#[test]
 fn what_cannot_be_read_counts_as_limited() {
     let hierarchy = Hierarchy::new("unread", &[("mine", "")]);
     let mut cpusets = hierarchy.open();

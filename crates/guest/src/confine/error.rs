@@ -1,10 +1,10 @@
 //! Why vCPUs cannot be limited.
 
 use std::io;
+use std::path::PathBuf;
 
 use unspin_model::class::{Class, Classified};
 
-use super::cpusets::CpusetError;
 use crate::sense::SenseError;
 
 /// Why vCPUs cannot be limited.
@@ -42,6 +42,59 @@ impl Classified for ConfineError {
             ConfineError::Sense(error) => error.class(),
             ConfineError::Cpuset(error) => error.class(),
             ConfineError::Thread(_) => Class::Failed,
+        }
+    }
+}
+
+/// Why tasks cannot be limited by cgroups.
+#[derive(Debug, thiserror::Error)]
+pub enum CpusetError {
+    /// No hierarchy of version 2 has the controller.
+    #[error(
+        "{0} offers no cpuset controller of cgroup version 2 (a hybrid set-up has it in version 1): \
+         boot with `systemd.unified_cgroup_hierarchy=1`"
+    )]
+    NoController(PathBuf),
+    /// A container's part of the hierarchy.
+    #[error("{0} is a container's part of the cgroups: run unspin in the guest itself")]
+    Container(PathBuf),
+    /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
+    #[error("isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them")]
+    Isolated(String),
+    /// The controller cannot be enabled.
+    #[error("cannot enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
+    Enable(PathBuf, io::Error),
+    /// Another process limits vCPUs.
+    #[error(
+        "another `unspin run` limits vCPUs: `sudo unspin run --status` shows it; stop it by Ctrl-C \
+             where it runs, or by `systemctl stop unspin` (its lock is {0})"
+    )]
+    Taken(PathBuf),
+    /// The journal cannot be written, so no limit would be lifted after a crash.
+    #[error("cannot write the journal {0}: {1}; without it, unspin limits nothing")]
+    Journal(PathBuf, io::Error),
+    /// Something may be limited, and it is not known what.
+    #[error(
+        "cannot read {0}, where limits are noted that may be in force: {1}. Lift them by hand \
+         (an empty line into cpuset.cpus of the cgroups below /sys/fs/cgroup), then remove the file"
+    )]
+    Unreadable(PathBuf, io::Error),
+    /// A cgroup cannot be limited.
+    #[error("cannot write the set of vCPUs {0}: {1}")]
+    Limit(PathBuf, io::Error),
+    /// What a killed process has left stays.
+    #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
+    Lift(PathBuf, io::Error),
+}
+
+impl Classified for CpusetError {
+    fn class(&self) -> Class {
+        match self {
+            CpusetError::Limit(..)
+            | CpusetError::Lift(..)
+            | CpusetError::Taken(_)
+            | CpusetError::Unreadable(..) => Class::Failed,
+            _ => Class::Unavailable,
         }
     }
 }

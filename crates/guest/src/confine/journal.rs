@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use super::cpusets::CpusetError;
+use super::error::CpusetError;
 use super::set;
 
 /// The file's contents.
@@ -59,6 +59,16 @@ fn lock_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// What a file says; nothing where there is none. One that cannot be read may be about limits that
+/// are still in force.
+fn read(file: &Path) -> io::Result<Noted> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(serde_json::from_str(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Noted::default()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Journal {
     /// Whether there is one, so that something may be limited.
     pub(super) fn is_in(folder: &Path) -> bool {
@@ -94,8 +104,7 @@ impl Journal {
             thread::sleep(PAUSE);
         };
         let file = folder.join(FILE);
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        let noted = serde_json::from_str(&text).unwrap_or_default();
+        let noted = read(&file).map_err(|error| CpusetError::Unreadable(file.clone(), error))?;
         Ok(Journal { file, noted, unsaved: false, _lock })
     }
 
@@ -220,7 +229,8 @@ impl Journal {
         self.noted.groups.get(group).is_some_and(|sets| sets.contains(set))
     }
 
-    fn save_what_is_new(&mut self) -> Result<(), CpusetError> {
+    /// Writes what is noted and not in the file yet.
+    pub(super) fn save_what_is_new(&mut self) -> Result<(), CpusetError> {
         if self.unsaved { self.save() } else { Ok(()) }
     }
 

@@ -36,12 +36,12 @@ use crate::account::{Account, Woken};
 use crate::sense::{LightSensor, Settings};
 use crate::spinning;
 use arrangement::Arrangement;
-pub use cpusets::CpusetError;
 use cpusets::{Cpusets, How};
-pub use error::ConfineError;
-use priority::run_first;
+pub use error::{ConfineError, CpusetError};
+use priority::{run_as_others, run_first};
 pub use rest::{HELPED, Rest};
-pub use root::{own_cgroup, remove_own_cgroup};
+pub use root::{OwnCgroup, own_cgroup};
+pub(crate) use set::online;
 use vigilance::Vigilance;
 use window::Sums;
 
@@ -117,6 +117,7 @@ impl Drop for Confiner {
 
 /// Lifts what a killed process has left; how many cgroups were limited.
 pub fn restore() -> Result<usize, CpusetError> {
+    root::remove_own_cgroup();
     cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
 }
 
@@ -181,17 +182,20 @@ impl Control {
         let root = Path::new(ROOT);
         let unknown = |error| CpusetError::Limit(root.to_owned(), error);
         let online = set::usable(root).map_err(unknown)?;
+        let cpusets = Cpusets::open(
+            root,
+            Path::new(FOLDER),
+            Path::new(kthreads::PROC),
+            &set::all(&online).map_err(unknown)?,
+            spinning::kernel().throttles_in_user,
+        )?;
+        let sensor = LightSensor::start(settings)?;
+        let account = Account::start()?;
         let mut control = Control {
-            cpusets: Cpusets::open(
-                root,
-                Path::new(FOLDER),
-                Path::new(kthreads::PROC),
-                &set::all(&online).map_err(unknown)?,
-                spinning::kernel().throttles_in_user,
-            )?,
-            sensor: LightSensor::start(settings)?,
-            account: Account::start()?,
-            vigilance: Vigilance::default(),
+            cpusets,
+            sensor,
+            vigilance: Vigilance::new(account.attached_ns),
+            account,
             confine: Confine::new(online.len() as u32),
             online,
             arrangement: Arrangement::default(),
@@ -261,8 +265,12 @@ impl Control {
         }
         if counts {
             self.failed = self.account.resume().err().map(|error| error.to_string());
+            self.vigilance.attached(self.account.attached_ns);
         } else {
+            // It takes long, and the guest has work for all of its vCPUs.
+            let _ = run_as_others();
             self.account.pause();
+            self.late = run_first().err().map(|error| error.to_string());
         }
         self.wake();
     }
@@ -338,7 +346,7 @@ impl Control {
             self.cpusets.replace_all(&set::all(&online).map_err(unknown)?)?;
             self.confine = Confine::new(online.len() as u32);
             self.arrangement = Arrangement::default();
-            self.vigilance = Vigilance::default();
+            self.vigilance.forget_all();
             self.online = online;
             // Sums are of other vCPUs now, and what they have grown by since the start is not.
             let now = self.sums();

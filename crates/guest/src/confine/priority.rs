@@ -1,4 +1,4 @@
-//! A thread that runs before ordinary tasks.
+//! A thread that runs before ordinary tasks, or as one.
 
 use std::io;
 
@@ -6,11 +6,20 @@ use nix::libc;
 
 /// Where every vCPU spins, a turn among the others comes late.
 pub(super) fn run_first() -> io::Result<()> {
+    schedule(libc::SCHED_RR, 1)
+}
+
+/// For work that is not urgent.
+pub(super) fn run_as_others() -> io::Result<()> {
+    schedule(libc::SCHED_OTHER, 0)
+}
+
+fn schedule(policy: i32, priority: i32) -> io::Result<()> {
     // SAFETY: a struct of integers, for which 0 is valid.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
-    param.sched_priority = 1;
+    param.sched_priority = priority;
     // SAFETY: of the calling thread, with a pointer to a live struct.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) } {
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const param) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -9,6 +9,7 @@ use super::{ROOT, kthreads};
 
 /// The cgroup for a command that would else run in the root.
 const OWN: &str = "unspin";
+const PROCS: &str = "cgroup.procs";
 
 /// A tenth of a CPU.
 const BUSY: f64 = 0.1;
@@ -16,22 +17,59 @@ const FRESH: Duration = Duration::from_secs(10);
 /// `USER_HZ`, in which Linux counts a process's time on x86.
 const TICKS_PER_S: f64 = 100.0;
 
+/// A cgroup for a command; it is removed when this is dropped, unless somebody is left in it.
+pub struct OwnCgroup {
+    folder: PathBuf,
+}
+
+impl OwnCgroup {
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Moves this process into it, and with it the commands that it starts.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn enter(&self) -> io::Result<()> {
+        fs::write(self.folder.join(PROCS), "0")
+    }
+}
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        if is_in(OWN).unwrap_or(false) {
+            let _ = fs::write(Path::new(ROOT).join(PROCS), "0");
+        }
+        remove_own_cgroup();
+    }
+}
+
+/// Whether this process is in that cgroup of the root's; the root itself is "".
+fn is_in(group: &str) -> io::Result<bool> {
+    let ours = fs::read_to_string("/proc/self/cgroup")?;
+    Ok(ours.lines().any(|line| line.strip_prefix("0::/") == Some(group)))
+}
+
 /// A cgroup for a command that starts now: where this process is in the root, one of its own.
 /// Elsewhere the command inherits one that can be limited.
-pub fn own_cgroup() -> io::Result<Option<PathBuf>> {
-    let ours = fs::read_to_string("/proc/self/cgroup")?;
-    if !ours.lines().any(|line| line == "0::/") {
+///
+/// # Errors
+/// It cannot be made.
+pub fn own_cgroup() -> io::Result<Option<OwnCgroup>> {
+    if !is_in("")? {
         return Ok(None);
     }
     let folder = Path::new(ROOT).join(OWN);
     match fs::create_dir(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(Some(folder)),
+        _ => Ok(Some(OwnCgroup { folder })),
     }
 }
 
-/// Removes that cgroup if nobody is left in it.
-pub fn remove_own_cgroup() {
+/// Removes it if nobody is left in it.
+pub(super) fn remove_own_cgroup() {
     let _ = fs::remove_dir(Path::new(ROOT).join(OWN));
 }
 
@@ -68,7 +106,7 @@ impl InRoot {
 
 /// How many user processes there are, and their ticks.
 fn processes() -> (u64, u64) {
-    let list = fs::read_to_string(Path::new(ROOT).join("cgroup.procs")).unwrap_or_default();
+    let list = fs::read_to_string(Path::new(ROOT).join(PROCS)).unwrap_or_default();
     let of = |pid: &str| {
         let folder = Path::new("/proc").join(pid);
         // Its arguments are behind the lock of its memory, on which it may spin just now.

@@ -77,7 +77,7 @@ pub(super) fn isolated() -> String {
 ///
 /// # Errors
 /// As for [`usable`].
-pub(super) fn online() -> io::Result<Vec<u32>> {
+pub(crate) fn online() -> io::Result<Vec<u32>> {
     let online = cpus(&read(&Path::new(SYSTEM).join("online"))?);
     Ok(if online.is_empty() { vec![0] } else { online })
 }

@@ -9,6 +9,7 @@ mod stats;
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use libbpf_rs::btf::Btf;
@@ -149,7 +150,9 @@ pub fn scheduling() -> Scheduling {
 }
 
 fn ready() -> Scheduling {
-    match host_helps(&Facts::of_spinlocks()) {
+    // The host offers the same as long as the guest runs, and to ask it takes exits.
+    static HELPED: OnceLock<bool> = OnceLock::new();
+    match *HELPED.get_or_init(|| host_helps(&Facts::of_spinlocks())) {
         true => Scheduling::Needless,
         false => Scheduling::Ready,
     }

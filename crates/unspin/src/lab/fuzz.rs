@@ -25,10 +25,10 @@ pub struct Args {
     #[arg(long, default_value = "0-99", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
     /// The guest scheduler's command, or `stock` for the kernel's own
-    #[arg(long, default_value = "unspin run", value_name = "CMD")]
+    #[arg(long, default_value = SCHEDULER, value_name = "CMD")]
     scheduler: String,
     /// Kernel: lab, lab-cvm, lab:SOURCE, debian-cloud or a bzImage
-    #[arg(long, default_value = "debian-cloud")]
+    #[arg(long, default_value = KERNEL)]
     kernel: String,
     /// Where results go
     #[arg(long, short, default_value = "out/fuzz")]
@@ -47,6 +47,8 @@ pub struct Args {
     json: bool,
 }
 
+const SCHEDULER: &str = "unspin run";
+const KERNEL: &str = "debian-cloud";
 /// Seeds that one command can name.
 const MOST: u64 = 100_000;
 
@@ -78,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if scheduler.is_empty() && args.scheduler.trim() != "stock" {
         return Err(of_class(Class::Usage, "--scheduler: expected a command, or `stock`"));
     }
+    let again = again(&args.scheduler, &args.kernel);
     interrupt::install()?;
     let what = Fuzz { seeds: args.seeds, scheduler, kernel: args.kernel, shrink: args.shrink };
     let options = Options { out: args.out, jobs: args.jobs, ..super::options() };
@@ -92,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         out::json(1, None, &report)?;
     } else {
-        out::text(in_words(&report))?;
+        out::text(in_words(&report, &again))?;
     }
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -112,9 +115,21 @@ fn print_plans(seeds: RangeInclusive<u64>, json: bool) -> anyhow::Result<()> {
     })
 }
 
-fn in_words(report: &Report) -> String {
+/// The command that tries a seed again, without the seed.
+fn again(scheduler: &str, kernel: &str) -> String {
+    let mut command = "unspin lab fuzz".to_owned();
+    if scheduler != SCHEDULER {
+        command += &format!(" --scheduler '{scheduler}'");
+    }
+    if kernel != KERNEL {
+        command += &format!(" --kernel {kernel}");
+    }
+    command + " --seeds"
+}
+
+fn in_words(report: &Report, again: &str) -> String {
     let Report { seeds, longest_wait_s, failures, .. } = report;
-    let mut text = failures.iter().map(failure).collect::<String>();
+    let mut text = failures.iter().map(|one| failure(one, again)).collect::<String>();
     text += &format!(
         "{} of {seeds} seeds failed; in the others the longest wait of a task was \
          {longest_wait_s:.2} s of virtual time\n",
@@ -123,7 +138,7 @@ fn in_words(report: &Report) -> String {
     text
 }
 
-fn failure(failure: &Failure) -> String {
+fn failure(failure: &Failure, again: &str) -> String {
     let Failure { seed, topology, what, steps, shortest, .. } = failure;
     let count = steps.len();
     let mut text = format!("seed {seed}, {topology}: {what}\n");
@@ -135,7 +150,7 @@ fn failure(failure: &Failure) -> String {
         None => steps,
     };
     lines.iter().for_each(|line| text += &format!("  {line}\n"));
-    text += &format!("  again: unspin lab fuzz --seeds {seed}\n");
+    text += &format!("  again: {again} {seed}\n");
     text
 }
 
@@ -172,10 +187,11 @@ mod tests {
             interrupted: false,
         };
         assert_eq!(
-            in_words(&report),
+            in_words(&report, &again("scx_bpfland -k", KERNEL)),
             "seed 17, 4-on-2: a task was kept waiting for 3 s\n  1 of its 2 steps are enough:\n  \
-             \u{20}  0 ms  stress plain futex 4\n  again: unspin lab fuzz --seeds 17\n1 of 100 \
-             seeds failed; in the others the longest wait of a task was 0.25 s of virtual time\n"
+             \u{20}  0 ms  stress plain futex 4\n  again: unspin lab fuzz --scheduler \
+             'scx_bpfland -k' --seeds 17\n1 of 100 seeds failed; in the others the longest wait \
+             of a task was 0.25 s of virtual time\n"
         );
     }
 }

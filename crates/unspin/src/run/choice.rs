@@ -1,9 +1,7 @@
 //! Which of the two actuators acts.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
-use unspin_guest::confine::{self, Confiner, Rest};
+use unspin_guest::confine::{self, Confiner, OwnCgroup, Rest};
 use unspin_guest::run::{NAME, Options, RunError, is_loaded};
 use unspin_model::class::Class;
 use unspin_model::scheduler::Actuator;
@@ -85,13 +83,16 @@ fn hinted(error: &anyhow::Error, hint: &str) -> anyhow::Error {
 }
 
 /// The cgroup for a command, where it cannot stay in this process's.
-pub fn cgroup() -> anyhow::Result<Option<PathBuf>> {
+pub fn cgroup() -> anyhow::Result<Option<OwnCgroup>> {
     confine::own_cgroup().context("make a cgroup for the command")
 }
 
-/// Moves this process, and with it the commands that it starts, to where a limit reaches them.
-pub fn leave_root() -> anyhow::Result<()> {
-    let Some(folder) = cgroup()? else { return Ok(()) };
-    let procs = folder.join("cgroup.procs");
-    std::fs::write(&procs, "0").with_context(|| procs.display().to_string())
+/// Moves this process, and with it the commands that it starts, to where a limit reaches them. It
+/// is back when the result is dropped.
+pub fn leave_root() -> anyhow::Result<Option<OwnCgroup>> {
+    let cgroup = cgroup()?;
+    if let Some(cgroup) = &cgroup {
+        cgroup.enter().with_context(|| format!("move into {}", cgroup.folder().display()))?;
+    }
+    Ok(cgroup)
 }

@@ -64,6 +64,12 @@ impl Keeper {
     }
 }
 
+/// Finds out which vCPUs share a pCPU, where that matters: which of two is left says everything.
+fn prober(options: &Options, stats: &Stats) -> Option<Prober> {
+    let asks = options.topology && options.pack != Rule::Never && stats.vcpus > 2;
+    asks.then(Prober::start)
+}
+
 /// The scheduler, loaded again where vCPUs have come or gone.
 struct Kept {
     options: Options,
@@ -78,9 +84,7 @@ impl Kept {
     fn start(options: Options) -> Result<(Kept, Stats), RunError> {
         let scheduler = Scheduler::start(&options)?;
         let stats = scheduler.stats();
-        // Which of two vCPUs is left says everything.
-        let asks = options.topology && options.pack != Rule::Never && stats.vcpus > 2;
-        let prober = asks.then(|| Prober::start(stats.vcpus));
+        let prober = prober(&options, &stats);
         let (scheduler, stacks, ended) = (Some(scheduler), Vec::new(), None);
         Ok((Kept { options, scheduler, prober, stacks, ended }, stats))
     }
@@ -108,8 +112,10 @@ impl Kept {
         eprintln!("unspin: {}: loading it again", ended.reason);
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
-                self.share_stacks(&scheduler);
+                // What was found out is about other vCPUs.
+                self.stacks.clear();
                 *stats = self.stats_of(&scheduler);
+                self.prober = prober(&self.options, stats);
                 self.scheduler = Some(scheduler);
             }
             Err(error) => {

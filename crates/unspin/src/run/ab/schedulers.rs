@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use unspin_guest::ab::Switch;
+use unspin_guest::confine::OwnCgroup;
 use unspin_model::ab::Arm;
 use unspin_model::scheduler::Actuator;
 
@@ -13,17 +14,21 @@ pub struct Schedulers {
     choice: Choice,
     /// None while the kernel's own does. Dropping it gives the tasks back.
     unspin: Option<Keeper>,
+    /// Where all rounds are; left after the last limit.
+    _cgroup: Option<OwnCgroup>,
 }
 
 impl Schedulers {
     /// Without unspin. Fails if it cannot act.
     pub fn new(choice: Choice) -> anyhow::Result<Schedulers> {
         let actuator = choice.start()?.stats.actuator;
-        if actuator == Actuator::Cpuset {
-            choice::leave_root()?;
-        }
+        let cgroup = match actuator {
+            Actuator::Cpuset => choice::leave_root()?,
+            Actuator::SchedExt => None,
+        };
         // The same one in all rounds.
-        Ok(Schedulers { choice: Choice { actuator: Some(actuator), ..choice }, unspin: None })
+        let choice = Choice { actuator: Some(actuator), ..choice };
+        Ok(Schedulers { choice, unspin: None, _cgroup: cgroup })
     }
 }
 
