@@ -24,8 +24,19 @@ pub fn survives_more() -> Result<(), Failed> {
 /// A guest that has a pCPU for each vCPU, until a neighbour comes.
 pub fn counts_where_preempted() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"at\"\n\
-                     times_us = [[6000000, 100000000]]";
-    ends_well_on(4, &format!("{VT}\n{neighbour}"), "debian-cloud", "uncounted", "")
+                     times_us = [[12000000, 100000000]]";
+    let host = format!("vt = {{ regime = \"abandoned\" }}\n{neighbour}");
+    ends_well_on(4, &host, "debian-cloud", "uncounted", "")
+}
+
+/// With no more rights than the systemd unit gives.
+pub fn needs_the_unit_s_rights_only() -> Result<(), Failed> {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/unspin.service.in");
+    let unit = std::fs::read_to_string(unit).expect("the unit");
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let added = |right: &str| format!(",+{}", right.trim_start_matches("CAP_").to_lowercase());
+    let rights = rights.expect("a set").split_whitespace().map(added).collect::<String>();
+    ends_well_as("debian-cloud", "limited_unit", &format!("\"-all{rights}\""))
 }
 
 /// A host with PV spinlocks and steal time.
@@ -95,7 +106,7 @@ fn ends_well_on(
         "try.toml",
         &format!(
             "name = \"try\"\ntitle = \"a limit\"\nstresses = \"nothing\"\n\
-             packages = [\"stress-ng\"]\nprograms = [\"unspin\", \"stress-ng\"]\n\
+             packages = [\"stress-ng\"]\nprograms = [\"unspin\", \"stress-ng\", \"setpriv\"]\n\
              files = [{folder:?}]\ntime_limit_s = 100\n\
              command = [\"sh\", \"{}/{script}.sh\", {argument}]\n\
              metric = {{ name = \"figure\", unit = \"1/s\", better = \"higher\" }}\n\

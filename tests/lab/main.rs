@@ -49,7 +49,7 @@ const ALL: &str = "UNSPIN_TEST_ALL";
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cases outside of [`ab`] and [`scheduler`].
-const CASES: [(&str, Needs, Takes, Test); 38] = {
+const CASES: [(&str, Needs, Takes, Test); 39] = {
     use Takes::{Little, Machine, Minutes};
     [
         ("malformed_toml_names_line_and_choices", None, Little, config::malformed_toml),
@@ -86,6 +86,12 @@ const CASES: [(&str, Needs, Takes, Test); 38] = {
             Some(vt_guest),
             Minutes,
             confine::counts_where_preempted,
+        ),
+        (
+            "confine_needs_the_units_rights_only",
+            Some(vt_guest),
+            Minutes,
+            confine::needs_the_unit_s_rights_only,
         ),
         ("confine_survives_more", Some(vt_guest), Minutes, confine::survives_more),
         ("confine_follows_hotplug", Some(vt_guest), Minutes, confine::follows_hotplug),

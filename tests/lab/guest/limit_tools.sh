@@ -27,11 +27,18 @@ rcu=${rcu%/comm}
 rcu_is_free() { grep -q '^Cpus_allowed_list:.0-3$' "$rcu/status"; }
 rcu_is_limited() { ! rcu_is_free; }
 
+is_up() {
+    [ -S /run/unspin/run.sock ] && return
+    ! gone "$run" || fail "it ended: $(cat /tmp/said)"
+    return 1
+}
+
+# With the rights of the command in `rights`, if there is one.
 start_run() {
     rm -f /run/unspin/run.sock
-    unspin run --actuator cpuset > /tmp/said 2>&1 &
+    ${rights:-} unspin run --actuator cpuset > /tmp/said 2>&1 &
     run=$!
-    wait_until [ -S /run/unspin/run.sock ]
+    wait_until is_up
     is_free || fail "a limit before there is work"
 }
 
