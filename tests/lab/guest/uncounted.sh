@@ -12,20 +12,18 @@ echo 0 > /sys/devices/system/cpu/cpu2/online
 echo 0 > /sys/devices/system/cpu/cpu3/online
 start_run
 counts || fail "nothing is counted at the start"
-(while :; do :; done) &
-computes=$!
-(while :; do :; done) &
-computes="$computes $!"
-sleep 1
+for _ in 1 2; do timeout 0.5 sh -c 'while :; do :; done' & done
+sleep 0.6
 counts || fail "nothing was contended, so to count cost nothing"
-# shellcheck disable=SC2086 # two numbers
-kill $computes
 stress-ng --madvise 4 -t 60 --temp-path /tmp > /dev/null 2>&1 &
 load=$!
 wait_until counts_not
 kill "$load"
-for _ in 1 2; do (while :; do :; done) & done
+wait "$load"
 # The neighbour comes twelve seconds after the start.
+sleep 10
+counts_not || fail "counted again, and no vCPU was preempted"
+for _ in 1 2; do (while :; do :; done) & done
 wait_until counts
 kill -INT "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"
