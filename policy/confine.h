@@ -379,7 +379,7 @@ POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u6
 		return c->use;
 	}
 	c->quiet_ns = 0;
-	confine_add(&c->sums, facts, c->use, c->phase == CONFINE_SETTLED);
+	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
 	switch (c->phase) {
 	case CONFINE_SETTLED:
 		confine_settled(c, facts, now_ns);

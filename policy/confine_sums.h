@@ -35,10 +35,6 @@ struct confine_sums {
 /* So many windows after a change do not count: vCPUs that are off move their tasks when they are
  * on again, and what they were off before counts then. */
 #define CONFINE_SKIP_WINDOWS 2
-/* Nor does one in which vCPUs want so much more than those in use could, in percent: off intervals
- * count where they end, and these began before the change. So many windows may be skipped. */
-#define CONFINE_LATE_PERCENT 110
-#define CONFINE_LATE_WINDOWS 10
 /* A settled number's sums count half of the windows before the last ones. */
 #define CONFINE_MEMORY_WINDOWS 8
 /* A window with no more slow paths, and a smaller share of spinning in percent, has nothing to
@@ -60,21 +56,9 @@ POLICY void confine_forget(struct confine_sums *sums)
 	*sums = none;
 }
 
-/* Whether a window of so many vCPUs still shows what was before the change. */
-POLICY int confine_is_late(const struct confine_sums *sums, const struct confine_facts *facts,
-			   u32 use)
+POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
 {
-	u64 wanted_m = (u64)facts->on_m + facts->off_m;
-
-	return sums->skipped < CONFINE_SKIP_WINDOWS ||
-	       (sums->skipped < CONFINE_LATE_WINDOWS &&
-		wanted_m * 100 > (u64)use * 1000 * CONFINE_LATE_PERCENT);
-}
-
-POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, u32 use,
-			int fades)
-{
-	if (confine_is_late(sums, facts, use)) {
+	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
 		sums->skipped++;
 		return;
 	}

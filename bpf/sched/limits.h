@@ -152,7 +152,7 @@ GLOBAL int keep_limits(u64 now_ns)
 	bpf_for_each(scx_dsq, p, THROTTLED, 0) {
 		key = group_key(p);
 		see_groups(key, now_ns);
-		/* One that came after the timer had looked at the clock has waited for less than none. */
+		/* A task that was queued after the timer read the clock has not waited yet. */
 		if (now_ns < p->scx.dsq_vtime + LONGEST_WAIT_NS && !has_time(key))
 			continue;
 		promise_turn(key);

@@ -52,31 +52,6 @@ fn old_time_off_that_hides_a_gain_is_waited_for() {
     }
 }
 
-/// As futexes and hackbench in virtual time: windows with two vCPUs show what four were off before.
-#[test]
-fn windows_with_more_vcpus_than_are_in_use_are_of_the_time_before() {
-    let late = Facts { on_m: 0, off_m: 2_600, spin_m: 1_500, paths: 4, ..Facts::default() };
-    let (mut confine, mut now_ns, mut fewer) = (Confine::new(4), 0, 0);
-    for _ in 0..20 {
-        now_ns += WINDOW_NS;
-        let facts = if (3..=4).contains(&fewer) { late } else { collapse(confine.in_use()) };
-        let used = confine.step(&facts, now_ns);
-        assert!(fewer == 0 || used == 2, "back to {used} after {fewer} windows");
-        fewer += u32::from(used == 2);
-    }
-    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
-}
-
-/// Something that is always on elsewhere hides no trial for ever.
-#[test]
-fn few_windows_are_skipped() {
-    let confine = after(40, |used| match used {
-        2 => Facts { on_m: 2_900, ..collapse(2) },
-        _ => collapse(used),
-    });
-    assert_eq!((confine.on_trial(), confine.trials_fewer), (false, [1, 1]));
-}
-
 /// As sysbench's threads, which yield until another one lets go of a mutex: on two vCPUs, each
 /// yield switches.
 #[test]
