@@ -90,7 +90,7 @@ const CASES: [(&str, Needs, Takes, Test); 39] = {
         (
             "confine_needs_the_units_rights_only",
             Some(vt_guest),
-            Minutes,
+            Little,
             confine::needs_the_unit_s_rights_only,
         ),
         ("confine_survives_more", Some(vt_guest), Minutes, confine::survives_more),
