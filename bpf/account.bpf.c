@@ -22,6 +22,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "sense/account.h"
+#include "sense/sense.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -32,6 +33,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct account);
 } accounts SEC(".maps");
+
+/* The light sensor's records (watch.bpf.c), which the agent puts here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct vcpu);
+} vcpus SEC(".maps");
 
 /* A spin that lasts longer is one whose end was not seen. */
 #define LOST_NS 1000000000ULL
@@ -101,6 +111,8 @@ static int leave(void *frame)
 	spun_ns = now_ns - a->since_ns;
 	a->spin_ns += spun_ns;
 	a->spins++;
+	a->last_since_ns = a->since_ns;
+	a->last_end_ns = now_ns;
 	count_window(a, now_ns, spun_ns);
 	/* Last, so that an interrupt before it finds the outer spin under way. */
 	barrier();
@@ -108,12 +120,41 @@ static int leave(void *frame)
 	return 0;
 }
 
-SEC("tp_btf/local_timer_entry")
-int BPF_PROG(forget_preempted, int vector)
+/* How much of the time from one instant to another lies between two others. */
+static u64 overlap_ns(u64 from_ns, u64 to_ns, u64 begin_ns, u64 end_ns)
 {
+	u64 first_ns = from_ns > begin_ns ? from_ns : begin_ns;
+	u64 last_ns = to_ns < end_ns ? to_ns : end_ns;
+
+	return last_ns > first_ns ? last_ns - first_ns : 0;
+}
+
+/* An off interval is over. It lies in a slow path that goes on, or in one that held the tick back
+ * by disabled interrupts. */
+static void count_off(struct account *a, u64 off_ns, u64 now_ns)
+{
+	u64 from_ns = now_ns > off_ns ? now_ns - off_ns : 0;
+
+	if (a->since_ns)
+		a->spin_off_ns += overlap_ns(from_ns, now_ns, a->since_ns, now_ns);
+	a->spin_off_ns += overlap_ns(from_ns, now_ns, a->last_since_ns, a->last_end_ns);
+}
+
+/* The light sensor has looked at this tick before. */
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(tick, int vector)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &cpu);
 	struct account *a = this_account();
 
-	if (a && a->since_ns && a->task != bpf_get_current_task()) {
+	if (!a || !v)
+		return 0;
+	if (v->off_ns != a->off_ns) {
+		count_off(a, v->off_ns - a->off_ns, bpf_ktime_get_ns());
+		a->off_ns = v->off_ns;
+	}
+	if (a->since_ns && a->task != bpf_get_current_task()) {
 		*(volatile u64 *)&a->since_ns = 0;
 		a->lost++;
 	}

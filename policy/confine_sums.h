@@ -15,6 +15,9 @@ struct confine_facts {
 	u32 off_m;
 	/* They were in a slow path that waits without sleeping, whether on or off. */
 	u32 spin_m;
+	/* They were off in one, as far as is known. As the time off, it counts where an off
+	 * interval ends, and may be longer than the window. */
+	u32 spin_off_m;
 	/* How many such slow paths ended: this is a count. */
 	u32 paths;
 	/* They switched between tasks: an estimate, a price for each time. */
@@ -29,6 +32,7 @@ struct confine_sums {
 	u64 on_m;
 	u64 wanted_m;
 	u64 spin_m;
+	u64 spin_off_m;
 	u64 switch_m;
 };
 
@@ -67,12 +71,14 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 		sums->on_m /= 2;
 		sums->wanted_m /= 2;
 		sums->spin_m /= 2;
+		sums->spin_off_m /= 2;
 		sums->switch_m /= 2;
 	}
 	sums->windows++;
 	sums->on_m += facts->on_m;
 	sums->wanted_m += (u64)facts->on_m + facts->off_m;
 	sums->spin_m += facts->spin_m;
+	sums->spin_off_m += facts->spin_off_m;
 	sums->switch_m += facts->switch_m;
 }
 
@@ -82,6 +88,7 @@ POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *o
 	sums->on_m += others->on_m;
 	sums->wanted_m += others->wanted_m;
 	sums->spin_m += others->spin_m;
+	sums->spin_off_m += others->spin_off_m;
 	sums->switch_m += others->switch_m;
 }
 
@@ -90,19 +97,15 @@ POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
 	return sum / (sums->windows ? sums->windows : 1);
 }
 
-/* A waiter's vCPU can be off, too, so it is taken to have spun as much of its time on as of
- * all that it wanted. Context switches are no work either: where they belong to the work, both
- * of two numbers have as many for as much work; tasks that yield until another one lets go of a
- * lock switch a thousand times as often on fewer vCPUs. */
+/* Time on, less what was spun in it. A time off that was not seen lies in a slow path, and counts as
+ * on and as spun: it makes no difference. Context switches are no work either: where they belong to
+ * the work, both of two numbers have as many for as much work; tasks that yield until another one
+ * lets go of a lock switch a thousand times as often on fewer vCPUs. */
 POLICY u64 confine_useful_m(const struct confine_sums *sums)
 {
-	u64 spin_m = sums->spin_m < sums->wanted_m ? sums->spin_m : sums->wanted_m;
-	u64 switch_m = confine_mean(sums, sums->switch_m), on_m;
+	u64 on_m = sums->on_m + sums->spin_off_m, wasted_m = sums->spin_m + sums->switch_m;
 
-	if (!sums->wanted_m)
-		return 0;
-	on_m = confine_mean(sums, sums->on_m) * (sums->wanted_m - spin_m) / sums->wanted_m;
-	return on_m > switch_m ? on_m - switch_m : 0;
+	return on_m > wasted_m ? confine_mean(sums, on_m - wasted_m) : 0;
 }
 
 POLICY u32 confine_spin_percent(const struct confine_sums *sums)

@@ -24,9 +24,17 @@ struct account {
 	/* When the window under way began, and what has been spun in it. */
 	u64 window_ns;
 	u64 window_spin_ns;
+	/* The last slow path that ended, from when to when. */
+	u64 last_since_ns;
+	u64 last_end_ns;
+	/* What the vCPU's time off came to when it was looked at last, and how much of it lay in
+	 * slow paths since the start. */
+	u64 off_ns;
+	u64 spin_off_ns;
+	u64 unused[4];
 };
 
 /* No two vCPUs share a cache line. */
-_Static_assert(sizeof(struct account) == 64, "a cache line");
+_Static_assert(sizeof(struct account) == 128, "two cache lines");
 
 #endif /* UNSPIN_BPF_ACCOUNT_H */

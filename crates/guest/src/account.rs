@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::sense::{Aligned, Plain, SenseError, Shared, hush_libbpf};
+use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf};
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
@@ -31,6 +31,10 @@ struct Record {
     task: u64,
     lost: u64,
     window: [u64; 2],
+    last: [u64; 2],
+    off_ns: u64,
+    spin_off_ns: u64,
+    unused: [u64; 4],
 }
 
 // SAFETY: integers only.
@@ -44,6 +48,8 @@ const LOST_NS: u64 = 1_000_000_000;
 pub struct Spun {
     /// Nanoseconds, those of a spin under way included. They never decrease.
     pub ns: u64,
+    /// Of these, the vCPU was off.
+    pub off_ns: u64,
     /// Spins that ended.
     pub count: u64,
     /// Spins whose end was not seen.
@@ -109,17 +115,21 @@ pub struct Account {
 }
 
 impl Account {
-    /// Loads and attaches the programs that count spins.
+    /// Loads and attaches the programs that count spins, beside the sensor of off intervals.
     ///
     /// # Errors
     /// No programs can be loaded, or no function of a spin's can be watched at all.
-    pub fn start() -> Result<Account, SenseError> {
+    pub fn start(sensor: &LightSensor) -> Result<Account, SenseError> {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
         let mut missing = leave_out_missing(&mut open)?;
-        for mut map in open.maps_mut().filter(|map| map.name() == "accounts") {
-            map.set_max_entries(vcpus as u32)?;
+        for mut map in open.maps_mut() {
+            match map.name().to_str() {
+                Some("accounts") => map.set_max_entries(vcpus as u32)?,
+                Some("vcpus") => map.reuse_fd(sensor.records())?,
+                _ => {}
+            }
         }
         let object = open.load()?;
         let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
@@ -223,7 +233,12 @@ impl Counter {
             self.total_ns = total_ns;
         }
         self.lost = record.lost;
-        Spun { ns: self.spun_ns, count: record.spins, lost: record.lost }
+        Spun {
+            ns: self.spun_ns,
+            off_ns: record.spin_off_ns,
+            count: record.spins,
+            lost: record.lost,
+        }
     }
 }
 
@@ -327,7 +342,7 @@ mod tests {
         let spinning = Record { spin_ns: 100, since_ns: 1_000, spins: 3, ..Record::default() };
         let mut counter = Counter::default();
         let during = counter.advance(&spinning, 1_400, false);
-        assert_eq!(during, Spun { ns: 500, count: 3, lost: 0 });
+        assert_eq!(during, Spun { ns: 500, off_ns: 0, count: 3, lost: 0 });
         // Read between the end of a spin and the sum's growth.
         let torn = Record { since_ns: 0, ..spinning };
         assert_eq!(counter.advance(&torn, 1_500, false).ns, 500);

@@ -8,8 +8,10 @@ pub struct Facts {
     pub on_m: u32,
     /// They wanted to run and were off.
     pub off_m: u32,
-    /// They were in a slow path that waits without sleeping.
+    /// They were in a slow path that waits without sleeping, whether on or off.
     pub spin_m: u32,
+    /// They were off in one, as far as is known: where off intervals end.
+    pub spin_off_m: u32,
     /// How many such slow paths ended.
     pub paths: u32,
     /// They switched between tasks: an estimate, a price for each time.
@@ -22,7 +24,7 @@ pub struct Facts {
 struct Sums {
     windows: u32,
     skipped: u32,
-    sums_m: [u64; 4],
+    sums_m: [u64; 5],
 }
 
 /// What has been decided, and what is being tried.

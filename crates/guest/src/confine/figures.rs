@@ -20,6 +20,7 @@ impl Control {
             sums.off_ns += record.off_ns;
             let spun = spun[vcpu as usize];
             sums.spin_ns += spun.ns;
+            sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;
             self.lost += spun.lost;
             sums.paths += spun.count;

@@ -190,7 +190,7 @@ impl Control {
             spinning::kernel().throttles_in_user,
         )?;
         let sensor = LightSensor::start(settings)?;
-        let account = Account::start()?;
+        let account = Account::start(&sensor)?;
         let mut control = Control {
             cpusets,
             sensor,

@@ -9,6 +9,8 @@ pub(super) struct Sums {
     pub(super) idle_ns: u64,
     pub(super) off_ns: u64,
     pub(super) spin_ns: u64,
+    /// Of these, vCPUs were off.
+    pub(super) spin_off_ns: u64,
     /// Slow paths that ended, a count.
     pub(super) paths: u64,
     /// Context switches, a count.
@@ -24,6 +26,7 @@ impl Sums {
             idle_ns: self.idle_ns.wrapping_sub(before.idle_ns),
             off_ns: self.off_ns.wrapping_sub(before.off_ns),
             spin_ns: self.spin_ns.wrapping_sub(before.spin_ns),
+            spin_off_ns: self.spin_off_ns.wrapping_sub(before.spin_off_ns),
             paths: self.paths.wrapping_sub(before.paths),
             switches: self.switches.wrapping_sub(before.switches),
         }
@@ -35,7 +38,11 @@ impl Sums {
         let window_ns = self.now_ns.saturating_sub(before.now_ns).max(1);
         let all_ns = window_ns * u64::from(vcpus);
         let wanted_ns = all_ns - self.idle_ns.saturating_sub(before.idle_ns).min(all_ns);
-        let off_ns = self.off_ns.saturating_sub(before.off_ns).min(wanted_ns);
+        let found_ns = self.off_ns.saturating_sub(before.off_ns);
+        let off_ns = found_ns.min(wanted_ns);
+        // What is left out of the time off is left out here, too.
+        let spin_off_ns = self.spin_off_ns.saturating_sub(before.spin_off_ns);
+        let spin_off_ns = spin_off_ns.saturating_sub(found_ns - off_ns);
         let spin_ns = self.spin_ns.saturating_sub(before.spin_ns).min(wanted_ns);
         let switches = self.switches.saturating_sub(before.switches);
         let switch_ns = switches.saturating_mul(switch_ns).min(wanted_ns);
@@ -44,6 +51,7 @@ impl Sums {
             on_m: thousandths(wanted_ns - off_ns),
             off_m: thousandths(off_ns),
             spin_m: thousandths(spin_ns),
+            spin_off_m: thousandths(spin_off_ns),
             paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
             switch_m: thousandths(switch_ns),
         }
@@ -62,16 +70,16 @@ mod tests {
             idle_ns: 10_007,
             off_ns: 12_100,
             spin_ns: 3_009,
+            spin_off_ns: 2_000,
             paths: 5,
             switches: 2,
         };
         let facts = now.since(&before, 4, 1_500);
-        assert_eq!(
-            facts,
-            Facts { on_m: 1_800, off_m: 1_200, spin_m: 300, paths: 5, switch_m: 300 }
-        );
-        let late = Sums { off_ns: 90_000, ..now }.since(&before, 4, 1_500);
-        assert_eq!(late, Facts { on_m: 0, off_m: 3_000, spin_m: 300, paths: 5, switch_m: 300 });
+        let counted = Facts { spin_m: 300, paths: 5, switch_m: 300, ..Facts::default() };
+        assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, ..counted });
+        // Off for longer than the window: what is left out of the one is left out of the other.
+        let late = Sums { off_ns: 31_100, ..now }.since(&before, 4, 1_500);
+        assert_eq!(late, Facts { off_m: 3_000, spin_off_m: 100, ..counted });
         assert_eq!(before.since(&before, 4, 1_500), Facts { on_m: 4_000, ..Facts::default() });
     }
 

@@ -1,8 +1,8 @@
 //! The light sensor: loads `bpf/watch.bpf.c`, which keeps sums and reports nothing else.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
 
 use super::load::{attach, configure, leave_out_missing};
 use super::page::{Page, Shared};
@@ -18,6 +18,7 @@ pub struct LightSensor {
     /// Tracepoints that this kernel does not have.
     pub missing: Vec<String>,
     page: Page,
+    records: MapHandle,
     _links: Vec<Link>,
     _object: Object,
 }
@@ -29,7 +30,8 @@ impl LightSensor {
         let (object, links, missing) = attached(settings, vcpus)?;
         let map = object.maps().find(|map| map.name() == "vcpus").expect("a map of ours");
         let page = Page(Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?);
-        Ok(LightSensor { missing, page, _links: links, _object: object })
+        let records = MapHandle::try_from(&map)?;
+        Ok(LightSensor { missing, page, records, _links: links, _object: object })
     }
 
     /// Whether there could be one: attaches what it attaches, until this process ends.
@@ -41,6 +43,11 @@ impl LightSensor {
             Ok::<_, SenseError>(Trial { missing, ..Trial::default() })
         };
         attempt().unwrap_or_else(Trial::failed)
+    }
+
+    /// The map of the records, for programs that look at them.
+    pub(crate) fn records(&self) -> BorrowedFd<'_> {
+        self.records.as_fd()
     }
 
     /// The records of all vCPUs.

@@ -25,7 +25,9 @@ impl World {
         let off_percent = off_m / 10 / wanted.max(1);
         let percent = (self.contention + self.waste * 2 * off_percent / 100).min(95);
         let paths = if self.contention + self.waste == 0 { 1 } else { 60 };
-        Facts { on_m, off_m, spin_m: wanted * 10 * percent, paths, ..Facts::default() }
+        let spin_m = wanted * 10 * percent;
+        let spin_off_m = spin_m * off_m / (1_000 * wanted).max(1);
+        Facts { on_m, off_m, spin_m, spin_off_m, paths, ..Facts::default() }
     }
 
     fn useful(&self, used: u32) -> f64 {
@@ -249,8 +251,8 @@ fn fewer_that_leave_little_to_do_are_kept() {
 #[test]
 fn both_comparisons_decide_together() {
     let decide = |first_m, second_m| {
-        let before =
-            Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_200, paths: 60, ..Facts::default() };
+        let spun = Facts { spin_m: 1_200, spin_off_m: 600, paths: 60, ..Facts::default() };
+        let before = Facts { on_m: 2_000, off_m: 2_000, ..spun };
         let (mut confine, mut now_ns, mut parts) = (Confine::new(4), 0, 0);
         let mut was = 4;
         while parts == 0 || confine.on_trial() {

@@ -13,13 +13,9 @@ fn run(confine: &mut Confine, now_ns: &mut u64, windows: u32, facts: impl Fn(u32
 /// Four vCPUs beside four rivals on two pCPUs, which get what a limit gives away.
 fn beside_rivals(used: u32, spin_percent: u32) -> Facts {
     let on_m = 2_000 * used / (used + 4);
-    Facts {
-        on_m,
-        off_m: 1_000 * used - on_m,
-        spin_m: used * 10 * spin_percent,
-        paths: 60,
-        ..Facts::default()
-    }
+    let (off_m, spin_m) = (1_000 * used - on_m, used * 10 * spin_percent);
+    let spin_off_m = spin_m * off_m / (1_000 * used);
+    Facts { on_m, off_m, spin_m, spin_off_m, paths: 60, ..Facts::default() }
 }
 
 /// As pbzip2 in virtual time: each second a burst ends the controller's rest, and delays ticks.
@@ -51,10 +47,11 @@ fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
     let (mut confine, mut now_ns) = (Confine::new(6), 0);
     run(&mut confine, &mut now_ns, 40, alone);
     assert_eq!(confine.in_use(), 3);
+    let spun = |spin_m, spin_off_m| Facts { spin_m, spin_off_m, paths: 60, ..Facts::default() };
     let facts = |used| match used {
-        6 => Facts { on_m: 1_500, off_m: 4_500, spin_m: 3_600, paths: 60, ..Facts::default() },
-        3 => Facts { on_m: 1_000, off_m: 2_000, spin_m: 2_100, paths: 60, ..Facts::default() },
-        _ => Facts { on_m: 300, off_m: 700, spin_m: 0, paths: 60, ..Facts::default() },
+        6 => Facts { on_m: 1_500, off_m: 4_500, ..spun(3_600, 2_700) },
+        3 => Facts { on_m: 1_000, off_m: 2_000, ..spun(2_100, 1_400) },
+        _ => Facts { on_m: 300, off_m: 700, ..spun(0, 0) },
     };
     run(&mut confine, &mut now_ns, 60, facts);
     assert_eq!(confine.in_use(), 6, "{confine:?}");

@@ -2,11 +2,16 @@
 
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
+/// So much was spun, and so much of that while off.
+fn spun(spin_m: u32, spin_off_m: u32) -> Facts {
+    Facts { spin_m, spin_off_m, paths: 60, ..Facts::default() }
+}
+
 /// Four vCPUs on two pCPUs spin for most of the time, and two hardly spin.
 fn collapse(used: u32) -> Facts {
     match used {
-        2 => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m: 0 },
-        _ => Facts { on_m: 2_000, off_m: 2_000, spin_m: 2_920, paths: 60, switch_m: 0 },
+        2 => Facts { on_m: 2_000, ..spun(60, 0) },
+        _ => Facts { on_m: 2_000, off_m: 2_000, ..spun(2_920, 1_460) },
     }
 }
 
@@ -57,8 +62,8 @@ fn old_time_off_that_hides_a_gain_is_waited_for() {
 #[test]
 fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
     let facts = |used, switch_m| match used {
-        4 => Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_000, paths: 60, switch_m: 10 },
-        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 60, paths: 60, switch_m },
+        4 => Facts { on_m: 2_000, off_m: 2_000, switch_m: 10, ..spun(1_000, 500) },
+        _ => Facts { on_m: 2_000, switch_m, ..spun(60, 0) },
     };
     for (switch_m, kept) in [(600, 0), (10, 1)] {
         let confine = after(60, |used| facts(used, switch_m));
@@ -72,8 +77,8 @@ fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
 #[test]
 fn tasks_that_mostly_switch_on_fewer_vcpus_keep_all() {
     let facts = |used| match used {
-        4 => Facts { on_m: 1_700, off_m: 2_300, spin_m: 3_900, paths: 7, switch_m: 0 },
-        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 0, paths: 5, switch_m: 1_200 },
+        4 => Facts { on_m: 1_700, off_m: 2_300, ..spun(3_900, 2_240) },
+        _ => Facts { on_m: 2_000, switch_m: 1_200, ..spun(0, 0) },
     };
     let confine = after(100, facts);
     assert_eq!((confine.in_use(), confine.trials_fewer[1]), (4, 0), "{confine:?}");
@@ -90,4 +95,18 @@ fn switches_that_belong_to_the_work_hide_no_gain() {
     };
     let confine = after(10, world);
     assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
+}
+
+/// As hackbench beside four busy rivals: waiters are off most of the time that they spin, and those
+/// that are on work. A limit would give half of the host's time away.
+#[test]
+fn spinning_while_off_is_no_loss() {
+    let facts = |spin_off_m| {
+        move |used| match used {
+            4 => Facts { on_m: 1_000, off_m: 3_000, ..spun(2_400, spin_off_m) },
+            _ => Facts { on_m: 500, off_m: 1_500, ..spun(100, 50) },
+        }
+    };
+    assert_eq!(after(60, facts(1_900)).trials_fewer[1], 0, "half of the time on is useful");
+    assert_ne!(after(60, facts(1_500)).trials_fewer[1], 0, "a tenth is");
 }
