@@ -16,7 +16,7 @@ fn collapse(used: u32) -> Facts {
 }
 
 /// A guest of four vCPUs after so many windows.
-fn after(windows: u32, facts: impl Fn(u32) -> Facts) -> Confine {
+fn after(windows: u32, mut facts: impl FnMut(u32) -> Facts) -> Confine {
     let mut confine = Confine::new(4);
     for window in 1..=u64::from(windows) {
         confine.step(&facts(confine.in_use()), window * WINDOW_NS);
@@ -83,6 +83,21 @@ fn tasks_that_mostly_switch_on_fewer_vcpus_keep_all() {
     let confine = after(100, facts);
     assert_eq!((confine.in_use(), confine.trials_fewer[1]), (4, 0), "{confine:?}");
     assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
+}
+
+/// The same, where the trial came while they had other work to do.
+#[test]
+fn a_limit_goes_under_which_tasks_begin_to_switch() {
+    let mut windows = 0;
+    let confine = after(60, |used| {
+        windows += u32::from(used == 2);
+        match used {
+            4 => collapse(4),
+            _ if windows < 8 => collapse(2),
+            _ => Facts { on_m: 2_000, switch_m: 1_200, ..spun(0, 0) },
+        }
+    });
+    assert_eq!((confine.in_use(), confine.trials_fewer), (4, [2, 1]), "{confine:?}");
 }
 
 /// As hackbench, which switches for each message: as often for as much work.
