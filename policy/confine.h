@@ -236,7 +236,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 	}
 	if (c->use == c->vcpus)
 		return;
-	if (confine_mostly_switches(&c->sums) && c->sums.windows >= CONFINE_PART_WINDOWS) {
+	if (confine_switches_much(&c->sums) && c->sums.windows >= CONFINE_PART_WINDOWS) {
 		c->before = c->vcpus;
 		confine_give_up_fewer(c, now_ns);
 		return;

@@ -45,9 +45,9 @@ struct confine_sums {
  * spin for: work that contends for anything shows ten times as many, however few vCPUs it has. */
 #define CONFINE_CALM_PATHS 3
 #define CONFINE_CALM_PERCENT 1
-/* From this share of the time on, in percent, tasks mostly switch: they yield for a lock, so the
- * price that is known for a switch is most of what they do. */
-#define CONFINE_SWITCHES_PERCENT 40
+/* From this share of the time on, in percent, tasks do little but switch: they yield for a lock, or
+ * to switch is their work. Useful time says little about them. hackbench has a seventh at most. */
+#define CONFINE_SWITCHES_PERCENT 20
 /* A loss that is clear, in percent. */
 #define CONFINE_CLEAR_LOSS_PERCENT 40
 /* From this share of spins on, in percent, off intervals are hidden. */
@@ -115,7 +115,7 @@ POLICY u32 confine_spin_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(spin_m * 100 / sums->wanted_m) : 0;
 }
 
-POLICY int confine_mostly_switches(const struct confine_sums *sums)
+POLICY int confine_switches_much(const struct confine_sums *sums)
 {
 	return sums->windows && sums->switch_m * 100 >= sums->on_m * CONFINE_SWITCHES_PERCENT;
 }
@@ -171,7 +171,7 @@ POLICY int confine_loses(const struct confine_sums *sums, const struct confine_s
 /* Whether it failed so clearly that nothing more has to be seen. */
 POLICY int confine_fails(const struct confine_sums *sums, const struct confine_sums *than)
 {
-	return confine_mostly_switches(sums) ||
+	return confine_switches_much(sums) ||
 	       confine_loses(sums, than, CONFINE_CLEAR_LOSS_PERCENT);
 }
 

@@ -106,7 +106,7 @@ fn switches_that_belong_to_the_work_hide_no_gain() {
     let world = |used| {
         let facts = collapse(used);
         let worked_m = facts.on_m * (1_000 - facts.spin_m / 4) / 1_000;
-        Facts { switch_m: worked_m / 4, ..facts }
+        Facts { switch_m: worked_m / 8, ..facts }
     };
     let confine = after(10, world);
     assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
