@@ -49,7 +49,7 @@ BUGS = [
     ),
     Bug(
         "a limit is not lifted", CPUSET, "crates/guest/src/confine/cpusets.rs",
-        'let cleared = fs::write(&file, "\n").or_else(|error| match',
+        r'let cleared = fs::write(&file, "\n").or_else(|error| match',
         "let cleared = Ok(()).or_else(|error: io::Error| match",
     ),
 ]
@@ -109,7 +109,7 @@ def build(bug: Bug, folder: Path) -> Path:
 def first_failure(program: Path, out: Path, scheduler: str) -> dict | None:
     """That of the first seed that fails."""
     for first in range(0, MOST, STEP):
-        report = fuzz(program, out, scheduler, f"{first}-{first + STEP - 1}")
+        report = fuzz(program, out / str(first), scheduler, f"{first}-{first + STEP - 1}")
         if report["failures"]:
             return report["failures"][0]
     return None
