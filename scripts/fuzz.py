@@ -153,14 +153,15 @@ def main() -> None:
     parser.add_argument("unspin", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", default="0-999", metavar="FIRST-LAST")
-    parser.add_argument("checks", nargs="*", choices=["seeds", "planted"], default=["seeds", "planted"])
+    parser.add_argument("checks", nargs="*", choices=["seeds", "planted"])
     args = parser.parse_args()
     program, folder = args.unspin.resolve(), args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     claims = Claims("", "fuzz.py", "make fuzz")
-    if "seeds" in args.checks:
+    checks = args.checks or ["seeds", "planted"]
+    if "seeds" in checks:
         check_seeds(program, folder, args.seeds, claims)
-    if "planted" in args.checks:
+    if "planted" in checks:
         check_planted(program, folder, claims)
     print(claims.text())
 
