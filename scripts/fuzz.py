@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whether random steps break unspin, and whether they would find a bug. Runs in virtual time.
-Usage: scripts/fuzz.py UNSPIN FOLDER [--seeds FIRST-LAST] [seeds|planted...]
+Usage: scripts/fuzz.py UNSPIN FOLDER [--seeds FIRST-LAST] [--only seeds|planted]
 
 seeds runs `unspin lab fuzz` over the seeds, with both actuators. planted puts one bug after the
 other into a copy of the source, looks for a seed that fails, and runs it again elsewhere: it must
@@ -153,15 +153,14 @@ def main() -> None:
     parser.add_argument("unspin", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", default="0-999", metavar="FIRST-LAST")
-    parser.add_argument("checks", nargs="*", choices=["seeds", "planted"])
+    parser.add_argument("--only", choices=["seeds", "planted"])
     args = parser.parse_args()
     program, folder = args.unspin.resolve(), args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     claims = Claims("", "fuzz.py", "make fuzz")
-    checks = args.checks or ["seeds", "planted"]
-    if "seeds" in checks:
+    if args.only != "planted":
         check_seeds(program, folder, args.seeds, claims)
-    if "planted" in checks:
+    if args.only != "seeds":
         check_planted(program, folder, claims)
     print(claims.text())
 
