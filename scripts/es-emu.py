@@ -10,11 +10,9 @@ takes into the file CLAIMS.
 
 import importlib.util
 import json
-import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +20,7 @@ from pathlib import Path
 import checks
 from checks import claims_that, want
 from claims import Claims
-from nested import L2_APPEND, Bench, cached_kernel, missing
+from nested import L2_APPEND, Bench, cached_kernel, es_kernel, missing
 from ratio import SEED, ratio
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,15 +47,6 @@ def sev_es() -> object:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def igvm(bench: Bench, name: str, kernel: Path, memory: int, *more: str) -> bytes:
-    """A guest's file."""
-    out = bench.folder / f"{name}.igvm"
-    command = [bench.unspin, "igvm", "build", "--platform", "sev-es", "--cbit", "47", "-o", out]
-    command += ["--kernel", kernel, "--memory", str(memory), *more]
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-    return out.read_bytes()
 
 
 def octal(value: int) -> str:
@@ -150,7 +139,7 @@ def check_guest(bench: Bench) -> str:
     """The test guest judges KVM's answers. Neither KVM's trace nor what the hypervisor may read shows
     its registers or its private memory."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    files = {"guest.igvm": igvm(bench, "guest", kernel, MEMORY)}
+    files = {"guest.igvm": bench.igvm("guest", kernel, MEMORY)}
     log = bench.run("guest", run(MEMORY, look=True), files)
     failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
     want("guest: passed" in log and "FAIL" not in log, "the test guest failed", failures)
@@ -169,7 +158,7 @@ def check_guest(bench: Bench) -> str:
 def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
     """What an L1 prints that runs Debian's kernel, whose init runs `do`."""
     words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
-    file = igvm(bench, name, bench.kernel / "vmlinuz", 512, *words, "--vcpus", str(vcpus))
+    file = bench.igvm(name, bench.kernel / "vmlinuz", 512, *words, "--vcpus", str(vcpus))
     script = run(512, f"--vcpus {vcpus} {more}", after)
     files = {"guest.igvm": file, "disk": bytes(4 << 20)}
     log = bench.run(name, script, files)
@@ -224,7 +213,7 @@ def counted(log: str) -> list[dict]:
 def check_ghcb(bench: Bench) -> str:
     """The test guest judges unspin-vmm's answers, and a stock guest with virtio lives by them."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    files = {"guest.igvm": igvm(bench, "ghcb", kernel, MEMORY)}
+    files = {"guest.igvm": bench.igvm("ghcb", kernel, MEMORY)}
     answers, lines = [], []
     for way in ("mapped", "calls"):
         script = run(MEMORY, f"--ghcb {way} --stats /tmp/stats", "cat /tmp/stats", look=True)
@@ -248,7 +237,7 @@ def check_ghcb(bench: Bench) -> str:
 def check_keys(bench: Bench) -> str:
     """In an L1 with protection keys, only a vCPU's thread in KVM has private memory's."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    files = {"guest.igvm": igvm(bench, "keys", kernel, MEMORY)}
+    files = {"guest.igvm": bench.igvm("keys", kernel, MEMORY)}
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
     log = bench.run("keys", script, files, cpu="max")
     want("ospke" in log and "no protection key" not in log, "the L1 has no keys", log)
@@ -272,7 +261,7 @@ def exits_script() -> str:
 def check_exits(bench: Bench) -> str:
     """How long an exit takes in a guest's fastest slice: others were interrupted."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM", "-DEXITS")
-    files = {"guest.igvm": igvm(bench, "exits", kernel, MEMORY)}
+    files = {"guest.igvm": bench.igvm("exits", kernel, MEMORY)}
     log = bench.run("exits", exits_script(), files, seconds=900)
     guests = len(WAYS) * ROUNDS
     ended = (log.count("status 0\n"), log.count("guest: passed"))
@@ -317,7 +306,7 @@ def check_plain(bench: Bench) -> str:
     """Must fail: a file for sev-es is none for a VM without the platform."""
     kernel = sev_es().test_kernel(bench.folder, "-DKVM")
     script = f"unspin-vmm --igvm /guest.igvm --memory {MEMORY} < /dev/null; echo status $?\n"
-    log = bench.run("plain", script, {"guest.igvm": igvm(bench, "plain", kernel, MEMORY)})
+    log = bench.run("plain", script, {"guest.igvm": bench.igvm("plain", kernel, MEMORY)})
     want(status(log) == 1 and "is for sev-es" in log, "it was not refused", log)
     return "refused"
 
@@ -334,16 +323,6 @@ CHECKS = (
 )
 
 
-def es_kernel(unspin: str) -> Path:
-    """The bzImage of lab-es, or a path that does not exist."""
-    named = os.environ.get("UNSPIN_ES_KERNEL")
-    if named:
-        return Path(named)
-    show = [unspin, "lab", "kernel", "show", "lab-es", "--json"]
-    shown = subprocess.run(show, capture_output=True, text=True)
-    return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
-
-
 def main() -> int:
     if {"-h", "--help"} & set(sys.argv):
         print(__doc__)
@@ -352,7 +331,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     vmm, unspin, file, *names = sys.argv[1:]
-    kernel, host = cached_kernel(), es_kernel(unspin)
+    kernel, host = cached_kernel(), es_kernel(Path(unspin))
     reason = missing(kernel)
     if not reason and not host.is_file():
         reason = "needs the kernel lab-es: unspin lab kernel build --source lab-es"

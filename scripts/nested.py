@@ -1,6 +1,7 @@
 """A machine with a real KVM on a machine without: QEMU emulates AMD's SVM for an L1, which has
 Debian's cloud kernel and its kvm_amd. Its guests, L2, have the same kernel."""
 
+import json
 import lzma
 import os
 import re
@@ -16,6 +17,7 @@ SECONDS = 300
 TRIALS = 3
 OOPS = re.compile(r"Kernel panic - not syncing: Fatal exception|Oops: ")
 QEMU = "qemu-system-x86_64"
+FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
 # What XSAVE needs makes a nested guest die under emulation.
 L1_CPU = "max,-xsave,-avx,-avx2,-f16c,-fma"
 # Nested paging corrupts the L1's memory under emulation.
@@ -66,6 +68,16 @@ def cached_kernel() -> Path | None:
     """The newest of Debian's cloud kernels that the lab has fetched."""
     found = sorted(CACHE.glob("kernels/debian-cloud-*/vmlinuz"))
     return found[-1].parent if found else None
+
+
+def es_kernel(unspin: Path) -> Path:
+    """The bzImage of the kernel lab-es, or a path that does not exist."""
+    named = os.environ.get("UNSPIN_ES_KERNEL")
+    if named:
+        return Path(named)
+    show = [unspin, "lab", "kernel", "show", "lab-es", "--json"]
+    shown = subprocess.run(show, capture_output=True, text=True)
+    return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
 
 
 def modules(kernel: Path, names: tuple[str, ...], root: Path) -> None:
@@ -144,6 +156,24 @@ class Bench:
     def program(self, program: Path, name: str) -> None:
         """Gives the L1 a program."""
         install(self.root, program, name)
+
+    def qemu(self) -> None:
+        """Gives the L1 this machine's QEMU, which needs `-L /share`."""
+        self.program(Path(shutil.which(QEMU) or QEMU), "qemu")
+        share = self.root / "share"
+        share.mkdir()
+        for name in ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"):
+            found = [folder / name for folder in FIRMWARE if (folder / name).exists()]
+            want(found, f"QEMU's firmware {name} was not found")
+            shutil.copy(found[0], share)
+
+    def igvm(self, name: str, kernel: Path, memory_mib: int, *more: str | Path) -> bytes:
+        """The file of a guest with emulated SEV-ES."""
+        out = self.folder / f"{name}.igvm"
+        command = [self.unspin, "igvm", "build", "--platform", "sev-es", "--cbit", "47", "-o", out]
+        command += ["--kernel", kernel, "--memory", str(memory_mib), *more]
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        return out.read_bytes()
 
     def run(
         self,

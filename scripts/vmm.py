@@ -10,7 +10,6 @@ net, console, held, beside. Writes what `unspin claims record` takes into the fi
 import hashlib
 import re
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,11 +18,10 @@ from pathlib import Path
 
 from checks import claims_that, run, want
 from claims import Claims
-from nested import L2_APPEND, QEMU, Bench, cached_kernel, missing
+from nested import L2_APPEND, Bench, cached_kernel, missing
 from ratio import ratio
 
 LABEL = "kvm nested in tcg"
-FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
 
 
 def guest(do: str = "true", more: str = "", append: str = "", vcpus: int = 1) -> str:
@@ -187,15 +185,7 @@ def check_held(bench: Bench) -> str:
 
 def check_beside(bench: Bench) -> str:
     """From start to power-off beside QEMU's q35 in the same L1, five times each, alternating."""
-    share = next((path for path in FIRMWARE if (path / "bios-256k.bin").exists()), None)
-    want(share, "QEMU's firmware was not found")
-    bench.program(Path(shutil.which(QEMU) or QEMU), "qemu")
-    (bench.root / "share").mkdir(exist_ok=True)
-    for name in ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"):
-        for folder in FIRMWARE:
-            if (folder / name).exists():
-                shutil.copy(folder / name, bench.root / "share")
-                break
+    bench.qemu()
     line = shlex.quote(f'{L2_APPEND} do="true"')
     common = f"--kernel /vmlinuz --initramfs /initramfs --append {line}"
     qemu = "qemu -L /share -machine q35 -accel kvm -cpu host -m 512 -nodefaults -display none"
