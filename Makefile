@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic fuzz vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic fuzz vt-nested \
         host-model cost-here steal-here dist install install-test source-test prometheus-test clean
 
 help: ## this list
@@ -75,6 +75,11 @@ pages: build ## what keeps devices of unspin-vmm from the guest's pages, and wha
 	$(CARGO) build --release --locked -p unspin-vmm --examples
 	@mkdir -p out
 	scripts/pages.py $(RELEASE) --claims out/pages.json $(ARGS)
+
+stacks: build ## the same guest under QEMU and unspin-vmm, plain and SEV-ES, in an emulated machine; into out/stacks.json
+	$(UNSPIN) lab kernel fetch debian-cloud
+	@mkdir -p out
+	scripts/stacks.py $(RELEASE) --claims out/stacks.json $(ARGS)
 
 stress: build ## MINUTES=30 SEED=...: random stressors under `unspin run`, into out/stress-SEED
 	scripts/stress.sh $(RELEASE)/unspin $(or $(MINUTES),30) $(SEED)

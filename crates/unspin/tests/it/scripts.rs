@@ -1,4 +1,4 @@
-//! Shell scripts, on this machine and in guests, pass shellcheck.
+//! Shell scripts, on this machine and in guests, pass shellcheck; Python scripts pass their tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,18 @@ fn shell_scripts_pass_shellcheck() {
         .args(&scripts);
     let output = shellcheck.current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn python_scripts_pass_their_tests() {
+    let mut python = Command::new("python3");
+    // A checkout may be one that this user cannot write.
+    python.args(["-B", "-m", "unittest", "discover", "-s", "scripts"]).current_dir(root());
+    let Ok(output) = python.output() else {
+        return eprintln!("skipped: needs python3");
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("Ran 0 tests"), "{stderr}");
 }
 
 fn root() -> PathBuf {

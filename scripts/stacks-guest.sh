@@ -1,0 +1,40 @@
+#!/bin/sh
+# What scripts/stacks.py runs in each guest: stacks-guest.sh SECONDS. Prints `figure NAME VALUE`.
+seconds=$1
+mkdir -p /tmp
+ifconfig lo 127.0.0.1 up
+ifconfig eth0 10.0.1.2 up
+ifconfig eth1 10.0.2.2 up
+echo "guest: $(uname -r), clock $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+
+sysbench cpu --cpu-max-prime=20000 --threads=1 --time="$seconds" run |
+    awk '/events per second/ { print "figure sysbench", $4 }'
+
+# random NAME FIELD: fio's terse format has KiB and milliseconds of reads from field 6 on, those of
+# writes from field 47 on. Its operations a second are whole numbers.
+random() {
+    fio --name="$1" --rw="$1" --filename=/dev/vda --direct=1 --bs=4k --ioengine=libaio --iodepth=4 \
+        --numjobs=1 --randseed=1 --time_based --ramp_time=1 --runtime="$seconds" --minimal |
+        awk -F';' -v at="$2" -v name="$1" \
+            '$5 == 0 && $at { print "figure", name, $at / 4 / ($(at + 3) / 1000) }'
+}
+random randread 6
+random randwrite 47
+
+# stream NAME ADDRESS OPTION...: two TCP streams, in Mbit/s as they are received.
+stream() {
+    name=$1
+    address=$2
+    shift 2
+    iperf3 -c "$address" -P 2 -t "$seconds" -O 1 -i 0 -f k "$@" |
+        awk -v name="$name" '/^\[SUM\].*receiver/ { print "figure", name, $6 / 1000 }'
+}
+for pairs in 1 2; do
+    ping -c 1 -w 20 10.0.$pairs.1 > /dev/null
+    stream "send-$pairs" 10.0.$pairs.1
+    stream "receive-$pairs" 10.0.$pairs.1 -R
+done
+for device in eth0 eth1; do
+    set -- /sys/class/net/$device/queues/rx-*
+    echo "pairs $device $#"
+done

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""How fast one guest is in stacks of a real KVM, which runs in an emulated machine, and a VMM.
+Usage: scripts/stacks.py RELEASE [--rounds N] [--seconds N] [--json] [--claims FILE]
+Returns 77 where something it needs is missing.
+
+RELEASE is the folder of unspin-vmm and unspin. QEMU emulates AMD's SVM for an L1. The stacks are qemu
+(QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es), which needs the kernel lab-es as the
+L1's kernel; without it, the L1 has Debian's. Each round boots an L1, in which the stacks start the same
+guest one after the other, in random order. --seconds is how long each workload runs in it.
+"""
+
+import argparse
+import json
+import random
+import re
+import shlex
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from checks import Failed, want
+from claims import Claims
+from nested import L2_APPEND, Bench, cached_kernel, es_kernel, missing
+from ratio import SEED, ratio
+
+GUEST = Path(__file__).resolve().parent / "stacks-guest.sh"
+PROGRAMS = ("sysbench", "fio", "iperf3")
+MEMORY_MIB = 512
+L1_MEMORY_MIB = 3072
+DISK_MIB = 64
+VCPUS = 2
+# Rounds without a result, which are made again, before it gives up.
+FAILURES_MAX = 3
+MEASURES = {
+    "sysbench": "events of sysbench cpu a second",
+    "randread": "random reads of 4 KiB a second by fio",
+    "randwrite": "random writes of 4 KiB a second by fio",
+    "send-1": "Mbit/s of TCP that the guest sends through one pair of queues",
+    "send-2": "Mbit/s of TCP that the guest sends through two pairs of queues",
+    "receive-1": "Mbit/s of TCP that the guest receives through one pair of queues",
+    "receive-2": "Mbit/s of TCP that the guest receives through two pairs of queues",
+}
+STACKS = {
+    "qemu": "QEMU's q35",
+    "vmm": "unspin-vmm",
+    "es": "unspin-vmm with emulated SEV-ES",
+}
+# A stack, and the one that it is compared with: they differ by one thing.
+PAIRS = (("vmm", "qemu"), ("es", "vmm"))
+# How far the control may lie from 1, in percent.
+CONTROL_MAX = 3
+# By stack and measure, one for each round.
+Figures = dict[str, dict[str, list[float]]]
+
+
+def append(seconds: int) -> str:
+    return f'{L2_APPEND} quiet do="{GUEST.name} {seconds}"'
+
+
+def command(stack: str, seconds: int) -> str:
+    """The L1's command that starts the guest. tap1 has one pair of queues, and tap2 two."""
+    line = shlex.quote(append(seconds))
+    if stack == "qemu":
+        # As unspin-vmm has them: modern virtio, the page cache, one queue of a disk, no vhost.
+        words = "qemu -L /share -machine q35 -accel kvm -cpu host -nodefaults -display none -no-reboot"
+        words += f" -serial stdio -m {MEMORY_MIB} -smp {VCPUS}"
+        words += f" -kernel /vmlinuz -initrd /initramfs -append {line}"
+        words += " -drive if=none,id=disk,file=/tmp/disk,format=raw,cache=writeback"
+        words += " -device virtio-blk-pci,drive=disk,num-queues=1,disable-legacy=on"
+        for pairs in (1, 2):
+            words += f" -netdev tap,id=tap{pairs},ifname=tap{pairs},script=no,downscript=no,vhost=off"
+            words += f",queues={pairs} -device virtio-net-pci,netdev=tap{pairs},romfile=,disable-legacy=on"
+            words += f",mq={'on' if pairs > 1 else 'off'}"
+        return words
+    words = f"unspin-vmm --memory {MEMORY_MIB} --vcpus {VCPUS} --disk /tmp/disk"
+    words += " --net tap=tap1 --net tap=tap2,queues=2"
+    if stack == "es":
+        return f"{words} --emulated-sev-es --igvm /guest.igvm"
+    return f"{words} --kernel /vmlinuz --initramfs /initramfs --append {line}"
+
+
+def script(stacks: list[str], seconds: int) -> str:
+    """What the L1 runs: the guest in one stack after the other."""
+    lines = [
+        "uname -r | sed 's/^/host: /'",
+        f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null",
+        "iperf3 -s -D",
+        # A VMM makes its taps when it starts.
+        "up() { until ifconfig tap$1 10.0.$1.1 up 2>/dev/null; do usleep 100000; done; }",
+    ]
+    for stack in stacks:
+        lines.append(f"echo stack {stack}; ( up 1; up 2 ) & taps=$!")
+        lines.append(f"{command(stack, seconds)} < /dev/null; echo status $?")
+        lines.append("kill $taps 2>/dev/null; wait")
+    return "\n".join(lines) + "\n"
+
+
+def figures(log: str) -> dict[str, dict[str, float]]:
+    """The figures of each stack's guest, by what an L1 printed. A guest without all of them fails."""
+    found: dict[str, dict[str, float]] = {}
+    for part in re.split(r"^stack ", log, flags=re.MULTILINE)[1:]:
+        stack = part.split(maxsplit=1)[0]
+        values = re.findall(r"^figure (\S+) ([\d.]+)\s*$", part, re.MULTILINE)
+        found[stack] = {name: float(value) for name, value in values}
+        status = re.search(r"^status (\d+)", part, re.MULTILINE)
+        want(status and status[1] == "0", f"{stack}: status {status and status[1]}", part)
+        lacking = MEASURES.keys() - {name for name, value in found[stack].items() if value > 0}
+        want(not lacking, f"{stack}: no figure of {', '.join(sorted(lacking))}", part)
+        pairs = re.findall(r"^pairs eth\d (\d+)", part, re.MULTILINE)
+        want(pairs == ["1", "2"], f"{stack}: interfaces with {pairs} pairs of queues", part)
+    return found
+
+
+def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dict:
+    """The figures of all rounds, and what they were measured on."""
+    files = {}
+    if "es" in stacks:
+        words = ("--initramfs", bench.initramfs, "--append", append(options.seconds))
+        kernel = bench.kernel / "vmlinuz"
+        files["guest.igvm"] = bench.igvm("guest", kernel, MEMORY_MIB, *words, "--vcpus", str(VCPUS))
+    order, found, failures = random.Random(SEED), [], 0
+    limit = 180 + len(stacks) * (120 + 20 * options.seconds)
+    while len(found) < options.rounds:
+        turns = script(order.sample(stacks, len(stacks)), options.seconds)
+        try:
+            log = bench.run("round", turns, files, limit, memory_mib=L1_MEMORY_MIB)
+            found.append(figures(log))
+        except Failed as error:
+            failures += 1
+            print(f"a round failed: {error}", file=sys.stderr, flush=True)
+            want(failures <= FAILURES_MAX, f"{failures} rounds failed")
+            continue
+        print(f"round {len(found)} of {options.rounds}: {', '.join(found[-1])}", file=sys.stderr, flush=True)
+    each = {stack: {name: [one[stack][name] for one in found] for name in MEASURES} for stack in stacks}
+    host, guest = (re.search(rf"^{who}: (\S+)", log, re.MULTILINE)[1].strip(",") for who in ("host", "guest"))
+    clocks = sorted(set(re.findall(r"^guest: .*clock (\S+)", log, re.MULTILINE)))
+    return {
+        "host_kernel": host, "guest_kernel": guest, "clocks": clocks, "rounds": options.rounds,
+        "seconds": options.seconds, "failed_rounds": failures, "each": each,
+    }
+
+
+def comparisons(each: Figures) -> list[dict]:
+    """Rows of a stack beside another one, then of two pairs of queues beside one in each stack."""
+    cases = [
+        (f"{stack}.{name}", f"{MEASURES[name]}: {STACKS[stack]} beside {STACKS[base]}", stack, name, base, name)
+        for stack, base in PAIRS
+        if stack in each
+        for name in MEASURES
+    ]
+    cases += [
+        (
+            f"pairs.{stack}.{way}",
+            f"Mbit/s of TCP that the guest {way}s: two pairs of queues beside one, {STACKS[stack]}",
+            stack, f"{way}-2", stack, f"{way}-1",
+        )
+        for stack in each
+        for way in ("send", "receive")
+    ]
+    rows = []
+    for case, what, stack, name, base, base_name in cases:
+        middle, low, high = ratio(each[stack][name], each[base][base_name])
+        rows.append({"name": case, "what": what, "ratio": middle, "low": low, "high": high})
+    return rows
+
+
+def distance(row: dict) -> tuple[float, float, float]:
+    """How far a ratio lies from 1 in percent, with its interval."""
+    middle, low, high = (100 * abs(row[part] - 1) for part in ("ratio", "low", "high"))
+    nearest = 0.0 if row["low"] <= 1 <= row["high"] else min(low, high)
+    return middle, nearest, max(low, high)
+
+
+def claims(result: dict) -> Claims:
+    """A claim of each comparison, and the control: a VMM does not decide how fast a guest computes."""
+    label = f"kvm nested in tcg, L1 kernel {result['host_kernel']}"
+    made, rounds = Claims(label, "stacks.py", "make stacks"), result["rounds"]
+    for row in result["rows"]:
+        if row["name"] == "vmm.sysbench":
+            middle, low, high = distance(row)
+            what = "how far sysbench's speed in unspin-vmm lies from that in QEMU's q35: the control"
+            made.add("cvm.seed003.control", what, middle, "%", rounds, f"<= {CONTROL_MAX}", (low, high))
+        interval = (row["low"], row["high"])
+        made.add(f"cvm.seed003.{row['name']}", row["what"], row["ratio"], "x", rounds, "", interval)
+    return made
+
+
+def table(result: dict) -> str:
+    """Medians of each stack, then the ratios."""
+    lines = [f"L1 has Linux {result['host_kernel']}, the guest {result['guest_kernel']}; medians:"]
+    each = result["each"]
+    for name, what in MEASURES.items():
+        medians = ", ".join(f"{stack} {statistics.median(each[stack][name]):.1f}" for stack in each)
+        lines.append(f"  {medians}: {what}")
+    for row in result["rows"]:
+        lines.append(f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})  {row['what']}")
+    return "\n".join(lines)
+
+
+def lacking(kernel: Path | None) -> str:
+    """What cannot be done without, or nothing."""
+    packages = [program for program in PROGRAMS if not shutil.which(program)]
+    return missing(kernel) or (f"needs apt install {' '.join(packages)}" if packages else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("release", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--claims", type=Path)
+    options = parser.parse_args()
+    kernel, release = cached_kernel(), options.release.resolve()
+    if reason := lacking(kernel):
+        print(f"skipped: {reason}", file=sys.stderr)
+        return 77
+    stacks, host = list(STACKS), es_kernel(release / "unspin")
+    if not host.is_file():
+        stacks.remove("es")
+        print("skipped: es needs the kernel lab-es: unspin lab kernel build --source lab-es", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        programs = (GUEST, *(Path(shutil.which(program)) for program in PROGRAMS))
+        own = {"host": host, "kvm_amd": "es_emu=1"} if "es" in stacks else {}
+        bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), programs, **own)
+        bench.qemu()
+        bench.program(Path(shutil.which("iperf3")), "iperf3")
+        try:
+            result = measure(bench, stacks, options)
+        except Failed as error:
+            print(f"FAILED: {error}", file=sys.stderr)
+            return 1
+    result["rows"] = comparisons(result["each"])
+    print(json.dumps(result, indent=1) if options.json else table(result))
+    if options.claims:
+        claims(result).save(options.claims)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
