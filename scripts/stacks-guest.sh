@@ -3,8 +3,8 @@
 seconds=$1
 mkdir -p /tmp
 ifconfig lo 127.0.0.1 up
-ifconfig eth0 10.0.1.2 up
-ifconfig eth1 10.0.2.2 up
+ifconfig eth0 10.0.1.2 netmask 255.255.255.0 up
+ifconfig eth1 10.0.2.2 netmask 255.255.255.0 up
 echo "guest: $(uname -r), clock $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
 
 sysbench cpu --cpu-max-prime=20000 --threads=1 --time="$seconds" run |
@@ -34,7 +34,14 @@ for pairs in 1 2; do
     stream "send-$pairs" 10.0.$pairs.1
     stream "receive-$pairs" 10.0.$pairs.1 -R
 done
+# The pairs of queues that sent something: each has an interrupt of its own.
 for device in eth0 eth1; do
-    set -- /sys/class/net/$device/queues/rx-*
-    echo "pairs $device $#"
+    virtio=$(basename "$(readlink /sys/class/net/$device/device)")
+    awk -v device=$device -v queue="$virtio-output" '
+        index($0, queue) {
+            count = 0
+            for (cpu = 2; $cpu ~ /^[0-9]+$/; cpu++) count += $cpu
+            pairs += count > 0
+        }
+        END { print "pairs", device, pairs + 0 }' /proc/interrupts
 done
