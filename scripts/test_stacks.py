@@ -44,6 +44,17 @@ class Stacks(unittest.TestCase):
         self.assertAlmostEqual(ratios["pairs.vmm.send"], 2)
         self.assertAlmostEqual(ratios["pairs.qemu.send"], 1)
 
+    def test_claims_of_emulated_guests_say_so(self) -> None:
+        each = {stack: {name: [2.0] for name in stacks.MEASURES} for stack in stacks.STACKS}
+        result = {"host_kernel": "6.12.1", "rounds": 1, "rows": stacks.comparisons(each)}
+        plain, es = stacks.claims(result)
+        self.assertEqual(plain.found[0]["id"], "cvm.seed003.control")
+        for made, emulated, count in ((plain, False, 12), (es, True, 9)):
+            self.assertEqual(len(made.found), count)
+            for claim in made.found:
+                self.assertEqual(".es." in claim["id"], emulated)
+                self.assertEqual("emulated SEV-ES" in claim["label"], emulated)
+
     def test_the_control_is_a_distance_from_1(self) -> None:
         cases = [
             ((0.98, 0.95, 1.01), (2, 0, 5)),
