@@ -33,8 +33,6 @@ MEMORY_MIB = 512
 L1_MEMORY_MIB = 3072
 DISK_MIB = 64
 VCPUS = 2
-# Rounds without a result, which are made again, before it gives up.
-FAILURES_MAX = 3
 MEASURES = {
     "sysbench": "events of sysbench cpu a second",
     "randread": "random reads of 4 KiB a second by fio",
@@ -125,7 +123,8 @@ def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dic
     # Each order equally often: an L1's first guest may be slower than its last.
     orders, found, failures = list(itertools.permutations(stacks)), [], 0
     random.Random(SEED).shuffle(orders)
-    limit = 180 + len(stacks) * (120 + 20 * options.seconds)
+    # Under emulation, an L1 sometimes loses a timer and hangs: then its round is made again.
+    limit = 120 + len(stacks) * (60 + 15 * options.seconds)
     while len(found) < options.rounds:
         turns = script(orders[len(found) % len(orders)], options.seconds)
         try:
@@ -134,7 +133,7 @@ def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dic
         except Failed as error:
             failures += 1
             print(f"a round failed: {error}", file=sys.stderr, flush=True)
-            want(failures <= FAILURES_MAX, f"{failures} rounds failed")
+            want(failures <= options.rounds, f"{failures} rounds failed")
             continue
         print(f"round {len(found)} of {options.rounds}: {', '.join(found[-1])}", file=sys.stderr, flush=True)
     each = {stack: {name: [one[stack][name] for one in found] for name in MEASURES} for stack in stacks}
