@@ -205,7 +205,7 @@ impl Bootstrap {
 
     /// The middle of the draws. In tiny samples the estimate can lie outside of
     /// it; an interval without its estimate would mislead, so it is widened.
-    fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {
+    pub(crate) fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {
         draws.sort_by(f64::total_cmp);
         let tail = (1.0 - self.level) / 2.0;
         let end = |q| quantile_of_sorted(&draws, q).unwrap_or(value);

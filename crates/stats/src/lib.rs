@@ -1,9 +1,10 @@
 //! Statistics for interleaved experiments: pure functions, no I/O, no clock.
 //!
 //! An experiment runs each of its cells once in every block, in random order.
-//! What follows from its runs is said by five methods, one file each:
+//! What follows from its runs is said by six methods, one file each:
 //!
 //! - [`bootstrap`]: intervals of a median and of a ratio of two medians;
+//! - [`pooled`]: quantiles of what many runs counted, taken together;
 //! - [`permutation`]: the p of a difference between two cells;
 //! - [`correct`]: that p, corrected for the experiment's many comparisons;
 //! - [`effect`]: the verdict, which also asks for an effect worth reporting;
@@ -22,6 +23,7 @@ pub mod effect;
 pub mod fairness;
 pub mod order;
 pub mod permutation;
+pub mod pooled;
 pub mod proportion;
 
 pub use aa::{FalsePositives, false_positives};
@@ -32,6 +34,7 @@ pub use effect::{Difference, Rule, Verdict, compare};
 pub use fairness::jain;
 pub use order::{median, median_speed, quantile, ranks};
 pub use permutation::{blocked_rank_sum_p, rank_sum_p, smallest_p};
+pub use pooled::{Pool, counted};
 pub use proportion::wilson;
 
 /// One run: the block it belongs to and its speed.
