@@ -6,6 +6,7 @@ use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, T
 use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives};
 
 mod label;
+mod latency;
 mod overall;
 mod sensed;
 mod shares;
@@ -134,6 +135,9 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::FigureCut => cuts(spec, summary),
         ClaimSource::FigureMedian => medians(spec, summary),
         ClaimSource::FigureShare => vec![shares::of_figure(spec, summary)],
+        ClaimSource::LatencyQuantile => latency::quantiles(spec, summary),
+        ClaimSource::LatencyRatio => latency::ratios(spec, summary),
+        ClaimSource::LatencyTail => latency::tails(spec, summary),
         ClaimSource::Spread => spread::of_cells(spec, summary),
         ClaimSource::SpeedGeomean => overall(spec, summary, geomean).into_iter().collect(),
         ClaimSource::SpeedLeast => overall(spec, summary, least).into_iter().collect(),

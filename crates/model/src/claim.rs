@@ -116,7 +116,7 @@ impl fmt::Display for Target {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
-    /// Its id; `{workload}`, `{topology}` and `{scheduler}` are replaced, one claim each.
+    /// Its id; placeholders such as `{workload}` are replaced, one claim each.
     pub id: String,
     /// What it says; the same replacements.
     pub what: String,
@@ -136,7 +136,8 @@ pub struct ClaimSpec {
     /// All but this workload: a second figure beside that of all.
     pub without: Option<String>,
     /// The co-metric that is compared (`figure-cut`; without it, what the workload measures), or
-    /// whose median is taken (`figure-median`), or which is 1 or 0 (`figure-share`).
+    /// whose median is taken (`figure-median`), or which is 1 or 0 (`figure-share`); or the
+    /// latency (`latency-quantile` and its like).
     pub figure: Option<String>,
     /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
     pub length: Option<String>,
@@ -182,6 +183,9 @@ impl ClaimSpec {
         }
         if self.from.needs_figure() && self.figure.is_none() {
             return Err(("from", "this source needs a `figure`".to_owned()));
+        }
+        if self.from.needs_other_topology() && self.against_topology.is_none() {
+            return Err(("from", "this source needs an `against_topology`".to_owned()));
         }
         if self.from.needs_scheduler() && self.scheduler.is_none() {
             return Err(("from", "this source needs a `scheduler`".to_owned()));

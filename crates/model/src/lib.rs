@@ -28,9 +28,9 @@ pub use identity::{Draw, Identity, Ingredients};
 pub use label::{Accel, Label, Source};
 pub use metric::{Better, Metric};
 pub use run::{
-    AGENT_MEMORY, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, NAMED_SHARE, NeighbourResult,
-    Outcome, PAUSE_EXITS, PREEMPTIONS, REFLECTIONS, RunRecord, STORM_EXITS, TIMER_INTERRUPTS,
-    TruthSummary, YIELDED_SHARE,
+    AGENT_MEMORY, CO_RUNNER_SHARE, CRITICAL_SHARE, FailureKind, Lengths, NAMED_SHARE,
+    NeighbourResult, Outcome, PAUSE_EXITS, PREEMPTIONS, READY_TO_ON, REFLECTIONS, RunRecord,
+    STORM_EXITS, TIMER_INTERRUPTS, TruthSummary, YIELDED_SHARE,
 };
 pub use sensed::SenseCheck;
 pub use session::Session;

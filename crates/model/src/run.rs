@@ -97,6 +97,12 @@ pub const YIELDED_SHARE: &str = "answers_yielded_percent";
 /// vCPUs, where all of them always compute.
 pub const CO_RUNNER_SHARE: &str = "co_runner_percent";
 
+/// The latency from the instant that a vCPU wants to run until it is on a pCPU, microseconds.
+pub const READY_TO_ON: &str = "ready_to_on_us";
+
+/// How long a latency was: each length with how often it occurred, shortest first.
+pub type Lengths = Vec<(f64, u64)>;
+
 /// What a neighbour did during the subject's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourResult {
@@ -187,6 +193,9 @@ pub struct RunRecord {
     /// Further figures of the workload's output, by name (the name ends in the unit).
     #[serde(default)]
     pub co_metrics: BTreeMap<String, f64>,
+    /// Latencies by name (the name ends in the unit), where they were kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latencies: BTreeMap<String, Lengths>,
     /// What the neighbours did meanwhile.
     #[serde(default)]
     pub neighbours: Vec<NeighbourResult>,

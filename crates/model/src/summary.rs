@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Cell, FailureKind, Label, Metric, SenseCheck};
+use crate::{Cell, FailureKind, Label, Lengths, Metric, SenseCheck};
 
 /// A point estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -94,6 +94,9 @@ pub struct CellSummary {
     /// The co-metrics of every run that has them, with its block.
     #[serde(default)]
     pub co_values: BTreeMap<String, Vec<(u32, f64)>>,
+    /// The latencies of every run that has them, with its block.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latencies: BTreeMap<String, Vec<(u32, Lengths)>>,
     /// Median share of vCPU time off, of the time on or off; where known.
     pub off_share: Option<f64>,
     /// Median of KVM's counters per second of the run.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unspin_model::summary::{CellSummary, Estimate};
-use unspin_model::{Cell, NeighbourResult, RunRecord, SenseCheck};
+use unspin_model::{Cell, Lengths, NeighbourResult, RunRecord, SenseCheck};
 use unspin_stats::{Bootstrap, Run, jain, median_speed};
 
 use super::estimate::{median_of, of_values};
@@ -116,6 +116,7 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
         values: runs.observed.iter().filter_map(|r| Some((r.block, r.observation()?))).collect(),
         co_metrics: medians(&co_values),
         co_values,
+        latencies: latencies(&runs.observed),
         off_share: median_of(runs.observed.iter().filter_map(|record| off_share(record))),
         kvm_per_s: kvm_per_s(&runs.observed),
         neighbours: runs.neighbour_values(),
@@ -144,6 +145,16 @@ fn co_values(records: &[&RunRecord]) -> CoValues {
         }
     }
     values
+}
+
+fn latencies(records: &[&RunRecord]) -> BTreeMap<String, Vec<(u32, Lengths)>> {
+    let mut all: BTreeMap<String, Vec<(u32, Lengths)>> = BTreeMap::new();
+    for record in records {
+        for (name, lengths) in &record.latencies {
+            all.entry(name.clone()).or_default().push((record.block, lengths.clone()));
+        }
+    }
+    all
 }
 
 fn medians(values: &CoValues) -> BTreeMap<String, f64> {

@@ -30,6 +30,12 @@ pub enum ClaimSource {
     FigureMedian,
     /// Runs of all cells in which a co-metric (`figure`) is 1 and not 0, in percent.
     FigureShare,
+    /// p50, p90 and p99 of a latency (`figure`) in each cell, all of its runs together.
+    LatencyQuantile,
+    /// The same as a ratio to those in the cell of `against_topology`.
+    LatencyRatio,
+    /// The ratio of p99 divided by that of p50: above 1, less of a gain is left in the tail.
+    LatencyTail,
     /// Standard deviation of each cell's runs, in percent of their mean.
     Spread,
     /// Seconds from QEMU's start to the first job.
@@ -89,7 +95,12 @@ impl ClaimSource {
                 "without",
                 "figure",
             ],
-            FigureMedian | FigureShare => &["topology", "scheduler", "workload", "figure"],
+            FigureMedian | FigureShare | LatencyQuantile => {
+                &["topology", "scheduler", "workload", "figure"]
+            }
+            LatencyRatio | LatencyTail => {
+                &["topology", "scheduler", "against_topology", "workload", "figure"]
+            }
             Spread => &["topology", "scheduler", "workload"],
             TopologyLoss | TopologyRatio | OracleRatio | BootS | FinishedShare => &["topology"],
             SenseRecall => &["topology", "scheduler", "length"],
@@ -110,9 +121,15 @@ impl ClaimSource {
         )
     }
 
-    /// Whether the figures are those of a co-metric that the spec must name.
+    /// Whether the figures are those of a co-metric or a latency that the spec must name.
     pub(super) fn needs_figure(self) -> bool {
-        matches!(self, ClaimSource::FigureMedian | ClaimSource::FigureShare)
+        use ClaimSource::*;
+        matches!(self, FigureMedian | FigureShare | LatencyQuantile | LatencyRatio | LatencyTail)
+    }
+
+    /// Whether the spec must name the topology that its figures are compared with.
+    pub(super) fn needs_other_topology(self) -> bool {
+        matches!(self, ClaimSource::LatencyRatio | ClaimSource::LatencyTail)
     }
 
     /// What an id may hold: one claim for each of these.
@@ -120,7 +137,12 @@ impl ClaimSource {
         use ClaimSource::*;
         match self {
             TopologyLoss | TopologyRatio | OracleRatio | SchedulerRatio | SpeedRatio
-            | FigureCut | FigureMedian | Spread => &["{workload}", "{topology}", "{scheduler}"],
+            | FigureCut | FigureMedian | LatencyTail | Spread => {
+                &["{workload}", "{topology}", "{scheduler}"]
+            }
+            LatencyQuantile | LatencyRatio => {
+                &["{workload}", "{topology}", "{scheduler}", "{quantile}"]
+            }
             BootS => &["{topology}"],
             SenseRecall => &["{length}"],
             _ => &[],

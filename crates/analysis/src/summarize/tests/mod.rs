@@ -3,6 +3,7 @@
 mod cells;
 mod checks;
 mod comparisons;
+mod latencies;
 mod oracle;
 
 use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo, Machine};
@@ -69,6 +70,7 @@ fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord 
         metric: metric(better),
         outcome,
         co_metrics: Default::default(),
+        latencies: Default::default(),
         neighbours: Vec::new(),
         truth: None,
         kvm: Default::default(),

@@ -194,6 +194,7 @@ fn cell_summary(
             ("user_s".into(), 3.2),
         ]),
         co_values: BTreeMap::new(),
+        latencies: BTreeMap::new(),
         off_share: Some(off * noise.factor(0.02)),
         kvm_per_s: if topology == 2 {
             BTreeMap::from([

@@ -1,0 +1,105 @@
+//! Quantiles of latencies, of all runs of a cell together.
+
+use unspin_model::summary::CellSummary;
+use unspin_model::{Cell, ClaimSpec, Summary};
+use unspin_stats::{Bootstrap, Pool};
+
+use super::{BLOCKS_MIN, Figure, estimate, exactly, is_about, names, unit_of};
+
+/// What stands for `{quantile}`, and the share that it is.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// Each quantile of each wanted cell.
+pub fn quantiles(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let name = spec.figure.as_deref().unwrap_or_default();
+    let of_cell = |(cell, runs): (&CellSummary, Runs)| {
+        let figure = |(quantile, q): (&str, f64)| {
+            let at = |blocks: &[u32]| runs.pool.quantile(blocks, q);
+            named(of_pools(summary, &[&runs], at, unit_of(name))?, &cell.cell, Some(quantile))
+        };
+        QUANTILES.into_iter().filter_map(figure).collect::<Vec<_>>()
+    };
+    wanted(spec, summary).into_iter().flat_map(of_cell).collect()
+}
+
+/// Each quantile of each wanted cell, of that in the other topology.
+pub fn ratios(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let of_cell = |(cell, runs, others): (&CellSummary, Runs, Runs)| {
+        let figure = |(quantile, q): (&str, f64)| {
+            let at = |blocks: &[u32]| ratio(&runs, &others, blocks, q);
+            named(of_pools(summary, &[&runs, &others], at, "x")?, &cell.cell, Some(quantile))
+        };
+        QUANTILES.into_iter().filter_map(figure).collect::<Vec<_>>()
+    };
+    pairs(spec, summary).into_iter().flat_map(of_cell).collect()
+}
+
+/// The ratio of the 99th percentiles, of that of the medians.
+pub fn tails(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let of_cell = |(cell, runs, others): (&CellSummary, Runs, Runs)| {
+        let of_median = |blocks: &[u32]| {
+            let median = ratio(&runs, &others, blocks, 0.5)?;
+            let tail = ratio(&runs, &others, blocks, 0.99)?;
+            (median > 0.0).then(|| tail / median)
+        };
+        named(of_pools(summary, &[&runs, &others], of_median, "x")?, &cell.cell, None)
+    };
+    pairs(spec, summary).into_iter().filter_map(of_cell).collect()
+}
+
+/// A latency in the runs of a cell.
+struct Runs {
+    pool: Pool,
+    n: u64,
+}
+
+impl Runs {
+    /// `None` where no run has the latency.
+    fn of(spec: &ClaimSpec, cell: &CellSummary) -> Option<Runs> {
+        let runs = cell.latencies.get(spec.figure.as_deref()?)?;
+        let blocks = runs.iter().map(|(block, lengths)| (*block, &lengths[..])).collect();
+        Some(Runs { pool: Pool::new(&blocks), n: runs.len() as u64 })
+    }
+}
+
+/// The cells that a spec is about.
+fn wanted<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Runs)> {
+    let cells = summary.cells.iter().filter(|cell| is_about(spec, cell));
+    cells.filter_map(|cell| Some((cell, Runs::of(spec, cell)?))).collect()
+}
+
+/// The same, each with its counterpart in the other topology.
+fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Runs, Runs)> {
+    let counterpart = |cell: &CellSummary| {
+        let place = Cell { topology: spec.against_topology.clone()?, ..cell.cell.clone() };
+        let other = summary.cells.iter().find(|other| other.cell == place);
+        Runs::of(spec, other?)
+    };
+    let pair = |(cell, runs): (&'a CellSummary, Runs)| Some((cell, runs, counterpart(cell)?));
+    wanted(spec, summary).into_iter().filter_map(pair).collect()
+}
+
+/// `None` where the other quantile is 0.
+fn ratio(runs: &Runs, others: &Runs, blocks: &[u32], q: f64) -> Option<f64> {
+    let other = others.pool.quantile(blocks, q).filter(|other| *other > 0.0)?;
+    Some(runs.pool.quantile(blocks, q)? / other)
+}
+
+fn of_pools(
+    summary: &Summary,
+    runs: &[&Runs],
+    figure: impl Fn(&[u32]) -> Option<f64>,
+    unit: &'static str,
+) -> Option<Figure> {
+    let pools: Vec<&Pool> = runs.iter().map(|runs| &runs.pool).collect();
+    let found = Bootstrap::seeded(summary.experiment.seed).of_pools(&pools, figure)?;
+    let n = runs.first()?.n;
+    let with_ends = Figure::of_all(Some(estimate(found)), n, unit);
+    Some(if n < BLOCKS_MIN { exactly(found.value, n, unit) } else { with_ends })
+}
+
+fn named(figure: Figure, cell: &Cell, quantile: Option<&str>) -> Option<Figure> {
+    let mut replace = names(cell);
+    replace.extend(quantile.map(|quantile| ("{quantile}", quantile.to_owned())));
+    Some(Figure { replace, ..figure })
+}
