@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod fuzz;
 pub mod host;
 pub mod image;
+mod latency;
 pub mod machine;
 pub mod run;
 mod sensed;

@@ -45,6 +45,8 @@ pub(super) struct RawExperiment {
     #[serde(default)]
     keep_recordings: bool,
     #[serde(default)]
+    keep_latencies: bool,
+    #[serde(default)]
     fresh_boots: bool,
     kernels: Vec<String>,
     boot_params: Option<Vec<String>>,
@@ -142,6 +144,7 @@ pub(super) fn check(
         smallest_effect: raw.smallest_effect.unwrap_or(DEFAULT_SMALLEST_EFFECT),
         truth: raw.truth,
         keep_recordings: raw.keep_recordings,
+        keep_latencies: raw.keep_latencies,
         fresh_boots: raw.fresh_boots,
         kernels: not_empty(file, "kernels", raw.kernels)?,
         boot_params: not_empty(

@@ -54,6 +54,8 @@ pub struct Experiment {
     pub truth: TruthMode,
     /// Whether each run's on/off/idle history is kept in `OUT/truth`.
     pub keep_recordings: bool,
+    /// Whether each run's record says how long vCPUs waited for a pCPU.
+    pub keep_latencies: bool,
     /// A boot for each run instead of one for a block of them.
     pub fresh_boots: bool,
     /// Kernel specs, such as `lab` or `debian-cloud`.

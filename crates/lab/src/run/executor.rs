@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use unspin_host::interrupt;
-use unspin_model::{Label, Outcome, RunRecord, Source};
+use unspin_model::{Label, Outcome, READY_TO_ON, RunRecord, Source};
 use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
 
 use super::drive::{Bench, Turn, drive};
@@ -19,6 +19,7 @@ use super::specs;
 use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings, folder};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
+use crate::latency;
 use crate::machine;
 use crate::sensed;
 use crate::workload::Workload;
@@ -283,10 +284,13 @@ impl Bench for Lab<'_> {
             desk.timings.note_boot(&turn.boot, topology, turn.boot_real_s);
         }
         desk.timings.note_run(&turn.boot, run, turn.run_real_s);
+        let keeps = self.experiment.keep_latencies;
+        let ready_to_on = output.recording.as_ref().filter(|_| keeps).map(latency::ready_to_on);
         self.keep_recording(&desk.store, run.run, &mut output)?;
         let limit_s = specs::limit_s(self.experiment, workload);
         let place = self.place(turn);
         let mut record = record::record(&place, run, workload, topology, limit_s, output);
+        record.latencies.extend(ready_to_on.map(|lengths| (READY_TO_ON.to_owned(), lengths)));
         self.append(&mut desk, &mut record)?;
         Ok(!matches!(record.outcome, Outcome::DidNotFinish { .. }))
     }

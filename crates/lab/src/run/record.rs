@@ -10,7 +10,7 @@ use unspin_model::{
 use unspin_wire::{Critical, Failure, JobResult, RunOutput, Vnae, option_name};
 
 use crate::experiment::{PlannedRun, Topology};
-use crate::workload::Workload;
+use crate::workload::{Reading, Workload};
 
 /// The place of a run in its experiment and its boot.
 #[derive(Debug, Clone)]
@@ -42,11 +42,13 @@ pub fn record(
     limit_s: f64,
     output: RunOutput,
 ) -> RunRecord {
-    let mut co_metrics = BTreeMap::new();
-    let outcome = match &output.job {
-        None => Outcome::DidNotFinish { limit_s },
-        Some(job) => judge(job, workload, limit_s, &mut co_metrics),
+    let unfinished = || Err(Outcome::DidNotFinish { limit_s });
+    let read = output.job.as_ref().map_or_else(unfinished, |job| judge(job, workload, limit_s));
+    let (outcome, reading) = match read {
+        Ok(reading) => (Outcome::Done { value: reading.value }, reading),
+        Err(outcome) => (outcome, Reading::default()),
     };
+    let Reading { mut co_metrics, latencies, .. } = reading;
     if let Some(bytes) = output.job.as_ref().and_then(|job| job.agent_memory) {
         co_metrics.insert(AGENT_MEMORY.to_owned(), bytes as f64 / 1e6);
     }
@@ -60,6 +62,7 @@ pub fn record(
     RunRecord {
         outcome,
         co_metrics,
+        latencies,
         neighbours: neighbours(topology, &output),
         truth: output.truth,
         digest: output.digest,
@@ -87,6 +90,7 @@ pub fn failed(
         metric: workload.metric.clone(),
         outcome: Outcome::Failed { kind: failure.kind, detail: failure.detail.clone() },
         co_metrics: BTreeMap::new(),
+        latencies: BTreeMap::new(),
         neighbours: Vec::new(),
         truth: None,
         kvm: BTreeMap::new(),
@@ -102,18 +106,14 @@ pub fn failed(
     }
 }
 
-fn judge(
-    job: &JobResult,
-    workload: &Workload,
-    limit_s: f64,
-    co_metrics: &mut BTreeMap<String, f64>,
-) -> Outcome {
-    let fail = |kind, detail: String| Outcome::Failed { kind, detail };
+/// What a job measured; where it measured nothing, how it ended.
+fn judge(job: &JobResult, workload: &Workload, limit_s: f64) -> Result<Reading, Outcome> {
+    let fail = |kind, detail: String| Err(Outcome::Failed { kind, detail });
     if job.scheduler_failed {
         return fail(FailureKind::SchedulerFailed, job.stderr.clone());
     }
     if job.timed_out {
-        return Outcome::DidNotFinish { limit_s };
+        return Err(Outcome::DidNotFinish { limit_s });
     }
     if job.out_of_memory {
         return fail(FailureKind::OutOfMemory, "the guest's out-of-memory killer struck".into());
@@ -126,13 +126,9 @@ fn judge(
         };
         return fail(FailureKind::WorkloadFailed, format!("{how}\n{}{}", job.stdout, job.stderr));
     }
-    match workload.read(&job.stdout, job.elapsed_s()) {
-        Ok(reading) => {
-            *co_metrics = reading.co_metrics;
-            Outcome::Done { value: reading.value }
-        }
-        Err(error) => fail(FailureKind::NoResult, format!("{error}\n{}{}", job.stdout, job.stderr)),
-    }
+    workload.read(&job.stdout, job.elapsed_s()).or_else(|error| {
+        fail(FailureKind::NoResult, format!("{error}\n{}{}", job.stdout, job.stderr))
+    })
 }
 
 fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {

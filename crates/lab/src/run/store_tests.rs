@@ -54,6 +54,7 @@ pub(in crate::run) fn record(plan: &Plan, run: u64, outcome: Outcome) -> RunReco
         metric: Metric { name: "m".into(), unit: "s".into(), better: Better::Lower },
         outcome,
         co_metrics: BTreeMap::new(),
+        latencies: BTreeMap::new(),
         neighbours: Vec::new(),
         truth: None,
         kvm: BTreeMap::new(),

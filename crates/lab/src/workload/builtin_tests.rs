@@ -85,6 +85,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("sysbench-cpu-lasting", 4143.15),
     ("sysbench-mutex", 0.1155),
     ("sysbench-threads", 0.6789),
+    ("vips-traced", 0.0901773),
 ];
 
 fn golden(name: &str) -> String {
@@ -131,6 +132,13 @@ fn columns_of_co_metrics_are_the_right_ones() {
     let cpu = builtin("sysbench-cpu").unwrap().read(&golden("sysbench-cpu"), 9.0).unwrap();
     assert_eq!(cpu.co_metrics["latency_p95_ms"], 8.28);
     assert_eq!(cpu.co_metrics["latency_max_ms"], 128.27);
+}
+
+#[test]
+fn a_traced_run_has_its_latencies() {
+    let reading = builtin("vips-traced").unwrap().read(&golden("vips-traced"), 9.0).unwrap();
+    let count = |name: &str| reading.latencies[name].iter().map(|length| length.1).sum::<u64>();
+    assert_eq!((count("wake_to_run_us"), count("spin_us")), (317, 35));
 }
 
 /// stress-ng's line prefix and further columns differ between versions: `info` up to 0.14, `metrc`

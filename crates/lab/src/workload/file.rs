@@ -39,6 +39,8 @@ pub(super) struct RawWorkload {
     read: Spanned<RawRead>,
     #[serde(default)]
     co_metric: Vec<RawCoMetric>,
+    #[serde(default)]
+    latency: Vec<RawLatency>,
     waits: Option<KnownWaits>,
 }
 
@@ -55,6 +57,14 @@ struct RawMetric {
 struct RawCoMetric {
     name: Spanned<String>,
     read: Spanned<RawRead>,
+}
+
+/// Each match of the regex is one length.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLatency {
+    name: Spanned<String>,
+    regex: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +115,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
         metric,
         reader: reader(&source, raw.read)?,
         co_metrics: co_metrics(&source, raw.co_metric)?,
+        latencies: latencies(&source, raw.latency)?,
         waits: raw.waits,
     })
 }
@@ -193,6 +204,13 @@ fn co_metrics(
         out.push((source.not_empty(co_metric.name)?, reader(source, co_metric.read)?));
     }
     Ok(out)
+}
+
+fn latencies(source: &Source, raw: Vec<RawLatency>) -> Result<Vec<(String, Regex)>, ConfigError> {
+    let one = |latency: RawLatency| {
+        Ok((source.not_empty(latency.name)?, compile(source, &latency.regex)?))
+    };
+    raw.into_iter().map(one).collect()
 }
 
 fn reader(source: &Source, raw: Spanned<RawRead>) -> Result<Reader, ConfigError> {

@@ -54,6 +54,16 @@ fn a_missing_co_metric_is_listed_not_fatal() {
 }
 
 #[test]
+fn each_match_of_a_latency_counts() {
+    let text = format!("{GOOD}[[latency]]\nname = \"wake_us\"\nregex = '^wake (\\d+)$'\n");
+    let workload = parse(&text).unwrap();
+    let reading = workload.read("7 ops\nwake 12\nawake 1\nwake 3\nwake 12\n", 1.0).unwrap();
+    assert_eq!(reading.latencies["wake_us"], [(3.0, 1), (12.0, 2)]);
+    assert!(workload.reading()["latencies"].is_object(), "{}", workload.reading());
+    assert!(parse(GOOD).unwrap().reading().get("latencies").is_none());
+}
+
+#[test]
 fn unknown_keys_name_the_valid_ones() {
     let message = error("title = ", "titel = ");
     assert!(message.starts_with("x.toml:2:1: unknown field `titel`"), "{message}");

@@ -15,10 +15,13 @@ mod builtin;
 mod file;
 mod reading;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use regex::Regex;
 use unspin_model::Metric;
 use unspin_model::sensed::KnownWaits;
+use unspin_stats::counted;
 
 use crate::toml_error::{self, ConfigError};
 
@@ -58,6 +61,7 @@ pub struct Workload {
     pub waits: Option<KnownWaits>,
     reader: Reader,
     co_metrics: Vec<(String, Reader)>,
+    latencies: Vec<(String, Regex)>,
 }
 
 impl Workload {
@@ -100,12 +104,18 @@ impl Workload {
     /// How the result is read, for the identity of a run.
     pub fn reading(&self) -> serde_json::Value {
         let co_metrics = self.co_metrics.iter().map(|(name, reader)| (name, reader.describe()));
-        serde_json::json!({
+        let mut reading = serde_json::json!({
             "metric": self.metric,
             "read": self.reader.describe(),
-            "co_metrics": co_metrics.collect::<std::collections::BTreeMap<_, _>>(),
+            "co_metrics": co_metrics.collect::<BTreeMap<_, _>>(),
             "waits": self.waits,
-        })
+        });
+        // A key of its own, so that other workloads' runs keep the identity that they had.
+        if !self.latencies.is_empty() {
+            let latencies = self.latencies.iter().map(|(name, regex)| (name, regex.as_str()));
+            reading["latencies"] = serde_json::json!(latencies.collect::<BTreeMap<_, _>>());
+        }
+        reading
     }
 
     /// Reads the result from what the command printed to its standard output and
@@ -124,6 +134,10 @@ impl Workload {
                 Ok(value) => drop(reading.co_metrics.insert(name.clone(), value)),
                 Err(_) => reading.missing.push(name.clone()),
             }
+        }
+        for (name, regex) in &self.latencies {
+            let lengths = reading::every_match(regex, stdout)?;
+            reading.latencies.insert(name.clone(), counted(lengths));
         }
         Ok(reading)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
+use unspin_model::Lengths;
 
 /// What a workload measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,6 +13,8 @@ pub struct Reading {
     pub value: f64,
     /// Further figures by name; the name ends in the unit.
     pub co_metrics: BTreeMap<String, f64>,
+    /// Latencies by name; the name ends in the unit.
+    pub latencies: BTreeMap<String, Lengths>,
     /// Co-metrics that were not in the output.
     pub missing: Vec<String>,
 }
@@ -99,6 +102,12 @@ fn by_regex(regex: &Regex, stdout: &str) -> Result<f64, ReadError> {
         .ok_or_else(|| ReadError::NoMatch { regex: regex.to_string(), tail: tail(stdout) })?
         .as_str();
     number(text, regex.as_str())
+}
+
+/// All numbers that the regex's first group finds.
+pub(super) fn every_match(regex: &Regex, stdout: &str) -> Result<Vec<f64>, ReadError> {
+    let texts = regex.captures_iter(stdout).filter_map(|captures| captures.get(1));
+    texts.map(|text| number(text.as_str(), regex.as_str())).collect()
 }
 
 fn by_pointer(pointer: &str, stdout: &str) -> Result<f64, ReadError> {
