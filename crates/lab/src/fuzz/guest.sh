@@ -14,10 +14,13 @@ fail() {
     exit 1
 }
 
-# Sets `now` to the time since boot in hundredths of a second.
+# Sets `now` to the time since boot in hundredths of a second. In the first second, a leading 0
+# would make it octal.
 clock() {
     read -r now _ < /proc/uptime
     now=${now%.*}${now#*.}
+    now=${now#0}
+    now=${now#0}
 }
 
 # Waits until so many milliseconds after the beginning; passes if that is over.
