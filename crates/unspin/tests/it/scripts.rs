@@ -30,6 +30,19 @@ fn python_scripts_pass_their_tests() {
     assert!(output.status.success() && !stderr.contains("Ran 0 tests"), "{stderr}");
 }
 
+#[test]
+fn scripts_with_an_interpreter_are_executable() {
+    use std::os::unix::fs::PermissionsExt;
+    let entries = [".ci", "scripts", "kernel", "qemu"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root().join(folder)).expect("a folder of scripts"))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file() && std::fs::read(path).unwrap().starts_with(b"#!"));
+    let (ready, not): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries.partition(|path| path.metadata().unwrap().permissions().mode() & 0o111 == 0o111);
+    assert!(ready.len() > 20 && not.is_empty(), "chmod +x these: {not:?}");
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
