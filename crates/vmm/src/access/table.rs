@@ -122,6 +122,24 @@ impl Table {
         self.open(&pages.filter(|page| !self.state(*page).is_open()).collect::<Vec<_>>())
     }
 
+    /// Takes pages into use if a cache has all of them, and adds them to `held`. `false`: none.
+    pub fn take_hits(&self, wanted: &[Range<u32>], held: &mut Vec<Range<u32>>) -> bool {
+        let before = held.len();
+        let all = self.policy.keeps()
+            && wanted.iter().cloned().flatten().all(|page| {
+                let hit = self.hit(page);
+                if hit {
+                    hold(held, before, page);
+                }
+                hit
+            });
+        if !all {
+            self.release_and_keep(&held[before..]);
+            held.truncate(before);
+        }
+        all
+    }
+
     /// Takes pages into use, all or none, and adds them to `held`. `ring` is in use by the caller,
     /// too. Waits for a revocation of a page, unless the caller uses it already.
     pub fn take(

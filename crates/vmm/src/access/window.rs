@@ -19,8 +19,8 @@ pub const CHAIN_PAGES_MAX: u64 = 4096;
 /// A descriptor's guest-physical address, and its bytes.
 pub type Piece = (GuestAddress, usize);
 
-/// Access of one thread. A ring's pages are in use until the window is dropped, and those of a
-/// chain until [`Window::release`].
+/// Access of one thread. A ring's pages are in use until [`Window::end`], and those of a chain until
+/// [`Window::release`].
 #[derive(Debug)]
 pub struct Window {
     memory: Memory,
@@ -71,7 +71,7 @@ impl Window {
         match table.take(wanted, &[], &mut self.ring) {
             Ok(taken) => {
                 let bytes = parts.iter().map(|(at, bytes)| at.0..at.0 + *bytes as u64);
-                self.ring_bytes = bytes.collect();
+                self.ring_bytes.extend(bytes);
                 self.count(taken)
             }
             Err(_) => self.refuse(table),
@@ -93,6 +93,9 @@ impl Window {
             return self.refuse(table);
         }
         let mut chain = self.chain.borrow_mut();
+        if table.take_hits(&wanted, &mut chain) {
+            return self.count(Taken { pages, hits: pages });
+        }
         let calls = if table.policy().is_by_chain() { wanted.len().max(1) } else { 1 };
         for wanted in wanted.chunks(calls) {
             match table.take(wanted, &self.ring, &mut chain) {
@@ -110,6 +113,20 @@ impl Window {
             table.release(&chain);
             chain.clear();
             self.chain_pages.set(0);
+        }
+    }
+
+    /// Ends all use. The window can serve again, without a call for memory of its own.
+    pub fn end(&mut self) {
+        self.release();
+        if let Some(table) = &self.table {
+            table.release_and_keep(&self.ring);
+            self.ring.clear();
+            self.ring_bytes.clear();
+            let counters = &table.counters;
+            add(&counters.chains, self.chains.take());
+            add(&counters.pages_asked, self.pages.take());
+            add(&counters.hits, self.hits.take());
         }
     }
 
@@ -156,14 +173,7 @@ fn locate(table: &Table, pieces: &[Piece], pages: &mut Vec<Range<u32>>) -> bool 
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.release();
-        if let Some(table) = &self.table {
-            table.release_and_keep(&self.ring);
-            let counters = &table.counters;
-            add(&counters.chains, self.chains.get());
-            add(&counters.pages_asked, self.pages.get());
-            add(&counters.hits, self.hits.get());
-        }
+        self.end();
     }
 }
 

@@ -103,6 +103,8 @@ impl Pair {
             ring.push(&window, chain.head, written);
         }
         ring.notify(&window);
+        drop(chain);
+        ring.end(window);
         left
     }
 

@@ -26,6 +26,8 @@ pub struct Ring {
     queue: Queue,
     memory: DeviceMemory,
     interrupt: Interrupt,
+    /// Of the last use: a new one would allocate.
+    window: Option<Window>,
     /// The driver broke the ring's rules: it is ignored until a reset.
     broken: bool,
 }
@@ -55,12 +57,12 @@ impl Ring {
     ) -> Option<Ring> {
         let memory = memory.into();
         let valid = queue.is_valid(memory.memory());
-        valid.then_some(Ring { queue, memory, interrupt, broken: false })
+        valid.then_some(Ring { queue, memory, interrupt, window: None, broken: false })
     }
 
-    /// Access to the ring and to chains, while the ring is used.
+    /// Access to the ring and to chains, while the ring is used; [`Ring::end`] ends it.
     pub fn window(&mut self) -> Window {
-        let mut window = self.memory.window();
+        let mut window = self.window.take().unwrap_or_else(|| self.memory.window());
         let size = usize::from(self.queue.size());
         // Descriptors, and two rings with flags, index and event (virtio 1.2, 2.7).
         let parts = [
@@ -71,6 +73,12 @@ impl Ring {
         let parts = parts.map(|(at, bytes)| (GuestAddress(at), bytes));
         self.broken |= !window.hold_ring(&parts);
         window
+    }
+
+    /// Ends a use of the ring.
+    pub fn end(&mut self, mut window: Window) {
+        window.end();
+        self.window = Some(window);
     }
 
     /// Takes the next chain; `false` if there is none.
@@ -203,5 +211,7 @@ pub fn drain(ring: &mut Ring, mut one: impl FnMut(&mut Chain) -> Served) -> supe
         left = super::Left::More;
     }
     ring.notify(&window);
+    drop(chain);
+    ring.end(window);
     left
 }
