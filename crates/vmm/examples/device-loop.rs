@@ -1,11 +1,13 @@
 //! A disk of unspin-vmm without a guest, for `scripts/pages.py`: what page access costs it.
 //!
 //! `device-loop alone ROUNDS MILLISECONDS` calls the device model in one thread, and counts the
-//! thread's CPU time. `device-loop threads ROUNDS MILLISECONDS DEPTH` starts the device's thread, to
-//! which a driver gives `DEPTH` requests at a time: it kicks an eventfd and waits for another one,
-//! the interrupt. Both have one processor, and real time counts. Both modes print `loop POLICY COUNT NANOSECONDS` for each policy once
-//! a round, in an order that changes with the round. Requests read 4 KiB from memory. Header, data
-//! and status have a page each, as bounce buffers may.
+//! thread's CPU time. `device-loop threads ROUNDS MILLISECONDS DEPTH` starts the device's thread,
+//! to which a driver gives `DEPTH` requests at a time: it kicks an eventfd and waits for another
+//! one, the interrupt. Both have one processor, and real time counts.
+//!
+//! Both modes print `loop POLICY COUNT NANOSECONDS` for each policy once a round, in an order that
+//! changes with the round. Requests read 4 KiB from memory. Header, data and status have a page
+//! each, as bounce buffers may.
 
 use std::fs::File;
 use std::io;

@@ -19,8 +19,8 @@ pub const CHAIN_PAGES_MAX: u64 = 4096;
 /// A descriptor's guest-physical address, and its bytes.
 pub type Piece = (GuestAddress, usize);
 
-/// Access of one thread. A ring's pages are in use until [`Window::end`], and those of a chain until
-/// [`Window::release`].
+/// Access of one thread. A ring's pages are in use until [`Window::end`], and those of a chain
+/// until [`Window::release`].
 #[derive(Debug)]
 pub struct Window {
     memory: Memory,
