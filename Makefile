@@ -61,6 +61,7 @@ sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must f
 
 es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machine; into out/es-emu.json
 	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab kernel build --source lab-cvm
 	$(UNSPIN) lab kernel build --source lab-es
 	@mkdir -p out
 	scripts/es-emu.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/es-emu.json $(ARGS)

@@ -4,7 +4,7 @@ Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 where s
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
 Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-ghcb, exits (how long exits take, by who reads the GHCB), keys, plain. Writes what `unspin claims record`
+ghcb, exits (how long exits take, by who reads the GHCB), keys, plain, vnae. Writes what `unspin claims record`
 takes into the file CLAIMS.
 """
 
@@ -20,20 +20,13 @@ from pathlib import Path
 import checks
 from checks import claims_that, want
 from claims import Claims
-from nested import L2_APPEND, Bench, cached_kernel, es_kernel, missing
+from es_emu_guest import MEMORY, counted, counts, hidden, run, status
+from nested import L2_APPEND, Bench, cached_kernel, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 
 ROOT = Path(__file__).resolve().parent.parent
-# tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
-CANARY = 0x5EC2E7CA9A21F00D
-SHOWN = 0x0BE9CA9A215E7000
-# Of the test guest, in MiB and in pages.
-MEMORY = 64
-PAGES = MEMORY << 8
 # tests/sev-es/exits.h.
 EXITS_EACH = 16
-# What KVM's own trace of exits finds where the instruction pointer was.
-POISON = "0xe4e4e4e4e4e4e4e4"
 # Who reads the GHCB; the second `mapped` is the control.
 WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
 ROUNDS = 12
@@ -47,88 +40,6 @@ def sev_es() -> object:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def octal(value: int) -> str:
-    """The bytes of a number, without zeros, for the shell's printf."""
-    return "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little").lstrip(b"\0"))
-
-
-# The L1 looks at the VMM's memory when the guest has said its last word, and then types a byte.
-LOOK = f"""
-look() {{
-    dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 of=/tmp/raw 2> /dev/null
-    echo $3 has $(wc -c < /tmp/raw) bytes; tr -s '\\000' '\\n' < /tmp/raw > /tmp/memory
-    echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
-        canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
-}}
-until grep -q '^guest: ' /tmp/out; do sleep 1; done
-while IFS='- ' read -r start end rest; do
-    first=$((0x$start / 4096)); pages=$((0x$end / 4096 - first))
-    case "$rest" in
-    *kvm-vcpu*) look $first $pages kvm_run ;;
-    rw-p*)
-        [ $((pages % {PAGES})) = 0 ] || continue
-        while [ $pages -gt 0 ]; do
-            look $first {PAGES} memory
-            first=$((first + {PAGES})); pages=$((pages - {PAGES}))
-        done ;;
-    esac
-done < /proc/$vmm/maps
-touch /tmp/looked
-"""
-TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
-
-
-def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
-    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced.
-    The guest gets a byte after `look`, or at once if it is `typed`."""
-    first = TYPE if look else "echo" if typed else "true"
-    return f"""
-echo 1 > /proc/sys/kernel/printk
-mount -t debugfs debug /sys/kernel/debug
-mount -t tracefs trace /sys/kernel/tracing
-echo 8192 > /sys/kernel/tracing/buffer_size_kb
-echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
-{{ {first}; }} |
-    unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
-vmm=$!
-{LOOK if look else ""}
-while kill -0 $vmm 2> /dev/null; do
-    for dir in /sys/kernel/debug/kvm/[0-9]*; do
-        [ -f $dir/es_emu_vc ] && counts="$(cat $dir/es_emu_vc $dir/es_emu_vmgexits)"
-    done
-    sleep 1
-done
-wait $vmm; status=$?; {"cat /tmp/out;" if look else ""} echo status $status; echo counts $counts
-echo 0 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
-echo exits $(grep -c kvm_exit: /sys/kernel/tracing/trace) \
-    $(grep -c 'kvm_exit:.*rip {POISON}' /sys/kernel/tracing/trace)
-{after}
-dmesg | grep -v 'soft lockup' > /tmp/dmesg
-echo warnings $(grep -c -E 'WARNING:|BUG:' /tmp/dmesg)
-grep -A 12 -E 'WARNING:|BUG:' /tmp/dmesg | head -n 40 | sed 's/^/dmesg: /'
-"""
-
-
-def status(log: str) -> int:
-    found = re.findall(r"^status (\d+)", log, re.MULTILINE)
-    return int(found[0]) if found else -1
-
-
-def counts(log: str) -> str:
-    found = re.search(r"^counts (\d+) (\d+)", log, re.MULTILINE)
-    return f"{found.group(1)} #VC, {found.group(2)} VMGEXIT" if found else "not counted"
-
-
-def hidden(log: str) -> str:
-    """All exits that were traced have poison where the guest's registers were."""
-    found = re.search(r"^exits (\d+) (\d+)", log, re.MULTILINE)
-    want(found, "no exits were traced", log)
-    want("warnings 0" in log, "the kernel warns", log)
-    exits, poisoned = map(int, found.groups())
-    want(exits > 0 and exits == poisoned, f"{exits - poisoned} of {exits} exits show a register", log)
-    return f"none of the {exits} traced exits shows an instruction pointer"
 
 
 @claims_that(
@@ -155,16 +66,23 @@ def check_guest(bench: Bench) -> str:
     return f"{answers}; {hidden(log)}; no canary in shared memory and kvm_run"
 
 
-def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
-    """What an L1 prints that runs Debian's kernel, whose init runs `do`."""
+def guest(
+    bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
+    more: str = "", after: str = "", before: str = "",
+) -> str:
+    """What an L1 prints that runs a Linux guest, whose init runs `do`."""
     words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
-    file = bench.igvm(name, bench.kernel / "vmlinuz", 512, *words, "--vcpus", str(vcpus))
-    script = run(512, f"--vcpus {vcpus} {more}", after)
+    file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
     files = {"guest.igvm": file, "disk": bytes(4 << 20)}
-    log = bench.run(name, script, files)
+    log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after), files)
     want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
     want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
     return log
+
+
+def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
+    """The same with Debian's kernel."""
+    return guest(bench, name, bench.kernel / "vmlinuz", vcpus, do, more, after)
 
 
 @claims_that(
@@ -205,7 +123,7 @@ def check_virtio(bench: Bench) -> str:
     return devices(bench, "virtio")[1]
 
 
-def counted(log: str) -> list[dict]:
+def ghcbs(log: str) -> list[dict]:
     """What unspin-vmm counted of GHCBs."""
     return [json.loads(line) for line in re.findall(r'^\{"ghcb".*\}', log, re.MULTILINE)]
 
@@ -222,14 +140,14 @@ def check_ghcb(bench: Bench) -> str:
         want("guest: passed" in log and "FAIL" not in log, f"{way}: the guest failed", failures)
         want(status(log) == 0, f"{way}: status {status(log)}", log)
         hidden(log)
-        (found,) = counted(log)
+        (found,) = ghcbs(log)
         calls = found["calls"] > 0 if way == "calls" else found["calls"] == 0
         want(found["exits"] > 1000 and calls, f"{found}", log)
         answers.append(log.count("ok  "))
         lines.append(f"{way} {found['exits']} exits, {found['calls']} calls")
     want(answers[0] == answers[1] > 30, f"{answers} answers")
     log, _ = devices(bench, "ghcb-virtio", "--ghcb mapped --stats /tmp/stats", "cat /tmp/stats")
-    (found,) = counted(log)
+    (found,) = ghcbs(log)
     lines.append(f"a stock guest with virtio {found['exits']} exits, mapped")
     return f"{answers[0]} answers as they must be, twice; {'; '.join(lines)}"
 
@@ -274,7 +192,7 @@ def check_exits(bench: Bench) -> str:
         arm = boot.split()[0]
         for kind, ticks in re.findall(r"^exits (\w+) (\w+)", boot, re.MULTILINE):
             us.setdefault(kind, {}).setdefault(arm, []).append(int(ticks, 16) / EXITS_EACH / mhz)
-        for found in counted(boot):
+        for found in ghcbs(boot):
             handled.setdefault(arm, []).append(found["ns"] / found["exits"] / 1000)
             per_exit[arm] = found["calls"] / found["exits"]
     sizes = [len(values) for arms in (us["in"], handled) for values in arms.values()]
@@ -311,6 +229,46 @@ def check_plain(bench: Bench) -> str:
     return "refused"
 
 
+# A directory in which four tasks rename files; then KVM's last counts have time to be read.
+RENAMES = "mkdir /names; cd /names; for i in 1 2 3 4; do (echo > a$i;"
+RENAMES += " for n in $(seq 400); do mv a$i b$i; mv b$i a$i; done) & done; wait; sleep 3"
+# What a pause loop is under emulation, and the guest's and the host's part of vNAE.
+PAUSE_LOOPS = """
+cd /sys/module/kvm_amd/parameters
+echo 16 > soft_pause_count; echo 1 > es_emu_vnae; cd /tmp
+"""
+OUTCOMES = ("yielded", "target_running", "refused", "own_choice")
+
+
+@claims_that(
+    ("cvm.gate.vnae", "a guest says whom its pause loops wait for, and KVM with emulated SEV-ES yields to it"),
+)
+def check_vnae(bench: Bench) -> str:
+    """Four vCPUs on two CPUs. Debian's kernel has not agreed, and gets none of its loops back; it has
+    two vCPUs, because the more there are, the more often live patching kills it under emulation."""
+    kernel = lab_kernel(bench.unspin, "lab-cvm")
+    want(kernel.is_file(), "needs the kernel lab-cvm: unspin lab kernel build --source lab-cvm")
+    found = {
+        name: counted(guest(bench, f"vnae-{name}", image, vcpus, RENAMES, before=PAUSE_LOOPS))
+        for name, image, vcpus in (("agreed", kernel, 4), ("stock", bench.kernel / "vmlinuz", 2))
+    }
+    want(found["stock"]["pause_loops"] > 0, f"{found}")
+    want(found["stock"]["es_emu_reflected"] == 0, f"a loop was given to who had not agreed: {found}")
+    one = {name.removeprefix("es_emu_"): count for name, count in found["agreed"].items()}
+    answers = sum(one[outcome] for outcome in OUTCOMES)
+    want(one["reflected"] >= 100 and one["yielded"] > 0, f"{one}")
+    # A loop within the handler of another #VC has no answer.
+    want(0.95 * one["reflected"] <= answers <= one["reflected"] + 10, f"{one}")
+    want(one["refused"] == 0, f"an answer made no sense: {one}")
+    for part, what in (("named", "that name a vCPU"), ("yielded", "after which the named vCPU gets the CPU")):
+        bench.claims.add(
+            f"cvm.vnae_kvm.{part}", f"answers to KVM {what}, four tasks that rename", 100 * one[part] / answers,
+            "%", answers,
+        )
+    shares = ", ".join(f"{outcome} {one[outcome]}" for outcome in ("named", *OUTCOMES))
+    return f"{one['reflected']} of {one['pause_loops']} loops reflected, {answers} answers: {shares}"
+
+
 CHECKS = (
     check_guest,
     check_boot,
@@ -320,6 +278,7 @@ CHECKS = (
     check_exits,
     check_keys,
     check_plain,
+    check_vnae,
 )
 
 

@@ -73,9 +73,12 @@ def cached_kernel() -> Path | None:
 def es_kernel(unspin: Path) -> Path:
     """The bzImage of the kernel lab-es, or a path that does not exist."""
     named = os.environ.get("UNSPIN_ES_KERNEL")
-    if named:
-        return Path(named)
-    show = [unspin, "lab", "kernel", "show", "lab-es", "--json"]
+    return Path(named) if named else lab_kernel(unspin, "lab-es")
+
+
+def lab_kernel(unspin: Path, name: str) -> Path:
+    """The bzImage of a kernel that the lab has built, or a path that does not exist."""
+    show = [unspin, "lab", "kernel", "show", name, "--json"]
     shown = subprocess.run(show, capture_output=True, text=True)
     return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
 

@@ -11,6 +11,7 @@ mod deb;
 mod error;
 pub mod kernel;
 mod key;
+mod overlay;
 mod patch;
 mod progress;
 pub mod qemu;

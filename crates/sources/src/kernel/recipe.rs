@@ -1,21 +1,30 @@
 //! What is done to a kernel source: the fragments of configuration and the patches of the
-//! repository's folder `kernel/`.
+//! repository's folder `kernel/`, and the headers of `policy/` that patches use.
 
 use super::spec::Source;
 use crate::key::Digest;
 use crate::shipped::{self, Part};
+
+/// What KVM's part of vNAE includes.
+const ES_HEADERS: &[&str] = &["base.h", "host/config.h", "host/vnae.h"];
 
 /// What makes a lab kernel out of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
     pub(super) fragments: Vec<Part>,
     pub(super) patches: Vec<Part>,
+    /// Paths below `include/policy/`, and texts.
+    pub(super) headers: Vec<(String, &'static str)>,
 }
 
 impl Recipe {
     /// The recipe for `source`: only the pinned one is patched.
     pub(super) fn of(source: &Source) -> Self {
-        let mut recipe = Self { fragments: shipped::kernel_fragments(), patches: Vec::new() };
+        let mut recipe = Self {
+            fragments: shipped::kernel_fragments(),
+            patches: Vec::new(),
+            headers: Vec::new(),
+        };
         if source.is_pinned() {
             recipe.patches = shipped::kernel_patches();
         }
@@ -24,6 +33,10 @@ impl Recipe {
             Source::LabEs => shipped::es_emu_kernel_parts(),
             _ => [Vec::new(), Vec::new()],
         };
+        if *source == Source::LabEs {
+            recipe.headers = shipped::host_headers();
+            recipe.headers.retain(|(path, _)| ES_HEADERS.contains(&path.as_str()));
+        }
         recipe.fragments.extend(fragments);
         recipe.patches.extend(patches);
         recipe
@@ -36,26 +49,25 @@ impl Recipe {
 
     /// Stands for the content of all parts.
     pub(super) fn digest(&self) -> String {
-        digest(&self.fragments, &self.patches)
+        self.digest_with(&self.fragments)
     }
 
-    /// Stands for the content of the patches, and so for a patched source tree.
-    pub(super) fn patches_digest(&self) -> String {
-        digest(&[], &self.patches)
+    /// Stands for the content of headers and patches, and so for a source tree.
+    pub(super) fn tree_digest(&self) -> String {
+        self.digest_with(&[])
     }
-}
 
-/// Names count as well: they decide the order.
-fn digest(fragments: &[Part], patches: &[Part]) -> String {
-    let mut digest = Digest::new();
-    for (kind, parts) in [("fragment", fragments), ("patch", patches)] {
-        for (name, text) in parts {
-            digest.add(kind);
-            digest.add(name);
-            digest.add(text);
-        }
+    /// Names count as well: they decide the order.
+    fn digest_with(&self, fragments: &[Part]) -> String {
+        let mut digest = Digest::new();
+        let mut add = |kind: &str, name: &str, text: &str| {
+            [kind, name, text].iter().for_each(|text| digest.add(text));
+        };
+        fragments.iter().for_each(|(name, text)| add("fragment", name, text));
+        self.patches.iter().for_each(|(name, text)| add("patch", name, text));
+        self.headers.iter().for_each(|(path, text)| add("header", path, text));
+        digest.short()
     }
-    digest.short()
 }
 
 #[cfg(test)]
@@ -69,7 +81,7 @@ mod tests {
         assert_eq!(lab.digest(), other.digest());
         other.fragments[0].1 = "CONFIG_SMP=n\n";
         assert_ne!(lab.digest(), other.digest());
-        assert_eq!(lab.patches_digest(), other.patches_digest());
+        assert_eq!(lab.tree_digest(), other.tree_digest());
     }
 
     #[test]
@@ -95,6 +107,10 @@ mod tests {
         assert!(!lab.config().contains("KVM_AMD_ES_EMU"));
         assert!(es.config().contains("CONFIG_KVM_AMD_ES_EMU=y"));
         assert!(es.patches.len() > lab.patches.len() && es.digest() != lab.digest());
+        assert!(lab.headers.is_empty() && es.headers.len() == ES_HEADERS.len());
+        let mut other = es.clone();
+        other.headers[0].1 = "x";
+        assert_ne!(es.tree_digest(), other.tree_digest());
     }
 
     #[test]

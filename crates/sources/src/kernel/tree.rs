@@ -12,7 +12,7 @@ use super::spec::{PINNED, Source};
 use crate::cache::{Staging, cache_dir};
 use crate::command::Runner;
 use crate::key::Digest;
-use crate::{Progress, SourcesError, patch};
+use crate::{Progress, SourcesError, overlay, patch};
 
 /// A source tree that is ready to be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Tree {
     pub(super) identity: String,
 }
 
-/// The tree of `source`, with the recipe's patches.
+/// The tree of `source`, with the recipe's headers and patches.
 pub(super) fn prepare(
     source: &Source,
     recipe: &Recipe,
@@ -43,7 +43,7 @@ pub(super) fn prepare(
     let tarball = package::tarball(name, &work, runner, progress)?;
     let text = format!("{name} {}", tarball.version);
     let home = cache_dir().join("sources");
-    let path = home.join(format!("{name}_{}_{}", tarball.version, recipe.patches_digest()));
+    let path = home.join(format!("{name}_{}_{}", tarball.version, recipe.tree_digest()));
     if !path.is_dir() {
         progress(Progress::stage("unpack", &text));
         unpack(&tarball, recipe, &work.join("source"), runner)?;
@@ -65,6 +65,7 @@ fn unpack(
     tar.args(["--extract", "--xz", "--strip-components=1", "--no-same-owner", "--file"]);
     tar.arg(&tarball.path).arg("--directory").arg(into);
     runner.run("unpacking the source", &mut tar, &mut |_| ())?;
+    overlay::headers(into, &recipe.headers)?;
     recipe.patches.iter().try_for_each(|(name, text)| patch::apply(into, name, text, runner))?;
     Ok(())
 }

@@ -8,12 +8,10 @@ use super::fetch::Fetched;
 use super::inputs::{DEBIAN, ORIG};
 use super::recipe::{DEBIAN_PATCHES, Recipe};
 use crate::command::Runner;
-use crate::{SourcesError, patch};
+use crate::{SourcesError, overlay, patch};
 
 /// The devices of the only target that is built.
 const DEVICES: &str = "configs/devices/i386-softmmu/default.mak";
-/// Where QEMU's code finds `policy/`.
-const HEADERS: &str = "include/policy";
 
 /// Makes the tree `into`. The lab's patches apply last, so they see devices and headers.
 pub(super) fn prepare(
@@ -30,10 +28,8 @@ pub(super) fn prepare(
         let text = fs::read_to_string(&path).map_err(|e| SourcesError::io("read", &path, e))?;
         patch::apply(into, name, &text, runner)?;
     }
-    write(&into.join(DEVICES), recipe.devices)?;
-    for (path, text) in &recipe.headers {
-        write(&into.join(HEADERS).join(path), text)?;
-    }
+    overlay::write(&into.join(DEVICES), recipe.devices)?;
+    overlay::headers(into, &recipe.headers)?;
     recipe.patches.iter().try_for_each(|(name, text)| patch::apply(into, name, text, runner))
 }
 
@@ -42,14 +38,6 @@ fn unpack(tarball: &Path, into: &Path, strip: u32, runner: &Runner) -> Result<()
     tar.args(["--extract", "--xz", "--no-same-owner"]).arg(format!("--strip-components={strip}"));
     tar.arg("--file").arg(tarball).arg("--directory").arg(into);
     runner.run("unpacking the source", &mut tar, &mut |_| ())
-}
-
-/// Writes a file and makes its folder.
-fn write(path: &Path, text: &str) -> Result<(), SourcesError> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|e| SourcesError::io("create", folder, e))?;
-    }
-    fs::write(path, text).map_err(|e| SourcesError::io("write", path, e))
 }
 
 #[cfg(test)]

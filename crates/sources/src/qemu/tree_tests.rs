@@ -19,12 +19,12 @@ fn pack(folder: &Path, tarball: &Path) {
 /// Tarballs of the shape of Debian's, whose `main.c` is the line `old`.
 fn fetched(home: &Path) -> Fetched {
     let (orig, debian, folder) = (home.join("orig"), home.join("deb"), home.join("files"));
-    write(&orig.join("main.c"), "old\n").unwrap();
-    write(&orig.join(DEVICES), "CONFIG_EVERYTHING=y\n").unwrap();
+    overlay::write(&orig.join("main.c"), "old\n").unwrap();
+    overlay::write(&orig.join(DEVICES), "CONFIG_EVERYTHING=y\n").unwrap();
     for name in DEBIAN_PATCHES {
-        write(&orig.join(name), "blob\n").unwrap();
+        overlay::write(&orig.join(name), "blob\n").unwrap();
         let text = one_line_patch(name, "blob", "none");
-        write(&debian.join("debian/patches").join(name), &text).unwrap();
+        overlay::write(&debian.join("debian/patches").join(name), &text).unwrap();
     }
     fs::create_dir(&folder).unwrap();
     // Like the original tarball: all of it in one folder.

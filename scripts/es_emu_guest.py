@@ -1,0 +1,103 @@
+"""An L1 whose KVM emulates SEV-ES (kernel/es-emu): what it runs, and what its console says of a guest."""
+
+import re
+
+from checks import want
+
+# tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
+CANARY = 0x5EC2E7CA9A21F00D
+SHOWN = 0x0BE9CA9A215E7000
+# Of the test guest, in MiB and in pages.
+MEMORY = 64
+PAGES = MEMORY << 8
+# What KVM's own trace of exits finds where the instruction pointer was.
+POISON = "0xe4e4e4e4e4e4e4e4"
+
+
+def octal(value: int) -> str:
+    """The bytes of a number, without zeros, for the shell's printf."""
+    return "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little").lstrip(b"\0"))
+
+
+# The L1 looks at the VMM's memory when the guest has said its last word, and then types a byte.
+LOOK = f"""
+look() {{
+    dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 of=/tmp/raw 2> /dev/null
+    echo $3 has $(wc -c < /tmp/raw) bytes; tr -s '\\000' '\\n' < /tmp/raw > /tmp/memory
+    echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
+        canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
+}}
+until grep -q '^guest: ' /tmp/out; do sleep 1; done
+while IFS='- ' read -r start end rest; do
+    first=$((0x$start / 4096)); pages=$((0x$end / 4096 - first))
+    case "$rest" in
+    *kvm-vcpu*) look $first $pages kvm_run ;;
+    rw-p*)
+        [ $((pages % {PAGES})) = 0 ] || continue
+        while [ $pages -gt 0 ]; do
+            look $first {PAGES} memory
+            first=$((first + {PAGES})); pages=$((pages - {PAGES}))
+        done ;;
+    esac
+done < /proc/$vmm/maps
+touch /tmp/looked
+"""
+TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
+
+
+def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
+    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced.
+    The guest gets a byte after `look`, or at once if it is `typed`."""
+    first = TYPE if look else "echo" if typed else "true"
+    return f"""
+echo 1 > /proc/sys/kernel/printk
+mount -t debugfs debug /sys/kernel/debug
+mount -t tracefs trace /sys/kernel/tracing
+echo 8192 > /sys/kernel/tracing/buffer_size_kb
+echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
+{{ {first}; }} |
+    unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
+vmm=$!
+{LOOK if look else ""}
+while kill -0 $vmm 2> /dev/null; do
+    for dir in /sys/kernel/debug/kvm/[0-9]*; do
+        [ -f $dir/es_emu_vc ] && counts="$(cd $dir; for one in es_emu_* pause_loops; do echo $one=$(cat $one); done)"
+    done
+    sleep 1
+done
+wait $vmm; status=$?; {"cat /tmp/out;" if look else ""} echo status $status; echo counts $counts
+echo 0 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
+echo exits $(grep -c kvm_exit: /sys/kernel/tracing/trace) \
+    $(grep -c 'kvm_exit:.*rip {POISON}' /sys/kernel/tracing/trace)
+{after}
+dmesg | grep -v 'soft lockup' > /tmp/dmesg
+echo warnings $(grep -c -E 'WARNING:|BUG:' /tmp/dmesg)
+grep -A 12 -E 'WARNING:|BUG:' /tmp/dmesg | head -n 40 | sed 's/^/dmesg: /'
+"""
+
+
+def status(log: str) -> int:
+    found = re.findall(r"^status (\d+)", log, re.MULTILINE)
+    return int(found[0]) if found else -1
+
+
+def counted(log: str) -> dict[str, int]:
+    """What KVM counted of a guest, a second before its end; nothing of one that was too short."""
+    found = re.search(r"^counts (.+)", log, re.MULTILINE)
+    pairs = (one.split("=") for one in (found[1].split() if found else ()))
+    return {name: int(value) for name, value in pairs}
+
+
+def counts(log: str) -> str:
+    found = counted(log)
+    return f"{found['es_emu_vc']} #VC, {found['es_emu_vmgexits']} VMGEXIT" if found else "not counted"
+
+
+def hidden(log: str) -> str:
+    """All exits that were traced have poison where the guest's registers were."""
+    found = re.search(r"^exits (\d+) (\d+)", log, re.MULTILINE)
+    want(found, "no exits were traced", log)
+    want("warnings 0" in log, "the kernel warns", log)
+    exits, poisoned = map(int, found.groups())
+    want(exits > 0 and exits == poisoned, f"{exits - poisoned} of {exits} exits show a register", log)
+    return f"none of the {exits} traced exits shows an instruction pointer"
