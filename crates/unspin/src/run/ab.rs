@@ -41,7 +41,7 @@ pub struct Ab {
     /// interval of --round. A first round warms up and does not count. Fewer than six pairs
     /// cannot show a difference.
     #[arg(long, value_name = "N", value_parser = pairs,
-        conflicts_with_all = ["status", "stats", "listen", "restore"])]
+        conflicts_with_all = ["status", "stats", "listen", "restore", "socket"])]
     ab: Option<u32>,
     /// Regular expression whose first group is the figure, in what CMD or --metric-cmd prints
     #[arg(long, value_name = "REGEX", requires = "ab")]

@@ -78,6 +78,7 @@ fn what_does_not_go_together_is_a_usage_error() {
     for (args, says) in [
         (&["watch", "--once", "--for", "20"][..], "use `sudo unspin record --for 20`"),
         (&["run", "--actuator", "cpuset", "--no-pack"], "an option of --actuator sched-ext"),
+        (&["run", "--ab", "6", "--socket", "/x"], "cannot be used with '--socket"),
         (&["lab", "run", "demo", "--verify", "/nonexistent"], "/nonexistent is not a folder"),
         (&["claims", "list", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
         (&["claims", "check", "no.such*", "--file", CLAIMS], "no claim matches `no.such*`"),
