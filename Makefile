@@ -111,7 +111,7 @@ vt-deterministic: build ## the same bytes from a second checkout? into out/vt-de
 	scripts/vt-deterministic.sh $(RELEASE)/unspin out/vt-deterministic > out/vt-deterministic.json
 	$(UNSPIN) claims list --file out/vt-deterministic.json
 
-fuzz: build ## random steps in virtual time: 1000 seeds an actuator, and planted bugs; into out/fuzz.json (hours)
+fuzz: build ## random steps in virtual time: 500 seeds an actuator, and planted bugs; into out/fuzz.json (hours)
 	@mkdir -p out
 	$(UNSPIN) lab qemu build
 	scripts/fuzz.py $(RELEASE)/unspin out/fuzz-steps $(ARGS) > out/fuzz.json
