@@ -37,7 +37,7 @@ LOOP_ROUNDS, LOOP_MS = 120, 10
 DEPTHS = (1, 4)
 THREADS_ROUNDS, THREADS_MS = 120, 50
 # Why a cache's hit may cost too much.
-SLOW = "page access adds some 75 ns to a request and 120 ns to a notification, and this disk is memory"
+SLOW = "page access adds 70 to 250 ns to a request, and this disk is memory"
 # The least part of a disk's requests a second that a cache of grants may leave.
 CACHE_MIN = 0.98
 OPERATIONS = ("read", "write", "send")
