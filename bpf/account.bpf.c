@@ -130,14 +130,16 @@ static u64 overlap_ns(u64 from_ns, u64 to_ns, u64 begin_ns, u64 end_ns)
 }
 
 /* An off interval is over. It lies in a slow path that goes on, or in one that held the tick back
- * by disabled interrupts. */
+ * by disabled interrupts. There the vCPU may have been on as well: half of it counts as off. */
 static void count_off(struct account *a, u64 off_ns, u64 now_ns)
 {
 	u64 from_ns = now_ns > off_ns ? now_ns - off_ns : 0;
+	u64 held_ns = overlap_ns(from_ns, now_ns, a->last_since_ns, a->last_end_ns) / 2;
 
 	if (a->since_ns)
 		a->spin_off_ns += overlap_ns(from_ns, now_ns, a->since_ns, now_ns);
-	a->spin_off_ns += overlap_ns(from_ns, now_ns, a->last_since_ns, a->last_end_ns);
+	a->spin_off_ns += held_ns;
+	a->held_ns += held_ns;
 }
 
 /* The light sensor has looked at this tick before. */

@@ -34,8 +34,10 @@
 #define CONFINE_UNCLEAR_WINDOWS 6
 /* A gain that no second comparison is needed for, in percent. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
-/* No gain is clear against less spinning than that, in percent: it may have been a burst. */
+/* No gain is clear against less spinning than that, in percent: it may have been a burst. Where
+ * fewer vCPUs keep so much of the time on, in percent, they give little away even then. */
 #define CONFINE_CLEAR_SPIN_PERCENT 50
+#define CONFINE_CLEAR_LEFT_PERCENT 80
 /* vCPUs that a limit leaves, and that are off for so much of the time that they want, have rivals
  * on the host, or are still too many, in percent. */
 #define CONFINE_RIVALS_PERCENT 25
@@ -103,7 +105,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 	gains = confine_gains(&with, &c->without, percent);
 	if (c->sums.windows < (gains ? CONFINE_PART_WINDOWS : CONFINE_UNCLEAR_WINDOWS))
 		return;
-	if (gains && (again ||
+	if (gains && (again || c->left >= CONFINE_CLEAR_LEFT_PERCENT ||
 		      confine_spin_percent(&c->without) >= CONFINE_CLEAR_SPIN_PERCENT)) {
 		confine_keep_fewer(c, now_ns);
 	} else if (again || !confine_gains(&with, &c->without, CONFINE_GAIN_PERCENT)) {
@@ -292,9 +294,13 @@ POLICY void confine_wake(struct confine *c)
 	c->sums.skipped = CONFINE_SKIP_WINDOWS;
 }
 
-/* Whether a limit was kept and lasts for a while, as far as can be seen. */
-POLICY int confine_lasts(const struct confine *c, u64 now_ns)
+/* Whether the vCPUs that a limit leaves out are isolated, so that nothing wakes them: they would
+ * take pCPUs from those in use. That takes another tens of milliseconds, and longer beside rivals.
+ * So it is done there once the limit was kept and lasts for a while, as far as can be seen. */
+POLICY int confine_isolates(const struct confine *c, u64 now_ns)
 {
+	if (c->phase == CONFINE_FEWER || c->phase == CONFINE_FEWER_AGAIN)
+		return confine_off_percent(&c->without) < CONFINE_CONTESTED_PERCENT;
 	return c->phase == CONFINE_SETTLED && c->use < c->vcpus &&
 	       c->sums.windows >= CONFINE_PART_WINDOWS &&
 	       confine_more_at(c) >= now_ns + CONFINE_LASTS_NS;

@@ -22,6 +22,8 @@ struct confine_facts {
 	u32 paths;
 	/* They switched between tasks: an estimate, a price for each time. */
 	u32 switch_m;
+	/* As how many windows it counts, where it was longer than one; 0 is 1. */
+	u32 windows;
 };
 
 /* Sums over windows. Zeroed at first. */
@@ -62,6 +64,8 @@ POLICY void confine_forget(struct confine_sums *sums)
 
 POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
 {
+	u32 windows = facts->windows ? facts->windows : 1;
+
 	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
 		sums->skipped++;
 		return;
@@ -74,12 +78,12 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 		sums->spin_off_m /= 2;
 		sums->switch_m /= 2;
 	}
-	sums->windows++;
-	sums->on_m += facts->on_m;
-	sums->wanted_m += (u64)facts->on_m + facts->off_m;
-	sums->spin_m += facts->spin_m;
-	sums->spin_off_m += facts->spin_off_m;
-	sums->switch_m += facts->switch_m;
+	sums->windows += windows;
+	sums->on_m += (u64)windows * facts->on_m;
+	sums->wanted_m += (u64)windows * ((u64)facts->on_m + facts->off_m);
+	sums->spin_m += (u64)windows * facts->spin_m;
+	sums->spin_off_m += (u64)windows * facts->spin_off_m;
+	sums->switch_m += (u64)windows * facts->switch_m;
 }
 
 POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *others)

@@ -34,7 +34,8 @@ struct Record {
     last: [u64; 2],
     off_ns: u64,
     spin_off_ns: u64,
-    unused: [u64; 4],
+    held_ns: u64,
+    unused: [u64; 3],
 }
 
 // SAFETY: integers only.
@@ -50,6 +51,9 @@ pub struct Spun {
     pub ns: u64,
     /// Of these, the vCPU was off.
     pub off_ns: u64,
+    /// What the sensor has counted as off too much: in spins that hold the tick back, a vCPU is
+    /// off for an unknown part of the time, and half of it is taken.
+    pub held_ns: u64,
     /// Spins that ended.
     pub count: u64,
     /// Spins whose end was not seen.
@@ -236,6 +240,7 @@ impl Counter {
         Spun {
             ns: self.spun_ns,
             off_ns: record.spin_off_ns,
+            held_ns: record.held_ns,
             count: record.spins,
             lost: record.lost,
         }
@@ -342,7 +347,7 @@ mod tests {
         let spinning = Record { spin_ns: 100, since_ns: 1_000, spins: 3, ..Record::default() };
         let mut counter = Counter::default();
         let during = counter.advance(&spinning, 1_400, false);
-        assert_eq!(during, Spun { ns: 500, off_ns: 0, count: 3, lost: 0 });
+        assert_eq!(during, Spun { ns: 500, count: 3, ..Spun::default() });
         // Read between the end of a spin and the sum's growth.
         let torn = Record { since_ns: 0, ..spinning };
         assert_eq!(counter.advance(&torn, 1_500, false).ns, 500);

@@ -16,6 +16,8 @@ pub struct Facts {
     pub paths: u32,
     /// They switched between tasks: an estimate, a price for each time.
     pub switch_m: u32,
+    /// As how many windows it counts, where it was longer than one; 0 is 1.
+    pub windows: u32,
 }
 
 /// `struct confine_sums`.
@@ -60,7 +62,7 @@ pub const WINDOW_NS: u64 = 10_000_000;
 // are given by reference, and each struct has the C one's fields in its order.
 unsafe extern "C" {
     fn confine_wake(confine: *mut Confine);
-    fn confine_lasts(confine: *const Confine, now_ns: u64) -> core::ffi::c_int;
+    fn confine_isolates(confine: *const Confine, now_ns: u64) -> core::ffi::c_int;
     fn confine_step(confine: *mut Confine, facts: *const Facts, now_ns: u64) -> u32;
 }
 
@@ -100,10 +102,10 @@ impl Confine {
         FEWER.contains(&self.phase)
     }
 
-    /// Whether a limit was kept and is likely to last.
-    pub fn lasts(&self, now_ns: u64) -> bool {
+    /// Whether vCPUs that are not in use are to be isolated.
+    pub fn isolates(&self, now_ns: u64) -> bool {
         // SAFETY: see above.
-        unsafe { confine_lasts(self, now_ns) != 0 }
+        unsafe { confine_isolates(self, now_ns) != 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits tasks to some vCPUs, by cgroups of version 2.
 //!
 //! The limit is the `cpuset.cpus` of every top-level cgroup, and kernel threads, which are in none,
-//! are moved. Once a limit is likely to last, the other vCPUs become a partition of their own
+//! are moved. With a limit, the other vCPUs become a partition of their own as well
 //! ([`Spare`]), unless the kernel refuses that, or somebody has given a top-level cgroup a set of
 //! vCPUs.
 //!

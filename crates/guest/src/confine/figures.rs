@@ -17,8 +17,8 @@ impl Control {
         for &vcpu in &self.online {
             let record = page.vcpu(vcpu as usize);
             sums.idle_ns += record.idle_until(now_ns);
-            sums.off_ns += record.off_ns;
             let spun = spun[vcpu as usize];
+            sums.off_ns += record.off_ns.saturating_sub(spun.held_ns);
             sums.spin_ns += spun.ns;
             sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;

@@ -172,6 +172,8 @@ struct Control {
     failed: Option<String>,
     /// Windows without spins, and without a limit.
     calm: u32,
+    /// A spin has ended a rest, and no window since.
+    woken: bool,
     in_root: root::InRoot,
     /// Why it has no real-time priority.
     late: Option<String>,
@@ -209,6 +211,7 @@ impl Control {
             lost: 0,
             failed: None,
             calm: 0,
+            woken: false,
             in_root: root::InRoot::look(),
             late: None,
         };
@@ -222,7 +225,7 @@ impl Control {
         let mut alarm = self.account.alarm().ok();
         let mut rounds = 0;
         while !shared.over.load(Ordering::Relaxed) {
-            let rests = alarm.as_ref().filter(|_| self.calm >= CALM_WINDOWS);
+            let rests = alarm.as_ref().filter(|_| self.may_rest());
             let rest = self.rest();
             match rests.map(|alarm| alarm.rest(rest, end.as_fd())) {
                 Some(Ok(Woken::Spins)) => {
@@ -243,11 +246,20 @@ impl Control {
     }
 
     fn pause(&self) -> Duration {
-        if self.is_quiet() { QUIET_WINDOW } else { WINDOW }
+        if self.is_quiet() && !self.woken { QUIET_WINDOW } else { WINDOW }
+    }
+
+    /// Whether a spin is soon enough to look again.
+    fn may_rest(&self) -> bool {
+        self.calm >= CALM_WINDOWS || (self.calm > 0 && self.is_quiet())
     }
 
     fn rest(&self) -> Duration {
-        if self.account.is_counting() || self.is_quiet() { REST } else { SHORT_REST }
+        match () {
+            () if self.calm < CALM_WINDOWS => QUIET_WINDOW,
+            () if self.account.is_counting() || self.is_quiet() => REST,
+            () => SHORT_REST,
+        }
     }
 
     /// Whether half a vCPU would do.
@@ -281,6 +293,7 @@ impl Control {
         self.begin_window(now);
         self.confine.wake();
         self.calm = 0;
+        self.woken = true;
     }
 
     fn begin_window(&mut self, now: Sums) {
@@ -294,6 +307,7 @@ impl Control {
             self.failed = Some(error.to_string());
             return;
         }
+        self.woken = false;
         let now = self.sums();
         self.facts = now.since(&self.before, self.online.len() as u32, self.switch_ns);
         if round && !self.confine.on_trial() {
@@ -315,7 +329,7 @@ impl Control {
         // Without a real-time priority, the brake would hold this thread as well.
         let brake = usage < before as usize && self.late.is_none();
         // Nothing else keeps processes of the root cgroup from the other vCPUs.
-        let part = self.confine.lasts(now.now_ns) || self.in_root.busy;
+        let part = self.confine.isolates(now.now_ns) || self.in_root.busy;
         let how = How { brake, part };
         if usage != before as usize && tried_fewer {
             self.arrangement.switch();

@@ -1,6 +1,9 @@
 //! What all vCPUs did in a window of time.
 
-use unspin_policy::confine::Facts;
+use unspin_policy::confine::{Facts, WINDOW_NS};
+
+/// A window that ended later still says no more than so many.
+const LONGEST: u64 = 8;
 
 /// Sums over all vCPUs since the start, in nanoseconds but for the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,8 +57,14 @@ impl Sums {
             spin_off_m: thousandths(spin_off_ns),
             paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
             switch_m: thousandths(switch_ns),
+            windows: windows(window_ns),
         }
     }
+}
+
+/// A window that ended late, as how many it counts.
+fn windows(window_ns: u64) -> u32 {
+    ((window_ns + WINDOW_NS / 2) / WINDOW_NS).clamp(1, LONGEST) as u32
 }
 
 #[cfg(test)]
@@ -75,12 +84,20 @@ mod tests {
             switches: 2,
         };
         let facts = now.since(&before, 4, 1_500);
-        let counted = Facts { spin_m: 300, paths: 5, switch_m: 300, ..Facts::default() };
+        let counted =
+            Facts { spin_m: 300, paths: 5, switch_m: 300, windows: 1, ..Facts::default() };
         assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, ..counted });
         // Off for longer than the window: what is left out of the one is left out of the other.
         let late = Sums { off_ns: 31_100, ..now }.since(&before, 4, 1_500);
         assert_eq!(late, Facts { off_m: 3_000, spin_off_m: 100, ..counted });
-        assert_eq!(before.since(&before, 4, 1_500), Facts { on_m: 4_000, ..Facts::default() });
+        let nothing = Facts { on_m: 4_000, windows: 1, ..Facts::default() };
+        assert_eq!(before.since(&before, 4, 1_500), nothing);
+    }
+
+    #[test]
+    fn a_window_that_ends_late_counts_as_several() {
+        let counts = |ms: u64| windows(ms * 1_000_000);
+        assert_eq!([4, 10, 14, 16, 54, 900].map(counts), [1, 1, 1, 2, 5, 8]);
     }
 
     #[test]

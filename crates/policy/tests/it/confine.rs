@@ -247,6 +247,44 @@ fn fewer_that_leave_little_to_do_are_kept() {
     assert!(confine.trials_fewer[0] <= 10 && packed >= 950, "{packed}: {confine:?}");
 }
 
+/// Little spinning may have been a burst, but a limit that takes no time away does no harm then.
+#[test]
+fn a_clear_gain_that_gives_nothing_away_is_not_compared_again() {
+    let phases = |fewer_on_m| {
+        let before = Facts { on_m: 2_000, off_m: 2_000, spin_m: 1_200, ..Facts::default() };
+        let (mut confine, mut now_ns, mut was, mut changes) = (Confine::new(4), 0, 4, 0);
+        while changes == 0 || confine.on_trial() {
+            now_ns += WINDOW_NS;
+            let fewer = Facts { on_m: fewer_on_m, paths: 60, ..Facts::default() };
+            confine.step(if confine.in_use() == 4 { &before } else { &fewer }, now_ns);
+            changes += u32::from(was != confine.in_use());
+            was = confine.in_use();
+        }
+        assert_eq!(was, 2);
+        changes
+    };
+    assert_eq!([2_000, 1_600, 1_500].map(phases), [1, 1, 3]);
+}
+
+/// A window that ended late is as long as several.
+#[test]
+fn a_long_window_weighs_more_and_is_enough() {
+    let mut confine = Confine::new(8);
+    let facts = |on_m, windows| {
+        let (off_m, spin_m) = (8_000 - on_m, 6_000);
+        Facts { on_m, off_m, spin_m, paths: 60, windows, ..Facts::default() }
+    };
+    assert_eq!(confine.step(&facts(0, 1), 10_000_000), 8);
+    assert_eq!(confine.step(&facts(0, 1), 20_000_000), 8);
+    assert_eq!(confine.step(&facts(3_000, 5), 70_000_000), 4, "one, but as long as five");
+    let mut confine = Confine::new(8);
+    let steps = [(0, 1), (0, 1), (0, 1), (2_400, 5)].map(|(on_m, windows)| {
+        let facts = Facts { spin_m: if on_m == 0 { 0 } else { 6_000 }, ..facts(on_m, windows) };
+        confine.step(&facts, 10_000_000)
+    });
+    assert_eq!(steps, [8, 8, 8, 3], "2.0 on in the mean by time, not 1.2");
+}
+
 /// A gain of the first comparison that the second does not confirm, over all windows of both.
 #[test]
 fn both_comparisons_decide_together() {

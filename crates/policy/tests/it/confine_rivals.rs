@@ -149,20 +149,20 @@ fn a_change_that_takes_long_is_not_soon_repeated() {
     assert!(confine.trials_fewer[0] <= 2, "{confine:?}");
 }
 
-/// After how many of 25 windows a limit counts as lasting.
-fn lasts_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
+/// After how many of 25 windows vCPUs that are not in use are to be isolated.
+fn isolated_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
     let found = (0..25).find(|_| {
         run(&mut confine, &mut now_ns, 1, &facts);
-        confine.lasts(now_ns)
+        confine.isolates(now_ns)
     });
     assert!(confine.in_use() < 4);
     found
 }
 
-/// Beside rivals more vCPUs are tried soon, and what else a limit could bring is not worth it yet.
+/// Beside rivals a change takes long, and more vCPUs are tried soon.
 #[test]
-fn a_first_limit_beside_rivals_does_not_last() {
+fn only_beside_rivals_a_first_limit_isolates_no_vcpus() {
     let collapse =
         Facts { on_m: 2_000, off_m: 2_000, spin_m: 3_600, paths: 60, ..Facts::default() };
     let alone = |used| match used {
@@ -170,9 +170,9 @@ fn a_first_limit_beside_rivals_does_not_last() {
         _ => Facts { on_m: 2_000, off_m: 0, spin_m: 50, paths: 60, ..Facts::default() },
     };
     let rivals = |used| match used {
-        4 => collapse,
+        4 => Facts { on_m: 1_500, off_m: 2_500, ..collapse },
         _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60, ..Facts::default() },
     };
-    assert!(lasts_after(alone).is_some_and(|windows| windows < 20));
-    assert_eq!(lasts_after(rivals), None);
+    assert_eq!(isolated_after(alone), isolated_after(|_| collapse), "with the limit itself");
+    assert_eq!(isolated_after(rivals), None);
 }
