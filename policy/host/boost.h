@@ -45,26 +45,31 @@ enum boost_policy {
 	BOOST_ECS,
 };
 
+/* Why a candidate is not chosen, in the order in which candidates are ruled out, and at last that
+ * it is. So of several candidates, the greatest reason is that of the one that came nearest. A
+ * host's record holds it for each pause loop; 0 is a record without reasons. */
 enum boost_reason {
-	BOOST_YES,
+	/* The policy has no directed yield. */
+	BOOST_NO_YIELD = 1,
+	/* It is the spinner. */
+	BOOST_SELF,
+	/* It halts, and nothing waits for it. */
+	BOOST_HALTED,
 	/* It runs, or has nothing to run. */
 	BOOST_NOT_READY,
 	/* It has just been woken. */
 	BOOST_NOT_PREEMPTED,
 	/* It was preempted in user mode. */
 	BOOST_USER_MODE,
-	/* It was in a pause loop itself. */
-	BOOST_SPINNING,
-	/* It halts, and nothing waits for it. */
-	BOOST_HALTED,
 	/* The spinner has sent it no interrupt, and it is in user mode. */
 	BOOST_NO_IPI,
-	/* It is the spinner. */
-	BOOST_SELF,
-	/* The policy has no directed yield. */
-	BOOST_NO_YIELD,
 	/* It is in no critical section. */
 	BOOST_NOT_CRITICAL,
+	/* It was in a pause loop itself. */
+	BOOST_SPINNING,
+	/* The host's scheduler did not yield to it. */
+	BOOST_REFUSED,
+	BOOST_YES,
 };
 
 /* The facts about one vCPU. */

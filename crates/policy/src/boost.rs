@@ -17,21 +17,22 @@ pub enum Policy {
     Ecs,
 }
 
-/// Why a candidate is chosen, or why it is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a candidate is not chosen, in the order in which candidates are ruled out, or that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the header explains the reasons")]
 #[repr(u32)]
 pub enum Reason {
-    Yes,
+    NoYield = 1,
+    Itself,
+    Halted,
     NotReady,
     NotPreempted,
     UserMode,
-    Spinning,
-    Halted,
     NoIpi,
-    Itself,
-    NoYield,
     NotCritical,
+    Spinning,
+    Refused,
+    Yes,
 }
 
 /// The facts about a vCPU; the header explains the fields.

@@ -19,7 +19,8 @@ use unspin_wire::{
 };
 
 use crate::image::Image;
-use args::{IGVM_FILE, RECORD_FILE, RESULTS_FILE, virtual_args};
+use args::{IGVM_FILE, RECORD_FILE, RESULTS_FILE};
+pub use args::{kernel_params, virtual_args};
 
 mod args;
 mod cvm;

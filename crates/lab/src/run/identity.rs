@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use serde_json::json;
+use unspin_host::vm::qemu_args;
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
-use unspin_wire::VmSpec;
+use unspin_wire::{BootSpec, RunSpec, VmSpec};
 
 use super::prepare::Prepared;
 use super::{LabError, Selection, parts, specs};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
+use crate::host::{kernel_params, virtual_args};
 use crate::image::{FileDigests, Image};
 use crate::machine;
 use crate::workload::Workload;
@@ -171,13 +173,16 @@ impl<'a> Recipe<'a> {
             let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
             return Err(LabError::Unnamed { detail });
         }
+        let job = specs::run(experiment, prepared, boot, run);
+        let arguments = Identity::of(&arguments(&machines, &job)).map_err(unnamed)?;
+        let mut machines = serde_json::to_value(machines).map_err(unnamed)?;
+        machines["arguments"] = json!(arguments);
         Ok(Ingredients {
             cell: run.cell.clone(),
             accel: prepared.accel_of(topology),
             kernels: self.kernels(boot, l1.is_some())?,
-            machines: serde_json::to_value(machines).map_err(unnamed)?,
-            run: serde_json::to_value(specs::run(experiment, prepared, boot, run))
-                .map_err(unnamed)?,
+            machines,
+            run: serde_json::to_value(job).map_err(unnamed)?,
             reading: json!({
                 "subject": workload.reading(),
                 "neighbours": parts::neighbours(topology).map(Workload::reading).collect::<Vec<_>>(),
@@ -245,6 +250,20 @@ impl<'a> Recipe<'a> {
         self.programs.insert(name.into(), digest.clone());
         Ok(digest)
     }
+}
+
+/// QEMU's arguments and the kernel's parameters: those that no specification holds decide, too.
+fn arguments(machines: &BootSpec, job: &RunSpec) -> Vec<String> {
+    let l1 = machines.l1.iter().map(|l1| &l1.vm);
+    let of = |vm: &VmSpec| match &machines.virtual_host {
+        Some(host) => {
+            let mut args = virtual_args(vm, host, job.injection.as_ref(), &[]);
+            args.push(kernel_params(vm));
+            args
+        }
+        None => qemu_args(vm),
+    };
+    machines.vms.iter().chain(l1).flat_map(of).collect()
 }
 
 /// Where this host keeps kernel and initramfs decides nothing; their content is named elsewhere.

@@ -224,6 +224,22 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
     assert!(bench.base().settings.values().all(|setting| setting.host.is_some()));
 }
 
+#[test]
+fn the_command_lines_constants_decide_a_run_and_paths_do_not() {
+    let bench = Bench::new();
+    for (accel, constant) in [(Accel::Vt, "lpj=4000000"), (Accel::Tcg, "oops=panic")] {
+        let experiment = forced(&bench.experiment("", ""), accel);
+        let prepared = Prepared::of_kernel(bench.kernel("k-1"), accel, bench.own());
+        let boot = &plan(&experiment)[0];
+        let mut machines = specs::boot(&experiment, &prepared, boot).unwrap();
+        let job = specs::run(&experiment, &prepared, boot, &boot.runs[0]);
+        machines.vms.iter_mut().for_each(forget_paths);
+        let line = arguments(&machines, &job).join(" ");
+        assert!(line.contains(constant), "{line}");
+        assert!(!line.contains(bench.path("").to_str().unwrap()), "{line}");
+    }
+}
+
 /// The experiment with a scheduler `run` that is `unspin run`.
 fn with_unspin(mut experiment: Experiment) -> Experiment {
     let command = toml::from_str("name = \"run\"\nargv = [\"unspin\", \"run\"]").unwrap();

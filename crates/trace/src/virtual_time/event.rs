@@ -11,6 +11,22 @@ const NO_TARGET: u32 = 0xff_ffff;
 /// The names of exits' reasons.
 const REASONS: [&str; 9] =
     ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
+/// What a pause loop ended in, by the codes of `enum boost_reason` of `policy/host/boost.h`: that
+/// the host yielded, or what ruled out the candidate that came nearest.
+const VERDICTS: [&str; 12] = [
+    "unrecorded",
+    "no-yield",
+    "self",
+    "halted",
+    "not-ready",
+    "not-preempted",
+    "user-mode",
+    "no-ipi",
+    "not-critical",
+    "spinning",
+    "refused",
+    "yielded",
+];
 /// The reason of a pause-loop exit.
 pub(super) const PAUSE: u8 = 7;
 
@@ -118,7 +134,7 @@ pub enum Kind {
     PauseLoop {
         /// The entity that the host chose to boost.
         target: Option<u32>,
-        /// The host's verdict, by its own code.
+        /// What it ended in, see [`verdict_name`].
         verdict: u8,
     },
     /// The guest marked its work.
@@ -245,9 +261,11 @@ impl fmt::Display for Kind {
                 write!(f, "exit {} {price_ns} ns", reason_name(*reason))
             }
             Kind::PauseLoop { target: Some(target), verdict } => {
-                write!(f, "pause-loop -> {target} verdict {verdict}")
+                write!(f, "pause-loop -> {target} {}", verdict_name(*verdict))
             }
-            Kind::PauseLoop { target: None, verdict } => write!(f, "pause-loop verdict {verdict}"),
+            Kind::PauseLoop { target: None, verdict } => {
+                write!(f, "pause-loop {}", verdict_name(*verdict))
+            }
             Kind::Mark(mark) => write!(f, "mark {}", mark.code()),
             Kind::Steal(true) => f.write_str("steal taken"),
             Kind::Steal(false) => f.write_str("steal given"),
@@ -262,10 +280,19 @@ impl fmt::Display for Kind {
     }
 }
 
+/// The name of what a pause loop ended in; a number where this version has no name for it.
+pub fn verdict_name(verdict: u8) -> String {
+    name_of(&VERDICTS, verdict)
+}
+
 /// The name of an exit's reason. The names are those that the lab uses for KVM's own
 /// counters, so that figures of both kinds compare.
 pub fn reason_name(reason: u8) -> String {
-    REASONS.get(usize::from(reason)).map_or_else(|| reason.to_string(), |name| (*name).to_owned())
+    name_of(&REASONS, reason)
+}
+
+fn name_of(names: &[&str], code: u8) -> String {
+    names.get(usize::from(code)).map_or_else(|| code.to_string(), |name| (*name).to_owned())
 }
 
 #[cfg(test)]

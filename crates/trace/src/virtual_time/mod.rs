@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-pub use event::{Answer, Event, Kind, Mark, reason_name};
+pub use event::{Answer, Event, Kind, Mark, reason_name, verdict_name};
 pub use reader::read_from;
 pub use truth::{Clock, Truth};
 
@@ -62,7 +62,7 @@ pub struct Record {
     pub exits: BTreeMap<u8, Exits>,
     /// Those between the marks of the job's begin and end.
     pub job_exits: BTreeMap<u8, Exits>,
-    /// Pause-loop exits between these marks, by the host's verdict.
+    /// Pause-loop exits between these marks, by what they ended in, see [`verdict_name`].
     pub job_pause_loops: BTreeMap<u8, u64>,
     /// Those of them that were part of a storm: more than [`STORM_MIN`] of one vCPU in a row,
     /// with no other exit of it among them.

@@ -2,7 +2,7 @@
 //! is read from it.
 
 use unspin_model::VcpuState;
-use unspin_trace::virtual_time::{self, Answer, Clock, Event, Kind, Mark};
+use unspin_trace::virtual_time::{self, Answer, Clock, Event, Kind, Mark, verdict_name};
 
 const GOLDEN: &[u8] = include_bytes!("../data/virtual-time/record.bin");
 const LISTING: &str = include_str!("../data/virtual-time/record.txt");
@@ -27,7 +27,7 @@ fn golden() -> Vec<u8> {
         event(1_000, Kind::Mark(Mark::Begin), Some(0), 0),
         event(1_500, Kind::Exit { reason: 4, price_ns: 1_200 }, Some(0), 0),
         event(2_000, Kind::Wake, None, 1),
-        event(3_000, Kind::PauseLoop { target: Some(1), verdict: 2 }, Some(0), 0),
+        event(3_000, Kind::PauseLoop { target: Some(1), verdict: 11 }, Some(0), 0),
         event(3_000, Kind::Off, Some(0), 0),
         event(3_000, Kind::On, Some(0), 1),
         event(4_000, Kind::Idle, Some(0), 1),
@@ -67,7 +67,20 @@ fn the_golden_record_reads_as_its_listing() {
     assert_eq!((record.exits[&4].count, record.exits[&4].price_ns), (1, 1_200));
     assert_eq!((record.counted[&4], record.quantum_ns), (1, 1_000));
     assert_eq!(record.job_exits, record.exits, "the only one was the job's");
-    assert_eq!(record.job_pause_loops[&2], 1);
+    assert_eq!(record.job_pause_loops[&11], 1);
+}
+
+#[test]
+fn verdicts_have_the_names_of_the_policys_reasons() {
+    let header = include_str!("../../../../policy/host/boost.h");
+    let (_, reasons) = header.split_once("enum boost_reason {").expect("the reasons");
+    let (reasons, _) = reasons.split_once("};").expect("their end");
+    let reasons = reasons.lines().filter_map(|line| line.trim().strip_prefix("BOOST_"));
+    let named = reasons.map(|line| line.split([',', ' ']).next().unwrap_or_default());
+    let named = named.map(|name| name.to_lowercase().replace('_', "-").replace("yes", "yielded"));
+    let all = (1..).map(verdict_name).take_while(|name| name.parse::<u8>().is_err());
+    assert_eq!(named.collect::<Vec<_>>(), all.collect::<Vec<_>>());
+    assert_eq!([0, 200].map(verdict_name), ["unrecorded", "200"]);
 }
 
 /// A record of one job in which vCPU 0 has pause-loop exits: so many in a row, then a halt.

@@ -10,7 +10,7 @@ use unspin_model::class::chain;
 use unspin_model::{FailureKind, TruthSummary};
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
-use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name};
+use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name, verdict_name};
 use unspin_wire::{
     Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
     VirtualHost, VmSpec,
@@ -131,7 +131,7 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         ("critical-preemptions", critical),
     ];
     let others = others.map(|(name, n)| (name.to_owned(), n));
-    let loops = loops.map(|(verdict, n)| (format!("pause-loop:{verdict}"), *n));
+    let loops = loops.map(|(verdict, n)| (format!("pause-loop:{}", verdict_name(*verdict)), *n));
     exits.chain(loops).chain(others).chain(answers(record)).collect()
 }
 
