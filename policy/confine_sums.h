@@ -22,7 +22,7 @@ struct confine_facts {
 	u32 paths;
 	/* They switched between tasks: an estimate, a price for each time. */
 	u32 switch_m;
-	/* As how many windows it counts, where it was longer than one; 0 is 1. */
+	/* As how many windows it counts in a mean, where it was longer than one; 0 is 1. */
 	u32 windows;
 };
 
@@ -31,6 +31,8 @@ struct confine_sums {
 	/* Those that count, and those before them that show the change itself. */
 	u32 windows;
 	u32 skipped;
+	/* As how many they count, which their sums are of. */
+	u64 weight;
 	u64 on_m;
 	u64 wanted_m;
 	u64 spin_m;
@@ -64,7 +66,7 @@ POLICY void confine_forget(struct confine_sums *sums)
 
 POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
 {
-	u32 windows = facts->windows ? facts->windows : 1;
+	u32 weight = facts->windows ? facts->windows : 1;
 
 	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
 		sums->skipped++;
@@ -72,23 +74,26 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 	}
 	if (fades && sums->windows >= CONFINE_MEMORY_WINDOWS) {
 		sums->windows /= 2;
+		sums->weight /= 2;
 		sums->on_m /= 2;
 		sums->wanted_m /= 2;
 		sums->spin_m /= 2;
 		sums->spin_off_m /= 2;
 		sums->switch_m /= 2;
 	}
-	sums->windows += windows;
-	sums->on_m += (u64)windows * facts->on_m;
-	sums->wanted_m += (u64)windows * ((u64)facts->on_m + facts->off_m);
-	sums->spin_m += (u64)windows * facts->spin_m;
-	sums->spin_off_m += (u64)windows * facts->spin_off_m;
-	sums->switch_m += (u64)windows * facts->switch_m;
+	sums->windows++;
+	sums->weight += weight;
+	sums->on_m += (u64)weight * facts->on_m;
+	sums->wanted_m += (u64)weight * ((u64)facts->on_m + facts->off_m);
+	sums->spin_m += (u64)weight * facts->spin_m;
+	sums->spin_off_m += (u64)weight * facts->spin_off_m;
+	sums->switch_m += (u64)weight * facts->switch_m;
 }
 
 POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *others)
 {
 	sums->windows += others->windows;
+	sums->weight += others->weight;
 	sums->on_m += others->on_m;
 	sums->wanted_m += others->wanted_m;
 	sums->spin_m += others->spin_m;
@@ -98,7 +103,7 @@ POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *o
 
 POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
 {
-	return sum / (sums->windows ? sums->windows : 1);
+	return sum / (sums->weight ? sums->weight : 1);
 }
 
 /* Time on, less what was spun in it. A time off that was not seen lies in a slow path, and counts as

@@ -16,7 +16,7 @@ pub struct Facts {
     pub paths: u32,
     /// They switched between tasks: an estimate, a price for each time.
     pub switch_m: u32,
-    /// As how many windows it counts, where it was longer than one; 0 is 1.
+    /// As how many windows it counts in a mean, where it was longer than one; 0 is 1.
     pub windows: u32,
 }
 
@@ -26,6 +26,7 @@ pub struct Facts {
 struct Sums {
     windows: u32,
     skipped: u32,
+    weight: u64,
     sums_m: [u64; 5],
 }
 
