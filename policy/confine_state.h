@@ -38,6 +38,8 @@ struct confine {
 	u32 calm_wanted;
 	/* Whether the windows before the trial of more were calm. */
 	u32 calm_trial;
+	/* Whether the vCPUs in use were on for a whole window since the last change of use. */
+	u32 whole;
 	/* Since the last change of use; a settled number's forget old windows. */
 	struct confine_sums sums;
 	/* Of a trial: with the number before it, and with fewer until that is in use again. */
@@ -78,6 +80,7 @@ POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 	c->phase = phase;
 	c->use = use;
 	c->calm = 0;
+	c->whole = 0;
 	confine_forget(&c->sums);
 }
 

@@ -45,6 +45,7 @@ pub struct Confine {
     calm: u32,
     calm_wanted: u32,
     calm_trial: u32,
+    whole: u32,
     sums: [Sums; 3],
     quiet_ns: u64,
     released_ns: u64,

@@ -175,6 +175,8 @@ struct Control {
     /// A spin has ended a rest, and no window since.
     woken: bool,
     in_root: root::InRoot,
+    /// Whether the vCPUs out of use are to be isolated, since the limit changed last.
+    parted: bool,
     /// Why it has no real-time priority.
     late: Option<String>,
 }
@@ -213,6 +215,7 @@ impl Control {
             calm: 0,
             woken: false,
             in_root: root::InRoot::look(),
+            parted: false,
             late: None,
         };
         control.before = control.sums();
@@ -323,15 +326,17 @@ impl Control {
         let spins = self.facts.spin_m * 100 > wanted_m * CALM_PERCENT;
         let is_calm = usage == self.online.len() && !self.confine.on_trial() && !spins;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
-        if !round && usage == before as usize {
-            return;
-        }
-        // Without a real-time priority, the brake would hold this thread as well.
-        let brake = usage < before as usize && self.late.is_none();
         // Nothing else keeps processes of the root cgroup from the other vCPUs.
         let part = self.confine.isolates(now.now_ns) || self.in_root.busy;
+        let changes = usage != before as usize;
+        if !round && !changes && (self.parted || !part) {
+            return;
+        }
+        self.parted = part || (self.parted && !changes);
+        // Without a real-time priority, the brake would hold this thread as well.
+        let brake = usage < before as usize && self.late.is_none();
         let how = How { brake, part };
-        if usage != before as usize && tried_fewer {
+        if changes && tried_fewer {
             self.arrangement.switch();
         } else if usage < before as usize {
             self.arrangement.choose(usage);
@@ -344,7 +349,7 @@ impl Control {
             }
         };
         self.failed = done.err().map(|error| error.to_string());
-        if usage != before as usize {
+        if changes {
             self.arrangement.begin();
             let now = self.sums();
             self.begin_window(now);
