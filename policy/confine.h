@@ -55,10 +55,6 @@
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
 
-/* vCPUs in use that were on for so much of a window have no rivals, in thousandths: beside as many
- * greedy ones they were on for 830 at most. One vCPU says nothing, it can have a slice that long. */
-#define CONFINE_WHOLE_M 900
-
 /* A limit lasts if more vCPUs are not tried for so long. */
 #define CONFINE_LASTS_NS 400000000ULL
 
@@ -323,7 +319,7 @@ POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u6
 		return c->use;
 	}
 	c->quiet_ns = 0;
-	if (c->use > 1 && facts->on_m >= c->use * CONFINE_WHOLE_M)
+	if (confine_is_whole(facts, c->use))
 		c->whole = 1;
 	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
 	switch (c->phase) {

@@ -23,11 +23,13 @@
 /* From here on rivals may be the reason, and the spin share that fewer are tried from until a trial
  * has shown whether they are. */
 #define CONFINE_CONTESTED_PERCENT 60
-#define CONFINE_CONTESTED_SPIN_PERCENT 50
+#define CONFINE_CONTESTED_SPIN_PERCENT 45
 /* The least number of windows that the share is a mean of, because spins come in bursts. With fewer
  * in use already, bursts remain: the host may put two vCPUs on one pCPU for some slices. */
 #define CONFINE_SPIN_WINDOWS 2
 #define CONFINE_SPIN_AGAIN_WINDOWS 6
+/* A whole window, in thousandths a vCPU: beside as many greedy vCPUs the most was 830. */
+#define CONFINE_WHOLE_M 900
 /* What fewer must gain, in percent: less is noise of three windows. */
 #define CONFINE_GAIN_PERCENT 10
 
@@ -41,6 +43,16 @@ POLICY u32 confine_left_percent(const struct confine_sums *fewer, const struct c
 	return is_m * 100 < was_m ? 1 : (u32)(is_m * 100 / was_m);
 }
 
+/* Whether the vCPUs in use have no rivals: they were on for a whole window, and did not spin, which
+ * hides time off. One says nothing, it can have a slice that long. */
+POLICY int confine_is_whole(const struct confine_facts *facts, u32 use)
+{
+	u64 wanted_m = (u64)facts->on_m + facts->off_m;
+
+	return use > 1 && facts->on_m >= use * CONFINE_WHOLE_M &&
+	       (u64)facts->spin_m * 100 < wanted_m * CONFINE_SPIN_PERCENT;
+}
+
 /* The spin share from which fewer vCPUs are tried, in percent. `all` are in use or not. */
 POLICY u32 confine_spin_wanted(const struct confine_sums *sums, int all, u32 left)
 {
@@ -48,7 +60,7 @@ POLICY u32 confine_spin_wanted(const struct confine_sums *sums, int all, u32 lef
 
 	if (off < CONFINE_OFF_PERCENT || !all)
 		return CONFINE_SPIN_ANYWAY_PERCENT;
-	if (off < CONFINE_CONTESTED_PERCENT)
+	if (confine_most_off_percent(sums) < CONFINE_CONTESTED_PERCENT)
 		return CONFINE_SPIN_PERCENT;
 	if (!left)
 		return CONFINE_CONTESTED_SPIN_PERCENT;

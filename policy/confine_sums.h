@@ -18,6 +18,8 @@ struct confine_facts {
 	/* They were off in one, as far as is known. As the time off, it counts where an off
 	 * interval ends, and may be longer than the window. */
 	u32 spin_off_m;
+	/* They were on or off in one that held ticks back: as much again counts as off. */
+	u32 held_m;
 	/* How many such slow paths ended: this is a count. */
 	u32 paths;
 	/* They switched between tasks: an estimate, a price for each time. */
@@ -37,6 +39,7 @@ struct confine_sums {
 	u64 wanted_m;
 	u64 spin_m;
 	u64 spin_off_m;
+	u64 held_m;
 	u64 switch_m;
 };
 
@@ -79,6 +82,7 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 		sums->wanted_m /= 2;
 		sums->spin_m /= 2;
 		sums->spin_off_m /= 2;
+		sums->held_m /= 2;
 		sums->switch_m /= 2;
 	}
 	sums->windows++;
@@ -87,6 +91,7 @@ POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *f
 	sums->wanted_m += (u64)weight * ((u64)facts->on_m + facts->off_m);
 	sums->spin_m += (u64)weight * facts->spin_m;
 	sums->spin_off_m += (u64)weight * facts->spin_off_m;
+	sums->held_m += (u64)weight * facts->held_m;
 	sums->switch_m += (u64)weight * facts->switch_m;
 }
 
@@ -98,6 +103,7 @@ POLICY void confine_join(struct confine_sums *sums, const struct confine_sums *o
 	sums->wanted_m += others->wanted_m;
 	sums->spin_m += others->spin_m;
 	sums->spin_off_m += others->spin_off_m;
+	sums->held_m += others->held_m;
 	sums->switch_m += others->switch_m;
 }
 
@@ -132,6 +138,14 @@ POLICY int confine_switches_much(const struct confine_sums *sums)
 POLICY u32 confine_off_percent(const struct confine_sums *sums)
 {
 	return sums->wanted_m ? (u32)((sums->wanted_m - sums->on_m) * 100 / sums->wanted_m) : 0;
+}
+
+/* The most that it may have been. */
+POLICY u32 confine_most_off_percent(const struct confine_sums *sums)
+{
+	u64 off_m = sums->wanted_m - sums->on_m + sums->held_m;
+
+	return sums->wanted_m ? (u32)(off_m * 100 / sums->wanted_m) : 0;
 }
 
 /* Whether so much is spun that time on says nothing: spinners that are off pass for on. */

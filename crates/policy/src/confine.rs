@@ -12,6 +12,8 @@ pub struct Facts {
     pub spin_m: u32,
     /// They were off in one, as far as is known: where off intervals end.
     pub spin_off_m: u32,
+    /// They were on or off in one that held ticks back: as much again counts as off.
+    pub held_m: u32,
     /// How many such slow paths ended.
     pub paths: u32,
     /// They switched between tasks: an estimate, a price for each time.
@@ -27,7 +29,7 @@ struct Sums {
     windows: u32,
     skipped: u32,
     weight: u64,
-    sums_m: [u64; 5],
+    sums_m: [u64; 6],
 }
 
 /// What has been decided, and what is being tried.

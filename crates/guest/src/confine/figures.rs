@@ -19,6 +19,7 @@ impl Control {
             sums.idle_ns += record.idle_until(now_ns);
             let spun = spun[vcpu as usize];
             sums.off_ns += record.off_ns.saturating_sub(spun.held_ns);
+            sums.held_ns += spun.held_ns;
             sums.spin_ns += spun.ns;
             sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;

@@ -14,6 +14,8 @@ pub(super) struct Sums {
     pub(super) spin_ns: u64,
     /// Of these, vCPUs were off.
     pub(super) spin_off_ns: u64,
+    /// On or off in spins that held ticks back; as much again counts as off.
+    pub(super) held_ns: u64,
     /// Slow paths that ended, a count.
     pub(super) paths: u64,
     /// Context switches, a count.
@@ -30,6 +32,7 @@ impl Sums {
             off_ns: self.off_ns.wrapping_sub(before.off_ns),
             spin_ns: self.spin_ns.wrapping_sub(before.spin_ns),
             spin_off_ns: self.spin_off_ns.wrapping_sub(before.spin_off_ns),
+            held_ns: self.held_ns.wrapping_sub(before.held_ns),
             paths: self.paths.wrapping_sub(before.paths),
             switches: self.switches.wrapping_sub(before.switches),
         }
@@ -46,6 +49,7 @@ impl Sums {
         // What is left out of the time off is left out here, too.
         let spin_off_ns = self.spin_off_ns.saturating_sub(before.spin_off_ns);
         let spin_off_ns = spin_off_ns.saturating_sub(found_ns - off_ns);
+        let held_ns = self.held_ns.saturating_sub(before.held_ns).min(wanted_ns - off_ns);
         let spin_ns = self.spin_ns.saturating_sub(before.spin_ns).min(wanted_ns);
         let switches = self.switches.saturating_sub(before.switches);
         let switch_ns = switches.saturating_mul(switch_ns).min(wanted_ns);
@@ -55,6 +59,7 @@ impl Sums {
             off_m: thousandths(off_ns),
             spin_m: thousandths(spin_ns),
             spin_off_m: thousandths(spin_off_ns),
+            held_m: thousandths(held_ns),
             paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
             switch_m: thousandths(switch_ns),
             windows: windows(window_ns),
@@ -80,13 +85,17 @@ mod tests {
             off_ns: 12_100,
             spin_ns: 3_009,
             spin_off_ns: 2_000,
+            held_ns: 1_000,
             paths: 5,
             switches: 2,
         };
         let facts = now.since(&before, 4, 1_500);
         let counted =
             Facts { spin_m: 300, paths: 5, switch_m: 300, windows: 1, ..Facts::default() };
-        assert_eq!(facts, Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, ..counted });
+        assert_eq!(
+            facts,
+            Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, held_m: 100, ..counted }
+        );
         // Off for longer than the window: what is left out of the one is left out of the other.
         let late = Sums { off_ns: 31_100, ..now }.since(&before, 4, 1_500);
         assert_eq!(late, Facts { off_m: 3_000, spin_off_m: 100, ..counted });

@@ -5,5 +5,5 @@ mod router;
 mod vt;
 
 pub use router::Router;
-pub(crate) use vt::{kernel_params, virtual_args};
 pub use vt::{Difference, VtHost, VtOptions, VtQemu, twice, vt_qemu};
+pub(crate) use vt::{kernel_params, virtual_args};

@@ -149,6 +149,22 @@ fn a_change_that_takes_long_is_not_soon_repeated() {
     assert!(confine.trials_fewer[0] <= 2, "{confine:?}");
 }
 
+/// Time off that may be more than it seems speaks for rivals.
+#[test]
+fn spins_that_hide_time_off_must_be_many() {
+    let tries = |held_m, spin_m| {
+        let (mut confine, mut now_ns) = (Confine::new(4), 0);
+        let facts =
+            Facts { on_m: 2_000, off_m: 2_000, spin_m, held_m, paths: 60, ..Facts::default() };
+        run(&mut confine, &mut now_ns, 10, |_| facts);
+        confine.trials_fewer[0] > 0
+    };
+    assert_eq!(
+        [(300, 1_000), (500, 1_000), (500, 1_900)].map(|(held_m, spin_m)| tries(held_m, spin_m)),
+        [true, false, true]
+    );
+}
+
 /// After how many of 25 windows vCPUs that are not in use are to be isolated.
 fn isolated_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
     let (mut confine, mut now_ns) = (Confine::new(4), 0);

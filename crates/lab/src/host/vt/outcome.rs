@@ -10,7 +10,9 @@ use unspin_model::class::chain;
 use unspin_model::{FailureKind, TruthSummary};
 use unspin_trace::TraceError;
 use unspin_trace::check::{self, Rules};
-use unspin_trace::virtual_time::{self, Clock, Exits, Mark, Record, Truth, reason_name, verdict_name};
+use unspin_trace::virtual_time::{
+    self, Clock, Exits, Mark, Record, Truth, reason_name, verdict_name,
+};
 use unspin_wire::{
     Booted, Failure, Fairness, JobResult, Marked, PauseExits, RunOutput, RunSpec, TruthMode,
     VirtualHost, VmSpec,
