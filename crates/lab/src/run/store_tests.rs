@@ -111,7 +111,7 @@ fn a_changed_kernel_accelerator_or_program_starts_over_and_says_why() {
     let before = std::fs::read(folder.runs()).unwrap();
     for (plan, why) in [
         (kernel, "another kernels.subject, programs.guest".to_owned()),
-        (accel, "another accel, machines.vms".to_owned()),
+        (accel, "another accel, machines.arguments, machines.vms".to_owned()),
         (program, format!("another programs.{}", bench.path("program").display())),
     ] {
         let store = folder.open(&plan);
