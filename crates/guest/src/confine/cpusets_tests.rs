@@ -93,7 +93,7 @@ fn a_limit_comes_and_goes_with_the_controller() {
 }
 
 #[test]
-fn a_trial_makes_no_partition() {
+fn a_partition_is_made_only_where_it_is_asked_for() {
     let hierarchy = Hierarchy::new("trial", &[("mine", "")]);
     hierarchy.add(spare::GROUP, "");
     let kind = hierarchy.root().join(spare::GROUP).join("cpuset.cpus.partition");

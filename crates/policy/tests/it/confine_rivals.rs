@@ -192,4 +192,10 @@ fn only_beside_rivals_a_first_limit_isolates_no_vcpus() {
     // The limit itself comes after four.
     assert_eq!(isolated_after(alone), Some(4));
     assert_eq!(isolated_after(rivals), None);
+    // Spins hide time off, so they do not show that there are no rivals.
+    let hidden = |used| match used {
+        4 => collapse,
+        _ => Facts { on_m: 2_000, off_m: 0, spin_m: 1_000, paths: 60, ..Facts::default() },
+    };
+    assert!(isolated_after(hidden).is_none_or(|windows| windows > 10), "spins");
 }
