@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic fuzz vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
         host-model cost-here steal-here dist install install-test source-test prometheus-test clean
 
 help: ## this list
@@ -110,6 +110,11 @@ vt-deterministic: build ## the same bytes from a second checkout? into out/vt-de
 	$(UNSPIN) lab qemu build
 	scripts/vt-deterministic.sh $(RELEASE)/unspin out/vt-deterministic > out/vt-deterministic.json
 	$(UNSPIN) claims list --file out/vt-deterministic.json
+
+vt-faults: build ## does the lab notice faults of its simulated host? into out/vt-faults.json
+	@mkdir -p out
+	scripts/vt-faults.py $(RELEASE)/unspin out/vt-faults > out/vt-faults.json
+	$(UNSPIN) claims list --file out/vt-faults.json
 
 fuzz: build ## random steps in virtual time: 500 seeds an actuator, and planted bugs; into out/fuzz.json (hours)
 	@mkdir -p out

@@ -1,7 +1,8 @@
 //! Builds the lab's QEMU.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
@@ -50,17 +51,20 @@ const FLAGS: &[&str] =
 
 /// Builds `source` with the shipped patches, headers, devices and options, or returns what
 /// was built of the same with the same compiler before. `jobs` is the number of compilers
-/// at once, all CPUs by default.
+/// at once, all CPUs by default. With `keep` it builds in any case, and leaves that folder:
+/// the program in `bin`, `source`, and a script `build` for changes of it.
 ///
 /// # Errors
-/// When tools, source, firmware or space are missing, a pinned file differs, a patch does
-/// not apply, or the compiler fails; the error has the log's path and its last lines.
+/// When tools, source, firmware or space are missing, `keep` exists, a pinned file differs, a
+/// patch does not apply, or the compiler fails; the error has the log's path and its last lines.
 pub fn build(
     source: &Source,
     jobs: Option<NonZeroUsize>,
+    keep: Option<&Path>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Qemu, QemuError> {
     need_all()?;
+    let keep = keep.map(make_folder).transpose()?;
     let home = qemu_dir();
     let staging = Staging::begin(&home, &mut || {
         progress(Progress::stage("wait", "another build is under way"));
@@ -69,23 +73,39 @@ pub fn build(
     let recipe = Recipe::shipped();
     let compiler = runner.output("gcc --version", Command::new("gcc").arg("--version"))?;
     let compiler = compiler.lines().next().unwrap_or_default();
-    if let Some(cached) = pinned_in(&home, source, &recipe, compiler)? {
+    let cached = pinned_in(&home, source, &recipe, compiler)?;
+    if let (Some(cached), None) = (cached, &keep) {
         return Ok(cached);
     }
-    space::check(&home, SPACE)?;
+    space::check(keep.as_ref().unwrap_or(&home), SPACE)?;
     let fetched = fetch::fetch(source, &staging, &runner, progress)?;
     let entry = describe(&recipe, &fetched.inputs, compiler);
-    if let Some(cached) = with_id(&home, &entry.qemu.id)? {
-        return Ok(cached);
+    let cached = with_id(&home, &entry.qemu.id)?;
+    if let (Some(cached), None) = (&cached, &keep) {
+        return Ok(cached.clone());
     }
     let modules = meson::modules(&staging, &runner, progress)?;
     progress(Progress::stage("unpack", &entry.qemu.source));
-    tree::prepare(&fetched, &recipe, &staging.work().join("source"), &runner)?;
-    let workshop = Workshop { work: staging.work(), modules, runner: &runner };
+    let work = keep.clone().unwrap_or_else(|| staging.work());
+    tree::prepare(&fetched, &recipe, &work.join("source"), &runner)?;
+    let workshop = Workshop { work, modules, runner: &runner };
     workshop.configure(&recipe, progress)?;
     workshop.compile(jobs, progress)?;
+    if keep.is_some() {
+        collect(&workshop, &fetched, &workshop.work)?;
+        workshop.leave_script()?;
+    }
+    if let Some(cached) = cached {
+        return Ok(cached);
+    }
     collect(&workshop, &fetched, &staging.entry())?;
     Ok(staging.publish(&entry)?.qemu)
+}
+
+/// A new folder, by its absolute path: commands run in another one.
+fn make_folder(folder: &Path) -> Result<PathBuf, SourcesError> {
+    let made = fs::create_dir(folder).and_then(|()| std::path::absolute(folder));
+    made.map_err(|e| SourcesError::io("create", folder, e))
 }
 
 fn need_all() -> Result<(), SourcesError> {
@@ -167,6 +187,21 @@ impl Workshop<'_> {
         });
         command.envs(self.modules.iter().map(|modules| ("PYTHONPATH", modules)));
         command
+    }
+
+    /// Writes a script that builds again after a change of the source. QEMU's build runs Meson.
+    fn leave_script(&self) -> Result<(), SourcesError> {
+        let path = self.work.join("build");
+        let mut text =
+            "#!/bin/sh\n# Builds QEMU again after a change in `source`.\nset -e\n".to_owned();
+        if let Some(modules) = &self.modules {
+            text += &format!("export PYTHONPATH='{}'\n", modules.display());
+        }
+        text += &format!("cd '{}'\nninja -C objects {PROGRAM}\n", self.work.display());
+        text += &format!("cp objects/{PROGRAM} bin\n");
+        fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)))
+            .map_err(|e| SourcesError::io("write", &path, e))
     }
 
     fn configure(

@@ -102,7 +102,7 @@ pub fn resolve(source: &Source) -> Result<Option<Qemu>, QemuError> {
 pub fn ensure(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Qemu, QemuError> {
     match resolve(source)? {
         Some(qemu) => Ok(qemu),
-        None => build(source, None, progress),
+        None => build(source, None, None, progress),
     }
 }
 

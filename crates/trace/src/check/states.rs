@@ -1,6 +1,6 @@
-//! An entity changes its state only as a vCPU can: it leaves the pCPU that it is on, and
-//! it wakes from idle. A modelled neighbour may stop wanting to run while it waits, without
-//! a pCPU. Marks come from an entity that is on.
+//! An entity changes its state only as a vCPU can: it wakes from idle, comes onto a pCPU when
+//! it waits for one, and leaves the pCPU that it is on. A modelled neighbour may stop wanting to
+//! run while it waits, without a pCPU. Marks come from an entity that is on.
 
 use unspin_model::VcpuState;
 
@@ -34,7 +34,7 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
 
 fn is_legal(event: &Event, state: VcpuState, pcpu: Option<u8>) -> bool {
     match event.kind {
-        Kind::On => state != VcpuState::On,
+        Kind::On => state == VcpuState::Off,
         Kind::Off | Kind::Idle => state == VcpuState::On && pcpu == event.pcpu,
         Kind::Wake => state == VcpuState::Idle,
         Kind::Mark(_) => state == VcpuState::On,

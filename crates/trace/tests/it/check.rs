@@ -13,7 +13,7 @@ fn round_robin(slices_ns: [u64; 4]) -> Record {
     for pcpu in 0..2 {
         let pair = [2 * pcpu, 2 * pcpu + 1];
         let (mut t_ns, mut turn) = (0, 0);
-        events.push(event(0, Kind::Wake, None, pair[1]));
+        events.extend(pair.map(|entity| event(0, Kind::Wake, None, entity)));
         events.push(event(0, Kind::On, Some(pcpu as u8), pair[0]));
         while t_ns < SECONDS * 1_000_000_000 + 100_000_000 {
             t_ns += slices_ns[usize::from(pair[turn])];
@@ -80,6 +80,14 @@ fn a_halt_of_a_preempted_entity_is_caught() {
 }
 
 #[test]
+fn a_preempted_entity_that_is_recorded_as_idle_is_caught() {
+    let mut record = fair();
+    let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);
+    record.events[index].kind = Kind::Idle;
+    assert_eq!(caught_by(&record), Some("states"));
+}
+
+#[test]
 fn a_mark_of_an_entity_that_is_off_is_caught() {
     let mut record = fair();
     let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);
@@ -138,6 +146,8 @@ fn a_free_pcpu_beside_a_waiting_entity_is_caught() {
 fn injected(gives_back_ns: u64) -> Record {
     let none = u16::MAX;
     let events = vec![
+        event(0, Kind::Wake, None, 0),
+        event(0, Kind::Wake, None, 1),
         event(0, Kind::On, Some(0), 0),
         event(0, Kind::On, Some(1), 1),
         event(10_000, Kind::Idle, Some(0), 0),

@@ -1,6 +1,7 @@
 //! `unspin lab qemu`.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -21,6 +22,9 @@ pub enum Verb {
         /// Compilers at once [default: one per CPU]
         #[arg(short, long)]
         jobs: Option<NonZeroUsize>,
+        /// Build in FOLDER, a new one, and keep it: its script `build` builds what you change in `source`
+        #[arg(long, value_name = "FOLDER")]
+        keep: Option<PathBuf>,
         /// Print it as JSON
         #[arg(long)]
         json: bool,
@@ -44,9 +48,10 @@ struct Shown {
 
 pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Build { source_version, jobs, json } => {
+        Verb::Build { source_version, jobs, keep, json } => {
             let source = source_version.map_or(Source::Pinned, Source::Version);
-            let made = watched("qemu", |progress| qemu::build(&source, jobs, progress))?;
+            let made =
+                watched("qemu", |progress| qemu::build(&source, jobs, keep.as_deref(), progress))?;
             let builds = shown()?.into_iter().filter(|one| one.build.qemu.id == made.id);
             print_all(&builds.collect::<Vec<_>>(), json)?;
         }

@@ -75,6 +75,7 @@ fn boot(initramfs: String) -> BootSpec {
 fn record(mutate: impl Fn(&mut Vec<Event>)) -> Vec<u8> {
     let event = |t_ns, kind, pcpu| Event { t_ns, kind, pcpu, entity: 0, offset: 0 };
     let mut events = vec![
+        event(0, Kind::Wake, None),
         event(0, Kind::On, Some(0)),
         event(1_000, Kind::Mark(Mark::Begin), Some(0)),
         event(2_000, Kind::Exit { reason: 3, price_ns: 70 }, Some(0)),
@@ -157,14 +158,24 @@ fn each_end_without_a_result_has_its_kind() {
 #[test]
 fn a_broken_invariant_is_a_failed_run_with_its_place() {
     let results = hello() + &ran();
-    let late = record(|events| events.insert(5, Event { t_ns: 9_100, ..events[4] }));
+    let late = record(|events| events.insert(6, Event { t_ns: 9_100, ..events[5] }));
     let stage = Stage::new(&[(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, &late)], "exit 0");
     let failure = stage.run().unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvariantBroken);
     assert!(
-        failure.detail.contains("`states`") && failure.detail.contains("byte 112"),
+        failure.detail.contains("`states`") && failure.detail.contains("byte 128"),
         "{failure}"
     );
+}
+
+#[test]
+fn a_broken_invariant_explains_why_a_guest_did_not_answer() {
+    let late = record(|events| events.insert(6, Event { t_ns: 9_100, ..events[5] }));
+    let kind = |bytes: &[u8]| Stage::new(&[(RECORD_FILE, bytes)], "exit 3").run().unwrap_err().kind;
+    assert_eq!(kind(&late), FailureKind::InvariantBroken);
+    // A sound record explains nothing, nor does one that is cut off.
+    assert_eq!(kind(&record(|_| {})), FailureKind::BootTimeout);
+    assert_eq!(kind(&late[..late.len() - 7]), FailureKind::BootTimeout);
 }
 
 #[test]
