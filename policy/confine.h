@@ -35,9 +35,11 @@
 /* A gain that no second comparison is needed for, in percent. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
 /* No gain is clear against less spinning than that, in percent: it may have been a burst. Where
- * fewer vCPUs keep so much of the time on, in percent, they give little away even then. */
+ * fewer vCPUs keep so much of the time on, in percent, they give little away even then, and a smaller
+ * gain will do. */
 #define CONFINE_CLEAR_SPIN_PERCENT 50
 #define CONFINE_CLEAR_LEFT_PERCENT 80
+#define CONFINE_CLEAR_GAIN_LEFT_PERCENT 25
 /* vCPUs that a limit leaves, and that are off for so much of the time that they want, have rivals
  * on the host, or are still too many, in percent. */
 #define CONFINE_RIVALS_PERCENT 25
@@ -89,8 +91,8 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 {
 	int again = c->phase == CONFINE_FEWER_AGAIN;
-	u32 percent = again ? CONFINE_GAIN_PERCENT : CONFINE_CLEAR_GAIN_PERCENT;
 	struct confine_sums with = c->sums;
+	u32 percent;
 	int gains;
 
 	if (again)
@@ -102,6 +104,12 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 		confine_give_up_fewer(c, now_ns);
 		return;
 	}
+	if (again)
+		percent = CONFINE_GAIN_PERCENT;
+	else if (c->left >= CONFINE_CLEAR_LEFT_PERCENT)
+		percent = CONFINE_CLEAR_GAIN_LEFT_PERCENT;
+	else
+		percent = CONFINE_CLEAR_GAIN_PERCENT;
 	gains = confine_gains(&with, &c->without, percent);
 	if (c->sums.windows < (gains ? CONFINE_PART_WINDOWS : CONFINE_UNCLEAR_WINDOWS))
 		return;
@@ -127,9 +135,13 @@ POLICY void confine_try_before(struct confine *c)
 
 POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 {
+	/* Those in use had no rivals, and more had no more time. */
+	int in_vain = c->calm_trial && confine_off_percent(&c->without) < CONFINE_OFF_PERCENT &&
+		      confine_least_on_m(&c->sums) <= confine_mean(&c->without, c->without.on_m);
+
 	c->more_wait_ns = confine_longer_more(c->more_wait_ns);
 	c->more_ns = now_ns + c->more_wait_ns;
-	confine_calm_longer(c);
+	confine_calm_longer(c, in_vain);
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
@@ -178,12 +190,13 @@ POLICY void confine_failed(struct confine *c, u64 now_ns)
 			     took_ns * CONFINE_FEWER_WAIT_TRIALS);
 }
 
-/* How many to try: as many as are on at a time, where those are more than half. Otherwise half, or
- * one more than are on if that is less: any others would only be off. */
+/* How many to try: as many as are on at a time for sure, where those are more than half. Otherwise
+ * half, or one more than are on if that is less: any others would only be off. */
 POLICY u32 confine_fewer(const struct confine *c)
 {
 	u32 half = c->use / 2, on_m = (u32)confine_mean(&c->sums, c->sums.on_m);
-	u32 on = (on_m + 500) / 1000, least = (on_m + CONFINE_LEAST_M) / 1000 + 1;
+	u32 on = (confine_least_on_m(&c->sums) + 500) / 1000;
+	u32 least = (on_m + CONFINE_LEAST_M) / 1000 + 1;
 
 	if (c->learnt && c->learnt < c->use)
 		return c->learnt;
@@ -210,14 +223,15 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 }
 
 /* When more are tried though spins go on: sooner where rivals get what the limit gives away, which
- * is too much if the spins were but a burst. Once such a trial has failed, they were not. */
+ * is too much if the spins were but a burst, and later where it gives hardly anything away. Once such
+ * a trial has failed, they were no burst. */
 POLICY u64 confine_more_at(const struct confine *c)
 {
-	int first = c->more_wait_ns == CONFINE_MORE_WAIT_NS;
-
-	return first && confine_off_percent(&c->sums) >= CONFINE_RIVALS_PERCENT ?
-		       c->more_ns - CONFINE_MORE_WAIT_NS + CONFINE_MORE_WAIT_RIVALS_NS :
-		       c->more_ns;
+	if (c->more_wait_ns != CONFINE_MORE_WAIT_NS)
+		return c->more_ns;
+	if (confine_off_percent(&c->sums) >= CONFINE_RIVALS_PERCENT)
+		return c->more_ns - CONFINE_MORE_WAIT_NS + CONFINE_MORE_WAIT_RIVALS_NS;
+	return c->left >= CONFINE_CLEAR_LEFT_PERCENT ? c->more_ns + CONFINE_MORE_WAIT_NS : c->more_ns;
 }
 
 POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)

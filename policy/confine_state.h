@@ -68,9 +68,10 @@ POLICY u32 confine_calm_wanted(const struct confine *c)
 	return c->calm_wanted ? c->calm_wanted : CONFINE_CALM_WINDOWS;
 }
 
-POLICY void confine_calm_longer(struct confine *c)
+/* More vCPUs have spun again; in vain: after calm windows, and the host gave them no more time. */
+POLICY void confine_calm_longer(struct confine *c, int in_vain)
 {
-	u32 wanted = confine_calm_wanted(c) * 2;
+	u32 wanted = confine_calm_wanted(c) * (in_vain ? CONFINE_CALM_IN_VAIN : 2);
 
 	c->calm_wanted = wanted < CONFINE_CALM_MAX_WINDOWS ? wanted : CONFINE_CALM_MAX_WINDOWS;
 }

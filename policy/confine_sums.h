@@ -148,6 +148,12 @@ POLICY u32 confine_most_off_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(off_m * 100 / sums->wanted_m) : 0;
 }
 
+/* The least time on that there may have been. */
+POLICY u32 confine_least_on_m(const struct confine_sums *sums)
+{
+	return (u32)confine_mean(sums, sums->on_m > sums->held_m ? sums->on_m - sums->held_m : 0);
+}
+
 /* Whether so much is spun that time on says nothing: spinners that are off pass for on. */
 POLICY int confine_is_blind(const struct confine_sums *sums)
 {

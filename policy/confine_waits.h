@@ -20,10 +20,11 @@
 /* The first wait for a trial of more where other VMs want the same pCPUs. */
 #define CONFINE_MORE_WAIT_RIVALS_NS 250000000ULL
 
-/* Calm windows before more vCPUs are tried; twice as many each time that spins returned, up to a
- * maximum. hackbench pauses for 150 ms, and a collapse costs as much. So the trial lasts long, too:
- * its first window that spins ends it. */
+/* Calm windows before more vCPUs are tried; twice as many each time that spins returned, eight times
+ * where the host gave more vCPUs no more time, up to a maximum. hackbench pauses for 150 ms, and a
+ * collapse costs as much. So the trial lasts long, too: its first window that spins ends it. */
 #define CONFINE_CALM_WINDOWS 20
+#define CONFINE_CALM_IN_VAIN 8
 #define CONFINE_CALM_MAX_WINDOWS 800
 #define CONFINE_CALM_TRIAL_WINDOWS 100
 

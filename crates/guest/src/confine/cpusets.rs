@@ -70,7 +70,7 @@ pub struct Cpusets {
 /// What a limit comes with.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Where tasks spin, a brake lets it come sooner.
+    /// Where tasks spin, a brake lets it come or go sooner.
     pub brake: bool,
     /// Whether the other vCPUs become a partition, which takes longer than the limit itself.
     pub part: bool,
@@ -191,9 +191,12 @@ impl Cpusets {
     }
 
     /// Lifts the limit. What cannot be lifted counts as limited.
-    pub fn lift(&mut self) -> Result<(), CpusetError> {
+    pub fn lift(&mut self, brake: bool) -> Result<(), CpusetError> {
         let mut failed = self.give_back();
         self.refused = false;
+        let limited: Vec<_> = self.limited.iter().cloned().collect();
+        let brake = self.brake.as_ref().filter(|_| brake);
+        let braked = brake.map(|brake| brake.stop(&limited, &mut self.journal));
         for group in std::mem::take(&mut self.limited) {
             match clear(&self.root, &group, &self.journal) {
                 Cleared::Lifted => {
@@ -210,6 +213,7 @@ impl Cpusets {
             }
         }
         self.threads.lift(&self.journal);
+        drop(braked);
         self.journal.forget_ended();
         // From now on these sets may be somebody else's, also for who lifts limits after a crash.
         let saved = self.journal.save_what_is_new();

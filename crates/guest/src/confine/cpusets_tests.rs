@@ -85,7 +85,7 @@ fn a_limit_comes_and_goes_with_the_controller() {
     assert_eq!(hierarchy.says("job"), "0-1");
     cpusets.limit("0", "1-3", LIMIT).unwrap();
     assert_eq!(hierarchy.says("user.slice"), "0");
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     assert_eq!((hierarchy.says("job").as_str(), cpusets.limited()), ("", 0));
     drop(cpusets);
     assert_eq!(hierarchy.control(), "-cpuset");
@@ -124,7 +124,7 @@ fn a_refused_partition_is_asked_for_again_after_the_limit() {
     let says = || fs::read_to_string(&kind).unwrap();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(says(), "member", "asked for again by each window");
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!((says().as_str(), cpusets.reaches_root()), ("isolated", true));
 }
@@ -134,11 +134,11 @@ fn a_set_of_somebody_else_s_stays_though_it_was_written_here_before() {
     let hierarchy = Hierarchy::new("again", &[("mine", "")]);
     let mut cpusets = hierarchy.open();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     fs::write(hierarchy.root().join("mine").join(CPUS), "0-1").unwrap();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["mine"]);
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     drop(cpusets);
     assert_eq!(hierarchy.says("mine"), "0-1");
 }
@@ -148,7 +148,7 @@ fn a_set_of_somebody_else_s_stays_after_a_crash_as_well() {
     let hierarchy = Hierarchy::new("crash", &[("mine", "")]);
     let mut cpusets = hierarchy.open();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     hierarchy.set("mine", "0-1");
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
     drop(cpusets);
@@ -177,7 +177,7 @@ fn what_cannot_be_read_counts_as_limited() {
     let file = hierarchy.root().join("mine").join(CPUS);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    let error = cpusets.lift().expect_err("it may be limited");
+    let error = cpusets.lift(false).expect_err("it may be limited");
     assert!(matches!(error, CpusetError::Lift(..)), "{error}");
     drop(cpusets);
     assert!(hierarchy.folder.join("cpuset.json").exists(), "the journal names it");
@@ -203,7 +203,7 @@ fn what_somebody_else_set_is_left_alone() {
     cpusets.limit("0", "1-3", LIMIT).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["later", "theirs"]);
     hierarchy.set("mine", "3");
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     drop(cpusets);
     let says = ["mine", "theirs", "later"].map(|group| hierarchy.says(group));
     assert_eq!(says, ["3", "2-3", "1-3"]);
@@ -232,7 +232,7 @@ fn a_set_of_somebody_else_that_looks_like_ours_is_left_alone() {
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     assert_eq!(cpusets.left_alone().collect::<Vec<_>>(), ["new", "theirs"]);
     assert_eq!(cpusets.limited(), 2);
-    cpusets.lift().unwrap();
+    cpusets.lift(false).unwrap();
     drop(cpusets);
     let says = ["mine", "theirs", "new", "late"].map(|group| hierarchy.says(group));
     assert_eq!(says, ["", "0-1", "0-1", ""]);

@@ -57,6 +57,10 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
+/// Shares of the wanted time that is spun, and off, from which on a change of tasks is braked. Beside
+/// rivals, lifts took 250 to 550 ms.
+const JAM_SPIN_PERCENT: u32 = 20;
+const JAM_OFF_PERCENT: u32 = 25;
 const REST: Duration = Duration::from_secs(1);
 /// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
 /// work.
@@ -258,10 +262,12 @@ impl Control {
     }
 
     fn rest(&self) -> Duration {
-        match () {
-            () if self.calm < CALM_WINDOWS => QUIET_WINDOW,
-            () if self.account.is_counting() || self.is_quiet() => REST,
-            () => SHORT_REST,
+        if self.calm < CALM_WINDOWS {
+            QUIET_WINDOW
+        } else if self.account.is_counting() || self.is_quiet() {
+            REST
+        } else {
+            SHORT_REST
         }
     }
 
@@ -334,7 +340,7 @@ impl Control {
         }
         self.parted = part || (self.parted && !changes);
         // Without a real-time priority, the brake would hold this thread as well.
-        let brake = usage < before as usize && self.late.is_none();
+        let brake = (usage < before as usize || self.is_jammed()) && self.late.is_none();
         let how = How { brake, part };
         if changes && tried_fewer {
             self.arrangement.switch();
@@ -342,7 +348,7 @@ impl Control {
             self.arrangement.choose(usage);
         }
         let done = match usage == self.online.len() {
-            true => self.cpusets.lift(),
+            true => self.cpusets.lift(how.brake),
             false => {
                 let (keep, spare) = self.arrangement.split(&self.online, usage);
                 self.cpusets.limit(&set::list(&keep), &set::list(&spare), how)
@@ -356,12 +362,20 @@ impl Control {
         }
     }
 
+    /// Whether vCPUs are off and others spin, so that to change tasks takes long: a run queue's lock
+    /// may be that of a vCPU which is off.
+    fn is_jammed(&self) -> bool {
+        let wanted_m = self.facts.on_m + self.facts.off_m;
+        let is_part = |m: u32, percent| m * 100 >= wanted_m * percent && wanted_m > 0;
+        is_part(self.facts.spin_m, JAM_SPIN_PERCENT) && is_part(self.facts.off_m, JAM_OFF_PERCENT)
+    }
+
     /// With another number of vCPUs all that was learnt is about another machine.
     fn follow_hotplug(&mut self) -> Result<(), CpusetError> {
         let unknown = |error| CpusetError::Limit(ROOT.into(), error);
         let online = set::usable(Path::new(ROOT)).map_err(unknown)?;
         if online != self.online {
-            self.cpusets.lift()?;
+            self.cpusets.lift(false)?;
             self.cpusets.replace_all(&set::all(&online).map_err(unknown)?)?;
             self.confine = Confine::new(online.len() as u32);
             self.arrangement = Arrangement::default();

@@ -125,3 +125,39 @@ fn spinning_while_off_is_no_loss() {
     assert_eq!(after(60, facts(1_900)).trials_fewer[1], 0, "half of the time on is useful");
     assert_ne!(after(60, facts(1_500)).trials_fewer[1], 0, "a tenth is");
 }
+
+/// Spins that hold ticks back hide time off. Three vCPUs where the host has two pCPUs spin on.
+#[test]
+fn of_time_on_that_is_not_sure_the_least_counts() {
+    let tried = |held_m| {
+        let confine = after(4, |_| Facts { on_m: 2_720, off_m: 1_280, held_m, ..spun(2_100, 760) });
+        confine.in_use()
+    };
+    assert_eq!((tried(0), tried(380)), (3, 2));
+}
+
+/// As dbench, which contends for nothing on two vCPUs: all vCPUs get no more time from the host, and
+/// collapse.
+#[test]
+fn calm_that_all_vcpus_ended_in_vain_is_trusted_later() {
+    let in_vain = |used| match used {
+        2 => Facts { on_m: 2_000, ..Facts::default() },
+        _ => collapse(4),
+    };
+    let confine = after(1_000, in_vain);
+    assert_eq!((confine.in_use(), confine.trials_more), (2, [3, 0]), "in ten seconds: {confine:?}");
+}
+
+#[test]
+fn a_limit_that_gives_nothing_away_is_compared_with_more_vcpus_later() {
+    let trials_after = |windows, left_m| {
+        let facts = |used| match used {
+            2 => Facts { on_m: left_m, off_m: 2_000 - left_m, ..spun(60, 0) },
+            _ => collapse(4),
+        };
+        after(windows, facts).trials_more[0]
+    };
+    // All of the time on is left, or three quarters.
+    assert_eq!((trials_after(150, 2_000), trials_after(250, 2_000)), (0, 1));
+    assert_eq!(trials_after(150, 1_550), 1);
+}
