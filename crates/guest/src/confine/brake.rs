@@ -1,4 +1,4 @@
-//! A brake for the tasks of cgroups, for as long as it takes to limit them.
+//! A brake for the tasks of cgroups, for as long as it takes to limit them or to lift the limit.
 //!
 //! The kernel applies `cpuset.cpus` task by task, and takes a run queue's lock for each. In a
 //! collapse the holder of such a lock is often a vCPU that the host has preempted: to limit 400

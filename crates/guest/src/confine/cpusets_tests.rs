@@ -312,6 +312,11 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
     );
     // The other one is not named, whatever happens to it.
     assert_eq!(cpusets.limited(), 1);
+    hierarchy.set_quota("60000 100000");
+    cpusets.lift(true).unwrap();
+    assert_eq!((hierarchy.quota().as_str(), hierarchy.says("mine").as_str()), ("60000 100000", ""));
+    let journal = fs::read_to_string(hierarchy.folder.join("cpuset.json")).unwrap();
+    assert!(journal.contains("60000 100000"), "killed while it lifts: {journal}");
 }
 
 #[test]
