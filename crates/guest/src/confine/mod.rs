@@ -57,8 +57,8 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
-/// Shares of the wanted time that is spun, and off, from which on a change of tasks is braked. Beside
-/// rivals, lifts took 250 to 550 ms.
+/// Shares of the wanted time that is spun, and off, from which on a change is braked. Beside rivals,
+/// lifts took 250 to 550 ms.
 const JAM_SPIN_PERCENT: u32 = 20;
 const JAM_OFF_PERCENT: u32 = 25;
 const REST: Duration = Duration::from_secs(1);
@@ -362,8 +362,8 @@ impl Control {
         }
     }
 
-    /// Whether vCPUs are off and others spin, so that to change tasks takes long: a run queue's lock
-    /// may be that of a vCPU which is off.
+    /// Whether vCPUs are off and others spin, so that changes take long: a run queue's lock may be
+    /// that of a vCPU which is off.
     fn is_jammed(&self) -> bool {
         let wanted_m = self.facts.on_m + self.facts.off_m;
         let is_part = |m: u32, percent| m * 100 >= wanted_m * percent && wanted_m > 0;

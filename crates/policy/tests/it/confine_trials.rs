@@ -136,8 +136,8 @@ fn of_time_on_that_is_not_sure_the_least_counts() {
     assert_eq!((tried(0), tried(380)), (3, 2));
 }
 
-/// As dbench, which contends for nothing on two vCPUs: all vCPUs get no more time from the host, and
-/// collapse.
+/// As dbench, which contends for nothing on two vCPUs: all vCPUs get no more time from the host,
+/// and collapse.
 #[test]
 fn calm_that_all_vcpus_ended_in_vain_is_trusted_later() {
     let in_vain = |used| match used {

@@ -22,7 +22,7 @@ pub enum Verb {
         /// Compilers at once [default: one per CPU]
         #[arg(short, long)]
         jobs: Option<NonZeroUsize>,
-        /// Build in FOLDER, a new one, and keep it: its script `build` builds what you change in `source`
+        /// Build in FOLDER, a new one, and keep it: its script `build` builds your changes
         #[arg(long, value_name = "FOLDER")]
         keep: Option<PathBuf>,
         /// Print it as JSON
