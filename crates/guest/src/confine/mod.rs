@@ -57,7 +57,7 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
-/// Shares of the wanted time that is spun, and off, from which on a change is braked. Beside rivals,
+/// Shares of the wanted time, spun and off, from which on a change is braked. Beside rivals,
 /// lifts took 250 to 550 ms.
 const JAM_SPIN_PERCENT: u32 = 20;
 const JAM_OFF_PERCENT: u32 = 25;
