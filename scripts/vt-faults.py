@@ -140,7 +140,8 @@ def main(unspin: str, folder: str, *checkers: str) -> int:
     claims = Claims("lab/vt", "vt-faults.py", "make vt-faults")
     what = "faults put into the simulated host that its checker catches"
     claims.add("vt.host_faults_caught", what, caught, "", len(faults), f">= {len(faults)}")
-    print(claims.text())
+    if len(faults) == len(FAULTS):
+        print(claims.text())
     return 0 if caught == len(faults) else 1
 
 
