@@ -49,8 +49,9 @@ test-all: build ## `make test` with what takes minutes: suspend, stops, nested g
 python-test: ## python/: ruff and pytest, in a virtual environment of its own
 	scripts/python-test.sh $(ARGS)
 
-igvm-measure: build ## the digests of 1,000 random IGVM files and of published vectors, beside sev-snp-measure's
-	scripts/igvm-measure.py $(RELEASE)/unspin
+igvm-measure: build ## the digests of 1,000 random IGVM files and of published vectors, beside sev-snp-measure's; into out/igvm.json
+	@mkdir -p out
+	scripts/igvm-measure.py $(RELEASE)/unspin out/igvm.json
 
 sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail; into out/sev-es.json
 	$(UNSPIN) lab kernel fetch debian-cloud

@@ -49,8 +49,14 @@ def claims_that(*claims: tuple[str, str]) -> Callable[[Callable], Callable]:
     return mark
 
 
+def only_by_name(check: Callable) -> Callable:
+    """Marks a check that takes so long that it runs only if it is named."""
+    check.only_by_name = True  # type: ignore[attr-defined]
+    return check
+
+
 def run(checks: Sequence[Callable[..., str]], names: list[str], bench: Bench, file: str) -> int:
-    """Runs the named checks, or all, with the bench, and writes their claims into a file. Returns the
+    """Runs the named checks, or all that need no name, with the bench, and writes their claims into a file. Returns the
     script's exit status."""
     known = {check.__name__.removeprefix("check_"): check for check in checks}
     if unknown := set(names) - known.keys():
@@ -60,7 +66,8 @@ def run(checks: Sequence[Callable[..., str]], names: list[str], bench: Bench, fi
         print(f"{file}: claims go into a file that ends in .json", file=sys.stderr)
         return 2
     status = 0
-    for name in names or known:
+    unnamed = [name for name, check in known.items() if not hasattr(check, "only_by_name")]
+    for name in names or unnamed:
         check = known[name]
         bench.tries = 1
         holds = one(name, lambda: check(bench))

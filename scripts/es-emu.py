@@ -4,11 +4,10 @@ Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 where s
 
 QEMU emulates AMD's SVM for an L1 with the kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names.
 Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-ghcb, exits (how long exits take, by who reads the GHCB), keys, plain, vnae. Writes what `unspin claims record`
-takes into the file CLAIMS.
+ghcb, exits (how long exits take, by who reads the GHCB), keys, plain, vnae, and fuzz, which takes
+long and runs only by name. Writes what `unspin claims record` takes into the file CLAIMS.
 """
 
-import importlib.util
 import json
 import random
 import re
@@ -18,15 +17,20 @@ import tempfile
 from pathlib import Path
 
 import checks
-from checks import claims_that, want
+import nested
+from checks import claims_that, only_by_name, want
 from claims import Claims
 from es_emu_guest import MEMORY, counted, counts, hidden, run, status
 from nested import L2_APPEND, Bench, cached_kernel, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
+from sev_es_bench import test_kernel
 
-ROOT = Path(__file__).resolve().parent.parent
 # tests/sev-es/exits.h.
 EXITS_EACH = 16
+# Memory of the kernel that a guest could leave behind, and what of it and of the VMM is no leak.
+KEPT = "echo kept $(awk '/^(SUnreclaim|VmallocUsed|PageTables):/ { sum += $2 } END { print sum }' /proc/meminfo)\n"
+KEPT_KIB = 4096
+OWN_KIB = 20480
 # Who reads the GHCB; the second `mapped` is the control.
 WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
 ROUNDS = 12
@@ -34,24 +38,12 @@ LABEL = "emulated SEV-ES by kvm nested in tcg"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 
-def sev_es() -> object:
-    """scripts/sev-es.py, which builds the test guest."""
-    spec = importlib.util.spec_from_file_location("sev_es", ROOT / "scripts/sev-es.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@claims_that(
-    ("cvm.gate.g1", "the test guest judges every answer right, KVM with emulated SEV-ES"),
-    ("cvm.canaries.kvm", "a guest's canaries are neither in shared memory nor in kvm_run, and what it shows is found"),
-)
-def check_guest(bench: Bench) -> str:
-    """The test guest judges KVM's answers. Neither KVM's trace nor what the hypervisor may read shows
-    its registers or its private memory."""
-    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
-    files = {"guest.igvm": bench.igvm("guest", kernel, MEMORY)}
-    log = bench.run("guest", run(MEMORY, look=True), files)
+def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS) -> str:
+    """Runs the test guest. Neither KVM's trace nor what the hypervisor may read shows its registers
+    or its private memory; KVM does not warn, and neither it nor the VMM keeps memory."""
+    kernel = test_kernel(bench.folder, "-DKVM", *options)
+    files = {"guest.igvm": bench.igvm(name, kernel, MEMORY)}
+    log = bench.run(name, KEPT + run(MEMORY, after=KEPT, look=True), files, seconds=seconds)
     failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
     want("guest: passed" in log and "FAIL" not in log, "the test guest failed", failures)
     want(status(log) == 0, f"status {status(log)}", log)
@@ -62,8 +54,31 @@ def check_guest(bench: Bench) -> str:
     # The numbers are constants of its code, too, which is private.
     wanted = [("kvm_run", False, False), ("memory", True, False), ("memory", True, True)]
     want(seen == wanted, f"canaries: {seen}", log)
+    own = int(re.search(r"^own (\d+)", log, re.MULTILINE)[1])
+    before, after = map(int, re.findall(r"^kept (\d+)", log, re.MULTILINE))
+    want(own < OWN_KIB, f"unspin-vmm has {own} KiB of its own")
+    want(after - before < KEPT_KIB, f"the kernel keeps {after - before} KiB after the guest's end")
     answers = f"{log.count('ok  ')} answers as they must be; {counts(log)}"
-    return f"{answers}; {hidden(log)}; no canary in shared memory and kvm_run"
+    memory = f"unspin-vmm {own} KiB, and {after - before} KiB more in the kernel after its end"
+    return f"{answers}; {hidden(log)}; no canary in shared memory and kvm_run; {memory}"
+
+
+@claims_that(
+    ("cvm.gate.g1", "the test guest judges every answer right, KVM with emulated SEV-ES"),
+    ("cvm.canaries.kvm", "a guest's canaries are neither in shared memory nor in kvm_run, and what it shows is found"),
+)
+def check_guest(bench: Bench) -> str:
+    """The test guest judges KVM's answers."""
+    return judged(bench, "guest")
+
+
+@claims_that(
+    ("cvm.ghcb_fuzz.kvm", "each of a million random GHCB pages is answered, KVM with emulated SEV-ES"),
+)
+@only_by_name
+def check_fuzz(bench: Bench) -> str:
+    """The same with a million random GHCB pages."""
+    return judged(bench, "fuzz", "-DFUZZ_ROUNDS=1000000", seconds=3600)
 
 
 def guest(
@@ -130,7 +145,7 @@ def ghcbs(log: str) -> list[dict]:
 
 def check_ghcb(bench: Bench) -> str:
     """The test guest judges unspin-vmm's answers, and a stock guest with virtio lives by them."""
-    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, "-DKVM")
     files = {"guest.igvm": bench.igvm("ghcb", kernel, MEMORY)}
     answers, lines = [], []
     for way in ("mapped", "calls"):
@@ -154,7 +169,7 @@ def check_ghcb(bench: Bench) -> str:
 
 def check_keys(bench: Bench) -> str:
     """In an L1 with protection keys, only a vCPU's thread in KVM has private memory's."""
-    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, "-DKVM")
     files = {"guest.igvm": bench.igvm("keys", kernel, MEMORY)}
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
     log = bench.run("keys", script, files, cpu="max")
@@ -178,7 +193,7 @@ def exits_script() -> str:
 
 def check_exits(bench: Bench) -> str:
     """How long an exit takes in a guest's fastest slice: others were interrupted."""
-    kernel = sev_es().test_kernel(bench.folder, "-DKVM", "-DEXITS")
+    kernel = test_kernel(bench.folder, "-DKVM", "-DEXITS")
     files = {"guest.igvm": bench.igvm("exits", kernel, MEMORY)}
     log = bench.run("exits", exits_script(), files, seconds=900)
     guests = len(WAYS) * ROUNDS
@@ -222,7 +237,7 @@ def table(us: dict[str, dict[str, list[float]]], per_exit: dict[str, float]) -> 
 
 def check_plain(bench: Bench) -> str:
     """Must fail: a file for sev-es is none for a VM without the platform."""
-    kernel = sev_es().test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, "-DKVM")
     script = f"unspin-vmm --igvm /guest.igvm --memory {MEMORY} < /dev/null; echo status $?\n"
     log = bench.run("plain", script, {"guest.igvm": bench.igvm("plain", kernel, MEMORY)})
     want(status(log) == 1 and "is for sev-es" in log, "it was not refused", log)
@@ -271,6 +286,7 @@ def check_vnae(bench: Bench) -> str:
 
 CHECKS = (
     check_guest,
+    check_fuzz,
     check_boot,
     check_smp,
     check_virtio,

@@ -28,6 +28,7 @@ look() {{
         canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
 }}
 until grep -q '^guest: ' /tmp/out; do sleep 1; done
+echo own $(awk '/^RssAnon/ {{ print $2 }}' /proc/$vmm/status)
 while IFS='- ' read -r start end rest; do
     first=$((0x$start / 4096)); pages=$((0x$end / 4096 - first))
     case "$rest" in
@@ -61,7 +62,10 @@ vmm=$!
 {LOOK if look else ""}
 while kill -0 $vmm 2> /dev/null; do
     for dir in /sys/kernel/debug/kvm/[0-9]*; do
-        [ -f $dir/es_emu_vc ] && counts="$(cd $dir; for one in es_emu_* pause_loops; do echo $one=$(cat $one); done)"
+        [ -f $dir/es_emu_vc ] || continue
+        now="$(cd $dir; for one in es_emu_* pause_loops; do echo $one=$(cat $one); done 2> /dev/null)"
+        # The files may have gone between two of them.
+        echo "$now" | grep -q '=$' || counts="$now"
     done
     sleep 1
 done

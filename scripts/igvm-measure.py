@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the digests of `unspin igvm measure` with those of sev-snp-measure (IBM, from PyPI): 1,000
 random files with either loader, and the vectors that the sev crate (VirTEE) publishes. Returns 77
-where one of them cannot be fetched. Usage: scripts/igvm-measure.py [UNSPIN] [FILES]
+where one of them cannot be fetched. Usage: scripts/igvm-measure.py UNSPIN CLAIMS [FILES]
+Writes what `unspin claims record` takes into the file CLAIMS.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ import tempfile
 import zlib
 from pathlib import Path
 from typing import NoReturn
+
+from claims import Claims
 
 PACKAGE = "sev-snp-measure==0.0.13"
 SEV_CRATE = "8.0.0"
@@ -164,8 +167,11 @@ def recorded(firmware: Path, vcpus: int, features: int, kernel: str | None):
 
 
 def main() -> int:
-    unspin = sys.argv[1] if len(sys.argv) > 1 else "target/release/unspin"
-    files = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    if len(sys.argv) < 3 or not sys.argv[2].endswith(".json"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    unspin, file = sys.argv[1:3]
+    files = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         firmware = fetch(Path(folder))
@@ -177,7 +183,8 @@ def main() -> int:
         suffix = (firmware / f"ovmf_{SEV_VECTOR[0]}_suffix.bin").read_bytes()
         pages = [(NORMAL, at, suffix[at : at + PAGE]) for at in range(0, len(suffix), PAGE)]
         wrong += list(measure(unspin, igvm(SEV, pages)).values()) != [SEV_VECTOR[1]]
-        print(f"{len(VECTORS) + 1} vectors, {wrong} differ")
+        vectors = len(VECTORS) + 1
+        print(f"{vectors} vectors, {wrong} differ")
         dice = random.Random(SEED)
         differ = 0
         for _ in range(files):
@@ -185,6 +192,14 @@ def main() -> int:
             ours = measure(unspin, igvm(SNP, pages))
             differ += ours != {"igvm-crate": expected(pages, False), "kvm": expected(pages, True)}
         print(f"{files} random files, {differ} differ")
+    claims = Claims("arithmetic, no machine", "igvm-measure.py", "make igvm-measure")
+    for claim, what, count, failed in (
+        ("random", "digests of random IGVM files that are those of sev-snp-measure, too", files, differ),
+        ("published", "published launch digests that are those of the same pages in an IGVM file", vectors, wrong),
+    ):
+        percent = 100 * (count - failed) / count
+        claims.add(f"cvm.igvm_digests.{claim}", what, percent, "%", count, ">= 100")
+    claims.save(Path(file))
     return 1 if wrong + differ else 0
 
 

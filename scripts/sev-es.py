@@ -2,216 +2,47 @@
 """Whether a stock kernel boots as a guest of the emulated SEV-ES platform, and fails where it must.
 Usage: scripts/sev-es.py UNSPIN CLAIMS [CHECK...]; returns 77 where something it needs is missing.
 
-QEMU is the lab's, or what UNSPIN_VT_QEMU names. The checks are: guest, ends, boot, twice, smp,
-access, cbit, plain. Writes what `unspin claims record` takes into the file CLAIMS.
+QEMU is the lab's, or what UNSPIN_VT_QEMU names. The checks are: guest, ends, measured,
+boot, twice, smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes what
+`unspin claims record` takes into the file CLAIMS.
 """
 
+import hashlib
 import json
-import os
-import shutil
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from checks import Failed, claims_that, run, want
+from checks import claims_that, only_by_name, run, want
 from claims import Claims
+from sev_es_bench import APPEND, C_BIT, KERNEL, SECONDS, Bench, Monitor, lab_qemu, missing, test_kernel, watched
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
-KERNEL = CACHE / "kernels/debian-cloud-7.3.4/vmlinuz"
-SECONDS = 240
-C_BIT = 47
 # tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
 CANARY = struct.pack("<Q", 0x5EC2E7CA9A21F00D)
 SHOWN = struct.pack("<Q", 0x0BE9CA9A215E7000)
+# Where a VMSA has registers: AMD's manual, volume 2, table B-4.
+VMSA = {"cr3": 0x150, "rip": 0x178, "rsi": 0x330}
 LABEL = "emulated SEV-ES, in the lab's QEMU"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
-APPEND = (
-    "console=ttyS0 panic=-1 oops=panic random.trust_cpu=on no_timer_check tsc=reliable"
-    " mitigations=off cryptomgr.notests=1"
-)
-INIT = """#!/bin/busybox sh
-/bin/busybox mount -t proc proc /proc
-/bin/busybox mount -t devtmpfs dev /dev
-echo "init: $(/bin/busybox nproc) CPUs"
-[ -c /dev/vport0p1 ] && echo "by virtio: $(/bin/busybox nproc) CPUs" > /dev/vport0p1
-[ -x /bin/hackbench ] && /bin/hackbench -g 4 -l 50
-echo "init: end"
-/bin/busybox poweroff -f
-"""
 SERIAL_DEVICE = "virtio-serial-pci,ioeventfd=off,disable-legacy=on"
 PORT = ["-chardev", "file,id=out,path=port.txt", "-device", "virtserialport,chardev=out,name=out"]
 
 
-class Bench:
-    """What all checks share: programs, an initramfs, and a folder."""
-
-    claims: Claims
-    tries = 1
-
-    def __init__(self, unspin: Path, qemu: Path, folder: Path):
-        self.unspin, self.qemu, self.folder = unspin, qemu, folder
-        self.firmware = qemu.parent.parent / "share/qemu"
-        if not self.firmware.is_dir():
-            found = sorted(CACHE.glob("qemu/*/share/qemu"))
-            self.firmware = found[-1] if found else self.firmware
-        self.initramfs = folder / "initramfs"
-        self.initramfs.write_bytes(initramfs(folder / "root"))
-
-    def igvm(self, name: str, vcpus: int, kernel: Path = KERNEL, memory: int = 512) -> Path:
-        """A guest's file."""
-        out = self.folder / f"{name}.igvm"
-        command = [self.unspin, "igvm", "build", "--kernel", kernel, "--cbit", str(C_BIT), "-o", out]
-        command += ["--vcpus", str(vcpus), "--memory", str(memory), "--append", APPEND]
-        if kernel == KERNEL:
-            command += ["--initramfs", self.initramfs]
-        subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
-        return out
-
-    def command(self, vcpus: int, pcpus: int, memory: int = 512, tcg: str = "") -> list[str]:
-        """QEMU in virtual time; without pCPUs, in real time."""
-        command = [str(self.qemu), "-L", str(self.firmware), "-machine", "q35"]
-        if pcpus:
-            command += ["-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off"]
-            command += ["-rtc", "base=2020-01-01,clock=vm", "-seed", "7", "-object"]
-            command += [
-                f"virtual-host,id=host0,pcpus={pcpus},quantum=1000,prices=sev-es,seed=7,"
-                "until=60000000000,record=record.bin,record-exits=on,pv-unhalt=on,pv-ipi=on"
-            ]
-        else:
-            command += ["-accel", f"tcg{tcg}"]
-        command += ["-cpu", f"max,phys-bits={C_BIT + 1},-monitor,-erms,-fsrm", "-smp", str(vcpus)]
-        command += ["-m", f"{memory}M", "-display", "none", "-nodefaults", "-no-user-config"]
-        return [*command, "-no-reboot", "-serial", "file:console.log"]
-
-    def run(self, name: str, command: list[str], seconds: int = SECONDS) -> tuple[int, str, Path]:
-        """Exit status, console, and the run's folder. A guest that goes on is ended: status 124."""
-        folder = self.folder / name
-        folder.mkdir()
-        limited = ["timeout", str(seconds), *command]
-        done = subprocess.run(limited, cwd=folder, capture_output=True, text=True)
-        console = (folder / "console.log").read_text(errors="replace")
-        return done.returncode, console + done.stderr, folder
-
-    def confidential(self, igvm: Path, more: str = "") -> list[str]:
-        return ["-object", f"sev-es-emulated,id=es0,igvm={igvm}{more}"]
-
-
-def initramfs(root: Path) -> bytes:
-    """busybox, and hackbench with its libraries where it is installed."""
-    (root / "bin").mkdir(parents=True)
-    for name in ("dev", "proc"):
-        (root / name).mkdir()
-    shutil.copy("/usr/bin/busybox", root / "bin")
-    hackbench = shutil.which("hackbench")
-    if hackbench:
-        shutil.copy(hackbench, root / "bin")
-        for word in subprocess.check_output(["ldd", hackbench], text=True).split():
-            if word.startswith("/"):
-                (root / word[1:]).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, root / word[1:])
-    (root / "init").write_text(INIT)
-    (root / "init").chmod(0o755)
-    names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
-    cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
-    return subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True).stdout
-
-
-def test_kernel(folder: Path, *options: str) -> Path:
-    """tests/sev-es/guest.c as a bzImage."""
-    source, elf, raw = ROOT / "tests/sev-es", folder / "guest.elf", folder / "guest.bin"
-    flags = "-O1 -ffreestanding -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -w -Wno-main"
-    flags += " -fno-stack-protector -fcf-protection=none -nostdlib -static -Wl,--build-id=none"
-    command = ["gcc", *flags.split(), f"-Wl,-T,{source}/guest.ld", "-Wl,--no-warn-rwx-segments"]
-    subprocess.run([*command, *options, "-o", elf, source / "guest.c"], check=True)
-    subprocess.run(["objcopy", "-O", "binary", elf, raw], check=True)
-    # The 64-bit entry is 0x200 bytes behind the begin of the code.
-    code = bytes(0x200) + raw.read_bytes()
-    code += bytes(-len(code) % 16)
-    image = bytearray(1024)
-    for at, form, value in [
-        (0x1F1, "<B", 1),
-        (0x1F4, "<I", len(code) // 16),
-        (0x1FE, "<I", 0x6AEBAA55),
-        (0x202, "<4s", b"HdrS"),
-        (0x206, "<H", 0x20F),
-        (0x22C, "<I", 0x7FFFFFFF),
-        (0x236, "<H", 3),
-        (0x238, "<I", 2047),
-        (0x258, "<Q", 0x1000000),
-        (0x260, "<I", 0x400000),
-    ]:
-        struct.pack_into(form, image, at, value)
-    kernel = folder / "guest.bzimage"
-    kernel.write_bytes(bytes(image) + code)
-    return kernel
-
-
-class Monitor:
-    """QMP."""
-
-    def __init__(self, path: Path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(str(path))
-        self.lines = self.socket.makefile("rw")
-        self.lines.readline()
-        self.ask("qmp_capabilities")
-
-    def ask(self, execute: str, **arguments: object) -> object:
-        self.lines.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
-        self.lines.flush()
-        while True:
-            answer = json.loads(self.lines.readline())
-            if "return" in answer or "error" in answer:
-                return answer.get("return")
-
-
-def watched(bench: Bench, name: str, command: list[str], done: Callable[[str, Monitor], bool]) -> str:
-    """Runs until `done` with the console and the monitor says so."""
-    folder = bench.folder / name
-    folder.mkdir()
-    command = [*command, "-qmp", "unix:qmp,server=on,wait=off"]
-    guest = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            if (folder / "qmp").exists():
-                break
-            time.sleep(0.1)
-        monitor = Monitor(folder / "qmp")
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            time.sleep(0.5)
-            console = (folder / "console.log").read_text(errors="replace")
-            if done(console, monitor):
-                return console
-        raise Failed(f"{name}: nothing in {SECONDS} s\n{console[-2000:]}")
-    finally:
-        try:
-            guest.wait(2)
-        except subprocess.TimeoutExpired:
-            guest.kill()
-            guest.wait()
-
-
-@claims_that(
-    ("cvm.gate.a1", "the test guest judges every answer right, QEMU with emulated SEV-ES"),
-    ("cvm.canaries", "a guest's canaries are in nothing that the hypervisor sees, and what it shows is found"),
-)
-def check_guest(bench: Bench) -> str:
-    """The test guest judges every answer; its canaries are neither in what the hypervisor sees nor
-    in shared memory, and what it shows is found by the same search."""
+def judged(bench: Bench, name: str, *options: str, record: bool = True, seconds: int = SECONDS) -> str:
+    """Runs the test guest. Its canaries are neither in what the hypervisor sees, if that is recorded,
+    nor in shared memory, and what it shows is found by the same search. QEMU's memory does not grow."""
     memory = 64
-    igvm = bench.igvm("guest", 1, test_kernel(bench.folder), memory)
-    command = bench.command(1, 0, memory) + bench.confidential(igvm, ",x-record=seen")
+    igvm = bench.igvm(name, 1, test_kernel(bench.folder, *options), memory)
+    command = bench.command(1, 0, memory) + bench.confidential(igvm, ",x-record=seen" if record else "")
     command[command.index("-cpu") + 1] = f"max,phys-bits={C_BIT + 1}"
-    folder = bench.folder / "guest"
+    folder = bench.folder / name
+    resident = []
 
     def done(console: str, monitor: Monitor) -> bool:
+        if "fuzz: a tenth" in console:
+            resident.append(private_kib(monitor.pid))
         if "guest: " not in console:
             return False
         for start, file in ((0, "shared"), (1 << C_BIT, "private")):
@@ -219,16 +50,41 @@ def check_guest(bench: Bench) -> str:
         monitor.ask("quit")
         return True
 
-    console = watched(bench, "guest", command, done)
-    failures = "\n".join(line for line in console.splitlines() if not line.startswith("ok "))
+    console = watched(bench, name, command, done, seconds)
+    failures = "\n".join(line for line in console.splitlines() if line.startswith(("FAIL", "  ")))
     want("guest: passed" in console and "FAIL" not in console, "the test guest failed", failures)
-    seen, shared, private = ((folder / name).read_bytes() for name in ("seen", "shared", "private"))
-    want(SHOWN in seen and SHOWN in shared, "what the guest shows was not found")
-    want(CANARY in private, "the canaries are not in private memory")
-    want(CANARY not in seen, "the hypervisor saw a canary")
-    want(CANARY not in shared, "a canary is in shared memory")
-    exits = console.count("ok  ")
-    return f"{exits} answers as they must be; no canary in {len(seen)} bytes that the hypervisor saw"
+    want(CANARY in (folder / "private").read_bytes(), "the canaries are not in private memory")
+    for what in ("seen", "shared") if record else ("shared",):
+        found = (folder / what).read_bytes()
+        want(SHOWN in found, f"what the guest shows is not in what is {what}")
+        want(CANARY not in found, f"a canary is in what is {what}")
+    want(max(resident) - resident[0] < 1024, f"QEMU's memory grows: {resident} KiB")
+    size = f"{(folder / 'seen').stat().st_size} bytes that the hypervisor saw" if record else "shared memory"
+    return f"{console.count('ok  ')} answers as they must be; no canary in {size}"
+
+
+def private_kib(pid: int) -> int:
+    """How much memory of its own a process has, in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0])
+
+
+@claims_that(
+    ("cvm.gate.a1", "the test guest judges every answer right, QEMU with emulated SEV-ES"),
+    ("cvm.canaries", "a guest's canaries are in nothing that the hypervisor sees, and what it shows is found"),
+)
+def check_guest(bench: Bench) -> str:
+    """The test guest judges every answer."""
+    return judged(bench, "guest")
+
+
+@claims_that(
+    ("cvm.ghcb_fuzz", "each of a million random GHCB pages is answered, QEMU with emulated SEV-ES"),
+)
+@only_by_name
+def check_fuzz(bench: Bench) -> str:
+    """The same with a million random GHCB pages, whose record would take 4 GB."""
+    return judged(bench, "fuzz", "-DFUZZ_ROUNDS=1000000", record=False, seconds=1200)
 
 
 def check_ends(bench: Bench) -> str:
@@ -238,6 +94,57 @@ def check_ends(bench: Bench) -> str:
         status, log, _ = bench.run(f"ends-{pcpus}", bench.command(1, pcpus, 64) + bench.confidential(igvm))
         want(status == 5 and "reason set 1, reason 2" in log, f"status {status}", log)
     return "status 5"
+
+
+def launch_digest(monitor: Monitor, shown: dict, vmsas: bytes, folder: Path) -> str:
+    """SHA-256 of what a stopped guest's private memory has where its file has contents, in the file's
+    order, and of the VMSAs, which lie outside of memory."""
+    digest = hashlib.sha256()
+    parts = [part for part in shown["ranges"] if part["kind"] == "normal" and part["measured"] == "contents"]
+    for part in sorted(parts, key=lambda part: part["directive"]):
+        start = 1 << C_BIT | int(part["start"], 16)
+        monitor.ask("pmemsave", val=start, size=part["bytes"], filename="part")
+        digest.update((folder / "part").read_bytes())
+    return digest.update(vmsas) or digest.hexdigest()
+
+
+@claims_that(
+    ("cvm.igvm_digests.loaded", "the digest of a loaded guest's memory is its IGVM file's, QEMU with emulated SEV-ES"),
+)
+def check_measured(bench: Bench) -> str:
+    """Before its first instruction, a guest's memory and registers have what `unspin igvm measure` hashed;
+    once it runs, its memory has another digest."""
+    vcpus = 4
+    igvm = bench.igvm("measured", vcpus)
+    shown, measured = (
+        json.loads(subprocess.check_output([bench.unspin, "igvm", verb, "--json", igvm]))
+        for verb in ("show", "measure")
+    )
+    (file,) = measured["digests"]
+    # The file ends with the first vCPU's and what all others have in common.
+    first, other = igvm.read_bytes()[-8192:-4096], igvm.read_bytes()[-4096:]
+    vmsas = first + (vcpus - 1) * other
+    digests: list[str] = []
+    registers = ""
+
+    def done(console: str, monitor: Monitor) -> bool:
+        nonlocal registers
+        if digests and "Linux version" not in console:
+            return False
+        if not digests:
+            registers = str(monitor.ask("human-monitor-command", **{"command-line": "info registers"}))
+        monitor.ask("stop")
+        digests.append(launch_digest(monitor, shown, vmsas, bench.folder / "measured"))
+        monitor.ask("cont" if len(digests) == 1 else "quit")
+        return len(digests) == 2
+
+    watched(bench, "measured", [*bench.command(vcpus, 0), *bench.confidential(igvm), "-S"], done)
+    want(digests[0] == file["digest"], f"loaded {digests[0]}, measured {file['digest']}")
+    want(digests[1] != digests[0], "the digest of a guest that runs is the same")
+    for name in ("rip", "rsi", "cr3"):
+        value = f"{int.from_bytes(vmsas[VMSA[name] : VMSA[name] + 8], 'little'):016x}"
+        want(value in registers, f"{name} is not {value}", registers)
+    return f"{file['measured_pages']} pages, {digests[0]}"
 
 
 @claims_that(
@@ -327,7 +234,9 @@ def check_plain(bench: Bench) -> str:
 
 CHECKS = (
     check_guest,
+    check_fuzz,
     check_ends,
+    check_measured,
     check_boot,
     check_twice,
     check_smp,
@@ -335,34 +244,6 @@ CHECKS = (
     check_cbit,
     check_plain,
 )
-
-
-def lab_qemu(unspin: str) -> Path:
-    """The program of `unspin lab qemu build`."""
-    named = os.environ.get("UNSPIN_VT_QEMU")
-    if named:
-        return Path(named)
-    shown = subprocess.run([unspin, "lab", "qemu", "show"], capture_output=True, text=True).stdout
-    current = shown.partition("(current)")[2].split()
-    return Path(current[current.index("program") + 1]) if "program" in current else Path("none")
-
-
-def missing(qemu: Path) -> str:
-    """What cannot be done without, or nothing."""
-    if not KERNEL.is_file():
-        return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
-    for program, package in (
-        ("gcc", "gcc"),
-        ("cpio", "cpio"),
-        ("hackbench", "rt-tests"),
-        ("/usr/bin/busybox", "busybox-static"),
-    ):
-        if not shutil.which(program):
-            return f"needs {program}: apt install {package}"
-    if not shutil.which(str(qemu)):
-        return "needs the lab's QEMU: unspin lab qemu build"
-    objects = subprocess.run([qemu, "-object", "help"], capture_output=True, text=True).stdout
-    return "" if "sev-es-emulated" in objects else f"{qemu} has no sev-es-emulated"
 
 
 def main() -> int:

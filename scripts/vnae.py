@@ -7,7 +7,6 @@ one needs the kernel lab-cvm, or a bzImage of it that UNSPIN_VNAE_KERNEL names.
 """
 
 import collections
-import importlib.util
 import json
 import os
 import struct
@@ -17,10 +16,7 @@ import tempfile
 from pathlib import Path
 
 from checks import one, want
-
-SPEC = importlib.util.spec_from_file_location("sev_es", Path(__file__).with_name("sev-es.py"))
-sev_es = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(sev_es)
+from sev_es_bench import APPEND, Bench, lab_qemu, missing
 
 # Kinds of events of a record, docs/emulated-sev-es.md.
 PAUSE_LOOP, REFLECT, ANSWER = 6, 12, 13
@@ -37,7 +33,7 @@ def count(record: Path) -> collections.Counter:
     return collections.Counter(kind for _, kind, _, _, _ in events(record))
 
 
-def command(bench: sev_es.Bench, vnae: str) -> list[str]:
+def command(bench: Bench, vnae: str) -> list[str]:
     """Four vCPUs on two pCPUs, whose host has pause exits."""
     line = bench.command(4, 2)
     at = next(i for i, part in enumerate(line) if part.startswith("virtual-host"))
@@ -45,7 +41,7 @@ def command(bench: sev_es.Bench, vnae: str) -> list[str]:
     return line
 
 
-def check_unasked(bench: sev_es.Bench) -> str:
+def check_unasked(bench: Bench) -> str:
     """A stock kernel does not ask: nothing is reflected, and not a byte differs."""
     igvm = bench.igvm("unasked", 4)
     files = []
@@ -61,7 +57,7 @@ def check_unasked(bench: sev_es.Bench) -> str:
     return f"0 of {kinds[PAUSE_LOOP]} pause loops"
 
 
-def check_forced(bench: sev_es.Bench) -> str:
+def check_forced(bench: Bench) -> str:
     """Must fail: a stock kernel that gets a reflected PAUSE cannot handle it, and ends."""
     forced = command(bench, "force") + bench.confidential(bench.igvm("forced", 4))
     status, log, _ = bench.run("forced", forced)
@@ -71,11 +67,11 @@ def check_forced(bench: sev_es.Bench) -> str:
     return lines[0].partition("SEV: ")[2] + ", at <f3> 90"
 
 
-def check_agreed(bench: sev_es.Bench) -> str:
+def check_agreed(bench: Bench) -> str:
     """The patched kernel asks and answers, to the end of hackbench, and twice alike."""
     igvm = bench.folder / "agreed.igvm"
     build = [bench.unspin, "igvm", "build", "--kernel", cvm_kernel(bench.unspin), "--cbit", "47"]
-    build += ["--vcpus", "4", "--memory", "512", "--append", sev_es.APPEND + " nopvspin"]
+    build += ["--vcpus", "4", "--memory", "512", "--append", APPEND + " nopvspin"]
     build += ["--initramfs", bench.initramfs, "-o", igvm]
     subprocess.run([str(part) for part in build], check=True, stdout=subprocess.DEVNULL)
     files = []
@@ -114,15 +110,15 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     unspin, names = Path(sys.argv[1]).resolve(), sys.argv[2:]
-    qemu = sev_es.lab_qemu(str(unspin))
-    reason = sev_es.missing(qemu)
+    qemu = lab_qemu(str(unspin))
+    reason = missing(qemu)
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
     checks = {"unasked": check_unasked, "forced": check_forced, "agreed": check_agreed}
     status = 0
     with tempfile.TemporaryDirectory() as folder:
-        bench = sev_es.Bench(unspin, qemu.resolve(), Path(folder))
+        bench = Bench(unspin, qemu.resolve(), Path(folder))
         for name, check in checks.items():
             if names and name not in names:
                 continue

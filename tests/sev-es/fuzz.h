@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* GHCB pages that are right, malformed and random; part of guest.c. */
 
+#ifndef FUZZ_ROUNDS
 /* An exit of an emulated KVM takes long. */
-#ifdef KVM
-#define FUZZ_ROUNDS 2000
-#else
-#define FUZZ_ROUNDS 20000
+#define FUZZ_ROUNDS (IS_KVM ? 2000 : 20000)
 #endif
 
 static void test_page(void)
@@ -112,6 +110,8 @@ static void test_fuzz(u64 rounds)
 			   (code >> 1) == 0x40000000 ? 0xd0000000 + any() % LARGE : any() % 4,
 		     any() & 1 ? any() : any() % 3000);
 		answered += (u32)get(INFO_1) <= 2;
+		if ((i + 1) % (rounds / 10) == 0)
+			say("fuzz: a tenth\n");
 	}
 	check_is("random GHCBs: all answered", answered, rounds);
 }

@@ -1,0 +1,214 @@
+"""A QEMU with the emulated SEV-ES platform: guests for it, how to run them, and how to watch one."""
+
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from checks import Failed
+from claims import Claims
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
+KERNEL = CACHE / "kernels/debian-cloud-7.3.4/vmlinuz"
+SECONDS = 240
+C_BIT = 47
+APPEND = (
+    "console=ttyS0 panic=-1 oops=panic random.trust_cpu=on no_timer_check tsc=reliable"
+    " mitigations=off cryptomgr.notests=1"
+)
+INIT = """#!/bin/busybox sh
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t devtmpfs dev /dev
+echo "init: $(/bin/busybox nproc) CPUs"
+[ -c /dev/vport0p1 ] && echo "by virtio: $(/bin/busybox nproc) CPUs" > /dev/vport0p1
+[ -x /bin/hackbench ] && /bin/hackbench -g 4 -l 50
+echo "init: end"
+/bin/busybox poweroff -f
+"""
+
+
+class Bench:
+    """What all checks share: programs, an initramfs, and a folder."""
+
+    claims: Claims
+    tries = 1
+
+    def __init__(self, unspin: Path, qemu: Path, folder: Path):
+        self.unspin, self.qemu, self.folder = unspin, qemu, folder
+        self.firmware = qemu.parent.parent / "share/qemu"
+        if not self.firmware.is_dir():
+            found = sorted(CACHE.glob("qemu/*/share/qemu"))
+            self.firmware = found[-1] if found else self.firmware
+        self.initramfs = folder / "initramfs"
+        self.initramfs.write_bytes(initramfs(folder / "root"))
+
+    def igvm(self, name: str, vcpus: int, kernel: Path = KERNEL, memory: int = 512) -> Path:
+        """A guest's file."""
+        out = self.folder / f"{name}.igvm"
+        command = [self.unspin, "igvm", "build", "--kernel", kernel, "--cbit", str(C_BIT), "-o", out]
+        command += ["--vcpus", str(vcpus), "--memory", str(memory), "--append", APPEND]
+        if kernel == KERNEL:
+            command += ["--initramfs", self.initramfs]
+        subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
+        return out
+
+    def command(self, vcpus: int, pcpus: int, memory: int = 512, tcg: str = "") -> list[str]:
+        """QEMU in virtual time; without pCPUs, in real time."""
+        command = [str(self.qemu), "-L", str(self.firmware), "-machine", "q35"]
+        if pcpus:
+            command += ["-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off"]
+            command += ["-rtc", "base=2020-01-01,clock=vm", "-seed", "7", "-object"]
+            command += [
+                f"virtual-host,id=host0,pcpus={pcpus},quantum=1000,prices=sev-es,seed=7,"
+                "until=60000000000,record=record.bin,record-exits=on,pv-unhalt=on,pv-ipi=on"
+            ]
+        else:
+            command += ["-accel", f"tcg{tcg}"]
+        command += ["-cpu", f"max,phys-bits={C_BIT + 1},-monitor,-erms,-fsrm", "-smp", str(vcpus)]
+        command += ["-m", f"{memory}M", "-display", "none", "-nodefaults", "-no-user-config"]
+        return [*command, "-no-reboot", "-serial", "file:console.log"]
+
+    def run(self, name: str, command: list[str], seconds: int = SECONDS) -> tuple[int, str, Path]:
+        """Exit status, console, and the run's folder. A guest that goes on is ended: status 124."""
+        folder = self.folder / name
+        folder.mkdir()
+        limited = ["timeout", str(seconds), *command]
+        done = subprocess.run(limited, cwd=folder, capture_output=True, text=True)
+        console = (folder / "console.log").read_text(errors="replace")
+        return done.returncode, console + done.stderr, folder
+
+    def confidential(self, igvm: Path, more: str = "") -> list[str]:
+        return ["-object", f"sev-es-emulated,id=es0,igvm={igvm}{more}"]
+
+
+def initramfs(root: Path) -> bytes:
+    """busybox, and hackbench with its libraries where it is installed."""
+    (root / "bin").mkdir(parents=True)
+    for name in ("dev", "proc"):
+        (root / name).mkdir()
+    shutil.copy("/usr/bin/busybox", root / "bin")
+    hackbench = shutil.which("hackbench")
+    if hackbench:
+        shutil.copy(hackbench, root / "bin")
+        for word in subprocess.check_output(["ldd", hackbench], text=True).split():
+            if word.startswith("/"):
+                (root / word[1:]).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(word, root / word[1:])
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+    names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
+    cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
+    return subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True).stdout
+
+
+def test_kernel(folder: Path, *options: str) -> Path:
+    """tests/sev-es/guest.c as a bzImage."""
+    source, elf, raw = ROOT / "tests/sev-es", folder / "guest.elf", folder / "guest.bin"
+    flags = "-O1 -ffreestanding -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -w -Wno-main"
+    flags += " -fno-stack-protector -fcf-protection=none -nostdlib -static -Wl,--build-id=none"
+    command = ["gcc", *flags.split(), f"-Wl,-T,{source}/guest.ld", "-Wl,--no-warn-rwx-segments"]
+    subprocess.run([*command, *options, "-o", elf, source / "guest.c"], check=True)
+    subprocess.run(["objcopy", "-O", "binary", elf, raw], check=True)
+    # The 64-bit entry is 0x200 bytes behind the begin of the code.
+    code = bytes(0x200) + raw.read_bytes()
+    code += bytes(-len(code) % 16)
+    image = bytearray(1024)
+    for at, form, value in [
+        (0x1F1, "<B", 1),
+        (0x1F4, "<I", len(code) // 16),
+        (0x1FE, "<I", 0x6AEBAA55),
+        (0x202, "<4s", b"HdrS"),
+        (0x206, "<H", 0x20F),
+        (0x22C, "<I", 0x7FFFFFFF),
+        (0x236, "<H", 3),
+        (0x238, "<I", 2047),
+        (0x258, "<Q", 0x1000000),
+        (0x260, "<I", 0x400000),
+    ]:
+        struct.pack_into(form, image, at, value)
+    kernel = folder / "guest.bzimage"
+    kernel.write_bytes(bytes(image) + code)
+    return kernel
+
+
+class Monitor:
+    """QMP, and the process that it belongs to."""
+
+    def __init__(self, path: Path, pid: int):
+        self.pid = pid
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("rw")
+        self.lines.readline()
+        self.ask("qmp_capabilities")
+
+    def ask(self, execute: str, **arguments: object) -> object:
+        self.lines.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
+        self.lines.flush()
+        while True:
+            answer = json.loads(self.lines.readline())
+            if "return" in answer or "error" in answer:
+                return answer.get("return")
+
+
+def watched(
+    bench: Bench, name: str, command: list[str], done: Callable[[str, Monitor], bool], seconds: int = SECONDS
+) -> str:
+    """Runs until `done` with the console and the monitor says so."""
+    folder = bench.folder / name
+    folder.mkdir()
+    command = [*command, "-qmp", "unix:qmp,server=on,wait=off"]
+    guest = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            if (folder / "qmp").exists():
+                break
+            time.sleep(0.1)
+        monitor = Monitor(folder / "qmp", guest.pid)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.5)
+            console = (folder / "console.log").read_text(errors="replace")
+            if done(console, monitor):
+                return console
+        raise Failed(f"{name}: nothing in {seconds} s\n{console[-2000:]}")
+    finally:
+        try:
+            guest.wait(2)
+        except subprocess.TimeoutExpired:
+            guest.kill()
+            guest.wait()
+
+
+def lab_qemu(unspin: str) -> Path:
+    """The program of `unspin lab qemu build`."""
+    named = os.environ.get("UNSPIN_VT_QEMU")
+    if named:
+        return Path(named)
+    shown = subprocess.run([unspin, "lab", "qemu", "show"], capture_output=True, text=True).stdout
+    current = shown.partition("(current)")[2].split()
+    return Path(current[current.index("program") + 1]) if "program" in current else Path("none")
+
+
+def missing(qemu: Path) -> str:
+    """What cannot be done without, or nothing."""
+    if not KERNEL.is_file():
+        return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
+    for program, package in (
+        ("gcc", "gcc"),
+        ("cpio", "cpio"),
+        ("hackbench", "rt-tests"),
+        ("/usr/bin/busybox", "busybox-static"),
+    ):
+        if not shutil.which(program):
+            return f"needs {program}: apt install {package}"
+    if not shutil.which(str(qemu)):
+        return "needs the lab's QEMU: unspin lab qemu build"
+    objects = subprocess.run([qemu, "-object", "help"], capture_output=True, text=True).stdout
+    return "" if "sev-es-emulated" in objects else f"{qemu} has no sev-es-emulated"
