@@ -15,6 +15,8 @@ from claims import Claims
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
 SECONDS = 300
 TRIALS = 3
+# Of an L1.
+CPUS = 2
 OOPS = re.compile(r"Kernel panic - not syncing: Fatal exception|Oops: ")
 QEMU = "qemu-system-x86_64"
 FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
@@ -120,6 +122,26 @@ def install(root: Path, program: Path, name: str) -> None:
             shutil.copy(word, to)
 
 
+def emulated(cpu: str) -> list[str]:
+    """QEMU in real time, with a thread for each of the L1's CPUs."""
+    return [QEMU, "-accel", "tcg,thread=multi", "-cpu", cpu]
+
+
+def virtual(qemu: Path, seed: int) -> list[str]:
+    """The lab's QEMU in virtual time: the L1's CPUs are the pCPUs of a simulated host, and have no other
+    guest. Nothing is priced: what an exit of an L2 costs is what the L1 executes for it."""
+    host = f"virtual-host,id=host0,pcpus={CPUS},quantum=1000,instructions=1,prices=free,seed={seed}"
+    command = [str(qemu), "-L", str(firmware_of(qemu)), "-accel", "tcg,thread=single,tb-size=512", "-object", host]
+    command += ["-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm", "-seed", str(seed)]
+    return [*command, "-no-user-config", "-cpu", f"{L1_CPU},-hypervisor,-monitor"]
+
+
+def firmware_of(qemu: Path) -> Path:
+    """The firmware beside a QEMU, or that of a build in the cache."""
+    beside = qemu.parent.parent / "share/qemu"
+    return beside if beside.is_dir() else next(CACHE.glob("qemu/*/share/qemu"))
+
+
 class Bench:
     """The files of an L1, and how one is run. `host` is the L1's kernel, if not the guests'; the
     folder that it is in may have modules. `kvm_amd` are parameters of the L1's module."""
@@ -186,8 +208,9 @@ class Bench:
         seconds: int = SECONDS,
         cpu: str = L1_CPU,
         memory_mib: int = 2048,
+        machine: list[str] | None = None,
     ) -> str:
-        """What an L1 prints that runs a script."""
+        """What an L1 prints that runs a script. The machine is emulated in real time by default."""
         root = self.folder / f"{name}-root"
         shutil.copytree(self.root, root, symlinks=True)
         (root / "check.sh").write_text(script)
@@ -196,8 +219,8 @@ class Bench:
         packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
         archive(root, packed)
         shutil.rmtree(root)
-        command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", cpu]
-        command += ["-smp", "2", "-m", str(memory_mib), "-nodefaults", "-display", "none", "-no-reboot"]
+        command = [*(machine or emulated(cpu)), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
+        command += ["-nodefaults", "-display", "none", "-no-reboot"]
         command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
         command += ["-initrd", str(packed), "-append", self.append]
         for _ in range(TRIALS):

@@ -9,7 +9,6 @@ is the lab's, or what UNSPIN_VT_QEMU names; without the patch 0008 of the series
 """
 
 import hashlib
-import importlib.util
 import os
 import re
 import resource
@@ -21,10 +20,7 @@ from pathlib import Path
 
 import nested
 from checks import Failed, want
-
-SPEC = importlib.util.spec_from_file_location("sev_es", Path(__file__).with_name("sev-es.py"))
-sev_es = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(sev_es)
+from sev_es_bench import lab_qemu
 
 PCPUS = 2
 # Seconds of this machine that a cell may take.
@@ -58,12 +54,6 @@ poweroff -f
 """
 
 
-def firmware_of(qemu: Path) -> Path:
-    """The firmware beside a QEMU, or that of a build in the cache."""
-    beside = qemu.parent.parent / "share/qemu"
-    return beside if beside.is_dir() else next(nested.CACHE.glob("qemu/*/share/qemu"))
-
-
 def pack(root: Path, out: Path) -> None:
     """An archive of the same bytes each time: it has the files' times."""
     for path in root.rglob("*"):
@@ -85,7 +75,7 @@ def write_image(folder: Path, cell: str, kernel: Path, unspin: Path, qemu: Path)
     nested.modules(kernel, L1_MODULES, root)
     pack(guest, root / "initramfs")
     shutil.copy(kernel / "vmlinuz", root)
-    shutil.copytree(firmware_of(qemu), root / "share")
+    shutil.copytree(nested.firmware_of(qemu), root / "share")
     nested.install(root, qemu, "qemu")
     pack(root, packed)
     shutil.rmtree(root)
@@ -97,7 +87,7 @@ def run(folder: Path, name: str, kernel: Path, unspin: Path, qemu: Path) -> tupl
     """What a cell shows, and the digest of its console and its record."""
     cell, _, given = name.partition(":")
     seed = given or "1"
-    firmware = firmware_of(qemu)
+    firmware = nested.firmware_of(qemu)
     initramfs = write_image(folder, cell, kernel, unspin, qemu)
     console, record = folder / f"{cell}.log", folder / f"{cell}.rec"
     host = f"virtual-host,id=host0,pcpus={PCPUS},quantum=500,instructions=2,prices=free"
@@ -126,7 +116,7 @@ def main() -> int:
     unspin, *names = sys.argv[1:]
     kernel = nested.cached_kernel()
     reason = nested.missing(kernel) or ("" if shutil.which("hackbench") else "needs hackbench")
-    qemu = sev_es.lab_qemu(unspin).resolve()
+    qemu = lab_qemu(unspin).resolve()
     if not reason and not qemu.is_file():
         reason = "needs the lab's QEMU: unspin lab qemu build"
     if reason or kernel is None:

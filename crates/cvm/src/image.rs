@@ -23,7 +23,10 @@ pub enum ReadError {
         bytes: usize,
     },
     /// Another kind of file.
-    #[error("is not an IGVM file: it begins with {magic:02x?}, and IGVM files with \"IGVM\"")]
+    #[error(
+        "is not an IGVM file: it begins with \"{}\", and IGVM files with \"IGVM\"; `unspin igvm \
+         build` makes one", magic.escape_ascii()
+    )]
     NotIgvm {
         /// Its first bytes.
         magic: [u8; 4],

@@ -13,9 +13,13 @@ fn facts(name: &str) -> Facts {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A KVM guest that its host does not help against all spinning.
+/// A guest that its host does not help against all spinning.
+fn unhelped(name: &str) -> Facts {
+    Facts { command_line: "nopvspin".into(), ..facts(name) }
+}
+
 fn kvm() -> Facts {
-    Facts { command_line: "nopvspin".into(), ..facts("kvm") }
+    unhelped("kvm")
 }
 
 fn state(diagnosis: &Diagnosis, name: &str) -> State {
@@ -126,7 +130,7 @@ fn the_host_helps_by_pv_spinlocks_and_steal_time_together() {
 
 #[test]
 fn what_is_missing_is_named_with_its_remedy() {
-    let old = diagnose(&facts("kvm-as-hyper-v"));
+    let old = diagnose(&unhelped("kvm-as-hyper-v"));
     assert!(why(&old, "run").contains("6.12"));
     assert_eq!(why(&old, "record"), "");
     assert!(old.kernel_advice.is_some());
@@ -142,7 +146,7 @@ fn advice_names_fewer_vcpus_than_there_are() {
     for (cpus, advised) in
         [(1, None), (2, Some("-c 0 ")), (4, Some("-c 0,1 ")), (9, Some("-c 0-3 "))]
     {
-        let facts = Facts { cpus, sched_ext: None, ..facts("kvm-as-hyper-v") };
+        let facts = Facts { cpus, sched_ext: None, ..unhelped("kvm-as-hyper-v") };
         let advice = diagnose(&facts).kernel_advice.expect("no sched_ext").without;
         let taskset = advice.iter().find(|text| text.contains("taskset"));
         match (taskset, advised) {
@@ -212,6 +216,15 @@ fn cpusets_or_sched_ext_are_enough_to_run() {
     assert_eq!(of(false, None), (false, true));
 }
 
+/// Where the host helps, `run` would do nothing, so no kernel is advised for it.
+#[test]
+fn a_helped_guest_needs_no_other_kernel() {
+    let old = Facts { cpuset: false, sched_ext: None, ..facts("kvm") };
+    let found = diagnose(&old);
+    assert!(why(&found, "run").starts_with("it would do nothing: this host offers"));
+    assert_eq!(found.kernel_advice, None);
+}
+
 /// Where cpusets cannot be used, the reason is given; in a container nothing else helps.
 #[test]
 fn a_container_is_no_place_to_run() {
@@ -251,7 +264,7 @@ fn each_distribution_has_its_own_way_to_sched_ext() {
         let kernel =
             if file.ends_with("debian-13") { "6.12.48+deb13-cloud-amd64" } else { "6.8.0" };
         let kernel = kernel.to_owned();
-        let found = diagnose(&Facts { os_release, kernel, sched_ext: None, ..facts("kvm") });
+        let found = diagnose(&Facts { os_release, kernel, sched_ext: None, ..kvm() });
         let advice = found.kernel_advice.unwrap();
         assert!(!advice.without.is_empty());
         all += &format!("{}: {}\n", advice.distribution, advice.known);

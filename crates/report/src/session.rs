@@ -202,9 +202,15 @@ fn sentences(digest: &Digest) -> Vec<String> {
         plural(intervals, "time", "times"),
         share(off_s),
     )];
-    out.extend(digest.steal_s.map(|steal_s| match steal_s {
-        0.0 => "The hypervisor counts no steal time.".to_owned(),
-        _ => format!("The hypervisor counts {} as steal time.", share(steal_s)),
+    out.extend(digest.steal_s.map(|steal_s| {
+        match steal_s {
+            0.0 => {
+                "No steal time: none passed, or the hypervisor does not count it; `unspin doctor` \
+                shows which."
+                    .to_owned()
+            }
+            _ => format!("The hypervisor counts {} as steal time.", share(steal_s)),
+        }
     }));
     out.push(match digest.spins {
         0 => "No long spins.".to_owned(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use anyhow::bail;
 use unspin_model::class::Class;
 use unspin_report::session::Made;
 use unspin_report::verdict::{Judged, Origin, judge};
@@ -40,6 +41,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let session = match args.session.to_str() {
         Some("-") => session::read_from(stdin().lock(), "standard input")?,
+        _ if !args.session.exists() => bail!(
+            "there is no file {}; `sudo unspin record --for 10` writes a session",
+            args.session.display()
+        ),
         _ => session::read(&args.session)?,
     };
     let digest = &digest::digest(&session);

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use unspin_model::diagnosis::{Hypervisor, KernelAdvice};
+use unspin_model::diagnosis::{Hypervisor, KernelAdvice, State};
 
+use super::help;
 use crate::machine::{Facts, hypervisor};
 
 /// Looks at the kernels that are installed.
@@ -120,10 +121,10 @@ fn without(facts: &Facts) -> Vec<String> {
              AllowedCPUs= in a unit; compare with `unspin watch`."
         )
     }));
+    let below = help::all(facts).iter().any(|help| help.state == State::Absent);
     ways.extend((hypervisor(facts) != Hypervisor::None).then(|| {
-        "Ask who runs the host for KVM's help that is listed as `no` below, or for as many \
-         pCPUs as the guest has busy vCPUs."
-            .to_owned()
+        let help = if below { "KVM's help that is listed as `no` below, or for " } else { "" };
+        format!("Ask who runs the host for {help}as many pCPUs as the guest has busy vCPUs.")
     }));
     ways
 }

@@ -6,7 +6,7 @@ mod verbs;
 
 use unspin_model::diagnosis::{Diagnosis, GuestMachine};
 
-use crate::machine::{Facts, confidential, hypervisor, spinlock};
+use crate::machine::{Facts, confidential, host_helps, hypervisor, spinlock};
 
 /// Judges a machine.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
@@ -24,7 +24,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         },
         help: help::all(facts),
         verbs: verbs::all(facts),
-        kernel_advice: (facts.sched_ext.is_none() && !facts.cpuset)
+        kernel_advice: (facts.sched_ext.is_none() && !facts.cpuset && !host_helps(facts))
             .then(|| distribution::advice(facts)),
     }
 }

@@ -119,6 +119,9 @@ fn scheduling(facts: &Facts) -> Judged {
     }
     why.extend(missing);
     why.dedup();
+    if host_helps(facts) {
+        why.insert(0, format!("it would do nothing: {HELPED}"));
+    }
     (Ready::No, why)
 }
 

@@ -117,15 +117,16 @@ pub enum SenseError {
     NoSlowPaths,
     /// Its ticks do not come by the local APIC's timer, where they are looked for.
     #[error(
-        "this guest's ticks come from `{0}`, not from the local APIC's timer, and unspin sees \
-         vCPUs that are off by the latter only"
+        "this guest's ticks come from `{0}`, and unspin sees vCPUs that are off only by the local \
+         APIC's timer, as KVM offers it; nothing in the guest changes that, but whoever runs the \
+         host can look for waste in a trace (`unspin trace --help`)"
     )]
     Ticks(String),
     /// The kernel does not tell where its timers are.
     #[error(
         "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         show nothing: use `watch --listen ADDR --causes` or `run --actuator sched-ext`, which \
-         bring timers of their own"
+         show nothing: use `watch --listen ADDR --causes` or, where the kernel has sched_ext, \
+         `run --actuator sched-ext`; both bring timers of their own"
     )]
     NoTimers,
 }

@@ -13,7 +13,7 @@ use unspin_model::summary::Machine;
 use unspin_model::{Identity, Recording, RunRecord};
 
 use super::LabError;
-use super::folder::{self, Meta, read_runs, read_settings, write_error};
+use super::folder::{self, Meta, read_error, read_runs, read_settings, write_error};
 use super::identity::Plan;
 use crate::experiment::Experiment;
 
@@ -79,7 +79,7 @@ impl Store {
     /// Takes over results of planned runs in virtual time from another folder. A run in real
     /// time is one of this folder's measurements or none.
     pub fn reuse(&mut self, other: &Path, plan: &Plan) -> Result<(), LabError> {
-        let (records, _) = read_runs(&other.join("runs.jsonl"))?;
+        let records = others_runs(other)?;
         if self.done() == 0 {
             self.meta.machine = folder::meta(other)?.machine;
         }
@@ -231,10 +231,19 @@ pub(super) fn done_in(
         done.extend(finished(&read_runs(&own)?.0, &numbers));
     }
     for other in reuse {
-        let (records, _) = read_runs(&other.join("runs.jsonl"))?;
+        let records = others_runs(other)?;
         done.extend(finished(&records, &numbers).filter(|run| plan.is_deterministic(*run)));
     }
     Ok(done)
+}
+
+/// The runs of a folder to take results over from.
+fn others_runs(folder: &Path) -> Result<Vec<RunRecord>, LabError> {
+    let file = folder.join("runs.jsonl");
+    if file.is_file() {
+        return Ok(read_runs(&file)?.0);
+    }
+    Err(read_error(folder, 0, &"not a folder with results of `unspin lab run`"))
 }
 
 /// Opens the file for appending. An incomplete last line goes into a file of its own; how many

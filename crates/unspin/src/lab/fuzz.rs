@@ -27,7 +27,7 @@ pub struct Args {
     /// The guest scheduler's command, or `stock` for the kernel's own
     #[arg(long, default_value = SCHEDULER, value_name = "CMD")]
     scheduler: String,
-    /// Kernel: lab, lab-cvm, lab:SOURCE, debian-cloud or a bzImage
+    /// Kernel: lab, lab-cvm, lab-es, lab:SOURCE, debian-cloud[:bookworm|:trixie] or a bzImage
     #[arg(long, default_value = KERNEL)]
     kernel: String,
     /// Where results go

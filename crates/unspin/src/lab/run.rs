@@ -33,7 +33,8 @@ pub struct Args {
     /// Folder whose runs in virtual time must have the same bytes; nothing is taken over then
     #[arg(long, value_name = "DIR", conflicts_with_all = ["reuse", "plan", "dry_run"])]
     verify: Option<PathBuf>,
-    /// Kernel that replaces the experiment's: lab, lab-cvm, lab:SOURCE, debian-cloud or a bzImage
+    /// Kernel that replaces the experiment's: lab, lab-cvm, lab-es, lab:SOURCE,
+    /// debian-cloud[:bookworm|:trixie] or a bzImage
     #[arg(long)]
     kernel: Option<String>,
     /// Number of runs of each cell; a larger number extends a finished experiment [default: the
