@@ -78,8 +78,9 @@ pages: build ## what keeps devices of unspin-vmm from the guest's pages, and wha
 	@mkdir -p out
 	scripts/pages.py $(RELEASE) --claims out/pages.json $(ARGS)
 
-stacks: build ## the same guest under QEMU and unspin-vmm, plain and SEV-ES, in an emulated machine; into out/stacks.json
+stacks: build ## the same guest under QEMU and unspin-vmm, plain and SEV-ES, on a KVM in virtual time; into out/stacks.json
 	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
 	@mkdir -p out
 	scripts/stacks.py $(RELEASE) --claims out/stacks.json $(ARGS)
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""How fast one guest is in stacks of a real KVM, which runs in an emulated machine, and a VMM.
-Usage: scripts/stacks.py RELEASE [--rounds N] [--seconds N] [--json] [--claims FILE]
+"""How fast one guest is in stacks of a real KVM and a VMM, in a machine in virtual time.
+Usage: scripts/stacks.py RELEASE [--rounds N] [--seconds N] [--jobs N] [--real-time] [--json] [--claims FILE]
 Returns 77 where something it needs is missing.
 
-RELEASE is the folder of unspin-vmm and unspin. QEMU emulates AMD's SVM for an L1. The stacks are qemu
-(QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es), which needs the kernel lab-es as the
-L1's kernel; without it, the L1 has Debian's. Each round boots an L1, in which the stacks start the same
-guest one after the other; all orders occur equally often. --seconds is how long each workload runs in it.
+RELEASE is the folder of unspin-vmm and unspin. The lab's QEMU, or what UNSPIN_VT_QEMU names, emulates AMD's
+SVM for an L1 in virtual time; with --real-time, this machine's QEMU does so in real time. The stacks are
+qemu (QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es), which needs the kernel lab-es as
+the L1's kernel; without it, the L1 has Debian's. Each round boots an L1, in which the stacks start the same
+guest one after the other; all orders occur equally often, and in virtual time each round has its own seed.
+--seconds is how long each workload runs in the guest.
 """
 
 import argparse
@@ -20,12 +22,14 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from checks import Failed, want
 from claims import Claims
-from nested import L2_APPEND, Bench, cached_kernel, es_kernel, missing
+from nested import CPUS, L2_APPEND, Bench, cached_kernel, es_kernel, missing, virtual
 from ratio import SEED, ratio
+from sev_es_bench import lab_qemu
 
 GUEST = Path(__file__).resolve().parent / "stacks-guest.sh"
 PROGRAMS = ("sysbench", "fio", "iperf3")
@@ -51,6 +55,8 @@ STACKS = {
 PAIRS = (("vmm", "qemu"), ("es", "vmm"))
 # How far the control may lie from 1, in percent.
 CONTROL_MAX = 3
+# Seconds of this machine that an L1 in virtual time may take.
+LIMIT = 3600
 # By stack and measure, one for each round.
 Figures = dict[str, dict[str, list[float]]]
 
@@ -113,6 +119,47 @@ def figures(log: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def rounds_in_virtual_time(
+    bench: Bench, stacks: list[str], files: dict[str, bytes], options: argparse.Namespace
+) -> list[str]:
+    """What the L1s printed, several at once. A seed always prints the same."""
+    qemu, orders = lab_qemu(str(bench.unspin)).resolve(), list(itertools.permutations(stacks))
+
+    def one(seed: int) -> str:
+        turns = script(orders[(seed - 1) % len(orders)], options.seconds)
+        machine = virtual(qemu, seed)
+        log = bench.run(f"round-{seed}", turns, files, LIMIT, memory_mib=L1_MEMORY_MIB, machine=machine)
+        figures(log)
+        print(f"seed {seed} of {options.rounds} is done", file=sys.stderr, flush=True)
+        return log
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return list(pool.map(one, range(1, options.rounds + 1)))
+
+
+def rounds_in_real_time(
+    bench: Bench, stacks: list[str], files: dict[str, bytes], options: argparse.Namespace
+) -> list[str]:
+    """The same, one after the other. Under emulation, an L1 sometimes loses a timer and hangs: then its
+    round is made again."""
+    orders, logs, failures = list(itertools.permutations(stacks)), [], 0
+    random.Random(SEED).shuffle(orders)
+    limit = 120 + len(stacks) * (60 + 15 * options.seconds)
+    while len(logs) < options.rounds:
+        turns = script(orders[len(logs) % len(orders)], options.seconds)
+        try:
+            log = bench.run("round", turns, files, limit, memory_mib=L1_MEMORY_MIB)
+            figures(log)
+        except Failed as error:
+            failures += 1
+            print(f"a round failed: {error}", file=sys.stderr, flush=True)
+            want(failures <= options.rounds, f"{failures} rounds failed")
+            continue
+        logs.append(log)
+        print(f"round {len(logs)} of {options.rounds} is done", file=sys.stderr, flush=True)
+    return logs
+
+
 def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dict:
     """The figures of all rounds, and what they were measured on."""
     files = {}
@@ -120,28 +167,15 @@ def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dic
         words = ("--initramfs", bench.initramfs, "--append", append(options.seconds))
         kernel = bench.kernel / "vmlinuz"
         files["guest.igvm"] = bench.igvm("guest", kernel, MEMORY_MIB, *words, "--vcpus", str(VCPUS))
-    # Each order equally often: an L1's first guest may be slower than its last.
-    orders, found, failures = list(itertools.permutations(stacks)), [], 0
-    random.Random(SEED).shuffle(orders)
-    # Under emulation, an L1 sometimes loses a timer and hangs: then its round is made again.
-    limit = 120 + len(stacks) * (60 + 15 * options.seconds)
-    while len(found) < options.rounds:
-        turns = script(orders[len(found) % len(orders)], options.seconds)
-        try:
-            log = bench.run("round", turns, files, limit, memory_mib=L1_MEMORY_MIB)
-            found.append(figures(log))
-        except Failed as error:
-            failures += 1
-            print(f"a round failed: {error}", file=sys.stderr, flush=True)
-            want(failures <= options.rounds, f"{failures} rounds failed")
-            continue
-        print(f"round {len(found)} of {options.rounds}: {', '.join(found[-1])}", file=sys.stderr, flush=True)
+    rounds = rounds_in_real_time if options.real_time else rounds_in_virtual_time
+    logs = rounds(bench, stacks, files, options)
+    found = [figures(log) for log in logs]
     each = {stack: {name: [one[stack][name] for one in found] for name in MEASURES} for stack in stacks}
-    host, guest = (re.search(rf"^{who}: (\S+)", log, re.MULTILINE)[1].strip(",") for who in ("host", "guest"))
-    clocks = sorted(set(re.findall(r"^guest: .*clock (\S+)", log, re.MULTILINE)))
+    host, guest = (re.search(rf"^{who}: (\S+)", logs[0], re.MULTILINE)[1].strip(",") for who in ("host", "guest"))
+    clocks = sorted(set(re.findall(r"^guest: .*clock (\S+)", "".join(logs), re.MULTILINE)))
     return {
-        "host_kernel": host, "guest_kernel": guest, "clocks": clocks, "rounds": options.rounds,
-        "seconds": options.seconds, "failed_rounds": failures, "each": each,
+        "time": "real" if options.real_time else "virtual", "host_kernel": host, "guest_kernel": guest,
+        "clocks": clocks, "rounds": options.rounds, "seconds": options.seconds, "each": each,
     }
 
 
@@ -179,7 +213,8 @@ def distance(row: dict) -> tuple[float, float, float]:
 def claims(result: dict) -> tuple[Claims, Claims]:
     """A claim of each comparison, of plain guests and of those with emulated SEV-ES; and the control: a
     VMM does not decide how fast a guest computes."""
-    label, rounds = f"kvm nested in tcg, L1 kernel {result['host_kernel']}", result["rounds"]
+    where = "tcg" if result["time"] == "real" else "virtual time, prices free"
+    label, rounds = f"kvm nested in {where}, L1 kernel {result['host_kernel']}", result["rounds"]
     plain, es = (Claims(one, "stacks.py", "make stacks") for one in (label, f"emulated SEV-ES by {label}"))
     for row in result["rows"]:
         made = es if "es" in row["name"].split(".") else plain
@@ -213,13 +248,21 @@ def lacking(kernel: Path | None) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("release", type=Path)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("--jobs", type=int, default=CPUS)
+    parser.add_argument("--real-time", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--claims", type=Path)
     options = parser.parse_args()
+    # Real time needs more and longer rounds, because other work on the machine disturbs it.
+    options.rounds = options.rounds or (12 if options.real_time else 6)
+    options.seconds = options.seconds or (4 if options.real_time else 1)
     kernel, release = cached_kernel(), options.release.resolve()
-    if reason := lacking(kernel):
+    reason = lacking(kernel)
+    if not reason and not options.real_time and not lab_qemu(str(release / "unspin")).is_file():
+        reason = "needs the lab's QEMU: unspin lab qemu build"
+    if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
     stacks, host = list(STACKS), es_kernel(release / "unspin")

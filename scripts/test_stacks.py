@@ -46,7 +46,7 @@ class Stacks(unittest.TestCase):
 
     def test_claims_of_emulated_guests_say_so(self) -> None:
         each = {stack: {name: [2.0] for name in stacks.MEASURES} for stack in stacks.STACKS}
-        result = {"host_kernel": "6.12.1", "rounds": 1, "rows": stacks.comparisons(each)}
+        result = {"time": "virtual", "host_kernel": "6.12.1", "rounds": 1, "rows": stacks.comparisons(each)}
         plain, es = stacks.claims(result)
         self.assertEqual(plain.found[0]["id"], "cvm.seed003.control")
         for made, emulated, count in ((plain, False, 12), (es, True, 9)):
