@@ -10,7 +10,7 @@ EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.to
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
-        host-model cost-here steal-here dist install install-test source-test prometheus-test clean
+        host-model cost-here steal-here dist install uninstall install-test source-test prometheus-test clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ install: ## what `make build` built, man pages, completions and systemd units, b
 	@test -x $(RELEASE)/unspin || { echo "run 'make build' first, not as root"; exit 1; }
 	scripts/install.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
 
+uninstall: ## removes what `make install` installed below PREFIX, and stops the services
+	scripts/uninstall.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
+
 dist: setup ## static programs, tarball and Debian package, into target/dist
 	scripts/dist.sh
 
@@ -155,7 +158,7 @@ install-test: dist ## the package in clean roots, its services; into out/install
 	$(DIST)/root/usr/bin/unspin claims list --file out/install-test.json
 	scripts/service-test.sh || [ $$? -eq 77 ]
 
-source-test: ## `make demo` and `make test` from source, in a clean root of Debian 13 (root, an hour)
+source-test: ## `make demo` and `make test` from source, in a clean root of Debian 13 (root, half an hour)
 	scripts/source-test.sh $(ARGS)
 
 prometheus-test: ## alert rules, and Prometheus against `unspin watch --listen` (root, `make build`)
