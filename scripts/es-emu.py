@@ -27,7 +27,7 @@ from sev_es_bench import test_kernel
 
 # tests/sev-es/exits.h.
 EXITS_EACH = 16
-# Memory of the kernel that a guest could leave behind, and what of it and of the VMM is no leak.
+# Kernel memory that a guest could leave behind, and how much of it and of the VMM's own may remain, in KiB.
 KEPT = "echo kept $(awk '/^(SUnreclaim|VmallocUsed|PageTables):/ { sum += $2 } END { print sum }' /proc/meminfo)\n"
 KEPT_KIB = 4096
 OWN_KIB = 20480
