@@ -148,6 +148,8 @@ class Bench:
 
     claims: Claims
     tries = 1
+    # Of all runs that name none.
+    machine: list[str] | None = None
 
     def __init__(
         self,
@@ -219,7 +221,7 @@ class Bench:
         packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
         archive(root, packed)
         shutil.rmtree(root)
-        command = [*(machine or emulated(cpu)), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
+        command = [*(machine or self.machine or emulated(cpu)), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
         command += ["-nodefaults", "-display", "none", "-no-reboot"]
         command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
         command += ["-initrd", str(packed), "-append", self.append]
