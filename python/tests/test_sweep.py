@@ -46,7 +46,7 @@ def test_every_planned_run_is_carried_out_once(sweep: Sweep, experiment: Experim
         "experiment.json",
         "identities.json",
         "runs.jsonl",
-        "sweep.lock",
+        "runs.lock",
     ]
 
 
@@ -187,7 +187,7 @@ def test_two_sweeps_cannot_share_a_folder(sweep: Sweep, experiment: Experiment) 
 
     experiment.out.mkdir()
     with (
-        _lock(experiment.out / "sweep.lock"),
+        _lock(experiment.out / "runs.lock"),
         pytest.raises(unspin.SweepError, match="another sweep"),
     ):
         sweep()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use igvm::IgvmInitializationHeader;
 use serde::Serialize;
 
 use crate::cpu::CpuState;
@@ -79,7 +80,8 @@ pub struct Digests {
 pub fn differences(a: &Image, b: &Image) -> Differences {
     let (one, other) = (show::summary(a), show::summary(b));
     let first = first(a, b);
-    let headers = headers(&one, &other);
+    let mut headers = headers(&one, &other);
+    headers.extend(unsaid(a, b, &headers));
     let ranges: Vec<Range> = pairs(a, b).into_iter().flat_map(|pair| memory(a, b, pair)).collect();
     let same = first.is_none() && headers.is_empty() && ranges.is_empty();
     Differences { same, first, headers, ranges, digests: of_digests(&digests(a), &digests(b)) }
@@ -102,6 +104,22 @@ fn first(a: &Image, b: &Image) -> Option<First> {
     let differs = |index: &usize| a.directives().get(*index) != b.directives().get(*index);
     let directive = (0..longest).find(differs)?;
     Some(First { directive, offset_a: a.offset(directive), offset_b: b.offset(directive) })
+}
+
+/// Initialization headers that differ in what a summary leaves out.
+fn unsaid(a: &Image, b: &Image, said: &[Header]) -> Vec<Header> {
+    let (a, b) = (a.initializations(), b.initializations());
+    let differs = |index: &usize| a.get(*index) != b.get(*index);
+    let words = |header: Option<&IgvmInitializationHeader>| header.map(|it| format!("{it:?}"));
+    (0..a.len().max(b.len()))
+        .filter(differs)
+        .map(|index| Header {
+            what: format!("initialization {index}"),
+            a: words(a.get(index)),
+            b: words(b.get(index)),
+        })
+        .filter(|header| said.iter().all(|known| known.what != header.what))
+        .collect()
 }
 
 /// Everything that is not memory.

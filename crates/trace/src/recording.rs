@@ -79,16 +79,22 @@ fn state_name(state: VcpuState) -> &'static str {
     }
 }
 
-/// Writes recordings to a new file at `path`, replacing what was there.
+/// Writes recordings to a new file at `path`, replacing what was there once it is on the disk.
 ///
 /// # Errors
 /// [`TraceError::Open`] and [`TraceError::Write`] for the file,
 /// [`TraceError::Invalid`] for a recording that breaks the format's rules:
 /// events out of time order or outside of the window, an unknown vCPU, a limit.
 pub fn write(path: &Path, recordings: &[Recording]) -> Result<(), TraceError> {
-    let file = File::create(path)
-        .map_err(|source| TraceError::Open { path: path.to_path_buf(), source })?;
-    write_to(BufWriter::new(file), recordings)
+    let open = |source| TraceError::Open { path: path.to_path_buf(), source };
+    let new = path.with_extension("new");
+    let file = File::create(&new).map_err(open)?;
+    let written = write_to(BufWriter::new(&file), recordings);
+    written
+        .and_then(|()| file.sync_all().and_then(|()| std::fs::rename(&new, path)).map_err(open))
+        .inspect_err(|_| {
+            let _ = std::fs::remove_file(&new);
+        })
 }
 
 /// Reads all recordings of the file at `path`.

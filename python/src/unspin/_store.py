@@ -14,20 +14,20 @@ from ._folder import parse_meta, read_runs
 from ._record import Record, is_result, json_object
 from ._worker import PlanFiles
 
-MACHINE_FIELDS = ("run", "block", "boot", "position", "attempt", "lab_cpu_share", "started")
-"""What a record says of when and where the run was carried out, and not of its result."""
+MACHINE_FIELDS = ("run", "block", "boot", "position", "attempt", "lab_cpu_share", "started", "latencies")
+"""What a record says of when and where the run was carried out, or only if asked to, and not of its result."""
 
 DIFFERENCES_SHOWN = 5
 
 
 class Store:
-    """The folder, locked against a second sweep. Close it in the end."""
+    """The folder, locked against other writers. Close it in the end."""
 
     def __init__(self, out: Path, plan: PlanFiles) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
         self.path = out / "runs.jsonl"
-        self._lock = _lock(out / "sweep.lock")
+        self._lock = _lock(out / "runs.lock")
         try:
             self._open(plan)
         except BaseException:
@@ -206,5 +206,5 @@ def _lock(path: Path) -> io.TextIOWrapper:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise SweepError(f"{path.parent}: another sweep writes to this folder") from None
+        raise SweepError(f"{path.parent}: another run or sweep writes to this folder") from None
     return file

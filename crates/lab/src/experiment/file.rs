@@ -118,6 +118,7 @@ pub(super) fn check(
     let schedulers = schedulers(&source, &raw)?;
     let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
+    each_once(file, "workloads", workloads.iter().map(|it| it.name.clone()).collect())?;
     let mut topologies = topologies(&source, &raw, &workloads)?;
     if says_nothing_of_time(&raw) && topologies.iter().all(Topology::may_be_in_virtual_time) {
         topologies.iter_mut().for_each(|topology| topology.accel = Some(Accel::Vt));
@@ -146,8 +147,8 @@ pub(super) fn check(
         keep_recordings: raw.keep_recordings,
         keep_latencies: raw.keep_latencies,
         fresh_boots: raw.fresh_boots,
-        kernels: not_empty(file, "kernels", raw.kernels)?,
-        boot_params: not_empty(
+        kernels: each_once(file, "kernels", raw.kernels)?,
+        boot_params: each_once(
             file,
             "boot_params",
             raw.boot_params.unwrap_or(vec![String::new()]),
@@ -191,6 +192,15 @@ fn not_empty<T>(file: &Path, key: &str, list: Vec<T>) -> Result<Vec<T>, ConfigEr
         return Err(ConfigError::file(file, format!("`{key}` must list at least one")));
     }
     Ok(list)
+}
+
+/// A run's names could not say which of two equal entries it is of.
+fn each_once(file: &Path, key: &str, list: Vec<String>) -> Result<Vec<String>, ConfigError> {
+    let mut known = BTreeSet::new();
+    if let Some(twice) = list.iter().find(|one| !known.insert(*one)) {
+        return Err(ConfigError::file(file, format!("`{key}` lists `{twice}` twice")));
+    }
+    not_empty(file, key, list)
 }
 
 fn known(

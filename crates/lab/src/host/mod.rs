@@ -2,7 +2,7 @@
 //! virtual time; those of [`unspin_host`] are real. [`Router`] picks the one that a boot needs.
 
 mod router;
-mod vt;
+pub mod vt;
 
 pub use router::Router;
 pub use vt::{Difference, VtHost, VtOptions, VtQemu, twice, vt_qemu};

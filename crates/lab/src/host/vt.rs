@@ -23,7 +23,7 @@ use args::{IGVM_FILE, RECORD_FILE, RESULTS_FILE};
 pub use args::{kernel_params, virtual_args};
 
 mod args;
-mod cvm;
+pub mod cvm;
 mod outcome;
 mod twice;
 
@@ -62,13 +62,26 @@ pub fn vt_qemu(report: &mut dyn FnMut(unspin_sources::Progress)) -> Result<VtQem
         let bytes = fs::read(&program)
             .map_err(|e| unavailable(format!("UNSPIN_VT_QEMU={}: {e}", program.display())))?;
         let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
-        let firmware = std::env::split_paths(&firmware).collect();
-        return Ok(VtQemu { program, firmware, behaviour: Identity::of_bytes(&bytes).to_string() });
+        let firmware: Vec<PathBuf> = std::env::split_paths(&firmware).collect();
+        let behaviour = behaviour(bytes, &program, &firmware);
+        return Ok(VtQemu { program, firmware, behaviour });
     }
     let qemu = unspin_sources::qemu::ensure(&unspin_sources::qemu::Source::Pinned, report)
         .map_err(|e| unavailable(e.to_string()))?;
     let Qemu { program, firmware, behaviour, .. } = qemu;
     Ok(VtQemu { program, firmware: vec![firmware], behaviour })
+}
+
+/// Stands for a program of one's own and the firmware that it finds in these folders or beside it.
+fn behaviour(mut bytes: Vec<u8>, program: &Path, firmware: &[PathBuf]) -> String {
+    let beside = program.parent().and_then(Path::parent).map(|folder| folder.join("share/qemu"));
+    for name in unspin_sources::qemu::firmware_names() {
+        let mut folders = firmware.iter().chain(&beside);
+        bytes.extend(
+            folders.find_map(|folder| fs::read(folder.join(name)).ok()).unwrap_or_default(),
+        );
+    }
+    Identity::of_bytes(&bytes).to_string()
 }
 
 /// How simulated hosts run: which QEMU, whether each run is carried out twice, and who is

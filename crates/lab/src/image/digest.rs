@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use unspin_model::Identity;
@@ -25,7 +26,7 @@ impl FileDigests {
 }
 
 impl Image {
-    /// The digest of every path in the guest with its content.
+    /// The digest of every path in the guest with its content, and the mode that it gets.
     pub fn digest(&self, files: &mut FileDigests) -> Result<Identity, ImageError> {
         let mut list = String::new();
         for (guest, content) in &self.files {
@@ -35,7 +36,10 @@ impl Image {
                 Content::Bytes(bytes) | Content::Program(bytes) => {
                     Identity::of_bytes(bytes).to_string()
                 }
-                Content::Copy(host) => files.of(host)?.to_string(),
+                Content::Copy(host) => {
+                    let mode = fs::metadata(host).map_err(|e| io_error(host, e))?.mode();
+                    format!("{} {:o}", files.of(host)?, mode & 0o777)
+                }
             };
             list += &format!("{} {content}\n", guest.display());
         }

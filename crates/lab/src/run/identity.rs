@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use serde_json::json;
 use unspin_host::vm::qemu_args;
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
+use unspin_sources::kernel::Kernel;
 use unspin_wire::{BootSpec, RunSpec, VmSpec};
 
 use super::prepare::Prepared;
 use super::{LabError, Selection, parts, specs};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
+use crate::host::vt::cvm;
 use crate::host::{kernel_params, virtual_args};
 use crate::image::{FileDigests, Image};
 use crate::machine;
@@ -158,6 +160,9 @@ impl<'a> Recipe<'a> {
         let workload = &experiment.workloads[run.workload];
         let l1 = (topology.nested.is_some() && prepared.l1.is_some()).then_some(topology);
         let mut machines = specs::boot(experiment, prepared, boot)?;
+        let confidential = machines.virtual_host.as_ref().is_some_and(|host| host.cvm.is_some());
+        let igvm = machines.vms.first().filter(|_| confidential).map(cvm::without_initramfs);
+        let igvm = igvm.transpose()?;
         machines.vms.iter_mut().for_each(forget_paths);
         if let Some(l1) = &mut machines.l1 {
             forget_paths(&mut l1.vm);
@@ -177,6 +182,9 @@ impl<'a> Recipe<'a> {
         let arguments = Identity::of(&arguments(&machines, &job)).map_err(unnamed)?;
         let mut machines = serde_json::to_value(machines).map_err(unnamed)?;
         machines["arguments"] = json!(arguments);
+        if let Some(igvm) = igvm {
+            machines["igvm"] = json!(igvm);
+        }
         Ok(Ingredients {
             cell: run.cell.clone(),
             accel: prepared.accel_of(topology),
@@ -199,15 +207,14 @@ impl<'a> Recipe<'a> {
         boot: &PlannedBoot,
         nested: bool,
     ) -> Result<BTreeMap<String, String>, LabError> {
-        let subject = &self.prepared.guests[boot.kernel].kernel;
-        let mut kernels = BTreeMap::from([("subject".to_owned(), subject.id.clone())]);
-        // The id of a kernel outside of the cache is only its release.
-        if !subject.image.starts_with(unspin_sources::cache_dir()) {
-            let digest = self.files.of(&subject.image)?;
-            kernels.insert("subject".to_owned(), format!("{} {digest}", subject.id));
-        }
+        // A distribution's id is only its release, of which there are several builds.
+        let mut name = |kernel: &Kernel| -> Result<String, LabError> {
+            Ok(format!("{} {}", kernel.id, self.files.of(&kernel.image)?))
+        };
+        let subject = name(&self.prepared.guests[boot.kernel].kernel)?;
+        let mut kernels = BTreeMap::from([("subject".to_owned(), subject)]);
         if let Some(l1) = self.prepared.l1.as_ref().filter(|_| nested) {
-            kernels.insert("l1".to_owned(), l1.kernel.id.clone());
+            kernels.insert("l1".to_owned(), name(&l1.kernel)?);
         }
         Ok(kernels)
     }

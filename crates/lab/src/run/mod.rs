@@ -10,6 +10,7 @@ mod prepare;
 mod progress;
 mod record;
 mod schedule;
+mod scratch;
 mod selection;
 mod specs;
 mod store;

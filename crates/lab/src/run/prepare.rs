@@ -13,6 +13,7 @@ use unspin_sources::qemu;
 use unspin_wire::Agent;
 
 use super::parts::{self, Part};
+use super::scratch::Scratch;
 use super::{Event, LabError, Options, Progress};
 use crate::experiment::{Command, Experiment, PlannedBoot, Scheduler, Topology, plan};
 use crate::host::{VtQemu, vt_qemu};
@@ -68,7 +69,7 @@ pub struct Prepared {
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
     pub scratch: tempfile::TempDir,
     /// Scratch folder for images, which can be large; removed when dropped.
-    images: tempfile::TempDir,
+    images: Scratch,
 }
 
 impl Prepared {
@@ -87,7 +88,7 @@ impl Prepared {
         let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
         let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
         let schedulers = install_schedulers(experiment, progress)?;
-        let images = scratch_in(&cache_dir())?;
+        let images = Scratch::in_(&cache_dir())?;
         let folder = images.path();
         let guests: Vec<Guest> = kernels.into_iter().map(|kernel| guest(kernel, folder)).collect();
         if real_time {
@@ -215,8 +216,7 @@ pub fn path_in_l1(guest: &Guest, what: &str) -> String {
 }
 
 fn scratch_in(folder: &Path) -> Result<tempfile::TempDir, LabError> {
-    let made = std::fs::create_dir_all(folder)
-        .and_then(|()| tempfile::Builder::new().prefix("unspin-").tempdir_in(folder));
+    let made = tempfile::Builder::new().prefix("unspin-").tempdir_in(folder);
     made.map_err(|source| LabError::Write { path: folder.to_owned(), source })
 }
 
@@ -354,7 +354,7 @@ impl Prepared {
             virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             vt_qemu: None,
             scratch: folder(),
-            images: folder(),
+            images: Scratch::in_(&std::env::temp_dir().join("unspin-tests")).unwrap(),
         }
     }
 }

@@ -9,6 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use unspin_model::summary::Machine;
 use unspin_model::{Identity, Recording, RunRecord};
 
@@ -29,6 +31,8 @@ pub struct Store {
     torn: Option<u64>,
     /// This machine and program, until their first run: the folder names those of its last one.
     here: Option<Machine>,
+    /// Held as long as the store: a second writer would tear the lines of the first.
+    _lock: Flock<File>,
 }
 
 impl Store {
@@ -45,6 +49,7 @@ impl Store {
     ) -> Result<Store, LabError> {
         let old = folder::meta_of(out, &experiment.name)?;
         fs::create_dir_all(out.join("logs")).map_err(|e| write_error(out, e))?;
+        let lock = lock(out)?;
         let mut settings = read_settings(out)?;
         let (runs, length, torn, records) = open_runs(&out.join("runs.jsonl"))?;
         let numbers = plan.numbers();
@@ -66,8 +71,17 @@ impl Store {
             settings: plan.settings.keys().cloned().collect(),
         };
         let boots = records.iter().map(|record| record.boot + 1).max().unwrap_or(0);
-        let store =
-            Store { out: out.to_owned(), meta, runs, length, done, boots, torn, here: Some(here) };
+        let store = Store {
+            out: out.to_owned(),
+            meta,
+            runs,
+            length,
+            done,
+            boots,
+            torn,
+            here: Some(here),
+            _lock: lock,
+        };
         let path = out.join("identities.json");
         let text = serde_json::to_string_pretty(&settings)
             .map_err(|e| write_error(&path, io::Error::other(e)))?;
@@ -235,6 +249,18 @@ pub(super) fn done_in(
         done.extend(finished(&records, &numbers).filter(|run| plan.is_deterministic(*run)));
     }
     Ok(done)
+}
+
+/// Keeps other writers out of a folder: runs of the lab, and sweeps of the Python package.
+fn lock(out: &Path) -> Result<Flock<File>, LabError> {
+    let path = out.join("runs.lock");
+    let file = File::create(&path).map_err(|e| write_error(&path, e))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EWOULDBLOCK => {
+            read_error(out, 0, &"another run or sweep writes there: wait, or give another --out")
+        }
+        other => write_error(&path, other.into()),
+    })
 }
 
 /// The runs of a folder to take results over from.

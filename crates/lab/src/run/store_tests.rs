@@ -92,6 +92,9 @@ fn a_folder_is_resumed_and_failed_runs_are_open() {
     store.append(&record(&folder.plan, 1, Outcome::DidNotFinish { limit_s: 9.0 })).unwrap();
     store.append(&record(&folder.plan, 2, failed())).unwrap();
     store.end(5.0, false).unwrap();
+    let second = Store::open(&folder.out(), &folder.experiment, &folder.plan, "").map(drop);
+    assert!(second.unwrap_err().to_string().contains("another run or sweep writes there"));
+    drop(store);
     let store = folder.open(&folder.plan);
     let done: Vec<bool> = folder.plan.names.keys().map(|run| store.is_done(*run)).collect();
     assert_eq!((done, store.done()), (vec![true, true, false, false], 2));
@@ -180,9 +183,11 @@ fn only_an_incomplete_last_line_is_set_aside() {
     std::fs::write(folder.runs(), &torn).unwrap();
     assert_eq!(load(&folder.out()).unwrap().records.len(), 4, "reading changes nothing");
     assert_eq!(std::fs::read(folder.runs()).unwrap(), torn);
-    let mut store = folder.open(&folder.plan);
+    let store = folder.open(&folder.plan);
     assert_eq!(store.torn(), Some((10, folder.out().join("runs.jsonl.torn"))), "it says so");
-    assert_eq!(folder.open(&folder.plan).torn(), None, "once");
+    drop(store);
+    let mut store = folder.open(&folder.plan);
+    assert_eq!(store.torn(), None, "once");
     assert_eq!(std::fs::read(folder.runs()).unwrap(), whole);
     let aside = std::fs::read(folder.out().join("runs.jsonl.torn")).unwrap();
     assert_eq!(aside, b"{\"run\": \"\xc3\n");
@@ -237,7 +242,7 @@ fn results_in_virtual_time_are_taken_over_from_other_folders() {
     in_real_time.reuse(&real.out(), &same).unwrap();
     assert_eq!(in_real_time.done(), 0, "real time is measured");
     let missing = store.reuse(&folder.bench.path("none"), &plan).unwrap_err();
-    assert!(missing.to_string().contains("none/runs.jsonl"), "{missing}");
+    assert!(missing.to_string().contains("none: not a folder with results"), "{missing}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::experiment::{Experiment, Topology};
 use crate::toml_error::ConfigError;
 
 /// What a record says of the machine, the order of runs and the files of its folder.
-const NOT_COMPARED: [&str; 9] = [
+const NOT_COMPARED: [&str; 10] = [
     "/run",
     "/block",
     "/boot",
@@ -26,6 +26,8 @@ const NOT_COMPARED: [&str; 9] = [
     "/started",
     "/label/host",
     "/truth/recording",
+    // Kept only where the experiment asks for them.
+    "/latencies",
 ];
 /// How deep a difference of two records is named: `co_metrics.user_s`.
 const DEPTH: u32 = 2;

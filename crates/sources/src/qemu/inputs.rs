@@ -24,6 +24,11 @@ pub(super) const FIRMWARE: &[(&str, &str)] = &[
     ("qemu-system-data", "usr/share/qemu/pvh.bin"),
 ];
 
+/// The firmware's file names, as a guest's QEMU looks for them.
+pub fn firmware_names() -> impl Iterator<Item = &'static str> {
+    FIRMWARE.iter().map(|(_, path)| file_name(path))
+}
+
 /// The SHA-256 of each file in the pinned versions.
 const PINS: &[(&str, &str)] = &[
     (ORIG, "6a0888e806c2ffc0c5f0733e974f9aea55491950d3c47c98669c8b236dde59ae"),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::Build;
 pub use error::QemuError;
-pub use inputs::VERSION;
+pub use inputs::{VERSION, firmware_names};
 pub use make::build;
 
 use crate::Progress;

@@ -51,6 +51,8 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
         ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),
         ("hold:2", "held:2", "expected `stock`, `tuned`, `hold:K`"),
         ("stress-ng-rename", "stress-rename", "expected one of `"),
+        ("workloads = [", "workloads = [\"fio\", \"fio\", ", "`workloads` lists `fio` twice"),
+        ("kernels = [", "kernels = [\"lab\", \"lab\", ", "`kernels` lists `lab` twice"),
         ("pcpus = 2", "pcpus = 2\nsockets = 1", "unknown field `sockets`"),
         ("greedy", "stress-ng-rename", "until_stopped"),
         ("pcpus = 2", "pcpus = 3\npinned = true", "pinned needs as many vCPUs for each pCPU"),

@@ -6,28 +6,36 @@ use std::path::Path;
 use unspin_cvm::acpi::Acpi;
 use unspin_cvm::build::{Options, build};
 use unspin_cvm::platform::Platform;
-use unspin_model::FailureKind;
 use unspin_model::class::chain;
+use unspin_model::{FailureKind, Identity};
 use unspin_wire::{Failure, VmSpec};
 
 use super::args::{CVM_C_BIT, IGVM_FILE, kernel_params};
 
 /// Writes it to the run's folder, of kernel, initramfs and command line.
 pub fn write(vm: &VmSpec, folder: &Path) -> Result<(), Failure> {
-    let (kernel, initramfs) = (read(&vm.kernel)?, read(&vm.initramfs)?);
+    let file = file(vm, Some(&read(&vm.initramfs)?))?;
+    let path = folder.join(IGVM_FILE);
+    fs::write(&path, file).map_err(|error| unavailable(format!("{}: {error}", path.display())))
+}
+
+/// Stands for all of the file but the initramfs: ACPI tables, page tables, registers.
+pub fn without_initramfs(vm: &VmSpec) -> Result<Identity, Failure> {
+    Ok(Identity::of_bytes(&file(vm, None)?))
+}
+
+fn file(vm: &VmSpec, initramfs: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
     let options = Options {
         platform: Platform::SevEs,
-        kernel: &kernel,
-        initramfs: Some(&initramfs),
+        kernel: &read(&vm.kernel)?,
+        initramfs,
         append: &kernel_params(vm),
         memory_bytes: vm.memory_mib << 20,
         vcpus: vm.vcpus,
         c_bit: Some(CVM_C_BIT),
         acpi: Acpi::Pc,
     };
-    let file = build(&options).map_err(|error| unavailable(chain(&error)))?;
-    let path = folder.join(IGVM_FILE);
-    fs::write(&path, file).map_err(|error| unavailable(format!("{}: {error}", path.display())))
+    build(&options).map_err(|error| unavailable(chain(&error)))
 }
 
 fn read(path: &str) -> Result<Vec<u8>, Failure> {
