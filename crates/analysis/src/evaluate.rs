@@ -172,9 +172,12 @@ fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figu
         let scheduler = spec.scheduler.as_ref().is_none_or(|name| *name == c.subject.scheduler);
         c.kind == kind && topology && scheduler
     };
-    let n_of = |comparison: &Comparison| {
-        let runs = summary.cells.iter().find(|cell| cell.cell == comparison.baseline);
-        runs.map_or(0, |cell| u64::from(cell.n))
+    // The oracle has no runs of its own.
+    let runs_of = |wanted: &Cell| {
+        summary.cells.iter().find(|cell| cell.cell == *wanted).map(|cell| u64::from(cell.n))
+    };
+    let n_of = |c: &Comparison| {
+        [&c.baseline, &c.subject].into_iter().filter_map(runs_of).min().unwrap_or(0)
     };
     let comparisons = summary.comparisons.iter().filter(wanted);
     comparisons
@@ -185,7 +188,7 @@ fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figu
 /// One figure of all cells of a scheduler against another one's.
 fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Option<Figure> {
     let pairs = overall::speeds(spec, summary);
-    let runs = pairs.iter().map(|pair| pair.subject.len() as u64).min();
+    let runs = pairs.iter().map(|pair| pair.subject.len().min(pair.rival.len()) as u64).min();
     let sides: Vec<_> = pairs.iter().map(Pair::sides).collect();
     let found = Bootstrap::seeded(summary.experiment.seed).of_ratios(&sides, figure);
     Some(Figure::of_blocks(found.map(estimate), runs?))
@@ -202,22 +205,29 @@ fn least_by_chance(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
 
 /// Each cell of a scheduler against another one's.
 fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
-    overall::speeds(spec, summary).iter().map(|pair| ratio(pair, summary)).collect()
+    overall::speeds(spec, summary)
+        .iter()
+        .map(|pair| ratio(pair, summary, Bootstrap::blocked_ratio))
+        .collect()
 }
 
 /// How much less of a figure each of a scheduler's cells has than another one's.
 fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let cut = |pair: &Pair| {
-        let ratio = ratio(pair, summary);
+        let ratio = ratio(pair, summary, Bootstrap::blocked_ratio_of_figures);
         Figure { estimate: ratio.estimate.map(loss_percent), unit: "%", ..ratio }
     };
     overall::figures(spec, summary).iter().map(cut).collect()
 }
 
-fn ratio(pair: &Pair, summary: &Summary) -> Figure {
+fn ratio(
+    pair: &Pair,
+    summary: &Summary,
+    of: fn(&Bootstrap, &[Run], &[Run]) -> Option<Interval>,
+) -> Figure {
     let (subject, rival) = pair.sides();
-    let found = Bootstrap::seeded(summary.experiment.seed).blocked_ratio(subject, rival);
-    let n = subject.len() as u64;
+    let found = of(&Bootstrap::seeded(summary.experiment.seed), subject, rival);
+    let n = subject.len().min(rival.len()) as u64;
     Figure { replace: names(pair.cell), ..Figure::of_blocks(found.map(estimate), n) }
 }
 
@@ -238,7 +248,7 @@ fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let median = |cell: &CellSummary| {
         let values: Vec<f64> = cell.co_values.get(name)?.iter().map(|(_, value)| *value).collect();
         let (n, unit) = (values.len() as u64, unit_of(name));
-        let median = bootstrap.median(&values).map(estimate)?;
+        let median = bootstrap.median_of_figures(&values).map(estimate)?;
         let figure = if n < BLOCKS_MIN {
             exactly(median.value, n, unit)
         } else {

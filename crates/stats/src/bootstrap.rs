@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::order::{median_speed_in, quantile_of_sorted};
+use crate::order::{median_in, median_speed_in, quantile_of_sorted};
 use crate::{Run, median, median_speed, speeds};
 
 /// An estimate and its interval; `lo <= value <= hi`. `hi` is infinite where
@@ -58,12 +58,20 @@ impl Bootstrap {
 
     /// The median speed and its interval; `None` for no runs.
     pub fn median(&self, speeds: &[f64]) -> Option<Interval> {
-        let value = median_speed(speeds)?;
+        self.middle_of(speeds, median_speed_in)
+    }
+
+    /// The same of figures that need not be speeds: a value of 0 is one like any other.
+    pub fn median_of_figures(&self, figures: &[f64]) -> Option<Interval> {
+        self.middle_of(figures, median_in)
+    }
+
+    fn middle_of(&self, values: &[f64], of: fn(&mut [f64]) -> Option<f64>) -> Option<Interval> {
+        let value = of(&mut values.to_vec())?;
         let mut rng = Pcg64::seed_from_u64(self.seed);
         let mut resample = Vec::new();
-        let draws = (0..self.resamples)
-            .filter_map(|_| median_speed_in(draw(speeds, &mut rng, &mut resample)))
-            .collect();
+        let draws =
+            (0..self.resamples).filter_map(|_| of(draw(values, &mut rng, &mut resample))).collect();
         Some(self.interval(value, draws))
     }
 
@@ -91,6 +99,16 @@ impl Bootstrap {
         let value = ratio_of_medians(&speeds(subject), &speeds(baseline))?;
         let draws = self.block_draws(&[(subject, baseline)], |drawn| ratio_of(&mut drawn[0]));
         Some(self.interval(value, draws))
+    }
+
+    /// The same of figures that need not be speeds: a value of 0 is one like any other.
+    pub fn blocked_ratio_of_figures(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
+        let (above, below) = (median(&speeds(subject))?, median(&speeds(baseline))?);
+        let draws = self.block_draws(&[(subject, baseline)], |drawn| {
+            let (above, below) = &mut drawn[0];
+            Some(ratio(median_in(above)?, median_in(below)?))
+        });
+        (below > 0.0).then(|| self.interval(ratio(above, below), draws))
     }
 
     /// The difference of two cells' medians and its interval, resampling blocks as

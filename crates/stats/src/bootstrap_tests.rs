@@ -174,3 +174,15 @@ fn shares_vary_as_their_runs_do() {
     assert!((found.value - 0.9).abs() < 1e-9 && found.hi - found.lo < 1e-9, "{found:?}");
     assert!(bootstrap.share(&[]).is_none() && bootstrap.share(&[vec![[0.0, 0.0]]]).is_none());
 }
+
+#[test]
+fn a_figure_of_0_is_not_a_run_that_did_not_finish() {
+    let storms = [963.0, 0.0, 0.0, 725.0, 115.0, 0.0];
+    let bootstrap = Bootstrap::seeded(7);
+    assert_eq!(bootstrap.median(&storms).unwrap().value, 0.0, "as speeds");
+    assert_eq!(bootstrap.median_of_figures(&storms).unwrap().value, 57.5);
+    let (subject, baseline) = (runs(&storms), runs(&[115.0; 6]));
+    let ratio = bootstrap.blocked_ratio_of_figures(&subject, &baseline).unwrap();
+    assert_eq!(ratio.value, 0.5);
+    assert!(bootstrap.blocked_ratio_of_figures(&subject, &runs(&[0.0; 6])).is_none());
+}

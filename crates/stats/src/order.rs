@@ -22,8 +22,12 @@ pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> Option<f64> {
 
 /// The median; the mean of the two middle values where their number is even.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    middle(&mut values).map(|(lower, upper)| mean(lower, upper))
+    median_in(&mut values.to_vec())
+}
+
+/// [`median`], reordering the values in place.
+pub(crate) fn median_in(values: &mut [f64]) -> Option<f64> {
+    middle(values).map(|(lower, upper)| mean(lower, upper))
 }
 
 /// The median of speeds, of which 0 says "did not finish": 0 where half of the
