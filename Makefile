@@ -64,6 +64,7 @@ es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machi
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab kernel build --source lab-cvm
 	$(UNSPIN) lab kernel build --source lab-es
+	$(UNSPIN) lab qemu build
 	@mkdir -p out
 	scripts/es-emu.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/es-emu.json $(ARGS)
 

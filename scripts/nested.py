@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from checks import want
@@ -127,13 +128,13 @@ def emulated(cpu: str) -> list[str]:
     return [QEMU, "-accel", "tcg,thread=multi", "-cpu", cpu]
 
 
-def virtual(qemu: Path, seed: int) -> list[str]:
+def virtual(qemu: Path, seed: int, cpu: str = L1_CPU) -> list[str]:
     """The lab's QEMU in virtual time: the L1's CPUs are the pCPUs of a simulated host, and have no other
     guest. Nothing is priced: what an exit of an L2 costs is what the L1 executes for it."""
     host = f"virtual-host,id=host0,pcpus={CPUS},quantum=1000,instructions=1,prices=free,seed={seed}"
     command = [str(qemu), "-L", str(firmware_of(qemu)), "-accel", "tcg,thread=single,tb-size=512", "-object", host]
     command += ["-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm", "-seed", str(seed)]
-    return [*command, "-no-user-config", "-cpu", f"{L1_CPU},-hypervisor,-monitor"]
+    return [*command, "-no-user-config", "-cpu", f"{cpu},-hypervisor,-monitor"]
 
 
 def firmware_of(qemu: Path) -> Path:
@@ -148,8 +149,8 @@ class Bench:
 
     claims: Claims
     tries = 1
-    # Of all runs that name none.
-    machine: list[str] | None = None
+    # How QEMU begins, by the model of the L1's CPUs.
+    machine: Callable[[str], list[str]] = staticmethod(emulated)
 
     def __init__(
         self,
@@ -210,9 +211,9 @@ class Bench:
         seconds: int = SECONDS,
         cpu: str = L1_CPU,
         memory_mib: int = 2048,
-        machine: list[str] | None = None,
+        machine: Callable[[str], list[str]] | None = None,
     ) -> str:
-        """What an L1 prints that runs a script. The machine is emulated in real time by default."""
+        """What an L1 prints that runs a script."""
         root = self.folder / f"{name}-root"
         shutil.copytree(self.root, root, symlinks=True)
         (root / "check.sh").write_text(script)
@@ -221,7 +222,7 @@ class Bench:
         packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
         archive(root, packed)
         shutil.rmtree(root)
-        command = [*(machine or self.machine or emulated(cpu)), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
+        command = [*(machine or self.machine)(cpu), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
         command += ["-nodefaults", "-display", "none", "-no-reboot"]
         command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
         command += ["-initrd", str(packed), "-append", self.append]

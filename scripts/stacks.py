@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from checks import Failed, want
@@ -127,7 +128,7 @@ def rounds_in_virtual_time(
 
     def one(seed: int) -> str:
         turns = script(orders[(seed - 1) % len(orders)], options.seconds)
-        machine = virtual(qemu, seed)
+        machine = partial(virtual, qemu, seed)
         log = bench.run(f"round-{seed}", turns, files, LIMIT, memory_mib=L1_MEMORY_MIB, machine=machine)
         figures(log)
         print(f"seed {seed} of {options.rounds} is done", file=sys.stderr, flush=True)
