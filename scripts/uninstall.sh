@@ -6,12 +6,16 @@ folder=$(dirname "$0")
 release=$1
 prefix=$2
 root=${3-}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"$folder/install.sh" "$release" "$prefix" "$work"
 if [ -z "$root" ] && [ -d /run/systemd/system ]; then
     systemctl disable --now unspin unspin-watch 2>/dev/null || true
 fi
+if [ ! -x "$release/unspin" ]; then
+    echo "the list of files comes from what was built: run 'make build' first, not as root" >&2
+    exit 1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$folder/install.sh" "$release" "$prefix" "$work"
 (cd "$work" && find . -type f) | while read -r file; do
     rm -f "$root/$file"
 done

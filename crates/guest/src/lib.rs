@@ -7,6 +7,15 @@
 //! the guest scheduler. [`confine`] acts, too, and leaves the kernel's scheduler in place.
 //! [`ab`] compares the guest's work with and without the scheduler.
 
+/// A line on standard error. Where nobody reads it any more, as after `2>&1 | head`, it is lost,
+/// and nothing else is.
+macro_rules! note {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 pub mod ab;
 pub mod account;
 pub mod confine;

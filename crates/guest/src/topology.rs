@@ -198,7 +198,7 @@ mod tests {
         if try_once([0, 1]).is_some() {
             assert_eq!(share(&clock, 0, 1), Some(false));
         } else {
-            eprintln!("skipped the second half: there is one CPU only");
+            note!("skipped the second half: there is one CPU only");
         }
         assert_eq!(try_once([0, 1_000]), None);
     }

@@ -55,6 +55,8 @@ struct Slices {
     idle_ns: Vec<u64>,
     user_spin_ns: Vec<u64>,
     steal_ns: Vec<u64>,
+    /// Findings that were lost.
+    lost: u64,
 }
 
 /// The last seconds of a guest.
@@ -68,7 +70,6 @@ pub struct Live {
     offs: VecDeque<FoundOff>,
     spins: VecDeque<Spin>,
     slices: VecDeque<Slices>,
-    lost: u64,
 }
 
 impl Live {
@@ -82,7 +83,6 @@ impl Live {
             offs: VecDeque::new(),
             spins: VecDeque::new(),
             slices: VecDeque::new(),
-            lost: 0,
         }
     }
 
@@ -96,12 +96,12 @@ impl Live {
             idle_ns,
             user_spin_ns,
             steal_ns,
+            lost,
         });
         if self.slices.len() > SLICES {
             self.slices.pop_front();
         }
         self.now_ns = now_ns;
-        self.lost += lost;
         for off in &offs {
             self.spread(off);
         }
@@ -163,16 +163,21 @@ impl Live {
             spins: self.spins.iter().cloned().collect(),
             user_spin_ns: self.in_window(|slices| &slices.user_spin_ns),
             steal_ns: self.in_window(|slices| &slices.steal_ns),
-            lost: self.lost,
+            lost: self.kept_slices().map(|slices| slices.lost).sum(),
             ..Session::default()
         })
+    }
+
+    /// The slices that the figures are of, the first one perhaps in part.
+    fn kept_slices(&self) -> impl Iterator<Item = &Slices> {
+        self.slices.iter().filter(|slices| slices.end_ns > self.kept_from_ns)
     }
 
     /// Each vCPU's nanoseconds of a kind in the time that the figures are of; empty where
     /// they are not known.
     fn in_window(&self, of: fn(&Slices) -> &Vec<u64>) -> Vec<u64> {
         let mut sums = Vec::new();
-        for slices in self.slices.iter().filter(|slices| slices.end_ns > self.kept_from_ns) {
+        for slices in self.kept_slices() {
             sums.resize(of(slices).len().max(sums.len()), 0);
             let within_ns = slices.end_ns - slices.start_ns.max(self.kept_from_ns);
             let share = within_ns as f64 / (slices.end_ns - slices.start_ns).max(1) as f64;
@@ -278,11 +283,12 @@ mod tests {
     fn what_is_older_than_the_window_is_forgotten() {
         let mut live = Live::new(2, 0);
         live.add(100 * MS, News { lost: 1, ..offs(vec![off(10, 20)]) });
+        assert_eq!(live.digest().lost, 1);
         for second in 1..60 {
             live.add(second * 1_000 * MS, News::default());
         }
         assert_eq!(live.digest().off[1].intervals, 0);
-        assert_eq!((live.digest().seconds, live.digest().lost), (10.0, 1));
+        assert_eq!((live.digest().seconds, live.digest().lost), (10.0, 0));
         assert_eq!((live.covers_s(2), live.covers_s(0)), (2.0, 0.0));
         for slice in 0..2 * SLICES as u64 {
             live.add((60_000 + slice) * MS, News::default());

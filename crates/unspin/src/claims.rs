@@ -132,7 +132,7 @@ fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::
     }
     let stale: Vec<Claim> = found.into_iter().filter(|claim| !old.contains(claim)).collect();
     for claim in &stale {
-        eprintln!("{}: `{}` is out of date", path.display(), claim.id);
+        note!("{}: `{}` is out of date", path.display(), claim.id);
     }
     list(&stale, None, json)?;
     Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -213,7 +213,7 @@ impl How {
         for one in made {
             match one.state {
                 State::OutOfDate => {
-                    eprintln!("{}: out of date, run `{command}`", one.file.display());
+                    note!("{}: out of date, run `{command}`", one.file.display());
                     code = ExitCode::FAILURE;
                 }
                 State::Written if !self.json => out::line(one.file.display())?,

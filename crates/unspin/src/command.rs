@@ -74,7 +74,7 @@ pub struct NotStarted {
 impl NotStarted {
     /// Says so on standard error. The exit status is a shell's.
     pub fn report(&self) -> ExitCode {
-        eprintln!("unspin: cannot start {}: {}", self.program, self.error);
+        note!("unspin: cannot start {}: {}", self.program, self.error);
         ExitCode::from(self.status())
     }
 

@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
     if let Input::Session(session) = &input {
         if let Some(what) = &session.incomplete {
-            eprintln!("unspin: {}: incomplete: {what}", args.file.display());
+            note!("unspin: {}: incomplete: {what}", args.file.display());
         }
     }
     let (ending, bytes) = match (args.format, &input) {
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         let bytes = bytes.len();
         let written = serde_json::json!({
-            "out": out, "events": events, "bytes": bytes, "incomplete": incomplete,
+            "out": out.to_string_lossy(), "events": events, "bytes": bytes, "incomplete": incomplete,
         });
         out::json(1, None, &written)?;
     } else {

@@ -2,6 +2,23 @@
 //!
 //! It is a library so that tests can parse command lines as the program does.
 
+/// The same as `note!`, without an end of the line.
+macro_rules! show {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($words)*);
+    }};
+}
+
+/// A line on standard error. Where nobody reads it any more, as after `2>&1 | head`, it is lost,
+/// and nothing else is.
+macro_rules! note {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod claims;
 mod command;
 mod completions;
@@ -74,7 +91,7 @@ pub fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("unspin: {}", failure::message(&error, &failure::words()));
+            note!("unspin: {}", failure::message(&error, &failure::words()));
             failure::class(&error).exit_status().into()
         }
     }

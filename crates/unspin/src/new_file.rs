@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -102,7 +102,10 @@ fn open(path: &Path) -> io::Result<Kind> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(&prefix).suffix(".part");
     let permissions = Permissions::from_mode(about.permissions().mode() & 0o777);
-    builder.permissions(permissions).tempfile_in(folder).map(Kind::Replacement)
+    let new = builder.permissions(permissions).tempfile_in(folder)?;
+    // Root keeps the owner; others own what they may replace, or cannot give it away.
+    let _ = fchown(new.as_file(), Some(about.uid()), Some(about.gid()));
+    Ok(Kind::Replacement(new))
 }
 
 fn replace(new: NamedTempFile, path: &Path) -> io::Result<()> {

@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.sensing.settings();
     let sensor = Sensor::start(&settings)?;
     if !args.json {
-        eprintln!("unspin: {}", sensing::describe(sensor.heartbeat));
+        note!("unspin: {}", sensing::describe(sensor.heartbeat));
     }
     let look = args.look.map(Duration::from_micros);
     let name = || args.out.display().to_string();
@@ -112,7 +112,7 @@ fn record(
 /// A command goes on when nothing more can be recorded, such as on a full disk.
 fn ended_without(running: Option<Running>, error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
     let Some(mut running) = running else { return Ok(error) };
-    eprintln!("unspin: {error:#}; the command goes on without a recording");
+    note!("unspin: {error:#}; the command goes on without a recording");
     let code = running.wait()?;
     Ok(error.context(format!("the command ended with exit code {code}; it was not recorded")))
 }
@@ -121,7 +121,7 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     if args.json {
         return out::json(1, Some(&here::about()), recorded);
     }
-    eprintln!("{}", closing(&args.out, recorded));
+    note!("{}", closing(&args.out, recorded));
     Ok(())
 }
 

@@ -78,7 +78,7 @@ pub struct Args {
         help_heading = SCHED_EXT)]
     slice: Option<u64>,
     /// Seconds between two lines of figures [default: none until the end]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     stats: Option<u64>,
     /// Print figures as JSON, one document a line; with --ab, one document
     #[arg(long)]
@@ -201,7 +201,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.restore {
         choice::only_root()?;
         let cleared = confine::restore()?;
-        eprintln!("unspin: lifted the limits of {cleared} cgroups");
+        note!("unspin: lifted the limits of {cleared} cgroups");
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(pairs) = args.ab.pairs() {
@@ -223,9 +223,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
         if keeper.rests() {
-            eprintln!("unspin: {HELPED}; --actuator cpuset limits vCPUs all the same");
+            note!("unspin: {HELPED}; --actuator cpuset limits vCPUs all the same");
         }
-        eprintln!("unspin: {acts} until {until}");
+        note!("unspin: {acts} until {until}");
     }
     let offer = Offer::open(&args.socket, metrics);
     let cgroup = cgroup.as_ref().map(OwnCgroup::folder);
@@ -282,7 +282,7 @@ fn work(
         }
         if let Some(why) = &keeper.ended {
             if offer.take().is_some() {
-                eprintln!("unspin: {why}; the command goes on without it");
+                note!("unspin: {why}; the command goes on without it");
             }
             continue;
         }
@@ -320,6 +320,6 @@ fn print_last(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
     if about.is_some() {
         return print(stats, about);
     }
-    eprint!("{}", scheduler::summary(stats));
+    show!("{}", scheduler::summary(stats));
     Ok(())
 }

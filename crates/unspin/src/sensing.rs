@@ -13,8 +13,8 @@ pub struct Options {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     budget: Option<f64>,
     /// Time between two heartbeats of a vCPU that is not idle, regardless of their cost: 500,
-    /// 500us, 2ms; 0 for none
-    #[arg(long, value_name = "TIME", conflicts_with = "budget", value_parser = span::microseconds)]
+    /// 500us, 2ms; 0 for none, else at least 100us
+    #[arg(long, value_name = "TIME", conflicts_with = "budget", value_parser = span::beat)]
     beat: Option<Duration>,
     /// Lateness of a timer or an answer from which its vCPU counts as off: 200, 200us, 2ms. It
     /// is raised where timers are that late although their vCPU is on
@@ -36,7 +36,7 @@ impl Options {
             let (asked_ns, least_ns) = (late.as_nanos() as u64, sense::least_late_ns());
             if asked_ns < least_ns {
                 let (asked, least) = (asked_ns as f64 / 1e3, least_ns as f64 / 1e3);
-                eprintln!(
+                note!(
                     "unspin: --late raised from {asked:.0} to {least:.0} us: here timers are as \
                      late while their vCPU is on, which would count as off"
                 );

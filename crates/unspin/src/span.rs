@@ -24,6 +24,16 @@ pub fn microseconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time between two heartbeats, each of which can cost the guest an exit; 0 for none.
+pub fn beat(text: &str) -> Result<Duration, String> {
+    match microseconds(text)? {
+        span if !span.is_zero() && span < Duration::from_micros(100) => {
+            Err("at least 100us, or 0 for none; a number without a unit is microseconds".into())
+        }
+        span => Ok(span),
+    }
+}
+
 fn parse(text: &str, bare_ns: f64) -> Result<Duration, String> {
     let unit = UNITS.iter().find(|(unit, _)| text.ends_with(unit));
     let (number, ns) =

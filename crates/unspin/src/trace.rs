@@ -109,7 +109,7 @@ impl<R> Progress<R> {
         let Some(length) = self.length else { return };
         if ended {
             if self.shown.is_some() {
-                eprint!("\r\x1b[K");
+                show!("\r\x1b[K");
             }
             return;
         }
@@ -120,7 +120,7 @@ impl<R> Progress<R> {
         self.shown = Some(Instant::now());
         let share = (self.read as f64 / length as f64).min(1.0);
         let left_s = self.start.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-9);
-        eprint!("\r\x1b[K{:.0} % read, {left_s:.0} s left", 100.0 * share);
+        show!("\r\x1b[K{:.0} % read, {left_s:.0} s left", 100.0 * share);
     }
 }
 

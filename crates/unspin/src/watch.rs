@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        eprintln!("unspin: {}", sensing::describe(watcher.heartbeat()));
+        note!("unspin: {}", sensing::describe(watcher.heartbeat()));
         let missing = watcher.missing().to_vec();
         return serve(address, &missing, Some(SLICE), || {
             watcher.step();
@@ -101,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let done = watch(&mut terminal, &mut watcher, &machine);
     ratatui::restore();
     if let Some(missing) = sensing::missing(watcher.missing()) {
-        eprintln!("unspin: {missing}");
+        note!("unspin: {missing}");
     }
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -133,9 +133,9 @@ fn serve(
     interrupt::install()?;
     let metrics = Metrics::listen(address)?;
     if let Some(missing) = sensing::missing(missing) {
-        eprintln!("unspin: {missing}");
+        note!("unspin: {missing}");
     }
-    eprintln!("unspin: figures at {}, until Ctrl-C", metrics.url());
+    note!("unspin: figures at {}, until Ctrl-C", metrics.url());
     while !interrupt::requested() {
         metrics.answer(at_least.unwrap_or(REST), || openmetrics::text(&sums()))?;
         if at_least.is_some() {

@@ -10,6 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
 use super::cpusets;
 use super::journal::Journal;
 use super::spare;
@@ -30,6 +32,29 @@ pub(super) struct Braked {
     root: PathBuf,
     /// Each with what its limit was.
     groups: Vec<(String, String)>,
+    /// Dropped after the release.
+    _stops: IgnoreStops,
+}
+
+/// Ctrl-Z does nothing for as long as this is there: stopped while it brakes, this process would
+/// hold the guest up until somebody continues it, and the shell that could is braked, too.
+struct IgnoreStops(Option<SigAction>);
+
+impl IgnoreStops {
+    fn now() -> IgnoreStops {
+        let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+        // SAFETY: no handler runs, and the old action comes back as it was.
+        IgnoreStops(unsafe { sigaction(Signal::SIGTSTP, &ignore) }.ok())
+    }
+}
+
+impl Drop for IgnoreStops {
+    fn drop(&mut self) {
+        if let Some(old) = &self.0 {
+            // SAFETY: as above.
+            let _ = unsafe { sigaction(Signal::SIGTSTP, old) };
+        }
+    }
 }
 
 impl Brake {
@@ -50,17 +75,23 @@ impl Brake {
     /// Stops the tasks of some cgroups as soon as they are in user space. A cgroup that is not in
     /// the journal is not stopped.
     pub(super) fn stop(&self, groups: &[String], journal: &mut Journal) -> Braked {
-        // One whose release has failed goes on as it is: the journal has its quota.
+        // One whose release has failed is released now: the journal has its quota.
         let quota = |group: &String| {
-            let quota = says(&self.root, group).filter(|quota| quota != STOP)?;
-            Some((group.clone(), quota))
+            let quota = says(&self.root, group)?;
+            if quota != STOP {
+                return Some((group.clone(), quota));
+            }
+            let noted = journal.quotas().find(|(noted, _)| noted == group);
+            noted.into_iter().for_each(|(_, quota)| release(&self.root, group, quota));
+            None
         };
+        let stops = IgnoreStops::now();
         let mut groups: Vec<_> = groups.iter().filter_map(quota).collect();
         match journal.note_quotas(&groups) {
             Ok(()) => groups.retain(|(group, _)| write(&self.root, group, STOP).is_ok()),
             Err(_) => groups.clear(),
         }
-        Braked { root: self.root.clone(), groups }
+        Braked { root: self.root.clone(), groups, _stops: stops }
     }
 }
 
@@ -94,14 +125,16 @@ pub(super) fn is_used(root: &Path, group: &str) -> bool {
     defaults.into_iter().any(is_set)
 }
 
-/// Unless somebody else has set it since.
+/// Unless somebody else has set it since. A file that cannot be read, for want of descriptors say,
+/// is written all the same: the brake must not stay on.
 fn release(root: &Path, group: &str, quota: &str) {
-    if says(root, group).as_deref() != Some(STOP) {
+    let elses = says(root, group).is_some_and(|now| now != STOP);
+    if elses || !root.join(group).join(MAX).exists() {
         return;
     }
     if let Err(error) = write(root, group, quota) {
         let file = root.join(group).join(MAX);
-        eprintln!("unspin: {}: {error}; write `{quota}` into it by hand", file.display());
+        note!("unspin: {}: {error}; write `{quota}` into it by hand", file.display());
     }
 }
 

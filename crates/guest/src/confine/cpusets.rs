@@ -261,7 +261,7 @@ impl Cpusets {
 impl Drop for Cpusets {
     fn drop(&mut self) {
         if let Err(error) = restore(&mut self.journal) {
-            eprintln!("unspin: {error}");
+            note!("unspin: {error}");
         }
     }
 }

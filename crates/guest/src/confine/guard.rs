@@ -30,7 +30,7 @@ impl Guard {
         };
         let guard = start();
         if let Err(error) = &guard {
-            eprintln!(
+            note!(
                 "unspin: start the guard process: {error}; if this process is killed, lift the \
                  limit by `unspin run --restore`"
             );

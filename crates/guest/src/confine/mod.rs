@@ -86,15 +86,19 @@ struct Shared {
 impl Confiner {
     /// Starts counting spins, and limiting cgroups while they cost much.
     pub fn start() -> Result<Confiner, ConfineError> {
-        let settings = Settings::of_this_machine();
-        let control = Control::start(&settings)?;
+        if let Some(lacks) = lacks() {
+            return Err(lacks.into());
+        }
+        // First, because what follows changes cgroups.
+        let guard = guard::Guard::start();
+        let control = Control::start(&Settings::of_this_machine())?;
         let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
         let its = shared.clone();
         let (ends, end) = UnixStream::pair().map_err(ConfineError::Thread)?;
         let work = move || control.run(&its, &ends);
         let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
         let thread = Some(thread.map_err(ConfineError::Thread)?);
-        Ok(Confiner { shared, thread, end: Some(end), _guard: guard::Guard::start() })
+        Ok(Confiner { shared, thread, end: Some(end), _guard: guard })
     }
 
     /// What it does and has done.
@@ -140,6 +144,10 @@ pub fn possible() -> bool {
 
 /// Why they cannot.
 pub fn lacks() -> Option<CpusetError> {
+    if root::in_pid_namespace() {
+        // Its cgroups can be the guest's own. But what a killed one leaves, nobody outside finds.
+        return Some(CpusetError::Container(ROOT.into()));
+    }
     cpusets::check(Path::new(ROOT), &set::isolated()).err()
 }
 

@@ -46,6 +46,13 @@ impl Drop for OwnCgroup {
     }
 }
 
+/// Whether this process has process numbers of its own, as in a container: the guest's first
+/// namespace of them has a fixed inode (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+pub(super) fn in_pid_namespace() -> bool {
+    let own = fs::read_link("/proc/self/ns/pid");
+    own.is_ok_and(|own| own.as_os_str() != "pid:[4026531836]")
+}
+
 /// Whether this process is in that cgroup of the root's; the root itself is "".
 fn is_in(group: &str) -> io::Result<bool> {
     let ours = fs::read_to_string("/proc/self/cgroup")?;

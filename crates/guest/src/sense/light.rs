@@ -29,7 +29,7 @@ impl LightSensor {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let (object, links, missing) = attached(settings, vcpus)?;
         let map = object.maps().find(|map| map.name() == "vcpus").expect("a map of ours");
-        let page = Page(Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?);
+        let page = Page::new(Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?);
         let records = MapHandle::try_from(&map)?;
         Ok(LightSensor { missing, page, records, _links: links, _object: object })
     }

@@ -177,7 +177,7 @@ impl Sensor {
         let sites = Sites::new();
         let Attached { object, links, missing, .. } = attached(settings, vcpus)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
-        let page = Page(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
+        let page = Page::new(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
         let beat = map(".data.beat");
         let set = |period_ns: u64| beat.update(&[0; 4], &period_ns.to_ne_bytes(), MapFlags::ANY);
@@ -189,18 +189,24 @@ impl Sensor {
         Ok(Sensor { missing, heartbeat, rings, sites, page, _links: links, _object: object })
     }
 
-    /// What was found since the last call.
+    /// What was found since the last call. What vCPUs found that were added since the start is
+    /// counted as lost.
     pub fn take(&mut self) -> Findings {
         let Findings { mut offs, mut spins, .. } = Findings::default();
-        let sites = &self.sites;
+        let (sites, shown, mut added) = (&self.sites, self.page.vcpus(), 0);
         let lost = self.rings.take(|vcpu, raw| match Event::of(vcpu, raw) {
+            Some(Event::Off(FoundOff { vcpu, .. }) | Event::Spin(Spin { vcpu, .. }, _))
+                if usize::from(vcpu) >= shown =>
+            {
+                added += 1;
+            }
             Some(Event::Off(off)) => offs.push(off),
             Some(Event::Spin(spin, frames)) => {
                 spins.push(Spin { site: sites.name(&frames), ..spin });
             }
             None => {}
         });
-        Findings { offs, spins, lost }
+        Findings { offs, spins, lost: lost + added }
     }
 
     /// How many nanoseconds each vCPU has spun in user space by such records; empty where this

@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use unspin_policy::activity::Activity;
 
+use crate::confine::online;
+
 /// What the shared records are made of: plain integers, as bpf/sense/sense.h lays them out.
 ///
 /// # Safety
@@ -126,26 +128,37 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// All vCPUs' records.
-pub struct Page(pub(super) Shared<Vcpu>);
+/// The records of all vCPUs that this machine can have.
+pub struct Page {
+    records: Shared<Vcpu>,
+    shown: usize,
+}
 
 impl Page {
-    /// How many vCPUs this machine can have.
+    /// Shows the vCPUs up to the last one that is online now: many machines can have far more, of
+    /// which every share of their time would be a share too little.
+    pub(super) fn new(records: Shared<Vcpu>) -> Page {
+        let last = online().ok().and_then(|online| online.last().copied());
+        let online = last.map_or(usize::MAX, |last| last as usize + 1);
+        Page { shown: records.count().min(online), records }
+    }
+
+    /// How many vCPUs are shown.
     pub fn vcpus(&self) -> usize {
-        self.0.count()
+        self.shown
     }
 
     /// A vCPU's record now. Its fields are not from one instant.
     pub fn vcpu(&self, index: usize) -> Vcpu {
-        self.0.read(index, 0)
+        self.records.read(index, 0)
     }
 
     /// A vCPU's heartbeats since the start.
     pub(super) fn beats(&self, index: usize) -> u64 {
-        self.0.read(index, std::mem::offset_of!(Vcpu, beats))
+        self.records.read(index, std::mem::offset_of!(Vcpu, beats))
     }
 
-    /// All vCPUs' records now.
+    /// The records now of all vCPUs that are shown.
     pub fn all(&self) -> Vec<Vcpu> {
         (0..self.vcpus()).map(|index| self.vcpu(index)).collect()
     }

@@ -36,7 +36,7 @@
 //! may hold `unspin.program`, `unspin.kernel` and `unspin.machine`: who recorded, and where.
 //! Version 1, which is read as well, had no `user-spin` and no `steal`.
 //!
-//! A reader takes [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
+//! A reader takes the batches of [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
 
 use std::collections::HashMap;
 use std::sync::Arc;

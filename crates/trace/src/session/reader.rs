@@ -37,6 +37,11 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
 /// Reads a session; errors have `name`. A last batch that was cut off is passed
 /// over, since a recorder that was killed leaves such an end; the session says so.
 pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionError> {
+    read_rows(input, name, MAX_ROWS)
+}
+
+/// The same of at most so many rows. What follows is passed over, too.
+fn read_rows(input: impl BufRead, name: &str, max_rows: usize) -> Result<Session, SessionError> {
     let damaged =
         |batch, what: String| SessionError::Damaged { name: name.to_owned(), batch, what };
     let mut members = Members { input, begin: 0, read: 0 };
@@ -44,7 +49,7 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionErro
     let mut session = Session { start_ns: u64::MAX, ..Session::default() };
     let mut covered_to = HashMap::new();
     let (mut rows, mut ended) = (0, false);
-    for index in 0.. {
+    'members: for index in 0.. {
         let bytes = match members.next() {
             Ok(Some(_)) if ended => {
                 let at = members.begin;
@@ -72,8 +77,11 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionErro
         ended = bytes.ends_with(&END);
         for batch in batches(&mut decoder, bytes).map_err(|what| damaged(index, what))? {
             rows += batch.num_rows();
-            if rows > MAX_ROWS {
-                return Err(damaged(index, format!("more than {MAX_ROWS} rows")));
+            if rows > max_rows {
+                session.incomplete = Some(format!(
+                    "it has more than {max_rows} rows; only what comes before batch {index} is used"
+                ));
+                break 'members;
             }
             add(&mut session, &mut covered_to, &batch).map_err(|what| damaged(index, what))?;
         }
@@ -260,4 +268,34 @@ fn add(
 ) -> Result<(), String> {
     let columns = Columns::of(batch).ok_or("a dictionary holds no text")?;
     (0..batch.num_rows()).try_for_each(|row| columns.add(session, covered_to, row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Writer;
+    use super::*;
+
+    #[test]
+    fn of_a_session_that_is_too_long_the_first_batches_are_used() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
+        for batch in 0..4 {
+            let start_ns = 1_000 * batch;
+            let off = FoundOff {
+                vcpu: 0,
+                start_ns,
+                end_ns: start_ns + 10,
+                start_error_ns: 0,
+                was_idle: false,
+            };
+            writer.write(&[off; 5], &[], &[], &[]).unwrap();
+        }
+        writer.finish().unwrap();
+        let read = |max_rows| read_rows(&bytes[..], "s", max_rows).unwrap();
+        assert_eq!((read(20).offs.len(), read(20).incomplete), (20, None));
+        let long = read(12);
+        assert_eq!(long.offs.len(), 10);
+        let says = long.incomplete.unwrap();
+        assert!(says.starts_with("it has more than 12 rows"), "{says}");
+    }
 }

@@ -92,7 +92,7 @@ pub fn run(
     let (wanted, others): (Vec<&Claim>, Vec<&Claim>) =
         matching.into_iter().partition(|claim| claim.experiment.ends_with(".toml"));
     for claim in &others {
-        eprintln!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
+        note!("{}: not measured by an experiment; run `{}`", claim.id, claim.command);
     }
     let experiments: BTreeSet<(&str, Option<&str>)> =
         wanted.iter().map(|c| (c.experiment.as_str(), accelerator(&c.label))).collect();
@@ -106,7 +106,7 @@ pub fn run(
         }
         let options = Options { out: out.to_owned(), fresh: true, accel, ..options() };
         let (finish, folder) = execute(&experiment, &options, &mut Bar::new())?;
-        eprintln!("{}: measured into {}", experiment.name, folder.display());
+        note!("{}: measured into {}", experiment.name, folder.display());
         if finish == Finish::Interrupted {
             let text = "interrupted; the same command resumes the check";
             return Err(of_class(Class::Interrupted, text));

@@ -60,7 +60,7 @@ pub fn summarize(out: &Path) -> anyhow::Result<Summary> {
 fn load(out: &Path) -> anyhow::Result<Loaded> {
     let loaded = unspin_lab::run::load(out)?;
     for (reason, runs) in &loaded.left_out {
-        eprintln!("{}: {runs} runs left out of the report: {reason}", out.display());
+        note!("{}: {runs} runs left out of the report: {reason}", out.display());
     }
     Ok(loaded)
 }

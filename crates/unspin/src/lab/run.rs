@@ -131,7 +131,7 @@ fn print_verdict(
         None => format!("No runs are published in {}: nothing to compare.", folder.display()),
     };
     if json {
-        eprintln!("{verdict}");
+        note!("{verdict}");
         return Ok(());
     }
     out::line(verdict)

@@ -92,7 +92,7 @@ impl Ab {
         let mut signals = Signals::new()?;
         let needs = choice.rest().map(|_| "--actuator cpuset");
         if let Some(option) = needs {
-            eprintln!("unspin: {HELPED}: it acts only with {option}, which is compared here");
+            note!("unspin: {HELPED}: it acts only with {option}, which is compared here");
         }
         let mut schedulers = Schedulers::new(Choice { rests: false, ..choice })?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

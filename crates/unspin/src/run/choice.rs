@@ -54,7 +54,7 @@ impl Choice {
                     let text = format!("{error:#}; and in place of cpusets: {other:#}");
                     of_class(Class::Unavailable, format!("{text} (see `sudo unspin doctor`)"))
                 })?;
-                eprintln!("unspin: {error:#}; so a scheduler replaces the kernel's");
+                note!("unspin: {error:#}; so a scheduler replaces the kernel's");
                 Ok(keeper)
             }
         }

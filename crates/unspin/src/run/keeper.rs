@@ -109,7 +109,7 @@ impl Kept {
             self.ended = Some(format!("the kernel ended the scheduler: {}", ended.reason));
             return;
         }
-        eprintln!("unspin: {}: loading it again", ended.reason);
+        note!("unspin: {}: loading it again", ended.reason);
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
                 // What was found out is about other vCPUs.
@@ -127,7 +127,7 @@ impl Kept {
 
     fn share_stacks(&self, scheduler: &Scheduler) {
         if let Err(error) = scheduler.share_pcpus(&self.stacks) {
-            eprintln!("unspin: which vCPUs share a pCPU is not used: {}", chain(&error));
+            note!("unspin: which vCPUs share a pCPU is not used: {}", chain(&error));
         }
     }
 

@@ -26,13 +26,13 @@ impl Offer {
     pub fn open(path: &Path, metrics: Option<Metrics>) -> Offer {
         let socket = Socket::bind(path)
             .inspect_err(|error| {
-                eprintln!("unspin: no socket at {}, so no --status: {error}", path.display());
+                note!("unspin: no socket at {}, so no --status: {error}", path.display());
             })
             .ok();
         let (latest, over) = Default::default();
         let offer = Offer { socket, metrics: metrics.map(Arc::new), latest, over };
         if let Some(metrics) = offer.metrics.clone() {
-            eprintln!("unspin: figures at {}", metrics.url());
+            note!("unspin: figures at {}", metrics.url());
             let (latest, over) = (offer.latest.clone(), offer.over.clone());
             // Its answers may block, so it has a thread of its own.
             thread::spawn(move || serve(&metrics, &latest, &over));
@@ -69,7 +69,7 @@ fn serve(metrics: &Metrics, latest: &Mutex<Stats>, over: &AtomicBool) {
         };
         match metrics.answer_next(figures) {
             Err(error) if !over.load(Ordering::Relaxed) => {
-                eprintln!("unspin: no more figures for Prometheus: {error}");
+                note!("unspin: no more figures for Prometheus: {error}");
                 return;
             }
             _ => {}

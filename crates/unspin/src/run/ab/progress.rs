@@ -34,14 +34,14 @@ impl Progress {
         }
         self.shown = Some((place, Instant::now()));
         let elapsed_s = self.began.elapsed().as_secs_f64();
-        eprint!("\r\x1b[K{}", line(place, self.pairs, self.round_s, elapsed_s));
+        show!("\r\x1b[K{}", line(place, self.pairs, self.round_s, elapsed_s));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            eprint!("\r\x1b[K");
+            show!("\r\x1b[K");
         }
     }
 }
