@@ -228,7 +228,7 @@ def check_exits(bench: Bench) -> str:
             f"cvm.ghcb_{name}",
             f"{what}: its time with a call for each part of the GHCB, of that with the page mapped",
             middle, "x", ROUNDS, target, (low, high),
-            "most of an exit is the emulated switch between guest and host" if name == "exit" else "",
+            "an exit without calls takes as long as all calls of one with them" if name == "exit" else "",
         )
     return "\n".join([f"{ROUNDS} rounds", *table(us | {"in unspin-vmm": handled}, per_exit)])
 

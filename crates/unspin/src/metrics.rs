@@ -4,9 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tiny_http::{Header, Request, Response, Server};
 use unspin_report::openmetrics;
 
+/// How many files may be open, if the system allows it.
+const FILES: u64 = 1 << 16;
 /// For who opens the address in a browser.
 const PAGE: &str = "<!doctype html><title>unspin</title>\
                     <p>unspin: time lost by this guest's vCPUs. \
@@ -20,6 +23,13 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Each client has two files open until it goes, and who limits cgroups needs some as well.
+fn allow_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(FILES)), hard);
+    }
+}
+
 /// The server, which answers in [`Metrics::answer`] only.
 pub struct Metrics {
     server: Server,
@@ -30,6 +40,7 @@ pub struct Metrics {
 impl Metrics {
     /// Listens at this address.
     pub fn listen(address: SocketAddr) -> anyhow::Result<Metrics> {
+        allow_files();
         let server = Server::http(address);
         let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
         let header = |kind: &str| {
