@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use unspin_model::summary::{CarryOver, Estimate};
-use unspin_model::{FailureKind, Outcome, RunRecord};
+use unspin_model::{Accel, FailureKind, Outcome, RunRecord};
 use unspin_stats::spearman_test;
 
 use super::cells::{CellRuns, Cells};
@@ -54,11 +54,14 @@ fn positions(runs: &CellRuns) -> Vec<(f64, f64)> {
 }
 
 /// Seconds to the first job per topology: the median over boots, however many
-/// runs a boot had.
+/// runs a boot had. In virtual time each run has its own, and those that were taken over from
+/// another folder have numbers that occur twice.
 pub fn boot_s(observed: &[&RunRecord], seed: u64) -> BTreeMap<String, Estimate> {
-    let mut boots: BTreeMap<&str, BTreeMap<u32, f64>> = BTreeMap::new();
+    let mut boots: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
     for record in observed {
-        boots.entry(&record.cell.topology).or_default().insert(record.boot, record.boot_s);
+        let in_virtual_time = record.label.accel == Some(Accel::Vt);
+        let boot = if in_virtual_time { record.run } else { record.boot.into() };
+        boots.entry(&record.cell.topology).or_default().insert(boot, record.boot_s);
     }
     boots
         .into_iter()

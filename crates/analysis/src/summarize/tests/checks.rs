@@ -36,6 +36,11 @@ fn a_boot_counts_once_however_many_runs_it_had() {
     let summary = summary_of(&records);
     assert_eq!(summary.boot_s["2:1"].value, 6.0);
     assert_eq!(summary.lab_cpu_share.unwrap().value, 0.01);
+    for record in &mut records {
+        record.label.accel = Some(Accel::Vt);
+        record.boot = 0;
+    }
+    assert_eq!(summary_of(&records).boot_s["2:1"].value, 5.0, "ten of twelve runs took that");
 }
 
 #[test]
