@@ -188,7 +188,7 @@ def test_two_sweeps_cannot_share_a_folder(sweep: Sweep, experiment: Experiment) 
     experiment.out.mkdir()
     with (
         _lock(experiment.out / "runs.lock"),
-        pytest.raises(unspin.SweepError, match="another sweep"),
+        pytest.raises(unspin.SweepError, match="another run or sweep"),
     ):
         sweep()
 

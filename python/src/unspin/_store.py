@@ -14,8 +14,17 @@ from ._folder import parse_meta, read_runs
 from ._record import Record, is_result, json_object
 from ._worker import PlanFiles
 
-MACHINE_FIELDS = ("run", "block", "boot", "position", "attempt", "lab_cpu_share", "started", "latencies")
-"""What a record says of when and where the run was carried out, or only if asked to, and not of its result."""
+MACHINE_FIELDS = (
+    "run",
+    "block",
+    "boot",
+    "position",
+    "attempt",
+    "lab_cpu_share",
+    "started",
+    "latencies",
+)
+"""What a record says of when and where the run was carried out, or only where asked to."""
 
 DIFFERENCES_SHOWN = 5
 
