@@ -42,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let session = match args.session.to_str() {
         Some("-") => session::read_from(stdin().lock(), "standard input")?,
         _ if !args.session.exists() => bail!(
-            "there is no file {}; `sudo unspin record --for 10` writes a session",
+            "{} does not exist; `sudo unspin record --for 10` writes a session",
             args.session.display()
         ),
         _ => session::read(&args.session)?,
