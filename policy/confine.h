@@ -222,16 +222,18 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 	confine_change(c, phase, tried);
 }
 
-/* When more are tried though spins go on: sooner where rivals get what the limit gives away, which
- * is too much if the spins were but a burst, and later where it gives hardly anything away. Once such
- * a trial has failed, they were no burst. */
+/* When more are tried though spins go on. Where rivals get what the limit gives away, which is too
+ * much if the spins were but a burst, the first time comes sooner, and later ones where the trial of
+ * fewer has shown such a loss. It comes later where the limit gives hardly anything away. */
 POLICY u64 confine_more_at(const struct confine *c)
 {
-	if (c->more_wait_ns != CONFINE_MORE_WAIT_NS)
-		return c->more_ns;
-	if (confine_off_percent(&c->sums) >= CONFINE_RIVALS_PERCENT)
-		return c->more_ns - CONFINE_MORE_WAIT_NS + CONFINE_MORE_WAIT_RIVALS_NS;
-	return c->left >= CONFINE_CLEAR_LEFT_PERCENT ? c->more_ns + CONFINE_MORE_WAIT_NS : c->more_ns;
+	int first = c->more_wait_ns == CONFINE_MORE_WAIT_NS;
+	int clear = c->left >= CONFINE_CLEAR_LEFT_PERCENT;
+	u64 less_ns = c->more_wait_ns - c->more_wait_ns / CONFINE_MORE_WAIT_RIVALS;
+
+	if (confine_off_percent(&c->sums) >= CONFINE_RIVALS_PERCENT && (first || (c->left && !clear)))
+		return c->more_ns > less_ns ? c->more_ns - less_ns : 0;
+	return first && clear ? c->more_ns + CONFINE_MORE_WAIT_NS : c->more_ns;
 }
 
 POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)

@@ -17,8 +17,8 @@
  * take hundreds of milliseconds where rivals keep vCPUs off. Trials of more get 2 % of the time. */
 #define CONFINE_FEWER_WAIT_TRIALS 5
 #define CONFINE_MORE_WAIT_TRIALS 50
-/* The first wait for a trial of more where other VMs want the same pCPUs. */
-#define CONFINE_MORE_WAIT_RIVALS_NS 250000000ULL
+/* The part of a wait for more that is enough where other VMs want the same pCPUs. */
+#define CONFINE_MORE_WAIT_RIVALS 4
 
 /* Calm windows before more vCPUs are tried; twice as many each time that spins returned, eight times
  * where the host gave more vCPUs no more time, up to a maximum. hackbench pauses for 150 ms, and a

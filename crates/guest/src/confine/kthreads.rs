@@ -121,6 +121,7 @@ fn flags(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cpusets::{Cpusets, How};
     use super::*;
 
     #[test]
@@ -142,5 +143,32 @@ mod tests {
         assert_eq!(movable(&folder), [2]);
         fs::remove_dir_all(&folder).unwrap();
         assert!(movable(&folder).is_empty());
+    }
+
+    #[test]
+    fn they_are_moved_with_the_partition() {
+        let folder = std::env::temp_dir().join(format!("unspin-moved-{}", std::process::id()));
+        let (root, proc) = (folder.join("cgroup"), folder.join("proc"));
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("cgroup.controllers"), "cpuset\n").unwrap();
+        // A process of ours that /proc calls a kernel thread.
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        fs::create_dir_all(proc.join(pid.to_string())).unwrap();
+        let stat = format!("{pid} (name) S 0 0 0 0 -1 {KERNEL} 0 0 0");
+        fs::write(proc.join(pid.to_string()).join("stat"), stat).unwrap();
+        let vcpus = set::online().unwrap();
+        let (all, first) = (set::list(&vcpus), set::list(&vcpus[..1]));
+        let mut cpusets = Cpusets::open(&root, &folder, &proc, &all, false).unwrap();
+        let mut limited = |part| {
+            cpusets.limit(&first, &set::list(&vcpus[1..]), How { brake: false, part }).unwrap();
+            set_of(pid)
+        };
+        let found = (limited(false), limited(true));
+        drop(cpusets);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, (all, first));
     }
 }

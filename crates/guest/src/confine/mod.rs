@@ -57,10 +57,6 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 /// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
-/// Shares of the wanted time, spun and off, from which on a change is braked. Beside rivals,
-/// lifts took 250 to 550 ms.
-const JAM_SPIN_PERCENT: u32 = 20;
-const JAM_OFF_PERCENT: u32 = 25;
 const REST: Duration = Duration::from_secs(1);
 /// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
 /// work.
@@ -348,7 +344,7 @@ impl Control {
         }
         self.parted = part || (self.parted && !changes);
         // Without a real-time priority, the brake would hold this thread as well.
-        let brake = (usage < before as usize || self.is_jammed()) && self.late.is_none();
+        let brake = (usage < before as usize || window::is_jammed(&self.facts)) && self.late.is_none();
         let how = How { brake, part };
         if changes && tried_fewer {
             self.arrangement.switch();
@@ -368,14 +364,6 @@ impl Control {
             let now = self.sums();
             self.begin_window(now);
         }
-    }
-
-    /// Whether vCPUs are off and others spin, so that changes take long: a run queue's lock may be
-    /// that of a vCPU which is off.
-    fn is_jammed(&self) -> bool {
-        let wanted_m = self.facts.on_m + self.facts.off_m;
-        let is_part = |m: u32, percent| m * 100 >= wanted_m * percent && wanted_m > 0;
-        is_part(self.facts.spin_m, JAM_SPIN_PERCENT) && is_part(self.facts.off_m, JAM_OFF_PERCENT)
     }
 
     /// With another number of vCPUs all that was learnt is about another machine.

@@ -5,6 +5,19 @@ use unspin_policy::confine::{Facts, WINDOW_NS};
 /// A window that ended later still says no more than so many.
 const LONGEST: u64 = 8;
 
+/// Shares of the wanted time, spun and off, from which on a change is braked. Beside rivals,
+/// lifts took 250 to 550 ms.
+const JAM_SPIN_PERCENT: u32 = 20;
+const JAM_OFF_PERCENT: u32 = 25;
+
+/// Whether vCPUs are off and others spin, so that changes take long: a run queue's lock may be
+/// that of a vCPU which is off.
+pub(super) fn is_jammed(facts: &Facts) -> bool {
+    let wanted_m = facts.on_m + facts.off_m;
+    let is_part = |m: u32, percent| m * 100 >= wanted_m * percent && wanted_m > 0;
+    is_part(facts.spin_m, JAM_SPIN_PERCENT) && is_part(facts.off_m, JAM_OFF_PERCENT)
+}
+
 /// Sums over all vCPUs since the start, in nanoseconds but for the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
@@ -107,6 +120,15 @@ mod tests {
     fn a_window_that_ends_late_counts_as_several() {
         let counts = |ms: u64| windows(ms * 1_000_000);
         assert_eq!([4, 10, 14, 16, 54, 900].map(counts), [1, 1, 1, 2, 5, 8]);
+    }
+
+    #[test]
+    fn a_jam_is_where_vcpus_are_off_and_others_spin() {
+        let facts = |on_m, off_m, spin_m| Facts { on_m, off_m, spin_m, ..Facts::default() };
+        assert!(is_jammed(&facts(3_000, 1_000, 800)));
+        assert!(!is_jammed(&facts(3_000, 1_000, 799)));
+        assert!(!is_jammed(&facts(3_001, 999, 4_000)));
+        assert!(!is_jammed(&facts(0, 0, 0)));
     }
 
     #[test]

@@ -163,6 +163,9 @@ pub fn is_loaded() -> bool {
     fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
 }
 
+/// What a program's section begins with that is called where a function of the kernel begins.
+const HOOK: &str = "fentry/";
+
 /// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks
 /// stay with the kernel's own.
 pub(crate) fn trial() -> Trial {
@@ -215,8 +218,17 @@ impl Scheduler {
         let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
-            if !program.section().to_string_lossy().contains("struct_ops") {
-                links.push(program.attach()?);
+            let section = program.section().to_string_lossy().into_owned();
+            if section.contains("struct_ops") {
+                continue;
+            }
+            match (program.attach(), section.strip_prefix(HOOK)) {
+                (Ok(link), _) => links.push(link),
+                // The kernel refuses some functions, such as those without instrumentation.
+                (Err(error), Some(function)) => {
+                    note!("unspin: waiters in {function} are not seen: {error}");
+                }
+                (Err(error), None) => return Err(error.into()),
             }
         }
         let shared = |name: &str| object.maps().find(|map| map.name() == name).expect("our map");
@@ -274,7 +286,7 @@ fn leave_out_missing(open: &mut OpenObject, options: &Options) -> Result<(), Run
     let wanted = options.handoff || options.adaptive_spin;
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
-        if let Some(function) = section.strip_prefix("fentry/") {
+        if let Some(function) = section.strip_prefix(HOOK) {
             program.set_autoload(wanted && btf.type_by_name::<Func<'_>>(function).is_some());
         }
     }

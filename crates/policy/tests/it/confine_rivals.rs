@@ -134,6 +134,22 @@ fn some_spinning_is_worth_more_vcpus_beside_rivals() {
     assert_eq!(confine.in_use(), 4, "{confine:?}");
 }
 
+/// As pbzip2 in virtual time: a burst begins a limit, and the first trial of more meets another one.
+#[test]
+fn a_limit_that_gives_much_away_is_soon_compared_again() {
+    let burst = |used| beside_rivals(used, if used == 4 { 60 } else { 3 });
+    let (mut confine, mut now_ns) = (Confine::new(4), 0);
+    while confine.trials_more[0] == 0 || confine.on_trial() {
+        run(&mut confine, &mut now_ns, 1, burst);
+    }
+    assert_eq!((confine.in_use(), confine.trials_more), (2, [1, 0]), "{confine:?}");
+    let failed_ns = now_ns;
+    while confine.trials_more[1] == 0 {
+        run(&mut confine, &mut now_ns, 1, |used| beside_rivals(used, 3));
+    }
+    assert!(now_ns - failed_ns < 800_000_000, "{confine:?}");
+}
+
 /// As hackbench in virtual time: two vCPUs spin as much as four, and to change the number takes
 /// half a second.
 #[test]
