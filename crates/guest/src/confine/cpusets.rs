@@ -1,9 +1,9 @@
 //! Limits tasks to some vCPUs, by cgroups of version 2.
 //!
-//! The limit is the `cpuset.cpus` of every top-level cgroup. Once a trial shows no rivals, or a limit
-//! is likely to last, kernel threads, which are in none, are moved, and the other vCPUs become a
-//! partition of their own ([`Spare`]), unless the kernel refuses that, or somebody has given a
-//! top-level cgroup a set of vCPUs.
+//! The limit is the `cpuset.cpus` of every top-level cgroup. Once a trial shows no rivals, or a
+//! limit is likely to last, kernel threads, which are in none, are moved, and the other vCPUs
+//! become a partition of their own ([`Spare`]), unless the kernel refuses that, or somebody has
+//! given a top-level cgroup a set of vCPUs.
 //!
 //! Only a cgroup without a set of its own is limited, which means that to lift the limit is to
 //! clear the set. Before Linux 7.0, the kernel refuses that where there are tasks (ENOSPC); the set

@@ -344,7 +344,8 @@ impl Control {
         }
         self.parted = part || (self.parted && !changes);
         // Without a real-time priority, the brake would hold this thread as well.
-        let brake = (usage < before as usize || window::is_jammed(&self.facts)) && self.late.is_none();
+        let jammed = window::is_jammed(&self.facts);
+        let brake = (usage < before as usize || jammed) && self.late.is_none();
         let how = How { brake, part };
         if changes && tried_fewer {
             self.arrangement.switch();

@@ -134,7 +134,7 @@ fn some_spinning_is_worth_more_vcpus_beside_rivals() {
     assert_eq!(confine.in_use(), 4, "{confine:?}");
 }
 
-/// As pbzip2 in virtual time: a burst begins a limit, and the first trial of more meets another one.
+/// As pbzip2 in virtual time: a burst begins a limit, and the first trial of more meets another.
 #[test]
 fn a_limit_that_gives_much_away_is_soon_compared_again() {
     let burst = |used| beside_rivals(used, if used == 4 { 60 } else { 3 });
