@@ -1,9 +1,9 @@
 //! Limits tasks to some vCPUs, by cgroups of version 2.
 //!
-//! The limit is the `cpuset.cpus` of every top-level cgroup. Once a trial shows no rivals, or a
-//! limit is likely to last, kernel threads, which are in none, are moved, and the other vCPUs
-//! become a partition of their own ([`Spare`]), unless the kernel refuses that, or somebody has
-//! given a top-level cgroup a set of vCPUs.
+//! The limit is the `cpuset.cpus` of every top-level cgroup, and kernel threads, which are in none,
+//! are moved, some of them later where that takes long. Once a trial shows no rivals, or a limit is
+//! likely to last, the other vCPUs become a partition of their own ([`Spare`]), unless the kernel
+//! refuses that, or somebody has given a top-level cgroup a set of vCPUs.
 //!
 //! Only a cgroup without a set of its own is limited, which means that to lift the limit is to
 //! clear the set. Before Linux 7.0, the kernel refuses that where there are tasks (ENOSPC); the set
@@ -72,8 +72,7 @@ pub struct Cpusets {
 pub struct How {
     /// Where tasks spin, a brake lets it come or go sooner.
     pub brake: bool,
-    /// Whether the other vCPUs are kept free of kernel threads, and become a partition. That takes
-    /// longer than the limit itself.
+    /// Whether the other vCPUs become a partition, which takes longer than the limit itself.
     pub part: bool,
 }
 
@@ -135,10 +134,7 @@ impl Cpusets {
         self.limited.retain(|group| there.contains(group));
         self.left_alone.retain(|group| there.contains(group));
         let mine = self.find_mine(&there, keep);
-        let threads = match how.part {
-            true => self.threads.to_limit(keep, &self.journal),
-            false => Vec::new(),
-        };
+        let threads = self.threads.to_limit(keep, &self.journal);
         self.journal.note(&there, &mine, &threads, keep)?;
         let taken = spare::taken(&self.root).unwrap_or_default();
         if !set::covers(spare, &taken) || !self.left_alone.is_empty() {

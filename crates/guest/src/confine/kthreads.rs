@@ -23,9 +23,14 @@ const BOUND: u64 = 0x0400_0000;
 /// How long a list of them is used: few come and go.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// For how long threads are moved at a time. Beside rivals each can take 10 ms, while tasks are
+/// braked and the trial of fewer vCPUs waits.
+const AT_A_TIME: Duration = Duration::from_millis(5);
+
 /// Those that the kernel allows to move.
 pub(super) struct Threads {
     proc: PathBuf,
+    at_a_time: Duration,
     movable: Vec<i32>,
     found: Instant,
     limited: BTreeSet<i32>,
@@ -34,7 +39,8 @@ pub(super) struct Threads {
 impl Threads {
     pub(super) fn find(proc: &Path) -> Threads {
         let (movable, limited) = (movable(proc), BTreeSet::new());
-        Threads { proc: proc.to_owned(), movable, found: Instant::now(), limited }
+        let (proc, at_a_time) = (proc.to_owned(), AT_A_TIME);
+        Threads { proc, at_a_time, movable, found: Instant::now(), limited }
     }
 
     /// Those that are free to run on any vCPU, or were limited here to others than these.
@@ -50,16 +56,27 @@ impl Threads {
         self.movable.iter().copied().filter(is_mine).filter(is_still_one).collect()
     }
 
-    /// Keeps some, which are in the journal, on the vCPUs of a set.
+    /// Keeps some, which are in the journal, on the vCPUs of a set. Where that takes long, the next
+    /// call is for the others.
     pub(super) fn limit(&mut self, threads: Vec<i32>, cpus: &str) {
-        threads.iter().for_each(|&pid| keep(pid, Some(cpus)));
-        self.limited.extend(threads);
+        let began = Instant::now();
+        for pid in threads {
+            keep(pid, Some(cpus));
+            self.limited.insert(pid);
+            if began.elapsed() >= self.at_a_time {
+                break;
+            }
+        }
     }
 
-    /// Lets them all run anywhere again.
+    /// Lets them run anywhere again. Where that takes long, the next call is for the others.
     pub(super) fn lift(&mut self, journal: &Journal) {
-        for pid in std::mem::take(&mut self.limited) {
+        let began = Instant::now();
+        while let Some(pid) = self.limited.pop_first() {
             free(pid, journal);
+            if began.elapsed() >= self.at_a_time {
+                return;
+            }
         }
         if self.found.elapsed() >= FRESH {
             *self = Threads::find(&self.proc);
@@ -121,7 +138,6 @@ fn flags(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpusets::{Cpusets, How};
     use super::*;
 
     #[test]
@@ -146,29 +162,24 @@ mod tests {
     }
 
     #[test]
-    fn they_are_moved_with_the_partition() {
-        let folder = std::env::temp_dir().join(format!("unspin-moved-{}", std::process::id()));
-        let (root, proc) = (folder.join("cgroup"), folder.join("proc"));
-        fs::create_dir_all(&root).unwrap();
-        fs::write(root.join("cgroup.controllers"), "cpuset\n").unwrap();
-        // A process of ours that /proc calls a kernel thread.
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = child.id() as i32;
-        fs::create_dir_all(proc.join(pid.to_string())).unwrap();
-        let stat = format!("{pid} (name) S 0 0 0 0 -1 {KERNEL} 0 0 0");
-        fs::write(proc.join(pid.to_string()).join("stat"), stat).unwrap();
+    fn those_that_take_long_are_moved_one_at_a_time() {
+        let mut children: Vec<_> = (0..2)
+            .map(|_| std::process::Command::new("sleep").arg("60").spawn().unwrap())
+            .collect();
+        let pids: Vec<_> = children.iter().map(|child| child.id() as i32).collect();
         let vcpus = set::online().unwrap();
         let (all, first) = (set::list(&vcpus), set::list(&vcpus[..1]));
-        let mut cpusets = Cpusets::open(&root, &folder, &proc, &all, false).unwrap();
-        let mut limited = |part| {
-            cpusets.limit(&first, &set::list(&vcpus[1..]), How { brake: false, part }).unwrap();
-            set_of(pid)
-        };
-        let found = (limited(false), limited(true));
-        drop(cpusets);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found, (all, first));
+        let mut threads = Threads::find(Path::new("/nowhere"));
+        threads.at_a_time = Duration::ZERO;
+        let sets = || pids.iter().map(|&pid| set_of(pid)).collect::<Vec<_>>();
+        threads.limit(pids.clone(), &first);
+        let one = sets();
+        threads.limit(pids[1..].to_vec(), &first);
+        let both = sets();
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!((one, both), (vec![first.clone(), all], vec![first.clone(), first]));
     }
 }
