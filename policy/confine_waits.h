@@ -14,7 +14,8 @@
 #define CONFINE_MORE_WAIT_NS 1000000000ULL
 #define CONFINE_MORE_WAIT_MAX_NS 16000000000ULL
 /* At least so many times as long as the trial took until the number before it was back: changes
- * take hundreds of milliseconds where rivals keep vCPUs off. Trials of more get 2 % of the time. */
+ * take hundreds of milliseconds where rivals keep vCPUs off. Trials of more get 2 % of the time, 8 %
+ * where a limit gives much away to rivals. */
 #define CONFINE_FEWER_WAIT_TRIALS 5
 #define CONFINE_MORE_WAIT_TRIALS 50
 /* The part of a wait for more that is enough where other VMs want the same pCPUs. */
