@@ -148,7 +148,7 @@ install: ## what `make build` built, man pages, completions and systemd units, b
 	scripts/install.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
 
 uninstall: ## removes what `make install` installed below PREFIX, and stops the services
-	scripts/uninstall.sh $(RELEASE) $(abspath $(PREFIX)) $(abspath $(DESTDIR))
+	scripts/uninstall.sh $(abspath $(PREFIX)) $(abspath $(DESTDIR))
 
 dist: setup ## static programs, tarball and Debian package, into target/dist
 	scripts/dist.sh

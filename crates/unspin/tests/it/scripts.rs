@@ -31,6 +31,34 @@ fn python_scripts_pass_their_tests() {
 }
 
 #[test]
+fn uninstall_removes_what_install_installed() {
+    let Some(program) = std::env::var_os("UNSPIN_UNDER_TEST") else {
+        return eprintln!("skipped: needs a release build: run `make test`");
+    };
+    let release = Path::new(&program).parent().unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let own = target.path().join("usr/local/bin/own");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(&own, "").unwrap();
+    let run = |script: &str, release: Option<&Path>| {
+        let mut command = Command::new(root().join("scripts").join(script));
+        command.args(release).arg("/usr/local").arg(target.path()).output().unwrap()
+    };
+    let files = || {
+        let find = Command::new("find").arg(target.path()).args(["-type", "f"]).output().unwrap();
+        String::from_utf8(find.stdout).unwrap()
+    };
+    let installed = run("install.sh", Some(release));
+    assert!(installed.status.success(), "{installed:?}");
+    assert!(files().lines().count() > 20, "{}", files());
+    assert!(run("uninstall.sh", None).status.success());
+    assert_eq!(files(), format!("{}\n", own.display()));
+    let again = run("uninstall.sh", None);
+    let stderr = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && stderr.contains("not installed below"), "{stderr}");
+}
+
+#[test]
 fn scripts_with_an_interpreter_are_executable() {
     use std::os::unix::fs::PermissionsExt;
     let entries = [".ci", "scripts", "kernel", "qemu"]

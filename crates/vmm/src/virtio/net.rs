@@ -41,6 +41,8 @@ const ACK_ERROR: u8 = 1;
 pub struct Pair {
     links: Arc<Vec<Box<dyn Link>>>,
     index: usize,
+    /// The driver has one pair, so its control queue has the index of the second one's receiver.
+    first_is_control: bool,
 }
 
 /// The interface's pairs, and what the driver sees.
@@ -58,7 +60,7 @@ pub fn pairs(links: Vec<Box<dyn Link>>, mac: [u8; 6]) -> (Description, Vec<Pair>
     config[8..].copy_from_slice(&(count as u16).to_le_bytes());
     let description = Description { device: DEVICE, class: CLASS, features, config, queues };
     let links = Arc::new(links);
-    let pair = |index| Pair { links: Arc::clone(&links), index };
+    let pair = |index| Pair { links: Arc::clone(&links), index, first_is_control: false };
     (description, (0..count).map(pair).collect())
 }
 
@@ -133,7 +135,9 @@ impl Pair {
         let command = chain.readable.take::<2>();
         let pairs = chain.readable.take::<2>().map(u16::from_le_bytes);
         let result = match (command, pairs) {
-            (Some(SET_PAIRS), Some(pairs)) => self.set_pairs(pairs.into()),
+            (Some(SET_PAIRS), Some(pairs)) if !self.first_is_control => {
+                self.set_pairs(pairs.into())
+            }
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
         let ack = if result.is_ok() { ACK_OK } else { ACK_ERROR };
@@ -160,6 +164,7 @@ impl Worker for Pair {
             [(F_GUEST_CSUM, TUN_F_CSUM), (F_GUEST_TSO4, TUN_F_TSO4), (F_GUEST_TSO6, TUN_F_TSO6)];
         let accepted = offloads.into_iter().filter(|(feature, _)| features & feature != 0);
         let flags = accepted.map(|(_, flag)| flag).sum();
+        self.first_is_control = self.index == 1 && features & F_MQ == 0;
         if self.index == 0 {
             self.links[0].set_offload(flags)?;
             self.set_pairs(1)?;
@@ -168,7 +173,8 @@ impl Worker for Pair {
     }
 
     fn handle(&mut self, queue: usize, rings: &mut [Option<Ring>]) -> Left {
-        match (&mut rings[queue], queue) {
+        let queue_is = if self.first_is_control && queue == RECEIVE { CONTROL } else { queue };
+        match (&mut rings[queue], queue_is) {
             (Some(ring), RECEIVE) => self.receive(ring),
             (Some(ring), SEND) => drain(ring, |chain| self.send(chain)),
             (Some(ring), CONTROL) => drain(ring, |chain| self.control(chain)),

@@ -213,6 +213,26 @@ fn a_packet_goes_each_way() {
     assert_eq!(driver.read(DATA + 0x2000, 13), [&[0][..], &[9; 12]].concat());
 }
 
+/// Without VIRTIO_NET_F_MQ, the control queue is behind the one pair (virtio 1.2, 5.1.2).
+#[test]
+fn a_driver_of_one_pair_finds_its_control_queue() {
+    const MQ: u64 = 1 << 22;
+    let links = [driver::pipe(), driver::pipe()].map(|(link, _)| link);
+    let (_, mut pairs) = net::pairs(links.into(), [2, 3, 4, 5, 6, 7]);
+    let mut answer = |features| {
+        let mut driver = Driver::new(1, true);
+        driver.write(DATA, &[4, 0, 1, 0, 0xff]);
+        driver.chain(0, &[(DATA, 4, false), (DATA + 4, 1, true)]);
+        pairs[1].start(features).unwrap();
+        pairs[1].handle(0, &mut driver.rings);
+        (driver.used(0), driver.read(DATA + 4, 1))
+    };
+    // The number of pairs cannot be set: the answer is an error.
+    assert_eq!(answer(0), ((1, 0, 1), vec![1]));
+    // With more pairs, that queue receives.
+    assert_eq!(answer(MQ), ((0, 0, 0), vec![0xff]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
