@@ -123,6 +123,9 @@ pub struct Help {
     pub steal_time: bool,
     /// How PAUSE is intercepted.
     pub pause_exits: PauseExits,
+    /// The shortest loop that exits: nanoseconds (VMX) or PAUSEs (SVM). `None`: KVM's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_window: Option<u32>,
     /// Whom a pause loop yields to.
     pub boost: Boost,
     /// What a yield costs who is boosted.

@@ -25,6 +25,7 @@ pub(super) struct RawSimulated {
     host_scheduler: Option<HostScheduler>,
     quantum_ns: Option<u64>,
     instructions: Option<u32>,
+    pause_window: Option<Spanned<u32>>,
     boost: Option<Boost>,
     debooster: Option<Debooster>,
     critical: Option<Critical>,
@@ -80,6 +81,7 @@ impl RawSimulated {
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
             quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
             instructions: self.instructions.or(experiment.instructions),
+            pause_window: self.pause_window.clone().or_else(|| experiment.pause_window.clone()),
             boost: self.boost.or(experiment.boost),
             debooster: self.debooster.or(experiment.debooster),
             critical: self.critical.or(experiment.critical),
@@ -96,8 +98,11 @@ impl RawSimulated {
     ) -> Result<Simulated, ConfigError> {
         let host = self.resolve(neighbours);
         let vnae = self.vnae.as_ref().filter(|vnae| *vnae.get_ref() != Vnae::Off);
-        match vnae.and_then(|vnae| Some((vnae, host.unfit_for_vnae()?))) {
-            Some((vnae, why)) => Err(source.error(vnae, why)),
+        if let Some((vnae, why)) = vnae.and_then(|vnae| Some((vnae, host.unfit_for_vnae()?))) {
+            return Err(source.error(vnae, why));
+        }
+        match self.pause_window.as_ref().and_then(|window| Some((window, host.unfit_window()?))) {
+            Some((window, why)) => Err(source.error(window, why)),
             None => Ok(host),
         }
     }
@@ -107,6 +112,7 @@ impl RawSimulated {
         let own = self.cvm.map_or(regime.prices(), |_| Prices::SevEs);
         let prices = self.prices.unwrap_or(own);
         let help = Help {
+            pause_window: self.pause_window.as_ref().map(|window| *window.get_ref()),
             boost: self.boost.unwrap_or_default(),
             debooster: self.debooster.unwrap_or_default(),
             critical: self.critical.unwrap_or_default(),
@@ -161,6 +167,23 @@ impl Simulated {
             Some("`vnae` needs PAUSE exits: `regime = \"ple\"` or `\"pv\"`")
         } else {
             None
+        }
+    }
+
+    /// Why no loop of PAUSEs is counted like that.
+    fn unfit_window(&self) -> Option<&'static str> {
+        let window = self.help.pause_window?;
+        match self.help.pause_exits {
+            PauseExits::Off => {
+                Some("`pause_window` needs PAUSE exits: `regime = \"ple\"` or `\"pv\"`")
+            }
+            PauseExits::Svm if u16::try_from(window).is_err() => {
+                Some("`pause_window` is at most 65535 PAUSEs: a VMCB counts no further")
+            }
+            PauseExits::Svm | PauseExits::Vmx if window == 0 => {
+                Some("`pause_window` is at least 1: leave PAUSE exits out by `regime`")
+            }
+            PauseExits::Svm | PauseExits::Vmx => None,
         }
     }
 
@@ -238,6 +261,18 @@ mod tests {
         let abandoned = of("cvm = \"sev-es-emulated\"\nvnae = \"none\"");
         assert!(abandoned.unfit_for_vnae().is_some_and(|why| why.contains("regime")));
         assert!(toml::from_str::<RawSimulated>("vnae = \"force\"").is_err(), "a guest would die");
+    }
+
+    #[test]
+    fn a_window_needs_pause_exits_and_fits_the_hardware() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap().resolve(Vec::new());
+        let why = |text: &str| of(text).unfit_window().unwrap_or("fits");
+        assert_eq!(of("pause_window = 300\nregime = \"ple\"").help.pause_window, Some(300));
+        assert!(why("pause_window = 300").contains("regime"));
+        assert!(why("pause_window = 0\nregime = \"ple\"").contains("at least"));
+        assert_eq!(why("pause_window = 70000\nregime = \"ple\""), "fits", "VMX counts time");
+        assert!(why("pause_window = 70000\nregime = \"sev-like\"").contains("65535"));
+        assert_eq!(why("pause_window = 65535\nregime = \"sev-like\""), "fits");
     }
 
     #[test]

@@ -118,6 +118,9 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
         let [pauses, boost] = [option_name(&help.pause_exits), option_name(&help.boost)];
         let debooster = option_name(&help.debooster);
         object.push_str(&format!(",pause-exits={pauses},boost={boost},debooster={debooster}"));
+        if let Some(window) = help.pause_window {
+            object.push_str(&format!(",pause-window={window}"));
+        }
     }
     if help.vnae != Vnae::Off {
         object.push_str(&format!(",vnae={}", option_name(&help.vnae)));
@@ -224,11 +227,12 @@ mod tests {
         }
         assert!(!line.contains("-qmp") && !line.contains("socket"), "{line}");
         assert!(!line.contains("vnae"), "{line}");
-        let help = Help { vnae: Vnae::Both, ..host.help };
+        assert!(!line.contains("pause-window"), "{line}");
+        let help = Help { vnae: Vnae::Both, pause_window: Some(300), ..host.help };
         let cvm = VirtualHost { cvm: Some(Cvm::SevEsEmulated), help, ..host };
         let line = virtual_args(&spec, &cvm, None, &[]).join(" ");
         assert!(line.contains("-object sev-es-emulated,id=cvm,igvm=guest.igvm,cbit=47"), "{line}");
-        assert!(line.contains(",boost=2019,debooster=off,vnae=both"), "{line}");
+        assert!(line.contains(",boost=2019,debooster=off,pause-window=300,vnae=both"), "{line}");
         assert!(line.contains("iommu_platform=on") && !line.contains("-kernel"), "{line}");
     }
 }
