@@ -5,14 +5,16 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use super::server::{CLIENTS_MAX, LINE_MAX};
 use super::*;
 
-/// A path that no other test has.
-fn place(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    folder.join("run.sock")
+/// A folder of the test's own, and a path below it whose folder does not exist.
+fn place() -> (TempDir, PathBuf) {
+    let own = tempfile::tempdir().unwrap();
+    let path = own.path().join("unspin/run.sock");
+    (own, path)
 }
 
 fn figures() -> Stats {
@@ -37,7 +39,7 @@ fn connect(socket: &mut Socket, path: &std::path::Path) -> UnixStream {
 
 #[test]
 fn figures_are_told_and_the_socket_leaves_nothing() {
-    let path = place("told");
+    let (_own, path) = place();
     let mut socket = Socket::bind(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let asked = std::thread::spawn({
@@ -53,7 +55,7 @@ fn figures_are_told_and_the_socket_leaves_nothing() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_nothing_else() {
-    let path = place("stale");
+    let (_own, path) = place();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let first = Socket::bind(&path).unwrap();
@@ -67,7 +69,7 @@ fn a_stale_socket_is_replaced_and_nothing_else() {
 /// One that acts is asked for figures rather than one that rests, which comes back.
 #[test]
 fn who_rests_gives_way_and_returns() {
-    let path = place("rests");
+    let (_own, path) = place();
     let resting = Stats { resting: Some("help".into()), ..Stats::default() };
     let mut rests = Socket::bind(&path).unwrap();
     let acts = std::thread::spawn({
@@ -95,7 +97,7 @@ fn who_rests_gives_way_and_returns() {
 
 #[test]
 fn requests_in_pieces_and_in_heaps_are_answered() {
-    let path = place("pieces");
+    let (_own, path) = place();
     let mut socket = Socket::bind(&path).unwrap();
     let mut client = connect(&mut socket, &path);
     for piece in ["sta", "ts\nfish\n\nst", "ats\n"] {
@@ -110,7 +112,7 @@ fn requests_in_pieces_and_in_heaps_are_answered() {
 
 #[test]
 fn who_asks_too_much_is_let_go() {
-    let path = place("much");
+    let (_own, path) = place();
     let mut socket = Socket::bind(&path).unwrap();
     let mut long = connect(&mut socket, &path);
     long.write_all(&[b'x'; LINE_MAX * 2]).unwrap();
@@ -136,7 +138,7 @@ fn who_asks_too_much_is_let_go() {
 /// Who does not read costs the server no time.
 #[test]
 fn who_does_not_read_is_let_go() {
-    let path = place("deaf");
+    let (_own, path) = place();
     let mut socket = Socket::bind(&path).unwrap();
     let mut deaf = connect(&mut socket, &path);
     deaf.set_nonblocking(true).unwrap();
