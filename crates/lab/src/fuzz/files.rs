@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use super::Fuzz;
 use super::plan::{LENGTH_MS, Plan, TOPOLOGIES};
 use crate::run::LabError;
 
@@ -16,14 +17,14 @@ const LIMIT_S: u32 = 120;
 pub fn write(
     folder: &Path,
     experiment: &str,
-    kernel: &str,
-    scheduler: &[String],
+    fuzz: &Fuzz,
     plans: &[(String, Plan)],
+    repeats: u32,
 ) -> Result<(), LabError> {
     for (name, plan) in plans {
-        put(&folder.join(format!("{name}.toml")), &workload(name, scheduler, plan))?;
+        put(&folder.join(format!("{name}.toml")), &workload(name, &fuzz.scheduler, plan))?;
     }
-    let text = experiment_text(experiment, kernel, scheduler, plans);
+    let text = experiment_text(experiment, fuzz, plans, repeats);
     put(&folder.join(format!("{experiment}.toml")), &text)
 }
 
@@ -58,24 +59,24 @@ fn workload(name: &str, scheduler: &[String], plan: &Plan) -> String {
 
 fn experiment_text(
     name: &str,
-    kernel: &str,
-    scheduler: &[String],
+    Fuzz { scheduler, kernel, .. }: &Fuzz,
     plans: &[(String, Plan)],
+    repeats: u32,
 ) -> String {
     let files = |plans: &mut dyn Iterator<Item = &(String, Plan)>, ending: &str| {
         let names: Vec<String> = plans.map(|(name, _)| format!("{name}{ending}")).collect();
         toml::Value::from(names)
     };
-    let title = match scheduler {
+    let title = match scheduler.as_slice() {
         [] => "the kernel's scheduler".to_owned(),
         _ => format!("`{}`", scheduler.join(" ")),
     };
     let mut text = format!(
         "name = \"{name}\"\ntitle = \"Random steps under {title}\"\n\
          about = \"Does it last, does each task run, and does the kernel get its own back?\"\n\
-         repeats = 1\naccel = \"vt\"\nkernels = [{}]\nschedulers = [\"stock\"]\n\
+         repeats = {repeats}\naccel = \"vt\"\nkernels = [{}]\nschedulers = [\"stock\"]\n\
          workloads = {}\nvt = {{ regime = \"abandoned\", instructions = 1 }}\n",
-        toml::Value::from(kernel),
+        toml::Value::from(kernel.as_str()),
         files(&mut plans.iter(), ".toml"),
     );
     for topology in TOPOLOGIES {
@@ -111,12 +112,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plans: Vec<(String, Plan)> =
             (0..9).map(|seed| (format!("seed-{seed}"), Plan::of(seed))).collect();
-        let scheduler = ["unspin".to_owned(), "run".to_owned()];
-        write(folder.path(), "fuzz", "debian-cloud", &scheduler, &plans).unwrap();
+        let fuzz = Fuzz {
+            seeds: 0..=8,
+            scheduler: vec!["unspin".into(), "run".into()],
+            kernel: "debian-cloud".into(),
+            shrink: 0,
+        };
+        write(folder.path(), "fuzz", &fuzz, &plans, 2).unwrap();
         let path = folder.path().join("fuzz.toml");
         let experiment = Experiment::load(path.to_str().unwrap()).unwrap();
         let boots = plan(&experiment);
-        assert_eq!(boots.len(), 9);
+        assert_eq!(boots.len(), 2 * 9);
         for boot in boots {
             let cell = &boot.runs[0].cell;
             let (_, plan) = plans.iter().find(|(name, _)| *name == cell.workload).unwrap();

@@ -107,11 +107,12 @@ in_group() {
 # stress GROUP STRESSOR WORKERS
 stress() { in_group "$1" stress-ng "--$2" "$3" -t 60 --temp-path /tmp --no-rand-seed; }
 
-# computes MS [COMMAND...]: a task that computes for so long under a policy.
+# computes MS COMMAND...: a task that computes for so long under a policy. Its timer outranks it:
+# with a task of its priority on every vCPU, it would not run, and they would never end.
 computes() {
     seconds=$(($1 / 1000)).$(printf %03d $(($1 % 1000)))
     shift
-    in_group plain "$@" timeout -s KILL "$seconds" sh -c 'while :; do :; done'
+    in_group plain chrt -f 90 timeout -s KILL "$seconds" "$@" sh -c 'while :; do :; done'
 }
 
 # offline CPU MS: it comes back after so long.

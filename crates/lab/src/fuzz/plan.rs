@@ -41,10 +41,10 @@ const STRESSORS: &[&str] = &[
     "affinity",
 ];
 
-/// Policies of a task that computes.
+/// Policies of a task that computes, set by a command that inherits a FIFO task's.
 const POLICIES: &[&str] = &[
-    "nice -n -20",
-    "nice -n 19",
+    "chrt -o 0 nice -n -20",
+    "chrt -o 0 nice -n 19",
     "chrt -b 0",
     "chrt -i 0",
     "chrt -f 10",
