@@ -1,4 +1,4 @@
-//! Standard output that is full, or that nobody reads on.
+//! What is printed where something is in the way: of output, of rights, of options.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -60,6 +60,27 @@ fn who_is_not_root_gets_the_command_to_run() {
             assert_eq!(stderr, format!("unspin: needs root: {command}\n"));
         }
     }
+}
+
+/// The container's cgroups may look like the guest's own, but nobody outside would find a limit
+/// that a killed `unspin run` leaves there.
+#[test]
+fn a_container_limits_nothing() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can make a namespace of processes");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_unspin")]);
+    let done = command.args(["run", "--actuator", "cpuset", "--", "true"]).output();
+    let done = done.expect("util-linux has unshare");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    if stderr.starts_with("unshare: ") {
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    assert_eq!(done.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains("container"), "{stderr}");
 }
 
 #[test]
