@@ -9,7 +9,9 @@ use std::process::Command;
 const COMMIT_WIDTH: usize = 24;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Not `env!`: a target folder that was copied holds a build script of the other checkout.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("Cargo sets it");
+    let root = Path::new(&package).join("../..");
     // Cargo looks into folders for changed files. git's own files change with each commit.
     for folder in
         ["bpf", "claims", "crates", "experiments", "kernel", "policy", "qemu", "workloads"]
