@@ -244,7 +244,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 		if (now_ns < c->fewer_ns && c->sums.windows >= CONFINE_SPIN_AGAIN_WINDOWS &&
 		    confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;
-		if (now_ns >= c->fewer_ns) {
+		if (now_ns >= c->fewer_ns && !confine_switches_much(&c->sums)) {
 			c->tried_spin = share;
 			c->trials_fewer++;
 			confine_begin(c, CONFINE_FEWER, confine_fewer(c), now_ns);

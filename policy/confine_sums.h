@@ -22,7 +22,8 @@ struct confine_facts {
 	u32 held_m;
 	/* How many such slow paths ended: this is a count. */
 	u32 paths;
-	/* They switched between tasks: an estimate, a price for each time. */
+	/* They switched between tasks, an estimate with a price for each time, or moved tasks that
+	 * were running. */
 	u32 switch_m;
 	/* As how many windows it counts in a mean, where it was longer than one; 0 is 1. */
 	u32 windows;
@@ -53,7 +54,8 @@ struct confine_sums {
 #define CONFINE_CALM_PATHS 3
 #define CONFINE_CALM_PERCENT 1
 /* From this share of the time on, in percent, tasks do little but switch: they yield for a lock, or
- * to switch is their work. Useful time says little about them. hackbench has a seventh at most. */
+ * to switch is their work, or they change their affinity. Useful time says little about them.
+ * hackbench has a seventh at most. */
 #define CONFINE_SWITCHES_PERCENT 20
 /* A loss that is clear, in percent. */
 #define CONFINE_CLEAR_LOSS_PERCENT 40

@@ -86,6 +86,7 @@ struct rcu_data {
 
 struct rq {
 	u64 nr_switches;
+	struct task_struct *stop;
 };
 
 /* Of include/linux/vm_event_item.h; as many as there are. */
@@ -149,8 +150,13 @@ struct pid {
 	struct upid numbers[];
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct sched_entity se;
 	/* Its size differs between kernels, which is handled for unsigned fields only. */
 	unsigned int on_cpu;
 	struct sched_info sched_info;

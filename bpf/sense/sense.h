@@ -53,7 +53,8 @@ struct vcpu {
 	struct samples samples;
 	/* Context switches by its last tick, or when it went idle. */
 	u64 switches;
-	u64 unused;
+	/* Nanoseconds of its stopper until then, the thread that moves tasks which run. */
+	u64 stopper_ns;
 };
 
 /* No two vCPUs share a cache line. */

@@ -12,15 +12,19 @@
 
 extern const struct rq runqueues __ksym __weak;
 
-/* This vCPU's context switches since the machine's start. */
+/* This vCPU's context switches since the machine's start, and its stopper's time. */
 static void note_switches(struct vcpu *v)
 {
+	const struct task_struct *stopper;
 	const struct rq *rq;
 
 	if (!bpf_ksym_exists(&runqueues))
 		return;
 	rq = bpf_this_cpu_ptr(&runqueues);
 	v->switches = rq->nr_switches;
+	stopper = rq->stop;
+	if (stopper)
+		v->stopper_ns = stopper->se.sum_exec_runtime;
 }
 
 static void note_alive(struct vcpu *v, u64 now_ns, u64 due)

@@ -33,6 +33,8 @@ pub(super) struct Sums {
     pub(super) paths: u64,
     /// Context switches, a count.
     pub(super) switches: u64,
+    /// On for the threads that move tasks which run.
+    pub(super) stopper_ns: u64,
 }
 
 impl Sums {
@@ -48,6 +50,7 @@ impl Sums {
             held_ns: self.held_ns.wrapping_sub(before.held_ns),
             paths: self.paths.wrapping_sub(before.paths),
             switches: self.switches.wrapping_sub(before.switches),
+            stopper_ns: self.stopper_ns.wrapping_sub(before.stopper_ns),
         }
     }
 
@@ -65,7 +68,9 @@ impl Sums {
         let held_ns = self.held_ns.saturating_sub(before.held_ns).min(wanted_ns - off_ns);
         let spin_ns = self.spin_ns.saturating_sub(before.spin_ns).min(wanted_ns);
         let switches = self.switches.saturating_sub(before.switches);
-        let switch_ns = switches.saturating_mul(switch_ns).min(wanted_ns);
+        let stopper_ns = self.stopper_ns.saturating_sub(before.stopper_ns);
+        let switch_ns = switches.saturating_mul(switch_ns).saturating_add(stopper_ns);
+        let switch_ns = switch_ns.min(wanted_ns);
         let thousandths = |ns: u64| (ns * 1_000 / window_ns) as u32;
         Facts {
             on_m: thousandths(wanted_ns - off_ns),
@@ -101,10 +106,11 @@ mod tests {
             held_ns: 1_000,
             paths: 5,
             switches: 2,
+            stopper_ns: 1_000,
         };
         let facts = now.since(&before, 4, 1_500);
         let counted =
-            Facts { spin_m: 300, paths: 5, switch_m: 300, windows: 1, ..Facts::default() };
+            Facts { spin_m: 300, paths: 5, switch_m: 400, windows: 1, ..Facts::default() };
         assert_eq!(
             facts,
             Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, held_m: 100, ..counted }

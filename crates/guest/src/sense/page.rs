@@ -45,7 +45,8 @@ pub struct Vcpu {
     pub samples: Samples,
     /// Context switches by its last tick, or when it went idle.
     pub switches: u64,
-    unused: u64,
+    /// Nanoseconds of its stopper until then, the thread that moves tasks which run.
+    pub stopper_ns: u64,
 }
 
 const _: () = assert!(size_of::<Vcpu>() % 64 == 0, "a whole number of cache lines");

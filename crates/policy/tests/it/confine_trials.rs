@@ -100,6 +100,16 @@ fn a_limit_goes_under_which_tasks_begin_to_switch() {
     assert_eq!((confine.in_use(), confine.trials_fewer), (4, [2, 1]), "{confine:?}");
 }
 
+/// As tasks that change their affinity all the time: to move them is most of the work, and on fewer
+/// vCPUs the others, which decide among them, may wait for seconds.
+#[test]
+fn tasks_that_mostly_switch_meet_no_trial() {
+    for (switch_m, tried) in [(400, 0), (390, 1)] {
+        let confine = after(100, |used| Facts { switch_m, ..collapse(used) });
+        assert_eq!(confine.trials_fewer[0].min(1), tried, "{confine:?}");
+    }
+}
+
 /// As hackbench, which switches for each message: as often for as much work.
 #[test]
 fn switches_that_belong_to_the_work_hide_no_gain() {
