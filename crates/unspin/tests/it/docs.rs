@@ -71,9 +71,10 @@ fn fenced(page: &Path) -> Vec<Block> {
     done
 }
 
-/// The words of a command, quotes taken off; the pages need no more of the shell.
+/// The words of a command, without quotes and without `>FILE`; the pages need no more of the shell.
 fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
+    let words = line.split_whitespace().filter(|word| !word.starts_with('>'));
+    words.map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
 /// What is wrong with a command, if something is.
