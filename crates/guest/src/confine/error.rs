@@ -25,8 +25,8 @@ impl ConfineError {
     /// Whether a scheduler in place of the kernel's can do the same here.
     pub fn has_another_way(&self) -> bool {
         match self {
-            // Neither sees a vCPU that is off.
-            ConfineError::Sense(SenseError::Ticks(_)) => false,
+            // Neither sees a vCPU that is off, and `run.bpf.c` names the kernel's timers, too.
+            ConfineError::Sense(SenseError::Ticks(_) | SenseError::NoTimers) => false,
             ConfineError::Sense(error) => error.class() == Class::Unavailable,
             ConfineError::Cpuset(error) => {
                 matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
@@ -107,6 +107,7 @@ mod tests {
     fn ticks_that_show_nothing_show_a_scheduler_nothing_either() {
         let without_ticks = SenseError::Ticks("hyperv clockevent".into());
         assert!(!ConfineError::from(without_ticks).has_another_way());
-        assert!(ConfineError::from(SenseError::NoTimers).has_another_way());
+        assert!(!ConfineError::from(SenseError::NoTimers).has_another_way());
+        assert!(ConfineError::from(SenseError::NoSlowPaths).has_another_way());
     }
 }

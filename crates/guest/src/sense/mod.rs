@@ -122,11 +122,11 @@ pub enum SenseError {
          host can look for waste in a trace (`unspin trace --help`)"
     )]
     Ticks(String),
-    /// The kernel does not tell where its timers are.
+    /// The kernel does not say where its timers are.
     #[error(
         "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         show nothing: use `watch --listen ADDR --causes` or, where the kernel has sched_ext, \
-         `run --actuator sched-ext`; both bring timers of their own"
+         show nothing: use `watch --listen ADDR --causes`, which brings timers of its own; `run` \
+         needs a kernel with that option"
     )]
     NoTimers,
 }
