@@ -6,6 +6,7 @@ use std::thread;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::error::Ended;
+use crate::pc::clock::{self, Clock};
 use crate::pc::power::{self, Power};
 use crate::pc::serial::{COM1, Com1};
 use crate::pci::host::Host;
@@ -61,6 +62,8 @@ pub struct Machine {
     pub com1: Com1,
     /// ACPI's registers.
     pub power: Power,
+    /// The CMOS clock.
+    pub clock: Clock,
     /// The PCI bus.
     pub pci: Host,
     /// How the VM ended.
@@ -74,6 +77,7 @@ impl Machine {
         match port {
             COM1..0x400 => self.com1.read(port - COM1, data),
             power::PM_BASE..power::PM_END => self.power.read(port - power::PM_BASE, data),
+            clock::CLOCK..clock::CLOCK_END => self.clock.read(port - clock::CLOCK, data),
             // Its buffers are empty.
             power::I8042_COMMAND => data.fill(0),
             0xcf8..0xd00 => self.pci.port_read(port, data),
@@ -89,6 +93,10 @@ impl Machine {
                 None
             }
             power::PM_BASE..power::PM_END => self.power.write(port - power::PM_BASE, data),
+            clock::CLOCK..clock::CLOCK_END => {
+                self.clock.write(port - clock::CLOCK, data);
+                None
+            }
             power::I8042_COMMAND => power::i8042_command(data),
             0xcf8..0xd00 => {
                 self.pci.port_write(port, data);

@@ -20,6 +20,7 @@ use crate::ghcb::Reader;
 use crate::load;
 use crate::machine::{End, Machine};
 use crate::memory::{self, Private, Ram};
+use crate::pc::clock::Clock;
 use crate::pc::power::Power;
 use crate::pc::serial::{COM1_IRQ, Com1};
 use crate::pci::host::{DEVICES_MAX, Host};
@@ -91,8 +92,13 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let (interrupt, drained) = (routes.pin(COM1_IRQ)?, events.drained()?);
     let com1 = Com1::new(interrupt, drained, io::stdout(), Arc::clone(&end));
     let com1 = com1.step("copy standard output")?;
-    let machine =
-        Machine { com1, power: Power::default(), pci: Host::new(functions), end: Arc::clone(&end) };
+    let machine = Machine {
+        com1,
+        power: Power::default(),
+        clock: Clock::default(),
+        pci: Host::new(functions),
+        end: Arc::clone(&end),
+    };
     let machine = Arc::new(machine);
     let sev_es = SevEs { ghcb, private: own_key };
     let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;

@@ -201,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::machine::End;
+    use crate::pc::clock::Clock;
     use crate::pc::power::Power;
     use crate::pc::serial::Com1;
     use crate::pci::host::Host;
@@ -224,7 +225,17 @@ mod tests {
             let com1 = Com1::new(event(), drained, sink, Arc::clone(&end)).unwrap();
             let pci = Host::new(vec![]);
             events.listen(true);
-            Fixture { machine: Machine { com1, power: Power::default(), pci, end }, events, input }
+            Fixture {
+                machine: Machine {
+                    com1,
+                    power: Power::default(),
+                    clock: Clock::default(),
+                    pci,
+                    end,
+                },
+                events,
+                input,
+            }
         }
 
         fn settle(&mut self) {
