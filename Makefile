@@ -9,7 +9,7 @@ DIST := target/dist
 EXPERIMENTS := $(filter-out demo,$(basename $(notdir $(wildcard experiments/*.toml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure igvm-others sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
         host-model cost-here steal-here dist install uninstall install-test source-test prometheus-test clean
 
 help: ## this list
@@ -53,6 +53,11 @@ igvm-measure: build ## the digests of 1,000 random IGVM files and of published v
 	@mkdir -p out
 	scripts/igvm-measure.py $(RELEASE)/unspin out/igvm.json
 
+igvm-others: build ## IGVM files of another implementation: read, and loaded or refused with a reason; into out/igvm-others.json
+	$(UNSPIN) lab kernel fetch debian-cloud
+	@mkdir -p out
+	scripts/igvm-others.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/igvm-others.json
+
 sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail; into out/sev-es.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab qemu build
@@ -71,6 +76,7 @@ es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machi
 vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, devices, IGVM files; into out/vmm.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	@mkdir -p out
+	$(UNSPIN) lab qemu build
 	scripts/vmm.py $(RELEASE)/unspin-vmm $(RELEASE)/unspin out/vmm.json $(ARGS)
 
 pages: build ## what keeps devices of unspin-vmm from the guest's pages, and what that costs

@@ -25,16 +25,16 @@ class Claims:
     def add(
         self, name: str, what: str, value: float, unit: str, n: int, target: str = "",
         interval: tuple[float | None, float | None] = (None, None), reason: str = "",
+        label: str = "",
     ) -> None:
         """A figure from `n` samples; `target` is as in `>= 0.95`. `unspin` judges it, and `reason` says
-        why it misses its target, should it."""
+        why it misses its target, should it; `label` is its own, where it differs from the others'."""
         low, high = interval
-        self.found.append(
-            {
-                "id": name, "what": what, "value": value, "lo": low, "hi": high, "n": n,
-                "unit": unit, "target": target, "reason": reason, "holds": None, **self.every,
-            }
-        )
+        claim = {
+            "id": name, "what": what, "value": value, "lo": low, "hi": high, "n": n,
+            "unit": unit, "target": target, "reason": reason, "holds": None, **self.every,
+        }
+        self.found.append(claim | ({"label": label} if label else {}))
 
     def text(self) -> str:
         """All of them, as JSON."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from checks import Failed
 from claims import Claims
+from nested import archive, install, modules, skeleton
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
@@ -27,6 +28,9 @@ INIT = """#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev
 echo "init: $(/bin/busybox nproc) CPUs"
 [ -c /dev/vport0p1 ] && echo "by virtio: $(/bin/busybox nproc) CPUs" > /dev/vport0p1
+[ -f /modules/virtio_blk.ko ] && /bin/busybox insmod /modules/virtio_blk.ko
+[ -b /dev/vda ] && /bin/fio --name=disk --filename=/dev/vda --direct=1 --thread --rw=randwrite --bs=4k \
+    --size=4m --verify=crc32c --verify_fatal=1 --output=/fio.txt && echo "fio: 4 MiB are as written"
 [ -x /bin/hackbench ] && /bin/hackbench -g 4 -l 50
 echo "init: end"
 /bin/busybox poweroff -f
@@ -45,16 +49,28 @@ class Bench:
         if not self.firmware.is_dir():
             found = sorted(CACHE.glob("qemu/*/share/qemu"))
             self.firmware = found[-1] if found else self.firmware
-        self.initramfs = folder / "initramfs"
-        self.initramfs.write_bytes(initramfs(folder / "root"))
+        self.initramfs = self.archived("initramfs", ("hackbench",))
 
-    def igvm(self, name: str, vcpus: int, kernel: Path = KERNEL, memory: int = 512) -> Path:
+    def archived(self, name: str, programs: tuple[str, ...], drivers: tuple[str, ...] = ()) -> Path:
+        """An initramfs with busybox, and programs with their libraries."""
+        out, root = self.folder / name, self.folder / f"{name}-root"
+        if not out.exists():
+            skeleton(root, INIT)
+            modules(KERNEL.parent, drivers, root)
+            for program in programs:
+                install(root, Path(str(shutil.which(program))), program)
+            archive(root, out)
+        return out
+
+    def igvm(
+        self, name: str, vcpus: int, kernel: Path = KERNEL, memory: int = 512, initramfs: Path | None = None
+    ) -> Path:
         """A guest's file."""
         out = self.folder / f"{name}.igvm"
         command = [self.unspin, "igvm", "build", "--kernel", kernel, "--cbit", str(C_BIT), "-o", out]
         command += ["--vcpus", str(vcpus), "--memory", str(memory), "--append", APPEND]
         if kernel == KERNEL:
-            command += ["--initramfs", self.initramfs]
+            command += ["--initramfs", initramfs or self.initramfs]
         subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
         return out
 
@@ -85,26 +101,6 @@ class Bench:
 
     def confidential(self, igvm: Path, more: str = "") -> list[str]:
         return ["-object", f"sev-es-emulated,id=es0,igvm={igvm}{more}"]
-
-
-def initramfs(root: Path) -> bytes:
-    """busybox, and hackbench with its libraries where it is installed."""
-    (root / "bin").mkdir(parents=True)
-    for name in ("dev", "proc"):
-        (root / name).mkdir()
-    shutil.copy("/usr/bin/busybox", root / "bin")
-    hackbench = shutil.which("hackbench")
-    if hackbench:
-        shutil.copy(hackbench, root / "bin")
-        for word in subprocess.check_output(["ldd", hackbench], text=True).split():
-            if word.startswith("/"):
-                (root / word[1:]).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, root / word[1:])
-    (root / "init").write_text(INIT)
-    (root / "init").chmod(0o755)
-    names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
-    cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
-    return subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True).stdout
 
 
 def test_kernel(folder: Path, *options: str) -> Path:
@@ -204,6 +200,7 @@ def missing(qemu: Path) -> str:
         ("gcc", "gcc"),
         ("cpio", "cpio"),
         ("hackbench", "rt-tests"),
+        ("fio", "fio"),
         ("/usr/bin/busybox", "busybox-static"),
     ):
         if not shutil.which(program):

@@ -46,6 +46,17 @@ pub enum IgvmError {
         /// The address behind the last.
         end: u64,
     },
+    /// The file fills addresses that are not memory, as one with firmware does.
+    #[error(
+        "fills {gpa:#x} to {end:#x}, where a PC has its devices and firmware: unspin-vmm runs \
+         kernels without firmware"
+    )]
+    AmongDevices {
+        /// First address.
+        gpa: u64,
+        /// The address behind the last.
+        end: u64,
+    },
     /// The page is to be filled twice.
     #[error("fills the page at {gpa:#x} twice")]
     Overlap {
@@ -188,7 +199,13 @@ fn inside(gpa: u64, bytes: u64, memory_bytes: u64) -> Result<(), IgvmError> {
     let low = end <= memory_bytes.min(LOW_MEMORY_END);
     let high_end = HIGH_MEMORY + memory_bytes.saturating_sub(LOW_MEMORY_END);
     let high = gpa >= HIGH_MEMORY && end <= high_end;
-    if low || high { Ok(()) } else { Err(IgvmError::BeyondMemory { gpa, end }) }
+    match low || high {
+        true => Ok(()),
+        false if gpa < HIGH_MEMORY && end > LOW_MEMORY_END => {
+            Err(IgvmError::AmongDevices { gpa, end })
+        }
+        false => Err(IgvmError::BeyondMemory { gpa, end }),
+    }
 }
 
 /// A directive as the specification names it.

@@ -93,6 +93,11 @@ fn what_cannot_be_loaded_is_refused_with_the_reason() {
     );
     let more = refused(vec![required(0, 32 << 20), registers(0)]);
     assert_eq!(more, IgvmError::BeyondMemory { gpa: 0, end: 32 << 20 });
+    let firmware = 0xffc0_0000;
+    assert_eq!(
+        refused(vec![normal(firmware), registers(0)]),
+        IgvmError::AmongDevices { gpa: firmware, end: firmware + 4096 }
+    );
     assert_eq!(refused(vec![normal(0)]), IgvmError::NoRegisters);
     let twice = vec![normal(0x3000), normal(0x3000), registers(0)];
     assert_eq!(refused(twice), IgvmError::Overlap { gpa: 0x3000 });
