@@ -28,8 +28,9 @@ struct adaptive_spin {
 POLICY u64 adaptive_spin_left_ns(const struct adaptive_spin *spin, u64 now_ns)
 {
 	u64 off_ns = now_ns > spin->off_since_ns ? now_ns - spin->off_since_ns : 0;
+	u64 usual_ns = spin->off_mean_ns > off_ns ? spin->off_mean_ns - off_ns : 0;
 
-	return spin->off_mean_ns > 2 * off_ns ? spin->off_mean_ns - off_ns : off_ns;
+	return usual_ns > off_ns ? usual_ns : off_ns;
 }
 
 POLICY int adaptive_spin_ends(const struct adaptive_spin *spin, u64 now_ns)

@@ -129,7 +129,9 @@ proptest! {
     #[test]
     fn any_figures_are_survived(a in any::<[u64; 4]>(), b in any::<[u64; 3]>(), n in any::<u32>()) {
         let spin = AdaptiveSpin { off_since_ns: a[0], off_mean_ns: a[1], block_ns: a[2] };
-        prop_assert!(spin.ends(a[3]) == (spin.left_ns(a[3]) > spin.block_ns));
+        let (left, age) = (spin.left_ns(a[3]), a[3].saturating_sub(a[0]));
+        // As long again as until now, or the rest of a usual interval.
+        prop_assert!((age..=age.max(a[1])).contains(&left), "{left} of {age}");
         let place = Place { state: n % 3, waiting: n, left_ns: b[0], off_ns: b[1], wake_ns: b[2] };
         place.wait_ns(a[0]);
         let queue = Queue { first_vtime: b[0], served_ns: b[1], serves: n & 1 };
