@@ -246,7 +246,7 @@ def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Na
             target = f">= {CACHE_MIN}" if arm == "cache" else ""
             claims.add(
                 f"cvm.page_access.{name}.{operation}.{arm}", what, middle, "x", len(values), target,
-                (low, high), "a hit costs 8 to 11 % of the device model alone, which does nothing but copy",
+                (low, high), "a hit costs 7 to 8 % of the device model alone, which does nothing but copy",
             )
             interval = f"{middle:.3f} ({low:.3f} to {high:.3f})"
             lines.append(f"{operation:5} {arm:19} {median:8.0f}/s  {interval}")
