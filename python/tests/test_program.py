@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from distributed import Client
+from distributed import Client, get_task_stream
 
 import unspin
 
@@ -18,15 +18,20 @@ needs_program = pytest.mark.skipif(
     not PROGRAM, reason="UNSPIN_PROGRAM does not name the program: build it and set the variable"
 )
 
-ONE_CELL = """
-name = "one-cell"
-title = "One cell in virtual time"
+TWO_CELLS = """
+name = "two-cells"
+title = "Two cells in virtual time"
 about = "Does a sweep give what one machine gives?"
-repeats = 1
+repeats = 2
 seed = 7
 kernels = ["debian-cloud"]
 schedulers = ["stock"]
 workloads = ["spinbench-none"]
+
+[[topology]]
+name = "1:1"
+vcpus = 1
+pcpus = 1
 
 [[topology]]
 name = "2:1"
@@ -52,16 +57,28 @@ def test_the_program_reads_what_a_sweep_wrote(client: Client, experiment: Experi
 @needs_program
 @pytest.mark.slow
 @pytest.mark.skipif(not has_qemu(), reason="the lab has no QEMU: run `unspin lab qemu build`")
-def test_a_real_sweep_repeats_to_the_same_bytes(client: Client, tmp_path: Path) -> None:
-    file = tmp_path / "one-cell.toml"
-    file.write_text(ONE_CELL)
+def test_two_workers_give_what_one_machine_gives(client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "two-cells.toml"
+    file.write_text(TWO_CELLS)
     arguments = {
         "out": tmp_path / "out",
         "program": PROGRAM,
         "options": ("--accel", "vt"),
         "progress": False,
     }
-    frame = unspin.sweep(file, client, **arguments)
-    assert list(frame["outcome"]) == ["done"]
-    assert set(frame["accel"]) == {"vt"}
-    assert len(unspin.sweep(file, client, **arguments, verify=1)) == 1
+    with get_task_stream(client) as tasks:
+        shared = unspin.sweep(file, client, **arguments)
+    assert list(shared["outcome"]) == ["done"] * 4
+    assert set(shared["accel"]) == {"vt"}
+    assert len({task["worker"] for task in tasks.data}) == 2
+    assert len(unspin.sweep(file, client, **arguments, verify=1)) == 4
+    alone = tmp_path / "alone"
+    command = [PROGRAM, "lab", "run", str(file), "--accel", "vt", "--out", str(alone)]
+    subprocess.run(command, check=True)
+    assert digests(alone) == digests(tmp_path / "out")
+
+
+def digests(out: Path) -> dict[str, str]:
+    """What the bytes of each run come to, by its identity."""
+    runs = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+    return {run["identity"]: run["digest"] for run in runs}
