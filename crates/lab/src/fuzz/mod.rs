@@ -200,13 +200,14 @@ impl Fuzz {
         let note = format!("{name} fails: {what}; the same steps under the kernel's scheduler");
         progress.event(Event::Note(&note));
         let alone = Fuzz { scheduler: Vec::new(), ..self.clone() };
-        let named = format!("{name}-stock");
-        let plans = [(named.clone(), plan.clone())];
+        // Another name than the plan's: both have a file in one folder.
+        let experiment = format!("{name}-stock");
+        let plans = [(name.to_owned(), plan.clone())];
         let mut repeats = 0;
         loop {
             repeats += CONTROLS_AT_ONCE;
-            let (finish, found) = alone.run(&named, &plans, repeats, options, progress)?;
-            let runs = found.get(&named).map_or(&[][..], Vec::as_slice);
+            let (finish, found) = alone.run(&experiment, &plans, repeats, options, progress)?;
+            let runs = found.get(name).map_or(&[][..], Vec::as_slice);
             let failed = runs.iter().filter(|run| fails_so(run, what)).count() as u32;
             if failed > 0 || repeats >= CONTROLS || finish == Finish::Interrupted {
                 return Ok((finish, Control { runs: runs.len() as u32, failed }));
