@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The guest scheduler. Tasks wait in the queues of vCPUs (queues.h); those that run take
- * from the queues of those that do not. How many vCPUs are in use is decided by
- * policy/pack.h, every PACK_WINDOW_NS, from what each was: on, off, idle, spinning. One that
- * is not in use runs tasks that may run nowhere else.
+ * from the queues of those that do not. The agent decides how many vCPUs are in use
+ * (packing.h). One that is not in use runs tasks that may run nowhere else.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -263,6 +262,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 	cctx->since_ns = cctx->charged_ns = bpf_ktime_get_ns();
 	cctx->since_off_ns = v->off_ns;
 	cctx->process = p->tgid;
+	cctx->roams = may_run_everywhere(p);
 	cctx->weight = p->scx.weight;
 	cctx->group = group_of(p);
 	cctx->due_ns = 0;
@@ -347,16 +347,29 @@ s32 BPF_PROG(run_init)
 		error = scx_bpf_create_dsq(THROTTLED, -1);
 	if (error)
 		return error;
-	s->missing = missing_counts();
-	s->pack.vcpus = s->online;
-	s->governor.vcpus = s->online;
 	s->use = s->online;
 	error = bpf_timer_init(&timer->timer, &window_timers, CLOCK_MONOTONIC);
 	if (!error)
 		error = bpf_timer_set_callback(&timer->timer, window);
 	if (!error)
-		error = bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
+		error = bpf_timer_start(&timer->timer, RUN_WINDOW_NS, 0);
 	return error;
+}
+
+/* The agent wants so many vCPUs to be used. Its own thread does that, at once: where vCPUs spin with
+ * interrupts disabled, timers are late. Returns how many vCPUs that are to leave have not yet, or 1
+ * where it is to be asked again. */
+SEC("syscall")
+int want_vcpus(u32 *vcpus)
+{
+	struct run_state *s = state();
+
+	wanted_vcpus = *vcpus;
+	if (!s || !begin_choice())
+		return 1;
+	use_vcpus(to_use(s, bpf_ktime_get_ns()));
+	end_choice();
+	return clear_vcpus();
 }
 
 SEC("struct_ops/exit")

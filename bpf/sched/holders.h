@@ -132,7 +132,7 @@ static void want_running(struct run_state *s, struct cpu_ctx *cctx, const struct
 		return;
 	if (should_sleep(owner, cctx, now_ns))
 		put_to_sleep(here);
-	else if (pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
+	else if (s->overcommitted)
 		arm_recheck(here, now_ns);
 }
 
@@ -268,7 +268,7 @@ static void found_spinning(u64 now_ns)
 		put_to_sleep(here);
 		return;
 	}
-	if (!pack_is_overcommitted(s->facts.on_m, s->facts.off_m))
+	if (!s->overcommitted)
 		return;
 	its = ctx_of(owner.cpu);
 	if (its && now_ns > its->asked_ns + WATCH_NS) {

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many vCPUs are used: what each one was in the last window is summed up, and
- * policy/pack.h decides.
+ * Uses as many vCPUs as the agent wants, those that deliver most.
  */
 #ifndef UNSPIN_BPF_PACKING_H
 #define UNSPIN_BPF_PACKING_H
 
-#include "sched/progress.h"
-
-/* Sums over all vCPUs since the start, as the last window found them: nanoseconds, and what is
- * counted. */
-static struct {
-	u64 idle_ns;
-	u64 off_ns;
-	u64 spin_ns;
-	u64 page_faults;
-	u64 given_up;
-	u64 woken;
-	u64 taken;
-} sums;
-
+/* What each vCPU delivers is looked at once in so long. */
+#define RUN_WINDOW_NS 25000000ULL
 /* After so many windows the vCPUs to use are chosen again, though they are as many as before: the
  * host may give others more time now. */
 #define RANK_WINDOWS 40
+/* Tasks that wait for so many windows while none is taken get all vCPUs for so long: real-time tasks
+ * may have those in use. */
+#define STUCK_WINDOWS 2
+#define STUCK_NS 1000000000ULL
+/* From this share of the wanted time off, in percent, vCPUs are overcommitted. */
+#define OVERCOMMIT_PERCENT 10
+
+/* How many vCPUs the agent wants to be used; 0: all. */
+static u32 wanted_vcpus;
+/* 1: somebody chooses the vCPUs to use. */
+static u64 choosing;
+
+/* Sums over all vCPUs since the start, as the last window found them. */
+static struct {
+	u64 idle_ns;
+	u64 off_ns;
+	u64 taken;
+} sums;
 
 static u64 stacks_sum;
 /* 1: all vCPUs are idle, and the window's timer is not running. */
@@ -66,9 +71,6 @@ GLOBAL int sum_up(u64 now_ns)
 			break;
 		if (!cctx->online)
 			continue;
-		sums.page_faults += page_faults(i);
-		sums.given_up += objects_given_up(i);
-		sums.woken += cctx->counts.woken;
 		sums.taken += cctx->counts.taken;
 		waiting = scx_bpf_dsq_nr_queued(QUEUE(i));
 		s->waiting += waiting > 0 ? waiting : 0;
@@ -77,26 +79,8 @@ GLOBAL int sum_up(u64 now_ns)
 		capacity_look(&cctx->capacity, off_ns, idle_ns, s->t_ns ? now_ns - s->t_ns : 0);
 		sums.idle_ns += idle_ns;
 		sums.off_ns += off_ns;
-		sums.spin_ns += v->samples.spin_ns;
 	}
 	return 0;
-}
-
-static u64 grown(u64 now, u64 before)
-{
-	return now > before ? now - before : 0;
-}
-
-static u32 grown_u32(u64 now, u64 before)
-{
-	u64 by = grown(now, before);
-
-	return by < ~0U ? by : ~0U;
-}
-
-static u32 thousandths(u64 now, u64 before, u64 window_ns)
-{
-	return grown(now, before) * 1000 / window_ns;
 }
 
 static u32 stack_of(u32 cpu)
@@ -179,45 +163,88 @@ GLOBAL int use_vcpus(u32 use)
 			continue;
 		rank(cctx, i);
 		wanted = cctx->rank < use;
-		if (cctx->used == wanted)
-			continue;
+		s->cleared += cctx->used && !wanted;
+		if (cctx->used && !wanted)
+			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 		cctx->used = wanted;
-		s->cleared += !wanted;
-		scx_bpf_kick_cpu(i, wanted ? SCX(scx_kick_flags, SCX_KICK_IDLE)
-					   : SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	}
+	/* What waits where nobody takes it any more is for those in use. */
+	bpf_for(i, 0, vcpu_count) {
+		cctx = ctx_of(i);
+		if (cctx && cctx->online && cctx->used)
+			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_IDLE));
 	}
 	return 0;
 }
 
-/* How many vCPUs to use from now on. */
-GLOBAL u32 decide(u64 now_ns)
+static u64 grown(u64 now, u64 before)
 {
-	struct run_state *s = state();
-	u64 window_ns, all_m, away_m;
-	struct pack_facts facts = {};
+	return now > before ? now - before : 0;
+}
 
-	if (!s)
-		return 0;
-	window_ns = now_ns - s->t_ns;
-	all_m = s->online * 1000;
-	if (!s->t_ns || !window_ns)
-		return s->use;
-	facts.off_m = thousandths(sums.off_ns, s->off_ns, window_ns);
-	facts.spin_m = thousandths(sums.spin_ns, s->spin_ns, window_ns);
-	away_m = facts.off_m + thousandths(sums.idle_ns, s->idle_ns, window_ns);
-	facts.on_m = away_m < all_m ? all_m - away_m : 0;
-	facts.wakes = grown_u32(sums.woken, s->woken);
-	facts.done = grown(sums.page_faults, s->page_faults) + grown(sums.given_up, s->given_up);
-	facts.taken = grown_u32(sums.taken, s->taken);
-	facts.queued_m = s->waiting * 1000;
-	s->facts = facts;
+/* Whether vCPUs were off for much of the time that they wanted. */
+static bool is_overcommitted(const struct run_state *s, u64 now_ns)
+{
+	u64 all_ns = s->online * (now_ns - s->t_ns), idle_ns = grown(sums.idle_ns, s->idle_ns);
+
+	return all_ns > idle_ns && grown(sums.off_ns, s->off_ns) * 100 >
+					   (all_ns - idle_ns) * OVERCOMMIT_PERCENT;
+}
+
+/* A window has passed. */
+static void end_window(struct run_state *s, u64 now_ns)
+{
+	sum_up(now_ns);
+	s->overcommitted = s->t_ns && is_overcommitted(s, now_ns);
+	s->stuck = s->t_ns && s->waiting && sums.taken == s->taken ? s->stuck + 1 : 0;
+	if (s->stuck >= STUCK_WINDOWS)
+		s->stuck_until_ns = now_ns + STUCK_NS;
+	s->idle_ns = sums.idle_ns;
+	s->off_ns = sums.off_ns;
+	s->taken = sums.taken;
+	s->t_ns = now_ns;
 	s->windows++;
-	s->used_sum += s->use;
-	if (settings.pack_rule == PACK_BY_WASTE)
-		return pack_step(&s->pack, &facts, now_ns);
-	if (settings.pack_rule == PACK_AS_STEAL_GOVERNOR)
-		return steal_governor_step(&s->governor, facts.off_m, now_ns);
-	return s->use;
+}
+
+/* How many vCPUs to use from now on. */
+static u32 to_use(const struct run_state *s, u64 now_ns)
+{
+	u32 wanted = *(volatile u32 *)&wanted_vcpus;
+
+	return wanted && wanted < s->online && now_ns >= s->stuck_until_ns ? wanted : s->online;
+}
+
+/* What vCPUs deliver must not change while the ones to use are chosen by it: the agent's thread and
+ * the window's timer take turns. */
+static bool begin_choice(void)
+{
+	return __sync_bool_compare_and_swap(&choosing, 0, 1);
+}
+
+static void end_choice(void)
+{
+	barrier();
+	*(volatile u64 *)&choosing = 0;
+}
+
+/* Asks vCPUs that are not in use, and still run a task that may run elsewhere, to let go of it.
+ * Returns how many these are. */
+GLOBAL int clear_vcpus(void)
+{
+	struct cpu_ctx *cctx;
+	int count = 0;
+	u32 i;
+
+	bpf_for(i, 0, vcpu_count) {
+		cctx = ctx_of(i);
+		if (!cctx)
+			break;
+		if (!cctx->online || cctx->used || !cctx->since_ns || !cctx->roams)
+			continue;
+		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+		count++;
+	}
+	return count;
 }
 
 static bool all_are_idle(const struct run_state *s)
@@ -237,7 +264,7 @@ static void end_rest(void)
 		return;
 	timer = bpf_map_lookup_elem(&window_timers, &zero);
 	if (timer)
-		bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
+		bpf_timer_start(&timer->timer, RUN_WINDOW_NS, 0);
 }
 
 static int window(void *map, u32 *key, struct window_timer *timer)
@@ -250,20 +277,17 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 		return 0;
 	rests = all_are_idle(s);
 	if (!rests)
-		bpf_timer_start(&timer->timer, PACK_WINDOW_NS, 0);
+		bpf_timer_start(&timer->timer, RUN_WINDOW_NS, 0);
 	weigh_groups(now_ns);
 	keep_limits(now_ns);
 	sweep(now_ns);
-	sum_up(now_ns);
-	use_vcpus(decide(now_ns));
-	s->idle_ns = sums.idle_ns;
-	s->off_ns = sums.off_ns;
-	s->spin_ns = sums.spin_ns;
-	s->page_faults = sums.page_faults;
-	s->given_up = sums.given_up;
-	s->woken = sums.woken;
-	s->taken = sums.taken;
-	s->t_ns = rests ? 0 : now_ns;
+	if (begin_choice()) {
+		end_window(s, now_ns);
+		use_vcpus(to_use(s, now_ns));
+		end_choice();
+	}
+	if (rests)
+		s->t_ns = 0;
 	/* Last: from then on another vCPU may start the timer. */
 	resting = rests;
 	return 0;

@@ -147,26 +147,18 @@ static void look_at_first(struct cpu_ctx *cctx, s32 cpu)
 	}
 }
 
-/* Whether a vCPU may take tasks from another one's queue. One that is not in use helps only those
- * that are not, either: what waits there may be bound to such vCPUs. */
-static bool may_take_from(const struct cpu_ctx *taker, const struct cpu_ctx *other)
-{
-	return taker->used || !other->used;
-}
-
 /* Whether that queue's first task is to run before one of that virtual time. */
-static bool comes_first(const struct cpu_ctx *taker, s32 cpu, u64 vtime, u64 now_ns)
+static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 {
 	struct place_queue queue = {};
 	struct cpu_ctx *cctx = ctx_of(cpu);
 	struct vcpu *v = vcpu_of(cpu);
 
-	if (!cctx || !v || !may_take_from(taker, cctx) || !scx_bpf_dsq_nr_queued(QUEUE(cpu)) ||
-	    now_ns < cctx->bound_ns)
+	if (!cctx || !v || !scx_bpf_dsq_nr_queued(QUEUE(cpu)) || now_ns < cctx->bound_ns)
 		return false;
 	queue.first_vtime = cctx->first_vtime;
 	queue.served_ns = cctx->served_ns;
-	queue.serves = (cctx->used || !taker->used) && !is_off(v, now_ns);
+	queue.serves = cctx->used && !is_off(v, now_ns);
 	if (!place_takes(vtime, &queue, now_ns, settings.slice_ns))
 		return false;
 	look_at_first(cctx, cpu);
@@ -185,7 +177,7 @@ static s32 late_queue(struct cpu_ctx *cctx, s32 cpu, u64 vtime, u64 now_ns)
 		other = ++cctx->scanned;
 		if (other >= (s32)vcpu_count)
 			other = cctx->scanned = 0;
-		if (other != cpu && comes_first(cctx, other, vtime, now_ns))
+		if (other != cpu && comes_first(other, vtime, now_ns))
 			return other;
 	}
 	return -1;
@@ -205,7 +197,7 @@ static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	struct cpu_ctx *other = ctx_of(cpu);
 
-	if (!other || !may_take_from(cctx, other))
+	if (!other)
 		return false;
 	if (take_at(cctx, cpu)) {
 		cctx->counts.pulled++;
@@ -215,13 +207,37 @@ static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	return false;
 }
 
-/* The next task for this vCPU. */
+/* A task of that queue which only some vCPUs may run, this one among them. */
+static bool take_bound(u64 queue, s32 here)
+{
+	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	struct task_struct *p;
+	u32 looked = 0;
+
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if (!may_run_everywhere(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr))
+			return TAKE_THIS(p, local);
+		if (++looked >= SEARCH)
+			break;
+	}
+	return false;
+}
+
+/* The next task for this vCPU. One that is not in use leaves those that may run elsewhere to the
+ * others, its own as well. */
 static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	bool waits = scx_bpf_dsq_nr_queued(QUEUE(cpu));
 	s32 other;
 	u32 i;
 
+	if (!cctx->used) {
+		bpf_for(i, 0, vcpu_count) {
+			if (scx_bpf_dsq_nr_queued(QUEUE(i)) && !is_used(i) && take_bound(QUEUE(i), cpu))
+				return;
+		}
+		return;
+	}
 	other = late_queue(cctx, cpu, waits ? cctx->first_vtime : ~0ULL >> 1, now_ns);
 	if (other >= 0 && pull_from(cctx, other, now_ns))
 		return;

@@ -7,17 +7,9 @@
 #include "bandwidth.h"
 #include "capacity.h"
 #include "handoff.h"
-#include "pack.h"
 #include "place.h"
 #include "share.h"
 #include "sense/sense.h"
-#include "steal_governor.h"
-
-enum pack_rule {
-	PACK_BY_WASTE,
-	PACK_NEVER,
-	PACK_AS_STEAL_GOVERNOR,
-};
 
 #define HOLDER_PLACES 8
 
@@ -29,8 +21,7 @@ struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
 	u64 slice_ns;
-	/* How many vCPUs to use, of enum pack_rule; other mechanisms that are switched off. */
-	u64 pack_rule;
+	/* Mechanisms that are switched off. */
 	u64 no_place;
 	u64 no_handoff;
 	u64 no_adaptive_spin;
@@ -84,6 +75,8 @@ struct cpu_ctx {
 	u32 extended;
 	/* It always counts as a holder. */
 	u32 holder;
+	/* It may run on every vCPU. */
+	u32 roams;
 	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
 	u32 weight;
 	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space,
@@ -125,40 +118,29 @@ struct cpu_ctx {
 	u64 served_ns;
 } __attribute__((aligned(64)));
 
-/* The decisions of now, and what they were made from: the window's timer writes them. */
+/* What holds now, and what it rests on: the window's timer writes it. */
 struct run_state {
-	struct pack pack;
-	struct steal_governor governor;
-	struct pack_facts facts;
-	/* Sums over all vCPUs, nanoseconds. */
+	/* Until the last window: times of all vCPUs, and tasks that were taken from queues. */
 	u64 idle_ns;
 	u64 off_ns;
-	u64 spin_ns;
-	/* What the kernel counted, until the last window: page faults, and objects given up. */
-	u64 page_faults;
-	u64 given_up;
-	/* Of enum run_missing: what this kernel does not count. */
-	u64 missing;
-	/* Tasks that woke, and that were taken from queues, until the last window. */
-	u64 woken;
 	u64 taken;
 	/* When they were counted; 0: not since all vCPUs were idle. */
 	u64 t_ns;
-	/* vCPUs in use; windows, and the sum of those in use in them. */
+	/* vCPUs were off for much of that window. */
+	u64 overcommitted;
+	/* vCPUs in use, and windows. */
 	u64 use;
 	u64 windows;
-	u64 used_sum;
+	/* Windows on end in which tasks waited and none was taken; and until when that has all vCPUs
+	 * used. */
+	u64 stuck;
+	u64 stuck_until_ns;
 	/* Times that a vCPU was asked to give up a task because it is not to be used any more. */
 	u64 cleared;
 	/* vCPUs that are online. */
 	u64 online;
 	/* Tasks that wait. */
 	u64 waiting;
-};
-
-enum run_missing {
-	RUN_NO_PAGE_FAULTS = 1,
-	RUN_NO_GIVEN_UP = 2,
 };
 
 /* How it ended. */

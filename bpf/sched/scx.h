@@ -206,6 +206,11 @@ static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u6
 /* Looks at so many waiting tasks for a certain one. */
 #define SEARCH 32
 
+/* In a loop over a queue: the task comes here. */
+#define TAKE_THIS(p, local)                                                           \
+	(bpf_ksym_exists(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, local, 0) : \
+					     scx_bpf_dispatch_from_dsq(&___it, p, local, 0))
+
 /* That task comes here from the queue it waits in, if it is among the first and may: one
  * that may not would be an error that ends the scheduler. */
 static bool take_one(u64 queue, u32 tid, s32 here)
@@ -216,9 +221,7 @@ static bool take_one(u64 queue, u32 tid, s32 here)
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		if ((u32)p->pid == tid && bpf_cpumask_test_cpu(here, p->cpus_ptr))
-			return bpf_ksym_exists(scx_bpf_dsq_move) ?
-				       scx_bpf_dsq_move(&___it, p, local, 0) :
-				       scx_bpf_dispatch_from_dsq(&___it, p, local, 0);
+			return TAKE_THIS(p, local);
 		if (++looked >= SEARCH)
 			break;
 	}

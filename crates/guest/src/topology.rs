@@ -21,10 +21,12 @@ const LOOKS: u32 = 256;
 const GAP: Duration = Duration::from_micros(200);
 /// The rest between two pairs is so many times longer than what a pair took.
 const REST: u32 = 20;
+/// To try takes vCPUs from a job that begins now, and moves tasks while their number is on trial.
+const FIRST: Duration = Duration::from_secs(1);
 /// A machine may be moved to another host: all is looked at again.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// Finds out in the background, at once and again every few minutes.
+/// Finds out in the background, soon and again every few minutes.
 pub struct Prober {
     found: Receiver<Vec<u32>>,
     _stop: Sender<()>,
@@ -42,6 +44,9 @@ impl Prober {
         let (stop, stopped) = channel();
         thread::spawn(move || {
             let clock = Clock { stopped };
+            if !clock.pause(FIRST) {
+                return;
+            }
             while let Some(stacks) = stacks(vcpus, |a, b| share(&clock, a, b)) {
                 if tell.send(stacks).is_err() || !clock.pause(AGAIN) {
                     return;

@@ -15,10 +15,10 @@ pub enum Actuator {
     Cpuset,
 }
 
-/// What the limits by cgroups are, and what they rest on.
+/// What is limited, and what that rests on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Cgroups that are limited now.
+    /// Cgroups that are limited now; none where a scheduler of `unspin` limits.
     pub cgroups: u64,
     /// Cgroups whose vCPUs somebody else has set.
     pub left_alone: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Stats {
     /// having been measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting: Option<String>,
-    /// The limits by cgroups, where those are used.
+    /// What is limited, and what that rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
     /// Seconds since it was loaded.
@@ -83,13 +83,6 @@ pub struct Stats {
     pub off_s: f64,
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
-    /// Page faults, and objects that the kernel gave up, since the machine's start: the progress
-    /// that trials are judged by. `None` where the kernel does not count them.
-    #[serde(default)]
-    pub page_faults: Option<u64>,
-    /// Objects given up.
-    #[serde(default)]
-    pub given_up: Option<u64>,
     /// Trials of fewer vCPUs, and those that were kept.
     pub trials_fewer: [u64; 2],
     /// Trials of more.
@@ -145,14 +138,8 @@ impl Stats {
             ("preempted", self.preempted, before.preempted),
             ("cleared", self.cleared, before.cleared),
         ];
-        let progress = [
-            ("page_faults", self.page_faults, before.page_faults),
-            ("given_up", self.given_up, before.given_up),
-        ];
-        let progress =
-            progress.into_iter().filter_map(|(name, now, then)| Some((name, now?, then?)));
         let spans = spans.map(|(name, spent_s)| (format!("scheduler_{name}"), spent_s / seconds));
-        let counts = progress.chain(counts).map(|(name, now, before)| {
+        let counts = counts.into_iter().map(|(name, now, before)| {
             let per_s = now.saturating_sub(before) as f64 / seconds;
             (format!("scheduler_{name}_per_s"), per_s)
         });

@@ -10,7 +10,6 @@ pub mod confine;
 pub mod handoff;
 pub mod host;
 pub mod neighbour;
-pub mod pack;
 pub mod place;
 pub mod share;
 pub mod steal_governor;

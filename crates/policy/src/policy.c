@@ -7,7 +7,6 @@
 #include "capacity.h"
 #include "confine.h"
 #include "handoff.h"
-#include "pack.h"
 #include "place.h"
 #include "share.h"
 #include "steal_governor.h"

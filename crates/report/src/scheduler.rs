@@ -12,15 +12,13 @@ pub fn line(stats: &Stats) -> String {
         return format!("{:7.1} s  does nothing; {} vCPUs", stats.seconds, stats.vcpus);
     }
     let trial = if stats.trial { ", being tried" } else { "" };
-    if stats.limits.is_some() {
-        return format!(
-            "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} off, {:.2} in spinning slow paths",
-            stats.seconds, stats.used, stats.vcpus, stats.on, stats.off, stats.spinning
-        );
-    }
+    let waiting = match stats.actuator {
+        Actuator::Cpuset => String::new(),
+        Actuator::SchedExt => format!("; {:.0} tasks wait", stats.waiting),
+    };
     format!(
-        "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} of them spinning, {:.2} off, {:.0} tasks wait",
-        stats.seconds, stats.used, stats.vcpus, stats.on, stats.spinning, stats.off, stats.waiting
+        "{:7.1} s  uses {} of {} vCPUs{trial}; {:.2} on, {:.2} off, {:.2} in spinning slow paths{waiting}",
+        stats.seconds, stats.used, stats.vcpus, stats.on, stats.off, stats.spinning
     )
 }
 
@@ -61,7 +59,7 @@ pub fn brief(stats: &Stats) -> String {
          {:.1} vCPU-seconds off and {:.1} spinning in {:.0} s",
         stats.used, stats.vcpus, stats.off_s, stats.spin_s, stats.seconds
     );
-    if stats.limits.is_none() {
+    if stats.actuator == Actuator::SchedExt {
         text += &format!(
             "; {} slices lengthened, {} holders ran next, {} spinners slept",
             stats.extended, stats.handed, stats.slept
@@ -88,29 +86,34 @@ pub fn summary(stats: &Stats) -> String {
          more {more_kept} of {more}",
         stats.seconds, stats.used_mean, stats.vcpus
     );
-    if let Some(limits) = &stats.limits {
-        let _ = writeln!(
-            text,
-            "{:.2} vCPU-seconds off, {:.2} in {} spins; {} cgroups are limited",
-            stats.off_s, stats.spin_s, limits.spins, limits.cgroups
-        );
-        caveats(&mut text, limits);
-        return text;
+    let limits = stats.limits.clone().unwrap_or_default();
+    let limited = match stats.actuator {
+        Actuator::Cpuset => format!("; {} cgroups are limited", limits.cgroups),
+        Actuator::SchedExt => String::new(),
+    };
+    let _ = writeln!(
+        text,
+        "{:.2} vCPU-seconds off, {:.2} in {} spins{limited}",
+        stats.off_s, stats.spin_s, limits.spins
+    );
+    if stats.actuator == Actuator::SchedExt {
+        scheduled(&mut text, stats);
     }
+    caveats(&mut text, &limits);
+    text
+}
+
+/// What only a scheduler of ours does.
+fn scheduled(text: &mut String, stats: &Stats) {
     if !stats.stacks.is_empty() {
         let _ = writeln!(text, "vCPUs that share a pCPU: {}", stacks(stats));
     }
     let _ = writeln!(
         text,
-        "{:.2} vCPU-seconds off, {:.2} spent spinning; {} tasks went to an idle vCPU at once, {} were queued",
-        stats.off_s, stats.spin_s, stats.placed, stats.queued
+        "{} tasks went to an idle vCPU at once, {} were queued; {} slices of holders were lengthened, \
+         {} holders ran next, {} spinners slept instead",
+        stats.placed, stats.queued, stats.extended, stats.handed, stats.slept
     );
-    let _ = writeln!(
-        text,
-        "{} slices of holders were lengthened, {} holders ran next, {} spinners slept instead",
-        stats.extended, stats.handed, stats.slept
-    );
-    text
 }
 
 /// What limits do not reach, and what was not counted.

@@ -16,6 +16,9 @@ pub enum ConfineError {
     /// Tasks cannot be limited.
     #[error(transparent)]
     Cpuset(#[from] CpusetError),
+    /// Nothing can be limited.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// There is nobody to decide.
     #[error("start a thread: {0}")]
     Thread(io::Error),
@@ -31,7 +34,7 @@ impl ConfineError {
             ConfineError::Cpuset(error) => {
                 matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
             }
-            ConfineError::Thread(_) => false,
+            ConfineError::Limit(_) | ConfineError::Thread(_) => false,
         }
     }
 }
@@ -41,9 +44,23 @@ impl Classified for ConfineError {
         match self {
             ConfineError::Sense(error) => error.class(),
             ConfineError::Cpuset(error) => error.class(),
-            ConfineError::Thread(_) => Class::Failed,
+            ConfineError::Limit(_) | ConfineError::Thread(_) => Class::Failed,
         }
     }
+}
+
+/// Why a limit is not set or lifted.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// By cgroups.
+    #[error(transparent)]
+    Cpuset(#[from] CpusetError),
+    /// By a scheduler.
+    #[error("the scheduler does not take the number of vCPUs: {0}")]
+    Queues(io::Error),
+    /// For whatever limits.
+    #[error("the kernel does not say which vCPUs are online: {0}")]
+    Unknown(io::Error),
 }
 
 /// Why tasks cannot be limited by cgroups.

@@ -1,8 +1,8 @@
 //! The figures of who decides: sums over all vCPUs, and what users see of them.
 
-use unspin_model::scheduler::{Actuator, Limits, Stats};
+use unspin_model::scheduler::{Limits, Stats};
 
-use super::Control;
+use super::control::Control;
 use super::window::Sums;
 use crate::sense::now_ns;
 
@@ -35,32 +35,31 @@ impl Control {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
         let seconds = self.started.elapsed().as_secs_f64();
         let since_start = self.before.less(&self.first);
-        let usage = self.confine.in_use();
+        let usage = self.decider.in_use();
+        let [trials_fewer, trials_more] = self.decider.trials();
         Stats {
-            actuator: Actuator::Cpuset,
+            actuator: self.means.actuator(),
             seconds,
             late_us: self.late_ns / 1_000,
             vcpus: self.online.len() as u32,
             used: usage,
             used_vcpus: self.arrangement.split(&self.online, usage as usize).0,
-            trial: self.confine.on_trial(),
+            trial: self.decider.on_trial(),
             on: vcpus(self.facts.on_m),
             off: vcpus(self.facts.off_m),
             spinning: vcpus(self.facts.spin_m),
             used_mean: self.used_vcpu_s / seconds.max(1e-9),
             off_s: since_start.off_ns as f64 / 1e9,
             spin_s: since_start.spin_ns as f64 / 1e9,
-            trials_fewer: self.confine.trials_fewer,
-            trials_more: self.confine.trials_more,
+            trials_fewer,
+            trials_more,
             limits: Some(Limits {
-                cgroups: self.cpusets.limited() as u64,
-                left_alone: self.cpusets.left_alone().map(str::to_owned).collect(),
-                in_root: if self.cpusets.reaches_root() { 0 } else { self.in_root.count },
                 spins: since_start.paths,
                 spins_lost: self.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),
                 late: self.late.clone(),
+                ..self.means.limits()
             }),
             ..Stats::default()
         }

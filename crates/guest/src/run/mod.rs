@@ -1,7 +1,7 @@
 //! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, and reports what it does.
 //!
-//! It decides in the kernel, by `policy/`. When this process ends, however it does, the
-//! kernel takes its own scheduler again.
+//! How many vCPUs it uses is decided as for cgroups ([`crate::confine`]). When this process ends,
+//! however it does, the kernel takes its own scheduler again.
 
 mod holders;
 pub mod socket;
@@ -20,7 +20,8 @@ use unspin_model::diagnosis::Scheduling;
 use unspin_model::scheduler::Stats;
 use unspin_policy::activity::Limits;
 
-use crate::confine;
+pub use crate::confine::Rule;
+use crate::confine::{self, ConfineError, Confiner, Queues};
 use crate::machine::{Facts, Trial, host_helps};
 use crate::sense::{
     Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, only_for_root,
@@ -41,17 +42,6 @@ const RESTART: i64 = 1 << 48;
 const ALL_STOOD_STILL: &str = "watchdog failed to check in";
 /// Kinds of ends from this one on are errors.
 const ERROR: i32 = 1024;
-
-/// What decides how many vCPUs are used, `enum pack_rule` of bpf/sched/run.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// As few as do more than all, `policy/pack.h`.
-    Waste,
-    /// Nothing: all are.
-    Never,
-    /// The share of time that they are off, `policy/steal_governor.h`: a baseline.
-    StealGovernor,
-}
 
 /// How the scheduler works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +109,9 @@ pub enum RunError {
     /// Off intervals cannot be seen.
     #[error(transparent)]
     Sense(#[from] SenseError),
+    /// There is nobody to decide how many vCPUs are used.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
 }
 
 impl From<libbpf_rs::Error> for RunError {
@@ -133,6 +126,7 @@ impl Classified for RunError {
             RunError::Root => Class::NeedsRoot,
             RunError::Taken(_) => Class::Failed,
             RunError::Sense(error) => error.class(),
+            RunError::Confine(error) => error.class(),
             _ => Class::Unavailable,
         }
     }
@@ -163,6 +157,8 @@ pub fn is_loaded() -> bool {
     fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
 }
 
+/// The program that the agent runs to have other vCPUs used.
+const WANT: &str = "want_vcpus";
 /// What a program's section begins with that is called where a function of the kernel begins.
 const HOOK: &str = "fentry/";
 
@@ -201,11 +197,12 @@ pub struct Ended {
 
 /// The scheduler at work; the kernel takes its own again when this is dropped.
 pub struct Scheduler {
+    // Dropped before the scheduler that it works for.
+    confiner: Confiner,
     states: Shared<State>,
     ends: Shared<End>,
     contexts: Shared<CpuContext>,
     loaded: Instant,
-    late_ns: u64,
     _link: Link,
     _links: Vec<Link>,
     object: Object,
@@ -219,7 +216,7 @@ impl Scheduler {
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
             let section = program.section().to_string_lossy().into_owned();
-            if section.contains("struct_ops") {
+            if section.contains("struct_ops") || section == "syscall" {
                 continue;
             }
             match (program.attach(), section.strip_prefix(HOOK)) {
@@ -237,18 +234,21 @@ impl Scheduler {
         let states = Shared::map(shared("states").as_fd(), 1).map_err(RunError::Map)?;
         let ends = Shared::map(shared("ends").as_fd(), 1).map_err(RunError::Map)?;
         let contexts = Shared::map(shared("cpu_ctxs").as_fd(), vcpus).map_err(RunError::Map)?;
+        let want = object.progs().find(|program| program.name() == WANT).expect("our program");
+        let want = want.as_fd().try_clone_to_owned().map_err(RunError::Map)?;
+        let settings = Settings { limits: options.limits, ..Settings::UNMEASURED };
+        let confiner = Confiner::of_queues(&settings, Queues::new(want), options.pack)?;
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
-        let (late_ns, loaded) = (options.limits.timer_ns, Instant::now());
-        let (_link, _links) = (link, links);
-        Ok(Scheduler { states, ends, contexts, late_ns, loaded, _link, _links, object })
+        let (_link, _links, loaded) = (link, links, Instant::now());
+        Ok(Scheduler { confiner, states, ends, contexts, loaded, _link, _links, object })
     }
 
     /// What it does and has done.
     pub fn stats(&self) -> Stats {
         let contexts: Vec<CpuContext> =
             (0..self.contexts.count()).map(|vcpu| self.contexts.read(vcpu, 0)).collect();
-        let stats = self.states.read::<State>(0, 0).stats(&contexts, self.late_ns);
+        let stats = self.states.read::<State>(0, 0).stats(&contexts, self.confiner.stats());
         Stats { seconds: self.loaded.elapsed().as_secs_f64(), ..stats }
     }
 
@@ -271,6 +271,10 @@ impl Scheduler {
         };
         let words: Vec<String> =
             [text(&end.reason), text(&end.message)].into_iter().filter(|t| !t.is_empty()).collect();
+        if end.kind == 0 && self.confiner.has_ended() {
+            let reason = "nobody decides how many vCPUs are used any more".to_owned();
+            return Some(Ended { reason, restart: false, failed: true });
+        }
         (end.kind != 0).then(|| Ended {
             reason: words.join(": "),
             restart: end.code & RESTART != 0 || text(&end.message).starts_with(ALL_STOOD_STILL),
@@ -302,7 +306,6 @@ fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(
             let bytes = map.initial_value_mut().expect("the settings have a value");
             let limits = options.limits;
             let mut words = vec![limits.timer_ns, limits.wake_ns, options.slice_ns];
-            words.push(options.pack as u64);
             let on = [options.place, options.handoff, options.adaptive_spin];
             words.extend(on.map(|on| u64::from(!on)));
             words.extend(spinning::words());

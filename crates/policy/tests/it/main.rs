@@ -7,6 +7,4 @@ mod confine_rivals;
 mod confine_trials;
 mod holders;
 mod host;
-mod pack;
-mod pack_trial;
 mod shares;

@@ -1,6 +1,6 @@
 //! The guest scheduler's figures.
 
-use unspin_model::scheduler::{Limits, Stats};
+use unspin_model::scheduler::{Actuator, Limits, Stats};
 
 use super::{counter, gauge, sample, value};
 
@@ -50,11 +50,12 @@ fn measured(out: &mut String, stats: &Stats) {
         sample(out, name, "", value);
     }
     trials(out, stats);
-    let counts = match &stats.limits {
-        Some(limits) => spins(limits).to_vec(),
-        None => progress(stats).into_iter().chain(counts(stats)).collect(),
+    let spins = stats.limits.iter().flat_map(spins);
+    let scheduled = match stats.actuator {
+        Actuator::Cpuset => Vec::new(),
+        Actuator::SchedExt => counts(stats).to_vec(),
     };
-    for (name, about, count) in counts {
+    for (name, about, count) in spins.chain(scheduled) {
         counter(out, name, None, about);
         sample(out, name, "", count as f64);
     }
@@ -68,13 +69,13 @@ fn now(out: &mut String, stats: &Stats) {
         ("unspin_run_vcpus_off", "vCPUs off, in the last window", stats.off),
         ("unspin_run_vcpus_spinning", "vCPUs spinning, in the last window", stats.spinning),
     ];
-    let alone = match &stats.limits {
-        Some(limits) => (
+    let alone = match stats.actuator {
+        Actuator::Cpuset => (
             "unspin_run_cgroups_limited",
             "Cgroups whose tasks are limited to the vCPUs in use",
-            limits.cgroups as f64,
+            stats.limits.as_ref().map_or(0.0, |limits| limits.cgroups as f64),
         ),
-        None => (
+        Actuator::SchedExt => (
             "unspin_run_tasks_waiting",
             "Tasks that waited for a vCPU, in the last window",
             stats.waiting,
@@ -105,16 +106,6 @@ fn spins(limits: &Limits) -> [(&'static str, &'static str, u64); 2] {
         ("unspin_run_spins", "Times in spinning slow paths of the kernel", limits.spins),
         ("unspin_run_spins_lost", "Those whose end was not seen", limits.spins_lost),
     ]
-}
-
-/// Of what trials are judged by, what this kernel counts.
-fn progress(stats: &Stats) -> Vec<(&'static str, &'static str, u64)> {
-    let about = "Objects that the kernel gave up since the machine's start";
-    let page_faults = stats
-        .page_faults
-        .map(|count| ("unspin_run_page_faults", "Page faults since the machine's start", count));
-    let given_up = stats.given_up.map(|count| ("unspin_run_given_up", about, count));
-    page_faults.into_iter().chain(given_up).collect()
 }
 
 fn counts(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {

@@ -1,0 +1,260 @@
+//! Who decides: looks at what all vCPUs do, a window at a time, and limits tasks.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use unspin_policy::confine::{Facts, WINDOW_NS};
+
+use super::arrangement::Arrangement;
+use super::cpusets::How;
+use super::error::{ConfineError, LimitError};
+use super::means::Means;
+use super::priority::{run_as_others, run_first};
+use super::rule::{Decider, Rule};
+use super::vigilance::Vigilance;
+use super::window::{self, Sums};
+use super::{Shared, price};
+use crate::account::{Account, Woken};
+use crate::sense::{LightSensor, Settings};
+
+const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
+/// While there is little to do, each look would only wake a vCPU.
+const QUIET_WINDOW: Duration = Duration::from_millis(50);
+/// Without a limit and without spins there is nothing to decide. After so many windows with a
+/// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
+const CALM_WINDOWS: u32 = 3;
+const CALM_PERCENT: u32 = 10;
+const REST: Duration = Duration::from_secs(1);
+/// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
+/// work.
+const SHORT_REST: Duration = Duration::from_millis(100);
+/// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
+const ROUND: u32 = 10;
+
+/// What decides, in a thread of its own.
+pub(super) struct Control {
+    // Dropped first: the kernel takes a second to let go of the programs of the others.
+    pub(super) means: Means,
+    pub(super) sensor: LightSensor,
+    pub(super) account: Account,
+    vigilance: Vigilance,
+    rule: Rule,
+    pub(super) decider: Decider,
+    pub(super) online: Vec<u32>,
+    pub(super) arrangement: Arrangement,
+    pub(super) before: Sums,
+    pub(super) first: Sums,
+    pub(super) facts: Facts,
+    pub(super) started: Instant,
+    pub(super) late_ns: u64,
+    /// What a context switch costs.
+    switch_ns: u64,
+    pub(super) used_vcpu_s: f64,
+    pub(super) lost: u64,
+    pub(super) failed: Option<String>,
+    /// Windows without spins, and without a limit.
+    calm: u32,
+    /// A spin has ended a rest, and no window since.
+    woken: bool,
+    /// Whether the vCPUs out of use are to be isolated, since the limit changed last.
+    parted: bool,
+    /// Why it has no real-time priority.
+    pub(super) late: Option<String>,
+}
+
+impl Control {
+    pub(super) fn start(
+        settings: &Settings,
+        means: Means,
+        rule: Rule,
+    ) -> Result<Control, ConfineError> {
+        let online = means.usable().map_err(LimitError::Unknown)?;
+        let sensor = LightSensor::start(settings)?;
+        let account = Account::start(&sensor)?;
+        let mut control = Control {
+            means,
+            sensor,
+            vigilance: Vigilance::new(account.attached_ns),
+            account,
+            rule,
+            decider: Decider::new(rule, online.len() as u32),
+            online,
+            arrangement: Arrangement::default(),
+            before: Sums::default(),
+            first: Sums::default(),
+            facts: Facts::default(),
+            started: Instant::now(),
+            late_ns: settings.limits.timer_ns,
+            switch_ns: price::switch_ns(),
+            used_vcpu_s: 0.0,
+            lost: 0,
+            failed: None,
+            calm: 0,
+            woken: false,
+            parted: false,
+            late: None,
+        };
+        control.before = control.sums();
+        control.first = control.before;
+        Ok(control)
+    }
+
+    pub(super) fn run(mut self, shared: &Shared, end: &UnixStream) {
+        self.late = run_first().err().map(|error| error.to_string());
+        let mut alarm = self.account.alarm().ok();
+        let mut rounds = 0;
+        while !shared.over.load(Ordering::Relaxed) {
+            let rests = alarm.as_ref().filter(|_| self.may_rest());
+            let rest = self.rest();
+            match rests.map(|alarm| alarm.rest(rest, end.as_fd())) {
+                Some(Ok(Woken::Spins)) => {
+                    self.wake();
+                    continue;
+                }
+                Some(Ok(Woken::Over)) if rest == REST => rounds = 0,
+                Some(Ok(Woken::Over)) => {}
+                Some(Err(_)) => alarm = None,
+                None => thread::sleep(self.pause()),
+            }
+            let began_ns = self.before.now_ns;
+            self.step(rounds % ROUND == 0);
+            self.count_or_not(self.before.now_ns - began_ns);
+            rounds += 1;
+            *shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        if self.is_quiet() && !self.woken { QUIET_WINDOW } else { WINDOW }
+    }
+
+    /// Whether a spin is soon enough to look again.
+    fn may_rest(&self) -> bool {
+        self.decider.goes_by_spins()
+            && (self.calm >= CALM_WINDOWS || (self.calm > 0 && self.is_quiet()))
+    }
+
+    fn rest(&self) -> Duration {
+        if self.calm < CALM_WINDOWS {
+            QUIET_WINDOW
+        } else if self.account.is_counting() || self.is_quiet() {
+            REST
+        } else {
+            SHORT_REST
+        }
+    }
+
+    /// Whether half a vCPU would do.
+    fn is_quiet(&self) -> bool {
+        self.facts.on_m + self.facts.off_m < 500
+    }
+
+    /// Begins to count spins, or ends it, after a window of that length.
+    fn count_or_not(&mut self, window_ns: u64) {
+        let vcpus = self.online.len();
+        let limits = self.decider.in_use() as usize != vcpus || self.decider.on_trial();
+        let counts = self.vigilance.step(&self.facts, vcpus, window_ns, limits);
+        if counts == self.account.is_counting() {
+            return;
+        }
+        if counts {
+            self.failed = self.account.resume().err().map(|error| error.to_string());
+            self.vigilance.attached(self.account.attached_ns);
+        } else {
+            // It takes long, and the guest has work for all of its vCPUs.
+            let _ = run_as_others();
+            self.account.pause();
+            self.late = run_first().err().map(|error| error.to_string());
+        }
+        self.wake();
+    }
+
+    /// Begins a window after a rest: the next decision rests on what follows.
+    fn wake(&mut self) {
+        let now = self.sums();
+        self.begin_window(now);
+        self.decider.wake();
+        self.calm = 0;
+        self.woken = true;
+    }
+
+    fn begin_window(&mut self, now: Sums) {
+        let seconds = (now.now_ns - self.before.now_ns) as f64 / 1e9;
+        self.used_vcpu_s += f64::from(self.decider.in_use()) * seconds;
+        self.before = now;
+    }
+
+    fn step(&mut self, round: bool) {
+        if let Some(Err(error)) = round.then(|| self.follow_hotplug()) {
+            self.failed = Some(error.to_string());
+            return;
+        }
+        self.woken = false;
+        let now = self.sums();
+        self.facts = now.since(&self.before, self.online.len() as u32, self.switch_ns);
+        if round && !self.decider.on_trial() {
+            self.means.refresh();
+        }
+        let (before, tried_fewer) = (self.decider.in_use(), self.decider.tries_fewer());
+        if before as usize != self.online.len() && self.failed.is_none() {
+            self.arrangement.add(&self.facts, before as usize);
+        }
+        self.begin_window(now);
+        let usage = self.decider.step(&self.facts, now.now_ns) as usize;
+        let wanted_m = self.facts.on_m + self.facts.off_m;
+        let spins = self.facts.spin_m * 100 > wanted_m * CALM_PERCENT;
+        let is_calm = usage == self.online.len() && !self.decider.on_trial() && !spins;
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+        // Nothing else keeps processes of the root cgroup from the other vCPUs.
+        let part = self.decider.isolates(now.now_ns) || self.means.misses_work();
+        let changes = usage != before as usize;
+        if !round && !changes && (self.parted || !part) {
+            return;
+        }
+        self.parted = part || (self.parted && !changes);
+        // Without a real-time priority, the brake would hold this thread as well.
+        let jammed = window::is_jammed(&self.facts);
+        let brake = (usage < before as usize || jammed) && self.late.is_none();
+        let how = How { brake, part };
+        if changes && tried_fewer {
+            self.arrangement.switch();
+        } else if usage < before as usize {
+            self.arrangement.choose(usage);
+        }
+        let done = match usage == self.online.len() {
+            true => self.means.lift(how.brake),
+            false => {
+                let (keep, spare) = self.arrangement.split(&self.online, usage);
+                self.means.limit(&keep, &spare, how)
+            }
+        };
+        self.failed = done.err().map(|error| error.to_string());
+        if changes {
+            self.arrangement.begin();
+            let now = self.sums();
+            self.begin_window(now);
+        }
+    }
+
+    /// With another number of vCPUs all that was learnt is about another machine.
+    fn follow_hotplug(&mut self) -> Result<(), LimitError> {
+        let online = self.means.usable().map_err(LimitError::Unknown)?;
+        if online != self.online {
+            self.means.lift(false)?;
+            self.means.replace_all(&online)?;
+            self.decider = Decider::new(self.rule, online.len() as u32);
+            self.arrangement = Arrangement::default();
+            self.vigilance.forget_all();
+            self.online = online;
+            // Sums are of other vCPUs now, and what they have grown by since the start is not.
+            let now = self.sums();
+            self.first = now.less(&self.before.less(&self.first));
+            self.begin_window(now);
+        }
+        Ok(())
+    }
+}

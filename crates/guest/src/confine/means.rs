@@ -1,0 +1,138 @@
+//! What keeps tasks on fewer vCPUs once that is decided: cgroups, or a scheduler of ours.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
+use unspin_model::scheduler::{Actuator, Limits};
+
+use super::cpusets::{Cpusets, How};
+use super::error::LimitError;
+use super::root::InRoot;
+use super::{ROOT, set};
+
+/// How long a scheduler's vCPUs may take to let go of their tasks, and how often they are asked.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// One of the two.
+pub(super) enum Means {
+    Cgroups { cpusets: Box<Cpusets>, in_root: InRoot },
+    Queues(Queues),
+}
+
+/// The queues of a scheduler, which chooses by itself which vCPUs are used.
+pub struct Queues {
+    /// `want_vcpus` of bpf/run.bpf.c.
+    program: OwnedFd,
+}
+
+impl Queues {
+    pub(crate) fn new(program: OwnedFd) -> Queues {
+        Queues { program }
+    }
+
+    /// So many are used from now on; 0: all. Waits until the others have let go of their tasks, which
+    /// takes some time where they spin with interrupts disabled.
+    fn want(&self, vcpus: u32) -> Result<(), LimitError> {
+        let began = Instant::now();
+        while self.ask_for(vcpus)? > 0 && began.elapsed() < PATIENCE {
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Returns how many of the others still run a task, about.
+    fn ask_for(&self, mut vcpus: u32) -> Result<u32, LimitError> {
+        let mut options = bpf_test_run_opts {
+            sz: size_of::<bpf_test_run_opts>() as u64,
+            ctx_in: (&raw mut vcpus).cast(),
+            ctx_size_in: size_of::<u32>() as u32,
+            ..bpf_test_run_opts::default()
+        };
+        // SAFETY: the program is one of ours, and what it is given lives until it has ended.
+        match unsafe { bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) } {
+            0 => Ok(options.retval),
+            error => Err(LimitError::Queues(io::Error::from_raw_os_error(-error))),
+        }
+    }
+}
+
+impl Means {
+    pub(super) fn actuator(&self) -> Actuator {
+        match self {
+            Means::Cgroups { .. } => Actuator::Cpuset,
+            Means::Queues(_) => Actuator::SchedExt,
+        }
+    }
+
+    /// The vCPUs that tasks may use while nothing is limited.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(super) fn usable(&self) -> io::Result<Vec<u32>> {
+        match self {
+            Means::Cgroups { .. } => set::usable(Path::new(ROOT)),
+            Means::Queues(_) => set::online(),
+        }
+    }
+
+    /// Leaves tasks the vCPUs `keep`; `spare` are all others.
+    pub(super) fn limit(
+        &mut self,
+        keep: &[u32],
+        spare: &[u32],
+        how: How,
+    ) -> Result<(), LimitError> {
+        match self {
+            Means::Cgroups { cpusets, .. } => {
+                Ok(cpusets.limit(&set::list(keep), &set::list(spare), how)?)
+            }
+            Means::Queues(queues) => queues.want(keep.len() as u32),
+        }
+    }
+
+    /// Leaves them all vCPUs.
+    pub(super) fn lift(&mut self, brake: bool) -> Result<(), LimitError> {
+        match self {
+            Means::Cgroups { cpusets, .. } => Ok(cpusets.lift(brake)?),
+            Means::Queues(queues) => queues.want(0),
+        }
+    }
+
+    /// These are all vCPUs from now on. Nothing may be limited.
+    pub(super) fn replace_all(&mut self, usable: &[u32]) -> Result<(), LimitError> {
+        match self {
+            Means::Cgroups { cpusets, .. } => {
+                Ok(cpusets.replace_all(&set::all(usable).map_err(LimitError::Unknown)?)?)
+            }
+            Means::Queues(_) => Ok(()),
+        }
+    }
+
+    /// Looks for processes that no limit reaches, now and then.
+    pub(super) fn refresh(&mut self) {
+        if let Means::Cgroups { in_root, .. } = self {
+            in_root.refresh();
+        }
+    }
+
+    /// Whether such processes compute, so that a limit alone does little.
+    pub(super) fn misses_work(&self) -> bool {
+        matches!(self, Means::Cgroups { in_root, .. } if in_root.busy)
+    }
+
+    /// What is limited.
+    pub(super) fn limits(&self) -> Limits {
+        let Means::Cgroups { cpusets, in_root } = self else { return Limits::default() };
+        Limits {
+            cgroups: cpusets.limited() as u64,
+            left_alone: cpusets.left_alone().map(str::to_owned).collect(),
+            in_root: if cpusets.reaches_root() { 0 } else { in_root.count },
+            ..Limits::default()
+        }
+    }
+}
