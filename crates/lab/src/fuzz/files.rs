@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Fuzz;
 use super::plan::{LENGTH_MS, Plan, TOPOLOGIES};
@@ -13,19 +13,22 @@ const GUEST: &str = include_str!("guest.sh");
 /// Virtual seconds that a guest may take: every wait of its script ends long before.
 const LIMIT_S: u32 = 120;
 
-/// Writes the experiment's file and those of its workloads, one a plan.
+/// Writes the experiment's file and those of its workloads, one a plan, whatever both are called.
+/// Returns the experiment's.
 pub fn write(
     folder: &Path,
     experiment: &str,
     fuzz: &Fuzz,
     plans: &[(String, Plan)],
     repeats: u32,
-) -> Result<(), LabError> {
+) -> Result<PathBuf, LabError> {
     for (name, plan) in plans {
         put(&folder.join(format!("{name}.toml")), &workload(name, &fuzz.scheduler, plan))?;
     }
     let text = experiment_text(experiment, fuzz, plans, repeats);
-    put(&folder.join(format!("{experiment}.toml")), &text)
+    let file = folder.join("experiment.toml");
+    put(&file, &text)?;
+    Ok(file)
 }
 
 fn put(path: &Path, text: &str) -> Result<(), LabError> {
@@ -118,8 +121,8 @@ mod tests {
             kernel: "debian-cloud".into(),
             shrink: 0,
         };
-        write(folder.path(), "fuzz", &fuzz, &plans, 2).unwrap();
-        let path = folder.path().join("fuzz.toml");
+        // The runs without unspin of a seed that fails are called like it.
+        let path = write(folder.path(), "seed-3", &fuzz, &plans, 2).unwrap();
         let experiment = Experiment::load(path.to_str().unwrap()).unwrap();
         let boots = plan(&experiment);
         assert_eq!(boots.len(), 2 * 9);

@@ -180,8 +180,7 @@ impl Fuzz {
     ) -> Result<(Finish, Found), LabError> {
         let out = options.out.join(experiment);
         let folder = out.join("files");
-        files::write(&folder, experiment, self, plans, repeats)?;
-        let file = folder.join(format!("{experiment}.toml"));
+        let file = files::write(&folder, experiment, self, plans, repeats)?;
         let experiment = Experiment::load(&file.display().to_string())?;
         let options = Options { out: out.clone(), ..options.clone() };
         let (finish, _) = execute(&experiment, &options, progress)?;
@@ -200,7 +199,6 @@ impl Fuzz {
         let note = format!("{name} fails: {what}; the same steps under the kernel's scheduler");
         progress.event(Event::Note(&note));
         let alone = Fuzz { scheduler: Vec::new(), ..self.clone() };
-        // Another name than the plan's: both have a file in one folder.
         let experiment = format!("{name}-stock");
         let plans = [(name.to_owned(), plan.clone())];
         let mut repeats = 0;
