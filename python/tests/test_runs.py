@@ -21,18 +21,10 @@ ROWS = {
     "causes": (53, 3, 0),
     "counts": (31, 1, 0),
     "overcommit-curve": (1000, 10, 0),
-    "sched-abandoned": (163, 4, 2),
-    "sched-ablation": (313, 1, 0),
-    "sched-claims": (811, 11, 0),
-    "sched-dynamic": (72, 0, 0),
-    "sched-lasting": (33, 2, 0),
-    "sched-screen": (385, 1, 1),
-    "sched-stacked": (96, 0, 0),
     "sense": (119, 19, 0),
     "sense-cost": (120, 0, 0),
     "sense-idle": (93, 3, 0),
     "sense-nested": (53, 4, 1),
-    "stress": (1, 0, 0),
     "truth": (5, 0, 0),
 }
 
