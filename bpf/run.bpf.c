@@ -213,16 +213,6 @@ void BPF_PROG(run_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	reenqueue_local();
 }
 
-/* Whether somebody waits who is to run before what this vCPU runs. One that woke a task here and
- * was expected to sleep may not have done so. */
-static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
-{
-	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);
-
-	return scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) > 0 ||
-	       scx_bpf_dsq_nr_queued(QUEUE(cpu)) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
-}
-
 /* A task that has had its turn gives way to those that wait, and one that may run elsewhere
  * leaves a vCPU that is not in use. */
 SEC("struct_ops/tick")

@@ -18,7 +18,7 @@
 
 /* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
 static u64 swept_at[SWEEPS];
-static u32 sweeps;
+static u32 next_sweep;
 static u64 swept_ns;
 /* Tasks of a queue that come first after this sweep. Not a local variable: the verifier would
  * follow each of its values. */
@@ -56,10 +56,12 @@ GLOBAL int sweep(u64 now_ns)
 	if (now_ns - swept_ns < SWEEP_NS)
 		return 0;
 	swept_ns = now_ns;
-	at = sweeps++ % SWEEPS;
+	/* The verifier of Linux 6.12 does not see what a modulo is limited to. */
+	at = next_sweep < SWEEPS ? next_sweep : 0;
+	next_sweep = at + 1;
 	long_overdue = swept_at[at];
 	swept_at[at] = bpf_jiffies64();
-	overdue = swept_at[(at + SWEEPS - OVERDUE_SWEEPS) % SWEEPS];
+	overdue = swept_at[at < OVERDUE_SWEEPS ? at + SWEEPS - OVERDUE_SWEEPS : at - OVERDUE_SWEEPS];
 	bpf_for(i, 0, vcpu_count)
 		serve_overdue(i, overdue, long_overdue);
 	return 0;

@@ -252,4 +252,14 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	}
 }
 
+/* Whether somebody waits who is to run before what this vCPU runs. One that woke a task here and
+ * was expected to sleep may not have done so. */
+static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
+{
+	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);
+
+	return scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) > 0 ||
+	       scx_bpf_dsq_nr_queued(QUEUE(cpu)) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
+}
+
 #endif /* UNSPIN_BPF_QUEUES_H */

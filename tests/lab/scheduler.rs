@@ -21,6 +21,10 @@ pub fn cases() -> Vec<Case> {
     vec![
         vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
         vt("guest_scheduler_leaves_none_waiting", || in_virtual_time("one-run realtime all_kinds")),
+        vt("guest_scheduler_packs", || in_virtual_time("packs")),
+        long("guest_scheduler_packs_on_linux_6_12", Some(bench::lab_kernel), || {
+            has_result(&guest_of_kernel("packs", "vt", "lab"), "vt")
+        }),
         long("guest_scheduler_runs_commands", Some(vt_guest), || {
             in_virtual_time("command named holders figures")
         }),
@@ -45,15 +49,20 @@ fn in_virtual_time(scripts: &str) -> Result<(), Failed> {
 
 /// A guest with four vCPUs on two pCPUs that runs scripts of `guest/`.
 fn guest(scripts: &str, accel: &str) -> Bench {
+    guest_of_kernel(scripts, accel, "debian-cloud")
+}
+
+/// The same with that kernel.
+fn guest_of_kernel(scripts: &str, accel: &str, kernel: &str) -> Bench {
     let vt = if accel == "vt" { "vt = { instructions = 1 }" } else { "" };
     let more = format!("accel = {accel:?}\ntime_limit_s = 600\n{vt}");
     let text = experiment(&["try.toml"], &more, "").replace("vcpus = 2", "vcpus = 4");
-    let bench = Bench::new(&text);
+    let bench = Bench::new(&text.replace("\"debian-cloud\"", &format!("{kernel:?}")));
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
     let folder = std::fs::canonicalize(folder).expect("the scripts");
     let names: Vec<String> = scripts.split(' ').map(|name| format!("{name:?}")).collect();
     let names = names.join(", ");
-    let programs = "\"unspin\", \"nice\", \"chrt\", \"spinbench\", \"unshare\"";
+    let programs = "\"unspin\", \"nice\", \"chrt\", \"spinbench\", \"stress-ng\", \"unshare\"";
     bench.write(
         "try.toml",
         &format!(

@@ -235,9 +235,10 @@ impl Control {
         self.failed = done.err().map(|error| error.to_string());
         if changes {
             self.arrangement.begin();
-            let now = self.sums();
-            self.begin_window(now);
         }
+        // What the kernel spins while it is told is no part of the load.
+        let now = self.sums();
+        self.begin_window(now);
     }
 
     /// With another number of vCPUs all that was learnt is about another machine.

@@ -35,8 +35,8 @@ impl Queues {
         Queues { program }
     }
 
-    /// So many are used from now on; 0: all. Waits until the others have let go of their tasks, which
-    /// takes some time where they spin with interrupts disabled.
+    /// So many are used from now on; 0: all. Waits until the others have let go of their tasks,
+    /// which takes some time where they spin with interrupts disabled.
     fn want(&self, vcpus: u32) -> Result<(), LimitError> {
         let began = Instant::now();
         while self.ask_for(vcpus)? > 0 && began.elapsed() < PATIENCE {

@@ -1,5 +1,5 @@
-//! Limits tasks to fewer vCPUs while more of them would spin: by cgroups, and the kernel's scheduler
-//! stays, or by the queues of the scheduler in `bpf/run.bpf.c`.
+//! Limits tasks to fewer vCPUs while more of them would spin: by cgroups, and the kernel's
+//! scheduler stays, or by the queues of the scheduler in `bpf/run.bpf.c`.
 //!
 //! Off intervals are found by `bpf/watch.bpf.c`, spins are counted by `bpf/account.bpf.c`, and
 //! `policy/confine.h` decides.
