@@ -12,7 +12,8 @@ sed -n 's/^cpu\([0-9]\) \([0-9]* \)\{3\}\([0-9]*\).*/\1 \3/p' /proc/stat > /tmp/
 idle=0
 while read -r vcpu before && read -r _ after <&3; do
     echo "vCPU $vcpu was idle for $((after - before)) hundredths of a second"
-    [ $((after - before)) -lt 70 ] || idle=$((idle + 1))
+    # A kernel that counts by ticks takes the agent, which wakes at a tick, for busy until the next.
+    [ $((after - before)) -lt 25 ] || idle=$((idle + 1))
 done < /tmp/before 3< /tmp/after
 unspin run --status
 [ $idle = 2 ] || fail "$idle vCPUs are idle, not two"
