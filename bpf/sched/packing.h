@@ -142,7 +142,7 @@ GLOBAL int use_vcpus(u32 use)
 {
 	struct run_state *s = state();
 	struct cpu_ctx *cctx;
-	u32 i, wanted;
+	u32 i, wanted, leaves;
 
 	if (!s)
 		return 0;
@@ -163,10 +163,12 @@ GLOBAL int use_vcpus(u32 use)
 			continue;
 		rank(cctx, i);
 		wanted = cctx->rank < use;
-		s->cleared += cctx->used && !wanted;
-		if (cctx->used && !wanted)
-			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+		leaves = cctx->used && !wanted;
+		/* First, because the vCPU may look for its next task at once. */
 		cctx->used = wanted;
+		s->cleared += leaves;
+		if (leaves)
+			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
 	/* What waits where nobody takes it any more is for those in use. */
 	bpf_for(i, 0, vcpu_count) {

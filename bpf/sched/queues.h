@@ -208,15 +208,17 @@ static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 }
 
 /* A task of that queue which only some vCPUs may run, this one among them. */
-static bool take_bound(u64 queue, s32 here)
+static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	struct task_struct *p;
 	u32 looked = 0;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if (!may_run_everywhere(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		if (!may_run_everywhere(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+			cctx->counts.taken++;
 			return TAKE_THIS(p, local);
+		}
 		if (++looked >= SEARCH)
 			break;
 	}
@@ -233,7 +235,7 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 
 	if (!cctx->used) {
 		bpf_for(i, 0, vcpu_count) {
-			if (scx_bpf_dsq_nr_queued(QUEUE(i)) && !is_used(i) && take_bound(QUEUE(i), cpu))
+			if (scx_bpf_dsq_nr_queued(QUEUE(i)) && !is_used(i) && take_bound(cctx, QUEUE(i), cpu))
 				return;
 		}
 		return;

@@ -239,7 +239,8 @@ mod tests {
             not_counted: vec!["osq_lock".into()],
             ..Limits::default()
         };
-        let text = summary(&Stats { limits: Some(limits), ..Stats::default() });
+        let actuator = Actuator::Cpuset;
+        let text = summary(&Stats { actuator, limits: Some(limits), ..Stats::default() });
         for part in ["3 cgroups are limited", "2 processes are in the root", "else: a.slice", "osq"]
         {
             assert!(text.contains(part), "{part}: {text}");

@@ -197,13 +197,13 @@ pub struct Ended {
 
 /// The scheduler at work; the kernel takes its own again when this is dropped.
 pub struct Scheduler {
-    // Dropped before the scheduler that it works for.
+    // Dropped first: the kernel takes a second to let go of the programs of the others.
+    _link: Link,
     confiner: Confiner,
     states: Shared<State>,
     ends: Shared<End>,
     contexts: Shared<CpuContext>,
     loaded: Instant,
-    _link: Link,
     _links: Vec<Link>,
     object: Object,
 }
@@ -241,7 +241,7 @@ impl Scheduler {
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
         let (_link, _links, loaded) = (link, links, Instant::now());
-        Ok(Scheduler { confiner, states, ends, contexts, loaded, _link, _links, object })
+        Ok(Scheduler { _link, confiner, states, ends, contexts, loaded, _links, object })
     }
 
     /// What it does and has done.
