@@ -25,6 +25,7 @@ ROWS = {
     "sense-cost": (120, 0, 0),
     "sense-idle": (93, 3, 0),
     "sense-nested": (53, 4, 1),
+    "stress": (1, 0, 0),
     "truth": (5, 0, 0),
 }
 
