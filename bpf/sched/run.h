@@ -118,7 +118,7 @@ struct cpu_ctx {
 	u64 served_ns;
 } __attribute__((aligned(64)));
 
-/* What holds now, and what it rests on: the window's timer writes it. */
+/* What holds now, and what it rests on: whoever chooses the vCPUs to use writes it. */
 struct run_state {
 	/* Until the last window: times of all vCPUs, and tasks that were taken from queues. */
 	u64 idle_ns;

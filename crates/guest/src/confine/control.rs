@@ -236,7 +236,7 @@ impl Control {
         if changes {
             self.arrangement.begin();
         }
-        // What the kernel spins while it is told is no part of the load.
+        // Spinning that a write of the limit causes is not the load's.
         let now = self.sums();
         self.begin_window(now);
     }
