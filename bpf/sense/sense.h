@@ -33,7 +33,16 @@ struct samples {
 	u64 user_spin_ns;
 };
 
-/* One vCPU's entry in the page that everyone may map and read. */
+/* The thread of a vCPU that moves tasks which run, until its last tick, or until it went idle. */
+struct stopper {
+	/* What the kernel says that it ran; how long the vCPU had been off in all by then. */
+	u64 ran_ns;
+	u64 off_ns;
+	/* Since the start: nanoseconds on. */
+	u64 on_ns;
+};
+
+/* One vCPU's entry in the page that everyone may map and read. No two share a cache line. */
 struct vcpu {
 	struct activity activity;
 	/* Since when it idles; 0 while it does not. */
@@ -53,12 +62,8 @@ struct vcpu {
 	struct samples samples;
 	/* Context switches by its last tick, or when it went idle. */
 	u64 switches;
-	/* Nanoseconds of its stopper until then, the thread that moves tasks which run. */
-	u64 stopper_ns;
-};
-
-/* No two vCPUs share a cache line. */
-_Static_assert(sizeof(struct vcpu) % 64 == 0, "a whole number of cache lines");
+	struct stopper stopper;
+} __attribute__((aligned(64)));
 
 /* An off interval. */
 struct off_event {

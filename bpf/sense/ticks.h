@@ -12,6 +12,17 @@
 
 extern const struct rq runqueues __ksym __weak;
 
+/* The kernel charges a stopper what its vCPU was off as well. */
+static void note_stopper(struct vcpu *v, u64 ran_ns)
+{
+	u64 more_ns = ran_ns - v->stopper.ran_ns, off_ns = v->off_ns - v->stopper.off_ns;
+
+	if (v->stopper.ran_ns && more_ns > off_ns)
+		v->stopper.on_ns += more_ns - off_ns;
+	v->stopper.ran_ns = ran_ns;
+	v->stopper.off_ns = v->off_ns;
+}
+
 /* This vCPU's context switches since the machine's start, and its stopper's time. */
 static void note_switches(struct vcpu *v)
 {
@@ -24,7 +35,7 @@ static void note_switches(struct vcpu *v)
 	v->switches = rq->nr_switches;
 	stopper = rq->stop;
 	if (stopper)
-		v->stopper_ns = stopper->se.sum_exec_runtime;
+		note_stopper(v, stopper->se.sum_exec_runtime);
 }
 
 static void note_alive(struct vcpu *v, u64 now_ns, u64 due)
@@ -47,8 +58,8 @@ static int begin_timer(void)
 	if (!v)
 		return 0;
 	was_idle = v->activity.idle;
-	note_switches(v);
 	note_alive(v, now_ns, due_ns(v, now_ns));
+	note_switches(v);
 	if (!was_idle && sample(v, now_ns))
 		found_spinning(now_ns);
 	return 0;

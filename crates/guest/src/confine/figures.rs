@@ -23,7 +23,7 @@ impl Control {
             sums.spin_ns += spun.ns;
             sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;
-            sums.stopper_ns += record.stopper_ns;
+            sums.stopper_ns += record.stopper.on_ns;
             self.lost += spun.lost;
             sums.paths += spun.count;
         }

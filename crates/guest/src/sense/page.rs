@@ -18,8 +18,8 @@ use crate::confine::online;
 /// Every bit pattern must be a valid value.
 pub(crate) unsafe trait Plain: Copy {}
 
-/// A vCPU's record; `struct vcpu` of bpf/sense/sense.h.
-#[repr(C)]
+/// A vCPU's record; `struct vcpu` of bpf/sense/sense.h. No two share a cache line.
+#[repr(C, align(64))]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vcpu {
     /// Its signs of life.
@@ -45,11 +45,19 @@ pub struct Vcpu {
     pub samples: Samples,
     /// Context switches by its last tick, or when it went idle.
     pub switches: u64,
-    /// Nanoseconds of its stopper until then, the thread that moves tasks which run.
-    pub stopper_ns: u64,
+    /// Until then, the thread that moves its tasks which run.
+    pub stopper: Stopper,
 }
 
-const _: () = assert!(size_of::<Vcpu>() % 64 == 0, "a whole number of cache lines");
+/// The thread of a vCPU that moves tasks which run; `struct stopper` of bpf/sense/sense.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stopper {
+    ran_ns: u64,
+    off_ns: u64,
+    /// Nanoseconds on since the start.
+    pub on_ns: u64,
+}
 
 /// What ticks found a vCPU doing; `struct samples` of bpf/sense/sense.h.
 #[repr(C)]
