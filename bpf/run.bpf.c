@@ -227,7 +227,7 @@ void BPF_PROG(run_tick, struct task_struct *p)
 		return;
 	charge_limits(cctx, now_ns);
 	ran_ns = now_ns - cctx->since_ns;
-	if (!cctx->used && may_run_everywhere(p))
+	if (!cctx->used && !is_bound(p))
 		set_slice(p, 0);
 	else if (is_throttled(p))
 		cctx->spent = 1;
@@ -252,7 +252,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 	cctx->since_ns = cctx->charged_ns = bpf_ktime_get_ns();
 	cctx->since_off_ns = v->off_ns;
 	cctx->process = p->tgid;
-	cctx->roams = may_run_everywhere(p);
+	cctx->bound = is_bound(p);
 	cctx->weight = p->scx.weight;
 	cctx->group = group_of(p);
 	cctx->due_ns = 0;
@@ -312,7 +312,8 @@ static s32 init_cpus(struct run_state *s)
 		error = scx_bpf_create_dsq(QUEUE(i), -1);
 		if (error)
 			break;
-		cctx->used = cctx->online = 1;
+		cctx->online = 1;
+		set_used(cctx, i, true);
 		cctx->from = -1;
 		s->online++;
 		vcpu_count = i + 1;
@@ -332,7 +333,9 @@ s32 BPF_PROG(run_init)
 	timer = bpf_map_lookup_elem(&window_timers, &zero);
 	if (!timer || !s)
 		return -1;
-	error = init_cpus(s);
+	error = init_used();
+	if (!error)
+		error = init_cpus(s);
 	if (!error)
 		error = scx_bpf_create_dsq(THROTTLED, -1);
 	if (error)

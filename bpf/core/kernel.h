@@ -119,6 +119,10 @@ struct cpumask {
 	unsigned long bits[1];
 };
 
+struct bpf_cpumask {
+	struct cpumask cpumask;
+};
+
 struct sched_ext_entity {
 	u32 weight;
 	u64 slice;

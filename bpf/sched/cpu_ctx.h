@@ -106,11 +106,42 @@ static bool is_used(s32 cpu)
 	return cctx && cctx->used;
 }
 
-static bool may_run_everywhere(const struct task_struct *p)
-{
-	struct run_state *s = state();
+/* The vCPUs in use, as the kernel compares them with those where a task may run. */
+static struct bpf_cpumask __kptr *used_vcpus SEC(".data.used_vcpus");
 
-	return s && p->nr_cpus_allowed >= s->online;
+static s32 init_used(void)
+{
+	struct bpf_cpumask *mask = bpf_cpumask_create();
+
+	if (!mask)
+		return -1;
+	mask = bpf_kptr_xchg(&used_vcpus, mask);
+	if (mask)
+		bpf_cpumask_release(mask);
+	return 0;
+}
+
+static void set_used(struct cpu_ctx *cctx, u32 cpu, bool used)
+{
+	struct bpf_cpumask *mask;
+
+	bpf_rcu_read_lock();
+	mask = used_vcpus;
+	if (mask && used)
+		bpf_cpumask_set_cpu(cpu, mask);
+	else if (mask)
+		bpf_cpumask_clear_cpu(cpu, mask);
+	bpf_rcu_read_unlock();
+	cctx->used = used;
+}
+
+/* Whether the task is bound to vCPUs that are not in use, by its affinity, or by the kernel for as
+ * long as it may not migrate. */
+static bool is_bound(const struct task_struct *p)
+{
+	const struct bpf_cpumask *mask = used_vcpus;
+
+	return mask && !bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
 }
 
 extern const int __preempt_count __ksym __weak;

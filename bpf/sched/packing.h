@@ -165,7 +165,7 @@ GLOBAL int use_vcpus(u32 use)
 		wanted = cctx->rank < use;
 		leaves = cctx->used && !wanted;
 		/* First, because the vCPU may look for its next task at once. */
-		cctx->used = wanted;
+		set_used(cctx, i, wanted);
 		s->cleared += leaves;
 		if (leaves)
 			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
@@ -241,7 +241,7 @@ GLOBAL int clear_vcpus(void)
 		cctx = ctx_of(i);
 		if (!cctx)
 			break;
-		if (!cctx->online || cctx->used || !cctx->since_ns || !cctx->roams)
+		if (!cctx->online || cctx->used || !cctx->since_ns || cctx->bound)
 			continue;
 		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 		count++;

@@ -39,10 +39,12 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU in use where the task may run, and which answers soon; -1: none. */
+/* An idle vCPU where the task may run, and which answers soon; -1: none. It is one in use, if the
+ * task may run on any of these. */
 static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	u64 least_ns = ~0ULL, ns;
+	bool bound = is_bound(p);
 	u32 i, choices = 0;
 	struct cpu_ctx *cctx;
 	struct vcpu *v;
@@ -55,7 +57,7 @@ static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 		cctx = ctx_of(cpu);
 		v = vcpu_of(cpu);
 		/* One that was asked to run already is taken. */
-		if (!cctx || !v || !cctx->used || !v->activity.idle || v->activity.woken_ns ||
+		if (!cctx || !v || !cctx->online || !(cctx->used || bound) || !v->activity.idle || v->activity.woken_ns ||
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		ns = cctx->wake_ns;
@@ -207,7 +209,7 @@ static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	return false;
 }
 
-/* A task of that queue which only some vCPUs may run, this one among them. */
+/* A task of that queue which is bound to vCPUs out of use, this one among them. */
 static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
@@ -215,9 +217,11 @@ static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 	u32 looked = 0;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if (!may_run_everywhere(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+		if (is_bound(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+			if (!TAKE_THIS(p, local))
+				return false;
 			cctx->counts.taken++;
-			return TAKE_THIS(p, local);
+			return true;
 		}
 		if (++looked >= SEARCH)
 			break;

@@ -75,8 +75,8 @@ struct cpu_ctx {
 	u32 extended;
 	/* It always counts as a holder. */
 	u32 holder;
-	/* It may run on every vCPU. */
-	u32 roams;
+	/* It was bound to vCPUs out of use when it began to run. */
+	u32 bound;
 	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
 	u32 weight;
 	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space,

@@ -79,7 +79,12 @@ const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
 void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
+struct bpf_cpumask *bpf_cpumask_create(void) __ksym;
+void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
+void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
+void bpf_cpumask_clear_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 
 /* What inserts a task, and takes one from a queue, has had three forms: since 6.12, since 6.13
  * (another name), and since 6.19 or 7.1 (another prototype). libbpf ignores what follows the last

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Tasks that spin are kept on fewer vCPUs, and the others leave them alone.
+# Tasks that spin are kept on fewer vCPUs, and the others leave them alone. Only tasks that may run
+# nowhere else use these, also those that vCPUs which are offline might run.
 . "$(dirname "$0")/tools.sh"
+echo 0 > /sys/devices/system/cpu/cpu4/online
+echo 0 > /sys/devices/system/cpu/cpu5/online
 start
-stress-ng --rename 8 -t 3 --temp-path /tmp > /dev/null 2>&1 &
+stress-ng --rename 8 -t 6 --temp-path /tmp > /dev/null 2>&1 &
 work=$!
 uses_two() { unspin run --status --json | grep -q '"used":2,.*"trial":false,'; }
 wait_until uses_two
@@ -17,6 +20,13 @@ while read -r vcpu before && read -r _ after <&3; do
 done < /tmp/before 3< /tmp/after
 unspin run --status
 [ $idle = 2 ] || fail "$idle vCPUs are idle, not two"
+for mask in 33 35 36 39 3a 3c; do
+    taskset $mask sh "$(dirname "$0")/gaps.sh" mask$mask 2 &
+    bound="$bound $!"
+done
+# shellcheck disable=SC2086 # a list
+wait $bound
+nobody_waited 6 50
 wait $work
 # There is little to do: all are used again.
 uses_all() { unspin run --status --json | grep -q '"used":4,'; }
