@@ -6,6 +6,7 @@ use crate::columns::{self, Align};
 use crate::{format, markdown};
 
 pub mod blocks;
+pub mod distribution;
 pub mod plot;
 
 pub use blocks::{BlockError, render_blocks};

@@ -1,16 +1,21 @@
-//! Plots as SVG: a small writer, scales and axes, and the two plots of the report.
+//! Plots as SVG: a small writer, scales and axes, and the three plots of the report.
 //! Colours come from a style sheet by class, so one plot serves light and dark
 //! pages; an image of its own carries the sheet.
 
 pub mod axis;
 pub mod canvas;
+pub mod cumulative;
 pub mod forest;
 pub mod scale;
 pub mod strip;
 
 pub use canvas::escape;
+pub use cumulative::{Cumulative, Curve, Panel, cumulative, cumulative_image};
 pub use forest::{ForestRow, forest, forest_image};
 pub use strip::{Strip, StripRow, strip};
+
+/// Colours that the style sheet has for schedulers and other series.
+pub const SERIES: usize = 6;
 
 /// The style sheet of plots.
 pub const STYLE: &str = include_str!("html/plot.css");

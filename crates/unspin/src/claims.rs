@@ -12,10 +12,12 @@ use clap::Subcommand;
 use unspin_lab::toml_error;
 use unspin_model::Claim;
 use unspin_model::class::Class;
+use unspin_report::claims::distribution::{self, Distribution};
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
 use crate::failure::of_class;
+use crate::lab::report;
 use crate::{new_file, out, screen};
 
 /// Columns where standard output is not a terminal.
@@ -60,7 +62,7 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Draw the plots of claims
+    /// Draw the plots of claims, and of the latencies that runs kept
     Plot {
         /// The file that says which
         #[arg(default_value = "results/plots.toml")]
@@ -143,6 +145,8 @@ fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::
 #[serde(deny_unknown_fields)]
 struct Plots {
     plot: Vec<Plot>,
+    #[serde(default)]
+    distribution: Vec<Distribution>,
 }
 
 fn plot(claims: &[Claim], path: &Path, how: How) -> anyhow::Result<ExitCode> {
@@ -151,6 +155,11 @@ fn plot(claims: &[Claim], path: &Path, how: How) -> anyhow::Result<ExitCode> {
     let mut made = Vec::new();
     for plot in &plots.plot {
         let new = plot::draw(plot, claims).with_context(|| format!("{name}"))?;
+        made.push(how.replace(&plot.file, &new)?);
+    }
+    for plot in &plots.distribution {
+        let summary = report::summarize(&plot.results)?;
+        let new = distribution::draw(plot, &summary).with_context(|| format!("{name}"))?;
         made.push(how.replace(&plot.file, &new)?);
     }
     how.end(&made, &format!("unspin claims plot {name}"))

@@ -1,13 +1,15 @@
 //! The page's plots.
 
+use std::collections::BTreeSet;
+
 use unspin_model::summary::{Comparison, ComparisonKind, Summary};
 
 use super::context::Figure;
-use crate::svg::{ForestRow, Strip, StripRow, forest, strip};
+use crate::claims::distribution::pooled;
+use crate::svg::{
+    Cumulative, Curve, ForestRow, Panel, SERIES, Strip, StripRow, cumulative, forest, strip,
+};
 use crate::view::{self, Workload};
-
-/// Colours that the style sheet has for schedulers.
-const SERIES: usize = 6;
 
 /// One forest plot for each question: what a topology costs, what the oracle gets
 /// back, what each scheduler and kernel does.
@@ -78,6 +80,25 @@ pub fn distributions(summary: &Summary, workload: &Workload<'_>) -> String {
         better: metric.better,
         rows: rows.collect(),
     })
+}
+
+/// The distribution of each latency that a workload's runs kept.
+pub fn latencies(workload: &Workload<'_>) -> Vec<Figure> {
+    let cells = || workload.places.iter().flat_map(|p| p.cells.iter().map(move |c| (p, *c)));
+    let names: BTreeSet<&String> = cells().flat_map(|(_, cell)| cell.latencies.keys()).collect();
+    let figure = |name: &&String| {
+        let with = cells().filter_map(|(place, cell)| Some((place, cell, pooled(cell, name)?)));
+        let curves = (0..).zip(with).map(|(series, (place, cell, lengths))| Curve {
+            name: format!("{} {}", place.name, cell.cell.scheduler),
+            series,
+            lengths,
+        });
+        let title = name.replacen("_us", ", us", 1);
+        let label = format!("Cumulative distribution of {title} of {}", workload.name);
+        let panels = vec![Panel { axis: title.clone(), curves: curves.collect() }];
+        Figure { svg: cumulative(&Cumulative { label, panels }), title }
+    };
+    names.iter().map(figure).collect()
 }
 
 /// The schedulers, the baseline first: each has one colour in all plots.

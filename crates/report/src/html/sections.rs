@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use unspin_model::summary::{CellSummary, Comparison, Summary};
 
-use super::context::Ratio;
+use super::context::{Figure, Ratio};
 use super::plots;
 use crate::view::{self, Place, Workload};
 use crate::{format, rows};
@@ -48,6 +48,7 @@ pub struct WorkloadSection {
     pub metric: String,
     pub unit: String,
     pub svg: String,
+    pub latencies: Vec<Figure>,
     pub cells: Vec<CellRow>,
     pub has_off_share: bool,
     pub has_fairness: bool,
@@ -155,6 +156,7 @@ fn workload(summary: &Summary, index: usize, workload: &Workload<'_>) -> Workloa
         metric: view::metric_text(workload.metric),
         unit: workload.metric.unit.clone(),
         svg: plots::distributions(summary, workload),
+        latencies: plots::latencies(workload),
         cells: cells.iter().map(|(place, cell)| cell_row(place, cell)).collect(),
         has_off_share: cells.iter().any(|(_, c)| c.off_share.is_some()),
         has_fairness: cells.iter().any(|(_, c)| c.fairness.is_some()),

@@ -58,12 +58,13 @@ impl Canvas {
 
     /// A closed shape through some points, with a tooltip.
     pub fn shape(&mut self, class: &str, points: &[(f64, f64)], tip: &str) {
-        let mut path = String::new();
-        for (index, point) in points.iter().enumerate() {
-            let verb = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{verb}{} {}", n(point.0), n(point.1));
-        }
-        let open = format!(r#"<path class="{}" d="{path}Z""#, escape(class));
+        let open = format!(r#"<path class="{}" d="{}Z""#, escape(class), through(points));
+        self.push(&with_tip("path", &open, tip));
+    }
+
+    /// A line through some points, with a tooltip.
+    pub fn path(&mut self, class: &str, points: &[(f64, f64)], tip: &str) {
+        let open = format!(r#"<path class="{}" d="{}""#, escape(class), through(points));
         self.push(&with_tip("path", &open, tip));
     }
 
@@ -113,6 +114,15 @@ impl Canvas {
         self.body += element;
         self.body.push('\n');
     }
+}
+
+fn through(points: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (index, point) in points.iter().enumerate() {
+        let verb = if index == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{verb}{} {}", n(point.0), n(point.1));
+    }
+    path
 }
 
 fn with_tip(name: &str, open: &str, tip: &str) -> String {

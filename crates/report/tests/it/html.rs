@@ -37,6 +37,7 @@ fn hostile() -> Summary {
         cell.metric.unit = HOSTILE.into();
         cell.co_metrics.insert(HOSTILE.into(), 1.0);
         cell.kvm_per_s.insert(HOSTILE.into(), 1.0);
+        cell.latencies.insert(HOSTILE.into(), vec![(0, vec![(f64::INFINITY, 1), (-1.0, 2)])]);
     }
     for comparison in &mut summary.comparisons {
         mark(&mut comparison.subject);

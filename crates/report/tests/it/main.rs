@@ -4,6 +4,7 @@ mod ab;
 mod claims;
 mod common;
 mod compare;
+mod distribution;
 mod doctor;
 mod explain;
 mod html;

@@ -121,7 +121,7 @@ const SHAPES: [Shape; 10] = [
     ("vips", "vips: image pipeline", "time", "s", L, 4.4, [0.94, 0.9], [1.0, 0.99]),
 ];
 
-const TOPOLOGIES: [&str; 3] = ["1:1", "2:1", "4:1"];
+pub const TOPOLOGIES: [&str; 3] = ["1:1", "2:1", "4:1"];
 const SCHEDULERS: [&str; 3] = ["stock", "hold:2", "scx_bpfland"];
 const N: u32 = 10;
 
