@@ -194,4 +194,22 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 	},
 };
 
+/* The most that prices are changed by, in percent. */
+#define HOST_PRICE_PERCENT_MAX 1000
+
+/* The prices if everything that the host does took so much of its time, in percent: most of them
+ * are assumed, so what rests on them should not hang on their being right. */
+POLICY struct host_prices host_prices_scaled(const struct host_prices *prices, u32 percent)
+{
+	struct host_prices scaled = *prices;
+	u32 i;
+
+	for (i = 0; i < HOST_EXITS; i++)
+		scaled.exit_ns[i] = scaled.exit_ns[i] * percent / 100;
+	scaled.wake_ns = scaled.wake_ns * percent / 100;
+	scaled.interrupt_ns = scaled.interrupt_ns * percent / 100;
+	scaled.switch_ns = scaled.switch_ns * percent / 100;
+	return scaled;
+}
+
 #endif /* UNSPIN_POLICY_HOST_PRICES_H */

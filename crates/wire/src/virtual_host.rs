@@ -54,6 +54,9 @@ pub struct VirtualHost {
     pub fairness: Fairness,
     /// What exits cost.
     pub prices: Prices,
+    /// The same, in percent of these prices.
+    #[serde(default = "all_of_it")]
+    pub price_percent: u32,
     /// What the host's KVM offers the guest.
     pub help: Help,
     /// What the guest takes itself for, if it is a confidential one.
@@ -65,6 +68,10 @@ pub struct VirtualHost {
     pub until_ns: u64,
     /// Modelled VMs on the same pCPUs.
     pub neighbours: Vec<VirtualNeighbour>,
+}
+
+fn all_of_it() -> u32 {
+    100
 }
 
 /// A confidential VM whose platform QEMU emulates.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use unspin_wire::{
     Boost, Critical, Cvm, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
-    Vnae,
+    Vnae, option_name,
 };
 
 use super::Spinlock;
@@ -22,6 +22,7 @@ const DEFAULT_INSTRUCTIONS: u32 = 2;
 pub(super) struct RawSimulated {
     regime: Option<Regime>,
     prices: Option<Prices>,
+    price_percent: Option<Spanned<u32>>,
     host_scheduler: Option<HostScheduler>,
     quantum_ns: Option<u64>,
     instructions: Option<u32>,
@@ -57,6 +58,8 @@ pub struct Simulated {
     pub help: Help,
     /// What exits cost.
     pub prices: Prices,
+    /// The same, in percent of these prices.
+    pub price_percent: u32,
     /// The host's scheduler.
     pub host_scheduler: HostScheduler,
     /// Nanoseconds that each pCPU runs in a round.
@@ -69,6 +72,9 @@ pub struct Simulated {
     pub neighbours: Vec<VirtualNeighbour>,
 }
 
+/// `HOST_PRICE_PERCENT_MAX` of policy/host/prices.h.
+const MOST_PERCENT: u32 = 1_000;
+
 /// One bit more than the number of the emulated C-bit.
 const CVM_CPU: &str = "max,phys-bits=48";
 
@@ -78,6 +84,7 @@ impl RawSimulated {
         RawSimulated {
             regime: self.regime.or(experiment.regime),
             prices: self.prices.or(experiment.prices),
+            price_percent: self.price_percent.clone().or_else(|| experiment.price_percent.clone()),
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
             quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
             instructions: self.instructions.or(experiment.instructions),
@@ -97,6 +104,11 @@ impl RawSimulated {
         neighbours: Vec<VirtualNeighbour>,
     ) -> Result<Simulated, ConfigError> {
         let host = self.resolve(neighbours);
+        let percent = self.price_percent.as_ref();
+        if let Some(percent) = percent.filter(|percent| *percent.get_ref() > MOST_PERCENT) {
+            let why = format!("`price_percent` is at most {MOST_PERCENT}");
+            return Err(source.error(percent, why));
+        }
         let vnae = self.vnae.as_ref().filter(|vnae| *vnae.get_ref() != Vnae::Off);
         if let Some((vnae, why)) = vnae.and_then(|vnae| Some((vnae, host.unfit_for_vnae()?))) {
             return Err(source.error(vnae, why));
@@ -122,6 +134,7 @@ impl RawSimulated {
         Simulated {
             help,
             prices,
+            price_percent: self.price_percent.as_ref().map_or(100, |percent| *percent.get_ref()),
             host_scheduler: self.host_scheduler.unwrap_or_default(),
             quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
             instructions: self.instructions.unwrap_or(DEFAULT_INSTRUCTIONS),
@@ -159,6 +172,15 @@ impl Regime {
 }
 
 impl Simulated {
+    /// The prices, as a label says them.
+    pub fn prices_text(&self) -> String {
+        let table = option_name(&self.prices);
+        match self.price_percent {
+            100 => table,
+            percent => format!("{table} at {percent} %"),
+        }
+    }
+
     /// What a host lacks that is to reflect pause loops.
     fn unfit_for_vnae(&self) -> Option<&'static str> {
         if self.cvm.is_none() {
@@ -281,5 +303,14 @@ mod tests {
         let both = of("quantum_ns = 500").or(&of("quantum_ns = 2000\nprices = \"svm\""));
         let both = both.resolve(Vec::new());
         assert_eq!((both.quantum_ns, both.prices), (500, Prices::Svm));
+    }
+
+    #[test]
+    fn a_label_says_which_part_of_the_prices_is_paid() {
+        let of = |text: &str| toml::from_str::<RawSimulated>(text).unwrap();
+        let text = |raw: RawSimulated| raw.resolve(Vec::new()).prices_text();
+        let dear = of("price_percent = 400");
+        assert_eq!(text(of("regime = \"tdx-like\"").or(&dear)), "tdx at 400 %");
+        assert_eq!(text(of("price_percent = 100").or(&dear)), "vmx");
     }
 }

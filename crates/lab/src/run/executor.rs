@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use unspin_host::interrupt;
 use unspin_model::{Label, Outcome, READY_TO_ON, RunRecord, Source};
-use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec, option_name};
+use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec};
 
 use super::drive::{Bench, Turn, drive};
 use super::identity::Plan;
@@ -205,7 +205,7 @@ impl<'a> Lab<'a> {
                     .cvm
                     .filter(|_| turn.boot.virtual_time)
                     .map(|cvm| cvm.to_string()),
-                prices: turn.boot.virtual_time.then(|| option_name(&topology.simulated.prices)),
+                prices: turn.boot.virtual_time.then(|| topology.simulated.prices_text()),
             },
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         }

@@ -112,6 +112,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
         scheduler: simulated.host_scheduler,
         fairness: topology.fairness,
         prices: simulated.prices,
+        price_percent: simulated.price_percent,
         help: simulated.offered(topology.spinlock),
         cvm: simulated.cvm,
         seed: seed(experiment, boot.block),

@@ -107,6 +107,9 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
     if pinned {
         object.push_str(",pinned=on");
     }
+    if host.price_percent != 100 {
+        object.push_str(&format!(",price-percent={}", host.price_percent));
+    }
     let help = &host.help;
     let steal_time = ["steal-time", "pv-tlb-flush", "pv-sched-yield"];
     let offered = [(help.pv_unhalt, "pv-unhalt"), (help.pv_ipi, "pv-ipi")];
@@ -195,6 +198,7 @@ mod tests {
             scheduler: HostScheduler::Cfs,
             fairness: Fairness::PerVm,
             prices: Prices::SevEs,
+            price_percent: 200,
             cvm: None,
             help: Help {
                 pv_unhalt: true,
@@ -216,7 +220,7 @@ mod tests {
             "-L /fw -machine q35 -accel tcg,thread=single,tb-size=512 -icount shift=0,sleep=off",
             "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,instructions=1,\
              scheduler=cfs,fairness=per-vm,prices=sev-es,seed=7,until=9000000000,\
-             record=record.bin,record-exits=on,pinned=on,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
+             record=record.bin,record-exits=on,pinned=on,price-percent=200,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
             "virtual-neighbour,id=n0,after-mark=on,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
             "virtual-neighbour,id=n1,after-mark=on,vcpus=3,kind=at,times=1-2/3-4 ",
             "virtual-injector,id=injector,pcpu=1,lengths=300000/20000,gap=9000,after=9000,count=4 ",

@@ -57,6 +57,7 @@ fn boot(initramfs: String) -> BootSpec {
         scheduler: HostScheduler::Eevdf,
         fairness: Fairness::PerThread,
         prices: Prices::Free,
+        price_percent: 100,
         cvm: None,
         help: Help::default(),
         seed: 1,
