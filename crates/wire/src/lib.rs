@@ -18,8 +18,9 @@ use unspin_model::{Accel, FailureKind};
 
 pub use host::{BootSpec, Booted, HostReply, HostRequest, L1Spec, RunOutput, RunSpec};
 pub use virtual_host::{
-    Boost, Critical, Cvm, Debooster, Errand, Help, HostScheduler, Mark, Marked, NeighbourModel,
-    OUT_PORT_NAME, PauseExits, Prices, VirtualHost, VirtualNeighbour, Vnae, option_name,
+    Boost, CpuLimits, CpuMax, Critical, Cvm, Debooster, Errand, Help, HostScheduler, Mark, Marked,
+    NeighbourModel, OUT_PORT_NAME, PauseExits, Prices, VirtualHost, VirtualNeighbour, Vnae,
+    option_name,
 };
 
 use clock::Moment;

@@ -62,12 +62,42 @@ pub struct VirtualHost {
     /// What the guest takes itself for, if it is a confidential one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cvm: Option<Cvm>,
+    /// What the guest may use.
+    #[serde(default, skip_serializing_if = "CpuLimits::is_none")]
+    pub cpu: CpuLimits,
     /// Seed of everything random: the guest's numbers, its addresses, the host's ties.
     pub seed: u64,
     /// Virtual nanoseconds after which QEMU gives up.
     pub until_ns: u64,
     /// Modelled VMs on the same pCPUs.
     pub neighbours: Vec<VirtualNeighbour>,
+}
+
+/// What a VM may use of the pCPUs, as its cgroup's `cpu.weight` and `cpu.max` would have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CpuLimits {
+    /// Its weight, 1 to 10000; `None`: 100, which is that of all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// The most that it gets; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<CpuMax>,
+}
+
+/// How long a VM may run in a period, all pCPUs together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuMax {
+    /// So long, microseconds.
+    pub quota_us: u64,
+    /// The period, microseconds.
+    pub period_us: u64,
+}
+
+impl CpuLimits {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == CpuLimits::default()
+    }
 }
 
 fn all_of_it() -> u32 {

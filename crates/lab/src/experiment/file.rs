@@ -329,7 +329,7 @@ fn check_topology(
         pinned: is_pinned(raw),
         neighbours: real,
         accel: raw.accel.or(experiment.accel).and_then(Asked::accel),
-        simulated: raw.vt.or(&experiment.vt).check(source, models)?,
+        simulated: raw.vt.or(&experiment.vt).check(source, raw.fairness, models)?,
         refusals: refusals(raw),
         nested: raw.nested.as_ref().map(|nested| check_nested(source, nested)).transpose()?,
         injection: raw.injector.as_ref().map(|i| i.get_ref().clone()),

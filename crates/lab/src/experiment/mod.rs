@@ -2,6 +2,7 @@
 
 mod asked;
 pub mod claims;
+mod cpu_limits;
 mod file;
 #[cfg(test)]
 mod hostile_tests;

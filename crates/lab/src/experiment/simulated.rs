@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_wire::{
-    Boost, Critical, Cvm, Debooster, Help, HostScheduler, PauseExits, Prices, VirtualNeighbour,
-    Vnae, option_name,
+    Boost, CpuLimits, Critical, Cvm, Debooster, Fairness, Help, HostScheduler, PauseExits, Prices,
+    VirtualNeighbour, Vnae, option_name,
 };
 
-use super::Spinlock;
 use super::file::Source;
+use super::{Spinlock, cpu_limits};
 use crate::toml_error::ConfigError;
 
 /// Short enough that no interrupt between vCPUs is late by more than it costs.
@@ -24,6 +24,8 @@ pub(super) struct RawSimulated {
     prices: Option<Prices>,
     price_percent: Option<Spanned<u32>>,
     host_scheduler: Option<HostScheduler>,
+    cpu_weight: Option<Spanned<u32>>,
+    cpu_max: Option<Spanned<String>>,
     quantum_ns: Option<u64>,
     instructions: Option<u32>,
     pause_window: Option<Spanned<u32>>,
@@ -62,6 +64,8 @@ pub struct Simulated {
     pub price_percent: u32,
     /// The host's scheduler.
     pub host_scheduler: HostScheduler,
+    /// What the guest may use.
+    pub cpu: CpuLimits,
     /// Nanoseconds that each pCPU runs in a round.
     pub quantum_ns: u64,
     /// Instructions that each pCPU executes in a nanosecond.
@@ -86,6 +90,8 @@ impl RawSimulated {
             prices: self.prices.or(experiment.prices),
             price_percent: self.price_percent.clone().or_else(|| experiment.price_percent.clone()),
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
+            cpu_weight: self.cpu_weight.clone().or_else(|| experiment.cpu_weight.clone()),
+            cpu_max: self.cpu_max.clone().or_else(|| experiment.cpu_max.clone()),
             quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
             instructions: self.instructions.or(experiment.instructions),
             pause_window: self.pause_window.clone().or_else(|| experiment.pause_window.clone()),
@@ -101,9 +107,11 @@ impl RawSimulated {
     pub(super) fn check(
         &self,
         source: &Source,
+        fairness: Fairness,
         neighbours: Vec<VirtualNeighbour>,
     ) -> Result<Simulated, ConfigError> {
-        let host = self.resolve(neighbours);
+        let cpu = self.cpu_limits(source, fairness, !neighbours.is_empty())?;
+        let host = Simulated { cpu, ..self.resolve(neighbours) };
         let percent = self.price_percent.as_ref();
         if let Some(percent) = percent.filter(|percent| *percent.get_ref() > MOST_PERCENT) {
             let why = format!("`price_percent` is at most {MOST_PERCENT}");
@@ -117,6 +125,27 @@ impl RawSimulated {
             Some((window, why)) => Err(source.error(window, why)),
             None => Ok(host),
         }
+    }
+
+    fn cpu_limits(
+        &self,
+        source: &Source,
+        fairness: Fairness,
+        beside_others: bool,
+    ) -> Result<CpuLimits, ConfigError> {
+        let mut limits = CpuLimits::default();
+        if let Some(weight) = &self.cpu_weight {
+            let checked = cpu_limits::weight(*weight.get_ref());
+            limits.weight = Some(checked.map_err(|why| source.error(weight, why))?);
+        }
+        if let Some(max) = &self.cpu_max {
+            limits.max = cpu_limits::max(max.get_ref()).map_err(|why| source.error(max, why))?;
+            let per_vm = fairness == Fairness::PerVm;
+            if let Some(why) = cpu_limits::unfit(&limits, per_vm, beside_others) {
+                return Err(source.error(max, why));
+            }
+        }
+        Ok(limits)
     }
 
     fn resolve(&self, neighbours: Vec<VirtualNeighbour>) -> Simulated {
@@ -138,6 +167,7 @@ impl RawSimulated {
             host_scheduler: self.host_scheduler.unwrap_or_default(),
             quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
             instructions: self.instructions.unwrap_or(DEFAULT_INSTRUCTIONS),
+            cpu: CpuLimits::default(),
             cvm: self.cvm,
             neighbours,
         }

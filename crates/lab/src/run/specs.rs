@@ -114,6 +114,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
         prices: simulated.prices,
         price_percent: simulated.price_percent,
         help: simulated.offered(topology.spinlock),
+        cpu: simulated.cpu,
         cvm: simulated.cvm,
         seed: seed(experiment, boot.block),
         until_ns: (until_s * 1e9) as u64,

@@ -5,13 +5,14 @@ mod accounts;
 mod no_idle_pcpu;
 mod one_pcpu;
 mod order;
+mod quota;
 mod shares;
 mod states;
 
 use crate::virtual_time::{Event, Record};
 
 /// What the checkers need to know about the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules {
     /// Virtual nanoseconds that a pCPU runs before the host looks again.
     pub quantum_ns: u64,
@@ -23,6 +24,22 @@ pub struct Rules {
     pub vm_of: Vec<u16>,
     /// The pCPU that each entity is held to, by index; those beyond may run on any.
     pub held_to: Vec<u8>,
+    /// Weights of VMs, by their number; 1 for those beyond.
+    pub weights: Vec<f64>,
+    /// What the guest may run in a period on all pCPUs together, and the period, nanoseconds.
+    pub quota_ns: Option<(u64, u64)>,
+}
+
+impl Rules {
+    /// The VM of an entity.
+    fn vm(&self, entity: usize) -> u16 {
+        self.vm_of.get(entity).copied().unwrap_or(0)
+    }
+
+    /// The weight of a VM.
+    fn weight(&self, vm: u16) -> f64 {
+        self.weights.get(usize::from(vm)).copied().unwrap_or(1.0)
+    }
 }
 
 /// A broken invariant.
@@ -58,13 +75,14 @@ impl Found {
 }
 
 /// The invariants by name. A checker may rely on those before it.
-const CHECKERS: [(&str, Checker); 6] = [
+const CHECKERS: [(&str, Checker); 7] = [
     ("order", order::check),
     ("one-pcpu", one_pcpu::check),
     ("states", states::check),
     ("accounts", accounts::check),
     ("no-idle-pcpu", no_idle_pcpu::check),
     ("shares", shares::check),
+    ("quota", quota::check),
 ];
 
 /// Names of the invariants, in the order in which they are checked.

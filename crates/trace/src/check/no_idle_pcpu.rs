@@ -1,5 +1,5 @@
 //! Work conservation: no entity waits for more than a quantum while a pCPU is free that it may
-//! run on.
+//! run on. A guest with a quota may have to.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -12,6 +12,9 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
         free_since_ns: vec![Some(0); record.pcpus as usize],
         any_free_since_ns: Some(0),
         held_to: &rules.held_to,
+        may_wait: (0..record.entities as usize)
+            .map(|entity| rules.quota_ns.is_some() && rules.vm(entity) == 0)
+            .collect(),
     };
     for event in record.in_time_order() {
         if let Some((entity, waited_ns)) = host.longest_wait(event.t_ns) {
@@ -42,12 +45,15 @@ struct Host<'a> {
     /// Since when at least one has been free.
     any_free_since_ns: Option<u64>,
     held_to: &'a [u8],
+    /// Who may have used up a quota.
+    may_wait: Vec<bool>,
 }
 
 impl Host<'_> {
     /// The entity that has waited longest beside a free pCPU, and for how long.
     fn longest_wait(&self, now_ns: u64) -> Option<(usize, u64)> {
         let waits = self.waits_since_ns.iter().enumerate();
+        let waits = waits.filter(|(entity, _)| !self.may_wait[*entity]);
         let waits = waits.filter_map(|(entity, since_ns)| {
             let free_since_ns = match self.held_to.get(entity) {
                 Some(pcpu) => self.free_since_ns.get(usize::from(*pcpu)).copied().flatten()?,

@@ -6,7 +6,7 @@
 //! entities go evenly into the pCPUs, shares are within 2 % of the second; where they do
 //! not, no entity gets less than two fifths of its fair share. Where vCPUs give their pCPU
 //! away, by pause-loop exits or directed yields, shares follow no weights, nor do they where
-//! entities are held to pCPUs.
+//! entities are held to pCPUs, or the guest has a quota.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -19,7 +19,7 @@ const LEAST_SHARE: f64 = 0.4;
 const SETTLES_NS_BY_PCPU: u64 = 32_000_000;
 
 pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
-    if rules.yields || !rules.held_to.is_empty() {
+    if rules.yields || !rules.held_to.is_empty() || rules.quota_ns.is_some() {
         return Ok(());
     }
     let fair_ns = fair_shares(record, rules);
@@ -46,11 +46,11 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
 /// Nanoseconds of a second that each entity is entitled to: weighted shares of all pCPUs,
 /// where what an entity cannot use, because it is on one pCPU at most, goes to the others.
 fn fair_shares(record: &Record, rules: &Rules) -> Vec<f64> {
-    let vm = |entity: usize| rules.vm_of.get(entity).copied().unwrap_or(0);
+    let vm = |entity: usize| rules.vm(entity);
     let entities = record.entities as usize;
     let weight = |entity: usize| {
         let vcpus = (0..entities).filter(|other| vm(*other) == vm(entity)).count();
-        if rules.per_vm { 1.0 / vcpus as f64 } else { 1.0 }
+        rules.weight(vm(entity)) / if rules.per_vm { vcpus as f64 } else { 1.0 }
     };
     let mut shares = vec![0.0; entities];
     let mut open: Vec<usize> = (0..entities).collect();

@@ -49,7 +49,7 @@ fn nth(record: &Record, n: usize, wanted: impl Fn(&Event) -> bool) -> usize {
 #[test]
 fn a_host_that_keeps_the_rules_passes() {
     assert_eq!(caught_by(&fair()), None);
-    assert_eq!(names().count(), 6);
+    assert_eq!(names().count(), 7);
 }
 
 #[test]
@@ -197,6 +197,50 @@ fn a_host_that_has_yet_to_balance_is_not_unfair() {
     let first = nth(&record, 0, |event| event.t_ns >= 42_000_000 && event.pcpu == Some(0));
     assert_eq!((record.events[first].kind, record.events[first].entity), (Kind::Off, 1));
     assert_eq!(caught_by(&record), None);
+}
+
+#[test]
+fn a_guest_that_runs_beyond_its_quota_is_caught() {
+    // All of two pCPUs, where less is allowed.
+    let rules = |quota_ms: u64| Rules {
+        quantum_ns: 1_000,
+        vm_of: vec![0; 4],
+        quota_ns: Some((quota_ms * 1_000_000, 100_000_000)),
+        ..Rules::default()
+    };
+    assert_eq!(check(&fair(), &rules(199)), Ok(()), "within what pCPUs may be ahead");
+    let caught = check(&fair(), &rules(150)).unwrap_err();
+    assert_eq!((caught.checker, caught.t_ns), ("quota", 1_000_000_000));
+    assert!(caught.what.contains("1500000000 ns"), "{caught}");
+}
+
+#[test]
+fn only_a_guest_with_a_quota_waits_beside_a_free_pcpu() {
+    let mut record = fair();
+    // Nobody is on any more, and all wait.
+    record.end_ns += 1_000_000;
+    for pcpu in [0, 1] {
+        let on = record.events.iter().rev().find(|event| event.pcpu == Some(pcpu));
+        let entity = on.expect("somebody").entity;
+        record.events.push(event(record.end_ns - 900_000, Kind::Off, Some(pcpu), entity));
+    }
+    assert_eq!(caught_by(&record), Some("no-idle-pcpu"));
+    let rules = Rules { quantum_ns: 1_000, vm_of: vec![0; 4], ..Rules::default() };
+    let quota_ns = Some((200_000_000, 100_000_000));
+    assert_eq!(check(&record, &Rules { quota_ns, ..rules.clone() }), Ok(()));
+    let neighbour = Rules { vm_of: vec![0, 0, 0, 1], quota_ns, ..rules };
+    assert_eq!(check(&record, &neighbour).unwrap_err().checker, "no-idle-pcpu");
+}
+
+#[test]
+fn a_vm_of_twice_the_weight_gets_twice_as_much() {
+    let rules =
+        Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 1, 0, 1], ..Rules::default() };
+    let double = Rules { weights: vec![2.0], ..rules.clone() };
+    let record = round_robin([SLICE_NS * 2, SLICE_NS, SLICE_NS * 2, SLICE_NS]);
+    assert_eq!(check(&record, &double), Ok(()));
+    let starved = round_robin([SLICE_NS / 4, SLICE_NS, SLICE_NS / 4, SLICE_NS]);
+    assert_eq!(check(&starved, &double).unwrap_err().checker, "shares");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use unspin_wire::{
-    Critical, Cvm, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost,
+    CpuMax, Critical, Cvm, Injection, NeighbourModel, OUT_PORT_NAME, PauseExits, VirtualHost,
     VirtualNeighbour, VmSpec, Vnae, option_name,
 };
 
@@ -110,6 +110,13 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
     if host.price_percent != 100 {
         object.push_str(&format!(",price-percent={}", host.price_percent));
     }
+    if let Some(weight) = host.cpu.weight {
+        // A weight of 100 is 1024 in the scheduler.
+        object.push_str(&format!(",weight={}", (weight * 1024 / 100).max(1)));
+    }
+    if let Some(CpuMax { quota_us, period_us }) = host.cpu.max {
+        object.push_str(&format!(",quota={},period={}", quota_us * 1_000, period_us * 1_000));
+    }
     let help = &host.help;
     let steal_time = ["steal-time", "pv-tlb-flush", "pv-sched-yield"];
     let offered = [(help.pv_unhalt, "pv-unhalt"), (help.pv_ipi, "pv-ipi")];
@@ -171,7 +178,7 @@ fn injector_object(injection: &Injection) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_wire::{Boost, Fairness, Help, HostScheduler, Prices};
+    use unspin_wire::{Boost, CpuLimits, Fairness, Help, HostScheduler, Prices};
 
     #[test]
     fn the_command_line_names_host_neighbours_and_files() {
@@ -199,6 +206,10 @@ mod tests {
             fairness: Fairness::PerVm,
             prices: Prices::SevEs,
             price_percent: 200,
+            cpu: CpuLimits {
+                weight: Some(50),
+                max: Some(CpuMax { quota_us: 200_000, period_us: 100_000 }),
+            },
             cvm: None,
             help: Help {
                 pv_unhalt: true,
@@ -220,7 +231,8 @@ mod tests {
             "-L /fw -machine q35 -accel tcg,thread=single,tb-size=512 -icount shift=0,sleep=off",
             "-seed 7 -object virtual-host,id=host0,pcpus=2,quantum=1000,instructions=1,\
              scheduler=cfs,fairness=per-vm,prices=sev-es,seed=7,until=9000000000,\
-             record=record.bin,record-exits=on,pinned=on,price-percent=200,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
+             record=record.bin,record-exits=on,pinned=on,price-percent=200,\
+             weight=512,quota=200000000,period=100000000,pv-unhalt=on,pause-exits=svm,boost=2019,debooster=off",
             "virtual-neighbour,id=n0,after-mark=on,vcpus=3,kind=burst,work=5,sleep=6,phase=7 ",
             "virtual-neighbour,id=n1,after-mark=on,vcpus=3,kind=at,times=1-2/3-4 ",
             "virtual-injector,id=injector,pcpu=1,lengths=300000/20000,gap=9000,after=9000,count=4 ",

@@ -116,6 +116,8 @@ fn rules(host: &VirtualHost, pinned: bool, record: &Record) -> Rules {
         yields: host.help.pause_exits != PauseExits::Off || host.help.steal_time,
         vm_of: guest.chain(neighbours).collect(),
         held_to: if pinned { held_to(record) } else { Vec::new() },
+        weights: host.cpu.weight.map(|weight| f64::from(weight) / 100.0).into_iter().collect(),
+        quota_ns: host.cpu.max.map(|max| (max.quota_us * 1_000, max.period_us * 1_000)),
     }
 }
 

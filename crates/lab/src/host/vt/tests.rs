@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use unspin_trace::virtual_time::{Event, Kind, Mark};
 use unspin_wire::clock::Moment;
-use unspin_wire::{Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
+use unspin_wire::{CpuLimits, Fairness, Help, HostScheduler, Job, Marked, Prices, TruthMode};
 
 use super::*;
 
@@ -58,6 +58,7 @@ fn boot(initramfs: String) -> BootSpec {
         fairness: Fairness::PerThread,
         prices: Prices::Free,
         price_percent: 100,
+        cpu: CpuLimits::default(),
         cvm: None,
         help: Help::default(),
         seed: 1,
