@@ -9,6 +9,7 @@ boot, twice, smp, access, cbit, plain, and fuzz, which takes minutes and runs on
 
 import hashlib
 import json
+import secrets
 import struct
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from checks import claims_that, only_by_name, run, want
 from claims import Claims
 from sev_es_bench import APPEND, C_BIT, KERNEL, SECONDS, Bench, Monitor, lab_qemu, missing, test_kernel, watched
 
-# tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
-CANARY = struct.pack("<Q", 0x5EC2E7CA9A21F00D)
+# tests/sev-es/guest.c: what the hypervisor must not see, another one each time, and what it must.
+CANARY = secrets.token_bytes(8)
 SHOWN = struct.pack("<Q", 0x0BE9CA9A215E7000)
 # Where a VMSA has registers: AMD's manual, volume 2, table B-4.
 VMSA = {"cr3": 0x150, "rip": 0x178, "rsi": 0x330}
@@ -35,7 +36,8 @@ def judged(bench: Bench, name: str, *options: str, record: bool = True, seconds:
     """Runs the test guest. Its canaries are neither in what the hypervisor sees, if that is recorded,
     nor in shared memory, and what it shows is found by the same search. QEMU's memory does not grow."""
     memory = 64
-    igvm = bench.igvm(name, 1, test_kernel(bench.folder, *options), memory)
+    canary = f"-DCANARY={int.from_bytes(CANARY, 'little'):#x}ul"
+    igvm = bench.igvm(name, 1, test_kernel(bench.folder, canary, *options), memory)
     command = bench.command(1, 0, memory) + bench.confidential(igvm, ",x-record=seen" if record else "")
     command[command.index("-cpu") + 1] = f"max,phys-bits={C_BIT + 1}"
     folder = bench.folder / name

@@ -160,9 +160,18 @@ def watched(
     folder = bench.folder / name
     folder.mkdir()
     command = [*command, "-qmp", "unix:qmp,server=on,wait=off"]
-    guest = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+    complaints = folder / "stderr.log"
+    with complaints.open("wb") as file:
+        guest = subprocess.Popen(command, cwd=folder, stderr=file)
+
+    def goes_on() -> None:
+        if guest.poll() is not None:
+            said = complaints.read_text(errors="replace")[-2000:]
+            raise Failed(f"{name}: QEMU ended by itself with status {guest.returncode}\n{said}")
+
     try:
         for _ in range(100):
+            goes_on()
             if (folder / "qmp").exists():
                 break
             time.sleep(0.1)
@@ -173,6 +182,7 @@ def watched(
             console = (folder / "console.log").read_text(errors="replace")
             if done(console, monitor):
                 return console
+            goes_on()
         raise Failed(f"{name}: nothing in {seconds} s\n{console[-2000:]}")
     finally:
         try:

@@ -43,7 +43,10 @@ struct regs {
 };
 
 /* What the hypervisor must never see, and what the control shows it. scripts/sev-es.py knows both. */
+/* The script that runs this may choose another one. */
+#ifndef CANARY
 #define CANARY 0x5ec2e7ca9a21f00dul
+#endif
 #define SHOWN 0x0be9ca9a215e7000ul
 
 extern char vc_entry[];
@@ -192,32 +195,51 @@ static void share(u64 address)
 	asm volatile("mov %%cr3, %0; mov %0, %%cr3" : "=r"(cr3) : : "memory");
 }
 
-/* CPUID with canaries in all registers that it does not change; returns how many are lost. */
+/* An instruction with canaries in all registers that it does not use; returns how many are lost.
+ * RAX, RCX and RDX are what it takes and returns, RBX only what it returns. */
+#define KEEPING(name, instruction)                                                                  \
+	static u64 name(u32 *regs)                                                                  \
+	{                                                                                           \
+		u64 lost;                                                                           \
+                                                                                                    \
+		asm volatile("push %%rbp\n"                                                         \
+			     "mov %[canary], %%rdi\n"                                               \
+			     "movq %%rdi, %%xmm0; movq %%rdi, %%xmm7; movq %%rdi, %%xmm15\n"        \
+			     "mov %%rdi, %%rsi; mov %%rdi, %%rbp; mov %%rdi, %%r8\n"                \
+			     "mov %%rdi, %%r9; mov %%rdi, %%r10; mov %%rdi, %%r11\n"                \
+			     "mov %%rdi, %%r12; mov %%rdi, %%r13; mov %%rdi, %%r14\n"               \
+			     "mov %%rdi, %%r15\n" instruction "\n"                                  \
+			     "xor %%rdi, %%rsi; xor %%rdi, %%rbp; xor %%rdi, %%r8\n"                \
+			     "xor %%rdi, %%r9; xor %%rdi, %%r10; xor %%rdi, %%r11\n"                \
+			     "xor %%rdi, %%r12; xor %%rdi, %%r13; xor %%rdi, %%r14\n"               \
+			     "xor %%rdi, %%r15\n"                                                   \
+			     "or %%rbp, %%rsi; or %%r8, %%rsi; or %%r9, %%rsi\n"                    \
+			     "or %%r10, %%rsi; or %%r11, %%rsi; or %%r12, %%rsi\n"                  \
+			     "or %%r13, %%rsi; or %%r14, %%rsi; or %%r15, %%rsi\n"                  \
+			     "movq %%xmm0, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"                 \
+			     "movq %%xmm7, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"                 \
+			     "movq %%xmm15, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"                \
+			     "pop %%rbp\n"                                                          \
+			     : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3]),          \
+			       "=&S"(lost)                                                          \
+			     : "a"(regs[0]), "c"(regs[2]), "d"(regs[3]), [canary] "b"(CANARY)       \
+			     : "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",         \
+			       "memory");                                                           \
+		return lost;                                                                        \
+	}
+
+KEEPING(keeping_cpuid, "cpuid")
+KEEPING(keeping_rdmsr, "rdmsr")
+KEEPING(keeping_in, "inb %%dx, %%al")
+KEEPING(keeping_out, "outb %%al, %%dx")
+KEEPING(keeping_vmmcall, "vmmcall")
+KEEPING(keeping_wbinvd, "wbinvd")
+
 static u64 cpuid(u32 leaf, u32 *regs)
 {
-	u64 lost;
-
-	asm volatile("push %%rbp\n"
-		     "mov %[canary], %%rdi\n"
-		     "movq %%rdi, %%xmm0; movq %%rdi, %%xmm7; movq %%rdi, %%xmm15\n"
-		     "mov %%rdi, %%rsi; mov %%rdi, %%rbp; mov %%rdi, %%r8; mov %%rdi, %%r9\n"
-		     "mov %%rdi, %%r10; mov %%rdi, %%r11; mov %%rdi, %%r12; mov %%rdi, %%r13\n"
-		     "mov %%rdi, %%r14; mov %%rdi, %%r15\n"
-		     "cpuid\n"
-		     "xor %%rdi, %%rsi; xor %%rdi, %%rbp; xor %%rdi, %%r8; xor %%rdi, %%r9\n"
-		     "xor %%rdi, %%r10; xor %%rdi, %%r11; xor %%rdi, %%r12; xor %%rdi, %%r13\n"
-		     "xor %%rdi, %%r14; xor %%rdi, %%r15\n"
-		     "or %%rbp, %%rsi; or %%r8, %%rsi; or %%r9, %%rsi; or %%r10, %%rsi\n"
-		     "or %%r11, %%rsi; or %%r12, %%rsi; or %%r13, %%rsi; or %%r14, %%rsi\n"
-		     "or %%r15, %%rsi\n"
-		     "movq %%xmm0, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
-		     "movq %%xmm7, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
-		     "movq %%xmm15, %%r8; xor %%rdi, %%r8; or %%r8, %%rsi\n"
-		     "pop %%rbp\n"
-		     : "=a"(regs[0]), "=b"(regs[1]), "=c"(regs[2]), "=d"(regs[3]), "=&S"(lost)
-		     : "a"(leaf), "c"(0), [canary] "b"(CANARY)
-		     : "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
-	return lost;
+	regs[0] = leaf;
+	regs[2] = regs[3] = 0;
+	return keeping_cpuid(regs);
 }
 
 static void test_entry(u64 vcs_early, u32 *early)
@@ -254,6 +276,23 @@ static void test_memory(void)
 	as_shared = *page;
 	check_is("private memory is not what was written to shared memory", as_private, 0);
 	check_is("shared memory is not what was written to private memory", as_shared, 1);
+}
+
+static void test_canaries(void)
+{
+	u32 port[4] = { ' ', 0, 0, 0x3f8 }, status[4] = { 0, 0, 0, 0x3fd };
+	u32 msr[4] = { 0, 0, MSR_APICBASE }, hypercall[4] = { 99 }, none[4] = {};
+
+	next(1, 0x3f8 << 16 | 1 << 4, 0);
+	check_is("OUT keeps the canaries", keeping_out(port) | (last_error ^ 0x7b), 0);
+	next(1, 0x3fd << 16 | 1 << 4 | 1, 0);
+	check_is("IN keeps the canaries", keeping_in(status) | (last_error ^ 0x7b), 0);
+	next(2, 0, 0);
+	check_is("RDMSR keeps the canaries", keeping_rdmsr(msr) | (last_error ^ 0x7c), 0);
+	next(3, 0, 0);
+	check_is("VMMCALL keeps the canaries", keeping_vmmcall(hypercall) | (last_error ^ 0x81), 0);
+	next(2, 0, 0);
+	check_is("WBINVD keeps the canaries", keeping_wbinvd(none) | (last_error ^ 0x89), 0);
 }
 
 static void test_instructions(void)
@@ -338,6 +377,7 @@ void main(void)
 #endif
 	test_entry(vcs_early, early);
 	test_memory();
+	test_canaries();
 	test_instructions();
 	test_page();
 	test_malformed();
