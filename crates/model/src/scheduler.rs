@@ -24,6 +24,9 @@ pub struct Limits {
     pub left_alone: Vec<String>,
     /// Processes in the root cgroup, which no limit reaches.
     pub in_root: u64,
+    /// Why the vCPUs out of use are not isolated, though the kernel may know partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_isolated: Option<String>,
     /// Slow paths in the kernel that were counted.
     pub spins: u64,
     /// Those whose end was not seen; their time is not counted.

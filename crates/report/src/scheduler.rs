@@ -133,6 +133,9 @@ fn caveats(text: &mut String, limits: &Limits) {
             limits.left_alone.join(", ")
         );
     }
+    if let Some(why) = &limits.not_isolated {
+        let _ = writeln!(text, "the vCPUs out of use are not isolated: {why}");
+    }
     // Some are under way when counting begins.
     if limits.spins_lost > 10 && limits.spins_lost * 100 > limits.spins {
         let _ =
@@ -237,16 +240,22 @@ mod tests {
             in_root: 2,
             left_alone: vec!["a.slice".into()],
             not_counted: vec!["osq_lock".into()],
+            not_isolated: Some("Cpu list in cpuset.cpus not exclusive".into()),
             ..Limits::default()
         };
         let actuator = Actuator::Cpuset;
         let text = summary(&Stats { actuator, limits: Some(limits), ..Stats::default() });
-        for part in ["3 cgroups are limited", "2 processes are in the root", "else: a.slice", "osq"]
-        {
+        for part in [
+            "3 cgroups are limited",
+            "2 processes are in the root",
+            "else: a.slice",
+            "osq",
+            "isolated: Cpu list",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(
-            !text.contains("failed") && !text.contains("late") && !text.contains("holders"),
+            !text.contains("failed") && !text.contains("decides late") && !text.contains("holders"),
             "{text}"
         );
     }

@@ -62,8 +62,8 @@ pub struct Cpusets {
     threads: Threads,
     /// Takes the other vCPUs out of the hierarchy, where the kernel can do that.
     spare: Option<Spare>,
-    /// The kernel has refused to. It is asked again after this limit.
-    refused: bool,
+    /// Why the kernel has refused to. It is asked again after this limit.
+    refused: Option<String>,
     brake: Option<Brake>,
 }
 
@@ -101,14 +101,17 @@ impl Cpusets {
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let (root, threads) = (root.to_owned(), Threads::find(proc));
-        let (spare, refused, brake) = (None, false, None);
+        let (spare, refused, brake) = (None, None, None);
         let mut cpusets =
             Cpusets { root, journal, limited, left_alone, threads, spare, refused, brake };
         cpusets.enable()?;
         if brakes {
             cpusets.brake = Brake::prepare(&cpusets.root, &mut cpusets.journal);
         }
-        cpusets.spare = Spare::prepare(&cpusets.root);
+        match Spare::prepare(&cpusets.root) {
+            Ok(spare) => cpusets.spare = spare,
+            Err(error) => cpusets.refused = Some(error.to_string()),
+        }
         Ok(cpusets)
     }
 
@@ -147,7 +150,9 @@ impl Cpusets {
         drop(braked);
         done?;
         let partition = self.spare.as_ref().filter(|_| how.part && self.reaches_root());
-        self.refused |= partition.is_some_and(|partition| partition.take(spare).is_err());
+        if let Some(Err(error)) = partition.map(|partition| partition.take(spare)) {
+            self.refused = Some(error.to_string());
+        }
         Ok(())
     }
 
@@ -193,7 +198,9 @@ impl Cpusets {
     /// Lifts the limit. What cannot be lifted counts as limited.
     pub fn lift(&mut self, brake: bool) -> Result<(), CpusetError> {
         let mut failed = self.give_back();
-        self.refused = false;
+        if self.spare.is_some() {
+            self.refused = None;
+        }
         let limited: Vec<_> = self.limited.iter().cloned().collect();
         let brake = self.brake.as_ref().filter(|_| brake);
         let braked = brake.map(|brake| brake.stop(&limited, &mut self.journal));
@@ -226,7 +233,12 @@ impl Cpusets {
 
     /// Whether a limit is one for tasks of the root cgroup as well.
     pub fn reaches_root(&self) -> bool {
-        self.spare.is_some() && !self.refused && self.left_alone.is_empty()
+        self.spare.is_some() && self.refused.is_none() && self.left_alone.is_empty()
+    }
+
+    /// Why the other vCPUs are not isolated, though the kernel may know partitions.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     fn give_back(&self) -> Result<(), CpusetError> {

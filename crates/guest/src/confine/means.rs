@@ -132,6 +132,7 @@ impl Means {
             cgroups: cpusets.limited() as u64,
             left_alone: cpusets.left_alone().map(str::to_owned).collect(),
             in_root: if cpusets.reaches_root() { 0 } else { in_root.count },
+            not_isolated: cpusets.refused().map(str::to_owned),
             ..Limits::default()
         }
     }

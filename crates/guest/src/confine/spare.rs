@@ -30,9 +30,9 @@ pub(super) struct Spare {
 
 impl Spare {
     /// Makes it; none where the kernel knows no partitions.
-    pub(super) fn prepare(root: &Path) -> Option<Spare> {
-        let folder = make(root).ok()?;
-        folder.join(KIND).exists().then_some(Spare { root: root.to_owned(), folder })
+    pub(super) fn prepare(root: &Path) -> io::Result<Option<Spare>> {
+        let folder = make(root)?;
+        Ok(folder.join(KIND).exists().then_some(Spare { root: root.to_owned(), folder }))
     }
 
     /// Whether it has these vCPUs, a set.
