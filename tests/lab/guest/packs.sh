@@ -5,7 +5,7 @@
 echo 0 > /sys/devices/system/cpu/cpu4/online
 echo 0 > /sys/devices/system/cpu/cpu5/online
 start
-stress-ng --rename 8 -t 6 --temp-path /tmp > /dev/null 2>&1 &
+stress-ng --rename 8 -t 4 --temp-path /tmp > /dev/null 2>&1 &
 work=$!
 uses_two() { unspin run --status --json | grep -q '"used":2,.*"trial":false,'; }
 wait_until uses_two
