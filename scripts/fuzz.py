@@ -89,9 +89,10 @@ def check_seeds(program: Path, folder: Path, seeds: str, claims: Claims) -> None
         failures = its_own(report)
         for failure in report["failures"]:
             stock = failure["stock"]
+            alone = f"{stock['failed']} of {stock['runs']}" if stock else "not run"
             print(
-                f"{name}: seed {failure['seed']}: {failure['what']}; under the kernel's scheduler "
-                f"{stock['failed']} of {stock['runs']}", file=sys.stderr,
+                f"{name}: seed {failure['seed']}: {failure['what']}; under the kernel's scheduler {alone}",
+                file=sys.stderr,
             )
         claims.add(
             f"run.fuzz.{name}", f"seeds of random steps that fail under `{scheduler}` only",
@@ -137,14 +138,16 @@ def first_failure(program: Path, out: Path, scheduler: str) -> dict | None:
 
 def is_found(bug: Bug, index: int, sound: Path, folder: Path) -> bool:
     """Whether a seed fails by the bug, fails again in the same way, and not without it. The answer is
-    kept."""
+    kept for as long as the source is the same."""
     here = folder / f"bug-{index}"
     kept = here / "verdict.json"
-    if kept.is_file() and (verdict := json.loads(kept.read_text()))["bug"] == bug.name:
+    trees = ["git", "rev-parse", *(f"HEAD:{room}" for room in ("bpf", "crates", "policy", "qemu"))]
+    of = [subprocess.check_output(trees, cwd=ROOT, text=True).split(), bug.text, bug.instead]
+    if kept.is_file() and (verdict := json.loads(kept.read_text()))["of"] == of:
         return verdict["found"]
     found = look_for(bug, here, sound, folder)
     here.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"bug": bug.name, "found": found}))
+    kept.write_text(json.dumps({"of": of, "found": found}))
     return found
 
 

@@ -167,6 +167,7 @@ def watched(
     def goes_on() -> None:
         if guest.poll() is not None:
             said = complaints.read_text(errors="replace")[-2000:]
+            said += (folder / "console.log").read_text(errors="replace")[-2000:]
             raise Failed(f"{name}: QEMU ended by itself with status {guest.returncode}\n{said}")
 
     try:
@@ -180,8 +181,13 @@ def watched(
         while time.monotonic() < end:
             time.sleep(0.5)
             console = (folder / "console.log").read_text(errors="replace")
-            if done(console, monitor):
-                return console
+            try:
+                if done(console, monitor):
+                    return console
+            except (OSError, ValueError):
+                # The monitor is gone.
+                goes_on()
+                raise
             goes_on()
         raise Failed(f"{name}: nothing in {seconds} s\n{console[-2000:]}")
     finally:

@@ -106,6 +106,13 @@ static bool is_used(s32 cpu)
 	return cctx && cctx->used;
 }
 
+static bool is_online(s32 cpu)
+{
+	struct cpu_ctx *cctx = ctx_of(cpu);
+
+	return cctx && cctx->online;
+}
+
 /* The vCPUs in use, as the kernel compares them with those where a task may run. */
 static struct bpf_cpumask __kptr *used_vcpus SEC(".data.used_vcpus");
 

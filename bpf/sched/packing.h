@@ -142,7 +142,7 @@ GLOBAL int use_vcpus(u32 use)
 {
 	struct run_state *s = state();
 	struct cpu_ctx *cctx;
-	u32 i, wanted, leaves;
+	u32 i;
 
 	if (!s)
 		return 0;
@@ -155,6 +155,7 @@ GLOBAL int use_vcpus(u32 use)
 		if (cctx)
 			cctx->capacity.behind = behind(cctx, i);
 	}
+	/* Those that come before those that leave: with none in use, every task would be bound. */
 	bpf_for(i, 0, vcpu_count) {
 		cctx = ctx_of(i);
 		if (!cctx)
@@ -162,13 +163,19 @@ GLOBAL int use_vcpus(u32 use)
 		if (!cctx->online)
 			continue;
 		rank(cctx, i);
-		wanted = cctx->rank < use;
-		leaves = cctx->used && !wanted;
+		if (cctx->rank < use)
+			set_used(cctx, i, true);
+	}
+	bpf_for(i, 0, vcpu_count) {
+		cctx = ctx_of(i);
+		if (!cctx)
+			break;
+		if (!cctx->online || !cctx->used || cctx->rank < use)
+			continue;
 		/* First, because the vCPU may look for its next task at once. */
-		set_used(cctx, i, wanted);
-		s->cleared += leaves;
-		if (leaves)
-			scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+		set_used(cctx, i, false);
+		s->cleared++;
+		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
 	/* What waits where nobody takes it any more is for those in use. */
 	bpf_for(i, 0, vcpu_count) {

@@ -39,8 +39,8 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU where the task may run, and which answers soon; -1: none. It is one in use, if the
- * task may run on any of these. */
+/* An idle vCPU where the task may run, and which answers soon; -1: none. Only a bound task gets one
+ * that is not in use. */
 static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	u64 least_ns = ~0ULL, ns;
@@ -57,7 +57,8 @@ static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 		cctx = ctx_of(cpu);
 		v = vcpu_of(cpu);
 		/* One that was asked to run already is taken. */
-		if (!cctx || !v || !cctx->online || !(cctx->used || bound) || !v->activity.idle || v->activity.woken_ns ||
+		if (!cctx || !v || !(cctx->used || (bound && cctx->online)) ||
+		    !v->activity.idle || v->activity.woken_ns ||
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		ns = cctx->wake_ns;
@@ -123,7 +124,7 @@ static s32 pick_queue(const struct task_struct *p, s32 was, u64 now_ns)
 			cpu -= vcpu_count;
 		if (may_wait_at(p, cpu))
 			return cpu;
-		if (bound < 0 && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (bound < 0 && is_online(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			bound = cpu;
 	}
 	return bound < 0 ? was : bound;
@@ -239,7 +240,11 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 
 	if (!cctx->used) {
 		bpf_for(i, 0, vcpu_count) {
-			if (scx_bpf_dsq_nr_queued(QUEUE(i)) && !is_used(i) && take_bound(cctx, QUEUE(i), cpu))
+			other = cpu + i;
+			if (other >= (s32)vcpu_count)
+				other -= vcpu_count;
+			if (scx_bpf_dsq_nr_queued(QUEUE(other)) && !is_used(other) &&
+			    take_bound(cctx, QUEUE(other), cpu))
 				return;
 		}
 		return;

@@ -34,7 +34,8 @@ static void note_switches(struct vcpu *v)
 	rq = bpf_this_cpu_ptr(&runqueues);
 	v->switches = rq->nr_switches;
 	stopper = rq->stop;
-	if (stopper)
+	/* While it runs, the kernel has not charged it yet. */
+	if (stopper && bpf_get_current_task() != (u64)stopper)
 		note_stopper(v, stopper->se.sum_exec_runtime);
 }
 

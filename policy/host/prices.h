@@ -197,8 +197,8 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 /* The most that prices are changed by, in percent. */
 #define HOST_PRICE_PERCENT_MAX 1000
 
-/* The prices if everything that the host does took so much of its time, in percent: most of them
- * are assumed, so what rests on them should not hang on their being right. */
+/* What the host does, at so many percent of its price; a PAUSE that does not exit is the CPU's. Most
+ * prices are assumed: this shows what rests on them. */
 POLICY struct host_prices host_prices_scaled(const struct host_prices *prices, u32 percent)
 {
 	struct host_prices scaled = *prices;

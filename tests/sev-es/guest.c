@@ -42,8 +42,8 @@ struct regs {
 	u64 error, rip, cs, rflags, rsp, ss;
 };
 
-/* What the hypervisor must never see, and what the control shows it. scripts/sev-es.py knows both. */
-/* The script that runs this may choose another one. */
+/* What the hypervisor must never see, unless the script that runs this chooses another one, and what
+ * the control shows it. */
 #ifndef CANARY
 #define CANARY 0x5ec2e7ca9a21f00dul
 #endif
@@ -195,8 +195,8 @@ static void share(u64 address)
 	asm volatile("mov %%cr3, %0; mov %0, %%cr3" : "=r"(cr3) : : "memory");
 }
 
-/* An instruction with canaries in all registers that it does not use; returns how many are lost.
- * RAX, RCX and RDX are what it takes and returns, RBX only what it returns. */
+/* An instruction with canaries in all registers that it does not use; returns 0 if none is lost. RAX,
+ * RCX and RDX are what it takes and returns, RBX only what it returns. */
 #define KEEPING(name, instruction)                                                                  \
 	static u64 name(u32 *regs)                                                                  \
 	{                                                                                           \
@@ -228,12 +228,15 @@ static void share(u64 address)
 		return lost;                                                                        \
 	}
 
+/* Where it returns nothing in RBX, R15 is lost with that one. */
+#define WITH_RBX "; xor %%rbx, %%r15; xor %%rdi, %%r15"
+
 KEEPING(keeping_cpuid, "cpuid")
-KEEPING(keeping_rdmsr, "rdmsr")
-KEEPING(keeping_in, "inb %%dx, %%al")
-KEEPING(keeping_out, "outb %%al, %%dx")
-KEEPING(keeping_vmmcall, "vmmcall")
-KEEPING(keeping_wbinvd, "wbinvd")
+KEEPING(keeping_rdmsr, "rdmsr" WITH_RBX)
+KEEPING(keeping_in, "inb %%dx, %%al" WITH_RBX)
+KEEPING(keeping_out, "outb %%al, %%dx" WITH_RBX)
+KEEPING(keeping_vmmcall, "vmmcall" WITH_RBX)
+KEEPING(keeping_wbinvd, "wbinvd" WITH_RBX)
 
 static u64 cpuid(u32 leaf, u32 *regs)
 {

@@ -2,7 +2,7 @@
 # Tasks that spin are kept on fewer vCPUs, and the others leave them alone. Only tasks that may run
 # nowhere else use these, also those that vCPUs which are offline might run.
 . "$(dirname "$0")/tools.sh"
-echo 0 > /sys/devices/system/cpu/cpu4/online
+echo 0 > /sys/devices/system/cpu/cpu1/online
 echo 0 > /sys/devices/system/cpu/cpu5/online
 start
 stress-ng --rename 8 -t 4 --temp-path /tmp > /dev/null 2>&1 &
@@ -20,10 +20,11 @@ while read -r vcpu before && read -r _ after <&3; do
 done < /tmp/before 3< /tmp/after
 unspin run --status
 [ $idle = 2 ] || fail "$idle vCPUs are idle, not two"
-for mask in 33 35 36 39 3a 3c; do
+for mask in 27 2b 33 2e 36 3a; do
     taskset $mask sh "$(dirname "$0")/gaps.sh" mask$mask 2 &
     bound="$bound $!"
 done
+wait_until uses_two
 # shellcheck disable=SC2086 # a list
 wait $bound
 nobody_waited 6 50

@@ -5,8 +5,8 @@ use unspin_wire::{CpuLimits, CpuMax};
 /// The kernel's default period, and the shortest and longest one.
 const PERIOD_US: u64 = 100_000;
 const PERIODS_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
-/// The kernel's shortest quota.
-const LEAST_QUOTA_US: u64 = 1_000;
+/// The kernel's shortest quota, and one that no machine can use up.
+const QUOTAS_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 
 /// The weight in `cpu.weight`'s terms, or why it is none.
 pub(super) fn weight(weight: u32) -> Result<u32, String> {
@@ -38,8 +38,8 @@ pub(super) fn max(text: &str) -> Result<Option<CpuMax>, String> {
         return Ok(None);
     }
     let quota_us = quota.parse().map_err(|_| wrong())?;
-    if quota_us < LEAST_QUOTA_US {
-        return Err("the quota of `cpu_max` is at least 1000 microseconds".into());
+    if !QUOTAS_US.contains(&quota_us) {
+        return Err("the quota of `cpu_max` is 1000 to 1000000000 microseconds".into());
     }
     Ok(Some(CpuMax { quota_us, period_us }))
 }
@@ -65,7 +65,17 @@ mod tests {
 
     #[test]
     fn what_the_kernel_would_refuse_is_refused() {
-        for text in ["", "200%", "1 2 3", "-5", "50000 x", "999", "50000 999", "50000 1000001"] {
+        for text in [
+            "",
+            "200%",
+            "1 2 3",
+            "-5",
+            "50000 x",
+            "999",
+            "20000000000000000",
+            "50000 999",
+            "50000 1000001",
+        ] {
             assert!(max(text).is_err(), "{text}");
         }
         assert!(weight(0).is_err() && weight(10_001).is_err());

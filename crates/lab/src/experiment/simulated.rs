@@ -60,7 +60,7 @@ pub struct Simulated {
     pub help: Help,
     /// What exits cost.
     pub prices: Prices,
-    /// The same, in percent of these prices.
+    /// What of these prices is paid, in percent.
     pub price_percent: u32,
     /// The host's scheduler.
     pub host_scheduler: HostScheduler,

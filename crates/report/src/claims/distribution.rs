@@ -98,5 +98,6 @@ pub(crate) fn pooled(cell: &CellSummary, latency: &str) -> Option<Lengths> {
         *counts.entry(length.max(0.0).to_bits()).or_insert(0) += count;
     }
     let lengths = counts.into_iter().map(|(bits, count)| (f64::from_bits(bits), count));
-    Some(lengths.filter(|(length, _)| *length > 0.0).collect())
+    let lengths: Lengths = lengths.filter(|(length, _)| *length > 0.0).collect();
+    (!lengths.is_empty()).then_some(lengths)
 }

@@ -4,9 +4,12 @@
 //! Linux schedules each pCPU by itself and moves whole tasks between them, seldom while all
 //! are busy. So a second counts only after the balancer has had its time. Where the
 //! entities go evenly into the pCPUs, shares are within 2 % of the second; where they do
-//! not, no entity gets less than two fifths of its fair share. Where vCPUs give their pCPU
+//! not, no entity gets less than two fifths of its fair share. Where weights differ, each VM as a
+//! whole gets four fifths of its fair share at least. Where vCPUs give their pCPU
 //! away, by pause-loop exits or directed yields, shares follow no weights, nor do they where
 //! entities are held to pCPUs, or the guest has a quota.
+
+use std::collections::BTreeMap;
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -14,6 +17,7 @@ use crate::virtual_time::{Event, Kind, Record};
 const WINDOW_NS: u64 = 1_000_000_000;
 const TOLERANCE_NS: f64 = WINDOW_NS as f64 / 50.0;
 const LEAST_SHARE: f64 = 0.4;
+const LEAST_SHARE_OF_VM: f64 = 0.8;
 /// Linux balances busy CPUs every 16 x 2 ms for each CPU of a domain (`busy_factor` and
 /// `max_interval`, kernel/sched/topology.c).
 const SETTLES_NS_BY_PCPU: u64 = 32_000_000;
@@ -35,6 +39,7 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
         while let Some(end_ns) = seconds.full_before(event.t_ns) {
             seconds.close(end_ns);
             judge(&seconds.on_ns, &fair_ns, even)
+                .and_then(|()| judge_vms(&seconds.on_ns, &fair_ns, rules))
                 .map_err(|what| Found(end_ns, event.offset, what))?;
             seconds.open(end_ns);
         }
@@ -88,6 +93,24 @@ fn judge(on_ns: &[u64], fair_ns: &[f64], even: bool) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether each VM as a whole has its share, where weights differ.
+fn judge_vms(on_ns: &[u64], fair_ns: &[f64], rules: &Rules) -> Result<(), String> {
+    if rules.weights.is_empty() {
+        return Ok(());
+    }
+    let mut sums: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
+    for (entity, (on_ns, fair_ns)) in on_ns.iter().zip(fair_ns).enumerate() {
+        let (on, fair) = sums.entry(rules.vm(entity)).or_default();
+        (*on, *fair) = (*on + *on_ns as f64, *fair + fair_ns);
+    }
+    match sums.iter().find(|(_, (on_ns, fair_ns))| *on_ns < LEAST_SHARE_OF_VM * fair_ns) {
+        None => Ok(()),
+        Some((vm, (on_ns, fair_ns))) => Err(format!(
+            "VM {vm} was on for {on_ns:.0} ns of a second, its fair share is {fair_ns:.0} ns"
+        )),
+    }
 }
 
 /// The seconds in which all want to run.
