@@ -151,6 +151,14 @@ static bool is_bound(const struct task_struct *p)
 	return mask && !bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
 }
 
+/* How many tasks wait in its queue. One that is offline has none. */
+static u32 waiting_at(s32 cpu)
+{
+	s32 tasks = scx_bpf_dsq_nr_queued(QUEUE(cpu));
+
+	return tasks > 0 ? tasks : 0;
+}
+
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 

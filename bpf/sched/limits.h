@@ -126,7 +126,7 @@ static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_
 	s32 was = scx_bpf_task_cpu(p), target = pick_queue(p, was, now_ns), cpu = take_idle(p, target);
 	struct cpu_ctx *cctx = ctx_of(target);
 
-	if (cctx && !scx_bpf_dsq_nr_queued(QUEUE(target)))
+	if (cctx && !waiting_at(target))
 		cctx->first_vtime = vtime_now;
 	move_in_order(it, p, QUEUE(target), vtime_now);
 	if (cpu < 0 && !is_used(target))

@@ -30,7 +30,7 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 	struct task_struct *p;
 	u64 since;
 
-	if (!cctx || !scx_bpf_dsq_nr_queued(QUEUE(cpu)))
+	if (!cctx || !waiting_at(cpu))
 		return 0;
 	moved = 0;
 	/* Some kernels take a timer's function for one that may sleep. */

@@ -57,7 +57,6 @@ GLOBAL int sum_up(u64 now_ns)
 	u64 off_ns, idle_ns;
 	struct cpu_ctx *cctx;
 	struct vcpu *v;
-	s32 waiting;
 	u32 i;
 
 	if (!s)
@@ -72,8 +71,7 @@ GLOBAL int sum_up(u64 now_ns)
 		if (!cctx->online)
 			continue;
 		sums.taken += cctx->counts.taken;
-		waiting = scx_bpf_dsq_nr_queued(QUEUE(i));
-		s->waiting += waiting > 0 ? waiting : 0;
+		s->waiting += waiting_at(i);
 		off_ns = off_so_far_ns(v, now_ns);
 		idle_ns = idle_so_far_ns(v, now_ns);
 		capacity_look(&cctx->capacity, off_ns, idle_ns, s->t_ns ? now_ns - s->t_ns : 0);

@@ -32,7 +32,7 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	if (!v || !cctx)
 		return ~0ULL;
 	place.state = activity_look(&v->activity, &limits, now_ns);
-	place.waiting = scx_bpf_dsq_nr_queued(QUEUE(cpu));
+	place.waiting = waiting_at(cpu);
 	place.left_ns = activity_left_ns(&v->activity, now_ns);
 	place.off_ns = v->activity.off_mean_ns;
 	place.wake_ns = cctx->wake_ns;
@@ -134,7 +134,7 @@ static void queue_at(struct task_struct *p, s32 cpu, u64 vtime, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = ctx_of(cpu);
 
-	if (cctx && (!scx_bpf_dsq_nr_queued(QUEUE(cpu)) || (s64)(vtime - cctx->first_vtime) < 0))
+	if (cctx && (!waiting_at(cpu) || (s64)(vtime - cctx->first_vtime) < 0))
 		cctx->first_vtime = vtime;
 	insert_in_order(p, QUEUE(cpu), LONG_NS, vtime, enq_flags);
 }
@@ -157,7 +157,7 @@ static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 	struct cpu_ctx *cctx = ctx_of(cpu);
 	struct vcpu *v = vcpu_of(cpu);
 
-	if (!cctx || !v || !scx_bpf_dsq_nr_queued(QUEUE(cpu)) || now_ns < cctx->bound_ns)
+	if (!cctx || !v || !waiting_at(cpu) || now_ns < cctx->bound_ns)
 		return false;
 	queue.first_vtime = cctx->first_vtime;
 	queue.served_ns = cctx->served_ns;
@@ -234,7 +234,7 @@ static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
  * others, its own as well. */
 static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
-	bool waits = scx_bpf_dsq_nr_queued(QUEUE(cpu));
+	bool waits = waiting_at(cpu);
 	s32 other;
 	u32 i;
 
@@ -243,7 +243,7 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 			other = cpu + i;
 			if (other >= (s32)vcpu_count)
 				other -= vcpu_count;
-			if (scx_bpf_dsq_nr_queued(QUEUE(other)) && !is_used(other) &&
+			if (waiting_at(other) && !is_used(other) &&
 			    take_bound(cctx, QUEUE(other), cpu))
 				return;
 		}
@@ -258,7 +258,7 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 		other = cpu + i;
 		if (other >= (s32)vcpu_count)
 			other -= vcpu_count;
-		if (scx_bpf_dsq_nr_queued(QUEUE(other)) && pull_from(cctx, other, now_ns))
+		if (waiting_at(other) && pull_from(cctx, other, now_ns))
 			return;
 	}
 }
@@ -270,7 +270,7 @@ static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
 	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);
 
 	return scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) > 0 ||
-	       scx_bpf_dsq_nr_queued(QUEUE(cpu)) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
+	       waiting_at(cpu) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
 }
 
 #endif /* UNSPIN_BPF_QUEUES_H */

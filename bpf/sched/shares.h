@@ -42,7 +42,7 @@ GLOBAL int count_ready(u64 key, u64 weight, u64 window)
 
 static void count_waiting(s32 cpu, u64 window)
 {
-	u32 waiting = scx_bpf_dsq_nr_queued(QUEUE(cpu)), counted = 0;
+	u32 waiting = waiting_at(cpu), counted = 0;
 	u32 looked = waiting < COUNTED ? waiting : COUNTED;
 	struct task_struct *p;
 

@@ -20,6 +20,9 @@ wait_until() {
     fail "never: $*"
 }
 
+# Whether the scheduler is loaded, or has ended instead.
+has_started() { grep -q enabled $state || gone "$run"; }
+
 # The state of sched_ext: enabled or disabled.
 is() { wait_until grep -q "$1" $state; }
 
@@ -31,7 +34,8 @@ start() {
     [ -z "$shared_run" ] || return 0
     nice -n -20 unspin run --actuator sched-ext "$@" > /tmp/said 2>&1 &
     run=$!
-    is enabled
+    wait_until has_started
+    ! gone "$run" || fail "$(cat /tmp/said)"
 }
 
 # Ends it as Ctrl-C does.
