@@ -350,19 +350,20 @@ s32 BPF_PROG(run_init)
 }
 
 /* The agent wants so many vCPUs to be used. Its own thread does that, at once: where vCPUs spin with
- * interrupts disabled, timers are late. Returns how many vCPUs that are to leave have not yet, or 1
- * where it is to be asked again. */
+ * interrupts disabled, timers are late. Returns how many vCPUs that are to leave have not yet, 1
+ * where it is to be asked again, or WANT_REFUSED. */
 SEC("syscall")
 int want_vcpus(u32 *vcpus)
 {
 	struct run_state *s = state();
+	u64 now_ns = bpf_ktime_get_ns();
 
 	wanted_vcpus = *vcpus;
 	if (!s || !begin_choice())
 		return 1;
-	use_vcpus(to_use(s, bpf_ktime_get_ns()));
+	use_vcpus(to_use(s, now_ns));
 	end_choice();
-	return clear_vcpus();
+	return *vcpus && now_ns < s->stuck_until_ns ? WANT_REFUSED : clear_vcpus();
 }
 
 SEC("struct_ops/exit")

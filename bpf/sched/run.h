@@ -143,6 +143,9 @@ struct run_state {
 	u64 waiting;
 };
 
+/* What want_vcpus() returns where nobody ran what waited, so that all vCPUs are used for a while. */
+#define WANT_REFUSED 0x80000000U
+
 /* How it ended. */
 struct run_end {
 	s32 kind;

@@ -25,6 +25,9 @@ pub fn cases() -> Vec<Case> {
         long("guest_scheduler_packs_on_linux_6_12", Some(bench::lab_kernel), || {
             has_result(&packing_guest("lab"), "vt")
         }),
+        long("guest_scheduler_gives_way_to_realtime_tasks", Some(vt_guest), || {
+            in_virtual_time("stuck")
+        }),
         long("guest_scheduler_runs_commands", Some(vt_guest), || {
             in_virtual_time("command named holders figures")
         }),

@@ -58,6 +58,12 @@ pub enum LimitError {
     /// By a scheduler.
     #[error("the scheduler does not take the number of vCPUs: {0}")]
     Queues(io::Error),
+    /// By a scheduler whose tasks wait while nobody runs any.
+    #[error(
+        "nobody ran the tasks that waited, so all vCPUs are used for a second \
+         (do real-time tasks have those that were in use?)"
+    )]
+    Stuck,
     /// For whatever limits.
     #[error("the kernel does not say which vCPUs are online: {0}")]
     Unknown(io::Error),

@@ -17,6 +17,8 @@ use super::{ROOT, set};
 /// How long a scheduler's vCPUs may take to let go of their tasks, and how often they are asked.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(1);
+/// `WANT_REFUSED` of bpf/sched/run.h.
+const REFUSED: u32 = 1 << 31;
 
 /// One of the two.
 pub(super) enum Means {
@@ -39,10 +41,14 @@ impl Queues {
     /// which takes some time where they spin with interrupts disabled.
     fn want(&self, vcpus: u32) -> Result<(), LimitError> {
         let began = Instant::now();
-        while self.ask_for(vcpus)? > 0 && began.elapsed() < PATIENCE {
-            thread::sleep(PAUSE);
+        loop {
+            match self.ask_for(vcpus)? {
+                0 => return Ok(()),
+                REFUSED => return Err(LimitError::Stuck),
+                _ if began.elapsed() >= PATIENCE => return Ok(()),
+                _ => thread::sleep(PAUSE),
+            }
         }
-        Ok(())
     }
 
     /// Returns how many of the others still run a task, about.
