@@ -54,7 +54,7 @@ pub struct VirtualHost {
     pub fairness: Fairness,
     /// What exits cost.
     pub prices: Prices,
-    /// What of these prices is paid, in percent.
+    /// The percentage of these prices that is paid.
     #[serde(default = "all_of_it")]
     pub price_percent: u32,
     /// What the host's KVM offers the guest.

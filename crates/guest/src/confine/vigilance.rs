@@ -24,7 +24,8 @@ const OFF_PERCENT: u64 = 2;
 /// A guest that spins so much, in percent, is not judged: spins with interrupts disabled hide time
 /// off. Half of what a trial without time off takes.
 const SPIN_PERCENT: u64 = 20;
-/// What counting costs a contended wait: 900 instructions (experiment vt-counting), three a nanosecond.
+/// What counting costs a contended wait: 900 instructions (experiment vt-counting), of which a CPU
+/// executes three a nanosecond.
 const COUNTED_NS: u64 = 300;
 
 /// Decides whether spins are counted.

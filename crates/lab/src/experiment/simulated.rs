@@ -60,7 +60,7 @@ pub struct Simulated {
     pub help: Help,
     /// What exits cost.
     pub prices: Prices,
-    /// What of these prices is paid, in percent.
+    /// The percentage of these prices that is paid.
     pub price_percent: u32,
     /// The host's scheduler.
     pub host_scheduler: HostScheduler,
