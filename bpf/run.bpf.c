@@ -104,20 +104,6 @@ int BPF_PROG(futex_begin, const void *word)
 	return begin_futex(word);
 }
 
-/* A timer's interrupt on a vCPU whose task's group has used its time. */
-static void throttle(struct cpu_ctx *cctx, u64 now_ns)
-{
-	s32 here = bpf_get_smp_processor_id();
-	bool in_kernel = (s64)interrupted_at() < 0;
-
-	if (in_kernel || extends_slice(cctx, now_ns)) {
-		arm_recheck(here, now_ns);
-		return;
-	}
-	cctx->throttled_tid = bpf_get_current_pid_tgid();
-	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
-}
-
 /* After what the timer has done, the tick included. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(timer_done, int vector)
@@ -162,6 +148,10 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 	/* The kernel's own threads of a vCPU, which others wait for. */
 	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
 		insert(p, local, LONG_NS, enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	if (stays(p)) {
+		insert(p, local, LONG_NS, enq_flags);
 		return;
 	}
 	if (is_to_wait(p, was)) {
@@ -346,6 +336,7 @@ s32 BPF_PROG(run_init)
 		error = bpf_timer_set_callback(&timer->timer, window);
 	if (!error)
 		error = bpf_timer_start(&timer->timer, RUN_WINDOW_NS, 0);
+	end_choice();
 	return error;
 }
 

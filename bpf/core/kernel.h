@@ -50,8 +50,9 @@ struct bpf_iter_num {
 } __attribute__((aligned(8)));
 
 #define CLOCK_MONOTONIC 1
-/* Of include/linux/preempt.h. */
+/* Of include/linux/preempt.h, before and since kernels count how often interrupts were disabled. */
 #define HARDIRQ_MASK 0x000f0000
+#define HARDIRQ_MASK_COUNTED 0x0f000000
 #define SOFTIRQ_SERVED 0x00000100
 /* Of include/linux/sched.h. */
 #define PF_EXITING 0x00000004
@@ -174,6 +175,7 @@ struct task_struct {
 	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 	struct task_group *sched_task_group;
+	unsigned short migration_disabled;
 };
 
 struct cgroup {

@@ -162,17 +162,22 @@ static u32 waiting_at(s32 cpu)
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
+/* Kernels that count how often interrupts were disabled have it, and that count where others have
+ * the one of interrupts. */
+extern const void local_interrupt_disable_state __ksym __weak;
+
 /* Whether this runs in an interrupt, or in a softirq that serves what one has brought, as far as
- * the kernel says. The fields of the count are where they have been since 2.6.38. */
+ * the kernel says. */
 static bool in_interrupt(void)
 {
+	int hard = bpf_ksym_exists(&local_interrupt_disable_state) ? HARDIRQ_MASK_COUNTED : HARDIRQ_MASK;
 	int count = 0;
 
 	if (bpf_ksym_exists(&__preempt_count))
 		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
 	else if (bpf_ksym_exists(&pcpu_hot))
 		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-	return count & (HARDIRQ_MASK | SOFTIRQ_SERVED);
+	return count & (hard | SOFTIRQ_SERVED);
 }
 
 /* The vCPUs that are idle, a bit each, where there are no more of them than bits. */

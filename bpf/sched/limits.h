@@ -129,7 +129,9 @@ static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_
 	if (cctx && !waiting_at(target))
 		cctx->first_vtime = vtime_now;
 	move_in_order(it, p, QUEUE(target), vtime_now);
-	if (cpu < 0 && !is_used(target))
+	/* Where nothing of ours runs, nobody asks that queue. It may be this vCPU's, which is about to
+	 * be idle again. */
+	if (cpu < 0 && cctx && (!cctx->used || !cctx->since_ns))
 		cpu = target;
 	if (cpu >= 0) {
 		note_wake(cpu);

@@ -13,8 +13,10 @@
 #define OVERDUE_SWEEPS 4
 /* So many of a queue come first after a sweep: with slices of 4 ms, a quarter of a vCPU's time. */
 #define OVERDUE_AT_ONCE 16
-/* One that has waited since before so many sweeps, 3 s, comes first in any case. */
+/* One that has waited since before so many sweeps, 3 s, comes first in any case, and all vCPUs are
+ * used for so long. */
 #define SWEEPS 12
+#define STUCK_NS 1000000000ULL
 
 /* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
 static u64 swept_at[SWEEPS];
@@ -27,11 +29,14 @@ static u32 moved;
 GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 {
 	struct cpu_ctx *cctx = ctx_of(cpu);
+	struct run_state *s = state();
 	struct task_struct *p;
-	u64 since;
+	u64 since, before;
 
-	if (!cctx || !waiting_at(cpu))
+	if (!cctx || !s || !waiting_at(cpu))
 		return 0;
+	/* So that they keep their order. */
+	before = cctx->first_vtime - waiting_at(cpu) - 1;
 	moved = 0;
 	/* Some kernels take a timer's function for one that may sleep. */
 	bpf_rcu_read_lock();
@@ -40,10 +45,17 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 		if (since >= overdue || (since >= long_overdue && moved >= OVERDUE_AT_ONCE))
 			continue;
 		moved++;
-		cctx->first_vtime--;
-		move_in_order(&___it, p, QUEUE(cpu), cctx->first_vtime);
+		move_in_order(&___it, p, QUEUE(cpu), before + moved);
+		/* Who is to run it cannot: real-time tasks may have that vCPU, while others take. */
+		if (since < long_overdue) {
+			s->stuck_until_ns = swept_ns + STUCK_NS;
+			scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX(scx_kick_flags, SCX_KICK_IDLE));
+		}
 	}
 	bpf_rcu_read_unlock();
+	if (moved)
+		cctx->first_vtime = before + 1;
 	return 0;
 }
 

@@ -10,17 +10,16 @@
 /* After so many windows the vCPUs to use are chosen again, though they are as many as before: the
  * host may give others more time now. */
 #define RANK_WINDOWS 40
-/* Tasks that wait for so many windows while none is taken get all vCPUs for so long: real-time tasks
- * may have those in use. */
+/* Tasks that wait for so many windows while none is taken get all vCPUs for STUCK_NS: real-time
+ * tasks may have those in use. */
 #define STUCK_WINDOWS 2
-#define STUCK_NS 1000000000ULL
 /* From this share of the wanted time off, in percent, vCPUs are overcommitted. */
 #define OVERCOMMIT_PERCENT 10
 
 /* How many vCPUs the agent wants to be used; 0: all. */
 static u32 wanted_vcpus;
-/* 1: somebody chooses the vCPUs to use. */
-static u64 choosing;
+/* 1: somebody chooses the vCPUs to use, or they are not known yet. */
+static u64 choosing = 1;
 
 /* Sums over all vCPUs since the start, as the last window found them. */
 static struct {
@@ -295,8 +294,10 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 	}
 	if (rests)
 		s->t_ns = 0;
-	/* Last: from then on another vCPU may start the timer. */
-	resting = rests;
+	/* Last: from then on another vCPU may start the timer. One that had work before that did not,
+	 * so look again. */
+	if (rests && !__sync_lock_test_and_set(&resting, 1) && !all_are_idle(s))
+		end_rest();
 	return 0;
 }
 

@@ -218,9 +218,7 @@ static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 	u32 looked = 0;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if (is_bound(p) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
-			if (!TAKE_THIS(p, local))
-				return false;
+		if (is_bound(p) && may_go_to(p, here) && TAKE_THIS(p, local)) {
 			cctx->counts.taken++;
 			return true;
 		}

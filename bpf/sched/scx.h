@@ -216,8 +216,26 @@ static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u6
 	(bpf_ksym_exists(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, local, 0) : \
 					     scx_bpf_dispatch_from_dsq(&___it, p, local, 0))
 
-/* That task comes here from the queue it waits in, if it is among the first and may: one
- * that may not would be an error that ends the scheduler. */
+/* Whether the kernel keeps the task on its vCPU for now, whatever its affinity says. This program
+ * itself does so with the current task. From 6.15 on, the kernel does not give us such tasks. */
+static bool stays(const struct task_struct *p)
+{
+	if (!bpf_core_field_exists(p->migration_disabled))
+		return false;
+	if (p->migration_disabled == 1)
+		return p != bpf_get_current_task_btf();
+	return p->migration_disabled;
+}
+
+/* Whether a task that waits may be taken to this vCPU. If not, to do so would be an error that ends
+ * the scheduler. */
+static bool may_go_to(const struct task_struct *p, s32 here)
+{
+	return bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
+	       (!stays(p) || scx_bpf_task_cpu(p) == here);
+}
+
+/* That task comes here from the queue it waits in, if it is among the first and may. */
 static bool take_one(u64 queue, u32 tid, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
@@ -225,7 +243,7 @@ static bool take_one(u64 queue, u32 tid, s32 here)
 	u32 looked = 0;
 
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if ((u32)p->pid == tid && bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		if ((u32)p->pid == tid && may_go_to(p, here))
 			return TAKE_THIS(p, local);
 		if (++looked >= SEARCH)
 			break;

@@ -53,7 +53,7 @@ static void count_waiting(s32 cpu, u64 window)
 	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
 		if (++counted > looked)
 			break;
-		count_ready(group_key(p), p->scx.weight * PARTS * waiting / looked, window);
+		count_ready(group_key(p), (u64)p->scx.weight * PARTS * waiting / looked, window);
 	}
 	bpf_rcu_read_unlock();
 }

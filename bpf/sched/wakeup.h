@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A task becomes ready: its place in virtual time, and whether a vCPU makes way for it. */
+/* A task becomes ready: its place in virtual time, and whether a vCPU makes way for it, or it has to
+ * wait for its group's time. */
 #ifndef UNSPIN_BPF_WAKEUP_H
 #define UNSPIN_BPF_WAKEUP_H
 
@@ -35,11 +36,11 @@ static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
  * a device are not of that kind. */
 static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 {
-	u64 ran_ns = charge_ns(now_ns - cctx->since_ns, cctx->weight, cctx->group);
-	u64 runs_vtime = cctx->since_vtime + ran_ns;
+	u64 since_ns = cctx->since_ns, ran_ns = now_ns > since_ns ? now_ns - since_ns : 0;
+	u64 runs_vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);
 	u64 more_ns = in_interrupt() ? 0 : settings.slice_ns * 2 / 3;
 
-	return cctx->used && cctx->since_ns && !cctx->due_ns &&
+	return cctx->used && since_ns && !cctx->due_ns &&
 	       (s64)(runs_vtime - vtime) > (s64)more_ns;
 }
 
@@ -78,17 +79,29 @@ static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq
 	}
 }
 
+/* A timer's interrupt on a vCPU whose task's group has used its time. */
+static void throttle(struct cpu_ctx *cctx, u64 now_ns)
+{
+	s32 here = bpf_get_smp_processor_id();
+	bool in_kernel = (s64)interrupted_at() < 0;
+
+	if (in_kernel || extends_slice(cctx, now_ns)) {
+		arm_recheck(here, now_ns);
+		return;
+	}
+	cctx->throttled_tid = bpf_get_current_pid_tgid();
+	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
 /* Whether this task has just left its vCPU because its group has used up its time. */
 static bool is_to_wait(const struct task_struct *p, s32 was)
 {
 	struct cpu_ctx *cctx = ctx_of(was);
-	u32 tid;
 
-	if (!cctx || !cctx->throttled_tid)
+	if (!cctx || cctx->throttled_tid != (u32)p->pid)
 		return false;
-	tid = cctx->throttled_tid;
 	cctx->throttled_tid = 0;
-	return tid == (u32)p->pid && is_throttled(p);
+	return is_throttled(p);
 }
 
 #endif /* UNSPIN_BPF_WAKEUP_H */
