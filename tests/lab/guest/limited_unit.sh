@@ -6,7 +6,7 @@ rights="/usr/bin/setpriv --bounding-set=$1"
 
 begin
 wait_until is_partition
-[ "$(cat "$groups/unspin.spare/cpu.max")" = "1000 100000" ] || fail "the brake is missing"
+[ "$(cat "$groups/unspin.spare/cpu.max")" = "1001 100000" ] || fail "the brake is missing"
 wait_until rcu_is_limited
 kill -INT "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"

@@ -305,7 +305,7 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
     let hierarchy = without_quota("brake");
     let mut cpusets = hierarchy.open_braking();
     let key = fs::read_to_string(hierarchy.root().join("unspin.spare/cpu.max")).unwrap();
-    assert_eq!(key, "1000 100000");
+    assert_eq!(key, "1001 100000");
     hierarchy.set_quota("50000 100000");
     cpusets.limit("0-1", "2-3", BRAKED).unwrap();
     assert_eq!(
@@ -324,7 +324,7 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
 #[test]
 fn the_next_process_releases_what_a_killed_one_braked() {
     let hierarchy = without_quota("braked");
-    for (left, then) in [("1000 100000", "70000 100000"), ("20000 100000", "20000 100000")] {
+    for (left, then) in [("1001 100000", "70000 100000"), ("20000 100000", "20000 100000")] {
         hierarchy.set_quota("70000 100000");
         let mut killed = hierarchy.open_braking();
         killed.limit("0-1", "2-3", BRAKED).unwrap();

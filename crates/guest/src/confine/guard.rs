@@ -37,6 +37,11 @@ impl Guard {
         }
         Some(Guard { child: guard.ok()? })
     }
+
+    /// Ends it: there is nothing that it might have to lift.
+    pub(super) fn dismiss(mut self) {
+        let _ = self.child.kill();
+    }
 }
 
 impl Drop for Guard {

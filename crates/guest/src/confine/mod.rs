@@ -78,7 +78,15 @@ impl Confiner {
         // First, because what follows changes cgroups.
         let guard = guard::Guard::start();
         let settings = Settings::of_this_machine();
-        let control = Control::start(&settings, cgroups()?, Rule::Waste)?;
+        let means = match cgroups() {
+            Err(error @ CpusetError::Taken(_)) => {
+                // It would wait for who has them, and has nothing to lift.
+                guard.into_iter().for_each(guard::Guard::dismiss);
+                return Err(error.into());
+            }
+            means => means?,
+        };
+        let control = Control::start(&settings, means, Rule::Waste)?;
         Confiner::of(control, guard)
     }
 
