@@ -19,8 +19,8 @@ use super::spare;
 /// The controller's name.
 pub(super) const CONTROLLER: &str = "cpu";
 const MAX: &str = "cpu.max";
-/// About the shortest quota in a long period, 1 ms of 100 ms, as the kernel writes it. systemd writes
-/// the very shortest for `CPUQuota=1%`, which would pass for a brake that was left on.
+/// About the shortest quota in a long period, 1 ms of 100 ms, as the kernel writes it. systemd
+/// writes the very shortest for `CPUQuota=1%`, which would pass for a brake that was left on.
 const STOP: &str = "1001 100000";
 
 /// The brake of a hierarchy.
