@@ -13,9 +13,9 @@
 #define OVERDUE_SWEEPS 4
 /* So many of a queue come first after a sweep: with slices of 4 ms, a quarter of a vCPU's time. */
 #define OVERDUE_AT_ONCE 16
-/* One that has waited since before so many sweeps, 3 s, comes first in any case, and all vCPUs are
- * used for so long. */
+/* One that has waited since before so many sweeps, 3 s, comes first in any case. */
 #define SWEEPS 12
+/* How long all vCPUs are used, whatever the limit, where such a task waits or none is taken. */
 #define STUCK_NS 1000000000ULL
 
 /* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
