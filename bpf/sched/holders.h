@@ -128,7 +128,7 @@ static void want_running(struct run_state *s, struct cpu_ctx *cctx, const struct
 {
 	s32 here = bpf_get_smp_processor_id();
 
-	if (settings.no_adaptive_spin || !cctx->lock)
+	if (!settings.adaptive_spin || !cctx->lock)
 		return;
 	if (should_sleep(owner, cctx, now_ns))
 		put_to_sleep(here);
@@ -145,7 +145,7 @@ static void want(const struct owner *owner, u64 now_ns)
 		return;
 	if (owner->runs) {
 		want_running(s, cctx, owner, now_ns);
-	} else if (owner->is_ready && !settings.no_handoff) {
+	} else if (owner->is_ready && settings.handoff) {
 		cctx->wanted_tid = owner->tid;
 		cctx->wanted_cpu = owner->cpu;
 	}
@@ -162,7 +162,7 @@ static int begin_wait(u64 lock, u32 kind)
 	cctx->lock = lock;
 	cctx->lock_kind = kind;
 	cctx->lock_tid = bpf_get_current_pid_tgid();
-	if (!settings.no_handoff)
+	if (settings.handoff)
 		note_contended(lock, kind, KERNEL, now_ns);
 	if (lock_owner(lock, kind, &owner))
 		want(&owner, now_ns);
@@ -177,7 +177,7 @@ static int begin_futex(const void *word)
 	struct owner owner = {};
 	struct task_struct *p;
 
-	tid = cctx && !settings.no_handoff && can_find_tasks() ? glibc_owner(word) : 0;
+	tid = cctx && settings.handoff && can_find_tasks() ? glibc_owner(word) : 0;
 	p = tid ? find_thread(tid) : 0;
 	if (!p)
 		return 0;
@@ -227,7 +227,7 @@ static bool extends_slice(struct cpu_ctx *cctx, u64 now_ns)
 {
 	if (!cctx->due_ns)
 		cctx->due_ns = now_ns;
-	if (settings.no_handoff || !handoff_goes_on(cctx->due_ns, now_ns) ||
+	if (!settings.handoff || !handoff_goes_on(cctx->due_ns, now_ns) ||
 	    !(cctx->holder || holds_contended(now_ns))) {
 		cctx->due_ns = 0;
 		return false;
@@ -260,7 +260,7 @@ static void found_spinning(u64 now_ns)
 	struct run_state *s = state();
 	struct owner owner = {};
 
-	if (!cctx || !s || settings.no_adaptive_spin || !cctx->lock ||
+	if (!cctx || !s || !settings.adaptive_spin || !cctx->lock ||
 	    cctx->lock_tid != (u32)bpf_get_current_pid_tgid() ||
 	    !lock_owner(cctx->lock, cctx->lock_kind, &owner) || !owner.runs || owner.cpu == here)
 		return;

@@ -39,8 +39,8 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU where the task may run, and which answers soon; -1: none. Only a bound task gets one
- * that is not in use. */
+/* An idle vCPU where the task may run, the nearest one after prev_cpu, or with place one that
+ * answers soon; -1: none. Only a bound task gets one that is not in use. */
 static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	u64 least_ns = ~0ULL, ns;
@@ -62,11 +62,11 @@ static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		ns = cctx->wake_ns;
-		if (best < 0 || (!settings.no_place && place_is_better(ns, least_ns))) {
+		if (best < 0 || place_is_better(ns, least_ns)) {
 			best = cpu;
 			least_ns = ns;
 		}
-		if (++choices >= CHOICES)
+		if (!settings.place || ++choices >= CHOICES)
 			break;
 	}
 	return best;
@@ -105,16 +105,16 @@ static bool may_wait_at(const struct task_struct *p, s32 cpu)
 	return is_used(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Where the task is to wait: where it was, or, if that is better, where this program runs,
- * on a vCPU that is on. One that is not in use only if the task may run on no other. */
+/* Where the task is to wait: where it was, or, if that is better and looked at, where this program
+ * runs, on a vCPU that is on. One that is not in use only if the task may run on no other. */
 static s32 pick_queue(const struct task_struct *p, s32 was, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id(), cpu, bound = -1;
 	bool may_stay = may_wait_at(p, was), may_come = may_wait_at(p, here);
 	u32 i;
 
-	if (may_stay && (settings.no_place || here == was || !may_come ||
-			 !place_is_better(wait_ns(here, now_ns), wait_ns(was, now_ns))))
+	if (may_stay && !(settings.place && here != was && may_come &&
+			  place_is_better(wait_ns(here, now_ns), wait_ns(was, now_ns))))
 		return was;
 	if (may_come)
 		return here;

@@ -21,10 +21,10 @@ struct run_settings {
 	struct activity_limits limits;
 	/* How long a task runs before others get their turn. */
 	u64 slice_ns;
-	/* Mechanisms that are switched off. */
-	u64 no_place;
-	u64 no_handoff;
-	u64 no_adaptive_spin;
+	/* Mechanisms, whether they are on. */
+	u64 place;
+	u64 handoff;
+	u64 adaptive_spin;
 	/* Addresses from-to of functions that spin; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
 	/* Names of tasks, and ids of cgroups of tasks, that always count as holders of what others

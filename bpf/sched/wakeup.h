@@ -48,7 +48,7 @@ static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	COUNT(preempted);
-	if (settings.no_handoff || !(cctx->holder || may_hold(cctx->process, now_ns))) {
+	if (!settings.handoff || !(cctx->holder || may_hold(cctx->process, now_ns))) {
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	} else if (cpu != bpf_get_smp_processor_id()) {
 		cctx->due_ns = now_ns;

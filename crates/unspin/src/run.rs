@@ -58,9 +58,9 @@ pub struct Args {
     /// Do not probe which vCPUs share a pCPU. By default, they are used one after the other
     #[arg(long, help_heading = SCHED_EXT)]
     no_topology: bool,
-    /// Leave each task in the run queue of its last vCPU
+    /// Queue a waking task where it will probably wait least, as bvs of vSched does (no gain measured)
     #[arg(long, help_heading = SCHED_EXT)]
-    no_place: bool,
+    place: bool,
     /// Give no extra time to tasks that hold contended locks
     #[arg(long, help_heading = SCHED_EXT)]
     no_handoff: bool,
@@ -88,12 +88,12 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
     /// Print the figures of what another `unspin run` started
-    #[arg(long, conflicts_with_all = ["actuator", "pack", "no_pack", "no_topology", "no_place",
+    #[arg(long, conflicts_with_all = ["actuator", "pack", "no_pack", "no_topology", "place",
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
     /// Lift the limits that a killed `unspin run` left on cgroups, and end
     #[arg(long, conflicts_with_all = ["status", "command", "listen", "stats", "json", "actuator",
-        "pack", "no_pack", "no_topology", "no_place", "no_handoff", "adaptive_spin", "holder",
+        "pack", "no_pack", "no_topology", "place", "no_handoff", "adaptive_spin", "holder",
         "holder_cgroup", "slice", "socket"])]
     restore: bool,
     /// Wait for the end of standard input first: what an `unspin run` starts as its guard
@@ -146,7 +146,7 @@ impl Args {
             ("--pack", self.pack.is_some()),
             ("--no-pack", self.no_pack),
             ("--no-topology", self.no_topology),
-            ("--no-place", self.no_place),
+            ("--place", self.place),
             ("--no-handoff", self.no_handoff),
             ("--holder", !self.holder.is_empty()),
             ("--holder-cgroup", !self.holder_cgroup.is_empty()),
@@ -173,7 +173,7 @@ impl Args {
         Ok(Options {
             slice_ns: self.slice.unwrap_or(SLICE) * 1_000_000,
             pack: self.rule(),
-            place: !self.no_place,
+            place: self.place,
             handoff: !self.no_handoff,
             holders: Holders::new(&self.holder, &self.holder_cgroup)?,
             adaptive_spin: self.adaptive_spin,

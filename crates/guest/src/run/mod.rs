@@ -52,7 +52,7 @@ pub struct Options {
     pub slice_ns: u64,
     /// How many vCPUs are used.
     pub pack: Rule,
-    /// Whether tasks are put where they wait least.
+    /// Whether a waking task is queued where it will probably wait least.
     pub place: bool,
     /// Whether holders of locks that others wait for run on, and run next.
     pub handoff: bool,
@@ -75,7 +75,7 @@ impl Options {
             limits: Settings::UNMEASURED.limits,
             slice_ns: 3_000_000,
             pack: Rule::Waste,
-            place: true,
+            place: false,
             handoff: true,
             holders: Holders::default(),
             adaptive_spin: false,
@@ -307,7 +307,7 @@ fn configure(open: &mut OpenObject, options: &Options, vcpus: usize) -> Result<(
             let limits = options.limits;
             let mut words = vec![limits.timer_ns, limits.wake_ns, options.slice_ns];
             let on = [options.place, options.handoff, options.adaptive_spin];
-            words.extend(on.map(|on| u64::from(!on)));
+            words.extend(on.map(u64::from));
             words.extend(spinning::words());
             words.extend(options.holders.words());
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
