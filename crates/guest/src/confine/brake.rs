@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use super::cpusets;
+use super::error::CpusetError;
 use super::journal::Journal;
 use super::spare;
 
@@ -28,7 +29,7 @@ pub(super) struct Brake {
     root: PathBuf,
 }
 
-/// Some cgroups are being braked; they are released when this is dropped.
+/// Some cgroups are being braked; they are released when this is dropped, if not before.
 pub(super) struct Braked {
     root: PathBuf,
     /// Each with what its limit was.
@@ -83,7 +84,7 @@ impl Brake {
                 return Some((group.clone(), quota));
             }
             let noted = journal.quotas().find(|(noted, _)| noted == group);
-            noted.into_iter().for_each(|(_, quota)| release(&self.root, group, quota));
+            let _ = noted.map(|(_, quota)| release(&self.root, group, quota));
             None
         };
         let stops = IgnoreStops::now();
@@ -96,17 +97,40 @@ impl Brake {
     }
 }
 
+impl Braked {
+    /// What fails here is left to [`release_all`].
+    pub(super) fn release(mut self) -> Result<(), CpusetError> {
+        let groups = std::mem::take(&mut self.groups);
+        release_each(&self.root, groups.iter().map(|(group, quota)| (&**group, &**quota)))
+    }
+}
+
 impl Drop for Braked {
     fn drop(&mut self) {
         for (group, quota) in &self.groups {
-            release(&self.root, group, quota);
+            let _ = release(&self.root, group, quota);
         }
     }
 }
 
-/// Releases what a killed process has left.
-pub(super) fn restore(root: &Path, journal: &Journal) {
-    journal.quotas().for_each(|(group, quota)| release(root, group, quota));
+/// Releases what a release has failed for, or a killed process has left.
+pub(super) fn release_all(root: &Path, journal: &Journal) -> Result<(), CpusetError> {
+    release_each(root, journal.quotas())
+}
+
+/// All that can be; the error is that of the last one that cannot.
+fn release_each<'a>(
+    root: &Path,
+    groups: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<(), CpusetError> {
+    let mut done = Ok(());
+    for (group, quota) in groups {
+        if let Err(error) = release(root, group, quota) {
+            let file = root.join(group).join(MAX);
+            done = Err(CpusetError::Braked(file, quota.to_owned(), error));
+        }
+    }
+    done
 }
 
 /// Whether a cgroup is set to anything that would go with the controller.
@@ -128,15 +152,12 @@ pub(super) fn is_used(root: &Path, group: &str) -> bool {
 
 /// Unless somebody else has set it since. A file that cannot be read, for want of descriptors say,
 /// is written all the same: the brake must not stay on.
-fn release(root: &Path, group: &str, quota: &str) {
+fn release(root: &Path, group: &str, quota: &str) -> io::Result<()> {
     let elses = says(root, group).is_some_and(|now| now != STOP);
     if elses || !root.join(group).join(MAX).exists() {
-        return;
+        return Ok(());
     }
-    if let Err(error) = write(root, group, quota) {
-        let file = root.join(group).join(MAX);
-        note!("unspin: {}: {error}; write `{quota}` into it by hand", file.display());
-    }
+    write(root, group, quota)
 }
 
 /// A cgroup's quota and period; none where the controller is not enabled.
@@ -146,4 +167,27 @@ fn says(root: &Path, group: &str) -> Option<String> {
 
 fn write(root: &Path, group: &str, quota: &str) -> io::Result<()> {
     fs::write(root.join(group).join(MAX), quota)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_fails_says_what_to_write_and_goes_on_with_the_others() {
+        let name = format!("unspin-brake-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&root);
+        // Nobody can write into a folder.
+        fs::create_dir_all(root.join("first/cpu.max")).unwrap();
+        fs::create_dir_all(root.join("second")).unwrap();
+        fs::write(root.join("second/cpu.max"), STOP).unwrap();
+        let groups = ["first", "second"].map(|group| (group.to_owned(), "max 100000".to_owned()));
+        let braked =
+            Braked { root: root.clone(), groups: groups.to_vec(), _stops: IgnoreStops(None) };
+        let error = braked.release().unwrap_err().to_string();
+        assert!(error.contains("first/cpu.max") && error.contains("`max 100000`"), "{error}");
+        assert_eq!(says(&root, "second").as_deref(), Some("max 100000"));
+        fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::brake::{self, Brake};
+use super::brake::{self, Brake, Braked};
 use super::error::CpusetError;
 use super::journal::Journal;
 use super::kthreads::{self, Threads};
@@ -65,6 +65,8 @@ pub struct Cpusets {
     /// Why the kernel has refused to. It is asked again after this limit.
     refused: Option<String>,
     brake: Option<Brake>,
+    /// Whether the release of a brake has failed.
+    held: bool,
 }
 
 /// What a limit comes with.
@@ -102,8 +104,9 @@ impl Cpusets {
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let (root, threads) = (root.to_owned(), Threads::find(proc));
         let (spare, refused, brake) = (None, None, None);
+        let held = false;
         let mut cpusets =
-            Cpusets { root, journal, limited, left_alone, threads, spare, refused, brake };
+            Cpusets { root, journal, limited, left_alone, threads, spare, refused, brake, held };
         cpusets.enable()?;
         if brakes {
             cpusets.brake = Brake::prepare(&cpusets.root, &mut cpusets.journal);
@@ -147,13 +150,24 @@ impl Cpusets {
         let braked = brake.map(|brake| brake.stop(&mine, &mut self.journal));
         let done = self.limit_each(mine, keep);
         self.threads.limit(threads, keep);
-        drop(braked);
+        let released = self.release(braked);
         done?;
         let partition = self.spare.as_ref().filter(|_| how.part && self.reaches_root());
         if let Some(Err(error)) = partition.map(|partition| partition.take(spare)) {
             self.refused = Some(error.to_string());
         }
-        Ok(())
+        released
+    }
+
+    fn release(&mut self, braked: Option<Braked>) -> Result<(), CpusetError> {
+        let released = braked.map_or(Ok(()), Braked::release);
+        self.held |= released.is_err();
+        released
+    }
+
+    /// Tries again to release what is still braked, if anything is.
+    pub fn release_held(&mut self) {
+        self.held = self.held && brake::release_all(&self.root, &self.journal).is_err();
     }
 
     /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
@@ -220,11 +234,11 @@ impl Cpusets {
             }
         }
         self.threads.lift(&self.journal);
-        drop(braked);
+        let released = self.release(braked);
         self.journal.forget_ended();
         // From now on these sets may be somebody else's, also for who lifts limits after a crash.
         let saved = self.journal.save_what_is_new();
-        failed.and(saved)
+        failed.and(released).and(saved)
     }
 
     fn groups(&self) -> Result<Vec<String>, CpusetError> {
@@ -307,8 +321,7 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
         }
     }
     journal.threads().for_each(|pid| kthreads::free(pid, journal));
-    brake::restore(&root, journal);
-    failed?;
+    brake::release_all(&root, journal).and(failed)?;
     // Other cgroups' sets would go with the controller.
     let is_used = |group: &String| {
         let says = |file: &str| fs::read_to_string(root.join(group).join(file)).unwrap_or_default();

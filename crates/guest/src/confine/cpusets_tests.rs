@@ -319,6 +319,10 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
     assert_eq!((hierarchy.quota().as_str(), hierarchy.says("mine").as_str()), ("60000 100000", ""));
     let journal = fs::read_to_string(hierarchy.folder.join("cpuset.json")).unwrap();
     assert!(journal.contains("60000 100000"), "killed while it lifts: {journal}");
+    cpusets.held = true;
+    hierarchy.set_quota("1001 100000");
+    cpusets.release_held();
+    assert_eq!((hierarchy.quota().as_str(), cpusets.held), ("60000 100000", false));
 }
 
 #[test]

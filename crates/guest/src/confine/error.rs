@@ -108,6 +108,9 @@ pub enum CpusetError {
     /// What a killed process has left stays.
     #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
     Lift(PathBuf, io::Error),
+    /// Tasks that were stopped for a moment still are; it is tried again.
+    #[error("cannot write `{1}` into {0}, which holds tasks up: {2}; write it there by hand")]
+    Braked(PathBuf, String, io::Error),
 }
 
 impl Classified for CpusetError {
@@ -115,6 +118,7 @@ impl Classified for CpusetError {
         match self {
             CpusetError::Limit(..)
             | CpusetError::Lift(..)
+            | CpusetError::Braked(..)
             | CpusetError::Taken(_)
             | CpusetError::Unreadable(..) => Class::Failed,
             _ => Class::Unavailable,

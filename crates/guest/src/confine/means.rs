@@ -119,9 +119,10 @@ impl Means {
         }
     }
 
-    /// Looks for processes that no limit reaches, now and then.
+    /// Looks for processes that no limit reaches, and repeats what has failed, now and then.
     pub(super) fn refresh(&mut self) {
-        if let Means::Cgroups { in_root, .. } = self {
+        if let Means::Cgroups { cpusets, in_root } = self {
+            cpusets.release_held();
             in_root.refresh();
         }
     }
