@@ -53,7 +53,8 @@
 /* So little below a whole number of vCPUs on counts as that number, in thousandths. */
 #define CONFINE_LEAST_M 100
 /* Windows say nothing where less than this share of the vCPUs in use is wanted, in percent. After
- * so long the limit goes; its number is kept. */
+ * so long the limit goes, even if bursts came that were shorter than a trial's part; its number is
+ * kept. */
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
 
@@ -216,6 +217,7 @@ POLICY int confine_spins_anew(const struct confine *c, u32 share)
 POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 {
 	c->began_ns = began_ns;
+	c->quiet_ns = 0;
 	c->without = c->sums;
 	c->before = c->use;
 	c->tried = tried;
@@ -334,10 +336,12 @@ POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u6
 		confine_quiet(c, now_ns);
 		return c->use;
 	}
-	c->quiet_ns = 0;
 	if (confine_is_whole(facts, c->use))
 		c->whole = 1;
 	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
+	/* A limit must not stay for bursts that are too short to show whether it pays. */
+	if (c->sums.windows >= CONFINE_PART_WINDOWS)
+		c->quiet_ns = 0;
 	switch (c->phase) {
 	case CONFINE_SETTLED:
 		confine_settled(c, facts, now_ns);

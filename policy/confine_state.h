@@ -45,7 +45,7 @@ struct confine {
 	/* Of a trial: with the number before it, and with fewer until that is in use again. */
 	struct confine_sums without;
 	struct confine_sums with;
-	/* Since when there has been little to do; 0: there is much. */
+	/* Since when there has been little to do but short bursts; 0: there is much. */
 	u64 quiet_ns;
 	/* When more were kept last; 0: not since fewer were. */
 	u64 released_ns;

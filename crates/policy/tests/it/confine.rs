@@ -202,6 +202,27 @@ fn a_quiet_time_lifts_the_limit_and_its_number_is_kept() {
     assert_eq!(confine.in_use(), 1, "the number of before comes first: {confine:?}");
 }
 
+/// Each burst is too short to show whether the limit pays.
+#[test]
+fn short_bursts_do_not_keep_a_limit_for_ever() {
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
+    assert_eq!(confine.in_use(), 2);
+    let burst = |confine: &mut Confine, now_ns: &mut u64, windows| {
+        run(confine, &World { contention: 5, ..COMPUTES }, now_ns, windows);
+        run(confine, &World { tasks: 0, ..COLLAPSE }, now_ns, 10 - windows);
+    };
+    for _ in 0..11 {
+        burst(&mut confine, &mut now_ns, 2);
+    }
+    assert_eq!(confine.in_use(), 4, "{confine:?}");
+
+    let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
+    for _ in 0..11 {
+        burst(&mut confine, &mut now_ns, 5);
+        assert!(confine.in_use() < 4, "judged by its windows: {confine:?}");
+    }
+}
+
 #[test]
 fn another_load_does_not_wait_for_what_did_not_pay_for_the_last_one() {
     let mild = World { waste: 16, contention: 1, ..COLLAPSE };
