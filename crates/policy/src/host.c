@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /* The simulated host's functions with external linkage, and access to their state. */
+#include <string.h>
+
 #define HOST_POLICY
 #include "host/boost.h"
 #include "host/neighbour.h"
@@ -12,12 +14,18 @@ const u64 boost_facts_size = sizeof(struct boost_facts);
 void host_start(struct host *h, u32 pcpus, u32 scheduler, u32 debooster, u32 no_features,
 		u32 extend, u64 tick_ns, u64 slice_ns, u64 phase_ns)
 {
-	struct host_config c = {
-		.pcpus = pcpus, .scheduler = scheduler, .debooster = debooster,
-		.no_features = no_features, .extend = extend, .tick_ns = tick_ns,
-		.slice_ns = slice_ns, .phase_ns = phase_ns,
-	};
+	struct host_config c;
 
+	/* Hosts are compared byte by byte, and an initializer leaves the padding as it is. */
+	memset(&c, 0, sizeof(c));
+	c.pcpus = pcpus;
+	c.scheduler = scheduler;
+	c.debooster = debooster;
+	c.no_features = no_features;
+	c.extend = extend;
+	c.tick_ns = tick_ns;
+	c.slice_ns = slice_ns;
+	c.phase_ns = phase_ns;
 	host_init(h, &c);
 }
 
