@@ -34,6 +34,7 @@ workloads = ["%s"]
 name = "4-on-2"
 vcpus = 4
 pcpus = 2
+vt = { %s }
 """
 
 
@@ -49,6 +50,8 @@ class Fault:
     instead: str
     # What the four vCPUs do: to compute, or to sleep and wake all the time.
     workload: str = "sysbench-cpu-lasting"
+    # What the host sets beside its defaults.
+    host: str = ""
 
 
 FAULTS = [
@@ -78,6 +81,12 @@ FAULTS = [
         "se->vruntime += host_virtual(ran, se->weight);",
         "se->vruntime += host_virtual(e ? ran : ran / 2, se->weight);",
     ),
+    Fault(
+        "quota", "half of the time is charged to the guest's quota",
+        "include/policy/host/bandwidth.h",
+        "q->quota_left_ns -= (s64)ns;", "q->quota_left_ns -= (s64)ns / 2;",
+        host='cpu_max = "100000 100000"',
+    ),
 ]
 
 
@@ -92,9 +101,9 @@ class Lab:
             subprocess.run([unspin, "lab", "qemu", "build", "--keep", self.tree], check=True,
                            stdout=sys.stderr)
 
-    def broken(self, workload: str) -> str:
+    def broken(self, workload: str, host: str) -> str:
         """What breaks in a run with the tree as it is, or nothing."""
-        (self.folder / "vt-faults.toml").write_text(EXPERIMENT % workload)
+        (self.folder / "vt-faults.toml").write_text(EXPERIMENT % (workload, host))
         with self.log.open("a") as log:
             subprocess.run([self.tree / "build"], check=True, stdout=log, stderr=log)
         out = self.folder / "run"
@@ -114,7 +123,7 @@ class Lab:
             raise SystemExit(f"{fault.file}: not once in it: {fault.text!r}")
         file.write_text(sound.replace(fault.text, fault.instead))
         try:
-            return self.broken(fault.workload)
+            return self.broken(fault.workload, fault.host)
         finally:
             file.write_text(sound)
 
@@ -126,9 +135,9 @@ def main(unspin: str, folder: str, *checkers: str) -> int:
     Path(folder).mkdir(parents=True, exist_ok=True)
     lab = Lab(Path(unspin).resolve(), Path(folder).resolve())
     faults = [fault for fault in FAULTS if not checkers or fault.checker in checkers]
-    for workload in {fault.workload: None for fault in faults}:
-        if broken := lab.broken(workload):
-            print(f"without a fault: {workload}: {broken}", file=sys.stderr)
+    for workload, host in {(fault.workload, fault.host): None for fault in faults}:
+        if broken := lab.broken(workload, host):
+            print(f"without a fault: {workload} {host}: {broken}", file=sys.stderr)
             return 1
     print("without a fault: nothing breaks", file=sys.stderr)
     caught = 0
