@@ -119,6 +119,7 @@ mod tests {
             seeds: 0..=8,
             scheduler: vec!["unspin".into(), "run".into()],
             kernel: "debian-cloud".into(),
+            controls: 10,
             shrink: 0,
         };
         // The runs without unspin of a seed that fails are called like it.

@@ -27,11 +27,7 @@ pub use plan::{Plan, Step};
 
 /// The experiment of all seeds.
 const NAME: &str = "fuzz";
-/// How often the steps of a failing seed are run under the kernel's scheduler, until one run fails
-/// in the same way. With six vCPUs on three pCPUs beside a greedy neighbour, one such run in five
-/// collapsed: of ten, one does in nine cases of ten.
-const CONTROLS: u32 = 10;
-/// How many of these are begun at a time.
+/// How many of the runs under the kernel's scheduler are begun at a time.
 const CONTROLS_AT_ONCE: u32 = 2;
 
 /// What to try.
@@ -43,6 +39,10 @@ pub struct Fuzz {
     pub scheduler: Vec<String>,
     /// Kernel spec.
     pub kernel: String,
+    /// How often the steps of a failing seed are run under the kernel's scheduler, until one run
+    /// fails in the same way. With six vCPUs on three pCPUs beside a greedy neighbour, one such run
+    /// in five collapsed: of ten, one does in nine cases of ten.
+    pub controls: u32,
     /// Of how many failing seeds a shorter plan is looked for.
     pub shrink: usize,
 }
@@ -77,8 +77,8 @@ pub struct Failure {
     pub steps: Vec<String>,
     /// The steps of the shortest plan found that fails in the same way, where one was looked for.
     pub shortest: Option<Vec<String>>,
-    /// The same steps under the kernel's scheduler; `None` where that is the one tested, or cannot
-    /// fail so.
+    /// The same steps under the kernel's scheduler; `None` where that is the one tested, cannot
+    /// fail so, or was not to be run.
     pub stock: Option<Control>,
 }
 
@@ -136,7 +136,8 @@ pub fn fuzz(
             shortest: None,
             stock: None,
         };
-        if !report.interrupted && !fuzz.scheduler.is_empty() && !is_its_own(detail) {
+        let has_control = !fuzz.scheduler.is_empty() && fuzz.controls > 0 && !is_its_own(detail);
+        if !report.interrupted && has_control {
             let (finish, stock) = fuzz.control(name, plan, what, options, progress)?;
             report.interrupted |= finish == Finish::Interrupted;
             failure.stock = Some(stock);
@@ -209,11 +210,11 @@ impl Fuzz {
         let plans = [(name.to_owned(), plan.clone())];
         let mut repeats = 0;
         loop {
-            repeats += CONTROLS_AT_ONCE;
+            repeats = self.controls.min(repeats + CONTROLS_AT_ONCE);
             let (finish, found) = alone.run(&experiment, &plans, repeats, options, progress)?;
             let runs = found.get(name).map_or(&[][..], Vec::as_slice);
             let failed = runs.iter().filter(|run| fails_so(run, what)).count() as u32;
-            if failed > 0 || repeats >= CONTROLS || finish == Finish::Interrupted {
+            if failed > 0 || repeats >= self.controls || finish == Finish::Interrupted {
                 return Ok((finish, Control { runs: runs.len() as u32, failed }));
             }
         }

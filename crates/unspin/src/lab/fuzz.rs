@@ -18,7 +18,7 @@ use crate::out;
 /// A seed decides what happens in its guest within two seconds: loads of all kinds, limited and
 /// frozen groups, vCPUs that go and come, a scheduler that is killed and started. A seed fails
 /// where the scheduler ends by itself, a task waits for 3 s, the kernel complains or does not get
-/// its own scheduler back. Its steps then run up to ten times under the kernel's own scheduler:
+/// its own scheduler back. Its steps then run under the kernel's own scheduler as well (--controls):
 /// where one of these runs fails in the same way, the failure does not count. Otherwise, steps that
 /// it does not need are left out.
 #[derive(clap::Args)]
@@ -38,6 +38,9 @@ pub struct Args {
     /// Guests at once [default: CPUs, at most memory / 1.5 GiB]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
+    /// Runs of a failing seed under the kernel's own scheduler, at most
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    controls: u32,
     /// Number of failing seeds for which to look for the shortest plan
     #[arg(long, default_value_t = 3, value_name = "N")]
     shrink: usize,
@@ -84,7 +87,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let again = again(&args.scheduler, &args.kernel);
     interrupt::install()?;
-    let what = Fuzz { seeds: args.seeds, scheduler, kernel: args.kernel, shrink: args.shrink };
+    let Args { seeds, kernel, controls, shrink, .. } = args;
+    let what = Fuzz { seeds, scheduler, kernel, controls, shrink };
     let options = Options { out: args.out, jobs: args.jobs, ..super::options() };
     let report = fuzz(&what, &options, &mut Bar::new())?;
     if report.interrupted {
