@@ -22,7 +22,7 @@ const COLUMNS_MAX: usize = 120;
 /// changes nothing.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print what was read, instead of what it means: to be judged elsewhere with --from
+    /// Print what was read as JSON, without judging it: for --from on another machine
     #[arg(long, conflicts_with = "json")]
     facts: bool,
     /// Judge another machine, from what its --facts printed

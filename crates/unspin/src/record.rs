@@ -24,7 +24,7 @@ use crate::{here, out, sensing, span};
 /// exists is replaced when the new one is complete, and not before. Spins are recorded from 50 us
 /// on. It needs root.
 ///
-/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it.
+/// A command gets the signals that ask unspin to end, and unspin waits for it.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session file; - is standard output, where that is a file or a pipe

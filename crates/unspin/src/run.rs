@@ -39,14 +39,15 @@ use offer::Offer;
 /// `--actuator sched-ext`, or an option of it, loads a scheduler in place of the kernel's instead.
 /// However that one ends, the kernel's own takes over again.
 ///
-/// A command gets the SIGINT and SIGTERM that unspin gets, and unspin waits for it. If the kernel
-/// ends the scheduler first, the command goes on without it, and unspin exits with status 1.
+/// A command gets the signals that ask unspin to end (SIGINT, SIGTERM, SIGQUIT and SIGHUP), and
+/// unspin waits for it. If the kernel ends the scheduler first, the command goes on without it, and
+/// unspin exits with status 1.
 ///
 /// With --ab, unspin compares the work with and without it instead, and says which is better.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What keeps tasks on fewer vCPUs [default: cpuset; sched-ext where cgroups cannot be
-    /// limited, or with one of its options]
+    /// Mechanism that limits tasks to fewer vCPUs [default: cpuset; sched-ext where cgroups cannot
+    /// be limited, or with one of its options]
     #[arg(long, value_enum, value_name = "ACTUATOR")]
     actuator: Option<Way>,
     /// sched-ext: rule that decides how many vCPUs are used [default: waste]
@@ -87,7 +88,7 @@ pub struct Args {
     /// all IPv4 interfaces
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     listen: Option<SocketAddr>,
-    /// Print the figures of what another `unspin run` started
+    /// Print the state and the figures of the `unspin run` that is running
     #[arg(long, conflicts_with_all = ["actuator", "pack", "no_pack", "no_topology", "place",
         "no_handoff", "adaptive_spin", "holder", "holder_cgroup", "slice", "stats", "listen", "command"])]
     status: bool,
@@ -116,9 +117,9 @@ const SLICE: u64 = 3;
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Way {
-    /// The kernel's scheduler, with the cpuset of the top-level cgroups limited while they spin
+    /// Keep the kernel's scheduler; limit the cpusets of the top-level cgroups while vCPUs spin
     Cpuset,
-    /// A scheduler in place of the kernel's (Linux 6.12)
+    /// A scheduler in place of the kernel's (Linux 6.12 or newer)
     SchedExt,
 }
 

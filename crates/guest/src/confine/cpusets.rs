@@ -242,7 +242,7 @@ impl Cpusets {
     }
 
     fn groups(&self) -> Result<Vec<String>, CpusetError> {
-        groups(&self.root).map_err(|error| CpusetError::Limit(self.root.clone(), error))
+        groups(&self.root).map_err(|error| CpusetError::Read(self.root.clone(), error))
     }
 
     /// Whether a limit is one for tasks of the root cgroup as well.

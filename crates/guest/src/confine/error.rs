@@ -103,8 +103,11 @@ pub enum CpusetError {
     )]
     Unreadable(PathBuf, io::Error),
     /// A cgroup cannot be limited.
-    #[error("cannot write the set of vCPUs {0}: {1}")]
+    #[error("cannot write vCPUs into {0}: {1}")]
     Limit(PathBuf, io::Error),
+    /// The hierarchy does not say what it has.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, io::Error),
     /// What a killed process has left stays.
     #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
     Lift(PathBuf, io::Error),
@@ -117,6 +120,7 @@ impl Classified for CpusetError {
     fn class(&self) -> Class {
         match self {
             CpusetError::Limit(..)
+            | CpusetError::Read(..)
             | CpusetError::Lift(..)
             | CpusetError::Braked(..)
             | CpusetError::Taken(_)

@@ -137,7 +137,7 @@ impl Drop for Confiner {
 /// The hierarchy, taken over.
 fn cgroups() -> Result<Means, CpusetError> {
     let root = Path::new(ROOT);
-    let unknown = |error| CpusetError::Limit(root.to_owned(), error);
+    let unknown = |error| CpusetError::Read(root.to_owned(), error);
     let usable = set::usable(root).map_err(unknown)?;
     let cpusets = Cpusets::open(
         root,
