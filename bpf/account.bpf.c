@@ -79,9 +79,13 @@ static int enter(void *frame)
 		/* The kernel skips a program that an interrupt would start while it runs. */
 		a->lost++;
 	}
+	/* In this order, because an interrupt may spin in between: before since_ns is set, it undoes all
+	 * that it writes here, and then it finds a spin under way. */
 	a->task = task;
+	barrier();
+	*(volatile u64 *)&a->since_ns = now_ns;
+	barrier();
 	a->frame = (u64)frame;
-	a->since_ns = now_ns;
 	return 0;
 }
 

@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf};
+use crate::spinning;
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
@@ -287,11 +288,7 @@ fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseErr
 /// Until Linux 6.3 (commit 1d61659ced6b), this function enabled preemption before it returned, so
 /// that its end could be seen on another vCPU.
 fn enables_preemption(function: &str) -> bool {
-    let release = nix::sys::utsname::uname().map(|about| about.release().to_owned());
-    let release = release.unwrap_or_default();
-    let mut numbers = release.to_str().unwrap_or_default().split(|c: char| !c.is_ascii_digit());
-    let mut number = || numbers.next()?.parse::<u32>().ok();
-    function == "rwsem_optimistic_spin" && number().zip(number()).is_some_and(|it| it < (6, 3))
+    function == "rwsem_optimistic_spin" && spinning::version().is_some_and(|it| it < (6, 3))
 }
 
 /// A kernel may refuse programs in some of its functions, such as in those without

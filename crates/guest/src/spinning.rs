@@ -54,6 +54,14 @@ pub(crate) fn kernel() -> &'static Kernel {
     })
 }
 
+/// The first two numbers of this kernel's version, such as 6 and 12.
+pub(crate) fn version() -> Option<(u32, u32)> {
+    let about = nix::sys::utsname::uname().ok()?;
+    let mut numbers = about.release().to_str()?.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    Some((number()?, number()?))
+}
+
 /// The kernel's symbols, for who needs them all; empty without the right to see them.
 pub(crate) fn symbols() -> String {
     let text = fs::read_to_string(KALLSYMS).unwrap_or_default();

@@ -66,7 +66,7 @@ impl Brake {
     /// None where that fails: a limit then comes later.
     pub(super) fn prepare(root: &Path, journal: &mut Journal) -> Option<Brake> {
         let folder = spare::make(root).ok()?;
-        if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER) {
+        if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER).ok()? {
             journal.enable(CONTROLLER).ok()?;
             fs::write(root.join(cpusets::CONTROL), format!("+{CONTROLLER}")).ok()?;
         }

@@ -54,7 +54,6 @@ pub(super) struct Control {
     /// What a context switch costs.
     switch_ns: u64,
     pub(super) used_vcpu_s: f64,
-    pub(super) lost: u64,
     pub(super) failed: Option<String>,
     /// Windows without spins, and without a limit.
     calm: u32,
@@ -91,7 +90,6 @@ impl Control {
             late_ns: settings.limits.timer_ns,
             switch_ns: price::switch_ns(),
             used_vcpu_s: 0.0,
-            lost: 0,
             failed: None,
             calm: 0,
             woken: false,
@@ -245,8 +243,11 @@ impl Control {
     fn follow_hotplug(&mut self) -> Result<(), LimitError> {
         let online = self.means.usable().map_err(LimitError::Unknown)?;
         if online != self.online {
+            // First, because to lift the limit can be to write the set of all vCPUs: with those that
+            // somebody has just made a partition of, the kernel would end that partition.
+            let replaced = self.means.replace_all(&online);
             self.means.lift(false)?;
-            self.means.replace_all(&online)?;
+            replaced?;
             self.decider = Decider::new(self.rule, online.len() as u32);
             self.arrangement = Arrangement::default();
             self.vigilance.forget_all();

@@ -39,7 +39,7 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     if root.join("cgroup.type").exists() {
         return Err(CpusetError::Container(root.to_owned()));
     }
-    if !lists(root, "cgroup.controllers", CONTROLLER) {
+    if !lists(root, "cgroup.controllers", CONTROLLER)? {
         return Err(CpusetError::NoController(root.to_owned()));
     }
     match isolated {
@@ -48,9 +48,14 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     }
 }
 
-pub(super) fn lists(root: &Path, file: &str, controller: &str) -> bool {
-    let text = fs::read_to_string(root.join(file)).unwrap_or_default();
-    text.split_ascii_whitespace().any(|word| word == controller)
+/// Whether a file names a controller; one that is not there names none.
+pub(super) fn lists(root: &Path, file: &str, controller: &str) -> Result<bool, CpusetError> {
+    let file = root.join(file);
+    match fs::read_to_string(&file) {
+        Ok(text) => Ok(text.split_ascii_whitespace().any(|word| word == controller)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CpusetError::Read(file, error)),
+    }
 }
 
 /// The cgroups; the limit is lifted when this is dropped.
@@ -120,10 +125,10 @@ impl Cpusets {
 
     /// Others, such as systemd, may take the controller away, and all sets with it.
     fn enable(&mut self) -> Result<(), CpusetError> {
-        if self.brake.is_some() && !lists(&self.root, CONTROL, brake::CONTROLLER) {
+        if self.brake.is_some() && !lists(&self.root, CONTROL, brake::CONTROLLER)? {
             self.brake = Brake::prepare(&self.root, &mut self.journal);
         }
-        if lists(&self.root, CONTROL, CONTROLLER) {
+        if lists(&self.root, CONTROL, CONTROLLER)? {
             return Ok(());
         }
         self.limited.clear();
@@ -159,15 +164,17 @@ impl Cpusets {
         released
     }
 
+    /// Releases what is braked, and what an earlier release has failed for.
     fn release(&mut self, braked: Option<Braked>) -> Result<(), CpusetError> {
-        let released = braked.map_or(Ok(()), Braked::release);
-        self.held |= released.is_err();
+        let mut released = braked.map_or(Ok(()), Braked::release);
+        if self.held {
+            released = brake::release_all(&self.root, &self.journal);
+        }
+        if let (Err(error), false) = (&released, self.held) {
+            note!("unspin: {error}");
+        }
+        self.held = released.is_err();
         released
-    }
-
-    /// Tries again to release what is still braked, if anything is.
-    pub fn release_held(&mut self) {
-        self.held = self.held && brake::release_all(&self.root, &self.journal).is_err();
     }
 
     /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
@@ -233,8 +240,8 @@ impl Cpusets {
                 }
             }
         }
-        self.threads.lift(&self.journal);
         let released = self.release(braked);
+        self.threads.lift(&mut self.journal);
         self.journal.forget_ended();
         // From now on these sets may be somebody else's, also for who lifts limits after a crash.
         let saved = self.journal.save_what_is_new();
@@ -256,11 +263,11 @@ impl Cpusets {
     }
 
     fn give_back(&self) -> Result<(), CpusetError> {
-        spare::give_back(&self.root)
-            .map_err(|error| CpusetError::Lift(self.root.join(spare::GROUP), error))
+        let failed = |error| CpusetError::Partition(self.root.join(spare::GROUP), error);
+        spare::give_back(&self.root).map_err(failed)
     }
 
-    /// All vCPUs are others from now on. Nothing may be limited.
+    /// All vCPUs are others from now on.
     pub fn replace_all(&mut self, all: &str) -> Result<(), CpusetError> {
         let old = self.journal.replace_all(all)?;
         for group in self.groups()? {
@@ -305,8 +312,8 @@ pub fn restore_after_crash(folder: &Path, patience: Duration) -> Result<usize, C
 fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     let Some(root) = journal.root() else { return Ok(0) };
     let mut cleared = 0;
-    let mut failed =
-        spare::restore(&root).map_err(|error| CpusetError::Lift(root.join(spare::GROUP), error));
+    let mut failed = spare::restore(&root)
+        .map_err(|error| CpusetError::Partition(root.join(spare::GROUP), error));
     for group in journal.groups() {
         let file = root.join(group).join(CPUS);
         let limits = |set: &str| !set::covers(set, journal.all()) && journal.wrote(group, set);
@@ -320,8 +327,10 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
             Cleared::Failed(error) => failed = Err(CpusetError::Lift(file, error)),
         }
     }
+    // Before what can take long.
+    let released = brake::release_all(&root, journal);
     journal.threads().for_each(|pid| kthreads::free(pid, journal));
-    brake::release_all(&root, journal).and(failed)?;
+    released.and(failed)?;
     // Other cgroups' sets would go with the controller.
     let is_used = |group: &String| {
         let says = |file: &str| fs::read_to_string(root.join(group).join(file)).unwrap_or_default();

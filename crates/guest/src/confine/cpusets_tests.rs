@@ -1,77 +1,14 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use hierarchy::Hierarchy;
+
+#[path = "cpusets_tests/hierarchy.rs"]
+mod hierarchy;
 
 const LIMIT: How = How { brake: false, part: true };
 const BRAKED: How = How { brake: true, part: true };
 const TRIAL: How = How { brake: false, part: false };
-
-/// A folder that looks like a hierarchy with these cgroups and sets, and one for the journal.
-struct Hierarchy {
-    folder: PathBuf,
-}
-
-impl Hierarchy {
-    fn new(name: &str, groups: &[(&str, &str)]) -> Hierarchy {
-        let name = format!("unspin-cpusets-{name}-{}", std::process::id());
-        let hierarchy = Hierarchy { folder: std::env::temp_dir().join(name) };
-        let _ = fs::remove_dir_all(&hierarchy.folder);
-        fs::create_dir_all(hierarchy.root()).unwrap();
-        fs::write(hierarchy.root().join("cgroup.controllers"), "cpuset cpu\n").unwrap();
-        fs::write(hierarchy.root().join(CONTROL), "cpu\n").unwrap();
-        groups.iter().for_each(|(group, set)| hierarchy.add(group, set));
-        hierarchy
-    }
-
-    fn root(&self) -> PathBuf {
-        self.folder.join("cgroup")
-    }
-
-    fn add(&self, group: &str, set: &str) {
-        fs::create_dir_all(self.root().join(group)).unwrap();
-        self.set(group, set);
-    }
-
-    fn set(&self, group: &str, set: &str) {
-        fs::write(self.root().join(group).join(CPUS), format!("{set}\n")).unwrap();
-    }
-
-    fn open(&self) -> Cpusets {
-        self.try_open(false).unwrap()
-    }
-
-    /// On a kernel that throttles tasks in user space.
-    fn open_braking(&self) -> Cpusets {
-        self.try_open(true).unwrap()
-    }
-
-    /// Without kernel threads.
-    fn try_open(&self, brakes: bool) -> Result<Cpusets, CpusetError> {
-        Cpusets::open(&self.root(), &self.folder, &self.folder.join("proc"), "0-3", brakes)
-    }
-
-    fn says(&self, group: &str) -> String {
-        fs::read_to_string(self.root().join(group).join(CPUS)).unwrap().trim().to_owned()
-    }
-
-    fn set_quota(&self, quota: &str) {
-        fs::write(self.root().join("mine/cpu.max"), format!("{quota}\n")).unwrap();
-    }
-
-    fn quota(&self) -> String {
-        fs::read_to_string(self.root().join("mine/cpu.max")).unwrap().trim().to_owned()
-    }
-
-    fn control(&self) -> String {
-        fs::read_to_string(self.root().join(CONTROL)).unwrap()
-    }
-}
-
-impl Drop for Hierarchy {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
 
 #[test]
 fn a_limit_comes_and_goes_with_the_controller() {
@@ -321,7 +258,7 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
     assert!(journal.contains("60000 100000"), "killed while it lifts: {journal}");
     cpusets.held = true;
     hierarchy.set_quota("1001 100000");
-    cpusets.release_held();
+    cpusets.lift(false).unwrap();
     assert_eq!((hierarchy.quota().as_str(), cpusets.held), ("60000 100000", false));
 }
 
@@ -397,4 +334,19 @@ fn a_hierarchy_without_the_controller_is_refused() {
     fs::write(hierarchy.root().join("cgroup.controllers"), "cpu memory\n").unwrap();
     let error = hierarchy.try_open(false).err().expect("refused");
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
+}
+
+/// Where the system has no files left, say.
+#[test]
+fn a_controller_that_cannot_be_read_is_not_taken_for_absent() {
+    let hierarchy = Hierarchy::new("unread", &[("mine", "")]);
+    let mut cpusets = hierarchy.open();
+    cpusets.limit("0-1", "2-3", LIMIT).unwrap();
+    let control = hierarchy.root().join(CONTROL);
+    fs::remove_file(&control).unwrap();
+    fs::create_dir(&control).unwrap();
+    let error = cpusets.limit("0-1", "2-3", LIMIT).unwrap_err().to_string();
+    assert!(error.contains(CONTROL) && cpusets.limited() == 1, "{error}");
+    cpusets.lift(false).unwrap();
+    assert_eq!(hierarchy.says("mine"), "");
 }

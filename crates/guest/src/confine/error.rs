@@ -98,8 +98,10 @@ pub enum CpusetError {
     Journal(PathBuf, io::Error),
     /// Something may be limited, and it is not known what.
     #[error(
-        "cannot read {0}, where limits are noted that may be in force: {1}. Lift them by hand \
-         (an empty line into cpuset.cpus of the cgroups below /sys/fs/cgroup), then remove the file"
+        "cannot read {0}, where limits are noted that may be in force: {1}. Lift them by hand, in \
+         the cgroups below /sys/fs/cgroup: the set of all vCPUs into cpuset.cpus, `member` into \
+         unspin.spare/cpuset.cpus.partition, `max 100000` into a cpu.max that says `1001 100000`. \
+         Then remove the file"
     )]
     Unreadable(PathBuf, io::Error),
     /// A cgroup cannot be limited.
@@ -111,6 +113,11 @@ pub enum CpusetError {
     /// What a killed process has left stays.
     #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
     Lift(PathBuf, io::Error),
+    /// vCPUs stay isolated.
+    #[error(
+        "cannot give back the vCPUs of {0}: {1}; write `member` into its cpuset.cpus.partition by hand"
+    )]
+    Partition(PathBuf, io::Error),
     /// Tasks that were stopped for a moment still are; it is tried again.
     #[error("cannot write `{1}` into {0}, which holds tasks up: {2}; write it there by hand")]
     Braked(PathBuf, String, io::Error),
@@ -122,6 +129,7 @@ impl Classified for CpusetError {
             CpusetError::Limit(..)
             | CpusetError::Read(..)
             | CpusetError::Lift(..)
+            | CpusetError::Partition(..)
             | CpusetError::Braked(..)
             | CpusetError::Taken(_)
             | CpusetError::Unreadable(..) => Class::Failed,

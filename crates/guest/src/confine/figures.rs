@@ -13,7 +13,6 @@ impl Control {
         let mut sums = Sums { now_ns, ..Sums::default() };
         let page = self.sensor.page();
         let spun = self.account.spun(now_ns, |vcpu| page.vcpu(vcpu).idle_since_ns != 0);
-        self.lost = 0;
         for &vcpu in &self.online {
             let record = page.vcpu(vcpu as usize);
             sums.idle_ns += record.idle_until(now_ns);
@@ -24,7 +23,7 @@ impl Control {
             sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;
             sums.stopper_ns += record.stopper.on_ns;
-            self.lost += spun.lost;
+            sums.lost += spun.lost;
             sums.paths += spun.count;
         }
         sums
@@ -55,7 +54,7 @@ impl Control {
             trials_more,
             limits: Some(Limits {
                 spins: since_start.paths,
-                spins_lost: self.lost,
+                spins_lost: since_start.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),
                 late: self.late.clone(),

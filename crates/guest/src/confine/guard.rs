@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{self, SigHandler, Signal};
+
 /// How long the other's end may take, in the worst collapse.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// What the guard is started with.
@@ -51,7 +53,12 @@ impl Drop for Guard {
     }
 }
 
-/// In the guard: until the process that it guards has ended.
+/// In the guard: until the process that it guards has ended. systemd asks all processes of a unit to
+/// end once the first one was killed, and this one is there for just that.
 pub(super) fn wait() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        // SAFETY: no handler runs.
+        let _ = unsafe { signal::signal(signal, SigHandler::SigIgn) };
+    }
     let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
 }

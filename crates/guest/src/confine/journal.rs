@@ -155,6 +155,11 @@ impl Journal {
         };
     }
 
+    /// The same for a kernel thread.
+    pub(super) fn forget_thread(&mut self, pid: i32) {
+        self.unsaved |= self.noted.threads.remove(&pid).is_some();
+    }
+
     /// Forgets kernel threads that have ended.
     pub(super) fn forget_ended(&mut self) {
         let before = self.noted.threads.len();

@@ -70,10 +70,11 @@ impl Threads {
     }
 
     /// Lets them run anywhere again. Where that takes long, the next call is for the others.
-    pub(super) fn lift(&mut self, journal: &Journal) {
+    pub(super) fn lift(&mut self, journal: &mut Journal) {
         let began = Instant::now();
         while let Some(pid) = self.limited.pop_first() {
             free(pid, journal);
+            journal.forget_thread(pid);
             if began.elapsed() >= self.at_a_time {
                 return;
             }

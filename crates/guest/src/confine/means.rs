@@ -109,7 +109,7 @@ impl Means {
         }
     }
 
-    /// These are all vCPUs from now on. Nothing may be limited.
+    /// These are all vCPUs from now on.
     pub(super) fn replace_all(&mut self, usable: &[u32]) -> Result<(), LimitError> {
         match self {
             Means::Cgroups { cpusets, .. } => {
@@ -119,10 +119,9 @@ impl Means {
         }
     }
 
-    /// Looks for processes that no limit reaches, and repeats what has failed, now and then.
+    /// Looks for processes that no limit reaches, now and then.
     pub(super) fn refresh(&mut self) {
-        if let Means::Cgroups { cpusets, in_root } = self {
-            cpusets.release_held();
+        if let Means::Cgroups { in_root, .. } = self {
             in_root.refresh();
         }
     }

@@ -87,7 +87,10 @@ impl Confiner {
             means => means?,
         };
         let control = Control::start(&settings, means, Rule::Waste)?;
-        Confiner::of(control, guard)
+        if spinning::version().is_some_and(|version| version < (6, 2)) {
+            note!("unspin: before Linux 6.2, a limit takes from tasks the vCPUs they are bound to");
+        }
+        Confiner::of(guard, control)
     }
 
     /// The same with the queues of a scheduler in place of cgroups.
@@ -99,10 +102,11 @@ impl Confiner {
         queues: Queues,
         rule: Rule,
     ) -> Result<Confiner, ConfineError> {
-        Confiner::of(Control::start(settings, Means::Queues(queues), rule)?, None)
+        Confiner::of(None, Control::start(settings, Means::Queues(queues), rule)?)
     }
 
-    fn of(control: Control, guard: Option<guard::Guard>) -> Result<Confiner, ConfineError> {
+    /// Where that fails, the control goes before the guard, which waits for what it has.
+    fn of(guard: Option<guard::Guard>, control: Control) -> Result<Confiner, ConfineError> {
         let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
         let its = shared.clone();
         let (ends, end) = UnixStream::pair().map_err(ConfineError::Thread)?;
@@ -152,13 +156,15 @@ fn cgroups() -> Result<Means, CpusetError> {
 
 /// Lifts what a killed process has left; how many cgroups were limited.
 pub fn restore() -> Result<usize, CpusetError> {
+    // What it is to lift may hold it up.
+    let _ = run_first();
     root::remove_own_cgroup();
     cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
 }
 
 /// The same once the process is gone that has this process as its guard.
 pub fn restore_when_gone() -> Result<usize, CpusetError> {
-    // What it is to lift may hold it up.
+    // As in `restore`.
     let _ = run_first();
     guard::wait();
     cpusets::restore_after_crash(Path::new(FOLDER), guard::PATIENCE)
@@ -171,7 +177,7 @@ pub fn possible() -> bool {
 
 /// Why they cannot.
 pub fn lacks() -> Option<CpusetError> {
-    if root::in_pid_namespace() {
+    if root::in_namespace() {
         // Its cgroups can be the guest's own. But what a killed one leaves, nobody outside finds.
         return Some(CpusetError::Container(ROOT.into()));
     }

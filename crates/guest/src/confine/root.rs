@@ -46,11 +46,15 @@ impl Drop for OwnCgroup {
     }
 }
 
-/// Whether this process has process numbers of its own, as in a container: the guest's first
-/// namespace of them has a fixed inode (include/linux/proc_ns.h, PROC_PID_INIT_INO).
-pub(super) fn in_pid_namespace() -> bool {
-    let own = fs::read_link("/proc/self/ns/pid");
-    own.is_ok_and(|own| own.as_os_str() != "pid:[4026531836]")
+/// Whether this process has process numbers or cgroups of its own, as in a container: the guest's
+/// first namespaces have fixed inodes (include/linux/proc_ns.h, PROC_PID_INIT_INO and
+/// PROC_CGROUP_INIT_INO).
+pub(super) fn in_namespace() -> bool {
+    let differs = |(file, first): (&str, &str)| {
+        fs::read_link(Path::new("/proc/self/ns").join(file))
+            .is_ok_and(|own| own.as_os_str() != first)
+    };
+    [("pid", "pid:[4026531836]"), ("cgroup", "cgroup:[4026531835]")].into_iter().any(differs)
 }
 
 /// Whether this process is in that cgroup of the root's; the root itself is "".

@@ -18,7 +18,7 @@ pub(super) fn is_jammed(facts: &Facts) -> bool {
     is_part(facts.spin_m, JAM_SPIN_PERCENT) && is_part(facts.off_m, JAM_OFF_PERCENT)
 }
 
-/// Sums over all vCPUs since the start, in nanoseconds but for the last one.
+/// Sums over all vCPUs since the start, in nanoseconds but for counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) now_ns: u64,
@@ -29,8 +29,9 @@ pub(super) struct Sums {
     pub(super) spin_off_ns: u64,
     /// On or off in spins that held ticks back; as much again counts as off.
     pub(super) held_ns: u64,
-    /// Slow paths that ended, a count.
+    /// Slow paths that ended, a count, and those whose end was not seen.
     pub(super) paths: u64,
+    pub(super) lost: u64,
     /// Context switches, a count.
     pub(super) switches: u64,
     /// On for the threads that move tasks which run.
@@ -49,6 +50,7 @@ impl Sums {
             spin_off_ns: self.spin_off_ns.wrapping_sub(before.spin_off_ns),
             held_ns: self.held_ns.wrapping_sub(before.held_ns),
             paths: self.paths.wrapping_sub(before.paths),
+            lost: self.lost.wrapping_sub(before.lost),
             switches: self.switches.wrapping_sub(before.switches),
             stopper_ns: self.stopper_ns.wrapping_sub(before.stopper_ns),
         }
@@ -71,7 +73,8 @@ impl Sums {
         let stopper_ns = self.stopper_ns.saturating_sub(before.stopper_ns);
         let switch_ns = switches.saturating_mul(switch_ns).saturating_add(stopper_ns);
         let switch_ns = switch_ns.min(wanted_ns);
-        let thousandths = |ns: u64| (ns * 1_000 / window_ns) as u32;
+        // A guest that was paused for a day had a window of a day.
+        let thousandths = |ns: u64| (u128::from(ns) * 1_000 / u128::from(window_ns)) as u32;
         Facts {
             on_m: thousandths(wanted_ns - off_ns),
             off_m: thousandths(off_ns),
@@ -105,6 +108,7 @@ mod tests {
             spin_off_ns: 2_000,
             held_ns: 1_000,
             paths: 5,
+            lost: 0,
             switches: 2,
             stopper_ns: 1_000,
         };
