@@ -47,7 +47,7 @@ pub enum VmmError {
         source: io::Error,
     },
     /// A disk image has a size that a disk cannot have.
-    #[error("{path}: has {bytes} bytes, and a disk is a multiple of 512", path = path.display())]
+    #[error("{path}: has {bytes} bytes, and a disk is a positive multiple of 512", path = path.display())]
     DiskSize {
         /// The file.
         path: PathBuf,

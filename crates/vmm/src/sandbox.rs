@@ -96,7 +96,7 @@ impl Kind {
     /// Besides [`COMMON`].
     fn calls(self) -> Vec<i64> {
         let own: &[i64] = match self {
-            Kind::Main => &[libc::SYS_tgkill, libc::SYS_clock_nanosleep],
+            Kind::Main => &[libc::SYS_clock_nanosleep],
             Kind::Vcpu | Kind::GhcbVcpu | Kind::Revoker => &[],
             Kind::Console => &[libc::SYS_writev],
             Kind::Block => &[libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_fdatasync],
@@ -159,6 +159,9 @@ fn filter(kind: Kind) -> Result<BpfProgram, seccompiler::Error> {
         let rule = condition(2, Len::Dword, Op::MaskedEq(executable), 0)?;
         rules.insert(call, vec![rule]);
     }
+    // Of its own threads: to stop a vCPU, and to abort.
+    let is_own = condition(0, Len::Dword, Op::Eq, std::process::id().into())?;
+    rules.insert(libc::SYS_tgkill, vec![is_own]);
     // Rust's library asks whether a file is open before it closes it, in builds for debugging.
     let is_open = condition(1, Len::Dword, Op::Eq, libc::F_GETFD as u64)?;
     rules.insert(libc::SYS_fcntl, vec![is_open]);

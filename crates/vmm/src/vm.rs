@@ -13,6 +13,7 @@ use kvm_ioctls::{Kvm, VmFd};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::access::Policy;
+use crate::access::gate::die_of_faults;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
@@ -50,6 +51,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     if asked > max {
         return Err(VmmError::Devices { asked, max });
     }
+    die_of_faults();
     let mut events = Events::new(libc::STDIN_FILENO)?;
     let kvm = Kvm::new()
         .map_err(|error| VmmError::Unavailable(io::Error::from_raw_os_error(error.errno())))?;
@@ -60,7 +62,9 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let end = Arc::new(End::new(EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?));
     let failed = Arc::clone(&end);
     let on_failure = Box::new(move |error: &io::Error| {
-        let why = format!("cannot take a page from devices: {error}; raise vm.max_map_count");
+        let why = format!(
+            "cannot give devices a page, or take it from them: {error}; raise vm.max_map_count"
+        );
         failed.set(Ended::Failed(why));
     });
     let mut stats = config.stats.as_deref().map(Stats::create).transpose()?;

@@ -16,11 +16,13 @@ pub trait Gate: Debug + Send + Sync {
     fn close(&self, pages: Range<u32>) -> io::Result<()>;
 }
 
-/// Lets a stray access end the process as SIGSEGV. Rust's handler, which looks for the stack's
-/// overflow, makes a call first that filters of threads forbid: that would be SIGSYS.
+/// Lets a stray access end the process as SIGSEGV or SIGBUS. Rust's handler, which looks for the
+/// stack's overflow, makes a call first that filters of threads forbid: that would be SIGSYS.
 pub fn die_of_faults() {
-    // SAFETY: the default action refers to nothing.
-    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default action refers to nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// A part of a mapping.

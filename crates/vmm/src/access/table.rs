@@ -19,7 +19,8 @@ use super::gate::Gate;
 use super::word::Word;
 use crate::machine::lock;
 
-/// Called with the reason if a page could not be closed: the VM must not go on.
+/// Called with the reason if a page could not be opened or closed: the VM must not go on. A chain
+/// that is given back unserved looks like one that was served to drivers which ignore its length.
 pub type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// The pages of a VM, numbered from 0 in the order of their addresses.
@@ -163,6 +164,7 @@ impl Table {
             match self.take_slowly(&missed, ring, before, held) {
                 Ok(open) => taken.hits = open,
                 Err(error) => {
+                    (self.on_failure)(&error);
                     self.release(&held[before..]);
                     held.truncate(before);
                     return Err(error);

@@ -32,6 +32,8 @@ pub struct Window {
     /// What a chain asks for, kept for its room.
     wanted: RefCell<Vec<Range<u32>>>,
     chain_pages: Cell<u64>,
+    /// The system did not open a page, so the VM ends.
+    failed: Cell<bool>,
     // Counted here, so that threads do not share a cache line for each chain.
     chains: Cell<u64>,
     pages: Cell<u64>,
@@ -49,6 +51,7 @@ impl Window {
             chain: RefCell::default(),
             wanted: RefCell::default(),
             chain_pages: Cell::new(0),
+            failed: Cell::new(false),
             chains: Cell::new(0),
             pages: Cell::new(0),
             hits: Cell::new(0),
@@ -74,8 +77,16 @@ impl Window {
                 self.ring_bytes.extend(bytes);
                 self.count(taken)
             }
-            Err(_) => self.refuse(table),
+            Err(_) => {
+                self.failed.set(true);
+                self.refuse(table)
+            }
         }
+    }
+
+    /// Whether the system did not open a page: no chain may be given back from then on.
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
     }
 
     /// Takes the pages of a chain's descriptors, by as many calls as the policy says. `false`: no
@@ -100,7 +111,10 @@ impl Window {
         for wanted in wanted.chunks(calls) {
             match table.take(wanted, &self.ring, &mut chain) {
                 Ok(taken) => self.count(taken),
-                Err(_) => return self.refuse(table),
+                Err(_) => {
+                    self.failed.set(true);
+                    return self.refuse(table);
+                }
             };
         }
         true

@@ -30,6 +30,14 @@ pub enum IgvmError {
     /// Not for SEV-ES.
     #[error("is not for sev-es: build one with --platform sev-es --cbit 47")]
     NotSevEs,
+    /// Registers that are not in the order of vCPUs.
+    #[error("has registers of vCPU {found} where those of vCPU {next} come")]
+    Order {
+        /// The vCPU's number in the file.
+        found: u16,
+        /// The number that comes next.
+        next: usize,
+    },
     /// Registers of another number of vCPUs.
     #[error("has registers of {found} vCPUs, and --vcpus is {vcpus}")]
     Vcpus {
@@ -143,11 +151,12 @@ pub fn plan_sev_es(
     let mask = image.mask(Platform::SevEs).ok_or(IgvmError::NotSevEs)?;
     let mut registers = Vec::new();
     let pages = pages(image, mask, memory_bytes, |directive| match directive {
-        Directive::SnpVpContext { vp_index, vmsa, .. }
-            if usize::from(*vp_index) == registers.len() =>
-        {
+        Directive::SnpVpContext { vp_index, vmsa, .. } => {
+            let next = registers.len();
             registers.push(vmsa.clone());
-            Ok(())
+            let found = *vp_index;
+            let in_order = usize::from(found) == next;
+            in_order.then_some(()).ok_or(IgvmError::Order { found, next })
         }
         other => Err(IgvmError::Directive(name(other))),
     })?;
@@ -171,9 +180,9 @@ fn pages(
             Directive::RequiredMemory { gpa, number_of_bytes, .. } => {
                 inside(*gpa, (*number_of_bytes).into(), memory_bytes)?;
             }
-            Directive::PageData { gpa, data_type, data, .. } => {
+            Directive::PageData { gpa, flags, data_type, data, .. } => {
                 let whole = data.len() as u64 % PAGE_BYTES == 0 && gpa % PAGE_BYTES == 0;
-                if *data_type != IgvmPageDataType::NORMAL || !whole {
+                if *data_type != IgvmPageDataType::NORMAL || !whole || flags.is_2mb_page() {
                     return Err(IgvmError::Page { gpa: *gpa });
                 }
                 let bytes = (data.len() as u64).max(PAGE_BYTES);

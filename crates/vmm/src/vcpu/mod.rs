@@ -3,7 +3,7 @@
 pub mod cpuid;
 pub mod registers;
 
-use kvm_bindings::KVM_SYSTEM_EVENT_SEV_TERM;
+use kvm_bindings::{KVM_SYSTEM_EVENT_SEV_TERM, kvm_run};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::access::key::Key;
@@ -33,6 +33,7 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
                 let answered = ghcb.answer(id, gpa, machine);
                 answered.map_err(|error| format!("its GHCB at {gpa:#x} is out of reach: {error}"))
             }
+            (Ok(VcpuExit::InternalError), _) => Err(internal_error(vcpu.get_kvm_run())),
             (Ok(exit), _) => handle(exit, machine),
             // A signal, or a vCPU that was not started yet.
             (Err(error), _) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Ok(()),
@@ -42,8 +43,8 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
             }
         };
         if let Err(why) = handled {
-            let at = vcpu.get_regs().map_or(0, |registers| registers.rip);
-            let text = format!("vCPU {id} cannot go on: {why} (RIP {at:#x})");
+            let rip = vcpu.get_regs().map(|registers| format!(" (RIP {:#x})", registers.rip));
+            let text = format!("vCPU {id} cannot go on: {why}{}", rip.unwrap_or_default());
             machine.end.set(Ended::Crashed(text));
         }
     }
@@ -51,6 +52,15 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
 
 fn fail(end: &End, id: u8, error: kvm_ioctls::Error) {
     end.set(Ended::Failed(format!("cannot run vCPU {id}: {error}")));
+}
+
+/// What KVM_EXIT_INTERNAL_ERROR is about (KVM_INTERNAL_ERROR_EMULATION is 1).
+fn internal_error(run: &kvm_run) -> String {
+    // SAFETY: KVM has written this part of the union, and any bytes are a number.
+    match unsafe { run.__bindgen_anon_1.internal.suberror } {
+        1 => "KVM cannot emulate an instruction".into(),
+        other => format!("KVM has an internal error of kind {other}"),
+    }
 }
 
 fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
@@ -68,7 +78,6 @@ fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
             };
             return Err(format!("the guest asks for its termination, by {reason:#x}"));
         }
-        VcpuExit::InternalError => return Err("KVM cannot emulate an instruction".into()),
         other => return Err(format!("KVM exits with {other:?}")),
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::ring::{Chain, Ring, Served, drain};
+use super::ring::{Chain, DRAIN_BYTES, Ring, Served, drain};
 use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
 use crate::sandbox::Kind;
 
@@ -12,6 +12,9 @@ use crate::sandbox::Kind;
 pub const SECTOR_BYTES: u64 = 512;
 /// The most bytes of one request. What the driver may ask for at once is less.
 pub const REQUEST_BYTES_MAX: u64 = 8 << 20;
+
+/// As how many bytes a flush counts for [`drain`]: it can take tens of milliseconds.
+const FLUSH_COUNTS: u64 = DRAIN_BYTES / 16;
 
 const DEVICE: u16 = 2;
 /// PCI: a mass storage controller, of another kind.
@@ -128,11 +131,15 @@ impl Block {
                 Some((offset, moved)) => {
                     let written = readable.write_all_at(fd, offset);
                     let stable = written.and_then(|()| self.flush_if(self.write_through));
-                    Done::of(stable, Served { written: 0, moved })
+                    let flushed = if self.write_through { FLUSH_COUNTS } else { 0 };
+                    Done::of(stable, Served { written: 0, moved: moved + flushed })
                 }
                 None => Done::status(STATUS_IO_ERROR),
             },
-            FLUSH => Done::of(self.flush_if(!self.read_only), Served::default()),
+            FLUSH => {
+                let served = Served { written: 0, moved: FLUSH_COUNTS };
+                Done::of(self.flush_if(!self.read_only), served)
+            }
             GET_ID => {
                 let mut writable = writable;
                 let written = writable.put(&self.id) as u32;

@@ -118,7 +118,8 @@ impl Ring {
         // The iterator ends without a word where a chain has a loop or leaves its table.
         chain.malformed |= last_has_next;
         chain.malformed = chain.malformed || !chain.reach(window);
-        true
+        self.broken |= window.has_failed();
+        !self.broken
     }
 
     /// Gives a chain back, with the number of bytes written to it.
@@ -188,7 +189,7 @@ fn add<'m>(memory: &'m Memory, at: GuestAddress, bytes: usize, to: &mut Buffers<
 pub struct Served {
     /// Bytes written to it, as the used ring reports them.
     pub written: u32,
-    /// Bytes moved between it and the device's file, either way.
+    /// Bytes moved between it and the device's file, either way; a flush counts as some.
     pub moved: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +32,8 @@ struct Calls {
     opened: Mutex<Vec<Range<u32>>>,
     closed: Mutex<Vec<Range<u32>>>,
     refuses: AtomicBool,
+    /// How often the VM was to end.
+    failures: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,11 @@ impl Gate for Shared {
 
 fn table(policy: Policy, pages: u32) -> (Arc<Table>, Arc<Calls>) {
     let calls = Arc::new(Calls::default());
-    let fail = Box::new(|error: &io::Error| panic!("{error}"));
+    let its = Arc::clone(&calls);
+    let fail = Box::new(move |error: &io::Error| {
+        assert!(its.refuses.load(Ordering::Relaxed), "{error}");
+        its.failures.fetch_add(1, Ordering::Relaxed);
+    });
     let range = 0..u64::from(pages) * PAGE;
     let table = Table::new(vec![range], policy, Box::new(Shared(Arc::clone(&calls))), fail);
     (Arc::new(table), calls)
@@ -103,8 +109,11 @@ fn a_refused_chain_leaves_nothing_in_use() {
         let window = devices(&table).window();
         assert!(window.hold(&pieces()[..1]));
         calls.refuses.store(true, Ordering::Relaxed);
-        assert!(!window.hold(&pieces()));
         assert!(!window.hold(&[(GuestAddress(u64::from(PAGES) * PAGE - 8), 16)]), "not all memory");
+        assert!(!window.has_failed());
+        assert!(!window.hold(&pieces()));
+        assert!(window.has_failed());
+        assert_eq!(calls.failures.load(Ordering::Relaxed), 1);
         window.release();
         assert!((0..PAGES).all(|page| table.state(page).users() == 0));
         assert_eq!(read(&table.counters.refused), 2);
