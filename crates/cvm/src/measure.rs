@@ -5,12 +5,15 @@
 //!
 //! | | `igvm-crate` | `kvm` |
 //! |---|---|---|
-//! | who | the igvm crate's `measurement` module | cloud-hypervisor and QEMU on KVM |
+//! | who | the igvm crate's `measurement` module | QEMU on KVM |
 //! | an empty page | a normal page of zeros | a zero page, whose contents are not hashed |
 //! | a VMSA | in the file's order, at its address there | after all pages, at 0xfffffffff000 |
+//! | parameters | in the file's order | before the run of pages in front of them |
+//! | a shared page | not added | added like any other |
 //!
-//! Both keep the file's order of pages. cloud-hypervisor on MSHV sorts them by address, which no
-//! profile here does. A file without empty pages that ends with its one VMSA at 0xfffffffff000, as
+//! cloud-hypervisor on KVM differs from `igvm-crate` by the first two; whether by the others, we do
+//! not know. On MSHV it sorts pages by address, which no profile here does. A file without empty
+//! pages, parameters and shared pages that ends with its one VMSA at 0xfffffffff000, as
 //! [`crate::build`] makes them, has one digest.
 
 use igvm::IgvmDirectiveHeader as Directive;
@@ -33,7 +36,7 @@ pub const KVM_VMSA_GPA: u64 = 0xffff_ffff_f000;
 pub enum Loader {
     /// As the igvm crate measures.
     IgvmCrate,
-    /// As cloud-hypervisor and QEMU load on KVM.
+    /// As QEMU loads on KVM.
     Kvm,
 }
 
@@ -101,14 +104,45 @@ pub(crate) struct Page<'a> {
     pub kind: PageType,
     /// Whether a file says that its contents are measured. Special pages say so, too.
     pub measured: bool,
+    /// Whether the guest shares it with the host.
+    shared: bool,
+    /// Of a page with a directive of its own: the directive's index, and its mask, flags and type.
+    own: Option<(usize, [u32; 3])>,
     /// `None`: the file has no data for it.
     data: Option<&'a [u8]>,
 }
 
 impl Page<'_> {
+    /// What parameters are inserted into.
+    const EMPTY: Page<'static> = Page {
+        gpa: 0,
+        kind: PageType::Unmeasured,
+        measured: false,
+        shared: false,
+        own: None,
+        data: None,
+    };
+
     /// Whether the file has data for it.
     pub fn has_data(&self) -> bool {
         self.data.is_some()
+    }
+
+    /// Whether the guest shares it with the host.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Whether QEMU adds it in one piece with the page before it (`qigvm_process_mem_page` in its
+    /// backends/igvm.c).
+    fn continues(&self, before: &Page) -> bool {
+        let (Some((index, own)), Some((index_before, own_before))) = (self.own, before.own) else {
+            return false;
+        };
+        index == index_before + 1
+            && own == own_before
+            && self.gpa == before.gpa + PAGE_BYTES
+            && self.has_data() == before.has_data()
     }
 
     /// Its 4096 bytes.
@@ -125,7 +159,9 @@ pub fn measure(
     platform: Platform,
     loader: Loader,
 ) -> Result<Measurement, MeasureError> {
-    let pages = pages(image, platform)?;
+    let takes_shared = platform == Platform::Snp && loader == Loader::Kvm;
+    let mut pages = pages(image, platform)?;
+    pages.retain(|page| takes_shared || !page.shared);
     let is_measured = |page: &&Page| matches!(page.kind, PageType::Normal | PageType::Vmsa);
     let measured_pages = pages.iter().filter(is_measured).count() as u64;
     let (what, digest) = match platform {
@@ -145,8 +181,7 @@ pub fn measure(
     })
 }
 
-/// The pages that a loader adds for a platform, in the file's order. Pages that the guest shares
-/// with the host are not added.
+/// The pages for a platform, in the file's order.
 pub(crate) fn pages(image: &Image, platform: Platform) -> Result<Vec<Page<'_>>, MeasureError> {
     let those = || image.platforms().map(|(platform, _)| platform).collect();
     let mask =
@@ -158,10 +193,12 @@ pub(crate) fn pages(image: &Image, platform: Platform) -> Result<Vec<Page<'_>>, 
             Directive::PageData { flags, .. } if flags.is_2mb_page() => {
                 return Err(MeasureError::Large { directive: index });
             }
-            Directive::PageData { gpa, flags, data_type, data, .. } if !flags.shared() => {
+            Directive::PageData { gpa, compatibility_mask, flags, data_type, data } => {
                 let (kind, measured) = (page_type(*flags, *data_type), !flags.unmeasured());
                 let data = Some(data.as_slice()).filter(|data| !data.is_empty());
-                pages.push(Page { gpa: *gpa, kind, measured, data });
+                let own = [*compatibility_mask, (*flags).into(), data_type.0.into()];
+                let (shared, own) = (flags.shared(), Some((index, own)));
+                pages.push(Page { gpa: *gpa, kind, measured, shared, own, data });
             }
             Directive::ParameterArea { number_of_bytes, parameter_area_index, .. } => {
                 areas.insert(*parameter_area_index, *number_of_bytes);
@@ -169,12 +206,12 @@ pub(crate) fn pages(image: &Image, platform: Platform) -> Result<Vec<Page<'_>>, 
             Directive::ParameterInsert(insert) => {
                 let bytes = areas.get(&insert.parameter_area_index).copied().unwrap_or(0);
                 let gpas = (insert.gpa..insert.gpa + bytes).step_by(PAGE_BYTES as usize);
-                let kind = PageType::Unmeasured;
-                pages.extend(gpas.map(|gpa| Page { gpa, kind, measured: false, data: None }));
+                let of = |gpa| Page { gpa, ..Page::EMPTY };
+                pages.extend(gpas.map(of));
             }
             Directive::SnpVpContext { gpa, vmsa, .. } => {
                 let (kind, data) = (PageType::Vmsa, Some(vmsa.as_bytes()));
-                pages.push(Page { gpa: *gpa, kind, measured: true, data });
+                pages.push(Page { gpa: *gpa, kind, measured: true, data, ..Page::EMPTY });
             }
             _ => {}
         }
@@ -199,9 +236,20 @@ fn snp_digest(pages: &[Page], loader: Loader) -> [u8; snp::DIGEST_BYTES] {
             pages.iter().for_each(|page| digest.add(page.kind, page.gpa, page.contents()));
         }
         Loader::Kvm => {
+            let mut add = |page: &Page| digest.add(kind_on_kvm(page), page.gpa, page.contents());
+            // A run waits for the page that ends it; parameters do not.
+            let mut run: Vec<&Page> = Vec::new();
             for page in pages.iter().filter(|page| !is_vmsa(page)) {
-                digest.add(kind_on_kvm(page), page.gpa, page.contents());
+                if page.own.is_none() {
+                    add(page);
+                    continue;
+                }
+                if run.last().is_some_and(|last| !page.continues(last)) {
+                    run.drain(..).for_each(&mut add);
+                }
+                run.push(page);
             }
+            run.into_iter().for_each(add);
             for vmsa in pages.iter().filter(is_vmsa) {
                 digest.add(vmsa.kind, KVM_VMSA_GPA, vmsa.contents());
             }

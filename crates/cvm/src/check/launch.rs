@@ -40,8 +40,8 @@ fn digests(subject: &Subject, found: &mut Found) {
         let promised = hex(ld);
         if !digests.contains(&promised) {
             let what = format!(
-                "the ID block promises the digest {promised}, which no loader measures: the \
-                 firmware refuses the launch"
+                "the ID block promises the digest {promised}, which no loader known to unspin \
+                 measures: the firmware refuses the launch if its loader does not either"
             );
             found.error(Some(index), what);
         }

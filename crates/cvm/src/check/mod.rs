@@ -91,7 +91,10 @@ pub fn check(image: &Image) -> Report {
         let subject = Subject { image, platform, mask: header.compatibility_mask };
         let mut found = Found { report: &mut report, platform };
         match measure::pages(image, platform) {
-            Ok(pages) => subject.check(&pages, &mut found),
+            Ok(mut pages) => {
+                pages.retain(|page| !page.is_shared());
+                subject.check(&pages, &mut found);
+            }
             Err(error) => found.error(None, error.to_string()),
         }
     }

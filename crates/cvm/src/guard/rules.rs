@@ -126,7 +126,9 @@ impl<'a> Guard<'a> {
         if context.vp_index != 0 || !one_vtl {
             return Err(header.wrong("its registers are not those of VP 0 at one VTL"));
         }
-        self.count(header, (registers.len() * size_of::<VbsVpContextRegister>()) as u64)
+        // Another platform of the same mask may make a page of it.
+        let bytes = registers.len() * size_of::<VbsVpContextRegister>();
+        self.count(header, (bytes as u64).max(PAGE_BYTES))
     }
 
     fn relocatable_region(&mut self, header: &Header) -> Result<(), ReadError> {

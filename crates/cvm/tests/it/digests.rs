@@ -3,7 +3,7 @@
 use crate::common::{SNP, TDX, built, directives, file, page, serialized, vmsa};
 use igvm::IgvmDirectiveHeader as Directive;
 use igvm::measurement::{generate_snp_measurement, generate_tdx_measurement};
-use igvm_defs::IgvmPageDataType;
+use igvm_defs::{IGVM_VHS_PARAMETER_INSERT, IgvmPageDataType};
 use proptest::prelude::*;
 use unspin_cvm::image::Image;
 use unspin_cvm::measure::{Loader, MeasureError, measure};
@@ -121,6 +121,38 @@ fn loaders_differ_over_empty_pages_and_vmsas() {
     assert_ne!(early[0], early[1]);
     let elsewhere = both(vec![normal, vmsa(0x5000, 3)]);
     assert_eq!(elsewhere[1], early[1]);
+}
+
+/// QEMU adds parameters at once, and a run of pages when a page ends it.
+#[test]
+fn parameters_come_before_the_run_in_front_of_them_on_kvm() {
+    let at = |at, fill| page(at, SNP, IgvmPageDataType::NORMAL, 0, vec![fill; 4096]);
+    let area = || Directive::ParameterArea {
+        number_of_bytes: 4096,
+        parameter_area_index: 0,
+        initial_data: vec![],
+    };
+    let insert = || {
+        Directive::ParameterInsert(IGVM_VHS_PARAMETER_INSERT {
+            gpa: 0x9000,
+            compatibility_mask: SNP,
+            parameter_area_index: 0,
+        })
+    };
+    let both = |directives: Vec<Directive>| {
+        let bytes = serialized(&file(directives));
+        Loader::ALL.map(|loader| digest(&bytes, Platform::Snp, loader))
+    };
+    let vmsa = || vmsa(0xffff_ffff_f000, 3);
+    let first = both(vec![area(), at(3, 1), insert(), at(4, 2), at(5, 3), vmsa()]);
+    let before = both(vec![area(), insert(), at(3, 1), at(4, 2), at(5, 3), vmsa()]);
+    assert_eq!(first[1], before[1], "an insert in front of the pages");
+    assert_ne!(first[0], first[1], "in the file's order");
+    // A gap ends the run of two, so only the last page waits.
+    let behind = both(vec![area(), at(3, 1), at(4, 2), at(6, 3), insert(), vmsa()]);
+    let between = both(vec![area(), at(3, 1), at(4, 2), insert(), at(6, 3), vmsa()]);
+    assert_eq!(behind[1], between[0]);
+    assert_ne!(behind[1], between[1], "there the run of two waits");
 }
 
 #[test]
