@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use unspin_model::scheduler::{Actuator, Limits, Stats};
 
-use crate::format::duration;
+use crate::format::{duration, plural};
 
 /// One line for one moment.
 pub fn line(stats: &Stats) -> String {
@@ -88,7 +88,9 @@ pub fn summary(stats: &Stats) -> String {
     );
     let limits = stats.limits.clone().unwrap_or_default();
     let limited = match stats.actuator {
-        Actuator::Cpuset => format!("; {} cgroups are limited", limits.cgroups),
+        Actuator::Cpuset => {
+            format!("; {} limited", plural(limits.cgroups, "cgroup is", "cgroups are"))
+        }
         Actuator::SchedExt => String::new(),
     };
     let _ = writeln!(
