@@ -33,6 +33,22 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
                 let answered = ghcb.answer(id, gpa, machine);
                 answered.map_err(|error| format!("its GHCB at {gpa:#x} is out of reach: {error}"))
             }
+            (Ok(VcpuExit::IoIn(port, data)), _) => {
+                let (at, bytes) = (data.as_mut_ptr(), data.len());
+                let size = access_bytes(vcpu.get_kvm_run());
+                // SAFETY: the bytes are behind struct kvm_run, and this thread alone uses them.
+                let data = unsafe { std::slice::from_raw_parts_mut(at, bytes) };
+                data.chunks_mut(size).for_each(|access| machine.port_read(port, access));
+                Ok(())
+            }
+            (Ok(VcpuExit::IoOut(port, data)), _) => {
+                let (at, bytes) = (data.as_ptr(), data.len());
+                let size = access_bytes(vcpu.get_kvm_run());
+                // SAFETY: as above.
+                let data = unsafe { std::slice::from_raw_parts(at, bytes) };
+                data.chunks(size).for_each(|access| machine.port_write(port, access));
+                Ok(())
+            }
             (Ok(VcpuExit::InternalError), _) => Err(internal_error(vcpu.get_kvm_run())),
             (Ok(exit), _) => handle(exit, machine),
             // A signal, or a vCPU that was not started yet.
@@ -54,6 +70,13 @@ fn fail(end: &End, id: u8, error: kvm_ioctls::Error) {
     end.set(Ended::Failed(format!("cannot run vCPU {id}: {error}")));
 }
 
+/// Bytes of each access of an exit for I/O: a string instruction makes several at once, all of them
+/// to one port.
+fn access_bytes(run: &kvm_run) -> usize {
+    // SAFETY: KVM has written this part of the union, and any bytes are a number.
+    usize::from(unsafe { run.__bindgen_anon_1.io.size }).max(1)
+}
+
 /// What KVM_EXIT_INTERNAL_ERROR is about (KVM_INTERNAL_ERROR_EMULATION is 1).
 fn internal_error(run: &kvm_run) -> String {
     // SAFETY: KVM has written this part of the union, and any bytes are a number.
@@ -65,8 +88,6 @@ fn internal_error(run: &kvm_run) -> String {
 
 fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
     match exit {
-        VcpuExit::IoIn(port, data) => machine.port_read(port, data),
-        VcpuExit::IoOut(port, data) => machine.port_write(port, data),
         VcpuExit::MmioRead(address, data) => machine.memory_read(address, data),
         VcpuExit::MmioWrite(address, data) => machine.memory_write(address, data),
         VcpuExit::Hlt | VcpuExit::Intr | VcpuExit::IrqWindowOpen => {}
