@@ -44,7 +44,14 @@ pub fn markdown(claims: &[&Claim]) -> String {
 fn beside(pairs: &[(String, Claim, Claim)]) -> String {
     let label = |of: fn(&(String, Claim, Claim)) -> &Claim| {
         let claims: Vec<&Claim> = pairs.iter().map(of).collect();
-        labels(&claims).join("; ")
+        // A label of several experiments names each of theirs.
+        let mut each: Vec<&str> = Vec::new();
+        for label in labels(&claims).iter().flat_map(|label| label.split("; ")) {
+            if !each.contains(&label) {
+                each.push(label);
+            }
+        }
+        each.join("; ")
     };
     let titles = [String::new(), label(|pair| &pair.1), label(|pair| &pair.2), "intervals".into()];
     let row = |(name, left, right): &(String, Claim, Claim)| {
