@@ -196,6 +196,17 @@ fn registers_of_vbs_are_those_of_one_vtl() {
     refused(&file(1, 0), "VP 0");
 }
 
+/// Each of these contexts has no registers for one platform, and is a page for the other one.
+#[test]
+fn platforms_of_one_mask_do_not_hide_what_contexts_need() {
+    let (vsm, snp, contexts) = (platform(1), platform(2), (1u64 << 30) / 4096 + 1);
+    let data = 24 + 2 * 24 + 32 * contexts;
+    let context = [words(&[0, 1 | data << 32]), vec![0; 4]].concat();
+    let mut headers: Vec<(u32, &[u8])> = vec![(1, &vsm), (1, &snp)];
+    headers.extend((0..contexts).map(|_| (0x304, &context[..])));
+    refused(&raw(&headers), "more than 1 GiB");
+}
+
 /// Headers of the future, and the version string, do not keep a file from being read.
 #[test]
 fn headers_that_may_be_passed_over_are() {

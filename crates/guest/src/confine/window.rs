@@ -97,6 +97,14 @@ fn windows(window_ns: u64) -> u32 {
 mod tests {
     use super::*;
 
+    /// Of a guest that was paused.
+    #[test]
+    fn a_window_of_days_does_not_wrap() {
+        let now = Sums { now_ns: 2 * 86_400_000_000_000, ..Sums::default() };
+        let facts = now.since(&Sums::default(), 300, 0);
+        assert_eq!((facts.on_m, facts.windows), (300_000, 8));
+    }
+
     #[test]
     fn a_window_s_time_is_on_off_or_idle() {
         let before = Sums { now_ns: 50, idle_ns: 7, off_ns: 100, spin_ns: 9, ..Sums::default() };
