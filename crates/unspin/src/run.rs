@@ -59,7 +59,7 @@ pub struct Args {
     /// Do not probe which vCPUs share a pCPU. By default, they are used one after the other
     #[arg(long, help_heading = SCHED_EXT)]
     no_topology: bool,
-    /// Queue a waking task where it will probably wait least, as bvs of vSched does (no gain measured)
+    /// Queue a waking task where it will probably wait least, as bvs of vSched (no gain measured)
     #[arg(long, help_heading = SCHED_EXT)]
     place: bool,
     /// Give no extra time to tasks that hold contended locks

@@ -243,7 +243,7 @@ impl Control {
     fn follow_hotplug(&mut self) -> Result<(), LimitError> {
         let online = self.means.usable().map_err(LimitError::Unknown)?;
         if online != self.online {
-            // First, because to lift the limit can be to write the set of all vCPUs: with those that
+            // First, because a lift can be to write the set of all vCPUs: with those in it that
             // somebody has just made a partition of, the kernel would end that partition.
             let replaced = self.means.replace_all(&online);
             self.means.lift(false)?;

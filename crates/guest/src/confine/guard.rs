@@ -53,8 +53,8 @@ impl Drop for Guard {
     }
 }
 
-/// In the guard: until the process that it guards has ended. systemd asks all processes of a unit to
-/// end once the first one was killed, and this one is there for just that.
+/// In the guard: until the process that it guards has ended. systemd asks all processes of a unit
+/// to end once the first one was killed, and this one is there for just that.
 pub(super) fn wait() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // SAFETY: no handler runs.

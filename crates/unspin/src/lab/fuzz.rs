@@ -18,7 +18,7 @@ use crate::out;
 /// A seed decides what happens in its guest within two seconds: loads of all kinds, limited and
 /// frozen groups, vCPUs that go and come, a scheduler that is killed and started. A seed fails
 /// where the scheduler ends by itself, a task waits for 3 s, the kernel complains or does not get
-/// its own scheduler back. Its steps then run under the kernel's own scheduler as well (--controls):
+/// its own scheduler back. Its steps then run under the kernel's own scheduler, too (--controls):
 /// where one of these runs fails in the same way, the failure does not count. Otherwise, steps that
 /// it does not need are left out.
 #[derive(clap::Args)]
