@@ -11,7 +11,7 @@ const NO_TARGET: u32 = 0xff_ffff;
 /// The names of exits' reasons.
 const REASONS: [&str; 9] =
     ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
-/// What a pause loop ended in, by the codes of `enum boost_reason` of `policy/host/boost.h`: that
+/// What a pause loop or a yield ended in, by the codes of `enum boost_reason` of `policy/host/boost.h`: that
 /// the host yielded, or what ruled out the candidate that came nearest.
 const VERDICTS: [&str; 12] = [
     "unrecorded",
@@ -154,6 +154,13 @@ pub enum Kind {
     Reflect,
     /// The guest's answer to one.
     Answer(Answer),
+    /// The guest asked to give way to a vCPU: by KVM_HC_SCHED_YIELD, or because it kicked it.
+    Yield {
+        /// The entity that it named.
+        target: u32,
+        /// What it ended in, see [`verdict_name`].
+        verdict: u8,
+    },
 }
 
 /// One event.
@@ -218,6 +225,7 @@ fn kind_of(code: u8, arg: u32) -> Option<Kind> {
         11 => Kind::Critical,
         12 => Kind::Reflect,
         13 => Kind::Answer(Answer::of(arg)),
+        14 => Kind::Yield { target: arg & NO_TARGET, verdict: (arg >> 24) as u8 },
         _ => return None,
     })
 }
@@ -239,6 +247,7 @@ fn code_of(kind: Kind) -> (u8, u32) {
         Kind::Critical => (11, 0),
         Kind::Reflect => (12, 0),
         Kind::Answer(answer) => (13, answer.arg()),
+        Kind::Yield { target, verdict } => (14, target & NO_TARGET | u32::from(verdict) << 24),
     }
 }
 
@@ -276,11 +285,14 @@ impl fmt::Display for Kind {
             Kind::Answer(answer) => {
                 write!(f, "answer {} {}", answer.wait_name(), answer.outcome_name())
             }
+            Kind::Yield { target, verdict } => {
+                write!(f, "yield -> {target} {}", verdict_name(*verdict))
+            }
         }
     }
 }
 
-/// The name of what a pause loop ended in; a number where this version has no name for it.
+/// The name of what a pause loop or a yield ended in; a number where this version has no name for it.
 pub fn verdict_name(verdict: u8) -> String {
     name_of(&VERDICTS, verdict)
 }
@@ -317,6 +329,7 @@ mod tests {
             Kind::Critical,
             Kind::Reflect,
             Kind::Answer(Answer { wait: 2, outcome: 1, owner: Some(3), before: None }),
+            Kind::Yield { target: 3, verdict: 4 },
         ];
         for kind in kinds {
             let event = Event { t_ns: u64::MAX - 1, kind, pcpu: Some(3), entity: 515, offset: 32 };

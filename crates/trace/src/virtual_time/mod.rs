@@ -56,7 +56,7 @@ pub struct Record {
     pub quantum_ns: u64,
     /// Virtual time of the end, nanoseconds.
     pub end_ns: u64,
-    /// Every event but exits and pause-loop exits.
+    /// Every event but exits, pause-loop exits and yields.
     pub events: Vec<Event>,
     /// All recorded exits by their reason's code.
     pub exits: BTreeMap<u8, Exits>,
@@ -64,6 +64,8 @@ pub struct Record {
     pub job_exits: BTreeMap<u8, Exits>,
     /// Pause-loop exits between these marks, by what they ended in, see [`verdict_name`].
     pub job_pause_loops: BTreeMap<u8, u64>,
+    /// Yields that the guest asked for between these marks, by what they ended in.
+    pub job_yields: BTreeMap<u8, u64>,
     /// Those of them that were part of a storm: more than [`STORM_MIN`] of one vCPU in a row,
     /// with no other exit of it among them.
     pub job_storm_exits: u64,

@@ -131,6 +131,9 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
         Kind::PauseLoop { verdict, .. } => {
             *record.job_pause_loops.entry(verdict).or_default() += u64::from(in_job);
         }
+        Kind::Yield { verdict, .. } => {
+            *record.job_yields.entry(verdict).or_default() += u64::from(in_job);
+        }
         Kind::Critical => record.job_preemptions[1] += u64::from(in_job),
         Kind::Reflect => record.job_reflections += u64::from(in_job),
         Kind::Answer(answer) => {

@@ -71,6 +71,28 @@ fn the_golden_record_reads_as_its_listing() {
 }
 
 #[test]
+fn yields_are_counted_while_the_job_runs() {
+    let asks = |t_ns, verdict| event(t_ns, Kind::Yield { target: 1, verdict }, Some(0), 0);
+    let events = [
+        event(0, Kind::On, Some(0), 0),
+        asks(500, 11),
+        event(1_000, Kind::Mark(Mark::Begin), Some(0), 0),
+        asks(2_000, 11),
+        asks(3_000, 10),
+        asks(4_000, 11),
+        event(9_000, Kind::Mark(Mark::End), Some(0), 0),
+        asks(9_500, 11),
+        event(10_000, Kind::End, None, 0xffff),
+    ];
+    let bytes = events.iter().fold(header(1, 1, 2, 2), |mut bytes, event| {
+        bytes.extend(event.to_bytes());
+        bytes
+    });
+    let record = virtual_time::read_from(&bytes[..], "record.bin").unwrap();
+    assert_eq!(record.job_yields, [(11, 2), (10, 1)].into());
+}
+
+#[test]
 fn verdicts_have_the_names_of_the_policys_reasons() {
     let header = include_str!("../../../../policy/host/boost.h");
     let (_, reasons) = header.split_once("enum boost_reason {").expect("the reasons");

@@ -113,7 +113,9 @@ fn rules(host: &VirtualHost, pinned: bool, record: &Record) -> Rules {
     Rules {
         quantum_ns: host.quantum_ns,
         per_vm: host.fairness == Fairness::PerVm,
-        yields: host.help.pause_exits != PauseExits::Off || host.help.steal_time,
+        yields: host.help.pause_exits != PauseExits::Off
+            || host.help.steal_time
+            || host.help.pv_unhalt,
         vm_of: guest.chain(neighbours).collect(),
         held_to: if pinned { held_to(record) } else { Vec::new() },
         weights: host.cpu.weight.map(|weight| f64::from(weight) / 100.0).into_iter().collect(),
@@ -140,7 +142,8 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         let name = reason_name(*reason);
         [(format!("exit:{name}"), *count), (format!("exit-ns:{name}"), *price_ns)]
     });
-    let loops = record.job_pause_loops.iter();
+    let loops = record.job_pause_loops.iter().map(|(verdict, n)| ("pause-loop", verdict, n));
+    let yields = record.job_yields.iter().map(|(verdict, n)| ("yield", verdict, n));
     let [preemptions, critical] = record.job_preemptions;
     let others = [
         ("storm-exits", record.job_storm_exits),
@@ -148,8 +151,9 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         ("critical-preemptions", critical),
     ];
     let others = others.map(|(name, n)| (name.to_owned(), n));
-    let loops = loops.map(|(verdict, n)| (format!("pause-loop:{}", verdict_name(*verdict)), *n));
-    exits.chain(loops).chain(others).chain(answers(record)).collect()
+    let ended = loops.chain(yields);
+    let ended = ended.map(|(what, verdict, n)| (format!("{what}:{}", verdict_name(*verdict)), *n));
+    exits.chain(ended).chain(others).chain(answers(record)).collect()
 }
 
 /// Pause loops that went back to the guest, and its answers, if there were any. `holder:A:B`
