@@ -150,7 +150,9 @@ POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 {
 	c->kept_more++;
 	c->began_ns = 0;
-	if (c->calm_trial)
+	if (c->computes_trial)
+		c->computes_wanted = 0;
+	else if (c->calm_trial)
 		c->calm_wanted = 0;
 	c->released_ns = now_ns;
 	c->more_ns = now_ns + c->more_wait_ns;
@@ -241,6 +243,7 @@ POLICY u64 confine_more_at(const struct confine *c)
 POLICY void confine_settled(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
 	u32 share = confine_spin_percent(&c->sums), twice;
+	int computes, failed;
 
 	if (c->use > 1 && confine_wasteful(&c->sums, facts, c->use == c->vcpus, c->left)) {
 		if (now_ns < c->fewer_ns && c->sums.windows >= CONFINE_SPIN_AGAIN_WINDOWS &&
@@ -261,16 +264,19 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 		confine_give_up_fewer(c, now_ns);
 		return;
 	}
-	c->calm = confine_is_calm(facts) ? c->calm + 1 : 0;
+	confine_count_calm(c, facts);
+	computes = confine_computes(c);
 	if (c->sums.windows < CONFINE_PART_WINDOWS)
 		return;
-	if (c->calm < confine_calm_wanted(c) && now_ns < confine_more_at(c))
+	if (!computes && c->calm < confine_calm_wanted(c) && now_ns < confine_more_at(c))
 		return;
 	c->trials_more++;
 	c->calm_trial = c->calm > 0;
+	c->computes_trial = computes;
+	failed = (computes ? c->computes_wanted : c->calm_wanted) != 0;
 	c->learnt = c->calm_trial ? c->use : 0;
 	twice = c->use * 2 < c->vcpus ? c->use * 2 : c->vcpus;
-	confine_begin(c, CONFINE_MORE, c->calm_trial && !c->calm_wanted ? c->vcpus : twice,
+	confine_begin(c, CONFINE_MORE, c->calm_trial && !failed ? c->vcpus : twice,
 		      c->calm_trial ? 0 : now_ns);
 }
 

@@ -68,14 +68,21 @@ POLICY u32 confine_spin_wanted(const struct confine_sums *sums, int all, u32 lef
 	return gives_away > CONFINE_SPIN_PERCENT ? gives_away : CONFINE_SPIN_PERCENT;
 }
 
+/* Of how many windows. In a collapse, one will do. */
+POLICY u32 confine_spin_windows(const struct confine_sums *sums, int all)
+{
+	if (!all)
+		return CONFINE_SPIN_AGAIN_WINDOWS;
+	return confine_is_blind(sums) ? 1 : CONFINE_SPIN_WINDOWS;
+}
+
 /* Whether the last windows speak for fewer vCPUs, and the very last does, too. */
 POLICY int confine_wasteful(const struct confine_sums *sums, const struct confine_facts *facts,
 			    int all, u32 left)
 {
 	u32 percent = confine_spin_wanted(sums, all, left);
-	u32 windows = all ? CONFINE_SPIN_WINDOWS : CONFINE_SPIN_AGAIN_WINDOWS;
 
-	return sums->windows >= windows && confine_spin_percent(sums) >= percent &&
+	return sums->windows >= confine_spin_windows(sums, all) && confine_spin_percent(sums) >= percent &&
 	       (u64)facts->spin_m * 100 >= ((u64)facts->on_m + facts->off_m) * percent;
 }
 

@@ -38,6 +38,12 @@ struct confine {
 	u32 calm_wanted;
 	/* Whether the windows before the trial of more were calm. */
 	u32 calm_trial;
+	/* The ticks of calm windows, and those in user mode; how many such windows are needed where
+	 * these are nearly all, 0: as many as at first; and whether that was so before the trial. */
+	u32 calm_ticks;
+	u32 calm_user_ticks;
+	u32 computes_wanted;
+	u32 computes_trial;
 	/* Whether the vCPUs in use were on for a whole window since the last change of use. */
 	u32 whole;
 	/* Since the last change of use; a settled number's forget old windows. */
@@ -68,19 +74,48 @@ POLICY u32 confine_calm_wanted(const struct confine *c)
 	return c->calm_wanted ? c->calm_wanted : CONFINE_CALM_WINDOWS;
 }
 
+POLICY u32 confine_computes_wanted(const struct confine *c)
+{
+	return c->computes_wanted ? c->computes_wanted : CONFINE_COMPUTES_WINDOWS;
+}
+
+/* Whether the calm windows were spent in user mode, and that for long enough. */
+POLICY int confine_computes(const struct confine *c)
+{
+	return c->calm >= confine_computes_wanted(c) && c->calm_ticks >= CONFINE_COMPUTES_TICKS &&
+	       (u64)c->calm_user_ticks * 100 >= (u64)c->calm_ticks * CONFINE_COMPUTES_PERCENT;
+}
+
+POLICY void confine_count_calm(struct confine *c, const struct confine_facts *facts)
+{
+	if (!confine_is_calm(facts)) {
+		c->calm = c->calm_ticks = c->calm_user_ticks = 0;
+		return;
+	}
+	c->calm++;
+	c->calm_ticks += facts->ticks;
+	c->calm_user_ticks += facts->user_ticks;
+}
+
 /* More vCPUs have spun again; in vain: after calm windows, and the host gave them no more time. */
 POLICY void confine_calm_longer(struct confine *c, int in_vain)
 {
-	u32 wanted = confine_calm_wanted(c) * (in_vain ? CONFINE_CALM_IN_VAIN : 2);
+	u32 wanted = c->computes_trial ? confine_computes_wanted(c) : confine_calm_wanted(c);
 
-	c->calm_wanted = wanted < CONFINE_CALM_MAX_WINDOWS ? wanted : CONFINE_CALM_MAX_WINDOWS;
+	wanted *= in_vain ? CONFINE_CALM_IN_VAIN : 2;
+	if (wanted > CONFINE_CALM_MAX_WINDOWS)
+		wanted = CONFINE_CALM_MAX_WINDOWS;
+	if (c->computes_trial)
+		c->computes_wanted = wanted;
+	else
+		c->calm_wanted = wanted;
 }
 
 POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 {
 	c->phase = phase;
 	c->use = use;
-	c->calm = 0;
+	c->calm = c->calm_ticks = c->calm_user_ticks = 0;
 	c->whole = 0;
 	confine_forget(&c->sums);
 }

@@ -25,6 +25,9 @@ struct confine_facts {
 	/* They switched between tasks, an estimate with a price for each time, or moved tasks that
 	 * were running. */
 	u32 switch_m;
+	/* How many ticks found it at work, and how many of these in user mode: counts. */
+	u32 ticks;
+	u32 user_ticks;
 	/* As how many windows it counts in a mean, where it was longer than one; 0 is 1. */
 	u32 windows;
 };

@@ -29,6 +29,13 @@
 #define CONFINE_CALM_MAX_WINDOWS 800
 #define CONFINE_CALM_TRIAL_WINDOWS 100
 
+/* The same where so much of the time is spent in user mode, in percent, by so many ticks at least: such
+ * work hardly comes to the kernel's locks, with any number of vCPUs. hackbench's pauses are spent
+ * in the kernel, and so is nearly all the time of dbench. */
+#define CONFINE_COMPUTES_WINDOWS 4
+#define CONFINE_COMPUTES_PERCENT 90
+#define CONFINE_COMPUTES_TICKS 10
+
 POLICY u64 confine_longer(u64 wait_ns, u64 first_ns, u64 max_ns)
 {
 	if (!wait_ns)

@@ -57,6 +57,8 @@ static bool sample(struct vcpu *v, u64 now_ns)
 	bool spins = is_spinning(ip);
 
 	v->samples.count++;
+	/* The kernel's addresses are negative; 0 is one that is not known. */
+	v->samples.user_count += (s64)ip > 0;
 	if (v->samples.last_ns && off_ns < since_ns) {
 		if (spins)
 			v->samples.spin_ns += since_ns - off_ns;

@@ -31,6 +31,8 @@ struct samples {
 	u64 count;
 	u64 spin_ns;
 	u64 user_spin_ns;
+	/* How many of them found it in user mode. */
+	u64 user_count;
 };
 
 /* The thread of a vCPU that moves tasks which run, until its last tick, or until it went idle. */

@@ -18,6 +18,10 @@ pub struct Facts {
     pub paths: u32,
     /// They switched between tasks: an estimate, a price for each time.
     pub switch_m: u32,
+    /// Ticks that found it at work, and those of them in user mode: counts.
+    pub ticks: u32,
+    /// See above.
+    pub user_ticks: u32,
     /// As how many windows it counts in a mean, where it was longer than one; 0 is 1.
     pub windows: u32,
 }
@@ -47,6 +51,7 @@ pub struct Confine {
     calm: u32,
     calm_wanted: u32,
     calm_trial: u32,
+    computes: [u32; 4],
     whole: u32,
     sums: [Sums; 3],
     quiet_ns: u64,

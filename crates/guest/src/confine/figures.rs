@@ -23,6 +23,8 @@ impl Control {
             sums.spin_off_ns += spun.off_ns;
             sums.switches += record.switches;
             sums.stopper_ns += record.stopper.on_ns;
+            sums.ticks += record.samples.count;
+            sums.user_ticks += record.samples.user_count;
             sums.lost += spun.lost;
             sums.paths += spun.count;
         }

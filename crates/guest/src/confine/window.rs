@@ -36,6 +36,9 @@ pub(super) struct Sums {
     pub(super) switches: u64,
     /// On for the threads that move tasks which run.
     pub(super) stopper_ns: u64,
+    /// Ticks that found a vCPU at work, and those of them in user mode: counts.
+    pub(super) ticks: u64,
+    pub(super) user_ticks: u64,
 }
 
 impl Sums {
@@ -53,6 +56,8 @@ impl Sums {
             lost: self.lost.wrapping_sub(before.lost),
             switches: self.switches.wrapping_sub(before.switches),
             stopper_ns: self.stopper_ns.wrapping_sub(before.stopper_ns),
+            ticks: self.ticks.wrapping_sub(before.ticks),
+            user_ticks: self.user_ticks.wrapping_sub(before.user_ticks),
         }
     }
 
@@ -75,14 +80,17 @@ impl Sums {
         let switch_ns = switch_ns.min(wanted_ns);
         // A guest that was paused for a day had a window of a day.
         let thousandths = |ns: u64| (u128::from(ns) * 1_000 / u128::from(window_ns)) as u32;
+        let counted = |now: u64, before| now.saturating_sub(before).min(u32::MAX.into()) as u32;
         Facts {
             on_m: thousandths(wanted_ns - off_ns),
             off_m: thousandths(off_ns),
             spin_m: thousandths(spin_ns),
             spin_off_m: thousandths(spin_off_ns),
             held_m: thousandths(held_ns),
-            paths: self.paths.saturating_sub(before.paths).min(u32::MAX.into()) as u32,
+            paths: counted(self.paths, before.paths),
             switch_m: thousandths(switch_ns),
+            ticks: counted(self.ticks, before.ticks),
+            user_ticks: counted(self.user_ticks, before.user_ticks),
             windows: windows(window_ns),
         }
     }
@@ -119,10 +127,13 @@ mod tests {
             lost: 0,
             switches: 2,
             stopper_ns: 1_000,
+            ticks: 7,
+            user_ticks: 6,
         };
         let facts = now.since(&before, 4, 1_500);
         let counted =
             Facts { spin_m: 300, paths: 5, switch_m: 400, windows: 1, ..Facts::default() };
+        let counted = Facts { ticks: 7, user_ticks: 6, ..counted };
         assert_eq!(
             facts,
             Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, held_m: 100, ..counted }

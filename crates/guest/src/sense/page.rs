@@ -71,6 +71,8 @@ pub struct Samples {
     pub spin_ns: u64,
     /// Nanoseconds that they found spent spinning in user space.
     pub user_spin_ns: u64,
+    /// How many of them found it in user mode.
+    pub user_count: u64,
 }
 
 impl Vcpu {

@@ -205,8 +205,8 @@ fn only_beside_rivals_a_first_limit_isolates_no_vcpus() {
         4 => Facts { on_m: 1_500, off_m: 2_500, ..collapse },
         _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60, ..Facts::default() },
     };
-    // The limit itself comes after four.
-    assert_eq!(isolated_after(alone), Some(4));
+    // The limit itself comes after three.
+    assert_eq!(isolated_after(alone), Some(3));
     assert_eq!(isolated_after(rivals), None);
     // Spins hide time off, so they do not show that there are no rivals.
     let hidden = |used| match used {

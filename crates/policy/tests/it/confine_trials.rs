@@ -158,6 +158,46 @@ fn calm_that_all_vcpus_ended_in_vain_is_trusted_later() {
     assert_eq!((confine.in_use(), confine.trials_more), (2, [3, 0]), "in ten seconds: {confine:?}");
 }
 
+/// Work in user mode hardly comes to the kernel's locks, so its calm is trusted sooner.
+#[test]
+fn calm_in_user_mode_is_trusted_soon() {
+    let windows_until_all = |user_ticks| {
+        let spins =
+            |used| if used == 4 { collapse(4) } else { Facts { on_m: 2_000, ..spun(60, 0) } };
+        let mut confine = after(10, spins);
+        assert_eq!((confine.in_use(), confine.on_trial()), (2, false));
+        let computes = Facts { on_m: 2_000, ticks: 5, user_ticks, ..Facts::default() };
+        let windows = (1..40).find(|n| confine.step(&computes, (10 + n) * WINDOW_NS) == 4);
+        windows.expect("all vCPUs are tried")
+    };
+    assert_eq!([5, 4].map(windows_until_all), [4, 20]);
+}
+
+/// A load that computes for 50 ms, then contends in the kernel, and so on.
+#[test]
+fn calm_in_user_mode_that_ends_in_a_collapse_is_trusted_later() {
+    let mut confine = after(10, collapse);
+    let mut now_ns = 10 * WINDOW_NS;
+    for window in 0..1_000 {
+        now_ns += WINDOW_NS;
+        let computes = Facts { on_m: 2_000, ticks: 5, user_ticks: 5, ..Facts::default() };
+        let calm = window % 30 < 6 && confine.in_use() == 2;
+        confine.step(&if calm { computes } else { collapse(confine.in_use()) }, now_ns);
+    }
+    assert!(confine.trials_more[0] <= 4, "in ten seconds: {confine:?}");
+}
+
+#[test]
+fn one_window_of_nothing_but_spinning_is_enough() {
+    let first_trial = |spin_m| {
+        let mut confine = Confine::new(4);
+        let spins = Facts { on_m: 2_000, off_m: 2_000, ..spun(spin_m, spin_m / 2) };
+        confine.wake();
+        (1..9).find(|n| confine.step(&spins, n * WINDOW_NS) < 4)
+    };
+    assert_eq!([3_000, 2_900].map(first_trial), [Some(1), Some(2)]);
+}
+
 #[test]
 fn a_limit_that_gives_nothing_away_is_compared_with_more_vcpus_later() {
     let trials_after = |windows, left_m| {
