@@ -116,6 +116,7 @@ const CASES: [(&str, Needs, Takes, Test); 39] = {
         ("vt_refuses_wrong_options", Some(vt_guest), Little, virtual_time::wrong_options),
         ("vt_neighbours_sleep", Some(vt_guest), Little, virtual_time::neighbours_sleep),
         ("vt_counts_critical", Some(vt_guest), Little, virtual_time::critical_sections_are_counted),
+        ("vt_yields_to_kicked", Some(vt_guest), Little, virtual_time::kicked_vcpus_are_yielded_to),
         ("vt_sees_first_waiters", Some(vt_guest), Little, virtual_time::first_waiters_are_seen),
         ("vt_emulates_sev_es", Some(vt_guest), Little, virtual_time::confidential_guest),
         (

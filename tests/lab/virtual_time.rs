@@ -170,6 +170,21 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Waiters of PV spinlocks halt, and whoever kicks one gives way to it. KVM does so at a kick, and
+/// the host records what came of it.
+pub fn kicked_vcpus_are_yielded_to() -> Result<(), Failed> {
+    let more = "seconds = 1\naccel = \"vt\"\nvt = { regime = \"pv\" }";
+    let text = experiment(&["stress-ng-rename"], more, "");
+    let bench = Bench::new(&text.replace("vcpus = 2\npcpus", "vcpus = 4\npcpus"));
+    let output = bench.run();
+    check(output.status.success(), "the run", &output)?;
+    let record = &bench.results()[0];
+    let of = |name: &str| record["kvm"][name].as_u64().unwrap_or(0);
+    assert!(of("yield:yielded") > 10, "kicked vCPUs wait for their pCPUs: {record}");
+    assert!(of("yield:yielded") < of("exit:hypercall"), "not at every hypercall: {record}");
+    Ok(())
+}
+
 /// The first waiter of a native queued spinlock spins outside of the queue, where no tracepoint
 /// is. The recorder sees it, and that its holder was off.
 pub fn first_waiters_are_seen() -> Result<(), Failed> {
