@@ -8,8 +8,8 @@ use std::process::Command;
 
 use nix::sched::sched_getaffinity;
 use nix::unistd::Pid;
-use unspin_model::Accel;
 use unspin_model::summary::Machine;
+use unspin_model::{Accel, FailureKind};
 use unspin_sources::cache_dir;
 use unspin_sources::kernel::Kernel;
 use unspin_wire::{Failure, VmSpec};
@@ -75,10 +75,25 @@ pub fn accelerator(
         return Ok(*accel);
     }
     let boots = Vm::start(&probe_spec(kernel, initramfs), &folder.join("kvm-probe"), |_| Ok(()));
-    let accel = if boots.is_ok() { Accel::Kvm } else { Accel::Tcg };
-    known.by_host.insert(key, accel);
-    known.save();
+    let (accel, is_a_fact) = answer(boots.map(drop))?;
+    if is_a_fact {
+        known.by_host.insert(key, accel);
+        known.save();
+    }
     Ok(accel)
+}
+
+/// What a probe came to: the accelerator to use, and whether that is to be kept. Only a guest that
+/// did not come up says that KVM does not work; Ctrl-C says nothing.
+fn answer(boots: Result<(), Failure>) -> Result<(Accel, bool), Failure> {
+    use FailureKind::{BootTimeout, GuestPanic, Interrupted, QemuDied};
+    match boots {
+        Ok(()) => Ok((Accel::Kvm, true)),
+        Err(failure) if failure.kind == Interrupted => Err(failure),
+        Err(failure) => {
+            Ok((Accel::Tcg, matches!(failure.kind, BootTimeout | GuestPanic | QemuDied)))
+        }
+    }
 }
 
 fn probe_spec(kernel: &Kernel, initramfs: &Path) -> VmSpec {
@@ -121,4 +136,22 @@ impl Answers {
 
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_guest_that_did_not_come_up_is_kept_as_an_answer() {
+        assert_eq!(answer(Ok(())), Ok((Accel::Kvm, true)));
+        let of = |kind| answer(Err(Failure::new(kind, "why")));
+        for kind in [FailureKind::BootTimeout, FailureKind::GuestPanic, FailureKind::QemuDied] {
+            assert_eq!(of(kind), Ok((Accel::Tcg, true)), "{kind:?}");
+        }
+        for kind in [FailureKind::Unavailable, FailureKind::OutOfMemory, FailureKind::BadReply] {
+            assert_eq!(of(kind), Ok((Accel::Tcg, false)), "{kind:?}");
+        }
+        assert!(of(FailureKind::Interrupted).is_err());
+    }
 }

@@ -165,11 +165,10 @@ fn causes(check: &mut SenseCheck, session: &Session, truth: &Recording, known: &
             Wait::Ipi => Cause::IpiOff,
             _ => Cause::HolderOff,
         };
-        let by_off = |cause| matches!(cause, Cause::HolderOff | Cause::IpiOff);
-        if by_off(real) {
+        if real.by_off() {
             check.kept_s[1] += kept_ns as f64 / 1e9;
         }
-        if by_off(episode.cause) {
+        if episode.cause.by_off() {
             check.kept_s[0] += episode.wasted_ns as f64 / 1e9;
         }
         check.add_waits(real, episode.cause, 1);

@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_model::Accel;
-use unspin_wire::{Fairness, Injection, TruthMode};
+use unspin_wire::TruthMode;
 
 use super::asked::Asked;
-use super::neighbour::{self, RawNeighbour};
 use super::simulated::RawSimulated;
-use super::topology::{Nested, Pcpus, Refusals, Spinlock, Topology};
+use super::topology::Topology;
 use super::{Command, Experiment, Scheduler};
 use crate::toml_error::{ConfigError, choices};
 use crate::workload::{self, Workload};
+use topologies::RawTopology;
 
-const VCPUS_MAX: u32 = 128;
-const DEFAULT_MEMORY_MIB: u64 = 768;
-const DEFAULT_L1_MEMORY_MIB: u64 = 3072;
+mod topologies;
+
 const DEFAULT_SMALLEST_EFFECT: f64 = 0.03;
 
 /// An experiment's file as it is written.
@@ -58,41 +57,6 @@ pub(super) struct RawExperiment {
     topologies: Vec<RawTopology>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawTopology {
-    name: Spanned<String>,
-    vcpus: Spanned<u32>,
-    pcpus: Spanned<Pcpus>,
-    memory_mib: Option<Spanned<u64>>,
-    accel: Option<Asked>,
-    #[serde(default)]
-    vt: RawSimulated,
-    spinlock: Option<Spinlock>,
-    #[serde(default)]
-    fairness: Fairness,
-    pinned: Option<Spanned<bool>>,
-    #[serde(default, rename = "neighbour")]
-    neighbours: Vec<RawNeighbour>,
-    nested: Option<RawNested>,
-    injector: Option<Spanned<Injection>>,
-    schedulers: Option<Vec<Spanned<String>>>,
-    workloads: Option<Vec<Spanned<String>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawNested {
-    regime: Spanned<String>,
-    memory_mib: Option<u64>,
-    pv_spinlocks: Option<bool>,
-    steal_time: Option<bool>,
-    pause_exits: Option<bool>,
-    #[serde(default)]
-    without: Vec<String>,
-    host_params: Option<String>,
-}
-
 /// The file under check: what an error needs to say where it is.
 pub(super) struct Source<'a> {
     file: &'a Path,
@@ -119,7 +83,7 @@ pub(super) fn check(
     let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
     each_once(file, "workloads", workloads.iter().map(|it| it.name.clone()).collect())?;
-    let mut topologies = topologies(&source, &raw, &workloads)?;
+    let mut topologies = topologies::check(&source, &raw, &workloads)?;
     if says_nothing_of_time(&raw) && topologies.iter().all(Topology::may_be_in_virtual_time) {
         topologies.iter_mut().for_each(|topology| topology.accel = Some(Accel::Vt));
     }
@@ -264,134 +228,6 @@ pub(super) fn find_workload(
     let names = choices(workload::builtin_names());
     let message = format!("unknown workload `{}`, expected one of {names}", name.get_ref());
     Err(source.error(name, message))
-}
-
-fn topologies(
-    source: &Source,
-    raw: &RawExperiment,
-    workloads: &[Workload],
-) -> Result<Vec<Topology>, ConfigError> {
-    let mut seen = BTreeSet::new();
-    let declared = Declared {
-        schedulers: raw.schedulers.iter().map(|s| s.get_ref().clone()).collect(),
-        workloads: workloads.iter().map(|workload| workload.name.clone()).collect(),
-    };
-    raw.topologies
-        .iter()
-        .map(|topology| {
-            if !seen.insert(topology.name.get_ref().clone()) {
-                return Err(source.error(&topology.name, "two topologies have this name"));
-            }
-            check_topology(source, topology, raw, &declared)
-        })
-        .collect()
-}
-
-/// What an experiment lists, by name; a topology may list some of them.
-struct Declared {
-    schedulers: Vec<String>,
-    workloads: Vec<String>,
-}
-
-fn check_topology(
-    source: &Source,
-    raw: &RawTopology,
-    experiment: &RawExperiment,
-    declared: &Declared,
-) -> Result<Topology, ConfigError> {
-    check_vcpus(source, &raw.vcpus)?;
-    let (vcpus, pcpus) = (*raw.vcpus.get_ref(), raw.pcpus.get_ref());
-    if pcpus.count() == 0 {
-        return Err(source.error(&raw.pcpus, "a topology needs at least one pCPU"));
-    }
-    if let Some(pinned) = raw.pinned.as_ref().filter(|p| *p.get_ref()) {
-        if pcpus.count() < vcpus && vcpus % pcpus.count() != 0 {
-            return Err(source.error(pinned, "pinned needs as many vCPUs for each pCPU"));
-        }
-    }
-    if let Some(memory) = raw.memory_mib.as_ref().filter(|m| *m.get_ref() < 128) {
-        return Err(source.error(memory, "a guest needs at least 128 MiB"));
-    }
-    check_injector(source, raw)?;
-    let (real, models) = neighbour::check(source, &raw.neighbours)?;
-    let some = |names: &Option<Vec<Spanned<String>>>, all: &[String]| {
-        let check = |n: &Spanned<String>| known(source, n.clone(), all.iter().cloned());
-        let names = names.as_ref();
-        names.map(|names| names.iter().map(check).collect::<Result<Vec<_>, _>>()).transpose()
-    };
-    Ok(Topology {
-        name: raw.name.get_ref().clone(),
-        vcpus,
-        pcpus: raw.pcpus.clone(),
-        memory_mib: raw.memory_mib.as_ref().map_or(DEFAULT_MEMORY_MIB, |m| *m.get_ref()),
-        spinlock: raw.spinlock,
-        fairness: raw.fairness,
-        pinned: is_pinned(raw),
-        neighbours: real,
-        accel: raw.accel.or(experiment.accel).and_then(Asked::accel),
-        simulated: raw.vt.or(&experiment.vt).check(source, raw.fairness, models)?,
-        refusals: refusals(raw),
-        nested: raw.nested.as_ref().map(|nested| check_nested(source, nested)).transpose()?,
-        injection: raw.injector.as_ref().map(|i| i.get_ref().clone()),
-        schedulers: some(&raw.schedulers, &declared.schedulers)?,
-        workloads: some(&raw.workloads, &declared.workloads)?,
-    })
-}
-
-/// What keeps a topology from virtual time, and what keeps it in virtual time.
-fn refusals(raw: &RawTopology) -> Refusals {
-    let nested = raw.nested.as_ref().map(|nested| nested.regime.span());
-    let virtual_time = [
-        (nested, "virtual time knows no L1: write `[topology.vt]` with a `regime` instead"),
-        (neighbour::first_real(&raw.neighbours), neighbour::WRITE_A_MODEL),
-    ];
-    let first = |(at, message): (Option<_>, &str)| Some((at?, message.to_owned()));
-    let model = neighbour::first_model(&raw.neighbours);
-    Refusals {
-        virtual_time: virtual_time.into_iter().find_map(first),
-        real_time: first((model, neighbour::WRITE_A_WORKLOAD)),
-    }
-}
-
-fn is_pinned(raw: &RawTopology) -> bool {
-    raw.pinned.as_ref().is_some_and(|pinned| *pinned.get_ref())
-}
-
-pub(super) fn check_vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<(), ConfigError> {
-    if (1..=VCPUS_MAX).contains(vcpus.get_ref()) {
-        return Ok(());
-    }
-    Err(source.error(vcpus, format!("a guest has 1 to {VCPUS_MAX} vCPUs")))
-}
-
-fn check_injector(source: &Source, raw: &RawTopology) -> Result<(), ConfigError> {
-    let Some(injector) = &raw.injector else { return Ok(()) };
-    if !is_pinned(raw) || raw.pcpus.get_ref().count() < *raw.vcpus.get_ref() {
-        let message = "an injector needs `pinned = true` and a pCPU for each vCPU";
-        return Err(source.error(injector, message));
-    }
-    let plan = injector.get_ref();
-    if plan.lengths_us.is_empty() || plan.lengths_us.iter().any(|us| !(10..=100_000).contains(us)) {
-        return Err(source.error(injector, "lengths_us lists lengths of 10 to 100000 microseconds"));
-    }
-    Ok(())
-}
-
-fn check_nested(source: &Source, raw: &RawNested) -> Result<Nested, ConfigError> {
-    let memory_mib = raw.memory_mib.unwrap_or(DEFAULT_L1_MEMORY_MIB);
-    let regime = raw.regime.get_ref();
-    let named = Nested::regime(regime, memory_mib).ok_or_else(|| {
-        let message = format!("unknown regime `{regime}`, expected `pv`, `ple` or `abandoned`");
-        source.error(&raw.regime, message)
-    })?;
-    Ok(Nested {
-        pv_spinlocks: raw.pv_spinlocks.unwrap_or(named.pv_spinlocks),
-        steal_time: raw.steal_time.unwrap_or(named.steal_time),
-        pause_exits: raw.pause_exits.unwrap_or(named.pause_exits),
-        without: raw.without.clone(),
-        host_params: raw.host_params.clone().unwrap_or_default(),
-        ..named
-    })
 }
 
 #[cfg(test)]

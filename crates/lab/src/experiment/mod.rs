@@ -1,6 +1,7 @@
 //! Experiments: the matrix of cells, as a TOML file says it.
 
 mod asked;
+mod bounds;
 pub mod claims;
 mod cpu_limits;
 mod file;

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use unspin_wire::{NeighbourModel, VirtualNeighbour};
 
-use super::Neighbour;
-use super::file::{Source, check_vcpus, find_workload};
+use super::file::{Source, find_workload};
+use super::{Neighbour, bounds};
 use crate::toml_error::ConfigError;
 
 const DEFAULT_MEMORY_MIB: u64 = 512;
@@ -27,14 +27,12 @@ pub(super) const WRITE_A_WORKLOAD: &str = "a modelled neighbour exists in virtua
 pub(super) struct RawNeighbour {
     vcpus: Spanned<u32>,
     workload: Option<Spanned<String>>,
-    memory_mib: Option<u64>,
+    memory_mib: Option<Spanned<u64>>,
     model: Option<Spanned<NeighbourModel>>,
-    work_us: Option<u64>,
-    sleep_us: Option<u64>,
-    #[serde(default)]
-    phase_us: u64,
-    #[serde(default)]
-    times_us: Vec<(u64, u64)>,
+    work_us: Option<Spanned<u64>>,
+    sleep_us: Option<Spanned<u64>>,
+    phase_us: Option<Spanned<u64>>,
+    times_us: Option<Spanned<Vec<(u64, u64)>>>,
 }
 
 /// The first neighbour that is a real VM, by its place in the file.
@@ -54,7 +52,7 @@ pub(super) fn check(
 ) -> Result<(Vec<Neighbour>, Vec<VirtualNeighbour>), ConfigError> {
     let (mut real, mut models) = (Vec::new(), Vec::new());
     for (index, neighbour) in raw.iter().enumerate() {
-        check_vcpus(source, &neighbour.vcpus)?;
+        bounds::vcpus(source, &neighbour.vcpus)?;
         let name = format!("neighbour{}", index + 1);
         match (&neighbour.workload, &neighbour.model) {
             (Some(workload), None) => real.push(check_real(source, neighbour, workload, name)?),
@@ -79,10 +77,11 @@ fn check_real(
         let message = "a neighbour's workload must run until it is stopped (until_stopped = true)";
         return Err(source.error(name, message));
     }
+    let memory_mib = bounds::memory_mib(source, raw.memory_mib.as_ref())?;
     Ok(Neighbour {
         name: vm,
         vcpus: *raw.vcpus.get_ref(),
-        memory_mib: raw.memory_mib.unwrap_or(DEFAULT_MEMORY_MIB),
+        memory_mib: memory_mib.unwrap_or(DEFAULT_MEMORY_MIB),
         workload,
     })
 }
@@ -93,21 +92,35 @@ fn check_model(
     model: &Spanned<NeighbourModel>,
     name: String,
 ) -> Result<VirtualNeighbour, ConfigError> {
-    let ascending = raw.times_us.iter().all(|(from, to)| from < to)
-        && raw.times_us.windows(2).all(|pair| pair[0].1 <= pair[1].0);
-    let count = raw.times_us.len();
+    let times = times(source, raw)?;
+    let ascending = times.iter().all(|(from, to)| from < to)
+        && times.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    let count = times.len();
     if *model.get_ref() == NeighbourModel::At && !(ascending && (1..=TIMES_MAX).contains(&count)) {
         let message = format!("`at` needs 1 to {TIMES_MAX} ascending pairs in times_us");
         return Err(source.error(model, message));
     }
-    let times = raw.times_us.iter().map(|(from, to)| (from * 1_000, to * 1_000));
+    let ns = |duration: &Option<Spanned<u64>>, default_us: u64| -> Result<u64, ConfigError> {
+        let us = bounds::duration_us(source, duration.as_ref())?;
+        Ok(us.unwrap_or(default_us) * 1_000)
+    };
     Ok(VirtualNeighbour {
         name,
         vcpus: *raw.vcpus.get_ref(),
         model: *model.get_ref(),
-        work_ns: raw.work_us.unwrap_or(DEFAULT_WORK_US) * 1_000,
-        sleep_ns: raw.sleep_us.unwrap_or(DEFAULT_SLEEP_US) * 1_000,
-        phase_ns: raw.phase_us * 1_000,
-        times_ns: times.collect(),
+        work_ns: ns(&raw.work_us, DEFAULT_WORK_US)?,
+        sleep_ns: ns(&raw.sleep_us, DEFAULT_SLEEP_US)?,
+        phase_ns: ns(&raw.phase_us, 0)?,
+        times_ns: times.iter().map(|(from, to)| (from * 1_000, to * 1_000)).collect(),
     })
+}
+
+/// The pairs of `times_us`, microseconds.
+fn times<'a>(source: &Source, raw: &'a RawNeighbour) -> Result<&'a [(u64, u64)], ConfigError> {
+    let Some(times) = &raw.times_us else { return Ok(&[]) };
+    let bounded = |(from, to): &(u64, u64)| bounds::is_duration_us(*from.max(to));
+    match times.get_ref().iter().all(bounded) {
+        true => Ok(times.get_ref()),
+        false => Err(source.error(times, bounds::too_long())),
+    }
 }

@@ -62,10 +62,12 @@ impl Scheduler {
             _ => {}
         }
         if let Some(vcpus) = name.strip_prefix("hold:").and_then(|k| k.parse::<u32>().ok()) {
-            return if vcpus > 0 {
-                Ok(Scheduler::Hold(vcpus))
-            } else {
-                Err("hold:0 holds nothing".into())
+            let hold = Scheduler::Hold(vcpus);
+            return match hold.name() {
+                _ if vcpus == 0 => Err("hold:0 holds nothing: write `hold:1` or more".into()),
+                // A cell has one name.
+                written if written != name => Err(format!("`{name}` is written `{written}`")),
+                _ => Ok(hold),
             };
         }
         let found = commands.iter().find(|command| command.name == name);
@@ -105,5 +107,22 @@ impl Command {
         let name = self.crate_name.as_ref()?;
         let version = self.version.as_deref().unwrap_or("latest");
         Some(unspin_sources::cache_dir().join("crates").join(format!("{name}-{version}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_vcpus_is_written_in_one_way() {
+        let parse = |name| Scheduler::parse(name, &[]);
+        assert_eq!(parse("hold:2"), Ok(Scheduler::Hold(2)));
+        for name in ["hold:02", "hold:+2"] {
+            assert_eq!(parse(name), Err(format!("`{name}` is written `hold:2`")));
+        }
+        for name in ["hold:0", "hold:00", "hold:", "hold:-2", "hold:x"] {
+            assert!(parse(name).is_err(), "{name}");
+        }
     }
 }

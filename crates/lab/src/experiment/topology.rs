@@ -1,5 +1,6 @@
 //! Topologies: which VMs share which pCPUs, and how.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -27,6 +28,13 @@ impl Pcpus {
             Pcpus::Count(count) => *count,
             Pcpus::List(list) => list.len() as u32,
         }
+    }
+
+    /// A CPU that the list names more than once.
+    pub(super) fn repeated(&self) -> Option<u32> {
+        let Pcpus::List(list) = self else { return None };
+        let mut known = BTreeSet::new();
+        list.iter().copied().find(|cpu| !known.insert(*cpu))
     }
 
     /// Their numbers, out of the CPUs that this process may use.

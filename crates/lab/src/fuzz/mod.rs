@@ -10,19 +10,18 @@
 //! the steps of a seed that fails are run under that one as well, several times.
 
 mod files;
+mod judged;
 mod plan;
 mod shrink;
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 use serde::Serialize;
-use unspin_model::{Outcome, RunRecord};
 
 use crate::experiment::Experiment;
-use crate::run::{Event, Finish, LabError, Options, Progress, execute, load};
+use crate::run::{Event, Finish, LabError, Options, Progress, execute};
 
+use judged::{Found, Judged, found};
 pub use plan::{Plan, Step};
 
 /// The experiment of all seeds.
@@ -58,8 +57,19 @@ pub struct Report {
     pub longest_wait_s: f64,
     /// Those that failed, in order.
     pub failures: Vec<Failure>,
+    /// Those whose host failed, in order.
+    pub no_result: Vec<NoResult>,
     /// Whether it was interrupted.
     pub interrupted: bool,
+}
+
+/// A seed that nothing is known of, because its host failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NoResult {
+    /// The seed.
+    pub seed: u64,
+    /// How the host failed.
+    pub why: String,
 }
 
 /// A seed that failed.
@@ -110,22 +120,16 @@ pub fn fuzz(
     let plans: Vec<(String, Plan)> =
         fuzz.seeds.clone().map(|seed| (name(seed), Plan::of(seed))).collect();
     let (finish, found) = fuzz.run(NAME, &plans, 1, options, progress)?;
-    let mut report = Report {
-        seeds: found.len() as u64,
-        planned: plans.len() as u64,
-        longest_wait_s: found
-            .values()
-            .flatten()
-            .filter_map(|one| one.as_ref().ok())
-            .copied()
-            .fold(0.0, f64::max),
-        failures: Vec::new(),
-        interrupted: finish == Finish::Interrupted,
-    };
+    let mut report = report(&found, plans.len(), finish);
     let mut shrunk = 0;
     for (seed, (name, plan)) in fuzz.seeds.clone().zip(&plans) {
-        let Some(Err((what, detail))) = found.get(name).and_then(|runs| runs.first()) else {
-            continue;
+        let (what, detail) = match found.get(name).and_then(|runs| runs.first()) {
+            Some(Judged::Failed { what, detail }) => (what, detail),
+            Some(Judged::NoResult(why)) => {
+                report.no_result.push(NoResult { seed, why: why.clone() });
+                continue;
+            }
+            Some(Judged::Passed(_)) | None => continue,
         };
         let mut failure = Failure {
             seed,
@@ -152,6 +156,23 @@ pub fn fuzz(
     Ok(report)
 }
 
+/// What the seeds came to, before their failures are looked at one by one.
+fn report(found: &Found, planned: usize, finish: Finish) -> Report {
+    let runs = || found.values().flatten();
+    let waits = runs().filter_map(|run| match run {
+        Judged::Passed(wait_s) => Some(*wait_s),
+        Judged::Failed { .. } | Judged::NoResult(_) => None,
+    });
+    Report {
+        seeds: runs().filter(|run| run.is_result()).count() as u64,
+        planned: planned as u64,
+        longest_wait_s: waits.fold(0.0, f64::max),
+        failures: Vec::new(),
+        no_result: Vec::new(),
+        interrupted: finish == Finish::Interrupted,
+    }
+}
+
 fn name(seed: u64) -> String {
     format!("seed-{seed}")
 }
@@ -160,19 +181,9 @@ fn lines(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(Step::to_string).collect()
 }
 
-/// A run's longest wait in seconds, or what failed and what the guest said.
-type Judged = Result<f64, (String, String)>;
-
-/// By plan, its runs.
-type Found = BTreeMap<String, Vec<Judged>>;
-
 /// Whether only a guest scheduler can fail so; guest.sh says it.
 fn is_its_own(detail: &str) -> bool {
     detail.lines().any(|line| line == "only under a guest scheduler")
-}
-
-fn fails_so(judged: &Judged, what: &str) -> bool {
-    matches!(judged, Err((why, _)) if why == what)
 }
 
 impl Fuzz {
@@ -190,8 +201,13 @@ impl Fuzz {
         let file = files::write(&folder, experiment, self, plans, repeats)?;
         let experiment = Experiment::load(&file.display().to_string())?;
         let options = Options { out: out.clone(), ..options.clone() };
-        let (finish, _) = execute(&experiment, &options, progress)?;
-        Ok((finish, found(&out)?))
+        match execute(&experiment, &options, progress) {
+            Err(LabError::Interrupted) => {
+                // The folder may not be there yet.
+                Ok((Finish::Interrupted, found(&out).unwrap_or_default()))
+            }
+            ended => Ok((ended?.0, found(&out)?)),
+        }
     }
 
     /// The same plan under the kernel's scheduler, until it fails in the same way.
@@ -213,9 +229,9 @@ impl Fuzz {
             repeats = self.controls.min(repeats + CONTROLS_AT_ONCE);
             let (finish, found) = alone.run(&experiment, &plans, repeats, options, progress)?;
             let runs = found.get(name).map_or(&[][..], Vec::as_slice);
-            let failed = runs.iter().filter(|run| fails_so(run, what)).count() as u32;
-            if failed > 0 || repeats >= self.controls || finish == Finish::Interrupted {
-                return Ok((finish, Control { runs: runs.len() as u32, failed }));
+            let control = control(runs, what);
+            if control.failed > 0 || repeats >= self.controls || finish == Finish::Interrupted {
+                return Ok((finish, control));
             }
         }
     }
@@ -231,52 +247,68 @@ impl Fuzz {
     ) -> Result<Option<Plan>, LabError> {
         let note = format!("{name} fails: {what}; looking for a shorter plan");
         progress.event(Event::Note(&note));
-        let mut tried: Vec<(String, Plan)> = Vec::new();
+        let mut tried = 0;
         let mut interrupted = false;
         let shortest = shrink::shrink(plan, |plans| {
-            let first = tried.len();
-            let named = |(index, plan): (usize, &Plan)| {
-                (format!("{name}-shorter-{}", first + index), plan.clone())
-            };
-            tried.extend(plans.iter().enumerate().map(named));
-            let (finish, found) = self.run(name, &tried, 1, options, progress)?;
+            let new = candidates(name, &mut tried, plans);
+            let (finish, found) = self.run(name, &new, 1, options, progress)?;
             interrupted |= finish == Finish::Interrupted;
             let fails = |(name, _): &(String, Plan)| {
                 let run = found.get(name).and_then(|runs| runs.first());
-                run.is_some_and(|run| fails_so(run, what)) && !interrupted
+                run.is_some_and(|run| run.fails_so(what)) && !interrupted
             };
-            Ok::<_, LabError>(tried[first..].iter().map(fails).collect())
+            Ok::<_, LabError>(new.iter().map(fails).collect())
         })?;
         Ok((!interrupted).then_some(shortest))
     }
 }
 
-/// What the runs of a folder came to.
-fn found(out: &Path) -> Result<Found, LabError> {
-    let mut found = Found::new();
-    for record in load(out)?.records {
-        found.entry(record.cell.workload.clone()).or_default().push(judged(&record));
-    }
-    Ok(found)
+/// Runs of one plan under the kernel's scheduler, those left out whose host failed.
+fn control(runs: &[Judged], what: &str) -> Control {
+    let results = runs.iter().filter(|run| run.is_result());
+    let failed = runs.iter().filter(|run| run.fails_so(what));
+    Control { runs: results.count() as u32, failed: failed.count() as u32 }
 }
 
-fn judged(record: &RunRecord) -> Judged {
-    match &record.outcome {
-        Outcome::Done { value } => Ok(*value),
-        Outcome::DidNotFinish { limit_s } => {
-            Err((format!("no end within {limit_s} s"), String::new()))
-        }
-        Outcome::Failed { kind, detail } => {
-            let said = detail.lines().find_map(|line| line.strip_prefix("failed: "));
-            let what = said.map_or_else(|| format!("{kind:?}"), str::to_owned);
-            Err((what, detail.clone()))
-        }
-    }
+/// Shorter plans under names of their own, numbered behind those that were tried before. Those
+/// have their result, and one that failed would run again.
+fn candidates(name: &str, tried: &mut usize, plans: &[Plan]) -> Vec<(String, Plan)> {
+    let first = *tried;
+    *tried += plans.len();
+    let names = (first..).map(|number| format!("{name}-shorter-{number}"));
+    names.zip(plans.iter().cloned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn failed(what: &str) -> Judged {
+        Judged::Failed { what: what.into(), detail: String::new() }
+    }
+
+    #[test]
+    fn a_seed_whose_host_failed_has_no_result() {
+        let no_result = || Judged::NoResult("QemuDied: signal 9".into());
+        let runs = [Judged::Passed(0.5), failed("it waited"), no_result(), Judged::Passed(0.25)];
+        let seeds = runs.into_iter().enumerate();
+        let found: Found = seeds.map(|(seed, run)| (name(seed as u64), vec![run])).collect();
+        let report = report(&found, 9, Finish::Complete);
+        assert_eq!((report.seeds, report.planned, report.longest_wait_s), (3, 9, 0.5));
+        let runs = [failed("it waited"), no_result(), failed("it panicked"), Judged::Passed(1.0)];
+        assert_eq!(control(&runs, "it waited"), Control { runs: 3, failed: 1 });
+    }
+
+    #[test]
+    fn only_plans_that_were_not_tried_are_candidates() {
+        let mut tried = 0;
+        let mut names = |plans: &[Plan]| -> Vec<String> {
+            candidates("x", &mut tried, plans).into_iter().map(|(name, _)| name).collect()
+        };
+        let [one, two] = [Plan::of(1), Plan::of(2)];
+        assert_eq!(names(&[one, two.clone()]), ["x-shorter-0", "x-shorter-1"]);
+        assert_eq!(names(&[two]), ["x-shorter-2"]);
+    }
 
     #[test]
     fn what_only_a_guest_scheduler_fails_by_is_marked_by_the_script() {

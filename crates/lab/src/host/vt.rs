@@ -36,6 +36,9 @@ const SHOW_AGAIN: Duration = Duration::from_secs(1);
 const REAL_S_MAX: f64 = 25.0;
 /// Real seconds that QEMU may take beside that, to start and to end.
 const REAL_SLACK_S: f64 = 60.0;
+/// Real time within which a record must grow. The time of an idle guest jumps to its next timer,
+/// so one that lives fills the 4 KiB that QEMU writes at once within seconds.
+const STANDSTILL: Duration = Duration::from_secs(600);
 /// QEMU's exit status when the virtual time limit ends it.
 const UNTIL_STATUS: i32 = 3;
 
@@ -208,8 +211,9 @@ fn wait(
     folder: &Path,
     reached: &dyn Fn(u64),
 ) -> Result<ExitStatus, Failure> {
+    let record = folder.join(RECORD_FILE);
     let started = Instant::now();
-    let mut shown = started;
+    let (mut shown, mut growth) = (started, Growth { bytes: 0, since: started });
     let failure = loop {
         match qemu.try_wait() {
             Ok(Some(status)) => return Ok(status),
@@ -225,13 +229,36 @@ fn wait(
         }
         if shown.elapsed() > SHOW_AGAIN {
             shown = Instant::now();
-            reached(last_event_ns(&folder.join(RECORD_FILE)).unwrap_or(0));
+            reached(last_event_ns(&record).unwrap_or(0));
+            if growth.has_ended(fs::metadata(&record).map_or(0, |about| about.len()), shown) {
+                let detail = format!(
+                    "virtual time did not go on: QEMU wrote no event for {} s of real time",
+                    STANDSTILL.as_secs()
+                );
+                break Failure::new(FailureKind::GuestHang, detail);
+            }
         }
         std::thread::sleep(LOOK_AGAIN);
     };
     let _ = qemu.kill();
     let _ = qemu.wait();
     Err(failure)
+}
+
+/// Since when a record that is being written has its length.
+struct Growth {
+    bytes: u64,
+    since: Instant,
+}
+
+impl Growth {
+    /// Whether it has had the same length for too long.
+    fn has_ended(&mut self, bytes: u64, now: Instant) -> bool {
+        if bytes != self.bytes {
+            (self.bytes, self.since) = (bytes, now);
+        }
+        now.duration_since(self.since) > STANDSTILL
+    }
 }
 
 /// Virtual time of the last whole event of a record that is being written.

@@ -1,7 +1,8 @@
 //! The shared libraries that a program needs.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Output};
 
 use super::ImageError;
 
@@ -13,11 +14,27 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, ImageError> {
         |detail: String| ImageError::Libraries { program: program.display().to_string(), detail };
     let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output();
     let output = output.map_err(|e| failed(e.to_string()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if let Some(line) = text.lines().find(|line| line.contains("not found")) {
-        return Err(failed(line.trim().to_owned()));
+    read(&output).map_err(failed)
+}
+
+/// The libraries that ldd printed; what is wrong where it could not say them. A program without
+/// libraries makes it fail, too, but no signal.
+fn read(output: &Output) -> Result<Vec<PathBuf>, String> {
+    if let Some(signal) = ended_by(output.status) {
+        return Err(format!("signal {signal} ended ldd; run the same command again"));
     }
-    Ok(parse(&text))
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().find(|line| line.contains("not found")) {
+        Some(line) => Err(line.trim().to_owned()),
+        None => Ok(parse(&text)),
+    }
+}
+
+/// The signal that ended ldd, or the program that it ran: it is a shell script, and shells report
+/// that as 128 and the signal's number.
+fn ended_by(status: ExitStatus) -> Option<i32> {
+    let of_child = status.code().filter(|code| *code > 128).map(|code| code - 128);
+    status.signal().or(of_child)
 }
 
 fn parse(text: &str) -> Vec<PathBuf> {
@@ -37,6 +54,19 @@ fn parse(text: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ldd_that_was_ended_early_does_not_pass_for_one_without_output() {
+        let of = |status| {
+            let status = ExitStatus::from_raw(status);
+            read(&Output { status, stdout: Vec::new(), stderr: Vec::new() })
+        };
+        let exit = |code| code << 8;
+        assert_eq!(of(exit(1)), Ok(Vec::new()), "not a dynamic executable");
+        for interrupted in [2, exit(130)] {
+            assert!(of(interrupted).unwrap_err().starts_with("signal 2 ended ldd"));
+        }
+    }
 
     #[test]
     fn ldd_output_gives_libraries_and_loader() {

@@ -16,7 +16,7 @@ use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
 use super::specs;
-use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings, folder};
+use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timings, folder, store};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::latency;
@@ -28,7 +28,24 @@ use crate::workload::Workload;
 const LANE_MEMORY_MIB: u64 = 1536;
 
 /// What an experiment needs on this machine, its selected runs, and where results go.
+///
+/// # Errors
+/// [`LabError::Interrupted`] after Ctrl-C, which has changed nothing in the output folder.
 pub(super) fn plan(
+    experiment: &Experiment,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<(Prepared, Plan, PathBuf), LabError> {
+    let made = make_plan(experiment, options, progress);
+    unless(interrupt::requested(), made)
+}
+
+/// Ctrl-C ends the programs that preparing starts, too, so an error may only come from it.
+fn unless<T>(interrupted: bool, made: Result<T, LabError>) -> Result<T, LabError> {
+    if interrupted { Err(LabError::Interrupted) } else { made }
+}
+
+fn make_plan(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
@@ -41,6 +58,9 @@ pub(super) fn plan(
     let mut plan = Plan::new(experiment, &prepared)?;
     plan.select(options.runs)?;
     let out = options.folder(experiment, &plan)?;
+    if options.twice {
+        store::refuse_results(&out, &experiment.name, &plan)?;
+    }
     Ok((prepared, plan, out))
 }
 
@@ -61,14 +81,19 @@ pub fn execute(
             torn.display()
         )));
     }
-    for folder in &options.reuse {
+    for folder in options.taken_over_from() {
         store.reuse(folder, &plan)?;
     }
     // All before the first run, so that programs that are built again meanwhile change nothing.
     progress.event(Event::Stage("writing the guests' images", None));
     let is_open = |boot: &&PlannedBoot| boot.runs.iter().any(|run| !store.is_done(run.run));
     for boot in plan.boots.iter().filter(|boot| boot.virtual_time).filter(is_open) {
-        prepared.write_cell_initramfs(experiment, boot)?;
+        let written = prepared.write_cell_initramfs(experiment, boot);
+        if interrupt::requested() {
+            // The lanes end before their first run.
+            break;
+        }
+        written?;
     }
     let (done, planned) = (store.done(), plan.names.len() as u64);
     progress.event(Event::Begin(done, planned));
@@ -320,5 +345,19 @@ fn check_sensed(output: &mut RunOutput, workload: &Workload) {
             job.scheduler_failed = true;
             job.stderr = error.to_string();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_ctrl_c_neither_a_plan_nor_an_error_counts() {
+        let failed = || LabError::Unnamed { detail: "x".into() };
+        assert!(matches!(unless(true, Ok(1)), Err(LabError::Interrupted)));
+        assert!(matches!(unless(true, Err::<u32, _>(failed())), Err(LabError::Interrupted)));
+        assert!(matches!(unless(false, Ok(1)), Ok(1)));
+        assert!(matches!(unless(false, Err::<u32, _>(failed())), Err(LabError::Unnamed { .. })));
     }
 }

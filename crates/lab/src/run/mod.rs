@@ -4,6 +4,7 @@ mod drive;
 mod executor;
 mod folder;
 mod identity;
+mod kernels;
 mod outlook;
 mod parts;
 mod prepare;
@@ -65,6 +66,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Folders that finished runs are taken over from: none where each run is to be carried out
+    /// twice.
+    fn taken_over_from(&self) -> &[PathBuf] {
+        if self.twice { &[] } else { &self.reuse }
+    }
+
     /// The output folder of a plan. A new one is named by the plan; one of that name whose
     /// runs were interrupted is resumed.
     fn folder(&self, experiment: &Experiment, plan: &Plan) -> Result<PathBuf, LabError> {
@@ -104,6 +111,17 @@ pub enum LabError {
     /// The topology asks for what this machine has not.
     #[error(transparent)]
     Topology(#[from] ConfigError),
+    /// Two kernels are called alike.
+    #[error(
+        "{} and {} are both kernel {id}: build one of them with another CONFIG_LOCALVERSION, or \
+         give each an experiment of its own", images[0].display(), images[1].display()
+    )]
+    OneId {
+        /// What both are called.
+        id: String,
+        /// Their images.
+        images: [PathBuf; 2],
+    },
     /// A program that the lab itself needs is missing.
     #[error("{program} is not installed: run `apt install {package}`")]
     Missing {
@@ -155,6 +173,18 @@ pub enum LabError {
         /// The experiment to carry out.
         wanted: String,
     },
+    /// Runs that are to be carried out twice have their result, so that they would not run.
+    #[error(
+        "{} already has results of runs that `--twice` is to carry out: name another folder with \
+         `--out`", out.display()
+    )]
+    HasResults {
+        /// The folder.
+        out: PathBuf,
+    },
+    /// Ctrl-C before the first run.
+    #[error("interrupted before the first run: the same command begins again")]
+    Interrupted,
     /// Results could not be read.
     #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
     Read {
@@ -189,7 +219,11 @@ impl Classified for LabError {
             LabError::Kernel(error) => error.class(),
             LabError::Topology(error) => error.class(),
             LabError::Image(_) | LabError::Missing { .. } => Class::Unavailable,
-            LabError::NotPlanned { .. } | LabError::OtherExperiment { .. } => Class::Usage,
+            LabError::NotPlanned { .. }
+            | LabError::OtherExperiment { .. }
+            | LabError::OneId { .. }
+            | LabError::HasResults { .. } => Class::Usage,
+            LabError::Interrupted => Class::Interrupted,
             LabError::Host(failure) if failure.kind == FailureKind::Unavailable => {
                 Class::Unavailable
             }
@@ -201,6 +235,21 @@ impl Classified for LabError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interruption_and_a_folder_with_results_have_their_class() {
+        assert_eq!(LabError::Interrupted.class(), Class::Interrupted);
+        let has_results = LabError::HasResults { out: "out/x".into() };
+        assert_eq!(has_results.class(), Class::Usage);
+        assert!(has_results.to_string().starts_with("out/x already has results"));
+    }
+
+    #[test]
+    fn what_runs_twice_is_not_taken_over() {
+        let once = Options { reuse: vec!["results/x".into()], ..Options::default() };
+        assert_eq!(once.taken_over_from(), ["results/x"].map(PathBuf::from));
+        assert!(Options { twice: true, ..once }.taken_over_from().is_empty());
+    }
 
     #[test]
     fn only_a_full_disk_asks_for_room() {

@@ -47,7 +47,7 @@ pub fn look_ahead(
     let missing = prepare::missing(experiment)?;
     if missing.is_empty() {
         let (_prepared, plan, out) = executor::plan(experiment, options, progress)?;
-        let done = store::done_in(&out, &experiment.name, &options.reuse, &plan)?;
+        let done = store::done_in(&out, &experiment.name, options.taken_over_from(), &plan)?;
         let Plan { boots, names, .. } = plan;
         return Ok(outlook(experiment, options, (&boots, names.len() as u64), &done, missing));
     }

@@ -14,7 +14,7 @@ use unspin_wire::Agent;
 
 use super::parts::{self, Part};
 use super::scratch::Scratch;
-use super::{Event, LabError, Options, Progress};
+use super::{Event, LabError, Options, Progress, kernels};
 use crate::experiment::{Command, Experiment, PlannedBoot, Scheduler, Topology, plan};
 use crate::host::{VtQemu, vt_qemu};
 use crate::image::{Image, ImageError, OWN_NAME, OWN_PATH, Own, find_program, path_in_guest};
@@ -85,8 +85,7 @@ impl Prepared {
         let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
         let vt_qemu = simulates.then(|| get_qemu(progress)).transpose()?;
         let virtual_time = vt_qemu.as_ref().map(virtual_time).unwrap_or_default();
-        let kernels = experiment.kernels.iter().map(|spec| get_kernel(spec, progress));
-        let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
+        let kernels = kernels::all(&experiment.kernels, progress)?;
         let schedulers = install_schedulers(experiment, progress)?;
         let images = Scratch::in_(&cache_dir())?;
         let folder = images.path();
@@ -113,7 +112,7 @@ impl Prepared {
         };
         let own_kvm = accel == Accel::Kvm;
         let l1 = (nested && !own_kvm)
-            .then(|| get_kernel(L1_KERNEL, progress))
+            .then(|| kernels::get(L1_KERNEL, progress))
             .transpose()?
             .map(|kernel| l1(&guests, kernel, &own, folder))
             .transpose()?;
@@ -225,13 +224,6 @@ fn get_qemu(progress: &mut dyn Progress) -> Result<VtQemu, LabError> {
         progress.event(Event::Stage(&format!("QEMU: {}", step.stage), step.fraction));
     };
     Ok(vt_qemu(&mut report)?)
-}
-
-fn get_kernel(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
-    let mut report = |step: unspin_sources::Progress| {
-        progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
-    };
-    Ok(kernel::ensure(spec, &mut report)?)
 }
 
 fn guest(kernel: Kernel, folder: &Path) -> Guest {

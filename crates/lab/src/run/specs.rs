@@ -2,7 +2,9 @@
 
 use unspin_host::vm::cpu_model;
 use unspin_model::{Accel, FailureKind};
-use unspin_wire::{BootSpec, Failure, Job, L1Spec, RunSpec, TruthMode, VirtualHost, VmSpec};
+use unspin_wire::{
+    BootSpec, Failure, Job, L1Spec, RunSpec, SETUP_LIMIT_S, TruthMode, VirtualHost, VmSpec,
+};
 
 use super::prepare::{Guest, Prepared, path_in_l1};
 use crate::experiment::{
@@ -13,9 +15,8 @@ use crate::workload::Workload;
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
 const NESTED_BOOT_LIMIT_S: f64 = 90.0;
-/// Virtual seconds that an unattended guest may take for a setup command, for starting and
-/// stopping an agent, and for its end.
-const SETUP_LIMIT_S: f64 = 60.0;
+/// Virtual seconds that an unattended guest may take for starting and stopping an agent, and for
+/// its end.
 const AGENT_LIMIT_S: f64 = 80.0;
 const END_LIMIT_S: f64 = 10.0;
 /// CPU of a nested machine's L1: without the extensions that make an L2 under
@@ -125,7 +126,7 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
 /// Virtual seconds of an errand, from its setup to its agent's end.
 fn job_limit_s(job: &Job) -> f64 {
     let agent_s = if job.scheduler.is_some() { AGENT_LIMIT_S } else { 0.0 };
-    job.setup.len() as f64 * SETUP_LIMIT_S + agent_s + job.time_limit_s
+    job.setup.len() as f64 * f64::from(SETUP_LIMIT_S) + agent_s + job.time_limit_s
 }
 
 /// The L1 of a nested topology.

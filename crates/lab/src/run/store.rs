@@ -251,6 +251,17 @@ pub(super) fn done_in(
     Ok(done)
 }
 
+/// Refuses a folder with results of runs in virtual time that are to be carried out twice: they
+/// would pass without having run once.
+pub(super) fn refuse_results(out: &Path, name: &str, plan: &Plan) -> Result<(), LabError> {
+    let done = done_in(out, name, &[], plan)?;
+    let selected = plan.boots.iter().filter(|boot| boot.virtual_time);
+    match selected.flat_map(|boot| &boot.runs).any(|run| done.contains(&run.run)) {
+        true => Err(LabError::HasResults { out: out.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 /// Keeps other writers out of a folder: runs of the lab, and sweeps of the Python package.
 fn lock(out: &Path) -> Result<Flock<File>, LabError> {
     let path = out.join("runs.lock");

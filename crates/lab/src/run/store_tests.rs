@@ -246,6 +246,27 @@ fn results_in_virtual_time_are_taken_over_from_other_folders() {
 }
 
 #[test]
+fn selected_runs_with_a_result_are_not_carried_out_twice() {
+    let refuses = |folder: &Folder, plan: &Plan| {
+        let refused = refuse_results(&folder.out(), &folder.experiment.name, plan);
+        refused.map_err(|error| error.to_string()).err()
+    };
+    let folder = Folder::new(Accel::Vt);
+    assert_eq!(refuses(&folder, &folder.plan), None, "a new folder");
+    let mut store = folder.open(&folder.plan);
+    store.append(&record(&folder.plan, 1, failed())).unwrap();
+    assert_eq!(refuses(&folder, &folder.plan), None, "it has failed");
+    store.append(&record(&folder.plan, 0, DONE)).unwrap();
+    let text = refuses(&folder, &folder.plan).unwrap();
+    assert!(text.contains("name another folder with `--out`"), "{text}");
+    let mut others = folder.plan.clone();
+    others.select(super::super::Selection::Range(1, 3)).unwrap();
+    assert_eq!(refuses(&folder, &others), None, "it is not among them");
+    let real = Folder::filled(Accel::Tcg);
+    assert_eq!(refuses(&real, &real.plan), None, "real time is measured once");
+}
+
+#[test]
 fn a_fresh_folder_is_new_for_each_complete_check() {
     let folder = Folder::new(Accel::Tcg);
     let options = super::super::Options {

@@ -49,7 +49,9 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
         ("vcpus = 4\npcpus", "vcpus = 0\npcpus", "x.toml:11:9: a guest has 1 to 128 vCPUs"),
         ("pcpus = 2", "pcpus = \"a\"", "x.toml:12:9: expected a number of pCPUs, or a list such"),
         ("pcpus = 2", "pcpus = 0", "x.toml:12:9: a topology needs at least one pCPU"),
+        ("pcpus = 2", "pcpus = [0, 1, 0]", "x.toml:12:9: pCPU 0 is there twice"),
         ("hold:2", "held:2", "expected `stock`, `tuned`, `hold:K`"),
+        ("hold:2", "hold:2\", \"hold:02", "x.toml:7:34: `hold:02` is written `hold:2`"),
         ("stress-ng-rename", "stress-rename", "expected one of `"),
         ("workloads = [", "workloads = [\"fio\", \"fio\", ", "`workloads` lists `fio` twice"),
         ("kernels = [", "kernels = [\"lab\", \"lab\", ", "`kernels` lists `lab` twice"),
@@ -67,6 +69,75 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
     for (from, to, expected) in cases {
         let message = error_of(&GOOD.replacen(from, to, 1));
         assert!(message.contains(expected), "{to}: {message}");
+    }
+}
+
+#[test]
+fn figures_beyond_all_bounds_are_refused_at_their_line() {
+    let injector = |more: &str| {
+        format!("pcpus = 4\npinned = true\n{}", INJECTOR.replace("gap_us = 30000", more))
+    };
+    let cases = [
+        ("pcpus = 2", "pcpus = 2\nmemory_mib = 1048577", "x.toml:13:14: a guest has at most"),
+        (
+            "pcpus = 2",
+            "pcpus = 2\nnested = { regime = \"pv\", memory_mib = 1048577 }",
+            "x.toml:13:40: a guest has at most 1048576 MiB",
+        ),
+        (
+            "workload = \"greedy\"",
+            "workload = \"greedy\"\nmemory_mib = 9223372036854775807",
+            "x.toml:16:14: a guest has at most",
+        ),
+        (
+            "workload = \"greedy\"",
+            "model = \"burst\"\nwork_us = 3600000001",
+            "x.toml:16:11: a time here is at most an hour",
+        ),
+        (
+            "workload = \"greedy\"",
+            "model = \"burst\"\nphase_us = 9223372036854775807",
+            "x.toml:16:12: a time here",
+        ),
+        (
+            "workload = \"greedy\"",
+            "model = \"at\"\ntimes_us = [[1, 9223372036854775807]]",
+            "x.toml:16:12: a time here",
+        ),
+        ("pcpus = 2", &injector("gap_us = 3600000001"), "x.toml:14:12: gap_us: a time here"),
+        (
+            "pcpus = 2",
+            &injector("gap_us = 1, after_ms = 9223372036854775807"),
+            "x.toml:14:12: after_ms: a time here",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        let message = error_of(&GOOD.replacen(from, to, 1));
+        assert!(message.contains(expected), "{to}: {message}");
+    }
+}
+
+#[test]
+fn topologies_in_real_time_ask_for_one_accelerator() {
+    let first = GOOD.split("[[topology.neighbour]]").next().unwrap();
+    let two = |accels: [&str; 2]| {
+        let [one, other] = accels.map(|accel| match accel {
+            "" => String::new(),
+            _ => format!("accel = \"{accel}\"\n"),
+        });
+        format!("{first}{one}[[topology]]\nname = \"1:1\"\nvcpus = 4\npcpus = 4\n{other}")
+    };
+    for accels in [["tcg", "tcg"], ["vt", "kvm"], ["real", ""]] {
+        Experiment::parse(Path::new("x.toml"), &two(accels)).unwrap();
+    }
+    for (accels, place) in [
+        (["tcg", "kvm"], "x.toml:18:9: "),
+        (["real", "tcg"], "x.toml:18:9: "),
+        (["tcg", ""], "x.toml:13:9: "),
+    ] {
+        let message = error_of(&two(accels));
+        assert!(message.starts_with(place), "{message}");
+        assert!(message.contains("write the same `accel`"), "{message}");
     }
 }
 

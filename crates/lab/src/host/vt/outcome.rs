@@ -19,13 +19,13 @@ use unspin_wire::{
 };
 
 use super::args::{RECORD_FILE, RESULTS_FILE};
-use super::{Ended, UNTIL_STATUS, explain, unreadable};
+use super::{Ended, Replies, UNTIL_STATUS, bad_reply, explain, unreadable};
 
 /// How much of a file is hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// The result of a run whose QEMU ended: its job's, or "did not finish" where virtual time
-/// ran out in the job.
+/// ran out in the job. One that ran out before the job began is a failure.
 pub fn judge(
     ended: &Ended,
     (vm, host): (&VmSpec, &VirtualHost),
@@ -33,23 +33,32 @@ pub fn judge(
     folder: &Path,
 ) -> Result<RunOutput, Failure> {
     let timed_out = ended.status.code() == Some(UNTIL_STATUS);
-    match (&ended.replies.job, &ended.replies.hello) {
-        (None, Some(_)) if timed_out => {}
-        (None, _) => {
+    let Replies { hello, job } = &ended.replies;
+    let hello = match (hello, job) {
+        (Some(hello), Some(_)) => hello,
+        (Some(hello), None) if timed_out => hello,
+        (None, Some(_)) => return Err(bad_reply("a result without a hello")),
+        (_, None) => {
             // Under a host that breaks its own rules, a guest may fail in any way.
             let broken = read(folder).ok().and_then(|record| check(&record, host, vm.pinned).err());
             return Err(broken.unwrap_or_else(|| explain(no_result(ended, timed_out), folder)));
         }
-        (Some(_), _) => {}
-    }
+    };
     let record = read(folder)?;
     check(&record, host, vm.pinned)?;
+    if let Some(why) = hello.unfit(vm.vcpus) {
+        return Err(explain(Failure::new(FailureKind::BootTimeout, why), folder));
+    }
+    if job.is_none() && record.mark_ns(Mark::Begin).is_none() {
+        let why = "the job did not begin within the virtual time limit: the guest hung before it";
+        return Err(explain(Failure::new(FailureKind::GuestHang, why), folder));
+    }
     let mut output = RunOutput {
         booted: Some(booted(ended, &record)),
         neighbours: host.neighbours.iter().map(|_| None).collect(),
         kvm: counters(&record),
         digest: Some(digest(folder).map_err(|e| unreadable(folder, &e))?),
-        job: ended.replies.job.clone(),
+        job: job.clone(),
         ..RunOutput::default()
     };
     let truth = output.job.as_ref().and_then(|job| truth(&record, job));

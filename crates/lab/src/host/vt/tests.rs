@@ -97,10 +97,12 @@ fn line(id: u64, body: Reply) -> String {
 }
 
 fn hello() -> String {
-    line(
-        0,
-        Reply::Hello(Hello { vcpus: 1, spinlock: "native qspinlock".into(), ..Hello::default() }),
-    )
+    hello_of(PROTOCOL, 1)
+}
+
+fn hello_of(protocol: u32, vcpus: u32) -> String {
+    let spinlock = "native qspinlock".into();
+    line(0, Reply::Hello(Hello { protocol, vcpus, spinlock, ..Hello::default() }))
 }
 
 fn ran() -> String {
@@ -139,15 +141,44 @@ fn a_job_that_outlasts_virtual_time_did_not_finish() {
 }
 
 #[test]
+fn a_run_that_ends_before_its_job_begins_is_a_failure() {
+    let no_mark = record(|events| events.retain(|event| !matches!(event.kind, Kind::Mark(_))));
+    let stage =
+        Stage::new(&[(RESULTS_FILE, hello().as_bytes()), (RECORD_FILE, &no_mark)], "exit 3");
+    let failure = stage.run().unwrap_err();
+    assert_eq!(failure.kind, FailureKind::GuestHang);
+    assert!(failure.detail.contains("the job did not begin"), "{failure}");
+}
+
+#[test]
+fn a_guest_of_another_protocol_or_without_all_vcpus_gives_no_result() {
+    let record = record(|_| {});
+    for (hello, said) in [
+        (hello_of(PROTOCOL, 0), "brought up 0 of 1 vCPUs"),
+        (hello_of(PROTOCOL + 1, 1), "speaks protocol"),
+    ] {
+        // With a result, or at the end of virtual time.
+        for (results, end) in [(hello.clone() + &ran(), "exit 0"), (hello, "exit 3")] {
+            let files = [(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, record.as_slice())];
+            let failure = Stage::new(&files, end).run().unwrap_err();
+            assert_eq!(failure.kind, FailureKind::BootTimeout, "{end}");
+            assert!(failure.detail.contains(said), "{failure}");
+        }
+    }
+}
+
+#[test]
 fn each_end_without_a_result_has_its_kind() {
     let panic = b"[ 1.0] Kernel panic - not syncing: no init\n".as_slice();
     let cut = &hello().into_bytes()[..20];
     type Files<'a> = &'a [(&'a str, &'a [u8])];
-    let cases: [(Files, &str, FailureKind); 6] = [
+    let result = ran();
+    let cases: [(Files, &str, FailureKind); 7] = [
         (&[], "exit 3", FailureKind::BootTimeout),
         (&[("console.log", panic)], "exit 0", FailureKind::GuestPanic),
         (&[(RESULTS_FILE, cut)], "exit 0", FailureKind::NoResult),
         (&[(RESULTS_FILE, b"nonsense\n")], "exit 0", FailureKind::BadReply),
+        (&[(RESULTS_FILE, result.as_bytes())], "exit 0", FailureKind::BadReply),
         (&[], "echo no such device >&2; exit 1", FailureKind::QemuDied),
         (&[], "kill -9 $$", FailureKind::QemuDied),
     ];
@@ -194,11 +225,11 @@ fn runs_that_differ_fail_with_their_place() {
     let files = [(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, record.as_slice())];
     let output = Stage::new(&files, "exit 0").run_host(true).unwrap();
     assert_eq!(output.digest.map(|digest| digest.len()), Some(64));
-    let second_differs =
-        "case $PWD in *second) tail -n 1 results.jsonl > r; mv r results.jsonl; esac";
+    let second_differs = "case $PWD in *second) printf x >> results.jsonl; esac";
     let failure = Stage::new(&files, second_differs).run_host(true).unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvariantBroken);
-    assert!(failure.detail.contains("results.jsonl differs at byte 6"), "{failure}");
+    let place = format!("results.jsonl differs at byte {}", results.len());
+    assert!(failure.detail.contains(&place), "{failure}");
 }
 
 #[test]
@@ -209,6 +240,16 @@ fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
     let record = record(|_| {});
     fs::write(&path, &record[..record.len() - 5]).unwrap();
     assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
+}
+
+#[test]
+fn a_record_that_grows_no_more_is_noticed_after_its_limit() {
+    let start = Instant::now();
+    let mut growth = Growth { bytes: 0, since: start };
+    assert!(!growth.has_ended(0, start + STANDSTILL));
+    assert!(!growth.has_ended(32, start + STANDSTILL + SHOW_AGAIN), "it grew late");
+    assert!(!growth.has_ended(32, start + STANDSTILL * 2));
+    assert!(growth.has_ended(32, start + STANDSTILL * 2 + SHOW_AGAIN * 2));
 }
 
 #[test]

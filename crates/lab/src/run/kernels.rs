@@ -1,0 +1,58 @@
+//! The kernels of an experiment's guests.
+
+use std::collections::BTreeMap;
+
+use unspin_sources::kernel::{self, Kernel};
+
+use super::{Event, LabError, Progress};
+
+/// Each of an experiment's kernels, built or fetched if it is not here, in their order.
+pub fn all(specs: &[String], progress: &mut dyn Progress) -> Result<Vec<Kernel>, LabError> {
+    let kernels: Vec<Kernel> =
+        specs.iter().map(|spec| get(spec, progress)).collect::<Result<_, _>>()?;
+    each_has_its_id(&kernels)?;
+    Ok(kernels)
+}
+
+/// The kernel that a spec means, built or fetched if it is not here.
+pub fn get(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
+    let mut report = |step: unspin_sources::Progress| {
+        progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
+    };
+    Ok(kernel::ensure(spec, &mut report)?)
+}
+
+/// The id names a guest's files, in an L1 those of the kernel, too. That of an image at a path is
+/// its release, which another build can have as well: one would boot under the name of the other.
+fn each_has_its_id(kernels: &[Kernel]) -> Result<(), LabError> {
+    let mut known: BTreeMap<&str, &Kernel> = BTreeMap::new();
+    for kernel in kernels {
+        let first = known.entry(&kernel.id).or_insert(kernel);
+        if first.image != kernel.image {
+            return Err(LabError::OneId {
+                id: kernel.id.clone(),
+                images: [first.image.clone(), kernel.image.clone()],
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::tests::Bench;
+    use super::*;
+
+    #[test]
+    fn two_images_of_one_release_are_refused_and_both_are_named() {
+        let bench = Bench::new();
+        let at = |id: &str, image: &str| Kernel { image: image.into(), ..bench.kernel(id) };
+        let ours = at("6.12.0", "/ours/bzImage");
+        let theirs = at("6.12.0", "/theirs/bzImage");
+        each_has_its_id(&[ours.clone(), at("6.18.0", "/newer/bzImage"), ours.clone()]).unwrap();
+        let refused = each_has_its_id(&[ours, theirs]).unwrap_err().to_string();
+        for part in ["6.12.0", "/ours/bzImage", "/theirs/bzImage", "CONFIG_LOCALVERSION"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+}
