@@ -19,7 +19,11 @@
 //!
 //! The surer the evidence, the higher the confidence. A wait that slept has only the first
 //! kind of evidence: while it slept, others may have had the lock one after the other.
+//!
+//! Who makes a session up can let each of millions of spins overlap with all others, so the work
+//! is limited: see [`RIVALS_MAX`] and [`STEPS_MAX`].
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use unspin_model::episode::{Cause, Episode, OwnerState, Spin, Wait};
@@ -38,9 +42,21 @@ const FITTED: f64 = 0.6;
 /// Nothing else would take so long.
 const INFERRED: f64 = 0.7;
 
+/// Of those who got a lock during one spin, so many are examined: those who got it last. What is
+/// lost is a [`Cause::WaiterOff`] by one who got it before them. No queue is that long.
+pub const RIVALS_MAX: usize = 4096;
+/// Rivals, vCPUs and off intervals that are examined for all spins together: 512 for each row
+/// that a session file can have, which takes minutes. What is lost are causes: the spins after
+/// that are [`Cause::Plain`], unless their owner did not run at all. Waits that slept keep theirs.
+pub const STEPS_MAX: u64 = 1 << 33;
+
 /// Explains each spin. Off intervals may come in any order.
 pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
-    let offs = Offs::of(offs);
+    explain_within(spins, offs, STEPS_MAX)
+}
+
+fn explain_within(spins: Vec<Spin>, offs: &[FoundOff], steps: u64) -> Vec<Episode> {
+    let offs = Offs { steps: Cell::new(steps), ..Offs::of(offs) };
     let mut by_lock: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, spin) in spins.iter().enumerate() {
         by_lock.entry(spin.lock).or_default().push(index);
@@ -51,10 +67,11 @@ pub fn explain(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<Episode> {
     let in_front_of = |spin: &Spin| {
         let rivals = &by_lock[&spin.lock];
         let ends_by = |t_ns: u64| rivals.partition_point(|index| spins[*index].end_ns < t_ns);
-        let (from, to) = (ends_by(spin.begin_ns + 1), ends_by(spin.end_ns));
+        let (from, to) = (ends_by(spin.begin_ns.saturating_add(1)), ends_by(spin.end_ns));
+        let from = from.max(to.saturating_sub(RIVALS_MAX));
         let meanwhile = rivals.get(from..to).unwrap_or_default();
         let (vcpu, others) = (spin.vcpu, meanwhile.iter().map(|index| &spins[*index]));
-        others.filter(move |rival| rival.vcpu != vcpu)
+        others.filter(move |rival| rival.vcpu != vcpu).take_while(|_| offs.step())
     };
     let why: Vec<Why> = spins.iter().map(|spin| why(spin, in_front_of(spin), &offs)).collect();
     let pairs = spins.into_iter().zip(why);
@@ -141,7 +158,8 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     if let Some(why) = longest.and_then(|it| off(Cause::WaiterOff, FOLLOWED, it)) {
         return why;
     }
-    let others = offs.vcpus().filter(|vcpu| *vcpu != spin.vcpu && spin.owner.is_none());
+    let anyone = spin.owner.is_none().then(|| offs.vcpus()).into_iter().flatten();
+    let others = anyone.filter(|vcpu| *vcpu != spin.vcpu);
     let back_in_time = |vcpu: &u16| offs.ends_within(*vcpu, spin.end_ns, PASSES_ON_WITHIN_NS);
     let fitting =
         others.filter(back_in_time).map(|vcpu| (burned(spin.begin_ns, spin.end_ns, vcpu), vcpu));
@@ -173,52 +191,156 @@ fn passed_late(spin: &Spin, in_front: &[&Spin], whole_ns: u64, offs: &Offs) -> O
 }
 
 /// Each vCPU's off intervals, in order and apart: of what was found twice, the union.
-struct Offs(HashMap<u16, Vec<(u64, u64)>>);
+struct Offs {
+    by_vcpu: HashMap<u16, Vec<Off>>,
+    /// How much more may be examined.
+    steps: Cell<u64>,
+}
+
+struct Off {
+    start_ns: u64,
+    end_ns: u64,
+    /// Nanoseconds off before it.
+    before_ns: u64,
+}
 
 impl Offs {
     fn of(offs: &[FoundOff]) -> Offs {
-        let mut by_vcpu: HashMap<u16, Vec<(u64, u64)>> = HashMap::new();
-        for off in offs {
-            by_vcpu.entry(off.vcpu).or_default().push((off.start_ns, off.end_ns));
+        let mut by_vcpu: HashMap<u16, Vec<Off>> = HashMap::new();
+        for off in offs.iter().filter(|off| off.start_ns <= off.end_ns) {
+            let FoundOff { start_ns, end_ns, .. } = *off;
+            by_vcpu.entry(off.vcpu).or_default().push(Off { start_ns, end_ns, before_ns: 0 });
         }
         for intervals in by_vcpu.values_mut() {
-            intervals.sort_unstable();
+            intervals.sort_unstable_by_key(|off| (off.start_ns, off.end_ns));
             intervals.dedup_by(|next, last| {
-                let meet = next.0 <= last.1;
-                last.1 = if meet { last.1.max(next.1) } else { last.1 };
+                let meet = next.start_ns <= last.end_ns;
+                last.end_ns = if meet { last.end_ns.max(next.end_ns) } else { last.end_ns };
                 meet
             });
+            let mut sum_ns = 0;
+            for off in intervals {
+                off.before_ns = sum_ns;
+                sum_ns += off.end_ns - off.start_ns;
+            }
         }
-        Offs(by_vcpu)
+        Offs { by_vcpu, steps: Cell::new(STEPS_MAX) }
+    }
+
+    /// Whether one more thing may be examined.
+    fn step(&self) -> bool {
+        let left = self.steps.get();
+        self.steps.set(left.saturating_sub(1));
+        left > 0
     }
 
     fn vcpus(&self) -> impl Iterator<Item = u16> {
-        self.0.keys().copied()
+        self.by_vcpu.keys().copied().take_while(|_| self.step())
     }
 
-    fn within(&self, vcpu: u16, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-        let all = self.0.get(&vcpu).map_or(&[][..], Vec::as_slice);
-        let first = all.partition_point(|(_, end)| *end <= from_ns);
-        let here = all[first..].iter().take_while(move |(start, _)| *start < to_ns);
-        let cut = here.map(move |(start, end)| (*start.max(&from_ns), *end.min(&to_ns)));
-        cut.filter(|(start, end)| start < end)
+    fn of_vcpu(&self, vcpu: u16) -> &[Off] {
+        self.by_vcpu.get(&vcpu).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Nanoseconds that a vCPU was off between two instants.
     fn off_ns(&self, vcpu: u16, from_ns: u64, to_ns: u64) -> u64 {
-        self.within(vcpu, from_ns, to_ns).map(|(start, end)| end - start).sum()
+        let all = self.of_vcpu(vcpu);
+        let until = |t_ns: u64| {
+            let next = all.partition_point(|off| off.start_ns < t_ns);
+            let last = all[..next].last();
+            last.map_or(0, |off| off.before_ns + (off.end_ns.min(t_ns) - off.start_ns))
+        };
+        until(to_ns).saturating_sub(until(from_ns))
     }
 
     /// The same, without what `but` was off at the same time.
     fn off_ns_but(&self, vcpu: u16, from_ns: u64, to_ns: u64, but: u16) -> u64 {
-        let mine = |(start, end): (u64, u64)| (end - start) - self.off_ns(but, start, end);
-        self.within(vcpu, from_ns, to_ns).map(mine).sum()
+        let all = self.of_vcpu(vcpu);
+        let first = all.partition_point(|off| off.end_ns <= from_ns);
+        let here = all[first..].iter().take_while(|off| off.start_ns < to_ns && self.step());
+        let cut = here.map(|off| (off.start_ns.max(from_ns), off.end_ns.min(to_ns)));
+        let mine = |(start_ns, end_ns): (u64, u64)| {
+            (end_ns - start_ns) - self.off_ns(but, start_ns, end_ns)
+        };
+        cut.filter(|(start_ns, end_ns)| start_ns < end_ns).map(mine).sum()
     }
 
     /// Whether one of a vCPU's off intervals ended at most so long before an instant.
     fn ends_within(&self, vcpu: u16, t_ns: u64, before_ns: u64) -> bool {
-        let all = self.0.get(&vcpu).map_or(&[][..], Vec::as_slice);
-        let next = all.partition_point(|(_, end)| *end <= t_ns);
-        next > 0 && all[next - 1].1 + before_ns >= t_ns
+        let all = self.of_vcpu(vcpu);
+        let next = all.partition_point(|off| off.end_ns <= t_ns);
+        all[..next].last().is_some_and(|off| off.end_ns.saturating_add(before_ns) >= t_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin(wait: Wait, vcpu: u16, begin_ns: u64, end_ns: u64) -> Spin {
+        Spin {
+            wait,
+            lock: 0xa0,
+            asleep: false,
+            vcpu,
+            tid: 7,
+            begin_ns,
+            end_ns,
+            owner: None,
+            before: None,
+            site: String::new(),
+        }
+    }
+
+    fn off(vcpu: u16, start_ns: u64, end_ns: u64) -> FoundOff {
+        FoundOff { vcpu, start_ns, end_ns, start_error_ns: 0, was_idle: false }
+    }
+
+    #[test]
+    fn those_who_got_the_lock_last_are_examined() {
+        const MS: u64 = 1_000_000;
+        let cause = |more: u64| {
+            let mut spins = vec![spin(Wait::Spinlock, 0, 10 * MS, 20 * MS)];
+            spins.push(spin(Wait::Spinlock, 1, 9 * MS, 18 * MS));
+            let short = |n| spin(Wait::Spinlock, 2, 19 * MS + n, 19 * MS + n + 1);
+            spins.extend((0..more).map(short));
+            explain(spins, &[off(1, 11 * MS, 18 * MS)])[0].cause
+        };
+        assert_eq!(cause(RIVALS_MAX as u64 - 1), Cause::WaiterOff);
+        assert_eq!(cause(RIVALS_MAX as u64), Cause::Plain);
+    }
+
+    #[test]
+    fn what_is_examined_for_all_spins_together_is_limited() {
+        let causes = |spins: &[Spin], steps: u64| {
+            let all = explain_within(spins.to_vec(), &[off(1, 10, 19)], steps);
+            all.into_iter().map(|episode| episode.cause).collect::<Vec<Cause>>()
+        };
+        // A vCPU and its off interval for each.
+        let calls = [0, 1, 2].map(|n: u64| spin(Wait::Ipi, 0, 10 + n, 20 + n));
+        assert_eq!(causes(&calls, 6), [Cause::IpiOff; 3]);
+        assert_eq!(causes(&calls, 4), [Cause::IpiOff, Cause::IpiOff, Cause::Plain]);
+        // Of two rivals, the one that was off got the lock last.
+        let waiters = [(0, 20), (2, 17), (1, 19)];
+        let waiters = waiters.map(|(vcpu, end_ns)| spin(Wait::Mutex, vcpu, 9, end_ns));
+        assert_eq!(causes(&waiters, 3)[0], Cause::WaiterOff);
+        assert_eq!(causes(&waiters, 1)[0], Cause::Plain);
+    }
+
+    /// Sums of all before an instant give what adding up one interval after the other does.
+    #[test]
+    fn what_is_off_between_two_instants_is_added_up() {
+        let all = [off(1, 5, 9), off(1, 3, 6), off(1, 20, 20), off(1, 12, 15), off(2, 4, 13)];
+        let offs = Offs::of(&all);
+        let is_off = |vcpu: u16, t_ns: u64| {
+            all.iter().any(|off| off.vcpu == vcpu && (off.start_ns..off.end_ns).contains(&t_ns))
+        };
+        for (from_ns, to_ns) in (0..25_u64).flat_map(|from| (0..25_u64).map(move |to| (from, to))) {
+            let here = || from_ns..to_ns;
+            let one = here().filter(|t_ns| is_off(1, *t_ns)).count() as u64;
+            assert_eq!(offs.off_ns(1, from_ns, to_ns), one, "{from_ns}..{to_ns}");
+            let only = here().filter(|t_ns| is_off(1, *t_ns) && !is_off(2, *t_ns)).count() as u64;
+            assert_eq!(offs.off_ns_but(1, from_ns, to_ns, 2), only, "{from_ns}..{to_ns}");
+        }
     }
 }

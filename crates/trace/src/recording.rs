@@ -13,8 +13,8 @@
 //! A file may hold any number of recordings, one after the other.
 //!
 //! Limits, so that a damaged or hostile file cannot exhaust memory:
-//! [`MAX_RECORDINGS`], [`MAX_EVENTS`] and [`MAX_LINE_BYTES`]. At 16 bytes an
-//! event, a reader holds at most about 270 MB. The writer keeps to the same limits.
+//! [`MAX_RECORDINGS`], [`MAX_EVENTS`], [`MAX_VCPUS`] and [`MAX_LINE_BYTES`]. At 16 bytes
+//! an event, a reader holds at most about 270 MB. The writer keeps to the same limits.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -35,6 +35,9 @@ pub use writer::write_to;
 pub const MAX_RECORDINGS: usize = 4096;
 /// Most events a file may hold, all recordings together.
 pub const MAX_EVENTS: usize = 1 << 24;
+/// Most vCPUs that a file may have, all recordings together: each becomes a lane, with or
+/// without events. It is [`MAX_RECORDINGS`] machines of 256 vCPUs.
+pub const MAX_VCPUS: usize = 1 << 20;
 /// Longest line in bytes, its newline included.
 pub const MAX_LINE_BYTES: usize = 4096;
 

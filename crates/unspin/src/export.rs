@@ -1,18 +1,20 @@
 //! `unspin export`.
 
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use unspin_model::class::{Class, chain};
 use unspin_model::{Recording, Session};
 use unspin_report::openmetrics;
 use unspin_trace::session::SessionError;
 use unspin_trace::totals::Totals;
-use unspin_trace::{perfetto, recording, session};
+use unspin_trace::{TraceError, perfetto, recording, session};
 
 use crate::failure::of_class;
-use crate::{new_file, out};
+use crate::new_file::NewFile;
+use crate::out;
 
 /// Convert a session or a recording for other tools: Perfetto, CSV, OpenMetrics
 ///
@@ -48,6 +50,13 @@ enum Input {
     Recordings(Vec<Recording>),
 }
 
+/// What is written.
+enum Content<'a> {
+    Session(&'a Session),
+    Recordings(&'a [Recording]),
+    Text(String),
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
     if let Input::Session(session) = &input {
@@ -55,22 +64,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             note!("unspin: {}: incomplete: {what}", args.file.display());
         }
     }
-    let (ending, bytes) = match (args.format, &input) {
-        (Format::Perfetto, Input::Session(session)) => {
-            let mut bytes = Vec::new();
-            perfetto::write_session(&mut bytes, session)?;
-            ("pftrace", bytes)
-        }
+    let (ending, content) = match (args.format, &input) {
+        (Format::Perfetto, Input::Session(session)) => ("pftrace", Content::Session(session)),
         (Format::Perfetto, Input::Recordings(recordings)) => {
-            let mut bytes = Vec::new();
-            perfetto::write(&mut bytes, recordings)?;
-            ("pftrace", bytes)
+            ("pftrace", Content::Recordings(recordings))
         }
         (Format::Openmetrics, Input::Session(session)) => {
-            ("prom", openmetrics::text(&Totals::of(session)).into_bytes())
+            ("prom", Content::Text(openmetrics::text(&Totals::of(session))))
         }
         (Format::Csv, Input::Session(session)) => {
-            ("csv", unspin_report::csv::session(session).into_bytes())
+            ("csv", Content::Text(unspin_report::csv::session(session)))
         }
         (Format::Csv | Format::Openmetrics, Input::Recordings(_)) => {
             let text = "a host's recording can only become a Perfetto trace: for other formats, \
@@ -79,29 +82,77 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let out = args.out.unwrap_or_else(|| args.file.with_extension(ending));
-    if out == Path::new("-") {
-        if args.json {
-            let text = "--json and --out - both write to standard output: leave one out";
-            return Err(of_class(Class::Usage, text));
+    let to_stdout = out::is_stdout(&out);
+    if to_stdout && args.json {
+        let text = "--json and --out - both write to standard output: leave one out";
+        return Err(of_class(Class::Usage, text));
+    }
+    let mut file = if to_stdout { NewFile::stdout() } else { NewFile::create(&out) }?;
+    let bytes = match stream(&content, &mut file) {
+        Ok(bytes) => bytes,
+        // Nobody reads on, as with `head`.
+        Err(error) if to_stdout && error.kind() == ErrorKind::BrokenPipe => {
+            return Ok(ExitCode::SUCCESS);
         }
-        out::bytes(&bytes)?;
+        Err(error) => {
+            file.discard();
+            return Err(error).with_context(|| format!("cannot write {}", out.display()));
+        }
+    };
+    file.finish()?;
+    if to_stdout {
         return Ok(ExitCode::SUCCESS);
     }
-    new_file::write(&out, &bytes)?;
-    let (events, incomplete) = match input {
-        Input::Session(session) => (session.offs.len() + session.spins.len(), session.incomplete),
+    let (events, incomplete) = match &input {
+        Input::Session(session) => {
+            (session.offs.len() + session.spins.len(), session.incomplete.as_ref())
+        }
         Input::Recordings(all) => (all.iter().map(|recording| recording.events.len()).sum(), None),
     };
     if args.json {
-        let bytes = bytes.len();
         let written = serde_json::json!({
-            "out": out.to_string_lossy(), "events": events, "bytes": bytes, "incomplete": incomplete,
+            "out": out.to_string_lossy(), "events": events, "bytes": bytes,
+            "incomplete": incomplete,
         });
         out::json(1, None, &written)?;
     } else {
-        out::line(format_args!("{}: {events} events, {} bytes", out.display(), bytes.len()))?;
+        out::line(format_args!("{}: {events} events, {bytes} bytes", out.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes it in pieces: a trace can be larger than what it is made from. Returns its bytes.
+fn stream(content: &Content, out: impl Write) -> io::Result<u64> {
+    let mut out = Counted { out: BufWriter::new(out), bytes: 0 };
+    let written = match content {
+        Content::Session(session) => perfetto::write_session(&mut out, session),
+        Content::Recordings(recordings) => perfetto::write(&mut out, recordings),
+        Content::Text(text) => out.write_all(text.as_bytes()).map_err(TraceError::Write),
+    };
+    written.map_err(|error| match error {
+        TraceError::Write(source) => source,
+        other => io::Error::other(other),
+    })?;
+    out.flush()?;
+    Ok(out.bytes)
+}
+
+/// Counts what is written.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// What is not a session may be a recording; where it is neither, both say why.
@@ -121,5 +172,55 @@ fn read(file: &Path) -> anyhow::Result<Input> {
         Err(no_recording) => {
             bail!("{no_session}; it is not a recording either: {}", chain(&no_recording))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unspin_model::{VcpuEvent, VcpuState};
+
+    use super::*;
+
+    /// A disk that is full after so many bytes; the largest piece that it was given.
+    struct Disk {
+        room: usize,
+        largest: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.largest = self.largest.max(bytes.len());
+            self.room = self.room.checked_sub(bytes.len()).ok_or(ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_trace_is_written_in_pieces() {
+        let event = |n: u64| VcpuEvent {
+            t_ns: n,
+            vcpu: 0,
+            state: if n % 2 == 0 { VcpuState::On } else { VcpuState::Off },
+        };
+        let recording = Recording {
+            vm: "subject".into(),
+            vcpus: 1,
+            start_ns: 0,
+            end_ns: 10_000,
+            alignment_error_ns: 0,
+            lost: 0,
+            events: (0..10_000).map(event).collect(),
+        };
+        let (recordings, mut disk) = ([recording], Disk { room: usize::MAX, largest: 0 });
+        let content = Content::Recordings(&recordings);
+        let bytes = stream(&content, &mut disk).expect("memory");
+        assert_eq!(bytes, (usize::MAX - disk.room) as u64);
+        assert!(bytes > 20 * disk.largest as u64, "{bytes} bytes, {} at once", disk.largest);
+        let error = stream(&content, Disk { room: 100_000, largest: 0 }).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 use unspin_model::{Recording, VcpuEvent, VcpuState};
 
-use super::{FORMAT, Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS};
+use super::{FORMAT, Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS, MAX_VCPUS};
 use crate::TraceError;
 
 /// Reads all recordings from `input`; error messages have `name`.
@@ -22,7 +22,7 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Vec<Recording>, Trac
         text: Vec::new(),
     };
     let mut recordings = Vec::new();
-    let mut room = MAX_EVENTS;
+    let mut room = Room { events: MAX_EVENTS, vcpus: MAX_VCPUS };
     while let Some(recording) = read_one(&mut lines, &mut room)? {
         recordings.push(recording);
         if recordings.len() > MAX_RECORDINGS {
@@ -32,17 +32,26 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Vec<Recording>, Trac
     Ok(recordings)
 }
 
-/// Reads one recording; `room` is how many more events the file may hold.
+/// How much more the file may hold.
+struct Room {
+    events: usize,
+    vcpus: usize,
+}
+
+/// Reads one recording.
 fn read_one<R: BufRead>(
     lines: &mut Lines<'_, R>,
-    room: &mut usize,
+    room: &mut Room,
 ) -> Result<Option<Recording>, TraceError> {
     let Some(text) = lines.next()? else { return Ok(None) };
     let header = parse_header(text).map_err(|what| lines.bad(what))?;
-    if header.events > *room {
+    let Some(events_left) = room.events.checked_sub(header.events) else {
         return Err(lines.bad(format!("the file has more than {MAX_EVENTS} events")));
-    }
-    *room -= header.events;
+    };
+    let Some(vcpus_left) = room.vcpus.checked_sub(usize::from(header.vcpus)) else {
+        return Err(lines.bad(format!("the file has more than {MAX_VCPUS} vCPUs")));
+    };
+    *room = Room { events: events_left, vcpus: vcpus_left };
     // The count is only a claim until the lines are there: no allocation from it.
     let mut events = Vec::new();
     let mut before_ns = header.start_ns;

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use unspin_model::{Recording, VcpuEvent};
 
-use super::{Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS, state_name};
+use super::{Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS, MAX_VCPUS, state_name};
 use crate::TraceError;
 
 /// Writes recordings to `out`; the format is the [module](super)'s.
@@ -46,12 +46,14 @@ fn header_line(recording: &Recording) -> Result<String, TraceError> {
 }
 
 fn check_all(recordings: &[Recording]) -> Result<(), TraceError> {
-    let mut events = 0;
+    let (mut events, mut vcpus) = (0, 0);
     for (index, recording) in recordings.iter().enumerate() {
         events += recording.events.len();
-        if index >= MAX_RECORDINGS || events > MAX_EVENTS {
+        vcpus += usize::from(recording.vcpus);
+        if index >= MAX_RECORDINGS || events > MAX_EVENTS || vcpus > MAX_VCPUS {
             let what = format!(
-                "a file holds at most {MAX_RECORDINGS} recordings and {MAX_EVENTS} events; split it"
+                "a file holds at most {MAX_RECORDINGS} recordings, {MAX_EVENTS} events and \
+                 {MAX_VCPUS} vCPUs; split it"
             );
             return Err(invalid(recording, what));
         }

@@ -37,6 +37,8 @@
 //! Version 1, which is read as well, had no `user-spin` and no `steal`.
 //!
 //! A reader takes the batches of [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
+//! It refuses a file with longer texts than [`MAX_SITE_BYTES`], [`MAX_SITES_BYTES`] and
+//! [`MAX_ABOUT_BYTES`] allow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,6 +58,12 @@ pub use writer::{Stretch, Writer};
 pub const MAX_ROWS: usize = 1 << 24;
 /// Most bytes of one batch.
 pub const MAX_BATCH_BYTES: u64 = 1 << 30;
+/// Most bytes of a site: the kernel's KSYM_NAME_LEN. A writer leaves a longer one out.
+pub const MAX_SITE_BYTES: usize = 512;
+/// Most bytes of the sites of all rows: however few a file has, each row gets a copy.
+pub const MAX_SITES_BYTES: usize = 1 << 30;
+/// Most bytes of each text about who recorded, and where.
+pub const MAX_ABOUT_BYTES: usize = 1 << 16;
 
 /// The key of the format's version in the schema's metadata.
 const VERSION_KEY: &str = "unspin.session";

@@ -21,10 +21,13 @@ use unspin_model::{Session, VcpuState};
 
 use super::members::{END, Members};
 use super::{
-    BEATS, HIDDEN_KEY, IDLE, KERNEL_KEY, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MACHINE_KEY, MAX_ROWS,
-    OFF, PROGRAM_KEY, READ, STEAL, SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE,
-    schema,
+    BEATS, HIDDEN_KEY, IDLE, KERNEL_KEY, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MACHINE_KEY,
+    MAX_ABOUT_BYTES, MAX_ROWS, MAX_SITE_BYTES, MAX_SITES_BYTES, OFF, PROGRAM_KEY, READ, STEAL,
+    SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
+
+/// Characters of an unknown kind that an error shows.
+const SHOWN_CHARS: usize = 64;
 
 /// Reads a session file.
 pub fn read(path: &Path) -> Result<Session, SessionError> {
@@ -37,17 +40,22 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
 /// Reads a session; errors have `name`. A last batch that was cut off is passed
 /// over, since a recorder that was killed leaves such an end; the session says so.
 pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionError> {
-    read_rows(input, name, MAX_ROWS)
+    read_within(input, name, MAX_ROWS, MAX_SITES_BYTES)
 }
 
 /// The same of at most so many rows. What follows is passed over, too.
-fn read_rows(input: impl BufRead, name: &str, max_rows: usize) -> Result<Session, SessionError> {
+fn read_within(
+    input: impl BufRead,
+    name: &str,
+    max_rows: usize,
+    max_sites_bytes: usize,
+) -> Result<Session, SessionError> {
     let damaged =
         |batch, what: String| SessionError::Damaged { name: name.to_owned(), batch, what };
     let mut members = Members { input, begin: 0, read: 0 };
     let mut decoder = StreamDecoder::new();
     let mut session = Session { start_ns: u64::MAX, ..Session::default() };
-    let mut covered_to = HashMap::new();
+    let mut seen = Seen { covered_to: HashMap::new(), sites_bytes: 0, max_sites_bytes };
     let (mut rows, mut ended) = (0, false);
     'members: for index in 0.. {
         let bytes = match members.next() {
@@ -83,18 +91,24 @@ fn read_rows(input: impl BufRead, name: &str, max_rows: usize) -> Result<Session
                 ));
                 break 'members;
             }
-            add(&mut session, &mut covered_to, &batch).map_err(|what| damaged(index, what))?;
+            add(&mut session, &mut seen, &batch).map_err(|what| damaged(index, what))?;
         }
     }
     let schema = decoder
         .schema()
         .ok_or_else(|| damaged(0, "cut off before its first second ended".into()))?;
-    let text = |key| schema.metadata().get(key).cloned();
-    let hidden = text(HIDDEN_KEY).unwrap_or_default();
+    let text = |key: &str| match schema.metadata().get(key) {
+        Some(text) if text.len() > MAX_ABOUT_BYTES => {
+            let len = text.len();
+            Err(damaged(0, format!("`{key}` has {len} bytes, more than {MAX_ABOUT_BYTES}")))
+        }
+        text => Ok(text.cloned()),
+    };
+    let hidden = text(HIDDEN_KEY)?.unwrap_or_default();
     session.about = About {
-        program: text(PROGRAM_KEY),
-        kernel: text(KERNEL_KEY),
-        machine: text(MACHINE_KEY),
+        program: text(PROGRAM_KEY)?,
+        kernel: text(KERNEL_KEY)?,
+        machine: text(MACHINE_KEY)?,
         hidden: hidden.lines().map(str::to_owned).collect(),
     };
     session.start_ns = session.start_ns.min(session.end_ns);
@@ -126,6 +140,14 @@ fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatc
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("its parts do not fit together".into()),
     }
+}
+
+/// What the rows so far had.
+struct Seen {
+    /// Until when each vCPU is covered.
+    covered_to: HashMap<u16, u64>,
+    sites_bytes: usize,
+    max_sites_bytes: usize,
 }
 
 /// The columns that every row has, and those that a spin has.
@@ -168,7 +190,25 @@ impl<'a> Columns<'a> {
         })
     }
 
-    fn spin(&self, row: usize, wait: Wait, asleep: bool) -> Spin {
+    /// The row's site; empty where it has none.
+    fn site(&self, row: usize, seen: &mut Seen) -> Result<String, String> {
+        if self.sites.is_null(row) {
+            return Ok(String::new());
+        }
+        let site = self.sites.value(row);
+        let len = site.len();
+        if len > MAX_SITE_BYTES {
+            return Err(format!("row {row}: a site of {len} bytes, more than {MAX_SITE_BYTES}"));
+        }
+        seen.sites_bytes += len;
+        if seen.sites_bytes > seen.max_sites_bytes {
+            let max = seen.max_sites_bytes;
+            return Err(format!("row {row}: the sites of all rows have more than {max} bytes"));
+        }
+        Ok(site.to_owned())
+    }
+
+    fn spin(&self, row: usize, wait: Wait, asleep: bool, site: String) -> Spin {
         let owner = self.owner_tids.is_valid(row).then(|| Owner {
             tid: self.owner_tids.value(row),
             vcpu: self.owner_vcpus.value(row),
@@ -193,20 +233,11 @@ impl<'a> Columns<'a> {
             end_ns: self.ends.value(row),
             owner,
             before,
-            site: if self.sites.is_valid(row) {
-                self.sites.value(row).to_owned()
-            } else {
-                String::new()
-            },
+            site,
         }
     }
 
-    fn add(
-        &self,
-        session: &mut Session,
-        covered_to: &mut HashMap<u16, u64>,
-        row: usize,
-    ) -> Result<(), String> {
+    fn add(&self, session: &mut Session, seen: &mut Seen, row: usize) -> Result<(), String> {
         let (vcpu, start_ns, end_ns) =
             (self.vcpus.value(row), self.starts.value(row), self.ends.value(row));
         if end_ns < start_ns {
@@ -227,7 +258,7 @@ impl<'a> Columns<'a> {
             LOOK_OFF => session.looks.push(look(VcpuState::Off)),
             LOOK_IDLE => session.looks.push(look(VcpuState::Idle)),
             BEATS => {
-                let before = covered_to.insert(vcpu, end_ns).unwrap_or(0);
+                let before = seen.covered_to.insert(vcpu, end_ns).unwrap_or(0);
                 if start_ns < before {
                     return Err(format!(
                         "row {row}: repeated or out of time order: vCPU {vcpu} is covered up to \
@@ -244,14 +275,19 @@ impl<'a> Columns<'a> {
             IDLE => {}
             kind => {
                 let known = WAITS.iter().find(|(name, _, _)| *name == kind);
-                let (_, wait, asleep) = known.ok_or_else(|| {
-                    format!("row {row}: format {VERSION} has no findings of kind `{kind}`")
-                })?;
-                session.spins.push(self.spin(row, *wait, *asleep));
+                let (_, wait, asleep) = known.ok_or_else(|| unknown(row, kind))?;
+                let site = self.site(row, seen)?;
+                session.spins.push(self.spin(row, *wait, *asleep, site));
             }
         }
         Ok(())
     }
+}
+
+/// What is wrong with a row of an unknown kind, which can be of any length.
+fn unknown(row: usize, kind: &str) -> String {
+    let kind: String = kind.chars().take(SHOWN_CHARS).collect();
+    format!("row {row}: format {VERSION} has no findings of kind `{kind}`")
 }
 
 /// Adds to a vCPU's sum.
@@ -261,13 +297,9 @@ fn add_to(by_vcpu: &mut Vec<u64>, vcpu: u16, value: u64) {
     by_vcpu[at] = by_vcpu[at].saturating_add(value);
 }
 
-fn add(
-    session: &mut Session,
-    covered_to: &mut HashMap<u16, u64>,
-    batch: &RecordBatch,
-) -> Result<(), String> {
+fn add(session: &mut Session, seen: &mut Seen, batch: &RecordBatch) -> Result<(), String> {
     let columns = Columns::of(batch).ok_or("a dictionary holds no text")?;
-    (0..batch.num_rows()).try_for_each(|row| columns.add(session, covered_to, row))
+    (0..batch.num_rows()).try_for_each(|row| columns.add(session, seen, row))
 }
 
 #[cfg(test)]
@@ -291,11 +323,43 @@ mod tests {
             writer.write(&[off; 5], &[], &[], &[]).unwrap();
         }
         writer.finish().unwrap();
-        let read = |max_rows| read_rows(&bytes[..], "s", max_rows).unwrap();
+        let read = |max_rows| read_within(&bytes[..], "s", max_rows, MAX_SITES_BYTES).unwrap();
         assert_eq!((read(20).offs.len(), read(20).incomplete), (20, None));
         let long = read(12);
         assert_eq!(long.offs.len(), 10);
         let says = long.incomplete.unwrap();
         assert!(says.starts_with("it has more than 12 rows"), "{says}");
+    }
+
+    #[test]
+    fn the_copies_of_a_site_are_limited_together() {
+        let spin = Spin {
+            wait: Wait::Mutex,
+            lock: 1,
+            asleep: false,
+            vcpu: 0,
+            tid: 7,
+            begin_ns: 10,
+            end_ns: 20,
+            owner: None,
+            before: None,
+            site: "do_rename".into(),
+        };
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
+        for _ in 0..2 {
+            writer.write(&[], &[spin.clone(), spin.clone()], &[], &[]).unwrap();
+        }
+        writer.finish().unwrap();
+        let read = |max_bytes| read_within(&bytes[..], "s", MAX_ROWS, max_bytes);
+        assert_eq!(read(36).unwrap().spins.len(), 4);
+        let error = read(35).unwrap_err().to_string();
+        assert_eq!(error, "s, batch 2: row 1: the sites of all rows have more than 35 bytes");
+    }
+
+    #[test]
+    fn an_unknown_kind_is_shown_in_part() {
+        let said = unknown(3, &"x".repeat(1 << 20));
+        assert_eq!(said.len(), unknown(3, "").len() + SHOWN_CHARS);
     }
 }

@@ -16,8 +16,8 @@ use unspin_model::episode::{OwnerState, Spin, Wait};
 use unspin_model::session::{About, FoundOff, Look};
 
 use super::{
-    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, OFF, STEAL, SessionError, USER_SPIN, WAITS,
-    WAKE, schema_of,
+    BEATS, IDLE, LOOK_IDLE, LOOK_OFF, LOOK_ON, LOST, MAX_SITE_BYTES, OFF, STEAL, SessionError,
+    USER_SPIN, WAITS, WAKE, schema_of,
 };
 
 /// What happened to one vCPU in the stretch of time that a batch covers.
@@ -112,8 +112,9 @@ fn columns(rows: &[Row]) -> Vec<ArrayRef> {
     let spins = || rows.iter().map(|row| row.spin);
     let owners = || spins().map(|spin| spin?.owner);
     let takers = || spins().map(|spin| spin?.before);
+    let is_kept = |site: &&str| (1..=MAX_SITE_BYTES).contains(&site.len());
     let sites: DictionaryArray<Int32Type> =
-        spins().map(|spin| Some(spin?.site.as_str()).filter(|site| !site.is_empty())).collect();
+        spins().map(|spin| Some(spin?.site.as_str()).filter(is_kept)).collect();
     vec![
         Arc::new(kinds),
         Arc::new(UInt16Array::from_iter_values(rows.iter().map(|row| row.vcpu))),

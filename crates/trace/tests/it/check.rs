@@ -122,6 +122,19 @@ fn exits_that_are_not_recorded_are_caught() {
 }
 
 #[test]
+fn a_reason_whose_exits_are_all_lost_is_caught() {
+    let exits = Exits { count: 4, price_ns: 100 };
+    let with = |exits: &[(u8, Exits)], counted: &[(u8, u64)]| {
+        let (exits, counted) = (exits.iter().copied().collect(), counted.iter().copied().collect());
+        caught_by(&Record { exits, counted, ..fair() })
+    };
+    assert_eq!(with(&[(1, exits)], &[(1, 4), (2, 0)]), None, "none of the second reason");
+    assert_eq!(with(&[(1, exits)], &[(1, 4), (2, 3)]), Some("accounts"));
+    assert_eq!(with(&[(1, exits), (2, exits)], &[(1, 4)]), Some("accounts"), "not counted");
+    assert_eq!(with(&[], &[(1, 4), (2, 3)]), None, "a host that records no exits");
+}
+
+#[test]
 fn a_model_may_stop_wanting_to_run_and_a_vcpu_may_not() {
     let mut record = fair();
     let index = nth(&record, 4, |event| event.kind == Kind::Off && event.entity == 1);

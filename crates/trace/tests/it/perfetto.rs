@@ -1,6 +1,8 @@
 //! The Perfetto export, checked byte by byte and by field number with a decoder
 //! that shares no code with the export.
 
+use std::time::{Duration, Instant};
+
 use unspin_model::episode::{Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
 use unspin_model::{Recording, Session, VcpuEvent, VcpuState};
@@ -174,6 +176,51 @@ fn every_slice_that_begins_ends() {
     let count = |what: &str| packets.iter().filter(|p| p.contains(what)).count();
     assert_eq!(count("11.9=1 "), 3);
     assert_eq!(count("11.9=2 "), 3);
+}
+
+/// Slices are what the model calls intervals, in its order: repeats are one, empty ones none.
+#[test]
+fn slices_are_the_intervals_of_the_recording() {
+    use VcpuState::{Idle, Off, On};
+    let history = [
+        (1000, 1, On),
+        (1000, 0, Idle),
+        (1500, 1, On),
+        (2000, 1, Off),
+        (2000, 1, On),
+        (2500, 1, Idle),
+        (3000, 0, On),
+        (3000, 0, Off),
+        (5000, 1, Off),
+    ];
+    let event = |(t_ns, vcpu, state)| VcpuEvent { t_ns, vcpu, state };
+    let recording = Recording { events: history.map(event).to_vec(), ..tiny() };
+    let lane = |vcpu: u16| (1u64 << 32) + 1 + u64::from(vcpu);
+    let slices = recording.intervals().into_iter().flat_map(|one| {
+        let (track, name) = (lane(one.vcpu), format!("{:?}", one.state).to_lowercase());
+        let begin = format!("11.9=1 11.11={track} 11.22=\"vcpu\" 11.23={name:?}");
+        [
+            format!("{begin} 8={} 10=1 58=3", one.start_ns),
+            format!("11.9=2 11.11={track} 8={} 10=1 58=3", one.end_ns),
+        ]
+    });
+    assert_eq!(packets(&bytes(&[recording]))[4..], slices.collect::<Vec<_>>());
+}
+
+/// Looking at each event for each vCPU takes a minute here.
+#[test]
+fn many_vcpus_and_many_events_take_a_moment() {
+    let event = |n: u64| VcpuEvent {
+        t_ns: 1000 + n,
+        vcpu: u16::MAX - 1,
+        state: if n % 2 == 0 { VcpuState::On } else { VcpuState::Off },
+    };
+    let events = (0..50_000).map(event).collect();
+    let recording = Recording { vcpus: u16::MAX, end_ns: 51_000, events, ..tiny() };
+    let began = Instant::now();
+    let trace = bytes(&[recording]);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(trace.len() > 1_000_000);
 }
 
 /// vCPU 0 spins from 2000 to 4000 for a lock that vCPU 1 took at 2200; that one was off

@@ -121,6 +121,19 @@ fn a_huge_event_count_is_refused_before_anything_is_allocated() {
 }
 
 #[test]
+fn vcpus_without_number_are_neither_read_nor_written() {
+    let header = header(0).replace("\"vcpus\":2", "\"vcpus\":65535");
+    let read = read_from(&gzip(header.repeat(16).as_bytes())[..], "r.gz").unwrap();
+    assert_eq!(read.len(), 16);
+    let error = error_of(&header.repeat(17));
+    assert_eq!(error, "r.gz, line 17: the file has more than 1048576 vCPUs");
+    assert!(write_to(Vec::new(), &read).is_ok());
+    let more = [&read[..], &read[..1]].concat();
+    let error = write_to(Vec::new(), &more).unwrap_err().to_string();
+    assert!(error.contains("1048576 vCPUs; split it"), "{error}");
+}
+
+#[test]
 fn a_line_without_end_is_refused() {
     let error = error_of(&"x".repeat(10 * MAX_LINE_BYTES));
     assert_eq!(error, "r.gz, line 1: no end of line within 4096 bytes");

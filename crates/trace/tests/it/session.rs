@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use unspin_model::episode::{Owner, OwnerState, Spin, Wait};
 use unspin_model::session::{About, FoundOff, Look};
 use unspin_model::{Session, VcpuState};
-use unspin_trace::session::{SessionError, Stretch, Writer, read_from};
+use unspin_trace::session::{
+    MAX_ABOUT_BYTES, MAX_SITE_BYTES, SessionError, Stretch, Writer, read_from,
+};
 
 fn off(vcpu: u16, start_ns: u64, len_ns: u64, was_idle: bool) -> FoundOff {
     FoundOff { vcpu, start_ns, end_ns: start_ns + len_ns, start_error_ns: 7, was_idle }
@@ -120,6 +122,52 @@ fn a_finding_of_another_kind_is_an_error() {
     member.write_all(&table).unwrap();
     let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
     assert_eq!(error, "s, batch 0: row 2: format 2 has no findings of kind `wait-ghost`");
+}
+
+/// The file of these spins, and nothing else.
+fn file_of(spins: &[Spin]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
+    writer.write(&[], spins, &[], &[]).unwrap();
+    writer.finish().unwrap();
+    bytes
+}
+
+#[test]
+fn a_site_that_is_too_long_is_an_error() {
+    let bytes = file_of(&["a", "b"].map(|name| Spin { site: name.repeat(300), ..spin(1_000) }));
+    let mut table = Vec::new();
+    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    // Where the first one ends and the second one begins: the second one gets the bytes of both.
+    let offsets: Vec<u8> = [0, 300, 600_i32].into_iter().flat_map(i32::to_le_bytes).collect();
+    let at = table.windows(offsets.len()).position(|here| here == &offsets[..]).unwrap();
+    table[at + 4..at + 8].fill(0);
+    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+    member.write_all(&table).unwrap();
+    let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
+    assert_eq!(error, "s, batch 0: row 1: a site of 600 bytes, more than 512");
+}
+
+#[test]
+fn a_site_that_is_too_long_is_not_written() {
+    let lens = [MAX_SITE_BYTES, MAX_SITE_BYTES + 1];
+    let spins = lens.map(|len| Spin { site: "s".repeat(len), ..spin(1_000) });
+    let session = read_from(&file_of(&spins)[..], "s").unwrap();
+    assert_eq!(session.spins[0], spins[0]);
+    assert_eq!(session.spins[1].site, "");
+}
+
+#[test]
+fn a_text_about_the_machine_that_is_too_long_is_an_error() {
+    let read = |len| {
+        let about = About { hidden: vec!["h".repeat(len)], ..About::default() };
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes, &about).unwrap().finish().unwrap();
+        read_from(&bytes[..], "s")
+    };
+    assert!(read(MAX_ABOUT_BYTES).is_ok());
+    let error = read(MAX_ABOUT_BYTES + 1).unwrap_err().to_string();
+    assert_eq!(error, "s, batch 0: `unspin.hidden` has 65537 bytes, more than 65536");
 }
 
 /// Read as if its head said that it has another format of one digit.
