@@ -1,16 +1,21 @@
 //! Claims out of a summary: the specs of `claims/EXPERIMENT.toml` say which figures it
 //! supports, the summary holds them.
 
-use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Estimate, TruthError};
-use unspin_model::{AGENT_MEMORY, Cell, Claim, ClaimSource, ClaimSpec, Summary, TIMER_INTERRUPTS};
-use unspin_stats::{Bootstrap, Interval, Rule, Run, false_positives};
+use unspin_model::summary::{CellSummary, ComparisonKind, Estimate};
+use unspin_model::{Cell, Claim, ClaimSource, ClaimSpec, Summary};
+use unspin_stats::{
+    Bootstrap, Interval, Rule, Run, false_positives, ratio_of_figures, ratio_of_speeds,
+};
 
+mod agents;
 mod label;
 mod latency;
 mod overall;
+mod ratios;
 mod sensed;
 mod shares;
 mod spread;
+mod truth;
 
 use overall::Pair;
 use sensed::Checks;
@@ -34,22 +39,31 @@ pub struct Origin {
 
 /// A figure with what its id's placeholders stand for.
 struct Figure {
+    /// Infinite where it has no bound; `None` where it was not measured.
     estimate: Option<Estimate>,
     n: u64,
     unit: &'static str,
     replace: Vec<(&'static str, String)>,
+    /// Why it was not measured, if it was not and that is known.
+    lacking: String,
 }
 
 impl Figure {
     fn of_all(estimate: Option<Estimate>, n: u64, unit: &'static str) -> Figure {
-        Figure { estimate, n, unit, replace: Vec::new() }
+        Figure { estimate, n, unit, replace: Vec::new(), lacking: String::new() }
     }
 
     /// A ratio of `n` blocks.
     fn of_blocks(ratio: Option<Estimate>, n: u64) -> Figure {
-        let alone = |ratio: Estimate| exactly(ratio.value, n, "x").estimate;
-        let ratio = if n < BLOCKS_MIN { ratio.and_then(alone) } else { ratio };
+        let alone = |ratio: Estimate| without_interval(ratio.value);
+        let ratio = if n < BLOCKS_MIN { ratio.map(alone) } else { ratio };
         Figure::of_all(ratio, n, "x")
+    }
+
+    /// A claim's id or text with its placeholders filled in.
+    fn fill(&self, text: &str) -> String {
+        let filled = self.replace.iter();
+        filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 }
 
@@ -62,46 +76,92 @@ pub enum EvaluateError {
     /// Two figures under one id.
     #[error("two claims are named `{0}`; distinguish them by a placeholder such as {{workload}}")]
     Twice(String),
+    /// Claims without a figure.
+    #[error("{}", joined(.0))]
+    NotMeasured(Vec<NotMeasured>),
+}
+
+/// A claim that the runs give no figure for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("claim `{id}` is not measured: {why}")]
+pub struct NotMeasured {
+    /// The claim's id.
+    pub id: String,
+    /// What is missing, and in which cell.
+    pub why: String,
+}
+
+fn joined(all: &[NotMeasured]) -> String {
+    all.iter().map(NotMeasured::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Every claim that the summary supports, in the order of the specs.
 ///
 /// # Errors
-/// [`EvaluateError`] for specs that [`ClaimSpec::check`] refuses, or that give an id twice.
+/// [`EvaluateError`] for specs that [`ClaimSpec::check`] refuses, or that give an id twice, and
+/// for claims that were not measured.
 pub fn evaluate(
     specs: &[ClaimSpec],
     summary: &Summary,
     origin: &Origin,
 ) -> Result<Vec<Claim>, EvaluateError> {
+    let (claims, not_measured) = measured(specs, summary, origin)?;
+    match not_measured.is_empty() {
+        true => Ok(claims),
+        false => Err(EvaluateError::NotMeasured(not_measured)),
+    }
+}
+
+/// The claims that were measured, and those that were not.
+///
+/// # Errors
+/// As [`evaluate`] for the specs.
+pub fn measured(
+    specs: &[ClaimSpec],
+    summary: &Summary,
+    origin: &Origin,
+) -> Result<(Vec<Claim>, Vec<NotMeasured>), EvaluateError> {
     let mut claims: Vec<Claim> = Vec::new();
+    let mut not_measured = Vec::new();
     for spec in specs {
         for figure in figures(spec, summary) {
-            let claim = claim(spec, &figure, summary, origin)?;
+            let Some(found) = figure.estimate.filter(|found| !found.value.is_nan()) else {
+                not_measured.push(lacking(spec, &figure));
+                continue;
+            };
+            let claim = claim(spec, &figure, found, summary, origin)?;
             if claims.iter().any(|other| other.id == claim.id) {
                 return Err(EvaluateError::Twice(claim.id));
             }
             claims.push(claim);
         }
     }
-    Ok(claims)
+    Ok((claims, not_measured))
+}
+
+fn lacking(spec: &ClaimSpec, figure: &Figure) -> NotMeasured {
+    let why = match figure.lacking.as_str() {
+        "" => "none of the runs that it is about gives the figure",
+        why => why,
+    };
+    NotMeasured { id: figure.fill(&spec.id), why: why.to_owned() }
 }
 
 fn claim(
     spec: &ClaimSpec,
     figure: &Figure,
+    found: Estimate,
     summary: &Summary,
     origin: &Origin,
 ) -> Result<Claim, EvaluateError> {
-    let fill = |text: &str| {
-        let filled = figure.replace.iter();
-        filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
-    };
+    let bounded = |value: f64| Some(value).filter(|value| value.is_finite());
     let mut claim = Claim {
-        id: fill(&spec.id),
-        what: fill(&spec.what),
-        value: figure.estimate.map(|estimate| estimate.value),
-        lo: figure.estimate.map(|estimate| estimate.lo).filter(|lo| lo.is_finite()),
-        hi: figure.estimate.map(|estimate| estimate.hi).filter(|hi| hi.is_finite()),
+        id: figure.fill(&spec.id),
+        what: figure.fill(&spec.what),
+        value: bounded(found.value),
+        lo: bounded(found.lo),
+        hi: bounded(found.hi),
+        unbounded_below: found.value == f64::NEG_INFINITY,
         n: figure.n,
         unit: figure.unit.to_owned(),
         target: spec.target.clone(),
@@ -120,11 +180,11 @@ fn claim(
 
 fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     match spec.from {
-        ClaimSource::TopologyRatio => ratios(spec, summary, ComparisonKind::Topology),
-        ClaimSource::OracleRatio => ratios(spec, summary, ComparisonKind::Oracle),
-        ClaimSource::SchedulerRatio => ratios(spec, summary, ComparisonKind::Scheduler),
+        ClaimSource::TopologyRatio => ratios::of_kind(spec, summary, ComparisonKind::Topology),
+        ClaimSource::OracleRatio => ratios::of_kind(spec, summary, ComparisonKind::Oracle),
+        ClaimSource::SchedulerRatio => ratios::of_kind(spec, summary, ComparisonKind::Scheduler),
         ClaimSource::TopologyLoss => {
-            let mut losses = ratios(spec, summary, ComparisonKind::Topology);
+            let mut losses = ratios::of_kind(spec, summary, ComparisonKind::Topology);
             for figure in &mut losses {
                 figure.estimate = figure.estimate.map(loss_percent);
                 figure.unit = "%";
@@ -148,8 +208,8 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             let percent = summary.lab_cpu_share.map(|share| scaled(share, 100.0));
             vec![Figure::of_all(percent, summary.done, "%")]
         }
-        ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth_error).collect(),
-        ClaimSource::TruthBeyond => summary.truth.iter().map(truth_beyond).collect(),
+        ClaimSource::TruthErrorUs => summary.truth.iter().filter_map(truth::error).collect(),
+        ClaimSource::TruthBeyond => summary.truth.iter().map(truth::beyond).collect(),
         ClaimSource::FinishedShare => vec![shares::finished(spec, summary)],
         ClaimSource::SenseRecall => {
             let checks = Checks::of(spec, summary);
@@ -160,75 +220,56 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         ClaimSource::SenseCauses => sensed(spec, summary, Checks::causes),
         ClaimSource::SenseMiscounted => sensed(spec, summary, Checks::miscounted),
         ClaimSource::SenseKept => sensed(spec, summary, Checks::kept),
-        ClaimSource::AgentMemory => agent_memory(spec, summary).into_iter().collect(),
-        ClaimSource::AgentTimers => agent_timers(spec, summary).into_iter().collect(),
+        ClaimSource::AgentMemory => agents::memory(spec, summary).into_iter().collect(),
+        ClaimSource::AgentTimers => agents::timers(spec, summary).into_iter().collect(),
         ClaimSource::AaFalsePositive => aa(summary).into_iter().collect(),
     }
-}
-
-fn ratios(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figure> {
-    let wanted = |c: &&Comparison| {
-        let topology = spec.topology.as_ref().is_none_or(|name| *name == c.subject.topology);
-        let scheduler = spec.scheduler.as_ref().is_none_or(|name| *name == c.subject.scheduler);
-        c.kind == kind && topology && scheduler
-    };
-    // The oracle has no runs of its own.
-    let runs_of = |wanted: &Cell| {
-        summary.cells.iter().find(|cell| cell.cell == *wanted).map(|cell| u64::from(cell.n))
-    };
-    let n_of = |c: &Comparison| {
-        [&c.baseline, &c.subject].into_iter().filter_map(runs_of).min().unwrap_or(0)
-    };
-    let comparisons = summary.comparisons.iter().filter(wanted);
-    comparisons
-        .map(|c| Figure { replace: names(&c.subject), ..Figure::of_blocks(c.ratio, n_of(c)) })
-        .collect()
 }
 
 /// One figure of all cells of a scheduler against another one's.
 fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Option<Figure> {
     let pairs = overall::speeds(spec, summary);
-    let runs = pairs.iter().map(|pair| pair.subject.len().min(pair.rival.len()) as u64).min();
     let sides: Vec<_> = pairs.iter().map(Pair::sides).collect();
-    let found = Bootstrap::seeded(summary.experiment.seed).of_ratios(&sides, figure);
-    Some(Figure::of_blocks(found.map(estimate), runs?))
+    let found = || Bootstrap::seeded(summary.experiment.seed).of_ratios(&sides, figure);
+    overall::of_all(&pairs, summary, |pair| pair.runs(), found)
 }
 
 /// The least figure of all cells that a scheduler is compared with, each against itself.
 fn least_by_chance(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     let pairs = overall::speeds(spec, summary);
-    let runs = pairs.iter().map(|pair| pair.rival.len() as u64).min();
     let rivals: Vec<_> = pairs.iter().map(|pair| &pair.rival[..]).collect();
-    let found = Bootstrap::seeded(summary.experiment.seed).by_chance(&rivals, least);
-    Some(Figure::of_blocks(found.map(estimate), runs?))
+    let found = || Bootstrap::seeded(summary.experiment.seed).by_chance(&rivals, least);
+    overall::of_all(&pairs, summary, |pair| pair.rival.len() as u64, found)
 }
 
 /// Each cell of a scheduler against another one's.
 fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
-    overall::speeds(spec, summary)
-        .iter()
-        .map(|pair| ratio(pair, summary, Bootstrap::blocked_ratio))
-        .collect()
+    let of = |pair: &Pair| ratio(pair, summary, Bootstrap::blocked_ratio, ratio_of_speeds);
+    overall::speeds(spec, summary).iter().map(of).collect()
 }
 
 /// How much less of a figure each of a scheduler's cells has than another one's.
 fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let cut = |pair: &Pair| {
-        let ratio = ratio(pair, summary, Bootstrap::blocked_ratio_of_figures);
+        let with_interval = Bootstrap::blocked_ratio_of_figures;
+        let ratio = ratio(pair, summary, with_interval, ratio_of_figures);
         Figure { estimate: ratio.estimate.map(loss_percent), unit: "%", ..ratio }
     };
     overall::figures(spec, summary).iter().map(cut).collect()
 }
 
+/// A pair's ratio, with its interval unless the rival's median is 0.
 fn ratio(
     pair: &Pair,
     summary: &Summary,
-    of: fn(&Bootstrap, &[Run], &[Run]) -> Option<Interval>,
+    with_interval: fn(&Bootstrap, &[Run], &[Run]) -> Option<Interval>,
+    alone: fn(&[Run], &[Run]) -> Option<f64>,
 ) -> Figure {
     let (subject, rival) = pair.sides();
-    let found = of(&Bootstrap::seeded(summary.experiment.seed), subject, rival);
-    let n = subject.len().min(rival.len()) as u64;
-    Figure { replace: names(pair.cell), ..Figure::of_blocks(found.map(estimate), n) }
+    let found = with_interval(&Bootstrap::seeded(summary.experiment.seed), subject, rival);
+    let found = found.map(estimate).or_else(|| alone(subject, rival).map(without_interval));
+    let lacking = pair.lacking().unwrap_or_default();
+    Figure { replace: names(pair.cell), lacking, ..Figure::of_blocks(found, pair.runs()) }
 }
 
 /// Whether a spec is about a cell, by the names that it gives.
@@ -295,26 +336,10 @@ fn boots(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let boots = summary.boot_s.iter().filter(|(name, _)| wanted(name));
     boots
         .map(|(topology, estimate)| Figure {
-            estimate: Some(*estimate),
-            n: u64::from(summary.experiment.repeats),
-            unit: "s",
             replace: vec![("{topology}", topology.clone())],
+            ..Figure::of_all(Some(*estimate), u64::from(summary.experiment.repeats), "s")
         })
         .collect()
-}
-
-fn truth_error(truth: &TruthError) -> Option<Figure> {
-    let medians = truth.by_length.iter().map(|at| at.median_us);
-    let worst = medians.clone().max_by(f64::total_cmp)?;
-    let least = medians.min_by(f64::total_cmp)?;
-    let largest = truth.by_length.iter().map(|at| at.max_us).max_by(f64::total_cmp)?;
-    let estimate = Estimate { value: worst, lo: least, hi: largest };
-    Some(Figure::of_all(Some(estimate), truth.injected, "us"))
-}
-
-fn truth_beyond(truth: &TruthError) -> Figure {
-    let beyond: f64 = truth.by_length.iter().map(|at| at.beyond * at.n as f64).sum();
-    shares::share(beyond.round() as u64 + truth.missing, truth.injected)
 }
 
 /// One figure of what guests found out; none where no guest recorded.
@@ -324,35 +349,6 @@ fn sensed<'a>(
     figure: impl Fn(&Checks<'a>) -> Figure,
 ) -> Vec<Figure> {
     Checks::of(spec, summary).iter().map(figure).collect()
-}
-
-fn agent_memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
-    let wanted = |name: &String| spec.scheduler.as_ref().is_none_or(|asked| asked == name);
-    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.scheduler));
-    let cells: Vec<_> = cells.filter(|cell| cell.co_metrics.contains_key(AGENT_MEMORY)).collect();
-    let of_cells = cells.iter().map(|cell| cell.co_metrics[AGENT_MEMORY]);
-    let (least, most) =
-        (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
-    let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
-    Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
-}
-
-fn agent_timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
-    let per_s = |cell: &CellSummary| -> Option<Vec<Run>> {
-        let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };
-        Some(cell.co_values.get(TIMER_INTERRUPTS)?.iter().map(run).collect())
-    };
-    let wanted = |cell: &&CellSummary| spec.scheduler.as_ref() == Some(&cell.cell.scheduler);
-    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
-    let added = |with: &CellSummary| {
-        let base =
-            Cell { scheduler: summary.experiment.baseline_scheduler.clone(), ..with.cell.clone() };
-        let without = summary.cells.iter().find(|cell| cell.cell == base)?;
-        Some((bootstrap.blocked_difference(&per_s(with)?, &per_s(without)?)?, u64::from(with.n)))
-    };
-    let all = summary.cells.iter().filter(wanted).filter_map(added);
-    let (most, n) = all.max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
-    Some(Figure::of_all(Some(estimate(most)), n, "1/s"))
 }
 
 fn aa(summary: &Summary) -> Option<Figure> {
@@ -374,8 +370,11 @@ fn estimate(Interval { value, lo, hi }: Interval) -> Estimate {
 
 /// A figure whose interval is not known, because it stands for all runs together.
 fn exactly(value: f64, n: u64, unit: &'static str) -> Figure {
-    let estimate = Estimate { value, lo: f64::NEG_INFINITY, hi: f64::INFINITY };
-    Figure::of_all(Some(estimate), n, unit)
+    Figure::of_all(Some(without_interval(value)), n, unit)
+}
+
+fn without_interval(value: f64) -> Estimate {
+    Estimate { value, lo: f64::NEG_INFINITY, hi: f64::INFINITY }
 }
 
 fn scaled(estimate: Estimate, by: f64) -> Estimate {

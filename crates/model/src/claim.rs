@@ -16,12 +16,16 @@ pub struct Claim {
     pub id: String,
     /// What it says, in one sentence.
     pub what: String,
-    /// The figure; `None` where it is unbounded (the baseline did not finish).
+    /// The figure; `None` where it has no bound, because the baseline did not finish. What was
+    /// not measured is never a claim.
     pub value: Option<f64>,
     /// Lower end of its interval.
     pub lo: Option<f64>,
     /// Upper end of its interval.
     pub hi: Option<f64>,
+    /// Whether a figure without a bound is below all others, as a loss is, and not above them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unbounded_below: bool,
     /// Runs it rests on.
     pub n: u64,
     /// Its unit; `x` for a ratio.
@@ -59,13 +63,19 @@ impl Claim {
             "" => None,
             target => {
                 let target: Target = target.parse()?;
-                Some(target.met_by(self.value.unwrap_or(f64::INFINITY)))
+                Some(target.met_by(self.number()))
             }
         };
         if self.holds != Some(false) {
             self.reason.clear();
         }
         Ok(())
+    }
+
+    /// The figure as a number, infinite where it has no bound.
+    fn number(&self) -> f64 {
+        let unbounded = if self.unbounded_below { f64::NEG_INFINITY } else { f64::INFINITY };
+        self.value.unwrap_or(unbounded)
     }
 }
 
@@ -256,15 +266,19 @@ mod tests {
         }
     }
 
+    fn claim(value: Option<f64>, target: &str) -> Claim {
+        let json = serde_json::json!({
+            "id": "x", "what": "", "value": value, "lo": null, "hi": null, "n": 1,
+            "unit": "x", "target": target, "holds": null, "reason": "why", "label": "",
+            "experiment": "", "command": "", "date": "", "commit": "",
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
     #[test]
     fn a_claim_without_a_target_is_neither_met_nor_missed() {
         let judged = |value, target: &str| {
-            let json = serde_json::json!({
-                "id": "x", "what": "", "value": value, "lo": null, "hi": null, "n": 1,
-                "unit": "x", "target": target, "holds": null, "reason": "why", "label": "",
-                "experiment": "", "command": "", "date": "", "commit": "",
-            });
-            let mut claim: Claim = serde_json::from_value(json).unwrap();
+            let mut claim = claim(value, target);
             claim.judge().map(|()| (claim.holds, claim.reason))
         };
         assert_eq!(judged(Some(1.0), ""), Ok((None, String::new())));
@@ -274,6 +288,20 @@ mod tests {
         assert_eq!(judged(None, ">= 1"), Ok((Some(true), String::new())));
         assert_eq!(judged(None, "<= 1"), Ok((Some(false), "why".into())));
         assert!(judged(Some(1.0), "about 1").is_err());
+    }
+
+    #[test]
+    fn a_figure_without_a_bound_may_be_below_all_others() {
+        for (target, met) in [("<= 8", true), (">= 8", false)] {
+            let mut loss = Claim { unbounded_below: true, ..claim(None, target) };
+            loss.judge().unwrap();
+            assert_eq!(loss.holds, Some(met), "{target}");
+            let text = serde_json::to_string(&loss).unwrap();
+            assert_eq!(serde_json::from_str::<Claim>(&text).unwrap(), loss);
+        }
+        // Files from before have no such field.
+        let ratio = serde_json::to_string(&claim(None, ">= 1")).unwrap();
+        assert!(!ratio.contains("unbounded"), "{ratio}");
     }
 
     #[test]

@@ -123,6 +123,11 @@ impl Cause {
         }
     }
 
+    /// Whether a vCPU that was off is the cause.
+    pub fn by_off(self) -> bool {
+        matches!(self, Cause::HolderOff | Cause::WaiterOff | Cause::IpiOff)
+    }
+
     /// Its name in files and figures.
     pub fn name(self) -> &'static str {
         match self {

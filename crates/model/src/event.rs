@@ -68,13 +68,17 @@ impl Recording {
     /// The stretches of each vCPU, in order of vCPU, then time. Neighbouring
     /// events with one state become one interval; empty ones are left out.
     pub fn intervals(&self) -> Vec<Interval> {
-        (0..self.vcpus).flat_map(|vcpu| self.intervals_of(vcpu)).collect()
+        let known = self.events.iter().filter(|event| event.vcpu < self.vcpus);
+        let mut events: Vec<&VcpuEvent> = known.collect();
+        events.sort_by_key(|event| event.vcpu);
+        let of_vcpus = events.chunk_by(|event, next| event.vcpu == next.vcpu);
+        of_vcpus.flat_map(|events| self.intervals_of(events)).collect()
     }
 
-    fn intervals_of(&self, vcpu: u16) -> Vec<Interval> {
+    fn intervals_of(&self, events: &[&VcpuEvent]) -> Vec<Interval> {
         let mut out: Vec<Interval> = Vec::new();
         let mut open: Option<VcpuEvent> = None;
-        for event in self.events.iter().filter(|e| e.vcpu == vcpu) {
+        for event in events.iter().copied() {
             match open {
                 Some(current) if current.state == event.state => continue,
                 Some(current) => push_interval(&mut out, current, event.t_ns),

@@ -150,8 +150,11 @@ pub struct Comparison {
     pub subject: Cell,
     /// The cell it is compared with.
     pub baseline: Cell,
-    /// Ratio of median speeds; `None` when the baseline did not finish (infinite).
+    /// Ratio of median speeds; `None` when the baseline did not finish.
     pub ratio: Option<Estimate>,
+    /// Whether the subject's median run finished: without a ratio, it is infinite then.
+    #[serde(default)]
+    pub subject_finished: bool,
     /// p of the permutation test.
     pub p: f64,
     /// p after correction for the experiment's many comparisons (Holm).

@@ -1,6 +1,7 @@
 //! Claims as tables, and the tables of claims within README and docs.
 
 use unspin_model::Claim;
+use unspin_model::claim::Target;
 
 use crate::columns::{self, Align};
 use crate::{format, markdown};
@@ -10,6 +11,9 @@ pub mod distribution;
 pub mod plot;
 
 pub use blocks::{BlockError, render_blocks};
+
+/// How many digits more than usual a figure may have to be on its side of the target.
+const MORE_DIGITS_MAX: u8 = 5;
 
 /// The claims as a GitHub Markdown table. A label that all of them share is its caption.
 pub fn markdown(claims: &[&Claim]) -> String {
@@ -104,11 +108,17 @@ fn labels<'a>(claims: &[&'a Claim]) -> Vec<&'a str> {
     labels
 }
 
-/// The figure with its interval and unit; `unbounded` where it has no value.
+/// The figure with its interval and unit; `unbounded` where it has no value. It has as many
+/// digits as it takes to meet or miss its target as the exact figure does.
 pub fn figure(claim: &Claim) -> String {
-    let Some(value) = claim.value else { return "unbounded".into() };
-    let is_ratio = claim.unit == "x";
-    let text = |v| if is_ratio { format::ratio_number(v) } else { format::number(v) };
+    let unbounded = if claim.unbounded_below { "unbounded below" } else { "unbounded" };
+    let Some(value) = claim.value else { return unbounded.into() };
+    let digits: fn(f64, u8) -> String = match claim.unit.as_str() {
+        "x" => format::ratio_number_with,
+        _ => format::number_with,
+    };
+    let more = more_digits(&claim.target, value, digits);
+    let text = |value| digits(value, more);
     let unit = match claim.unit.as_str() {
         "x" => "x".into(),
         "" => String::new(),
@@ -117,9 +127,19 @@ pub fn figure(claim: &Claim) -> String {
     let interval = match (claim.lo, claim.hi) {
         (Some(lo), Some(hi)) => format!(" [{}, {}]", text(lo), text(hi)),
         (Some(lo), None) => format!(" [{}, ∞]", text(lo)),
-        _ => String::new(),
+        (None, Some(hi)) => format!(" [-∞, {}]", text(hi)),
+        (None, None) => String::new(),
     };
     format!("{}{unit}{interval}", text(value))
+}
+
+/// How many digits more than usual a value needs, so that rounding does not take it across its
+/// target.
+fn more_digits(target: &str, value: f64, digits: fn(f64, u8) -> String) -> u8 {
+    let Ok(target) = target.parse::<Target>() else { return 0 };
+    let rounded = |more| format::parse(&digits(value, more)).unwrap_or(value);
+    let agrees = |more: &u8| target.met_by(rounded(*more)) == target.met_by(value);
+    (0..=MORE_DIGITS_MAX).find(agrees).unwrap_or(MORE_DIGITS_MAX)
 }
 
 /// Whether the target is met, with the reason where it is not.

@@ -11,6 +11,11 @@ pub const GROUP: char = '\u{202f}';
 
 /// A figure with three significant digits: `23 000`, `5.10`, `0.0123`, `1.20e-5`.
 pub fn number(value: f64) -> String {
+    number_with(value, 0)
+}
+
+/// The same with so many digits more.
+pub fn number_with(value: f64, more: u8) -> String {
     if value.is_nan() {
         return "not a number".into();
     }
@@ -20,20 +25,28 @@ pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    let magnitude = magnitude(value);
+    let after_first = 2 + i32::from(more);
+    let magnitude = magnitude(value, after_first);
     if !(-4..15).contains(&magnitude) {
-        return format!("{value:.2e}");
+        return format!("{value:.*e}", after_first as usize);
     }
-    if magnitude >= 3 {
-        let step = 10f64.powi(magnitude - 2);
+    if magnitude > after_first {
+        let step = 10f64.powi(magnitude - after_first);
         return grouped(&format!("{:.0}", (value / step).round() * step));
     }
-    format!("{value:.*}", (2 - magnitude) as usize)
+    let text = format!("{value:.*}", (after_first - magnitude) as usize);
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    grouped(whole) + fraction
 }
 
-/// The power of ten of the first digit after rounding to three of them.
-fn magnitude(value: f64) -> i32 {
-    let text = format!("{:.2e}", value.abs());
+/// The number that a figure says.
+pub fn parse(figure: &str) -> Option<f64> {
+    figure.replace(GROUP, "").parse().ok()
+}
+
+/// The power of ten of the first digit after rounding to so many behind it.
+fn magnitude(value: f64, after_first: i32) -> i32 {
+    let text = format!("{:.*e}", after_first as usize, value.abs());
     text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
 }
 
@@ -93,15 +106,21 @@ pub fn ratio(estimate: &Estimate) -> String {
 
 /// A ratio's figure: two decimals near 1, fewer digits far from it.
 pub fn ratio_number(value: f64) -> String {
+    ratio_number_with(value, 0)
+}
+
+/// The same with so many digits more.
+pub fn ratio_number_with(value: f64, more: u8) -> String {
+    let digits = |usual: usize| usual + usize::from(more);
     match value {
-        _ if (0.0995..9.995).contains(&value) => format!("{value:.2}"),
+        _ if (0.0995..9.995).contains(&value) => format!("{value:.*}", digits(2)),
         // Two significant digits: a loss of 50 times is not known to a hundredth.
-        _ if value > 0.0 && value < 0.0995 => {
-            let decimals = (1 - magnitude(value)).max(2) as usize;
-            if decimals > 6 { format!("{value:.1e}") } else { format!("{value:.decimals$}") }
-        }
-        _ if (9.995..99.95).contains(&value) => format!("{value:.1}"),
-        _ => number(value),
+        _ if value > 0.0 && value < 0.0995 => match (1 - magnitude(value, 2)).max(2) as usize {
+            decimals @ ..=6 => format!("{value:.*}", digits(decimals)),
+            _ => format!("{value:.*e}", digits(1)),
+        },
+        _ if (9.995..99.95).contains(&value) => format!("{value:.*}", digits(1)),
+        _ => number_with(value, more),
     }
 }
 
@@ -188,6 +207,31 @@ mod tests {
             (f64::NAN, "not a number"),
         ] {
             assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn more_digits_say_the_same_number_more_exactly() {
+        for (value, more, text) in [
+            (0.968_745, 1, "0.9687"),
+            (1992.4, 1, "1992"),
+            (12_345.678, 1, "12\u{202f}350"),
+            (12_345.678, 2, "12\u{202f}346"),
+            (12_345.678, 4, "12\u{202f}345.68"),
+            (-12_345.678, 4, "-12\u{202f}345.68"),
+            (0.000_012_346, 1, "1.235e-5"),
+        ] {
+            assert_eq!(number_with(value, more), text);
+            assert!(parse(text).is_some_and(|parsed| (parsed / value - 1.0).abs() < 1e-3));
+        }
+        for (value, text) in [
+            (0.999_08, "0.999"),
+            (0.016_42, "0.0164"),
+            (63.25, "63.25"),
+            (123.44, "123.4"),
+            (0.000_000_123, "1.23e-7"),
+        ] {
+            assert_eq!(ratio_number_with(value, 1), text);
         }
     }
 

@@ -152,8 +152,7 @@ impl Shares {
         let is_plain = |waste: &CauseWaste| waste.cause == Cause::Plain;
         let plain = sum(&|waste| if is_plain(waste) { waste.wasted_s } else { 0.0 });
         // While the guest's own scheduler runs others, no CPU time is lost to the sleepers.
-        let is_off = |cause| matches!(cause, Cause::HolderOff | Cause::WaiterOff | Cause::IpiOff);
-        let asleep = sum(&|waste| if is_off(waste.cause) { waste.blocked_s } else { 0.0 });
+        let asleep = sum(&|waste| if waste.cause.by_off() { waste.blocked_s } else { 0.0 });
         let preempted = off_s / cpu_s;
         Shares {
             lost: spinning.iter().fold(preempted, |sum, cause| sum + cause.share),

@@ -3,7 +3,7 @@
 
 use unspin_model::Metric;
 use unspin_model::metric::Better;
-use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Summary, Verdict};
+use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Summary};
 use unspin_model::{Cell, Label};
 
 /// A workload with all that was measured of it.
@@ -189,11 +189,13 @@ pub fn ratio_text(comparison: &Comparison) -> String {
 
 /// Which side's median run did not finish; `None` where both did.
 pub fn unfinished(comparison: &Comparison) -> Option<String> {
-    match (&comparison.ratio, comparison.verdict) {
-        (None, Verdict::Better) => Some(format!("{} did not finish", against(comparison))),
-        (None, _) => Some("neither finished".into()),
-        (Some(ratio), _) if ratio.value == 0.0 => Some("did not finish".into()),
-        (Some(_), _) => None,
+    match &comparison.ratio {
+        None if comparison.subject_finished => {
+            Some(format!("{} did not finish", against(comparison)))
+        }
+        None => Some("neither finished".into()),
+        Some(ratio) if ratio.value == 0.0 => Some("did not finish".into()),
+        Some(_) => None,
     }
 }
 

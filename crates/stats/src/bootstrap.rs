@@ -126,7 +126,7 @@ impl Bootstrap {
     /// A figure of many cells' ratios, such as their geometric mean, and its interval. Each
     /// pair is a subject and its baseline. A resample draws blocks, the same ones for all
     /// pairs: what a block has in common stays common to its cells. `None` where a side has no
-    /// runs or there is no pair.
+    /// runs, without pairs, and where the figure is not a number: 0 and infinity have no mean.
     pub fn of_ratios(
         &self,
         pairs: &[(&[Run], &[Run])],
@@ -135,11 +135,12 @@ impl Bootstrap {
         let of = |(a, b): &(&[Run], &[Run])| {
             Some(ratio(median_speed(&speeds(a))?, median_speed(&speeds(b))?))
         };
+        let number = |ratios: &[f64]| Some(figure(ratios)).filter(|value| !value.is_nan());
         let found: Option<Vec<f64>> = pairs.iter().map(of).collect();
-        let value = figure(&found.filter(|ratios| !ratios.is_empty())?);
+        let value = number(&found.filter(|ratios| !ratios.is_empty())?)?;
         let draws = self.block_draws(pairs, |drawn| {
             let ratios: Option<Vec<f64>> = drawn.iter_mut().map(ratio_of).collect();
-            ratios.map(|ratios| figure(&ratios))
+            number(&ratios?)
         });
         Some(self.interval(value, draws))
     }
@@ -237,6 +238,18 @@ type Sides = (Vec<f64>, Vec<f64>);
 /// The ratio of their medians; `None` where a side is empty.
 fn ratio_of((above, below): &mut Sides) -> Option<f64> {
     Some(ratio(median_speed_in(above)?, median_speed_in(below)?))
+}
+
+/// The ratio of the median speeds of two cells without an interval: infinite where only the
+/// baseline did not finish, 1 where neither did; `None` where one has no runs.
+pub fn ratio_of_speeds(subject: &[Run], baseline: &[Run]) -> Option<f64> {
+    Some(ratio(median_speed(&speeds(subject))?, median_speed(&speeds(baseline))?))
+}
+
+/// The same of figures that need not be speeds; `None` also where a median is below 0.
+pub fn ratio_of_figures(subject: &[Run], baseline: &[Run]) -> Option<f64> {
+    let (above, below) = (median(&speeds(subject))?, median(&speeds(baseline))?);
+    (above >= 0.0 && below >= 0.0).then(|| ratio(above, below))
 }
 
 fn ratio_of_medians(subject: &[f64], baseline: &[f64]) -> Option<f64> {

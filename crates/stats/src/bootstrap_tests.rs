@@ -121,6 +121,35 @@ fn figures_of_many_ratios_have_an_interval() {
 }
 
 #[test]
+fn a_mean_of_0_and_infinity_is_not_a_number() {
+    let from_logs = |ratios: &[f64]| ratios.iter().map(|ratio| ratio.ln()).sum::<f64>().exp();
+    let (some, never) = (runs(&V), runs(&[0.0; 10]));
+    let (lost, gained) = ((&never[..], &some[..]), (&some[..], &never[..]));
+    let of = |pairs: &[(&[Run], &[Run])]| Bootstrap::seeded(3).of_ratios(pairs, from_logs);
+    assert_eq!(of(&[lost, gained]), None);
+    assert_eq!(of(&[lost]).map(|found| found.value), Some(0.0));
+    assert_eq!(of(&[gained]).map(|found| found.value), Some(f64::INFINITY));
+    // A third of the resamples have no such mean, and do not count.
+    let rarely = runs(&[0.0, 0.0, 0.0, 0.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+    let others = runs(&W);
+    let found = of(&[(&rarely[..], &some[..]), (&others[..], &rarely[..])]).unwrap();
+    assert!(found.lo < found.value && found.value < found.hi, "{found:?}");
+}
+
+#[test]
+fn a_ratio_without_an_interval_is_there_wherever_both_have_runs() {
+    let (some, never) = (runs(&V), runs(&[0.0; 4]));
+    let both: [fn(&[Run], &[Run]) -> Option<f64>; 2] = [ratio_of_speeds, ratio_of_figures];
+    for of in both {
+        assert_eq!(of(&some, &never), Some(f64::INFINITY));
+        assert_eq!(of(&never, &some), Some(0.0));
+        assert_eq!(of(&never, &never), Some(1.0));
+        assert_eq!((of(&[], &some), of(&some, &[])), (None, None));
+    }
+    assert_eq!(ratio_of_figures(&runs(&[-1.0]), &never), None);
+}
+
+#[test]
 fn a_figure_of_one_ratio_is_that_ratio_with_its_interval() {
     let (subject, baseline) = (runs(&W), runs(&V));
     let bootstrap = Bootstrap::seeded(4);

@@ -27,7 +27,7 @@ pub mod pooled;
 pub mod proportion;
 
 pub use aa::{FalsePositives, false_positives};
-pub use bootstrap::{Bootstrap, Interval};
+pub use bootstrap::{Bootstrap, Interval, ratio_of_figures, ratio_of_speeds};
 pub use correct::holm;
 pub use correlation::{Correlation, spearman, spearman_test};
 pub use effect::{Difference, Rule, Verdict, compare};

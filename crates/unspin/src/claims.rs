@@ -4,6 +4,7 @@ mod check;
 mod derive;
 mod file;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use unspin_report::claims::distribution::{self, Distribution};
 use unspin_report::claims::plot::{self, Plot};
 use unspin_report::claims::{blocks, terminal};
 
+use self::derive::Gaps;
 use crate::failure::of_class;
 use crate::lab::report;
 use crate::{new_file, out, screen};
@@ -61,6 +63,9 @@ enum Verb {
         /// Change nothing; fail if a claim is out of date
         #[arg(long)]
         check: bool,
+        /// Take folders that lack planned runs, too, and leave out the claims that need them
+        #[arg(long)]
+        partial: bool,
     },
     /// Draw the plots of claims, and of the latencies that runs kept
     Plot {
@@ -87,7 +92,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.verb.unwrap_or(Verb::List { pattern: None }) {
         Verb::List { pattern } => list(&load()?, pattern.as_deref(), args.json),
         Verb::Check { pattern, out } => check::run(&load()?, pattern.as_deref(), &out, args.json),
-        Verb::Record { sources, check } => record(&args.file, &sources, check, args.json),
+        Verb::Record { sources, check, partial } => {
+            let gaps = if partial || check { Gaps::Allowed } else { Gaps::Refused };
+            let found = derive::from_all(&sources, gaps)?;
+            record(&args.file, found, How { check, json: args.json })
+        }
         Verb::Plot { plots, check } => plot(&load()?, &plots, How { check, json: args.json }),
         Verb::Render { documents, check } => {
             render(&load()?, &documents, How { check, json: args.json })
@@ -119,25 +128,40 @@ fn matching<'a>(claims: &'a [Claim], pattern: &str) -> anyhow::Result<Vec<&'a Cl
     Ok(found)
 }
 
-fn record(path: &Path, sources: &[PathBuf], check: bool, json: bool) -> anyhow::Result<ExitCode> {
+fn record(path: &Path, found: Vec<Claim>, how: How) -> anyhow::Result<ExitCode> {
     let old = file::load_or_new(path)?;
-    let mut claims = old.clone();
-    let found = derive::from_all(sources)?;
-    for claim in &found {
-        claims.retain(|old| old.id != claim.id);
-        claims.push(claim.clone());
+    let gone = no_longer_derived(&old, &found);
+    for claim in &gone {
+        note!("{}: `{}` no longer follows from its runs", path.display(), claim.id);
     }
-    claims.sort_by(|a, b| a.id.cmp(&b.id));
-    if !check {
+    if !how.check {
+        let replaced = |old: &Claim| found.iter().chain(&gone).any(|new| new.id == old.id);
+        let mut claims: Vec<Claim> = old.iter().filter(|old| !replaced(old)).cloned().collect();
+        claims.extend(found.iter().cloned());
+        claims.sort_by(|a, b| a.id.cmp(&b.id));
         file::save(path, &claims)?;
-        return list(&found, None, json);
+        return list(&found, None, how.json);
     }
-    let stale: Vec<Claim> = found.into_iter().filter(|claim| !old.contains(claim)).collect();
+    let mut stale: Vec<Claim> = found.into_iter().filter(|claim| !old.contains(claim)).collect();
     for claim in &stale {
         note!("{}: `{}` is out of date", path.display(), claim.id);
     }
-    list(&stale, None, json)?;
+    stale.extend(gone);
+    list(&stale, None, how.json)?;
     Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The old claims of those experiments whose claims were derived from runs, which are not among
+/// them.
+fn no_longer_derived(old: &[Claim], found: &[Claim]) -> Vec<Claim> {
+    let derived = |claim: &&Claim| claim.not_derived.is_empty();
+    let of_runs = found.iter().filter(derived);
+    let experiments: BTreeSet<&str> = of_runs.map(|claim| claim.experiment.as_str()).collect();
+    let gone = |claim: &&Claim| {
+        experiments.contains(claim.experiment.as_str())
+            && found.iter().all(|new| new.id != claim.id)
+    };
+    old.iter().filter(derived).filter(gone).cloned().collect()
 }
 
 /// A file of plots.
@@ -230,5 +254,33 @@ impl How {
             }
         }
         Ok(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(id: &str, experiment: &str, not_derived: &str) -> Claim {
+        serde_json::from_value(serde_json::json!({
+            "id": id, "what": "", "value": 1.0, "lo": null, "hi": null, "n": 10, "unit": "x",
+            "target": "", "holds": null, "label": "", "experiment": experiment, "command": "",
+            "date": "", "commit": "", "not_derived": not_derived,
+        }))
+        .expect("a claim")
+    }
+
+    #[test]
+    fn only_claims_of_the_same_runs_are_dropped() {
+        let old = [
+            claim("still.there", "a.toml", ""),
+            claim("renamed", "a.toml", ""),
+            claim("by.hand", "a.toml", "its runs were not kept"),
+            claim("elsewhere", "b.toml", ""),
+        ];
+        let found = [claim("still.there", "a.toml", ""), claim("new", "a.toml", "")];
+        assert_eq!(no_longer_derived(&old, &found), [claim("renamed", "a.toml", "")]);
+        let by_script = [claim("new", "b.toml", "a script measures it")];
+        assert!(no_longer_derived(&old, &by_script).is_empty());
     }
 }

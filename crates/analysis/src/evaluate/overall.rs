@@ -2,8 +2,9 @@
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{Cell, ClaimSpec, Summary};
-use unspin_stats::Run;
+use unspin_stats::{Interval, Run};
 
+use super::{Figure, estimate};
 use crate::summarize::oracle;
 
 /// A cell of a scheduler, and what it is compared with. The figures of a run are in the place
@@ -19,6 +20,51 @@ impl Pair<'_> {
     pub fn sides(&self) -> (&[Run], &[Run]) {
         (&self.subject, &self.rival)
     }
+
+    /// How many runs the side with fewer has.
+    pub fn runs(&self) -> u64 {
+        self.subject.len().min(self.rival.len()) as u64
+    }
+
+    /// What is missing, if a side has no run.
+    pub fn lacking(&self) -> Option<String> {
+        match (self.subject.is_empty(), self.rival.is_empty()) {
+            (true, _) => Some(format!("no run of `{}` gives the figure", self.cell)),
+            (_, true) => {
+                Some(format!("no run that `{}` is compared with gives the figure", self.cell))
+            }
+            (false, false) => None,
+        }
+    }
+}
+
+/// One figure of all pairs, which rests on as many runs as the pair that has fewest. It has no
+/// value where a planned cell has none: the others alone would pass for all of them. `None`
+/// where nothing is compared.
+pub fn of_all(
+    pairs: &[Pair],
+    summary: &Summary,
+    runs: impl Fn(&Pair) -> u64,
+    found: impl FnOnce() -> Option<Interval>,
+) -> Option<Figure> {
+    let missing = missing_cells(summary).or_else(|| pairs.iter().find_map(Pair::lacking));
+    if let Some(lacking) = missing {
+        return Some(Figure { lacking, ..Figure::of_all(None, 0, "x") });
+    }
+    let n = pairs.iter().map(runs).min()?;
+    let lacking = "a ratio of 0 and one without a bound have no mean".to_owned();
+    Some(Figure { lacking, ..Figure::of_blocks(found().map(estimate), n) })
+}
+
+/// How many planned cells have no record, if some have none. Every cell is planned once in each
+/// repeat.
+fn missing_cells(summary: &Summary) -> Option<String> {
+    let planned = summary.planned.checked_div(u64::from(summary.experiment.repeats))?;
+    let missing = planned.saturating_sub(summary.cells.len() as u64);
+    let text = || {
+        format!("it is a figure of all cells, and {missing} of {planned} planned ones have no run")
+    };
+    (missing > 0).then(text)
 }
 
 /// The speeds of each of the scheduler's cells that there is something to compare with.
@@ -83,8 +129,9 @@ fn rival(
         let rival = here.into_iter().find(|cell| cell.cell.scheduler == *against);
         return rival.map(figures);
     }
+    here.iter().find(|cell| oracle::is_held(&cell.cell.scheduler))?;
     let candidates = here.iter().map(|cell| (cell.cell.scheduler.as_str(), speeds_of(cell)));
-    let picks = oracle::picks(&candidates.collect::<Vec<_>>())?;
+    let picks = oracle::picks(&candidates.collect::<Vec<_>>()).unwrap_or_default();
     let own = |pick: &oracle::Pick| {
         let block = pick.block;
         figures(here[pick.choice]).into_iter().filter(move |run| run.block == block)

@@ -2,7 +2,6 @@
 //! over many runs, and what is counted in one run has much in common: the interval comes from
 //! resampling the runs.
 
-use unspin_model::episode::Cause;
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, SenseCheck, Summary};
@@ -66,8 +65,8 @@ impl<'a> Checks<'a> {
     /// Waits that were wrongly said to be caused by an off vCPU, or not to be, of those that
     /// one caused.
     pub fn miscounted(&self) -> Figure {
-        let wrong = |count: &CauseCount| by_off(count.told) != by_off(count.real);
-        let real = |check: &SenseCheck| waits(check, |count| by_off(count.real));
+        let wrong = |count: &CauseCount| count.told.by_off() != count.real.by_off();
+        let real = |check: &SenseCheck| waits(check, |count| count.real.by_off());
         self.percent(real, |check| [waits(check, wrong) as f64, real(check) as f64])
     }
 
@@ -90,10 +89,6 @@ impl<'a> Checks<'a> {
     }
 }
 
-fn by_off(cause: Cause) -> bool {
-    matches!(cause, Cause::HolderOff | Cause::IpiOff)
-}
-
 fn waits(check: &SenseCheck, wanted: impl Fn(&CauseCount) -> bool) -> u64 {
     check.causes.iter().filter(|count| wanted(count)).map(|count| count.waits).sum()
 }
@@ -101,6 +96,7 @@ fn waits(check: &SenseCheck, wanted: impl Fn(&CauseCount) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_model::episode::Cause;
 
     fn check(found_of_100: u64, told: Cause) -> SenseCheck {
         let mut check = SenseCheck {
@@ -135,5 +131,15 @@ mod tests {
         is(&checks.causes(), 87.5, 240, true);
         is(&checks.miscounted(), 50.0, 60, true);
         is(&checks.kept(), 110.0, 240, false);
+    }
+
+    #[test]
+    fn a_waiter_that_was_off_is_a_vcpu_that_was_off() {
+        let mut check = SenseCheck::default();
+        check.add_waits(Cause::HolderOff, Cause::WaiterOff, 3);
+        check.add_waits(Cause::HolderOff, Cause::Plain, 1);
+        let cells = vec![std::slice::from_ref(&check)];
+        let found = Checks { cells, bootstrap: Bootstrap::seeded(1) }.miscounted();
+        assert_eq!((found.estimate.map(|estimate| estimate.value), found.n), (Some(25.0), 4));
     }
 }

@@ -46,6 +46,7 @@ fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule)
     Comparison {
         kind: pair.kind,
         ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n)),
+        subject_finished: difference.subject_median > 0.0,
         p: difference.p,
         p_adjusted,
         verdict: verdict(rule, difference, p_adjusted),

@@ -86,6 +86,11 @@ pub(crate) fn held(scheduler: &str) -> Option<u32> {
     }
 }
 
+/// Whether a scheduler is a static choice other than `stock`.
+pub(crate) fn is_held(scheduler: &str) -> bool {
+    held(scheduler).is_some_and(|vcpus| vcpus > 0)
+}
+
 /// The choice of most picks; of equals, the one of fewest held vCPUs.
 fn most_often(picks: &[Pick], held: impl Fn(usize) -> Option<u32>) -> Option<usize> {
     let times = |choice| picks.iter().filter(|pick| pick.choice == choice).count();

@@ -1,7 +1,7 @@
 //! Golden tests of the tables of claims, and of the blocks within a document.
 
 use unspin_model::Claim;
-use unspin_report::claims::{BlockError, markdown, render_blocks, terminal};
+use unspin_report::claims::{BlockError, figure, markdown, render_blocks, terminal};
 
 fn claim(id: &str, value: Option<f64>, unit: &str, target: &str, reason: &str) -> Claim {
     Claim {
@@ -10,6 +10,7 @@ fn claim(id: &str, value: Option<f64>, unit: &str, target: &str, reason: &str) -
         value,
         lo: value.map(|v| v * 0.9),
         hi: value.map(|v| v * 1.1),
+        unbounded_below: false,
         n: 10,
         unit: unit.into(),
         target: target.into(),
@@ -37,6 +38,36 @@ fn claims() -> Vec<Claim> {
             "L2 boots die in RCU stalls on this QEMU; see the page on nested machines.",
         ),
     ]
+}
+
+#[test]
+fn a_rounded_figure_does_not_contradict_its_result() {
+    for (value, unit, target, text) in [
+        (0.999_08, "x", ">= 1", "0.999x"),
+        (0.968_745, "x", ">= 0.97", "0.969x"),
+        (0.999_999_6, "x", ">= 1", "0.9999996x"),
+        (1.000_2, "x", ">= 1", "1.00x"),
+        (0.968_745, "x", "", "0.97x"),
+        (94.96, "%", ">= 95", "94.96 %"),
+        (8.004, "s", "<= 8", "8.004 s"),
+        (12_346.0, "", "<= 12345", "12\u{202f}350"),
+    ] {
+        let claim = Claim { lo: None, hi: None, ..claim("x", Some(value), unit, target, "") };
+        assert_eq!(figure(&claim), text, "{target}");
+    }
+    // The ends of the interval have as many digits as the figure.
+    let missed = claim("x", Some(0.999_08), "x", ">= 1", "why");
+    assert_eq!(figure(&missed), "0.999x [0.899, 1.099]");
+}
+
+#[test]
+fn a_figure_without_a_bound_says_on_which_side() {
+    let ratio = claim("x", None, "x", "", "");
+    assert_eq!(figure(&ratio), "unbounded");
+    let loss = Claim { unbounded_below: true, unit: "%".into(), ..ratio };
+    assert_eq!(figure(&loss), "unbounded below");
+    let open = Claim { lo: None, ..claim("x", Some(40.0), "%", "", "") };
+    assert_eq!(figure(&open), "40.0 % [-∞, 44.0]");
 }
 
 #[test]

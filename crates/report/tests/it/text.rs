@@ -1,7 +1,8 @@
 //! Golden tests of what terminals and Markdown show.
 
+use unspin_model::summary::Verdict;
 use unspin_report::terminal::Style;
-use unspin_report::{markdown, terminal};
+use unspin_report::{markdown, terminal, view};
 
 use crate::common;
 
@@ -18,6 +19,17 @@ fn terminal_of_100_columns() {
 #[test]
 fn terminal_of_80_columns() {
     insta::assert_snapshot!(table(80));
+}
+
+#[test]
+fn a_comparison_without_a_ratio_says_who_did_not_finish() {
+    let summary = common::few();
+    let without = summary.comparisons.iter().find(|comparison| comparison.ratio.is_none());
+    let mut comparison = without.expect("a baseline did not finish").clone();
+    comparison.verdict = Verdict::NoDifferenceShown;
+    assert_eq!(view::ratio_text(&comparison), "stock did not finish");
+    comparison.subject_finished = false;
+    assert_eq!(view::ratio_text(&comparison), "neither finished");
 }
 
 #[test]

@@ -12,10 +12,15 @@ use unspin_model::class::Class;
 use unspin_model::{Accel, Claim};
 use unspin_report::claims::figure;
 
-use super::derive;
+use super::derive::{self, Gaps};
 use crate::failure::of_class;
 use crate::lab::options;
 use crate::out;
+
+/// How far apart two values without an interval may be, relative to the larger one.
+const ALIKE: f64 = 0.1;
+/// The same in virtual time, where runs repeat to the bit.
+const ROUNDING: f64 = 1e-9;
 
 /// What a new measurement says of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -31,7 +36,9 @@ enum Finding {
     NowMissed,
     /// No target; the intervals overlap.
     Overlaps,
-    /// No target; the intervals do not overlap.
+    /// No target and no interval; the values are alike.
+    Agrees,
+    /// No target; the intervals do not overlap, or the values are not alike.
     Differs,
     /// The experiment gave no such figure.
     NotMeasured,
@@ -45,8 +52,18 @@ impl Finding {
             (_, Some(true)) => Finding::Met,
             (Some(false), Some(false)) => Finding::StillMissed,
             (_, Some(false)) => Finding::NowMissed,
-            (_, None) if overlap(claim, now) => Finding::Overlaps,
-            (_, None) => Finding::Differs,
+            (_, None) => Finding::without_target(claim, now),
+        }
+    }
+
+    fn without_target(claim: &Claim, now: &Claim) -> Finding {
+        match (interval(claim), interval(now)) {
+            (Some((lo, hi)), Some((now_lo, now_hi))) if lo <= now_hi && now_lo <= hi => {
+                Finding::Overlaps
+            }
+            (Some(_), Some(_)) => Finding::Differs,
+            _ if alike(claim, now) => Finding::Agrees,
+            _ => Finding::Differs,
         }
     }
 
@@ -62,6 +79,7 @@ impl Finding {
             Finding::NowMet => "now met",
             Finding::NowMissed => "NOW MISSED",
             Finding::Overlaps => "overlaps",
+            Finding::Agrees => "agrees",
             Finding::Differs => "DIFFERS",
             Finding::NotMeasured => "NOT MEASURED",
         }
@@ -111,7 +129,7 @@ pub fn run(
             let text = "interrupted; the same command resumes the check";
             return Err(of_class(Class::Interrupted, text));
         }
-        measured.extend(derive::of_folder(&folder)?);
+        measured.extend(derive::of_folder(&folder, Gaps::Allowed)?);
     }
     let checked: Vec<Checked> = wanted.iter().map(|claim| check(claim, &measured)).collect();
     if json {
@@ -150,10 +168,21 @@ fn check(claim: &Claim, measured: &[Claim]) -> Checked {
     }
 }
 
-fn overlap(claim: &Claim, now: &Claim) -> bool {
-    let interval = |c: &Claim| (c.lo.unwrap_or(f64::NEG_INFINITY), c.hi.unwrap_or(f64::INFINITY));
-    let ((lo, hi), (now_lo, now_hi)) = (interval(claim), interval(now));
-    lo <= now_hi && now_lo <= hi
+/// Both ends, of which one may be infinite; `None` for a figure without an interval.
+fn interval(claim: &Claim) -> Option<(f64, f64)> {
+    let ends = (claim.lo.unwrap_or(f64::NEG_INFINITY), claim.hi.unwrap_or(f64::INFINITY));
+    (claim.lo.is_some() || claim.hi.is_some()).then_some(ends)
+}
+
+/// Whether two figures have about the same value. Both may lack a bound, on the same side.
+fn alike(claim: &Claim, now: &Claim) -> bool {
+    let accel = accelerator(&claim.label).and_then(Accel::parse);
+    let apart = if accel.is_some_and(Accel::is_deterministic) { ROUNDING } else { ALIKE };
+    match (claim.value, now.value) {
+        (Some(one), Some(other)) => (one - other).abs() <= apart * one.abs().max(other.abs()),
+        (None, None) => claim.unbounded_below == now.unbounded_below,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +219,38 @@ mod tests {
         assert_eq!(Finding::of(&claimed, Some(&claim(1.9, 3.0, ""))), Finding::Overlaps);
         assert_eq!(Finding::of(&claimed, Some(&claim(2.1, 3.0, ""))), Finding::Differs);
         assert!(!Finding::Differs.confirms());
+    }
+
+    #[test]
+    fn without_intervals_the_values_must_be_alike() {
+        let claim = |value: Option<f64>, label: &str| Claim {
+            value,
+            lo: None,
+            hi: None,
+            label: label.into(),
+            ..claim(1.0, 2.0, "")
+        };
+        let (real, virtual_time) = ("lab/tcg, kernel 6.12", "lab/vt, kernel 6.12");
+        for (label, claimed, now, finding) in [
+            (real, Some(10.0), Some(10.9), Finding::Agrees),
+            (real, Some(10.0), Some(11.5), Finding::Differs),
+            (real, Some(0.0), Some(0.0), Finding::Agrees),
+            (virtual_time, Some(10.0), Some(10.0), Finding::Agrees),
+            (virtual_time, Some(10.0), Some(10.001), Finding::Differs),
+            (virtual_time, None, Some(10.0), Finding::Differs),
+            (real, Some(10.0), None, Finding::Differs),
+            (real, None, None, Finding::Agrees),
+        ] {
+            let found = Finding::of(&claim(claimed, label), Some(&claim(now, label)));
+            assert_eq!(found, finding, "{label}: {claimed:?} {now:?}");
+        }
+        let below = Claim { unbounded_below: true, ..claim(None, real) };
+        assert_eq!(Finding::of(&below, Some(&claim(None, real))), Finding::Differs);
+        assert!(Finding::Agrees.confirms());
+        // A single open end is that of an interval.
+        let open = Claim { hi: None, ..self::claim(1.0, 2.0, "") };
+        let far = self::claim(7.0, 8.0, "");
+        assert_eq!(Finding::of(&open, Some(&far)), Finding::Overlaps);
     }
 
     #[test]

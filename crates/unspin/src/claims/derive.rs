@@ -1,35 +1,53 @@
 //! Claims out of an output folder, or out of a file that a script wrote.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use unspin_analysis::evaluate::{Origin, evaluate};
+use unspin_analysis::evaluate::{Origin, evaluate, measured};
 use unspin_lab::experiment::claims;
-use unspin_model::Claim;
+use unspin_model::{Claim, Summary};
 
 use super::file;
 use crate::lab::report;
 
+/// What becomes of a folder whose runs do not give every claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gaps {
+    /// It is refused.
+    Refused,
+    /// The claims that its runs give are taken. The others are named, and left out.
+    Allowed,
+}
+
 /// The claims that these folders and files support. Where there are several, folders that hold no
 /// experiment, or one without claims, are left out.
-pub fn from_all(sources: &[PathBuf]) -> anyhow::Result<Vec<Claim>> {
+pub fn from_all(sources: &[PathBuf], gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     if let [source] = sources {
-        return from(source);
+        return from(source, gaps);
     }
     let mut found = Vec::new();
+    let mut origins: BTreeMap<String, &Path> = BTreeMap::new();
     for source in sources {
-        match source.is_dir() {
-            true if !source.join("experiment.json").is_file() => {}
-            true => found.extend(of_folder(source)?),
-            false => found.extend(from(source)?),
+        let claims = match source.is_dir() {
+            true if !source.join("experiment.json").is_file() => Vec::new(),
+            true => of_folder(source, gaps)?,
+            false => from(source, gaps)?,
+        };
+        for claim in &claims {
+            if let Some(other) = origins.insert(claim.id.clone(), source) {
+                let (id, one, other) = (&claim.id, other.display(), source.display());
+                bail!("claim `{id}` follows from {one} and from {other}: record only one of them");
+            }
         }
+        found.extend(claims);
     }
     Ok(found)
 }
 
 /// The claims that a folder or a file supports.
-fn from(source: &Path) -> anyhow::Result<Vec<Claim>> {
-    let found = if source.is_dir() { of_folder(source)? } else { of_file(source)? };
+fn from(source: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
+    let found = if source.is_dir() { of_folder(source, gaps)? } else { of_file(source)? };
     if found.is_empty() {
         bail!("{}: no claims; list them in claims/EXPERIMENT.toml", source.display());
     }
@@ -37,10 +55,19 @@ fn from(source: &Path) -> anyhow::Result<Vec<Claim>> {
 }
 
 /// The claims that an output folder supports.
-pub fn of_folder(out: &Path) -> anyhow::Result<Vec<Claim>> {
+pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let summary = report::summarize(out)?;
     let loaded = unspin_lab::run::load(out)?;
     let name = &summary.experiment.name;
+    let specs = claims::load(name)?;
+    let missing = missing_runs(&summary);
+    if missing > 0 && gaps == Gaps::Refused && !specs.is_empty() {
+        let (out, file, planned) = (out.display(), loaded.file.display(), summary.planned);
+        bail!(
+            "{out}: {missing} of {planned} planned runs have no record: carry them out with \
+             `unspin lab run {file} --out {out}`, or record with --partial what the others support"
+        );
+    }
     let last = loaded.records.iter().map(|record| record.started.as_str()).max();
     let origin = Origin {
         experiment: loaded.file.display().to_string(),
@@ -50,12 +77,35 @@ pub fn of_folder(out: &Path) -> anyhow::Result<Vec<Claim>> {
             .with_context(|| format!("{}: no runs yet", out.display()))?
             .to_owned(),
     };
-    Ok(evaluate(&claims::load(name)?, &summary, &origin)?)
+    if gaps == Gaps::Refused {
+        let found = evaluate(&specs, &summary, &origin);
+        return found.with_context(|| format!("{}", out.display()));
+    }
+    let (found, lacking) = measured(&specs, &summary, &origin)?;
+    for claim in &lacking {
+        note!("{}: {claim}", out.display());
+    }
+    Ok(found)
+}
+
+/// How many planned runs have neither a result nor failed for good.
+fn missing_runs(summary: &Summary) -> u64 {
+    let failed: u64 = summary.cells.iter().map(|cell| u64::from(cell.failed)).sum();
+    summary.planned.saturating_sub(summary.done + failed)
 }
 
 /// The claims of a file that a script wrote.
 fn of_file(path: &Path) -> anyhow::Result<Vec<Claim>> {
     let mut claims = file::load(path)?;
+    // Only a ratio of runs that did not finish has no bound, and a script has none.
+    let is_empty = |claim: &&Claim| claim.value.is_none() && !claim.experiment.ends_with(".toml");
+    if let Some(claim) = claims.iter().find(is_empty) {
+        bail!("{}: claim `{}` is not measured: it has no value", path.display(), claim.id);
+    }
+    let mut ids = BTreeSet::new();
+    if let Some(claim) = claims.iter().find(|claim| !ids.insert(claim.id.clone())) {
+        bail!("{}: claim `{}` is there twice", path.display(), claim.id);
+    }
     for claim in claims.iter_mut().filter(|claim| claim.not_derived.is_empty()) {
         "a script measures it and keeps no runs".clone_into(&mut claim.not_derived);
     }

@@ -46,7 +46,8 @@ fn claims_follow_from_the_committed_runs() {
     let file = folder.path().join("claims.json").display().to_string();
     let folders = folders();
     assert!(folders.len() > 10, "{folders:?}");
-    let mut args = vec!["claims", "record", "--json", "--file", &file];
+    // One folder holds half of its runs.
+    let mut args = vec!["claims", "record", "--partial", "--json", "--file", &file];
     args.extend(folders.iter().map(String::as_str));
     let output = unspin(&root(), &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -63,7 +64,7 @@ fn claims_follow_from_the_committed_runs() {
             None => without.push((claim.id.clone(), claim.not_derived.clone())),
         }
     }
-    let how = "run `unspin claims record results/*/` and render the documents";
+    let how = "run `unspin claims record --partial results/*/` and render the documents";
     assert!(wrong.is_empty(), "{how}:\n{}", wrong.join("\n"));
     assert!(derived.is_empty(), "{how}; not stated: {:?}", derived.keys());
     let known = NOT_DERIVED.iter().map(|(id, reason)| ((*id).to_owned(), (*reason).to_owned()));
@@ -108,6 +109,83 @@ fn a_claim_out_of_date_is_named() {
     assert!(stderr.contains("`lab.truth_beyond` is out of date"), "{stderr}");
     assert!(!stderr.contains("lab.truth_error_us"), "{stderr}");
     assert_eq!(unspin(&root(), &check[..4]).status.code(), Some(0));
+}
+
+#[test]
+fn a_folder_that_lacks_runs_is_refused_unless_it_is_said_to_be_partial() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("claims.json");
+    let name = file.display().to_string();
+    let record = ["claims", "record", "results/vt-ab", "--file", &name];
+    let output = unspin(&root(), &record);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains("40 of 80 planned runs have no record")
+        && stderr.contains("unspin lab run experiments/vt-ab.toml --out results/vt-ab")
+        && stderr.contains("--partial");
+    assert!(output.status.code() == Some(1) && says && !file.exists(), "{stderr}");
+    assert!(unspin(&root(), &[&record[..], &["--partial"]].concat()).status.success());
+    assert!(unspin(&root(), &[&record[..], &["--check"]].concat()).status.success());
+}
+
+#[test]
+fn a_claim_has_one_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("claims.json").display().to_string();
+    let record = ["claims", "record", "results/truth", "results/truth/", "--file", &file];
+    let output = unspin(&root(), &record);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains("follows from results/truth and from results/truth/");
+    assert!(output.status.code() == Some(1) && says, "{stderr}");
+}
+
+#[test]
+fn what_no_longer_follows_from_its_runs_is_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("claims.json");
+    let mut claims = stated();
+    let before = claims.len();
+    let truth = claims.iter().find(|claim| claim.id == "lab.truth_beyond").expect("a claim");
+    claims.push(Claim { id: "lab.truth_renamed".into(), ..truth.clone() });
+    fs::write(&file, serde_json::to_string(&claims).expect("JSON")).expect("write");
+    let name = file.display().to_string();
+    let record = ["claims", "record", "results/truth", "--file", &name];
+    let checked = unspin(&root(), &[&record[..], &["--check"]].concat());
+    assert_eq!(checked.status.code(), Some(1));
+    let recorded = unspin(&root(), &record);
+    assert!(recorded.status.success());
+    for output in [checked, recorded] {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("`lab.truth_renamed` no longer follows"), "{stderr}");
+    }
+    let left = fs::read_to_string(&file).expect("claims");
+    let left: Vec<Claim> = serde_json::from_str(&left).expect("JSON");
+    assert_eq!(left.len(), before);
+    assert!(left.iter().all(|claim| claim.id != "lab.truth_renamed"));
+}
+
+#[test]
+fn a_script_cannot_state_what_it_did_not_measure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let of_script = folder.path().join("out.json");
+    let mut claim = stated().remove(0);
+    claim.value = None;
+    claim.experiment = "scripts/vmm.py".into();
+    let write = |claims: &[Claim]| {
+        fs::write(&of_script, serde_json::to_string(claims).expect("JSON")).expect("write");
+    };
+    let file = folder.path().join("claims.json");
+    let [source, name] = [&of_script, &file].map(|path| path.display().to_string());
+    let record = ["claims", "record", &source, "--file", &name];
+    write(std::slice::from_ref(&claim));
+    let output = unspin(&root(), &record);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let says = stderr.contains(&format!("claim `{}` is not measured", claim.id));
+    assert!(output.status.code() == Some(1) && says && !file.exists(), "{stderr}");
+    claim.value = Some(1.0);
+    write(&[claim.clone(), claim]);
+    let output = unspin(&root(), &record);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && stderr.contains("is there twice"), "{stderr}");
 }
 
 #[test]

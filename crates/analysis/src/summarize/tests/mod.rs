@@ -4,6 +4,7 @@ mod cells;
 mod checks;
 mod comparisons;
 mod latencies;
+mod measured;
 mod oracle;
 
 use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo, Machine};

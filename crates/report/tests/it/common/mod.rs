@@ -239,6 +239,7 @@ fn comparison(kind: ComparisonKind, subject: &CellSummary, baseline: &CellSummar
         subject: subject.cell.clone(),
         baseline: baseline.cell.clone(),
         ratio,
+        subject_finished: speed(subject) > 0.0,
         p,
         p_adjusted: (p * 70.0).min(1.0),
         verdict,

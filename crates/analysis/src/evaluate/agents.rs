@@ -1,0 +1,38 @@
+//! What an agent beside the workloads costs.
+
+use unspin_model::summary::{CellSummary, Estimate};
+use unspin_model::{AGENT_MEMORY, Cell, ClaimSpec, Summary, TIMER_INTERRUPTS};
+use unspin_stats::{Bootstrap, Run};
+
+use super::{Figure, estimate};
+
+/// The most memory that it had; the lower end is the least of the cells' medians.
+pub fn memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
+    let wanted = |name: &String| spec.scheduler.as_ref().is_none_or(|asked| asked == name);
+    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.scheduler));
+    let cells: Vec<_> = cells.filter(|cell| cell.co_metrics.contains_key(AGENT_MEMORY)).collect();
+    let of_cells = cells.iter().map(|cell| cell.co_metrics[AGENT_MEMORY]);
+    let (least, most) =
+        (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
+    let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
+    Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
+}
+
+/// The timer interrupts that it adds in the cell where it adds the most.
+pub fn timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
+    let per_s = |cell: &CellSummary| -> Option<Vec<Run>> {
+        let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };
+        Some(cell.co_values.get(TIMER_INTERRUPTS)?.iter().map(run).collect())
+    };
+    let wanted = |cell: &&CellSummary| spec.scheduler.as_ref() == Some(&cell.cell.scheduler);
+    let bootstrap = Bootstrap::seeded(summary.experiment.seed);
+    let added = |with: &CellSummary| {
+        let base =
+            Cell { scheduler: summary.experiment.baseline_scheduler.clone(), ..with.cell.clone() };
+        let without = summary.cells.iter().find(|cell| cell.cell == base)?;
+        Some((bootstrap.blocked_difference(&per_s(with)?, &per_s(without)?)?, u64::from(with.n)))
+    };
+    let all = summary.cells.iter().filter(wanted).filter_map(added);
+    let (most, n) = all.max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
+    Some(Figure::of_all(Some(estimate(most)), n, "1/s"))
+}

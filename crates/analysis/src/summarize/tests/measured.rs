@@ -1,0 +1,161 @@
+//! Claims where runs did not finish, failed, or were never made.
+
+use serde_json::{Value, json};
+use unspin_model::run::InjectionCheck;
+use unspin_model::{Claim, ClaimSpec, TruthSummary};
+
+use super::*;
+use crate::evaluate::{EvaluateError, Origin, evaluate, measured};
+
+const NEVER: [f64; 10] = [0.0; 10];
+
+fn spec(from: &str, more: Value) -> ClaimSpec {
+    let mut spec = json!({ "id": "x", "what": "x", "from": from });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    serde_json::from_value(spec).unwrap()
+}
+
+fn claim_of(spec: ClaimSpec, summary: &Summary) -> Result<Claim, EvaluateError> {
+    Ok(evaluate(&[spec], summary, &Origin::default())?.remove(0))
+}
+
+/// What `unspin` does against `stock`, in the same place.
+fn against_stock(from: &str, summary: &Summary) -> Result<Claim, EvaluateError> {
+    claim_of(spec(from, json!({ "scheduler": "unspin", "target": ">= 0.97" })), summary)
+}
+
+fn two(unspin: &[f64], stock: &[f64]) -> Vec<RunRecord> {
+    let unspin = runs(cell("unspin"), Better::Higher, unspin);
+    [unspin, runs(cell("stock"), Better::Higher, stock)].concat()
+}
+
+const RATIOS: [&str; 4] = ["speed-ratio", "speed-geomean", "speed-least", "scheduler-ratio"];
+
+#[test]
+fn a_ratio_says_which_side_did_not_finish() {
+    for from in RATIOS {
+        for (unspin, stock, value, holds) in [
+            (around(10.0), NEVER, None, true),
+            (NEVER, NEVER, Some(1.0), true),
+            (NEVER, around(10.0), Some(0.0), false),
+        ] {
+            let claim = against_stock(from, &summary_of(&two(&unspin, &stock))).unwrap();
+            let found = (claim.value, claim.holds, claim.unbounded_below);
+            assert_eq!(found, (value, Some(holds), false), "{from}: {claim:?}");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_result_is_never_a_claim() {
+    for from in RATIOS {
+        for scheduler in ["unspin", "stock"] {
+            let mut records = two(&around(10.0), &around(10.0));
+            for record in records.iter_mut().filter(|r| r.cell.scheduler == scheduler) {
+                *record = failed(record.clone(), FailureKind::GuestPanic);
+            }
+            let error = against_stock(from, &summary_of(&records)).unwrap_err().to_string();
+            let says = error.contains("claim `x` is not measured") && error.contains("rename 2:1");
+            assert!(says, "{from}: {error}");
+        }
+    }
+    // Nothing was counted.
+    let share = json!({ "figure": "right", "topology": "elsewhere", "target": ">= 95" });
+    let (claims, lacking) = measured(
+        &[spec("figure-share", share), spec("elapsed-s", json!({ "id": "s" }))],
+        &summary_of(&two(&[1.0], &[1.0])),
+        &Origin::default(),
+    )
+    .unwrap();
+    assert_eq!((claims.len(), lacking.len(), lacking[0].id.as_str()), (1, 1, "x"));
+}
+
+#[test]
+fn an_oracle_without_runs_is_not_left_out_of_a_mean() {
+    let mut records = two(&around(10.0), &around(10.0));
+    let held = runs(cell("hold:2"), Better::Higher, &around(10.0));
+    records.extend(held.into_iter().map(|record| failed(record, FailureKind::GuestPanic)));
+    let summary = summary_of(&records);
+    let spec = spec("speed-geomean", json!({ "scheduler": "unspin", "against": "oracle" }));
+    let error = claim_of(spec, &summary).unwrap_err().to_string();
+    assert!(error.contains("`rename 2:1 unspin lab` is compared with"), "{error}");
+}
+
+#[test]
+fn ratios_of_0_and_without_a_bound_have_no_mean() {
+    let mut records = two(&NEVER, &around(10.0));
+    for mut record in two(&around(10.0), &NEVER) {
+        record.cell.workload = "hackbench".into();
+        record.run += 500_000_000;
+        records.push(record);
+    }
+    let summary = summary_of(&records);
+    let error = against_stock("speed-geomean", &summary).unwrap_err().to_string();
+    assert!(error.contains("have no mean"), "{error}");
+    assert_eq!(against_stock("speed-least", &summary).unwrap().value, Some(0.0));
+}
+
+#[test]
+fn a_mean_needs_every_planned_cell() {
+    let mut summary = summary_of(&two(&around(10.0), &around(10.0)));
+    summary.experiment.repeats = 10;
+    assert!(against_stock("speed-geomean", &summary).is_ok());
+    // Two cells more, of which nothing was run yet.
+    summary.planned = 40;
+    for from in ["speed-geomean", "speed-least", "speed-least-by-chance"] {
+        let error = against_stock(from, &summary).unwrap_err().to_string();
+        assert!(error.contains("2 of 4 planned ones have no run"), "{from}: {error}");
+    }
+    assert!(against_stock("speed-ratio", &summary).is_ok());
+    summary.cells.clear();
+    assert!(against_stock("speed-geomean", &summary).is_err());
+}
+
+#[test]
+fn a_loss_against_what_never_finished_is_below_all_others() {
+    let at = |topology: &str| Cell { topology: topology.into(), ..cell("stock") };
+    let mut records = runs(at("2:1"), Better::Higher, &around(10.0));
+    records.extend(runs(at("1:1"), Better::Higher, &NEVER));
+    let info = ExperimentInfo { baseline_topology: Some("1:1".into()), ..info() };
+    let summary = crate::summarize(info, Machine::default(), 20, 1.0, &records);
+    for (target, holds) in [("<= 50", true), (">= 50", false)] {
+        let spec = spec("topology-loss", json!({ "target": target }));
+        let claim = claim_of(spec, &summary).unwrap();
+        assert_eq!((claim.value, claim.holds), (None, Some(holds)), "{claim:?}");
+    }
+}
+
+#[test]
+fn a_cut_of_what_was_not_there_is_not_met() {
+    let cut = |unspin: f64, stock: f64| {
+        let mut records = two(&around(10.0), &around(10.0));
+        for record in &mut records {
+            let value = if record.cell.scheduler == "unspin" { unspin } else { stock };
+            record.co_metrics.insert("storms".into(), value);
+        }
+        let more = json!({ "scheduler": "unspin", "figure": "storms", "target": ">= 50" });
+        let claim = claim_of(spec("figure-cut", more), &summary_of(&records)).unwrap();
+        (claim.value, claim.holds)
+    };
+    assert_eq!(cut(1.0, 4.0), (Some(75.0), Some(true)));
+    assert_eq!(cut(3.0, 0.0), (None, Some(false)));
+    assert_eq!(cut(0.0, 0.0), (Some(0.0), Some(false)));
+}
+
+#[test]
+fn a_claim_without_a_bound_survives_json() {
+    let claim = against_stock("speed-geomean", &summary_of(&two(&around(10.0), &NEVER))).unwrap();
+    let text = serde_json::to_string(&claim).unwrap();
+    assert_eq!(serde_json::from_str::<Claim>(&text).unwrap(), claim);
+}
+
+#[test]
+fn the_truth_rests_on_the_intervals_that_were_compared() {
+    let mut records = runs(cell("stock"), Better::Higher, &[1.0]);
+    let pairs_us = vec![[500.0, 500.0, 510.0]; 6];
+    let injected = InjectionCheck { injected: 10, missing: 1, not_on: 2, prolonged: 1, pairs_us };
+    records[0].truth = Some(TruthSummary { injected: Some(injected), ..Default::default() });
+    let summary = summary_of(&records);
+    let n = |from: &str| claim_of(spec(from, json!({})), &summary).unwrap().n;
+    assert_eq!((n("truth-error-us"), n("truth-beyond")), (6, 7));
+}
