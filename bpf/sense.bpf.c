@@ -121,7 +121,7 @@ static int this_is_alive(void)
 static void set_heart(struct vcpu *v, struct heart *heart)
 {
 	u64 now_ns = bpf_ktime_get_ns();
-	u64 next_ns = activity_beat_ns(&v->activity, beat_ns, now_ns);
+	u64 next_ns = activity_beat_ns(&v->activity, beat_ns, BEATS_ALONE, now_ns);
 	u64 due_ns = v->activity.due_ns;
 
 	if (!next_ns)
@@ -153,6 +153,11 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	return this_is_alive();
 }
 
+#include "sense/wake.h"
+#include "sense/spin.h"
+#include "core/glibc.h"
+#include "sense/wait.h"
+
 /* Interrupts are the signs of life of a vCPU that computes, and the first ones of one
  * that was idle. */
 SEC("tp_btf/local_timer_entry")
@@ -178,14 +183,19 @@ int BPF_PROG(local_timer_entry, int vector)
 	return 0;
 }
 
-/* A heartbeat that has expired is served next, by the softirq that follows. */
+/* A heartbeat that has expired has done its work: if the vCPU was off when it was due, the entry of
+ * this interrupt has found that. A softirq serves it, at once, or milliseconds later where the
+ * interrupt hit another softirq or a section without them, so it is not due now. Where beats are
+ * alone, nothing is due until it sets the next one: an off interval that begins before that goes
+ * unseen, and a late softirq is not taken for one. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(local_timer_exit, int vector)
 {
 	struct vcpu *v = this_vcpu();
+	u64 now_ns = bpf_ktime_get_ns();
 
 	if (v)
-		observe_and_report(v, bpf_ktime_get_ns(), earlier(kernels_due_ns(), v->beat_due_ns));
+		observe_and_report(v, now_ns, due_ns(v, now_ns));
 	return 0;
 }
 
@@ -223,6 +233,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	if (!v)
 		return 0;
 	note_alive(v);
+	end_spin_at_switch(ctx);
 	if (!beat_ns || !next->pid)
 		return 0;
 	heart = bpf_map_lookup_elem(&hearts, &cpu);
@@ -250,15 +261,16 @@ int BPF_PROG(cpu_idle, u32 state, u32 cpu)
 	return 0;
 }
 
-#include "sense/wake.h"
-#include "sense/spin.h"
-#include "core/glibc.h"
-#include "sense/wait.h"
-
 SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(ipi_send_cpu, u32 cpu)
 {
 	return wake(cpu);
+}
+
+SEC("tp_btf/ipi_send_cpumask")
+int BPF_PROG(ipi_send_cpumask, const u64 *mask)
+{
+	return wake_all(mask);
 }
 
 SEC("tp_btf/sched_wake_idle_without_ipi")
@@ -276,6 +288,21 @@ int BPF_PROG(slowpath_begin, void *lock)
 
 SEC("fexit/native_queued_spin_lock_slowpath")
 int BPF_PROG(slowpath_end, void *lock)
+{
+	end_spin(ctx, (u64)lock, true);
+	return 0;
+}
+
+/* Its name without CONFIG_PARAVIRT_SPINLOCKS. The agent leaves out one of the two. */
+SEC("fentry/queued_spin_lock_slowpath")
+int BPF_PROG(slowpath_begin_plain, void *lock)
+{
+	begin_spin((u64)lock, LCB_F_SPIN);
+	return 0;
+}
+
+SEC("fexit/queued_spin_lock_slowpath")
+int BPF_PROG(slowpath_end_plain, void *lock)
 {
 	end_spin(ctx, (u64)lock, true);
 	return 0;

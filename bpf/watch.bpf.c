@@ -57,6 +57,24 @@ int BPF_PROG(ipi_send_cpu, u32 cpu)
 	return wake(cpu);
 }
 
+SEC("tp_btf/ipi_send_cpumask")
+int BPF_PROG(ipi_send_cpumask, const u64 *mask)
+{
+	return wake_all(mask);
+}
+
+/* A vCPU that polls while it is idle answers such a call, and stays in its loop. */
+SEC("tp_btf/call_function_entry")
+int BPF_PROG(call_function_entry, int vector)
+{
+	struct vcpu *v = this_vcpu();
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (v && v->activity.idle)
+		note_alive(v, now_ns, due_ns(v, now_ns));
+	return 0;
+}
+
 SEC("tp_btf/sched_wake_idle_without_ipi")
 int BPF_PROG(sched_wake_idle_without_ipi, int cpu)
 {

@@ -219,18 +219,22 @@ POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
 }
 
 /* A vCPU that has not been off for so long needs half as many heartbeats, and none after
- * so many halvings: the kernel's own tick then shows when it is off again. */
+ * so many halvings: the kernel's own tick then shows when it is off again. Where nobody
+ * knows when that tick is due, the heartbeats are alone, and stay as rare as the last
+ * halving makes them. */
 #define ACTIVITY_PATIENCE_NS 500000000ULL
 #define ACTIVITY_HALVINGS 4
 
-/* How long to wait for the next heartbeat, where beat_ns is the shortest time; 0: none is
- * needed. */
-POLICY u64 activity_beat_ns(const struct activity *a, u64 beat_ns, u64 now_ns)
+/* How long to wait for the next heartbeat, where beat_ns is the shortest time and alone is
+ * whether no other timer shows anything; 0: none is needed. */
+POLICY u64 activity_beat_ns(const struct activity *a, u64 beat_ns, u32 alone, u64 now_ns)
 {
 	u64 quiet_ns = now_ns > a->stirred_ns ? now_ns - a->stirred_ns : 0;
 	u64 halvings = quiet_ns / ACTIVITY_PATIENCE_NS;
 
-	return halvings < ACTIVITY_HALVINGS ? beat_ns << halvings : 0;
+	if (halvings < ACTIVITY_HALVINGS)
+		return beat_ns << halvings;
+	return alone ? beat_ns << (ACTIVITY_HALVINGS - 1) : 0;
 }
 
 #endif /* UNSPIN_POLICY_ACTIVITY_H */

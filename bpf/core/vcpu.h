@@ -16,7 +16,11 @@ struct {
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 
-#ifndef OWN_TIMERS_ONLY
+/* A kernel that does not say where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
+#ifdef OWN_TIMERS_ONLY
+#define BEATS_ALONE 1
+#else
+#define BEATS_ALONE 0
 extern const struct hrtimer_cpu_base hrtimer_bases __ksym;
 #endif
 
@@ -27,8 +31,7 @@ static struct vcpu *this_vcpu(void)
 	return bpf_map_lookup_elem(&vcpus, &cpu);
 }
 
-/* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. A
- * kernel that does not say where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
+/* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. */
 static u64 kernels_due_ns(void)
 {
 #ifdef OWN_TIMERS_ONLY

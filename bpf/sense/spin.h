@@ -8,7 +8,8 @@
  * an inter-processor call are spins, too.
  *
  * Spinning for a lock disables preemption, so a vCPU's spins are a stack: an interrupt's above a
- * task's. Waits that sleep are in wait.h.
+ * task's. A spin for a lock ends where its vCPU switches tasks, at the latest. Waits that sleep are
+ * in wait.h.
  *
  * Most spins are short and end untold, so what is done for each of them is little.
  */
@@ -101,13 +102,20 @@ static void begin_wait(struct wait *wait, u64 lock, u32 flags)
 	wait->owner_delay_ns = 0;
 }
 
+/* Whether it is a spin of the task that runs here, for this lock. Another task's, or one for
+ * another lock, is one whose end went unnoticed. */
+static bool is_ours(const struct wait *spin, u64 lock)
+{
+	return spin->lock == lock && spin->tid == (u32)bpf_get_current_pid_tgid();
+}
+
 static bool is_top(const struct spins *s, u64 depth, u64 lock)
 {
 	u64 at;
 
 	for (at = 1; at < SPIN_DEPTH; at++)
 		if (at == depth)
-			return s->stack[at - 1].lock == lock;
+			return is_ours(&s->stack[at - 1], lock);
 	return false;
 }
 
@@ -146,17 +154,16 @@ static struct taken take(u64 lock, u64 now_ns)
 	return before;
 }
 
-/* Takes the spin for a lock off the stack, with all that lies above it: a program that an
+/* Takes this task's spin for a lock off the stack, with all that lies above it: a program that an
  * interrupt would start a second time is skipped, so the end of a spin can be missed. A wait for
- * other vCPUs has no lock, and belongs to its task: from Linux 7.3 on, that may be preempted in it,
- * and end it on another vCPU. */
+ * other vCPUs has no lock. From Linux 7.3 on, its task may be preempted in it, and end it on
+ * another vCPU. */
 static struct wait *pop(struct spins *s, u64 lock)
 {
 	u64 at;
 
 	for (at = SPIN_DEPTH; at > 0; at--) {
-		if (at <= s->depth && s->stack[at - 1].lock == lock &&
-		    (lock || s->stack[at - 1].tid == (u32)bpf_get_current_pid_tgid())) {
+		if (at <= s->depth && is_ours(&s->stack[at - 1], lock)) {
 			s->depth = at - 1;
 			return &s->stack[at - 1];
 		}
@@ -164,7 +171,30 @@ static struct wait *pop(struct spins *s, u64 lock)
 	return 0;
 }
 
-static void hand_on(void *ctx, const struct wait *wait, u64 end_ns, struct taken before)
+/* Takes off the stack what cannot go on while its vCPU switches tasks: all but waits for other
+ * vCPUs. Returns the spin for a mutex of the task that leaves, which it has given up; every other
+ * one has ended unnoticed. */
+static struct wait *pop_at_switch(struct spins *s)
+{
+	struct wait *spin;
+	u64 at;
+
+	for (at = SPIN_DEPTH; at > 0; at--) {
+		if (at > s->depth)
+			continue;
+		spin = &s->stack[at - 1];
+		if (spin->flags & WAIT_IPI)
+			return 0;
+		s->depth = at - 1;
+		if (spin->flags & LCB_F_MUTEX && is_ours(spin, spin->lock))
+			return spin;
+	}
+	return 0;
+}
+
+/* Leaves out so many of the innermost frames. */
+static void hand_on(void *ctx, const struct wait *wait, u64 end_ns, const struct taken *before,
+		    u64 frames_left_out)
 {
 	struct event *event;
 	u64 seq;
@@ -175,27 +205,20 @@ static void hand_on(void *ctx, const struct wait *wait, u64 end_ns, struct taken
 	event->kind = EVENT_WAIT;
 	event->wait.wait = *wait;
 	event->wait.end_ns = end_ns;
-	event->wait.taken_ns = before.ns;
-	event->wait.taken_cpu = before.cpu;
+	event->wait.taken_ns = before->ns;
+	event->wait.taken_cpu = before->cpu;
 	__builtin_memset(event->wait.frames, 0, sizeof(event->wait.frames));
-	bpf_get_stack(ctx, event->wait.frames, sizeof(event->wait.frames), 0);
+	bpf_get_stack(ctx, event->wait.frames, sizeof(event->wait.frames), frames_left_out);
 	end_event(event, seq);
 }
 
-/* The vCPU has the lock now, or gives up spinning for it. */
-static void end_spin(void *ctx, u64 lock, bool got)
+static void finish_spin(void *ctx, const struct wait *spin, bool got, u64 frames_left_out)
 {
-	struct spins *s = this_spins();
+	struct vcpu *v = this_vcpu();
 	struct taken before = {};
-	struct wait *spin;
-	struct vcpu *v;
 	u64 now_ns;
 
-	if (!s || !s->depth)
-		return;
-	spin = pop(s, lock);
-	v = this_vcpu();
-	if (!spin || !v)
+	if (!v)
 		return;
 	now_ns = bpf_ktime_get_ns();
 	v->spins++;
@@ -206,7 +229,38 @@ static void end_spin(void *ctx, u64 lock, bool got)
 		return;
 	/* A shorter one holds no interrupt back for long. */
 	activity_postpone(&v->activity, now_ns, due_ns(v, now_ns));
-	hand_on(ctx, spin, now_ns, before);
+	hand_on(ctx, spin, now_ns, &before, frames_left_out);
+}
+
+/* The vCPU has the lock now, or gives up spinning for it. */
+static void end_spin(void *ctx, u64 lock, bool got)
+{
+	struct spins *s = this_spins();
+	struct wait *spin;
+
+	if (!s || !s->depth)
+		return;
+	spin = pop(s, lock);
+	if (spin)
+		finish_spin(ctx, spin, got, 0);
+}
+
+/* Between a switch of tasks and the function that wanted the lock lie more frames than are kept.
+ * The innermost ones are the program's and its callers'. */
+#define FRAMES_OF_SWITCH 3
+
+/* mutex_optimistic_spin() gives up where others are to run, and lets them. The kernel reports that
+ * only when the waiter runs again, perhaps on another vCPU. */
+static void end_spin_at_switch(void *ctx)
+{
+	struct spins *s = this_spins();
+	struct wait *spin;
+
+	if (!s || !s->depth)
+		return;
+	spin = pop_at_switch(s);
+	if (spin)
+		finish_spin(ctx, spin, false, FRAMES_OF_SWITCH);
 }
 
 #endif /* UNSPIN_BPF_SPIN_H */

@@ -27,7 +27,9 @@ static struct wait *sleep_of(u32 tid)
 	return bpf_map_lookup_elem(&sleeps, &place);
 }
 
-/* Whether this thread's wait goes on: a mutex's waiter may spin again meanwhile. */
+/* Whether this thread's wait for a mutex of the kernel's goes on: the waiter may spin again
+ * meanwhile. Other waits begin once, so what is kept of one that begins is another one's, whose end
+ * went unnoticed. */
 static bool goes_on(u32 tid, u64 lock)
 {
 	struct wait *kept = sleep_of(tid);
@@ -67,7 +69,7 @@ static void begin_sleep(u64 lock, u32 flags)
 {
 	struct wait wait = {};
 
-	if (goes_on(bpf_get_current_pid_tgid(), lock))
+	if (flags & LCB_F_MUTEX && goes_on(bpf_get_current_pid_tgid(), lock))
 		return;
 	begin_wait(&wait, lock, flags | WAIT_ASLEEP);
 	find_owner(&wait);
@@ -108,7 +110,7 @@ static void end_sleep(void *ctx, u64 lock)
 		return;
 	wait.tid = tid;
 	settle_delay(&wait);
-	hand_on(ctx, &wait, now_ns, nobody);
+	hand_on(ctx, &wait, now_ns, &nobody, 0);
 }
 
 static int begin_futex(const void *word)
@@ -120,7 +122,7 @@ static int begin_futex(const void *word)
 	owner = tid ? find_thread(tid) : 0;
 	if (!owner)
 		return 0;
-	if (is_of_this_process(owner) && !goes_on(bpf_get_current_pid_tgid(), (u64)word)) {
+	if (is_of_this_process(owner)) {
 		begin_wait(&wait, (u64)word, WAIT_FUTEX | WAIT_ASLEEP);
 		look_at_owner(&wait, owner);
 		keep(&wait);

@@ -107,6 +107,11 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
+    /// Length in seconds of the batches that were written whole.
+    pub fn seconds(&self) -> f64 {
+        self.recorded.seconds
+    }
+
     /// Writes what is left and the file's end.
     pub fn finish(mut self) -> Result<Recorded, SessionError> {
         self.fetch();

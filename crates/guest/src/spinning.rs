@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 const KALLSYMS: &str = "/proc/kallsyms";
 /// The variable that holds the timers of all CPUs.
 pub(crate) const TIMERS: &str = "hrtimer_bases";
+/// What is missing where the kernel shows its functions without their addresses.
+pub(crate) const ADDRESSES: &str = "kallsyms";
 const THROTTLES_IN_USER: &str = "throttle_cfs_rq_work";
 /// Behind the kernel's own code.
 const END_OF_TEXT: &str = "_etext";
@@ -38,6 +40,8 @@ pub(crate) struct Kernel {
     /// The ranges of addresses where it spins, from and up to; none without the right to see
     /// them.
     ranges: Vec<(u64, u64)>,
+    /// Whether they are hidden: with kernel.kptr_restrict=2, even from root.
+    pub(crate) hides_addresses: bool,
     /// Whether it says where its timers are.
     pub(crate) tells_timers: bool,
     /// Whether it throttles tasks only when they return to user space. Before Linux 6.18, it took
@@ -106,8 +110,11 @@ impl Kernel {
                 kernel.ranges.push((from, address));
             }
             let plain = name.split('.').next().unwrap_or(name);
-            if address != 0 && FUNCTIONS.contains(&plain) {
-                begun = Some(address);
+            if FUNCTIONS.contains(&plain) {
+                match address {
+                    0 => kernel.hides_addresses = true,
+                    from => begun = Some(from),
+                }
             }
             is_text = name != END_OF_TEXT;
         }
@@ -151,9 +158,13 @@ mod tests {
                     ffffffffc0000010 t next\t[module]\n";
         let ranges = vec![(HIGH + 0x100, HIGH + 0x180), (HIGH + 0x200, HIGH + 0x300)];
         let kernel = Kernel::read(text.as_bytes());
-        assert_eq!(kernel, Kernel { ranges, tells_timers: true, throttles_in_user: true });
+        let shown =
+            Kernel { ranges, hides_addresses: false, tells_timers: true, throttles_in_user: true };
+        assert_eq!(kernel, shown);
         let text = "0000000000000000 t osq_lock\n0000000000000000 t schedule\n";
-        assert_eq!(Kernel::read(text.as_bytes()), Kernel::default());
+        let hidden = Kernel { hides_addresses: true, ..Kernel::default() };
+        assert_eq!(Kernel::read(text.as_bytes()), hidden);
+        assert_eq!(Kernel::read(&b""[..]), Kernel::default());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use unspin_model::FailureKind;
 use unspin_wire::{
-    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec, VmSpec,
+    BootSpec, Booted, Failure, HostReply, HostRequest, Reply, Request, RunOutput, RunSpec,
+    SETUP_LIMIT_S, VmSpec,
 };
 
 use crate::Host;
@@ -48,7 +49,10 @@ fn limit(request: &HostRequest) -> Duration {
         HostRequest::Boot(spec) => spec.vms.iter().map(|vm| vm.boot_limit_s).sum(),
         HostRequest::Run(run) => {
             let scheduler = if run.job.scheduler.is_some() { 80.0 } else { 0.0 };
-            run.job.time_limit_s + scheduler + 60.0 * run.job.setup.len() as f64
+            // Neighbours are set up first.
+            let jobs = run.neighbours.iter().chain([&run.job]);
+            let setups: usize = jobs.map(|job| job.setup.len()).sum();
+            run.job.time_limit_s + scheduler + f64::from(SETUP_LIMIT_S) * setups as f64
         }
         HostRequest::Halt => 0.0,
     };

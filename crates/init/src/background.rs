@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use unspin_wire::clock::mono_ns;
-use unspin_wire::{Job, JobResult};
+use unspin_wire::{Job, JobResult, SETUP_LIMIT_S};
 
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;
@@ -48,8 +48,11 @@ impl Background {
 
     /// Starts the job; its setup commands have run.
     pub fn launch(job: &Job) -> anyhow::Result<Background> {
+        Background::launch_in(new_cgroup()?, job)
+    }
+
+    fn launch_in(cgroup: PathBuf, job: &Job) -> anyhow::Result<Background> {
         let oom_kills_before = oom_kills();
-        let cgroup = new_cgroup()?;
         let start_ns = mono_ns();
         let mut child = spawn(&job.argv, job, &cgroup)?;
         let stdout = collect(child.stdout.take(), STDOUT_LIMIT, Keep::Head);
@@ -108,16 +111,25 @@ pub fn run_setups(job: &Job) -> anyhow::Result<()> {
 }
 
 fn run_setup(command: &[String], job: &Job) -> anyhow::Result<()> {
-    let cgroup = new_cgroup()?;
-    let child = spawn(command, job, &cgroup)?;
-    let stderr = child.id();
-    let output = child.wait_with_output();
-    forget(stderr as i32);
-    kill_cgroup(&cgroup);
-    let _ = fs::remove_dir(&cgroup);
-    let output = output?;
-    if !output.status.success() {
-        bail!("setup `{}`: {}", command.join(" "), String::from_utf8_lossy(&output.stderr));
+    let setup = Job { argv: command.to_vec(), cpus: job.cpus.clone(), ..Job::default() };
+    let limit = Duration::from_secs(u64::from(SETUP_LIMIT_S));
+    end_setup(Background::launch(&setup)?, command, limit)
+}
+
+/// Waits for the command itself, not for the end of its output: a child that it leaves in the
+/// background holds that open, and ends with the cgroup.
+fn end_setup(setup: Background, command: &[String], limit: Duration) -> anyhow::Result<()> {
+    let ended = setup.wait(limit, || {});
+    let command = command.join(" ");
+    if ended.timed_out {
+        let limit_s = limit.as_secs();
+        bail!(
+            "setup `{command}` did not end within {limit_s} s: shorten it, or make what goes on a \
+             part of the workload's command"
+        );
+    }
+    if ended.exit_code != Some(0) {
+        bail!("setup `{command}`: {}", ended.stderr);
     }
     Ok(())
 }
@@ -245,5 +257,51 @@ pub fn reap_orphans() {
         if waited.contains(&pid.as_raw()) || waitpid(pid, None).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Runs a script as a setup command. A folder plays its cgroup: once `cgroup.kill` is there,
+    /// the script's process group is killed.
+    fn set_up(script: &str, limit: Duration) -> anyhow::Result<()> {
+        let number = NEXT_CGROUP.fetch_add(1, Ordering::Relaxed);
+        let name = format!("unspin-init-test-{}-{number}", std::process::id());
+        let cgroup = std::env::temp_dir().join(name);
+        fs::create_dir(&cgroup)?;
+        fs::write(cgroup.join("cgroup.procs"), "")?;
+        let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let setup =
+            Background::launch_in(cgroup.clone(), &Job { argv: argv.clone(), ..Job::default() })?;
+        let (group, asked) = (Pid::from_raw(-setup.pid), cgroup.join("cgroup.kill"));
+        let killer = std::thread::spawn(move || {
+            while !asked.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = kill(group, Signal::SIGKILL);
+        });
+        let ended = end_setup(setup, &argv, limit);
+        killer.join().expect("the killer's end");
+        fs::remove_dir_all(&cgroup)?;
+        ended
+    }
+
+    #[test]
+    fn a_setup_ends_with_its_command_and_not_with_what_that_leaves_behind() {
+        let started = Instant::now();
+        set_up("sleep 120 &", Duration::from_secs(60)).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_setup_that_hangs_or_fails_says_so() {
+        let hangs = set_up("sleep 120", Duration::from_millis(100)).unwrap_err().to_string();
+        assert!(hangs.contains("`sh -c sleep 120` did not end within 0 s"), "{hangs}");
+        let fails = set_up("echo full >&2; exit 3", Duration::from_secs(60)).unwrap_err();
+        assert_eq!(fails.to_string(), "setup `sh -c echo full >&2; exit 3`: full\n");
     }
 }

@@ -70,7 +70,7 @@ unsafe extern "C" {
     fn activity_wake(a: *mut Activity, now_ns: u64);
     fn activity_resume(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
     fn activity_look(a: *const Activity, limits: *const Limits, now_ns: u64) -> State;
-    fn activity_beat_ns(a: *const Activity, beat_ns: u64, now_ns: u64) -> u64;
+    fn activity_beat_ns(a: *const Activity, beat_ns: u64, alone: u32, now_ns: u64) -> u64;
     fn activity_left_ns(a: *const Activity, now_ns: u64) -> u64;
 }
 
@@ -136,11 +136,11 @@ impl Activity {
         unsafe { activity_look(self, limits, now_ns) }
     }
 
-    /// How long to wait for the next heartbeat, where `beat_ns` is the shortest time; `None`:
-    /// none is needed.
-    pub fn beat_ns(&self, beat_ns: u64, now_ns: u64) -> Option<u64> {
+    /// How long to wait for the next heartbeat, where `beat_ns` is the shortest time and no other
+    /// timer shows anything if they are `alone`; `None`: none is needed.
+    pub fn beat_ns(&self, beat_ns: u64, alone: bool, now_ns: u64) -> Option<u64> {
         // SAFETY: see above.
-        let wait_ns = unsafe { activity_beat_ns(self, beat_ns, now_ns) };
+        let wait_ns = unsafe { activity_beat_ns(self, beat_ns, u32::from(alone), now_ns) };
         (wait_ns != 0).then_some(wait_ns)
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PersistError};
 
 /// A file being written. Where one of this name exists, it is replaced by [`NewFile::finish`] in
 /// one step, and stays as it is if that is not reached. Where none exists, others can read the
@@ -46,10 +46,20 @@ impl NewFile {
         let NewFile { path, file } = self;
         let finished = match file {
             Kind::Replacement(new) => replace(new, &path),
-            Kind::Fresh(file) => file.sync_all(),
+            Kind::Fresh(file) => file.sync_all().map_err(anyhow::Error::from),
             Kind::Special(_) => Ok(()),
         };
         finished.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// What was written so far stays. Returns where: beside a file that it was to replace; `None`
+    /// where it is not kept.
+    pub fn keep(self) -> Option<PathBuf> {
+        match self.file {
+            Kind::Replacement(new) => new.keep().ok().map(|(_, path)| path),
+            Kind::Fresh(_) => Some(self.path),
+            Kind::Special(_) => None,
+        }
     }
 
     /// There will be no such file.
@@ -108,11 +118,25 @@ fn open(path: &Path) -> io::Result<Kind> {
     Ok(Kind::Replacement(new))
 }
 
-fn replace(new: NamedTempFile, path: &Path) -> io::Result<()> {
-    new.as_file().sync_all()?;
-    new.persist(path)?;
+fn replace(new: NamedTempFile, path: &Path) -> anyhow::Result<()> {
+    if let Err(error) = new.as_file().sync_all() {
+        return Err(kept(new, error));
+    }
+    if let Err(PersistError { error, file }) = new.persist(path) {
+        return Err(kept(file, error));
+    }
     // The name is on the disk only with the folder.
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    Ok(File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?)
+}
+
+/// What was written stays where it is, since it may be all that there is of it.
+fn kept(new: NamedTempFile, error: io::Error) -> anyhow::Error {
+    match new.keep() {
+        Ok((_, path)) => {
+            anyhow::Error::from(error).context(format!("it stays as {}", path.display()))
+        }
+        Err(_) => error.into(),
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +159,22 @@ mod tests {
         write(&path, b"new").expect("write");
         assert_eq!(fs::read(&path).expect("read"), b"new");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_replace_the_old_file_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.gz");
+        fs::write(&path, "old").expect("write");
+        let mut file = NewFile::create(&path).expect("a file");
+        file.write_all(b"new").expect("write");
+        // A folder cannot be replaced.
+        fs::remove_file(&path).expect("remove");
+        fs::create_dir(&path).expect("a folder");
+        let error = format!("{:#}", file.finish().expect_err("a folder has its name"));
+        let (_, stays) = error.split_once("it stays as ").expect("where it is");
+        let (stays, _) = stays.split_once(": ").expect("why");
+        assert_eq!(fs::read(stays).expect("read"), b"new", "{error}");
     }
 
     #[test]

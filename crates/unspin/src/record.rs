@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unspin_guest::record::{Recorded, Recorder};
-use unspin_guest::sense::{Sensor, hidden};
+use unspin_guest::sense::{Sensor, hidden, remedies};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
 use unspin_report::format::{plural, time};
@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.sensing.settings();
     let sensor = Sensor::start(&settings)?;
     if !args.json {
-        note!("unspin: {}", sensing::describe(sensor.heartbeat));
+        note!("unspin: {}", sensing::describe(sensor.heartbeat, &sensor.missing));
     }
     let look = args.look.map(Duration::from_micros);
     let name = || args.out.display().to_string();
@@ -77,10 +77,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let code = match record(&mut recorder, running.as_mut(), limit) {
         Ok(code) => code,
         Err(error) => {
+            let seconds = recorder.seconds();
+            drop(recorder);
+            keep(file, seconds);
             return Err(ended_without(running, error.context(name()))?);
         }
     };
-    let recorded = recorder.finish().with_context(name)?;
+    let seconds = recorder.seconds();
+    let recorded = match recorder.finish().with_context(name) {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            keep(file, seconds);
+            return Err(error);
+        }
+    };
     file.finish()?;
     print(&args, &recorded)?;
     Ok(ExitCode::from(code))
@@ -107,6 +117,20 @@ fn record(
             None => {}
         }
     }
+}
+
+/// Of a recording that failed, so many seconds stay if there are any, and a line says where.
+fn keep(file: NewFile, seconds: f64) {
+    if seconds == 0.0 {
+        file.discard();
+    } else if let Some(path) = file.keep() {
+        note!("{}", kept(&path, seconds));
+    }
+}
+
+fn kept(path: &Path, seconds: f64) -> String {
+    let (time, path) = (time(seconds), path.display());
+    printable(&format!("unspin: the first {time} are in {path}: `unspin report {path}` reads them"))
 }
 
 /// A command goes on when nothing more can be recorded, such as on a full disk.
@@ -146,6 +170,9 @@ fn closing(path: &Path, recorded: &Recorded) -> String {
     if !hidden.is_empty() {
         found += &format!("; this kernel does not show {}", hidden.join(", "));
     }
+    for remedy in remedies(&recorded.missing) {
+        found += &format!("; {remedy}");
+    }
     if is_file {
         found += &format!("\nNext: unspin report {out}");
     }
@@ -171,6 +198,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_failed_recording_has_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (old, new) = (folder.path().join("old.gz"), folder.path().join("new.gz"));
+        std::fs::write(&old, "a session").expect("write");
+        let names = || std::fs::read_dir(folder.path()).expect("a folder").count();
+        for path in [&old, &new] {
+            keep(NewFile::create(path).expect("a file"), 0.0);
+        }
+        assert_eq!(names(), 1, "nothing was whole");
+        for path in [&old, &new] {
+            let mut file = NewFile::create(path).expect("a file");
+            file.write_all(b"batches").expect("write");
+            keep(file, 2.0);
+        }
+        assert_eq!(names(), 3, "the old one, what was to replace it, and the new one");
+        assert_eq!(std::fs::read(&old).expect("read"), b"a session");
+        assert_eq!(std::fs::read(&new).expect("read"), b"batches");
+        let text = kept(&new, 2.0);
+        let path = new.display();
+        assert!(text.ends_with(&format!("are in {path}: `unspin report {path}` reads them")));
+        assert!(text.starts_with("unspin: the first 2.00 s "), "{text}");
+    }
+
+    #[test]
     fn a_recording_ends_with_what_is_hidden_and_the_next_command() {
         let recorded = Recorded {
             seconds: 2.0,
@@ -186,6 +237,10 @@ mod tests {
             "a.arrow.gz: 2.00 s, 3 off intervals (250 ms), no long spins, 1 finding lost; this \
              kernel does not show waits for IPIs\nNext: unspin report a.arrow.gz"
         );
+        let missing = vec!["kallsyms".into()];
+        let hides = Recorded { missing, ..recorded.clone() };
+        let text = closing(Path::new("a.arrow.gz"), &hides);
+        assert!(text.contains("kernel.kptr_restrict=1\nNext: "), "{text}");
         let piped = closing(Path::new("-"), &recorded);
         assert!(
             piped.starts_with("standard output: 2.00 s, ") && !piped.contains("Next"),

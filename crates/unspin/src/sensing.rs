@@ -57,17 +57,22 @@ impl Options {
 pub fn missing(names: &[String]) -> Option<String> {
     let hidden = sense::hidden(names).join(", ");
     let hidden = if hidden.is_empty() { "everything".into() } else { hidden };
-    let lacks = names.join(", ");
-    (!names.is_empty()).then(|| format!("this kernel does not show {hidden} (missing: {lacks})"))
+    let mut lacks = vec![format!("missing: {}", names.join(", "))];
+    lacks.extend(sense::remedies(names).into_iter().map(str::to_owned));
+    let lacks = lacks.join("; ");
+    (!names.is_empty()).then(|| format!("this kernel does not show {hidden} ({lacks})"))
 }
 
-/// The heartbeats that were chosen, in words.
-pub fn describe(heartbeat: Heartbeat) -> String {
+/// The heartbeats that were chosen, in words; with what this kernel lacks.
+pub fn describe(heartbeat: Heartbeat, missing: &[String]) -> String {
     let cost = match heartbeat.cost_ns {
         Some(ns) => format!("; each costs {:.1} us here", ns as f64 / 1e3),
         None => String::new(),
     };
     match heartbeat.period_ns {
+        0 if sense::hidden(missing).contains(&sense::BUSY) => {
+            format!("no heartbeats{cost}: this kernel does not show {}", sense::BUSY)
+        }
         0 => format!("no heartbeats{cost}: off intervals show by the kernel's own tick"),
         ns => format!("a heartbeat every {} us{cost}", ns / 1_000),
     }
@@ -95,6 +100,25 @@ mod tests {
 
     fn timer_ns(late: &str) -> u64 {
         Line::parse_from(["x", "--late", late]).options.settings().limits.timer_ns
+    }
+
+    #[test]
+    fn without_heartbeats_the_tick_shows_off_intervals_where_it_is_known() {
+        let none = Heartbeat { period_ns: 0, cost_ns: Some(90_000) };
+        assert!(describe(none, &[]).ends_with("show by the kernel's own tick"));
+        let missing = ["hrtimer_bases", "heartbeats"].map(str::to_owned);
+        let text = describe(none, &missing);
+        assert!(text.ends_with("does not show off intervals of busy vCPUs"), "{text}");
+        let every = Heartbeat { period_ns: 500_000, cost_ns: None };
+        assert_eq!(describe(every, &missing[..1]), "a heartbeat every 500 us");
+    }
+
+    #[test]
+    fn what_the_user_can_do_about_it_is_said() {
+        let text = super::missing(&["kallsyms".to_owned()]).expect("something is missing");
+        assert!(text.starts_with("this kernel does not show where the kernel spins"), "{text}");
+        assert!(text.ends_with("sysctl kernel.kptr_restrict=1)"), "{text}");
+        assert_eq!(super::missing(&[]), None);
     }
 
     /// A limit below what timers need here would call every vCPU off.

@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return once(&args, &mut watcher);
     }
     if let Some(address) = args.listen {
-        note!("unspin: {}", sensing::describe(watcher.heartbeat()));
+        note!("unspin: {}", sensing::describe(watcher.heartbeat(), watcher.missing()));
         let missing = watcher.missing().to_vec();
         return serve(address, &missing, Some(SLICE), || {
             watcher.step();
@@ -115,6 +115,9 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     }
     let digest = &watcher.live.digest();
     let verdict = &judge(digest, Origin::Here(scheduling()), &sense::hidden(watcher.missing()));
+    for remedy in sense::remedies(watcher.missing()) {
+        note!("unspin: {remedy}");
+    }
     if args.json {
         out::json(1, Some(&here::about()), &Judged { verdict, digest })?;
     } else {

@@ -36,6 +36,9 @@ pub const PORT_NAME: &str = "unspin.ctl";
 /// init are two programs, and only one of them may have been built again.
 pub const PROTOCOL: u32 = 2;
 
+/// Seconds of the guest's time that a setup command may take.
+pub const SETUP_LIMIT_S: u32 = 60;
+
 /// What a guest says first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
@@ -51,6 +54,21 @@ pub struct Hello {
     pub spinlock: String,
     /// Whether /sys/kernel/sched_ext exists.
     pub sched_ext: bool,
+}
+
+impl Hello {
+    /// What keeps its guest from a run with so many vCPUs, in words.
+    pub fn unfit(&self, vcpus: u32) -> Option<String> {
+        if self.protocol != PROTOCOL {
+            return Some(format!(
+                "the guest speaks protocol {}, the lab {PROTOCOL}: build the whole workspace again",
+                self.protocol
+            ));
+        }
+        // An emulated CPU can fail to come up when its host starves it.
+        let came_up = self.vcpus;
+        (came_up != vcpus).then(|| format!("the guest brought up {came_up} of {vcpus} vCPUs"))
+    }
 }
 
 /// A line to the guest.
@@ -306,3 +324,17 @@ impl std::fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_of_another_protocol_or_with_fewer_vcpus_is_unfit() {
+        let hello = Hello { protocol: PROTOCOL, vcpus: 4, ..Hello::default() };
+        assert_eq!(hello.unfit(4), None);
+        assert_eq!(hello.unfit(6).unwrap(), "the guest brought up 4 of 6 vCPUs");
+        let older = Hello { protocol: PROTOCOL - 1, ..hello };
+        assert!(older.unfit(4).unwrap().contains("build the whole workspace again"));
+    }
+}

@@ -5,7 +5,7 @@ use unspin_model::diagnosis::{Ready, Verb};
 use super::distribution::Family;
 use crate::confine::HELPED;
 use crate::machine::{Facts, Trial, Trials, host_helps};
-use crate::sense::hidden;
+use crate::sense::{hidden, remedies};
 
 /// Needed to distinguish off vCPUs from busy and from idle ones.
 const ACTIVITY: &[&str] =
@@ -62,9 +62,7 @@ fn partly(missing: &[String], refused: &Option<String>) -> Vec<String> {
         false => format!("does not show {hidden} (missing: {lacks})"),
     }];
     why.extend(refused.clone());
-    if missing.iter().any(|hook| hook == "hrtimer_bases") {
-        why.push("hrtimer_bases needs CONFIG_KALLSYMS_ALL=y".into());
-    }
+    why.extend(remedies(missing).into_iter().map(str::to_owned));
     why
 }
 

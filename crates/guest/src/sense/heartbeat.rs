@@ -13,6 +13,8 @@ use super::page::Page;
 const SHORTEST_NS: u64 = 500_000;
 /// The kernel's own tick comes about as often, so a rarer heartbeat adds nothing.
 const LONGEST_NS: u64 = 4_000_000;
+/// What is missing where there are none, and the kernel does not say when its tick is due.
+pub(super) const MISSING: &str = "heartbeats";
 /// While the cost is measured.
 const TRIAL_NS: u64 = 250_000;
 const TRIAL_BEATS: usize = 60;

@@ -1,23 +1,49 @@
 //! What the sensor's hooks in the kernel show, in words.
 
+use super::heartbeat;
+use super::load::TEST_AND_SET;
+use crate::spinning::{ADDRESSES, TIMERS};
+
+/// What is not seen without heartbeats, where no other timer's due time is known.
+pub const BUSY: &str = "off intervals of busy vCPUs";
+
 /// What is not seen without a hook, by a part of its name.
-const SHOWN: [(&str, &str); 8] = [
+const SHOWN: [(&str, &str); 11] = [
     ("contention_", "waits for kernel locks"),
+    (TEST_AND_SET, "waits for spinlocks"),
     ("slowpath", "who holds a spinlock"),
     ("smp_call_function_many", "waits for IPIs"),
     ("futex_wait", "waits for glibc mutexes"),
-    ("hrtimer_bases", "spinning in user space"),
+    (TIMERS, "spinning in user space"),
+    (ADDRESSES, "where the kernel spins"),
+    (heartbeat::MISSING, BUSY),
     ("ipi_send_cpu", "off intervals of idle vCPUs"),
     ("wake_idle_without_ipi", "off intervals of idle vCPUs"),
     ("_entry", "some off intervals"),
 ];
 
+/// What brings it back, where that is not a newer kernel.
+const REMEDIES: [(&str, &str); 3] = [
+    (TIMERS, "hrtimer_bases needs CONFIG_KALLSYMS_ALL=y"),
+    (ADDRESSES, "/proc/kallsyms hides its addresses: sysctl kernel.kptr_restrict=1"),
+    (heartbeat::MISSING, "a larger --budget, or --beat 4ms, brings heartbeats"),
+];
+
 /// What cannot be seen on a kernel that lacks these hooks, each said once.
 pub fn hidden(missing: &[String]) -> Vec<&'static str> {
-    let lacks = |part: &str| missing.iter().any(|hook| hook.contains(part));
-    let mut all: Vec<_> = SHOWN.iter().filter(|(part, _)| lacks(part)).map(|it| it.1).collect();
+    let mut all = of(&SHOWN, missing);
     all.dedup();
     all
+}
+
+/// How to see more of it on this kernel or one like it.
+pub fn remedies(missing: &[String]) -> Vec<&'static str> {
+    of(&REMEDIES, missing)
+}
+
+fn of(table: &[(&str, &'static str)], missing: &[String]) -> Vec<&'static str> {
+    let lacks = |part: &str| missing.iter().any(|hook| hook.contains(part));
+    table.iter().filter(|(part, _)| lacks(part)).map(|(_, words)| *words).collect()
 }
 
 #[cfg(test)]
@@ -28,6 +54,25 @@ mod tests {
     fn several_hooks_of_one_thing_are_said_once() {
         let missing = ["fentry/smp_call_function_many_cond", "fexit/smp_call_function_many_cond"];
         assert_eq!(hidden(&missing.map(str::to_owned)), ["waits for IPIs"]);
-        assert!(hidden(&[]).is_empty());
+        let missing = ["tp_btf/ipi_send_cpu", "tp_btf/ipi_send_cpumask"];
+        assert_eq!(hidden(&missing.map(str::to_owned)), ["off intervals of idle vCPUs"]);
+        assert!(hidden(&[]).is_empty() && remedies(&[]).is_empty());
+    }
+
+    /// Its waiters pass no tracepoint.
+    #[test]
+    fn without_its_slow_path_a_test_and_set_spinlock_shows_nothing() {
+        let missing = ["fentry/native_queued_spin_lock_slowpath", TEST_AND_SET].map(str::to_owned);
+        assert_eq!(hidden(&missing), ["waits for spinlocks", "who holds a spinlock"]);
+        assert_eq!(hidden(&missing[..1]), ["who holds a spinlock"]);
+    }
+
+    #[test]
+    fn what_the_user_can_change_has_a_remedy() {
+        let missing = [ADDRESSES, heartbeat::MISSING].map(str::to_owned);
+        assert_eq!(hidden(&missing), ["where the kernel spins", BUSY]);
+        let remedies = remedies(&missing).join("; ");
+        assert!(remedies.contains("sysctl kernel.kptr_restrict=1"), "{remedies}");
+        assert!(remedies.contains("--beat"), "{remedies}");
     }
 }

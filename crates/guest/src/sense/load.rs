@@ -15,6 +15,12 @@ use crate::{doctor, spinning};
 /// Without these there is nothing to tell.
 const NEEDED: [&str; 3] = ["local_timer_entry", "sched_switch", "cpu_idle"];
 
+/// Names of the spinlock's slow path: the second is its name without CONFIG_PARAVIRT_SPINLOCKS.
+const SLOWPATHS: [&str; 2] = ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"];
+
+/// Where a test-and-set spinlock is waited for, which no tracepoint shows: a part of the slow path.
+pub(super) const TEST_AND_SET: &str = "virt_spin_lock";
+
 /// What makes the first vCPU's ticks.
 const TICKS: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
 
@@ -25,9 +31,11 @@ pub(super) fn leave_out_missing(
     functions: bool,
 ) -> Result<Vec<String>, SenseError> {
     check_ticks()?;
-    let btf = Btf::from_vmlinux()?;
+    let btf = Btf::from_vmlinux().map_err(SenseError::NoBtf)?;
     static SPINLOCK: OnceLock<Spinlock> = OnceLock::new();
     let spinlock = *SPINLOCK.get_or_init(|| doctor::diagnose(&Facts::probe()).machine.spinlock);
+    let has = |function: &str| functions && btf.type_by_name::<Func<'_>>(function).is_some();
+    let slowpath = slowpath(has);
     let mut missing = Vec::new();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
@@ -36,10 +44,11 @@ pub(super) fn leave_out_missing(
             Some(("tp_btf", event)) => {
                 btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}")).is_some()
             }
-            Some((_, function)) => functions && btf.type_by_name::<Func<'_>>(function).is_some(),
+            Some((_, function)) => has(function),
             None => true,
         };
-        let is_wanted = !name.starts_with("slowpath_") || spinlock != Spinlock::ParavirtualQueue;
+        let is_wanted = !name.starts_with("slowpath_")
+            || spinlock != Spinlock::ParavirtualQueue && watches(&section, slowpath);
         if !is_there && NEEDED.contains(&name.as_str()) {
             return Err(SenseError::Tracepoint(name));
         }
@@ -49,7 +58,20 @@ pub(super) fn leave_out_missing(
         program.set_autoload(is_there && is_wanted);
     }
     missing.dedup();
+    let is_blind = missing.iter().any(|section| watches(section, slowpath));
+    missing.extend((is_blind && spinlock == Spinlock::TestAndSet).then(|| TEST_AND_SET.to_owned()));
+    missing.extend(spinning::kernel().hides_addresses.then(|| spinning::ADDRESSES.to_owned()));
     Ok(missing)
+}
+
+/// The slow path's name on a kernel that has such functions; its usual one where it has none.
+fn slowpath(has: impl Fn(&str) -> bool) -> &'static str {
+    SLOWPATHS.into_iter().find(|name| has(name)).unwrap_or(SLOWPATHS[0])
+}
+
+/// Whether a program runs at the beginning or the end of this function.
+fn watches(section: &str, function: &str) -> bool {
+    section.split_once('/').is_some_and(|(_, watched)| watched == function)
 }
 
 /// Whether this machine's ticks can be seen: without them, no vCPU is found to be off.
@@ -89,13 +111,44 @@ pub(super) fn configure(
 }
 
 pub(super) fn attach(object: &Object) -> Result<Vec<Link>, SenseError> {
-    let programs = object.progs_mut().filter(|program| program.autoload());
-    Ok(programs.map(|program| program.attach()).collect::<Result<_, _>>()?)
+    let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
+    // A wait whose beginning alone is seen looks as if it lasted until the next one, and the kernel
+    // itself waits for other vCPUs while it attaches a program.
+    programs.sort_by_key(|program| sees_begin(&program.section().to_string_lossy()));
+    Ok(programs.into_iter().map(|program| program.attach()).collect::<Result<_, _>>()?)
+}
+
+/// Whether a program sees waits begin.
+fn sees_begin(section: &str) -> bool {
+    section.starts_with("fentry/") || section == "tp_btf/contention_begin"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slow_path_has_one_name() {
+        let of = |has: &[&str]| slowpath(|name| has.contains(&name));
+        assert_eq!(of(&SLOWPATHS), SLOWPATHS[0]);
+        assert_eq!(of(&SLOWPATHS[1..]), SLOWPATHS[1]);
+        assert_eq!(of(&[]), SLOWPATHS[0], "the one to name as missing");
+        assert!(watches("fexit/queued_spin_lock_slowpath", SLOWPATHS[1]));
+        assert!(!watches("fexit/native_queued_spin_lock_slowpath", SLOWPATHS[1]));
+    }
+
+    #[test]
+    fn ends_of_waits_are_seen_before_their_beginnings() {
+        let mut sections = [
+            "fentry/futex_wait",
+            "fexit/futex_wait",
+            "tp_btf/contention_begin",
+            "tp_btf/contention_end",
+            "tp_btf/sched_switch",
+        ];
+        sections.sort_by_key(|section| sees_begin(section));
+        assert_eq!(sections[3..], ["fentry/futex_wait", "tp_btf/contention_begin"]);
+    }
 
     #[test]
     fn ticks_come_from_the_local_apic() {

@@ -4,6 +4,7 @@
 //! the off intervals are fetched, and the records of all vCPUs can be read at any time,
 //! without a system call, from a page that the kernel shares.
 
+mod error;
 mod event;
 mod heartbeat;
 mod hooks;
@@ -16,10 +17,8 @@ mod sites;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::geteuid;
-use unspin_model::class::{Class, Classified};
 use unspin_model::episode::Spin;
 use unspin_model::session::FoundOff;
 pub use unspin_policy::activity::{Limits, State};
@@ -27,9 +26,12 @@ pub use unspin_policy::activity::{Limits, State};
 use crate::machine::Trial;
 use crate::{lateness, spinning};
 
+pub use error::SenseError;
+pub(crate) use error::only_for_root;
+use error::with_fallback;
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
-pub use hooks::hidden;
+pub use hooks::{BUSY, hidden, remedies};
 pub use light::LightSensor;
 pub(crate) use load::check_ticks;
 use load::{attach, configure, leave_out_missing};
@@ -95,65 +97,12 @@ pub struct Findings {
     pub lost: u64,
 }
 
-/// Why there is no sensor.
-#[derive(Debug, thiserror::Error)]
-pub enum SenseError {
-    /// The kernel cannot tell what is needed.
-    #[error(
-        "this kernel has no tracepoint {0} that BPF programs can use: Linux 5.19 or newer with BTF is needed"
-    )]
-    Tracepoint(String),
-    /// Loading failed.
-    #[error("the kernel does not load the sensor's BPF programs (LIBBPF_LOG_LEVEL=warn says why)")]
-    Load(#[source] libbpf_rs::Error),
-    /// The kernel loads BPF programs for root only.
-    #[error("needs root")]
-    Root,
-    /// The shared page cannot be mapped.
-    #[error("the sensor's records cannot be mapped: {0}")]
-    Map(std::io::Error),
-    /// None of the functions in which the kernel waits without sleeping is there.
-    #[error("this kernel has none of the functions in which it could be seen to spin")]
-    NoSlowPaths,
-    /// Its ticks do not come by the local APIC's timer, where they are looked for.
-    #[error(
-        "this guest's ticks come from `{0}`, and unspin sees vCPUs that are off only by the local \
-         APIC's timer, as KVM offers it; nothing in the guest changes that, but whoever runs the \
-         host can look for waste in a trace (`unspin trace --help`)"
-    )]
-    Ticks(String),
-    /// The kernel does not say where its timers are.
-    #[error(
-        "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         show nothing: use `watch --listen ADDR --causes`, which brings timers of its own; `run` \
-         needs a kernel with that option"
-    )]
-    NoTimers,
-}
-
-impl From<libbpf_rs::Error> for SenseError {
-    fn from(error: libbpf_rs::Error) -> SenseError {
-        if only_for_root(&error) { SenseError::Root } else { SenseError::Load(error) }
-    }
-}
-
-impl Classified for SenseError {
-    fn class(&self) -> Class {
-        if matches!(self, SenseError::Root) { Class::NeedsRoot } else { Class::Unavailable }
-    }
-}
-
 /// What libbpf prints is for those who write programs, and errors name what is missing. Who sets
 /// libbpf's own variable `LIBBPF_LOG_LEVEL` gets it all the same.
 pub(crate) fn hush_libbpf() {
     if std::env::var_os("LIBBPF_LOG_LEVEL").is_none() {
         libbpf_rs::set_print(None);
     }
-}
-
-/// Whether root might succeed where libbpf has failed.
-pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
-    error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }
 
 /// The sensor at work; it is gone from the kernel when this is dropped.
@@ -175,7 +124,7 @@ impl Sensor {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let sites = Sites::new();
-        let Attached { object, links, missing, .. } = attached(settings, vcpus)?;
+        let Attached { object, links, mut missing, .. } = attached(settings, vcpus)?;
         let map = |name: &str| object.maps().find(|map| map.name() == name).expect("a map of ours");
         let page = Page::new(Shared::map(map("vcpus").as_fd(), vcpus).map_err(SenseError::Map)?);
         let rings = Rings::new(Shared::map(map("rings").as_fd(), vcpus).map_err(SenseError::Map)?);
@@ -186,6 +135,9 @@ impl Sensor {
             // It has just worked, with the same sizes.
             let _ = set(period_ns);
         });
+        if heartbeat.period_ns == 0 && !spinning::kernel().tells_timers {
+            missing.push(heartbeat::MISSING.to_owned());
+        }
         Ok(Sensor { missing, heartbeat, rings, sites, page, _links: links, _object: object })
     }
 
@@ -202,7 +154,7 @@ impl Sensor {
             }
             Some(Event::Off(off)) => offs.push(off),
             Some(Event::Spin(spin, frames)) => {
-                spins.push(Spin { site: sites.name(&frames), ..spin });
+                spins.push(Spin { site: sites.name(spin.wait, &frames), ..spin });
             }
             None => {}
         });
@@ -257,28 +209,12 @@ struct Attached {
 }
 
 fn attached(settings: &Settings, vcpus: usize) -> Result<Attached, SenseError> {
-    // A kernel may let BPF programs at its tracepoints and not at its functions.
-    let (loaded, refused) = match load(settings, vcpus, true) {
-        Err(SenseError::Load(error)) => (load(settings, vcpus, false), Some(why_refused(&error))),
-        loaded => (loaded, None),
-    };
-    let (object, missing) = loaded?;
-    let links = attach(&object)?;
-    Ok(Attached { object, links, missing, refused })
-}
-
-fn why_refused(error: &libbpf_rs::Error) -> String {
-    match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => {
-            "the kernel forbids BPF programs at its functions (EPERM), as lockdown or a security \
-             module does"
-                .into()
-        }
-        _ => format!(
-            "the kernel takes no BPF programs at its functions, for which \
-             CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y is needed ({error})"
-        ),
-    }
+    let (found, refused) = with_fallback(|functions| {
+        let (object, missing) = load(settings, vcpus, functions)?;
+        let links = attach(&object)?;
+        Ok(Attached { object, links, missing, refused: None })
+    })?;
+    Ok(Attached { refused, ..found })
 }
 
 /// Loads what this kernel can run, and says what it cannot.

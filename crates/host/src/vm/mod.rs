@@ -23,7 +23,7 @@ pub use process::spawn;
 use process::{cpu_set, end};
 
 use unspin_wire::clock::Moment;
-use unspin_wire::{Failure, Hello, Job, JobResult, PROTOCOL, Reply, Request, VmSpec};
+use unspin_wire::{Failure, Hello, Job, JobResult, Reply, Request, SETUP_LIMIT_S, VmSpec};
 
 use crate::clock_page::ClockPage;
 
@@ -104,18 +104,10 @@ impl Vm {
     }
 
     fn check_hello(&self) -> Result<(), Failure> {
-        let fail = |detail| Err(Failure::new(FailureKind::BootTimeout, detail));
-        if self.hello.protocol != PROTOCOL {
-            return fail(format!("the guest speaks protocol {}", self.hello.protocol));
+        match self.hello.unfit(self.spec.vcpus) {
+            Some(why) => Err(Failure::new(FailureKind::BootTimeout, why)),
+            None => Ok(()),
         }
-        if self.hello.vcpus != self.spec.vcpus {
-            // An emulated CPU can fail to come up when its host starves it.
-            return fail(format!(
-                "the guest brought up {} of {} vCPUs",
-                self.hello.vcpus, self.spec.vcpus
-            ));
-        }
-        Ok(())
     }
 
     /// Holds each vCPU to a pCPU where the topology asks for it.
@@ -199,9 +191,9 @@ impl Vm {
 
     /// Runs a job. `None`: the guest no longer answers, and the time limit is over.
     pub fn run(&mut self, job: &Job) -> Result<Option<JobResult>, Failure> {
-        let setup = Duration::from_secs(if job.setup.is_empty() { 0 } else { 60 });
         let scheduler = Duration::from_secs(if job.scheduler.is_some() { 80 } else { 0 });
-        let limit = Duration::from_secs_f64(job.time_limit_s) + ANSWER_GRACE + setup + scheduler;
+        let beside = setup_limit(job) + scheduler + ANSWER_GRACE;
+        let limit = Duration::from_secs_f64(job.time_limit_s) + beside;
         match self.channel.ask(Request::Run(job.clone()), limit) {
             Ok(Reply::Ran(result)) => Ok(Some(result)),
             Ok(other) => Err(unexpected(&other)),
@@ -214,7 +206,8 @@ impl Vm {
 
     /// Starts a job that runs until [`Vm::stop`].
     pub fn start_job(&mut self, job: &Job) -> Result<u64, Failure> {
-        match self.ask(Request::Start(job.clone()), Duration::from_secs(60))? {
+        let limit = setup_limit(job) + Duration::from_secs(60);
+        match self.ask(Request::Start(job.clone()), limit)? {
             Reply::Started { handle } => Ok(handle),
             other => Err(unexpected(&other)),
         }
@@ -312,6 +305,12 @@ fn start_qemu(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
     process::spawn(&qemu_program(), &qemu_args(spec), folder, &spec.pcpus)
 }
 
+/// So long a job's setup may take. The guest ends each of its commands before that, and says so: a
+/// setup that hangs is not a job that does not finish.
+fn setup_limit(job: &Job) -> Duration {
+    Duration::from_secs(u64::from(SETUP_LIMIT_S)) * job.setup.len() as u32
+}
+
 fn unexpected(reply: &Reply) -> Failure {
     match reply {
         Reply::Error(text) => Failure::new(FailureKind::WorkloadFailed, text.clone()),
@@ -359,6 +358,13 @@ mod tests {
     fn a_refusal_is_the_jobs_failure_and_another_reply_a_bad_one() {
         assert_eq!(unexpected(&Reply::Error("no".into())).kind, FailureKind::WorkloadFailed);
         assert_eq!(unexpected(&Reply::Shared).kind, FailureKind::BadReply);
+    }
+
+    #[test]
+    fn each_setup_command_has_its_limit() {
+        let commands = |count| Job { setup: vec![vec!["true".into()]; count], ..Job::default() };
+        let limit_s = |count| setup_limit(&commands(count)).as_secs();
+        assert_eq!([0, 1, 3].map(limit_s), [0, 60, 180]);
     }
 
     #[test]

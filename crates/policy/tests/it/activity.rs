@@ -210,11 +210,22 @@ fn heartbeats_become_rare_where_nothing_happens() {
     const S: u64 = 1_000_000_000;
     let mut vcpu = Activity::default();
     vcpu.alive(&LIMITS, S, S + PERIOD_NS);
-    let at = |vcpu: &Activity, tenths: u64| vcpu.beat_ns(PERIOD_NS, S + tenths * S / 10);
+    let at = |vcpu: &Activity, tenths: u64| vcpu.beat_ns(PERIOD_NS, false, S + tenths * S / 10);
     assert_eq!(at(&vcpu, 0), Some(PERIOD_NS));
     assert_eq!((at(&vcpu, 6), at(&vcpu, 19)), (Some(2 * PERIOD_NS), Some(8 * PERIOD_NS)));
     assert_eq!(at(&vcpu, 20), None);
     // Off once, and they are back.
     assert!(vcpu.alive(&LIMITS, 4 * S, 4 * S + PERIOD_NS).is_some());
     assert_eq!((at(&vcpu, 30), at(&vcpu, 50)), (Some(PERIOD_NS), None));
+}
+
+/// Without them, a vCPU that computes would not be seen to be off ever again.
+#[test]
+fn heartbeats_that_are_alone_do_not_end() {
+    const S: u64 = 1_000_000_000;
+    let mut vcpu = Activity::default();
+    vcpu.alive(&LIMITS, S, S + PERIOD_NS);
+    let at = |seconds: u64| vcpu.beat_ns(PERIOD_NS, true, S + seconds * S);
+    assert_eq!((at(0), at(1)), (Some(PERIOD_NS), Some(4 * PERIOD_NS)));
+    assert_eq!((at(2), at(3_600)), (Some(8 * PERIOD_NS), Some(8 * PERIOD_NS)));
 }

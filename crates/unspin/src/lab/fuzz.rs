@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use unspin_lab::fuzz::{Control, Failure, Fuzz, Plan, Report, fuzz};
+use unspin_lab::fuzz::{Control, Failure, Fuzz, NoResult, Plan, Report, fuzz};
 use unspin_lab::interrupt;
 use unspin_lab::run::{Bar, Options};
 use unspin_model::class::Class;
@@ -104,7 +104,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out::text(in_words(&report, &again))?;
     }
     let fails = report.failures.iter().any(Failure::is_the_schedulers);
-    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let passes = !fails && report.no_result.is_empty();
+    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print_plans(seeds: RangeInclusive<u64>, json: bool) -> anyhow::Result<()> {
@@ -135,7 +136,7 @@ fn again(scheduler: &str, kernel: &str) -> String {
 }
 
 fn in_words(report: &Report, again: &str) -> String {
-    let Report { seeds, longest_wait_s, failures, .. } = report;
+    let Report { seeds, longest_wait_s, failures, no_result, .. } = report;
     let mut text = failures.iter().map(|one| failure(one, again)).collect::<String>();
     let (its, kernels): (Vec<_>, Vec<_>) = failures.iter().partition(|one| one.is_the_schedulers());
     text += &format!("{} of {seeds} seeds failed", its.len());
@@ -146,6 +147,12 @@ fn in_words(report: &Report, again: &str) -> String {
     text += &format!(
         "; in the others the longest wait of a task was {longest_wait_s:.2} s of virtual time\n"
     );
+    for NoResult { seed, why } in no_result {
+        text += &format!("seed {seed} has no result, because its host failed: {why}\n");
+    }
+    if !no_result.is_empty() {
+        text += "the same command runs seeds without a result again\n";
+    }
     text
 }
 
@@ -205,6 +212,7 @@ mod tests {
             planned: 100,
             longest_wait_s: 0.25,
             failures: vec![failed, kernels],
+            no_result: Vec::new(),
             interrupted: false,
         };
         assert_eq!(
@@ -218,5 +226,21 @@ mod tests {
              seeds failed, and 1 in a way that the kernel's scheduler does, too; in the others \
              the longest wait of a task was 0.25 s of virtual time\n"
         );
+    }
+
+    #[test]
+    fn a_seed_without_a_result_does_not_count_as_failed() {
+        let report = Report {
+            seeds: 1,
+            planned: 2,
+            longest_wait_s: 0.25,
+            failures: Vec::new(),
+            no_result: vec![NoResult { seed: 3, why: "QemuDied: signal 9".into() }],
+            interrupted: false,
+        };
+        let text = in_words(&report, "again");
+        assert!(text.starts_with("0 of 1 seeds failed;"), "{text}");
+        let (_, without) = text.split_once("seed 3 has no result").unwrap();
+        assert!(without.contains("QemuDied: signal 9\nthe same command"), "{text}");
     }
 }

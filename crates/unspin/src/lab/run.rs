@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
     /// Carry out each run in virtual time twice; a run that does not give the same bytes fails
-    #[arg(long)]
+    #[arg(long, conflicts_with = "reuse")]
     twice: bool,
     /// Planned runs to carry out, by number: N or FIRST-LAST, from 0 [default: all]
     #[arg(long, value_name = "RANGE")]
@@ -103,10 +103,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let summary = report::write(&out)?;
     if finish == Finish::Interrupted {
-        let text = format!(
-            "interrupted after {} of {} runs, which are kept: the same command goes on",
-            summary.done, summary.planned
-        );
+        let (done, planned, next) = (summary.done, summary.planned, goes_on(twice));
+        let text = format!("interrupted after {done} of {planned} runs, which are kept: {next}");
         return Err(of_class(Class::Interrupted, text));
     }
     report::print(&summary, &out, args.json)?;
@@ -115,6 +113,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let complete = done(&out, runs)? == runs.count(summary.planned);
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How to go on after Ctrl-C: `--twice` refuses a folder that has results.
+fn goes_on(twice: bool) -> &'static str {
+    match twice {
+        false => "the same command goes on",
+        true => {
+            "without `--twice` the same command goes on; with it, name another folder with `--out`"
+        }
+    }
 }
 
 /// How the runs compare with the published ones, in a line behind everything else. JSON has
@@ -186,7 +194,31 @@ fn in_words(outlook: &Outlook) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn only_what_runs_once_goes_on_by_the_same_command() {
+        assert_eq!(goes_on(false), "the same command goes on");
+        assert!(goes_on(true).contains("another folder with `--out`"));
+    }
+
+    #[test]
+    fn what_runs_twice_takes_nothing_over() {
+        let twice = |line: &str| {
+            let line = Line::try_parse_from(line.split(' '));
+            line.is_ok_and(|line| line.args.twice)
+        };
+        assert!(twice("run demo --twice --out out/twice"));
+        assert!(!twice("run demo --twice --reuse results/demo"));
+    }
 
     #[test]
     fn a_dry_run_says_what_is_left_and_what_is_made_first() {

@@ -1,0 +1,175 @@
+//! Errors of the sensors.
+
+use libbpf_rs::ErrorKind;
+use nix::errno::Errno;
+use nix::unistd::geteuid;
+use unspin_model::class::{Class, Classified};
+
+/// Why a sensor does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SenseError {
+    /// The kernel cannot tell what is needed.
+    #[error(
+        "this kernel has no tracepoint {0} that BPF programs can use: Linux 5.19 or newer with BTF \
+         is needed"
+    )]
+    Tracepoint(String),
+    /// The kernel does not describe its types.
+    #[error(
+        "this kernel does not describe its types (BTF), by which the sensor's BPF programs find \
+         what they read: use a kernel with CONFIG_DEBUG_INFO_BTF=y"
+    )]
+    NoBtf(#[source] libbpf_rs::Error),
+    /// Loading failed.
+    #[error(
+        "the kernel does not load the sensor's BPF programs (LIBBPF_LOG_LEVEL=warn says why; \
+         `sudo unspin doctor` says what is missing)"
+    )]
+    Load(#[source] libbpf_rs::Error),
+    /// The kernel loads BPF programs for root only.
+    #[error("needs root")]
+    Root,
+    /// The kernel does not load them for root, either.
+    #[error(
+        "the kernel forbids the sensor's BPF programs even to root, as in a container, under \
+         lockdown or by a security module: run unspin on the VM itself, or with CAP_BPF and \
+         CAP_PERFMON"
+    )]
+    Forbidden(#[source] libbpf_rs::Error),
+    /// The shared page cannot be mapped.
+    #[error("the sensor's records cannot be mapped: {0}")]
+    Map(std::io::Error),
+    /// None of the functions in which the kernel waits without sleeping is there.
+    #[error("this kernel has none of the functions in which it could be seen to spin")]
+    NoSlowPaths,
+    /// Its ticks do not come by the local APIC's timer, where they are looked for.
+    #[error(
+        "this guest's ticks come from `{0}`, and unspin sees vCPUs that are off only by the local \
+         APIC's timer, as KVM offers it; nothing in the guest changes that, but whoever runs the \
+         host can look for waste in a trace (`unspin trace --help`)"
+    )]
+    Ticks(String),
+    /// The kernel does not say where its timers are.
+    #[error(
+        "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
+         show nothing: use `watch --listen ADDR --causes`, which brings timers of its own; `run` \
+         needs a kernel with that option"
+    )]
+    NoTimers,
+}
+
+impl From<libbpf_rs::Error> for SenseError {
+    fn from(error: libbpf_rs::Error) -> SenseError {
+        match error {
+            error if only_for_root(&error) => SenseError::Root,
+            error if is_forbidden(&error) => SenseError::Forbidden(error),
+            error => SenseError::Load(error),
+        }
+    }
+}
+
+impl Classified for SenseError {
+    fn class(&self) -> Class {
+        if matches!(self, SenseError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+    }
+}
+
+/// Whether root might succeed where libbpf has failed.
+pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
+}
+
+/// EPERM. The verifier refuses a program with EACCES, which libbpf's kinds do not keep apart.
+pub(super) fn is_forbidden(error: &libbpf_rs::Error) -> bool {
+    let code = format!("(os error {})", Errno::EPERM as i32);
+    error.kind() == ErrorKind::PermissionDenied && format!("{error:#}").contains(&code)
+}
+
+/// What programs at tracepoints and functions come to, else those at tracepoints alone, which a
+/// kernel may allow by itself. Says why there are none at functions.
+pub(super) fn with_fallback<T>(
+    mut attempt: impl FnMut(bool) -> Result<T, SenseError>,
+) -> Result<(T, Option<String>), SenseError> {
+    match attempt(true) {
+        Err(SenseError::Load(error) | SenseError::Forbidden(error)) => {
+            Ok((attempt(false)?, Some(why_refused(&error))))
+        }
+        done => Ok((done?, None)),
+    }
+}
+
+fn why_refused(error: &libbpf_rs::Error) -> String {
+    if is_forbidden(error) {
+        return "the kernel forbids BPF programs at its functions (EPERM), as lockdown or a \
+                security module does"
+            .into();
+    }
+    format!(
+        "the kernel takes no BPF programs at its functions, for which \
+         CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y is needed ({error})"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use unspin_model::class::chain;
+
+    use super::*;
+
+    fn of(errno: Errno) -> libbpf_rs::Error {
+        libbpf_rs::Error::from_raw_os_error(errno as i32)
+    }
+
+    #[test]
+    fn programs_at_functions_are_left_out_where_loading_or_attaching_fails() {
+        for errno in [Errno::EPERM, Errno::EINVAL, Errno::EBUSY] {
+            let kernel = |functions| match functions {
+                true => Err(SenseError::Load(of(errno))),
+                false => Ok("tracepoints"),
+            };
+            let (attached, refused) = with_fallback(kernel).expect("the rest is attached");
+            let refused = refused.expect("a reason");
+            assert_eq!(attached, "tracepoints");
+            assert_eq!(refused.contains("forbids"), errno == Errno::EPERM, "{refused}");
+        }
+        let forbidden = |functions| match functions {
+            true => Err(SenseError::Forbidden(of(Errno::EPERM))),
+            false => Ok(()),
+        };
+        assert!(with_fallback(forbidden).is_ok_and(|(_, refused)| refused.is_some()));
+        assert!(with_fallback(Ok).is_ok_and(|done| done == (true, None)));
+    }
+
+    #[test]
+    fn an_error_that_functions_do_not_change_is_kept() {
+        let mut attempts = 0;
+        let failed = with_fallback(|_| {
+            attempts += 1;
+            Err::<(), _>(SenseError::NoTimers)
+        });
+        assert!(matches!(failed, Err(SenseError::NoTimers)) && attempts == 1);
+        let failed = with_fallback(|_| Err::<(), _>(SenseError::Load(of(Errno::EINVAL))));
+        assert!(matches!(failed, Err(SenseError::Load(_))));
+    }
+
+    /// The verifier's own refusal (EACCES) is the program's fault, not a lack of privileges.
+    #[test]
+    fn only_eperm_is_a_lack_of_privileges() {
+        assert!(is_forbidden(&of(Errno::EPERM)));
+        assert!(!is_forbidden(&of(Errno::EACCES)) && !is_forbidden(&of(Errno::EINVAL)));
+    }
+
+    #[test]
+    fn errors_say_what_to_do_next() {
+        let hints = [
+            (SenseError::Load(of(Errno::EINVAL)), "sudo unspin doctor"),
+            (SenseError::Forbidden(of(Errno::EPERM)), "CAP_BPF and CAP_PERFMON"),
+            (SenseError::NoBtf(of(Errno::ENOENT)), "CONFIG_DEBUG_INFO_BTF=y"),
+        ];
+        for (error, hint) in hints {
+            let text = chain(&error).to_string();
+            assert!(text.contains(hint) && text.contains("(os error"), "{text}");
+            assert_eq!(error.class(), Class::Unavailable);
+        }
+    }
+}
