@@ -68,10 +68,12 @@ SEC("tp_btf/call_function_entry")
 int BPF_PROG(call_function_entry, int vector)
 {
 	struct vcpu *v = this_vcpu();
-	u64 now_ns = bpf_ktime_get_ns();
+	u64 now_ns;
 
-	if (v && v->activity.idle)
-		note_alive(v, now_ns, due_ns(v, now_ns));
+	if (!v || !v->activity.idle)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	note_alive(v, now_ns, due_ns(v, now_ns));
 	return 0;
 }
 

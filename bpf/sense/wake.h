@@ -23,8 +23,8 @@ __attribute__((noinline)) int wake_each(u64 word, u32 first)
 {
 	u32 bit;
 
-	for (bit = 0; bit < WORD_BITS; bit++) {
-		if (word >> bit & 1)
+	for (bit = 0; bit < WORD_BITS && word; bit++, word >>= 1) {
+		if (word & 1)
 			wake(first + bit);
 	}
 	return 0;
