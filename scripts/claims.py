@@ -6,6 +6,13 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The least and the most of so many samples have the median between them in 96.9 % of all cases.
+SPREAD_MIN = 6
+
+
+def spread(values: list[float]) -> tuple[float | None, float | None]:
+    """The least and the most, where they are an interval of at least 95 % for the median."""
+    return (min(values), max(values)) if len(values) >= SPREAD_MIN else (None, None)
 
 
 class Claims:

@@ -1,11 +1,13 @@
 #!/bin/sh
 # clean-root.sh SUITE: prints the path of a tarball of a minimal system with systemd: Debian
 # bookworm or trixie, or Ubuntu noble. Makes it by mmdebstrap, from the mirror that apt uses
-# here; Ubuntu from the same mirror's /ubuntu. Keeps it in ~/.cache/unspin/roots for 30 days.
+# here; Ubuntu from the same mirror's /ubuntu. Keeps it in unspin's cache for 30 days.
 # Needs root. Exit code 77: this suite cannot be had here.
 set -eu
 suite=$1
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/unspin/roots"
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$0")/cache.sh"
+cache=$(unspin_cache)/roots
 tarball=$cache/$suite.tar
 KEEP_DAYS=30
 

@@ -11,11 +11,15 @@ for program in hackbench stress-ng dbench sysbench; do
 done
 folder=$(mktemp -d -p /dev/shm)
 agent=
+# stop_agent: asks it to end, and returns its exit status.
 stop_agent() {
-    [ -z "$agent" ] || { kill -TERM "$agent" && wait "$agent" || true; }
+    [ -n "$agent" ] || return 0
+    stopping=$agent
     agent=
+    kill -TERM "$stopping" 2> "$folder/gone" || true
+    wait "$stopping"
 }
-trap 'stop_agent; rm -r "$folder"' EXIT
+trap 'stop_agent || true; rm -r "$folder"' EXIT
 trap 'exit 130' INT TERM
 
 # start_agent HOW: returns once it works.
@@ -37,6 +41,16 @@ start_agent() {
         esac
     done
     echo "unspin $1: not at work within 10 s" >&2
+    exit 1
+}
+
+# finish_agent: stops it. One that crashed left the workload alone, whose speed then does not count.
+finish_agent() {
+    [ -n "$agent" ] || return 0
+    # A crashed one may still be there as a zombie; then its exit status shows it.
+    kill -0 "$agent" 2> "$folder/gone" && stop_agent && return
+    cat "$folder/agent" >&2
+    echo "the agent did not work to the end of the workload" >&2
     exit 1
 }
 
@@ -65,8 +79,9 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
         esac
         for how in $turns; do
             start_agent "$how"
-            echo "$workload $round $how $(speed "$workload")"
-            stop_agent
+            measured=$(speed "$workload")
+            finish_agent
+            echo "$workload $round $how $measured"
         done
     done
 done > "$folder/speeds"

@@ -1,9 +1,12 @@
 #!/bin/sh
 # deb.sh [VERSION [FOLDER]]: makes a Debian package of target/dist/root, which dist.sh fills,
 # in FOLDER (target/dist). VERSION is Debian's, with a revision; without it, that of Cargo.toml
-# and revision 1. The first time it builds cargo-deb into ~/.cache/unspin. Prints the package's
+# and revision 1. The first time it builds cargo-deb into unspin's cache. Prints the package's
 # path.
 set -eu
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$0")/cache.sh"
+cache=$(unspin_cache)
 cd "$(dirname "$0")/.."
 CARGO_DEB=3.8.0
 dist=target/dist
@@ -13,7 +16,7 @@ folder=${2:-$dist}
 : "${SOURCE_DATE_EPOCH:=$(git -c safe.directory='*' log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 
-tools="${XDG_CACHE_HOME:-$HOME/.cache}/unspin/tools/cargo-deb-$CARGO_DEB"
+tools=$cache/tools/cargo-deb-$CARGO_DEB
 [ -x "$tools/bin/cargo-deb" ] || {
     echo "building cargo-deb $CARGO_DEB into $tools (minutes)" >&2
     scripts/with-rust cargo install --quiet --locked --root "$tools" --version "$CARGO_DEB" cargo-deb >&2

@@ -32,10 +32,12 @@ flags="-Ctarget-feature=+crt-static
 --remap-path-prefix=$(pwd)=unspin
 --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 # From elfutils 0.189 on, Debian's libelf can read sections that zstd compressed.
+zstd=
 if nm "$libraries/libelf.a" 2>/dev/null | grep -q ' U ZSTD_'; then
     [ -f "$libraries/libzstd.a" ] || die "libelf needs zstd here: apt install libzstd-dev"
     flags="$flags
 -Clink-arg=-lzstd"
+    zstd=libzstd.a=libzstd-dev
 fi
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s' "$flags" | tr '\n' '\037')
 export CARGO_ENCODED_RUSTFLAGS
@@ -69,8 +71,8 @@ awk -v ms="$start_ms" -v max="$START_MAX_MS" 'BEGIN { exit ms > max }' ||
 
 rm -rf "$dist"
 mkdir -p "$dist"
-# shellcheck disable=SC2086 # a list
-scripts/with-rust scripts/third-party.py "$TARGET" $PACKAGES >"$dist/third-party.txt"
+# shellcheck disable=SC2086 # a list, and what may be empty
+scripts/with-rust scripts/third-party.py "$TARGET" $PACKAGES $zstd >"$dist/third-party.txt"
 
 # Debian's zsh looks into vendor-completions.
 ZSH_FOLDER=zsh/vendor-completions scripts/install.sh "$built" /usr "$dist/root"

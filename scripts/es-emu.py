@@ -22,10 +22,11 @@ from pathlib import Path
 
 import checks
 import nested
+from cache import cached_kernel
 from checks import claims_that, only_by_name, want
 from claims import Claims
 from es_emu_guest import MEMORY, counted, counts, hidden, run, status
-from nested import L2_APPEND, Bench, cached_kernel, es_kernel, lab_kernel, missing
+from nested import L2_APPEND, Bench, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu, test_kernel
 

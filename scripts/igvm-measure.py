@@ -6,6 +6,7 @@ Writes what `unspin claims record` takes into the file CLAIMS.
 """
 
 import hashlib
+import importlib.util
 import json
 import random
 import struct
@@ -16,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import NoReturn
 
-from claims import Claims
+from claims import ROOT, Claims
 
 PACKAGE = "sev-snp-measure==0.0.13"
 SEV_CRATE = "8.0.0"
@@ -48,6 +49,10 @@ def skip(why: str) -> NoReturn:
 
 def fetch(folder: Path) -> Path:
     """Makes the package importable, and returns the folder of the crate's firmware."""
+    # Debian's Python comes without pip.
+    if importlib.util.find_spec("pip") is None:
+        skip("needs apt install python3-pip")
+    cargo = [ROOT / "scripts/with-rust", "cargo"]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
     if subprocess.run([*pip, PACKAGE], check=False).returncode != 0:
         skip(f"pip cannot install {PACKAGE}")
@@ -59,10 +64,11 @@ def fetch(folder: Path) -> Path:
         '[package]\nname = "fetch"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
         f'sev = {{ version = "={SEV_CRATE}", default-features = false }}\n[workspace]\n'
     )
-    fetched = subprocess.run(["cargo", "fetch", "--quiet", "--manifest-path", str(manifest)], check=False)
-    if fetched.returncode != 0:
+    fetch_it = [*cargo, "fetch", "--quiet", "--manifest-path", manifest]
+    if subprocess.run(fetch_it, check=False).returncode != 0:
         skip(f"cargo cannot fetch sev {SEV_CRATE}")
-    described = ["cargo", "metadata", "--offline", "--format-version", "1", "--manifest-path", str(manifest)]
+    described = [*cargo, "metadata", "--offline", "--format-version", "1"]
+    described += ["--manifest-path", manifest]
     packages = json.loads(subprocess.check_output(described))["packages"]
     crate = next(package for package in packages if package["name"] == "sev")
     return Path(crate["manifest_path"]).parent / "tests/measurement"

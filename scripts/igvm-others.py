@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
+from cache import cached_kernel
 from claims import ROOT, Claims
-from nested import Bench, cached_kernel, missing
+from nested import Bench, missing
 
 TOOLS = "virtfw-igvm-tools@0.2.6"
 FIRMWARE = "usr/share/OVMF/OVMF_CODE_4M.fd"

@@ -2,33 +2,55 @@
 # install.sh RELEASE PREFIX [DESTDIR]: installs the programs of the folder RELEASE, the man
 # pages, the shell completions, the systemd units, and the rules and dashboard for Prometheus
 # and Grafana below PREFIX; with DESTDIR, into that folder instead of /, as packages are made.
+# install.sh --programs: prints the names of the programs in lib/unspin.
 set -eu
-sources=$(dirname "$0")/..
+# What the lab runs in its guests, their init included; unspin looks for them there.
+programs="unspin-init spinbench holdbench microbench phasebench"
+if [ "$1" = --programs ]; then
+    echo "$programs"
+    exit
+fi
 release=$1
 prefix=${3-}$2
-install -D -t "$prefix/bin" "$release/unspin"
-# What the lab runs in its guests, their init included; unspin looks for them there.
-install -D -t "$prefix/lib/unspin" "$release/unspin-init" "$release/spinbench" \
-    "$release/holdbench" "$release/microbench" "$release/phasebench"
-
+packaging=$(dirname "$0")/../packaging
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+# What is missing is found before the first file is installed.
+needed() {
+    [ -f "$1" ] || {
+        echo "install.sh: $1 is missing: nothing is installed" >&2
+        exit 1
+    }
+}
+for program in unspin $programs; do
+    needed "$release/$program"
+done
+for file in prometheus/unspin.rules.yml prometheus/prometheus.yml grafana/unspin.json \
+    systemd/unspin.service.in systemd/unspin-watch.service.in; do
+    needed "$packaging/$file"
+done
 "$release/unspin" man "$work/man"
+for shell in bash zsh fish; do
+    "$release/unspin" completions "$shell" >"$work/$shell"
+done
+for unit in unspin unspin-watch; do
+    sed "s|@PREFIX@|$2|" "$packaging/systemd/$unit.service.in" >"$work/$unit.service"
+done
+
+install -D -t "$prefix/bin" "$release/unspin"
+for program in $programs; do
+    install -D -t "$prefix/lib/unspin" "$release/$program"
+done
 install -D -m 644 -t "$prefix/share/man/man1" "$work"/man/*.1
 completion() {
-    "$release/unspin" completions "$1" >"$work/$1"
     install -D -m 644 "$work/$1" "$prefix/share/$2"
 }
 completion bash bash-completion/completions/unspin
 completion zsh "${ZSH_FOLDER:-zsh/site-functions}/_unspin"
 completion fish fish/vendor_completions.d/unspin.fish
-
-for unit in unspin unspin-watch; do
-    sed "s|@PREFIX@|$2|" "$sources/packaging/systemd/$unit.service.in" >"$work/$unit.service"
-    install -D -m 644 -t "$prefix/lib/systemd/system" "$work/$unit.service"
-done
-
-packaging="$sources/packaging"
+install -D -m 644 -t "$prefix/lib/systemd/system" "$work/unspin.service" \
+    "$work/unspin-watch.service"
 install -D -m 644 -t "$prefix/share/unspin/prometheus" "$packaging/prometheus/unspin.rules.yml" \
     "$packaging/prometheus/prometheus.yml"
 install -D -m 644 -t "$prefix/share/unspin/grafana" "$packaging/grafana/unspin.json"

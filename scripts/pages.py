@@ -19,11 +19,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
+from cache import cached_kernel
 from checks import one, want
 from claims import Claims
-from nested import L2_APPEND, Bench, cached_kernel, missing
+from nested import L2_APPEND, Bench, missing
 from ratio import ratio
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +43,8 @@ SLOW = "page access adds 70 to 250 ns to a request, and this disk is memory"
 # The least part of a disk's requests a second that a cache of grants may leave.
 CACHE_MIN = 0.98
 OPERATIONS = ("read", "write", "send")
+# Of the crate's tests: those that need an L1 with protection keys.
+MODULES = ("enforcement", "revocation")
 # A pool of 4 MiB, whose pages all have had their turn soon.
 APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog"
 # A name, a policy, and the rate of revocations: without them, and with.
@@ -77,10 +81,14 @@ def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
     """With protection keys, a device's thread that touches the vCPUs' mapping dies of SIGSEGV."""
     bench.program(test_program(), "tests")
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n"
-    script += "UNSPIN_VMM_NEEDS_KEYS=1 TMPDIR=/tmp tests enforcement revocation; echo status $?\n"
+    words = " ".join(MODULES)
+    script += f"UNSPIN_VMM_NEEDS_KEYS=1 TMPDIR=/tmp tests {words}; echo status $?\n"
     log = bench.run("enforced", script, cpu="max")
     want("ospke" in log and "status 0" in log, "a test failed", log)
-    return f"{len(re.findall(r'^test .* ok$', log, re.MULTILINE))} tests in an L1 with keys"
+    passed = re.findall(r"^test (\w+)::\S+ \.\.\. ok$", log, re.MULTILINE)
+    # A name that no test has passes, too.
+    want(set(passed) >= set(MODULES), f"tests of {sorted(set(passed))} ran", log)
+    return f"{len(passed)} tests in an L1 with keys"
 
 
 def test_program() -> Path:
@@ -166,14 +174,16 @@ def check_guests(bench: Bench, options: argparse.Namespace) -> str:
     statuses = re.findall(r"^status (\d+)", log, re.MULTILINE)
     want(statuses == ["0"] * len(cases), f"statuses {statuses}", log)
     sums = re.findall(r"^([0-9a-f]{32})  /", log, re.MULTILINE)
-    for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4)):
+    want(len(sums) == 4 * len(cases), f"{len(sums)} sums of disks", log)
+    for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4), strict=True):
         want(before == first and after == file != before, f"{case}: the disk is another", log)
     want(log.count("lines 99") == len(cases), "the console has something else", log)
     answers = [int(found) for found in re.findall(r"(\d+) packets received", log)]
     # Without restrictions, too, a busy machine loses a few.
     want(len(answers) == len(cases) and min(answers) >= 4, f"of 5 pings each, {answers} answers", log)
     found = stats(log)
-    for (policy, rate), counters in zip(cases, found):
+    want(len(found) == len(cases), f"counters of {len(found)} guests", log)
+    for (policy, rate), counters in zip(cases, found, strict=True):
         want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
         want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
         want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
@@ -190,7 +200,7 @@ def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
     script = "echo never > /sys/kernel/mm/transparent_hugepage/enabled\n"
     script += f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null\n"
     work = " ".join(f"{operation}:{SLICE_MS}" for operation in OPERATIONS for _ in range(SLICES + 1))
-    do = f"ifconfig eth0 10.0.0.2 up; pump /dev/vda {THREADS} 10.0.0.1 {work}"
+    do = f"ifconfig eth0 10.0.0.2 up; pump /dev/vda {THREADS} 10.0.0.1 {work}; echo status $?"
     order = random.Random(SEED)
     for _ in range(rounds):
         turns = list(range(len(arms)))
@@ -202,6 +212,7 @@ def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
                 more += " --stats /tmp/stats"
             script += "( until ifconfig tap0 10.0.0.1 up 2>/dev/null; do usleep 200000; done ) &\n"
             script += f"echo arm {index}\n{vmm(policy, rate, do, more)} < /dev/null\n"
+            script += "echo status $?\n"
             script += "wait; [ -f /tmp/stats ] && cat /tmp/stats; rm -f /tmp/stats\n"
     return script
 
@@ -212,16 +223,23 @@ def boots(log: str, arms: tuple[Arm, ...]) -> list[tuple[str, str]]:
     return [(arms[int(part.split()[0])][0], part) for part in parts]
 
 
-def rates(log: str, arms: tuple[Arm, ...]) -> dict[str, dict[str, list[float]]]:
-    """Operations a second: by operation and arm, one for each boot."""
+def rates(log: str, arms: tuple[Arm, ...], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Operations a second: by operation and arm, one for each boot. Raises Failed unless all guests
+    ended well."""
     found: dict[str, dict[str, list[float]]] = {}
+    counts = Counter(name for name, _ in boots(log, arms))
+    want(counts == {name: rounds for name, *_ in arms}, f"guests of {dict(counts)}", log)
     for name, boot in boots(log, arms):
+        # Of the guest's command, then of the VMM.
+        statuses = re.findall(r"^status (\d+)", boot, re.MULTILINE)
+        want(statuses == ["0", "0"], f"{name}: statuses {statuses}", boot)
         for operation in OPERATIONS:
             slices = re.findall(rf"^pump {operation} (\d+) (\d+)", boot, re.MULTILINE)
+            want(len(slices) == SLICES + 1, f"{name}: {len(slices)} slices of {operation}", boot)
             # The first slice fills caches, and grants what stays granted.
             count, ns = (sum(int(one[at]) for one in slices[1:]) for at in (0, 1))
             by_arm = found.setdefault(operation, {name: [] for name, *_ in arms})
-            by_arm[name].append(count / (ns / 1e9) if ns else 0.0)
+            by_arm[name].append(count / (ns / 1e9))
     return found
 
 
@@ -229,7 +247,7 @@ def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Na
     """Operations a second of each arm, beside those without restrictions, of one L1."""
     seconds = 300 + 120 * len(arms) * options.rounds
     log = bench.run(name, measure_script(arms, options.rounds), seconds=seconds)
-    found = rates(log, arms)
+    found = rates(log, arms, options.rounds)
     restricted = [arm for arm, policy, _ in arms if policy != "off"]
     ended = [(arm, one) for arm, boot in boots(log, arms) for one in stats(boot)]
     want(len(ended) == len(restricted) * options.rounds, "not all guests ended", log)

@@ -17,7 +17,9 @@ command -v "$python" > /dev/null || skip "$python is not installed: run 'apt ins
 "$python" -c 'import ensurepip, venv' 2> /dev/null ||
     skip "$python has no venv: run 'apt install python3-venv'"
 
-cache=${UNSPIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/unspin}
+# shellcheck source=scripts/cache.sh
+. "$root/scripts/cache.sh"
+cache=$(unspin_cache)
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 wanted=$(sha256sum "$root/python/pyproject.toml" | cut -c 1-16)
 venv=$cache/python-$version

@@ -9,8 +9,11 @@ RESAMPLES = 4000
 
 
 def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
-    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %."""
-    logs = [math.log(a / b) for a, b in zip(arm, base) if a > 0 and b > 0]
+    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %. Raises ValueError
+    where a round lacks a figure: a claim of all rounds would be one of fewer."""
+    if not arm or len(arm) != len(base) or not all(value > 0 for value in (*arm, *base)):
+        raise ValueError(f"expected a figure above 0 of each round, found {arm} and {base}")
+    logs = [math.log(a / b) for a, b in zip(arm, base, strict=True)]
     generator = random.Random(SEED)
     means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
     low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cache import cached_kernel
 from checks import Failed
 from claims import Claims
-from nested import archive, install, modules, skeleton
+from nested import archive, firmware_of, install, modules, skeleton
 
 ROOT = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unspin"
-KERNEL = CACHE / "kernels/debian-cloud-7.3.4/vmlinuz"
+KERNEL = (cached_kernel() or Path("none")) / "vmlinuz"
 SECONDS = 240
 C_BIT = 47
 APPEND = (
@@ -45,10 +45,7 @@ class Bench:
 
     def __init__(self, unspin: Path, qemu: Path, folder: Path):
         self.unspin, self.qemu, self.folder = unspin, qemu, folder
-        self.firmware = qemu.parent.parent / "share/qemu"
-        if not self.firmware.is_dir():
-            found = sorted(CACHE.glob("qemu/*/share/qemu"))
-            self.firmware = found[-1] if found else self.firmware
+        self.firmware = firmware_of(qemu)
         self.initramfs = self.archived("initramfs", ("hackbench",))
 
     def archived(self, name: str, programs: tuple[str, ...], drivers: tuple[str, ...] = ()) -> Path:
@@ -203,9 +200,10 @@ def lab_qemu(unspin: str) -> Path:
     named = os.environ.get("UNSPIN_VT_QEMU")
     if named:
         return Path(named)
-    shown = subprocess.run([unspin, "lab", "qemu", "show"], capture_output=True, text=True).stdout
-    current = shown.partition("(current)")[2].split()
-    return Path(current[current.index("program") + 1]) if "program" in current else Path("none")
+    show = [unspin, "lab", "qemu", "show", "--json"]
+    shown = subprocess.run(show, capture_output=True, text=True)
+    builds = json.loads(shown.stdout)["builds"] if not shown.returncode else []
+    return next((Path(build["program"]) for build in builds if build.get("current")), Path("none"))
 
 
 def missing(qemu: Path) -> str:

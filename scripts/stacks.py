@@ -26,9 +26,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from cache import cached_kernel
 from checks import Failed, want
 from claims import Claims
-from nested import CPUS, L2_APPEND, Bench, cached_kernel, es_kernel, missing, virtual
+from nested import CPUS, L2_APPEND, Bench, es_kernel, missing, virtual
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu
 

@@ -2,9 +2,10 @@
 """The licences of what the static programs contain, on standard output.
 
 Rust crates: those that Cargo links into PACKAGE for TARGET, with the licence files that their
-sources have. C libraries: the Debian packages that hold the static libraries.
+sources have. C libraries: the Debian packages that hold the static libraries. Where another one is
+linked, LIBRARY=DEBIAN-PACKAGE adds it, such as libzstd.a=libzstd-dev.
 
-usage: scripts/third-party.py TARGET PACKAGE...
+usage: scripts/third-party.py TARGET PACKAGE... [LIBRARY=DEBIAN-PACKAGE...]
 """
 
 import json
@@ -49,7 +50,9 @@ def crates(target: str, packages: list[str]) -> list[dict]:
 
 def main() -> None:
     """Prints the names first, then each text once with those that have it."""
-    target, *packages = sys.argv[1:]
+    target, *words = sys.argv[1:]
+    packages = [word for word in words if "=" not in word]
+    libraries = LIBRARIES | dict(word.split("=", 1) for word in words if "=" in word)
     texts: dict[str, list[str]] = {}
     print("What the programs of unspin contain beside its own code, and its licences.\n")
     for crate in crates(target, packages):
@@ -60,7 +63,7 @@ def main() -> None:
             texts.setdefault(text, []).append(f"{name}: {file.name}")
     rust = output("rustc", "--version").strip()
     print(f"The standard library of {rust}: MIT OR Apache-2.0; https://github.com/rust-lang/rust")
-    for library, package in LIBRARIES.items():
+    for library, package in libraries.items():
         version = output("dpkg-query", "-W", "-f", "${Version}", package)
         source = output("dpkg-query", "-W", "-f", "${source:Package}", package)
         print(f"{library} of Debian's {package} {version}, source package {source}")

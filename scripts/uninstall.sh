@@ -1,6 +1,6 @@
 #!/bin/sh
 # uninstall.sh PREFIX [DESTDIR]: removes what install.sh installed there, and the folders of its
-# own. Services are stopped first; settings in /etc/default stay. The installed programs give
+# own. Services are stopped first; settings in /etc/default stay. The installed program gives
 # the list of files, so it needs no build.
 set -eu
 folder=$(dirname "$0")
@@ -10,18 +10,30 @@ if [ ! -x "$root$prefix/bin/unspin" ]; then
     echo "unspin is not installed below $root$prefix: set PREFIX as for 'make install'" >&2
     exit 1
 fi
-if [ -z "$root" ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now unspin unspin-watch 2>/dev/null || true
-fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/programs" "$work/files"
-cp "$root$prefix/bin/unspin" "$root$prefix/lib/unspin/"* "$work/programs"
-"$folder/install.sh" "$work/programs" "$prefix" "$work/files"
-(cd "$work/files" && find . -type f) | while read -r file; do
-    rm -f "$root/$file"
+cp "$root$prefix/bin/unspin" "$work/programs"
+# Another version than this checkout's may be installed, with programs more or less: for the list,
+# names are enough.
+for program in $("$folder/install.sh" --programs); do
+    : >"$work/programs/$program"
 done
-(cd "$work/files" && find . -depth -type d -name unspin) | while read -r own; do
+"$folder/install.sh" "$work/programs" "$prefix" "$work/files"
+for file in "$root$prefix/lib/unspin"/*; do
+    [ ! -f "$file" ] || : >"$work/files$prefix/lib/unspin/${file##*/}"
+done
+# The program comes last: as long as it is there, an interrupted call can be made again.
+(cd "$work/files" && find . -type f ! -path ".$prefix/bin/unspin") >"$work/list"
+echo ".$prefix/bin/unspin" >>"$work/list"
+
+if [ -z "$root" ] && [ -d /run/systemd/system ]; then
+    systemctl disable --now unspin unspin-watch 2>/dev/null || true
+fi
+while IFS= read -r file; do
+    rm -f "$root/$file"
+done <"$work/list"
+(cd "$work/files" && find . -depth -type d -name unspin) | while IFS= read -r own; do
     rmdir "$root/$own" 2>/dev/null || true
 done
 rmdir "$root$prefix/share/unspin/prometheus" "$root$prefix/share/unspin/grafana" \

@@ -18,9 +18,10 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from cache import cached_kernel
 from checks import claims_that, run, want
 from claims import Claims
-from nested import L2_APPEND, Bench, cached_kernel, missing, virtual
+from nested import L2_APPEND, Bench, missing, virtual
 from ratio import ratio
 from sev_es_bench import lab_qemu
 

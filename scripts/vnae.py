@@ -110,12 +110,16 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     unspin, names = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    checks = {"unasked": check_unasked, "forced": check_forced, "agreed": check_agreed}
+    if unknown := set(names) - checks.keys():
+        unknown = ", ".join(sorted(unknown))
+        print(f"no such check: {unknown}; there are {', '.join(checks)}", file=sys.stderr)
+        return 2
     qemu = lab_qemu(str(unspin))
     reason = missing(qemu)
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    checks = {"unasked": check_unasked, "forced": check_forced, "agreed": check_agreed}
     status = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(unspin, qemu.resolve(), Path(folder))

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import nested
+from cache import cached_kernel
 from checks import Failed, want
 from sev_es_bench import lab_qemu
 
@@ -114,7 +115,7 @@ def main() -> int:
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
     unspin, *names = sys.argv[1:]
-    kernel = nested.cached_kernel()
+    kernel = cached_kernel()
     reason = nested.missing(kernel) or ("" if shutil.which("hackbench") else "needs hackbench")
     qemu = lab_qemu(unspin).resolve()
     if not reason and not qemu.is_file():

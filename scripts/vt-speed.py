@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from claims import Claims
+from claims import Claims, spread
 
 REPEATS = 3
 ROUNDS = 500_000_000
@@ -124,7 +124,7 @@ def main() -> None:
             mttcg.append(instructions / (cpu - boot) / 1e6)
             print(f"{computing[-1]:.0f} {spinning[-1]:.0f} {icount[-1]:.0f} {mttcg[-1]:.0f}",
                   file=sys.stderr)
-    core = "on one core of this machine; interval: least and most"
+    core = "on one core of this machine"
     for name, what, values, unit, target in (
         ("compute", f"million guest instructions a second {core}", computing, "M/s", ">= 420"),
         ("of_icount", "guest instructions a second, of those with QEMU's own icount in the same run",
@@ -139,7 +139,7 @@ def main() -> None:
         ("mttcg", f"million guest instructions a second with multi-threaded TCG, {core}", mttcg,
          "M/s", ""),
     ):
-        middle, interval = statistics.median(values), (min(values), max(values))
+        middle, interval = statistics.median(values), spread(values)
         claims.add(f"vt.speed.{name}", what, middle, unit, len(values), target, interval)
     print(claims.text())
 

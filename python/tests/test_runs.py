@@ -170,6 +170,8 @@ BROKEN_FIELDS = [
     ("attempt", 1.0, "found 1.0"),
     ("value", "1", "`value`: expected a finite number"),
     ("value", None, "found null"),
+    ("value", 10**400, "`value`: expected a finite number"),
+    ("co_metrics", {"jain": 10**400}, "`co_metrics.jain`: expected a finite number"),
     ("outcome", "great", "`done` or `did-not-finish` or `failed`"),
     ("outcome", ["done"], "`outcome`"),
     ("outcome", "failed", "`kind` is missing"),
@@ -203,10 +205,23 @@ def test_infinity_is_no_number(out: Path) -> None:
         unspin.runs(out)
 
 
+def test_integers_that_a_double_rounds_are_read(out: Path) -> None:
+    first = record(out)
+    large = 2**53 + 1
+    truth = first["truth"] | {"window_s": large, "off_us": [1, 2, large]}
+    write(out, first | {"value": large, "co_metrics": {"jain": large}, "truth": truth})
+    run = unspin.runs(out).iloc[0]
+    assert run["value"] == run["co_jain"] == run["truth_window_s"] == 2.0**53
+    assert run["truth_off_max_us"] == 2.0**53
+    assert 2.0**53 in set(unspin.metrics(out)["value"])
+
+
 def test_fields_of_a_later_version_are_passed_over(out: Path) -> None:
     first = record(out)
-    write(out, first | {"more": 1, "label": first["label"] | {"more": []}})
+    truth = first["truth"] | {"more": 10**400}
+    write(out, first | {"more": 1, "label": first["label"] | {"more": []}, "truth": truth})
     assert len(unspin.runs(out)) == 1
+    assert "more" not in set(unspin.metrics(out)["name"])
 
 
 def change_meta(out: Path, **more: object) -> None:
@@ -232,6 +247,10 @@ def test_a_later_or_odd_version_is_refused(out: Path, version: str, message: str
 
 
 def test_other_folders_are_refused(out: Path) -> None:
+    change_meta(out, elapsed_s=10**400)
+    with pytest.raises(unspin.FormatError, match=r"experiment\.json: `elapsed_s`"):
+        unspin.runs(out)
+    change_meta(out, elapsed_s=1)
     (out / "runs.jsonl").unlink()
     with pytest.raises(unspin.FormatError, match=r"runs\.jsonl: No such file"):
         unspin.runs(out)

@@ -18,7 +18,23 @@ LOOK_EVERY_S = 1.0
 LOSSES_MAX = 3
 """How many workers a run may lose before the sweep gives up."""
 
+RESULT_LIMIT_S = 30.0
+"""How long a finished run's result may take: a worker that dies with it leaves none."""
+
+EMPTY_LIMIT_S = 60
+"""How long a sweep waits for a first worker."""
+
 Done = list[tuple[int, Result]]
+
+
+def wait_for_a_worker(client: "Client") -> None:
+    """Raises SweepError where the cluster stays empty."""
+    try:
+        client.wait_for_workers(1, timeout=EMPTY_LIMIT_S)
+    except TimeoutError:
+        raise SweepError(
+            f"the cluster has had no running worker for {EMPTY_LIMIT_S} s: start one"
+        ) from None
 
 
 class Dispatch:
@@ -43,7 +59,7 @@ class Dispatch:
     def next(self) -> Done | None:
         """The runs that ended since the last call, or none of them yet; None at the end.
 
-        Raises SweepError where a worker cannot carry out a run.
+        Raises SweepError where a worker cannot carry out a run, and where the cluster stays empty.
         """
         self._feed()
         if not self.under_way:
@@ -60,13 +76,17 @@ class Dispatch:
         self._wait(limit_s, all_of_them=True)
         ended = [(run, future) for future, (run, _) in self.under_way.items()]
         self.client.cancel([future for _, future in ended if not future.done()])
-        return [(run, future.result()) for run, future in ended if future.status == "finished"]
+        results = []
+        for run, future in ended:
+            if future.status == "finished":
+                with suppress(TimeoutError):
+                    results.append((run, future.result(timeout=RESULT_LIMIT_S)))
+        return results
 
     def _feed(self) -> None:
         threads = self.client.nthreads()
         if not threads and (self.waiting or self.under_way):
-            # Raises TimeoutError where the cluster stays empty.
-            self.client.wait_for_workers(1, timeout=60)
+            wait_for_a_worker(self.client)
             threads = self.client.nthreads()
         for future, (run, worker) in list(self.under_way.items()):
             if worker not in threads and not future.done():
@@ -101,12 +121,23 @@ class Dispatch:
             wait(list(self.under_way), timeout=limit_s, return_when=when)
 
     def _collect(self) -> Done:
-        ended = [future for future in self.under_way if future.status == "finished"]
-        if ended:
+        results, without = [], set()
+        for future in list(self.under_way):
+            if future.status != "finished":
+                continue
+            try:
+                result = future.result(timeout=RESULT_LIMIT_S)
+            except TimeoutError:
+                without.add(future)
+            else:
+                results.append((self.under_way.pop(future)[0], result))
+        if results:
             # Failures come in the next call, when these results are filed.
-            return [(self.under_way.pop(future)[0], future.result()) for future in ended]
+            return results
         for future, (run, worker) in list(self.under_way.items()):
-            if future.done():
+            if future in without:
+                self._lost(future, run)
+            elif future.done():
                 self._failed(future, run, worker)
         return []
 

@@ -65,8 +65,16 @@ def unsigned(bits: int) -> Check:
     return check
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a number that a double can hold, as `f64` of Rust is: 10^400 is none."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def number(path: str, value: Any) -> None:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if not is_number(value):
         _fail(path, "a finite number", value)
 
 

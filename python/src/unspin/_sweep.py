@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from . import _worker
-from ._dispatch import Dispatch, Done
+from ._dispatch import Dispatch, Done, wait_for_a_worker
 from ._errors import SweepError
 from ._progress import Progress
 from ._record import json_object
@@ -21,6 +21,9 @@ from ._worker import Job, PlanFiles, Result
 
 if TYPE_CHECKING:
     from distributed import Client
+
+PLAN_LOOK_EVERY_S = 30.0
+"""How often the sweep looks whether a worker is left that can plan."""
 
 STOP_LIMIT_S = 60.0
 """How long a sweep that ends early waits for the interrupted runs."""
@@ -55,8 +58,8 @@ def sweep(
     Returns the runs of `out`. On Ctrl-C, what is finished is kept and KeyboardInterrupt
     passes on; the same call resumes.
 
-    Raises SweepError where a run is in real time or a worker cannot carry it out, and
-    NotDeterministicError where two results of one identity differ.
+    Raises SweepError where a run is in real time, a worker cannot carry it out, or the cluster
+    stays empty, and NotDeterministicError where two results of one identity differ.
     """
     _check(client, seeds, jobs_per_worker, verify)
     job = _job(experiment, program, seeds, options)
@@ -100,13 +103,27 @@ def _job(
 
 def _plan(client: "Client", job: Job) -> PlanFiles:
     try:
-        planned: PlanFiles = client.submit(_worker.plan, job, pure=False).result()
+        # An adaptive cluster starts a worker only when one is needed.
+        future = client.submit(_worker.plan, job, pure=False)
+        wait_for_a_worker(client)
+        planned: PlanFiles = _planned(client, future)
     except _worker.CommandError as error:
         raise SweepError(str(error)) from None
     except KeyboardInterrupt:
         client.run(_worker.stop, job.sweep, on_error="ignore")
         raise
     return planned
+
+
+def _planned(client: "Client", future: Any) -> Any:
+    """The future's result. A cluster without workers would never have one."""
+    while True:
+        try:
+            return future.result(timeout=PLAN_LOOK_EVERY_S)
+        except TimeoutError:
+            if future.status == "error":
+                raise
+            wait_for_a_worker(client)
 
 
 def _refuse_real_time(settings: dict[str, Any]) -> None:

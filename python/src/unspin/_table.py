@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ._folder import Folder, read_planned
-from ._record import Record
+from ._record import Record, is_number
 
 PathLike = str | os.PathLike[str]
 Row = tuple[Folder, Record]
@@ -73,8 +73,15 @@ def _rows(folders: tuple[PathLike, ...], unplanned: bool) -> list[Row]:
 
 
 def _table(columns: list[Column], rows: list[Row]) -> pa.Table:
-    arrays = {name: pa.array([get(*row) for row in rows], kind) for name, kind, get in columns}
+    arrays = {name: _array([get(*row) for row in rows], kind) for name, kind, get in columns}
     return pa.table(arrays)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kind == pa.float64():
+        # Arrow refuses integers above 2^53, which Rust rounds.
+        values = [None if value is None else float(value) for value in values]
+    return pa.array(values, kind)
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
@@ -206,5 +213,5 @@ def _truth_figures(truth: dict[str, Any], prefix: str) -> Iterator[Figure]:
         elif name == "off_us" and not prefix and value is not None:
             for rank, one in zip(("p50", "p99", "max"), value, strict=True):
                 yield "truth", None, f"off_{rank}_us", None, float(one)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif is_number(value):
             yield "truth", None, f"{prefix}{name}", None, float(value)
