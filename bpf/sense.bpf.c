@@ -153,7 +153,7 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	return this_is_alive();
 }
 
-#include "sense/wake.h"
+#include "sense/wake_all.h"
 #include "sense/spin.h"
 #include "core/glibc.h"
 #include "sense/wait.h"

@@ -3,7 +3,8 @@
  * The light sensor: sums of each vCPU's time off, idle and spent spinning. It sits where
  * things happen seldom: at ticks, at the way into idle and out of it, and at the calls
  * that wake an idle vCPU. What it does not have is in sense.bpf.c: single intervals,
- * heartbeats, and the waits with their causes.
+ * heartbeats, and the waits with their causes; and calls of several vCPUs at once, which are
+ * frequent where TLBs are flushed.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -55,26 +56,6 @@ SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(ipi_send_cpu, u32 cpu)
 {
 	return wake(cpu);
-}
-
-SEC("tp_btf/ipi_send_cpumask")
-int BPF_PROG(ipi_send_cpumask, const u64 *mask)
-{
-	return wake_all(mask);
-}
-
-/* A vCPU that polls while it is idle answers such a call, and stays in its loop. */
-SEC("tp_btf/call_function_entry")
-int BPF_PROG(call_function_entry, int vector)
-{
-	struct vcpu *v = this_vcpu();
-	u64 now_ns;
-
-	if (!v || !v->activity.idle)
-		return 0;
-	now_ns = bpf_ktime_get_ns();
-	note_alive(v, now_ns, due_ns(v, now_ns));
-	return 0;
 }
 
 SEC("tp_btf/sched_wake_idle_without_ipi")
