@@ -139,7 +139,8 @@ fn a_mean_of_0_and_infinity_is_not_a_number() {
 #[test]
 fn a_ratio_without_an_interval_is_there_wherever_both_have_runs() {
     let (some, never) = (runs(&V), runs(&[0.0; 4]));
-    let both: [fn(&[Run], &[Run]) -> Option<f64>; 2] = [ratio_of_speeds, ratio_of_figures];
+    type Ratio = fn(&[Run], &[Run]) -> Option<f64>;
+    let both: [Ratio; 2] = [ratio_of_speeds, ratio_of_figures];
     for of in both {
         assert_eq!(of(&some, &never), Some(f64::INFINITY));
         assert_eq!(of(&never, &some), Some(0.0));
