@@ -11,8 +11,8 @@ const NO_TARGET: u32 = 0xff_ffff;
 /// The names of exits' reasons.
 const REASONS: [&str; 9] =
     ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
-/// What a pause loop or a yield ended in, by the codes of `enum boost_reason` of `policy/host/boost.h`: that
-/// the host yielded, or what ruled out the candidate that came nearest.
+/// What a pause loop or a yield ended in, by the codes of `enum boost_reason` in
+/// `policy/host/boost.h`: the host yielded, or what ruled out the candidate that came nearest.
 const VERDICTS: [&str; 12] = [
     "unrecorded",
     "no-yield",
@@ -292,7 +292,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The name of what a pause loop or a yield ended in; a number where this version has no name for it.
+/// The name of what a pause loop or a yield ended in; a number where this version has none.
 pub fn verdict_name(verdict: u8) -> String {
     name_of(&VERDICTS, verdict)
 }
