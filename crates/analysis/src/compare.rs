@@ -6,9 +6,9 @@
 use serde::Serialize;
 use unspin_model::summary::{CellSummary, Estimate, Summary, Verdict};
 use unspin_model::{Cell, Metric};
-use unspin_stats::{Bootstrap, Difference, Rule, holm, median_speed, rank_sum_p};
+use unspin_stats::{Bootstrap, Difference, Rule, holm, median_speed, rank_sum_p, smallest_p};
 
-use crate::summarize::estimate::{of_ratio, verdict};
+use crate::summarize::estimate::{Corrected, of_ratio, verdict};
 
 mod warnings;
 
@@ -46,7 +46,7 @@ pub struct CellChange {
     pub p: f64,
     /// p after Holm's correction for all cells compared.
     pub p_adjusted: f64,
-    /// Whether B is better, worse, or shows no difference.
+    /// Whether B is better or worse, or no difference is shown.
     pub verdict: Verdict,
 }
 
@@ -67,14 +67,20 @@ pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
     };
     found.sort_by_key(|(before, _, _)| at(before));
     let p: Vec<f64> = found.iter().map(|(_, _, difference)| difference.p).collect();
+    let smallest = |(before, after, _): &(&CellSummary, &CellSummary, _)| {
+        smallest_p(after.n as usize, before.n as usize)
+    };
+    let smallest: Vec<f64> = found.iter().map(smallest).collect();
+    let corrected =
+        holm(&p).into_iter().zip(holm(&smallest)).map(|(p, smallest)| Corrected { p, smallest });
     let smallest_effect = a.experiment.smallest_effect.max(b.experiment.smallest_effect);
     let rule = Rule { smallest_effect, ..Rule::default() };
-    let change = |((before, after, difference), p): ((&_, &_, _), f64)| {
+    let change = |((before, after, difference), p): ((&_, &_, _), Corrected)| {
         change(before, after, &difference, p, &rule)
     };
     CompareReport {
         warnings,
-        cells: found.into_iter().zip(holm(&p)).map(change).collect(),
+        cells: found.into_iter().zip(corrected).map(change).collect(),
         only_in_a: only_in(a, b),
         only_in_b: only_in(b, a),
     }
@@ -128,7 +134,7 @@ fn change(
     before: &CellSummary,
     after: &CellSummary,
     difference: &Difference,
-    p_adjusted: f64,
+    p: Corrected,
     rule: &Rule,
 ) -> CellChange {
     let n = before.n.min(after.n);
@@ -141,7 +147,7 @@ fn change(
         n_b: after.n,
         ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n as usize)),
         p: difference.p,
-        p_adjusted,
-        verdict: verdict(rule, difference, p_adjusted),
+        p_adjusted: p.p,
+        verdict: verdict(rule, difference, p),
     }
 }

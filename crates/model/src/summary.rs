@@ -124,6 +124,8 @@ pub enum Verdict {
     Worse,
     /// No difference shown: too small, or not distinguishable from noise.
     NoDifferenceShown,
+    /// No difference shown, because so few runs cannot show any in so many comparisons.
+    TooFewRuns,
 }
 
 /// What kind of comparison it is.

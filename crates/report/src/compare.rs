@@ -33,9 +33,13 @@ pub fn terminal(report: &CompareReport, width: usize) -> String {
 
 fn closing(report: &CompareReport) -> String {
     let count = |verdict| report.cells.iter().filter(|c| c.verdict == verdict).count();
+    let too_few = match count(Verdict::TooFewRuns) {
+        0 => String::new(),
+        cells => format!(", too few runs in {cells}"),
+    };
     format!(
-        "B against A, {}: better in {}, worse in {}, no difference shown in {}. Ratios are of \
-         speed: above 1x B does more work in the same time.",
+        "B against A, {}: better in {}, worse in {}, no difference shown in {}{too_few}. Ratios \
+         are of speed: above 1x B does more work in the same time.",
         format::plural(report.cells.len() as u64, "cell", "cells"),
         count(Verdict::Better),
         count(Verdict::Worse),

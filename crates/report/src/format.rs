@@ -176,6 +176,7 @@ pub fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
         Verdict::NoDifferenceShown => "no difference shown",
+        Verdict::TooFewRuns => "too few runs",
     }
 }
 

@@ -58,19 +58,15 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
     }
 }
 
-/// A warning where even the largest difference could not be shown: the smallest
-/// p that so few runs can have, corrected for that many comparisons, proves nothing.
+/// A warning where even the largest difference could not be shown in any comparison.
 pub fn too_few_runs(summary: &Summary) -> Option<String> {
-    let comparisons = family::counted(&summary.comparisons).count();
-    let n = summary.cells.iter().map(|c| c.n).max().filter(|_| comparisons > 0)?;
-    let p = unspin_stats::smallest_p(n as usize, n as usize) * comparisons as f64;
-    let alpha = unspin_stats::Rule::default().alpha;
-    (p >= alpha).then(|| {
-        format!(
-            "Too few runs: with n = {n} and {} no difference can be shown, however large.",
-            plural(comparisons as u64, "comparison", "comparisons")
-        )
-    })
+    let all = &summary.comparisons;
+    let none = !all.is_empty() && all.iter().all(|it| it.verdict == Verdict::TooFewRuns);
+    let n = summary.cells.iter().map(|c| c.n).max().filter(|_| none)?;
+    let comparisons = plural(family::counted(all).count() as u64, "comparison", "comparisons");
+    Some(format!(
+        "Too few runs: with n = {n} and {comparisons}, no difference can be shown, however large."
+    ))
 }
 
 /// What the comparisons of one question say, place by place.
@@ -133,10 +129,11 @@ fn finding(lead: String, members: &[(&str, &Comparison)]) -> Finding {
 }
 
 fn verdicts(members: &[&Comparison]) -> String {
-    let parts: Vec<String> = [Verdict::Better, Verdict::Worse, Verdict::NoDifferenceShown]
-        .into_iter()
-        .filter_map(|verdict| part(verdict, members))
-        .collect();
+    let parts: Vec<String> =
+        [Verdict::Better, Verdict::Worse, Verdict::NoDifferenceShown, Verdict::TooFewRuns]
+            .into_iter()
+            .filter_map(|verdict| part(verdict, members))
+            .collect();
     parts.join(", ")
 }
 
@@ -150,7 +147,7 @@ fn part(verdict: Verdict, members: &[&Comparison]) -> Option<String> {
         _ => format!("{} on {} of {}", format::verdict(verdict), with.len(), members.len()),
     };
     let extreme = match verdict {
-        Verdict::NoDifferenceShown => None,
+        Verdict::NoDifferenceShown | Verdict::TooFewRuns => None,
         Verdict::Better => with.iter().max_by(|a, b| size(a).total_cmp(&size(b))),
         Verdict::Worse => with.iter().min_by(|a, b| size(a).total_cmp(&size(b))),
     };

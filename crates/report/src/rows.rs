@@ -100,7 +100,7 @@ fn verdict_text(comparison: &Comparison) -> String {
     let verdict = format::verdict(comparison.verdict);
     let other = matches!(comparison.kind, ComparisonKind::Topology | ComparisonKind::Kernel);
     match comparison.verdict {
-        Verdict::NoDifferenceShown => verdict.into(),
+        Verdict::NoDifferenceShown | Verdict::TooFewRuns => verdict.into(),
         _ if other => format!("{verdict} than {}", view::against(comparison)),
         _ => verdict.into(),
     }

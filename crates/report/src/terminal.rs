@@ -163,7 +163,7 @@ fn colour_end(line: &str, words: &str, verdict: Option<Verdict>, style: &Style) 
     let code = match verdict {
         Some(Verdict::Better) => "32",
         Some(Verdict::Worse) => "31",
-        Some(Verdict::NoDifferenceShown) => "2",
+        Some(Verdict::NoDifferenceShown | Verdict::TooFewRuns) => "2",
         None => return line.into(),
     };
     match line.rfind(words) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use unspin_model::Cell;
 use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo};
-use unspin_stats::{Difference, Rule, compare};
+use unspin_stats::{Difference, Rule, compare, smallest_p};
 
 use super::cells::{CellRuns, Cells};
-use super::estimate::{of_ratio, verdict};
+use super::estimate::{Corrected, of_ratio, verdict};
 use super::oracle::oracle;
 use crate::family;
 
@@ -32,24 +32,39 @@ pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
         .collect();
     let questions: Vec<_> = found.iter().map(|(pair, _)| (pair.kind, &pair.subject)).collect();
     let p: Vec<f64> = found.iter().map(|(_, difference)| difference.p).collect();
-    let adjusted = family::adjusted(&questions, &p);
+    let smallest: Vec<f64> = found.iter().map(|(pair, _)| pair.smallest_p()).collect();
+    let p = family::adjusted(&questions, &p);
+    let smallest = family::adjusted(&questions, &smallest);
+    let corrected = p.into_iter().zip(smallest).map(|(p, smallest)| Corrected { p, smallest });
     let rule = Rule { smallest_effect: info.smallest_effect, ..Rule::default() };
     found
         .into_iter()
-        .zip(adjusted)
-        .map(|((pair, difference), p)| comparison(pair, &difference, p, &rule))
+        .zip(corrected)
+        .map(|((pair, difference), corrected)| comparison(pair, &difference, corrected, &rule))
         .collect()
 }
 
-fn comparison(pair: Pair, difference: &Difference, p_adjusted: f64, rule: &Rule) -> Comparison {
-    let n = pair.subject_runs.observed.len().min(pair.baseline_runs.observed.len());
+impl Pair<'_> {
+    /// Runs of the subject and of the baseline.
+    fn counts(&self) -> (usize, usize) {
+        (self.subject_runs.observed.len(), self.baseline_runs.observed.len())
+    }
+
+    fn smallest_p(&self) -> f64 {
+        let (subject, baseline) = self.counts();
+        smallest_p(subject, baseline)
+    }
+}
+
+fn comparison(pair: Pair, difference: &Difference, p: Corrected, rule: &Rule) -> Comparison {
+    let (subject, baseline) = pair.counts();
     Comparison {
         kind: pair.kind,
-        ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, n)),
+        ratio: difference.ratio.and_then(|ratio| of_ratio(ratio, subject.min(baseline))),
         subject_finished: difference.subject_median > 0.0,
         p: difference.p,
-        p_adjusted,
-        verdict: verdict(rule, difference, p_adjusted),
+        p_adjusted: p.p,
+        verdict: verdict(rule, difference, p),
         neighbours: neighbours(&pair.subject_runs, &pair.baseline_runs),
         subject: pair.subject,
         baseline: pair.baseline,

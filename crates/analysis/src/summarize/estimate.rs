@@ -43,11 +43,23 @@ pub fn median_of(figures: impl Iterator<Item = f64>) -> Option<f64> {
     median(&figures.collect::<Vec<_>>())
 }
 
-/// What a rule makes of a difference whose p is corrected for all comparisons.
-pub fn verdict(rule: &Rule, difference: &Difference, p_adjusted: f64) -> Verdict {
-    match rule.verdict(difference, p_adjusted) {
+/// A p and the smallest one that as many runs can have, both corrected for all comparisons.
+#[derive(Clone, Copy)]
+pub struct Corrected {
+    /// The p of this difference.
+    pub p: f64,
+    /// The smallest p of any difference between so many runs.
+    pub smallest: f64,
+}
+
+/// What a rule makes of a difference.
+pub fn verdict(rule: &Rule, difference: &Difference, corrected: Corrected) -> Verdict {
+    match rule.verdict(difference, corrected.p) {
         unspin_stats::Verdict::Better => Verdict::Better,
         unspin_stats::Verdict::Worse => Verdict::Worse,
+        unspin_stats::Verdict::NoDifferenceShown if corrected.smallest >= rule.alpha => {
+            Verdict::TooFewRuns
+        }
         unspin_stats::Verdict::NoDifferenceShown => Verdict::NoDifferenceShown,
     }
 }

@@ -172,6 +172,7 @@ fn facts(summary: &Summary) -> Vec<Fact> {
         Fact { term: "did not finish", value: format::count(unfinished) },
         Fact { term: "comparisons", value: format::count(counted().count() as u64) },
         Fact { term: "without a difference shown", value: verdicts(Verdict::NoDifferenceShown) },
+        Fact { term: "with too few runs", value: verdicts(Verdict::TooFewRuns) },
         Fact { term: "spent measuring", value: format::duration(summary.elapsed_s) },
     ]
 }

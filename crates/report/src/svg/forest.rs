@@ -175,6 +175,6 @@ pub fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::NoDifferenceShown => "none",
+        Verdict::NoDifferenceShown | Verdict::TooFewRuns => "none",
     }
 }

@@ -110,7 +110,7 @@ fn cells_without_a_comparison_are_shown() {
 
 #[test]
 fn too_few_runs_are_told() {
-    let warning = "with n = 2 and 16 comparisons no difference can be shown";
+    let warning = "with n = 2 and 16 comparisons, no difference can be shown";
     let told = |summary| {
         let text = terminal::table(&summary, &Style { width: 160, ..Style::default() });
         (text.contains(warning), markdown::document(&summary).contains(warning))
@@ -118,6 +118,8 @@ fn too_few_runs_are_told() {
     assert_eq!(told(common::few()), (false, false));
     let mut summary = common::few();
     summary.cells.iter_mut().for_each(|cell| cell.n = 2);
+    summary.comparisons.iter_mut().for_each(|it| it.verdict = Verdict::TooFewRuns);
+    assert!(markdown::document(&summary).contains("| too few runs |"));
     assert_eq!(told(summary), (true, true));
 }
 

@@ -46,6 +46,15 @@ fn small_effects_and_noise_are_not_shown() {
 }
 
 #[test]
+fn runs_that_cannot_show_any_difference_are_too_few() {
+    let of = |n: usize| two(Better::Higher, &around(20.0)[..n], &around(10.0)[..n]);
+    assert_eq!((of(3).p, of(3).verdict), (0.1, Verdict::TooFewRuns));
+    assert_eq!(of(4).verdict, Verdict::Better);
+    let alike = two(Better::Higher, &around(10.0)[..4], &around(10.0)[..4]);
+    assert_eq!(alike.verdict, Verdict::NoDifferenceShown);
+}
+
+#[test]
 fn missing_blocks_still_compare() {
     let mut records = runs(cell("bpfland"), Better::Higher, &around(20.0));
     records.extend(runs(cell("stock"), Better::Higher, &around(10.0)));
@@ -72,7 +81,7 @@ fn p_is_corrected_for_all_comparisons_of_the_experiment() {
     assert_eq!(summary.comparisons.len(), 10);
     let found = &summary.comparisons[0];
     assert!((found.p_adjusted - 10.0 * 2.0 / 56.0).abs() < 1e-9, "{found:?}");
-    assert_eq!(found.verdict, Verdict::NoDifferenceShown);
+    assert_eq!(found.verdict, Verdict::TooFewRuns);
 }
 
 #[test]
