@@ -69,8 +69,17 @@ fn beside(pairs: &[(String, Claim, Claim)]) -> String {
     markdown::grid(&titles, &pairs.iter().map(row).collect::<Vec<_>>(), &[1, 2])
 }
 
+/// What a table says below each claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Why its target is missed.
+    Reason,
+    /// What the figure is, and why its target is missed.
+    What,
+}
+
 /// The claims as a table for a terminal of `width` columns, those of each label below it.
-pub fn terminal(claims: &[&Claim], width: usize) -> String {
+pub fn terminal(claims: &[&Claim], detail: Detail, width: usize) -> String {
     let titles = ["claim", "figure [interval]", "n", "target", "result"];
     let mut rows = vec![titles.map(String::from).to_vec()];
     for claim in claims {
@@ -90,8 +99,11 @@ pub fn terminal(claims: &[&Claim], width: usize) -> String {
         out += &format!("\n{}\n", columns::paragraph(&format!("Label: {caption}"), width));
         for (claim, row) in claims.iter().zip(&rows[1..]).filter(|(it, _)| it.label == label) {
             out += &(columns::line(row, &widths, &align) + "\n");
-            let reason = columns::paragraph(&claim.reason, width.saturating_sub(4));
-            reason.lines().for_each(|line| out += &format!("    {line}\n"));
+            let what = if detail == Detail::What { claim.what.as_str() } else { "" };
+            for text in [what, claim.reason.as_str()] {
+                let text = columns::paragraph(text, width.saturating_sub(4));
+                text.lines().for_each(|line| out += &format!("    {line}\n"));
+            }
         }
     }
     out

@@ -15,7 +15,7 @@ use unspin_model::Claim;
 use unspin_model::class::Class;
 use unspin_report::claims::distribution::{self, Distribution};
 use unspin_report::claims::plot::{self, Plot};
-use unspin_report::claims::{blocks, terminal};
+use unspin_report::claims::{Detail, blocks, terminal};
 
 use self::derive::Gaps;
 use crate::failure::of_class;
@@ -112,7 +112,8 @@ fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<E
     if json {
         out::json_list(1, "claims", &wanted)?;
     } else if !wanted.is_empty() {
-        out::text(terminal(&wanted, screen::columns().unwrap_or(WIDTH)))?;
+        let detail = if pattern.is_some() { Detail::What } else { Detail::Reason };
+        out::text(terminal(&wanted, detail, screen::columns().unwrap_or(WIDTH)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

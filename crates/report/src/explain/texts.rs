@@ -67,14 +67,15 @@ fn holder_off() -> Explanation {
         also: &["lhp"],
         shown_as: const { &shown_as(Cause::HolderOff) },
         brief: "lock-holder preemption: the vCPU of the lock's holder was off",
-        means: "A thread took a lock and the host took its vCPU away before it let go. All \
-                others who want the lock spin, or sleep, until the host runs that vCPU again: \
-                milliseconds for a critical section of microseconds.",
+        means: "The host preempted a vCPU whose thread held a lock. All other threads that \
+                need the lock spin or sleep until that vCPU runs again: milliseconds for a \
+                critical section of microseconds.",
         recognised: "The kernel named the owner of the mutex, and its vCPU was off for at \
-                     least half of the wait (sure: 95 %); or the one who took the spinlock \
+                     least half of the wait (sure: 95 %); or the vCPU that took the spinlock \
                      last was (85 %); or one vCPU was off for most of the spin, which ended \
-                     within 1 ms of its return (60 %); or a spinlock took 1 ms or longer from \
-                     one to the next, which it never does while both are on (70 %).",
+                     within 1 ms of its return (60 %); or passing the spinlock from one vCPU \
+                     to the next took 1 ms or longer, which it never does while both are on \
+                     (70 %).",
         remedies: &[RUN, FEWER, HOST],
     }
 }
@@ -152,9 +153,9 @@ fn plain() -> Explanation {
         also: &["contention"],
         shown_as: const { &shown_as(Cause::Plain) },
         brief: "contention: the holders ran, but too many want the lock",
-        means: "Too many threads want the same lock. Every holder makes progress, so no \
-                scheduler and no hypervisor mends it; the same work would wait on a machine \
-                of its own.",
+        means: "Too many threads want the same lock. Every holder makes progress, so neither a \
+                scheduler nor a hypervisor can help; the same work would wait on a machine of \
+                its own.",
         recognised: "None of the vCPUs that were waited for was off for half of the wait, and \
                      the guest's scheduler ran the holder.",
         remedies: &[

@@ -1,7 +1,7 @@
 //! Golden tests of the tables of claims, and of the blocks within a document.
 
 use unspin_model::Claim;
-use unspin_report::claims::{BlockError, figure, markdown, render_blocks, terminal};
+use unspin_report::claims::{BlockError, Detail, figure, markdown, render_blocks, terminal};
 
 fn claim(id: &str, value: Option<f64>, unit: &str, target: &str, reason: &str) -> Claim {
     Claim {
@@ -89,7 +89,12 @@ fn for_a_terminal() {
     let mut claims = claims();
     claims[1].label = "lab/kvm nested in tcg, kernel 6.12; lab/vt, kernel 7.3, prices vmx".into();
     claims[2].label = String::new();
-    insta::assert_snapshot!(terminal(&claims.iter().collect::<Vec<_>>(), 80));
+    let all: Vec<_> = claims.iter().collect();
+    insta::assert_snapshot!(terminal(&all, Detail::Reason, 80));
+    // Three of the four claims have no reason; each has a sentence.
+    let (short, long) = (terminal(&all, Detail::Reason, 80), terminal(&all, Detail::What, 80));
+    assert_eq!(long.lines().count(), short.lines().count() + 4, "{long}");
+    assert!(long.contains("\n    What lab.start_s says"), "{long}");
 }
 
 const DOCUMENT: &str = "# Title\n\n<!-- claims: lab.loss.* -->\nold | text\n<!-- /claims -->\n\nBetween.\n\n  <!-- claims: lab.start_s -->\n  <!-- /claims -->\nno newline at the end";

@@ -41,6 +41,13 @@ fn folders() -> Vec<String> {
 }
 
 #[test]
+fn missed_claims_have_a_reason() {
+    let missed = |claim: &Claim| claim.holds == Some(false) && claim.reason.is_empty();
+    let without: Vec<_> = stated().into_iter().filter(missed).map(|claim| claim.id).collect();
+    assert!(without.is_empty(), "no reason is stated for {without:?}");
+}
+
+#[test]
 fn claims_follow_from_the_committed_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("claims.json").display().to_string();
