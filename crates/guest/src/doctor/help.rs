@@ -28,7 +28,7 @@ fn spinlocks(facts: &Facts) -> Help {
     let (state, means) = match spinlock(facts) {
         Spinlock::ParavirtualQueue => (
             State::Present,
-            "a waiter halts after 32,768 looks at the lock, and is woken when it is its turn",
+            "a waiter that has read the lock 32,768 times halts, and is woken when its turn comes",
         ),
         Spinlock::NativeQueue => {
             (State::Absent, "waiters spin in a queue; one whose vCPU is off holds up all behind it")
@@ -51,7 +51,7 @@ fn steal_time(facts: &Facts, kvm: Option<&Kvm>) -> Help {
     };
     let means = match state {
         State::Present => "the kernel learns afterwards how long a vCPU was off",
-        State::Absent => "the kernel takes time off for time at work; top shows no steal",
+        State::Absent => "the kernel counts time off as time at work; top shows no steal",
         State::Unknown => "the kernel counts none; that can also mean that there was none",
     };
     help("steal time", state, means)
@@ -125,13 +125,16 @@ fn halts(kind: Confidential) -> Help {
     let (state, means) = match kind {
         Confidential::Tdx => (
             State::Absent,
-            "each halt and each wake-up is a TD exit: sleeping instead of spinning is dear",
+            "each halt and each wake-up is a TD exit: sleeping instead of spinning costs much",
         ),
         Confidential::SevEs | Confidential::SevSnp => (
             State::Unknown,
-            "each halt is an exit with a change of the encrypted state: dearer than in a plain VM",
+            "each halt is an exit that swaps the encrypted state: more expensive than in a plain VM",
         ),
-        _ => (State::Unknown, "an exit each, unless the host lets its guests halt"),
+        _ => (
+            State::Unknown,
+            "each halt is an exit, unless the host lets guests halt without one (KVM_X86_DISABLE_EXITS_HLT)",
+        ),
     };
     help("cheap halts", state, means)
 }

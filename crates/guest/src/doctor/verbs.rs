@@ -88,8 +88,8 @@ fn listening(facts: &Facts) -> Judged {
     let (ready, mut why) = sensing(facts, |trials| &trials.light);
     if ready == Ready::No && causes.0 != Ready::No && facts.trials.is_some() {
         why = vec![
-            "this kernel does not say where its timers are (CONFIG_KALLSYMS_ALL=y): use \
-             `watch --listen ADDR --causes`, which brings its own"
+            "unspin cannot find this kernel's timers, because it lacks CONFIG_KALLSYMS_ALL: use \
+             `watch --listen ADDR --causes`, which sets timers of its own"
                 .into(),
         ];
     }

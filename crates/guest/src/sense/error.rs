@@ -49,11 +49,11 @@ pub enum SenseError {
          host can look for waste in a trace (`unspin trace --help`)"
     )]
     Ticks(String),
-    /// The kernel does not say where its timers are.
+    /// The addresses of the kernel's timers are not in kallsyms.
     #[error(
-        "this kernel does not say where its timers are (no CONFIG_KALLSYMS_ALL), so its ticks \
-         show nothing: use `watch --listen ADDR --causes`, which brings timers of its own; `run` \
-         needs a kernel with that option"
+        "unspin cannot find this kernel's timers, because it lacks CONFIG_KALLSYMS_ALL, so its \
+         ticks show nothing: use `watch --listen ADDR --causes`, which sets timers of its own; \
+         `run` needs a kernel with that option"
     )]
     NoTimers,
 }
