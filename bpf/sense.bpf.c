@@ -308,6 +308,18 @@ int BPF_PROG(slowpath_end_plain, void *lock)
 	return 0;
 }
 
+SEC("fentry/kvm_wait")
+int BPF_PROG(pv_halt_begin)
+{
+	return begin_halt();
+}
+
+SEC("fexit/kvm_wait")
+int BPF_PROG(pv_halt_end)
+{
+	return end_halt();
+}
+
 SEC("fentry/smp_call_function_many_cond")
 int BPF_PROG(ipi_begin)
 {

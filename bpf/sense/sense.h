@@ -99,8 +99,12 @@ struct wait {
 	u32 owner_cpu;
 	u32 owner_state;
 	u32 unused;
-	/* Asleep: how long the owner had wanted to run by then and others were let. */
-	u64 owner_delay_ns;
+	union {
+		/* Asleep: how long the owner had wanted to run by then and others were let. */
+		u64 owner_delay_ns;
+		/* A spin: how long its vCPU was halted in it, until its turn at a PV spinlock. */
+		u64 halted_ns;
+	};
 };
 
 /* A wait that ended: a spin, or asleep. */

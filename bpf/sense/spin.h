@@ -23,6 +23,8 @@
 
 struct spins {
 	u64 depth;
+	/* Since when the vCPU is halted in the topmost one; 0 where it is not. */
+	u64 halted_since_ns;
 	struct wait stack[SPIN_DEPTH];
 };
 
@@ -243,6 +245,31 @@ static void end_spin(void *ctx, u64 lock, bool got)
 	spin = pop(s, lock);
 	if (spin)
 		finish_spin(ctx, spin, got, 0);
+}
+
+/* A waiter of KVM's PV spinlock halts. An interrupt's halt makes the one below it forgotten. */
+static int begin_halt(void)
+{
+	struct spins *s = this_spins();
+
+	if (s)
+		s->halted_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static int end_halt(void)
+{
+	struct spins *s = this_spins();
+	u64 at, since_ns;
+
+	if (!s || !s->halted_since_ns)
+		return 0;
+	since_ns = s->halted_since_ns;
+	s->halted_since_ns = 0;
+	for (at = 0; at < SPIN_DEPTH; at++)
+		if (at + 1 == s->depth)
+			s->stack[at].halted_ns += bpf_ktime_get_ns() - since_ns;
+	return 0;
 }
 
 /* Between a switch of tasks and the function that wanted the lock lie more frames than are kept.

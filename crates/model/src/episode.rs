@@ -82,6 +82,9 @@ pub struct Spin {
     pub begin_ns: u64,
     /// End.
     pub end_ns: u64,
+    /// Nanoseconds of a spin that its vCPU was halted, until its turn at a PV spinlock: they
+    /// burned nothing.
+    pub halted_ns: u64,
     /// The lock's owner when the wait began.
     pub owner: Option<Owner>,
     /// A spinlock: who took it last before this one did, of those who had to wait for it.
@@ -151,7 +154,16 @@ pub struct Episode {
     pub confidence: f64,
     /// The vCPU that was waited for, where it is known.
     pub waits_for: Option<u16>,
-    /// Nanoseconds that it burned for that cause, or was kept waiting for it asleep; for
-    /// [`Cause::Plain`], all of it. What the spinner itself was off is not in it.
+    /// Nanoseconds that it burned for that cause, or was kept waiting for it asleep or halted;
+    /// for [`Cause::Plain`], all of it. What the spinner itself was off is not in it.
     pub wasted_ns: u64,
+    /// Those of them that it was asleep or halted.
+    pub blocked_ns: u64,
+}
+
+impl Episode {
+    /// Nanoseconds that it burned.
+    pub fn burned_ns(&self) -> u64 {
+        self.wasted_ns - self.blocked_ns
+    }
 }

@@ -170,6 +170,7 @@ mod tests {
             tid: 9,
             begin_ns: 2_000_000,
             end_ns: 8_000_000,
+            halted_ns: 0,
             owner: Some(owner),
             before: None,
             site: site.into(),

@@ -219,6 +219,12 @@ fn sentences(digest: &Digest) -> Vec<String> {
             format!("{spins} burned {} of CPU time.", share(digest.spin_s))
         }
     });
+    if digest.halted_s > 0.0 {
+        out.push(format!(
+            "Waiters for PV spinlocks halted for {} more, which burned nothing.",
+            time(digest.halted_s)
+        ));
+    }
     out.extend(digest.user_spin_s.map(|spun_s| {
         format!("Ticks found {} of CPU time in spin loops of user space.", share(spun_s))
     }));
@@ -268,7 +274,7 @@ fn more_sites(digest: &Digest) -> Option<Vec<String>> {
 fn rest(digest: &Digest, columns: usize) -> Option<Vec<String>> {
     let sum = |of: fn(&CauseWaste) -> f64| digest.causes.iter().map(of).sum::<f64>();
     let burned_s = digest.spin_s - sum(|cause| cause.wasted_s);
-    let asleep_s = digest.wait_s - sum(|cause| cause.blocked_s);
+    let asleep_s = digest.wait_s + digest.halted_s - sum(|cause| cause.blocked_s);
     if burned_s.max(asleep_s) < REST_MIN_S {
         return None;
     }

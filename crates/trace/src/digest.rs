@@ -29,6 +29,8 @@ pub struct Digest {
     pub spins: u64,
     /// vCPU-seconds that those burned.
     pub spin_s: f64,
+    /// Seconds of them that vCPUs were halted, until their turn at a PV spinlock.
+    pub halted_s: f64,
     /// vCPU-seconds spent spinning in user space, as ticks found; absent where they did not
     /// look.
     pub user_spin_s: Option<f64>,
@@ -73,7 +75,7 @@ pub struct CauseWaste {
     pub episodes: u64,
     /// vCPU-seconds burned for it.
     pub wasted_s: f64,
-    /// Seconds that threads slept for it.
+    /// Seconds that threads slept for it, or their vCPUs were halted.
     pub blocked_s: f64,
     /// How sure that is, from 0 to 1: the mean over its spins and waits.
     pub confidence: f64,
@@ -90,7 +92,7 @@ pub struct SiteWaste {
     pub episodes: u64,
     /// vCPU-seconds burned.
     pub wasted_s: f64,
-    /// Seconds that threads slept.
+    /// Seconds that threads slept, or their vCPUs were halted.
     pub blocked_s: f64,
     /// The cause behind most of it.
     pub cause: Cause,
@@ -103,6 +105,7 @@ pub fn digest(session: &Session) -> Digest {
     let (waits, spins): (Vec<&Spin>, Vec<&Spin>) =
         session.spins.iter().partition(|spin| spin.asleep);
     let wait_ns: u64 = waits.iter().map(|wait| wait.end_ns - wait.begin_ns).sum();
+    let halted_ns: u64 = spins.iter().map(|spin| spin.halted_ns).sum();
     let vcpu_s = seconds * f64::from(session.vcpus);
     Digest {
         seconds,
@@ -112,6 +115,7 @@ pub fn digest(session: &Session) -> Digest {
         steal_s: all_s(&session.steal_ns),
         spins: spins.len() as u64,
         spin_s: burned_ns(&session.spins, &session.offs) as f64 / 1e9,
+        halted_s: halted_ns as f64 / 1e9,
         user_spin_s: all_s(&session.user_spin_ns),
         waits: waits.len() as u64,
         wait_s: wait_ns as f64 / 1e9,
@@ -164,8 +168,8 @@ fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     for episode in episodes {
         let sums = by_cause.entry(episode.cause).or_default();
         sums.episodes += 1;
-        let ns = if episode.spin.asleep { &mut sums.blocked_ns } else { &mut sums.wasted_ns };
-        *ns += episode.wasted_ns;
+        sums.wasted_ns += episode.burned_ns();
+        sums.blocked_ns += episode.blocked_ns;
         sums.confidence += episode.confidence;
     }
     let of = |(cause, sums): (Cause, Sums)| CauseWaste {
@@ -211,8 +215,8 @@ fn sites(episodes: &[Episode]) -> Vec<SiteWaste> {
     for episode in episodes {
         let place = by_site.entry((&episode.spin.site, episode.spin.wait)).or_default();
         place.episodes += 1;
-        let asleep = episode.spin.asleep;
-        *if asleep { &mut place.blocked_ns } else { &mut place.wasted_ns } += episode.wasted_ns;
+        place.wasted_ns += episode.burned_ns();
+        place.blocked_ns += episode.blocked_ns;
         *place.causes.entry(episode.cause).or_default() += episode.wasted_ns;
     }
     let mut sites: Vec<SiteWaste> = by_site

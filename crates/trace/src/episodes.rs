@@ -77,6 +77,7 @@ fn explain_within(spins: Vec<Spin>, offs: &[FoundOff], steps: u64) -> Vec<Episod
     let pairs = spins.into_iter().zip(why);
     pairs
         .map(|(spin, why)| Episode {
+            blocked_ns: blocked_ns(&spin, why.wasted_ns, &offs),
             spin,
             cause: why.cause,
             confidence: why.confidence,
@@ -86,12 +87,26 @@ fn explain_within(spins: Vec<Spin>, offs: &[FoundOff], steps: u64) -> Vec<Episod
         .collect()
 }
 
-/// Nanoseconds that spins burned: while their own vCPUs were off, they burned nothing.
+/// The part of what was wasted that burned nothing: all of it asleep, and the share of a spin that
+/// its vCPU was halted.
+fn blocked_ns(spin: &Spin, wasted_ns: u64, offs: &Offs) -> u64 {
+    if spin.asleep || spin.halted_ns == 0 {
+        return if spin.asleep { wasted_ns } else { 0 };
+    }
+    let whole_ns = spin.end_ns - spin.begin_ns;
+    let own_ns = offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns);
+    let awake_ns = whole_ns.saturating_sub(own_ns).max(1);
+    let halted_ns = spin.halted_ns.min(awake_ns);
+    (u128::from(wasted_ns) * u128::from(halted_ns) / u128::from(awake_ns)) as u64
+}
+
+/// Nanoseconds that spins burned: while their own vCPUs were off or halted, they burned nothing.
 pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
     let offs = Offs::of(offs);
     let burned = |spin: &Spin| {
         let whole = spin.end_ns - spin.begin_ns;
-        whole - offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns).min(whole)
+        let off_ns = offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns);
+        whole - off_ns.saturating_add(spin.halted_ns).min(whole)
     };
     spins.iter().filter(|spin| !spin.asleep).map(burned).sum()
 }
@@ -286,6 +301,7 @@ mod tests {
             tid: 7,
             begin_ns,
             end_ns,
+            halted_ns: 0,
             owner: None,
             before: None,
             site: String::new(),

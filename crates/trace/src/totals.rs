@@ -94,7 +94,8 @@ impl Totals {
         for episode in explain(spins, around) {
             let key = (episode.spin.wait, episode.cause);
             let sums = if episode.spin.asleep { &mut causes.waits } else { &mut causes.spins };
-            sums.entry(key).or_default().add(episode.wasted_ns);
+            let ns = if episode.spin.asleep { episode.wasted_ns } else { episode.burned_ns() };
+            sums.entry(key).or_default().add(ns);
         }
     }
 }

@@ -131,10 +131,7 @@ fn halts(kind: Confidential) -> Help {
             State::Unknown,
             "each halt is an exit that swaps the encrypted state: more expensive than in a plain VM",
         ),
-        _ => (
-            State::Unknown,
-            "each halt is an exit, unless the host lets guests halt without one (KVM_X86_DISABLE_EXITS_HLT)",
-        ),
+        _ => (State::Unknown, "each halt is an exit, unless the host allows halts without one"),
     };
     help("cheap halts", state, means)
 }

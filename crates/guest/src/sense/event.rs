@@ -71,8 +71,8 @@ fn spin(vcpu: u16, words: &[u64]) -> Event {
         ASLEEP => OwnerState::Asleep,
         _ => OwnerState::Running,
     };
-    let (vcpu_of_owner, delay_ns) = (owner_cpu as u16, if asleep { words[5] } else { 0 });
-    let owner = Owner { tid: owner_tid, vcpu: vcpu_of_owner, state, delay_ns };
+    let (delay_ns, halted_ns) = if asleep { (words[5], 0) } else { (0, words[5]) };
+    let owner = Owner { tid: owner_tid, vcpu: owner_cpu as u16, state, delay_ns };
     let spin = Spin {
         wait,
         lock: words[1],
@@ -81,6 +81,7 @@ fn spin(vcpu: u16, words: &[u64]) -> Event {
         tid,
         begin_ns: words[0],
         end_ns: words[6],
+        halted_ns: halted_ns.min(words[6] - words[0]),
         owner: (owner_tid != 0).then_some(owner),
         before: (taken_ns != 0).then_some(Taken { vcpu: taken_cpu as u16, t_ns: taken_ns }),
         site: String::new(),
@@ -132,5 +133,6 @@ mod tests {
         let owner = Owner { tid: 66, vcpu: 2, state: OwnerState::Running, delay_ns: 0 };
         assert_eq!(spin.owner, Some(owner));
         assert_eq!((spin.before, frames[0], spin.asleep), (None, 0xf00, false));
+        assert_eq!(spin.halted_ns, 9);
     }
 }

@@ -8,10 +8,11 @@ use crate::spinning::{ADDRESSES, TIMERS};
 pub const BUSY: &str = "off intervals of busy vCPUs";
 
 /// What is not seen without a hook, by a part of its name.
-const SHOWN: [(&str, &str); 11] = [
+const SHOWN: [(&str, &str); 12] = [
     ("contention_", "waits for kernel locks"),
     (TEST_AND_SET, "waits for spinlocks"),
     ("slowpath", "who holds a spinlock"),
+    ("kvm_wait", "halts of waiters for PV spinlocks, which count as burned"),
     ("smp_call_function_many", "waits for IPIs"),
     ("futex_wait", "waits for glibc mutexes"),
     (TIMERS, "spinning in user space"),

@@ -26,6 +26,7 @@ const TICKS: &str = "/sys/devices/system/clockevents/clockevent0/current_device"
 
 /// Programs that this kernel has nothing to attach to are not loaded, nor those that
 /// watch the spinlock's slow path where all waiters pass the tracepoints: in the PV queue.
+/// Only there do waiters halt.
 pub(super) fn leave_out_missing(
     open: &mut OpenObject,
     functions: bool,
@@ -47,8 +48,12 @@ pub(super) fn leave_out_missing(
             Some((_, function)) => has(function),
             None => true,
         };
-        let is_wanted = !name.starts_with("slowpath_")
-            || spinlock != Spinlock::ParavirtualQueue && watches(&section, slowpath);
+        let is_queue_pv = spinlock == Spinlock::ParavirtualQueue;
+        let is_wanted = match &name {
+            name if name.starts_with("slowpath_") => !is_queue_pv && watches(&section, slowpath),
+            name if name.starts_with("pv_halt_") => is_queue_pv,
+            _ => true,
+        };
         if !is_there && NEEDED.contains(&name.as_str()) {
             return Err(SenseError::Tracepoint(name));
         }

@@ -21,7 +21,8 @@ const HELP: &[&str] = &[
      to run and was preempted), the darker the longer; · idle.",
     "",
     "CPU time: share of the time of all vCPUs that spinning burned. burned: the same in \
-     seconds. asleep: how long threads slept for locks. sure: how sure the cause is.",
+     seconds. asleep: how long threads slept for locks, or vCPUs halted for them. sure: how \
+     sure the cause is.",
     "",
     "unspin explain  says what each cause means and what to do about it.",
 ];

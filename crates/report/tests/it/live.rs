@@ -68,6 +68,7 @@ fn spins(vcpus: u16, start_ns: u64) -> Vec<Spin> {
             tid: 100,
             begin_ns: start_ns,
             end_ns: start_ns + (9 - place as u64) * MS,
+            halted_ns: 0,
             owner: owned.then_some(Owner { tid: 77, vcpu, state, delay_ns: 0 }),
             before: None,
             site: site.into(),

@@ -47,6 +47,7 @@ fn a_session_as_text() {
         steal_s: Some(6.7),
         spins: 1_402,
         spin_s: 1.25,
+        halted_s: 0.0,
         user_spin_s: Some(0.512),
         waits: 12,
         wait_s: 0.35,
@@ -92,6 +93,7 @@ fn the_tables_of_waits_add_up_to_what_the_sentences_say() {
         tid: 1,
         begin_ns: u64::from(place) * 100_000_000,
         end_ns: u64::from(place) * 100_000_000 + 50_000_000,
+        halted_ns: if place % 4 == 1 { 20_000_000 } else { 0 },
         owner: Some(Owner { tid: 2, vcpu: 1, state: OwnerState::Running, delay_ns: 0 }),
         before: None,
         site: format!("place_{place}"),
@@ -114,10 +116,12 @@ fn the_tables_of_waits_add_up_to_what_the_sentences_say() {
     let digest = digest(&session);
     let document = document(&digest, &judge(&digest, Origin::File, &[]));
     assert!(document.contains("(5 more places)") && document.contains("(rest of the waits)"));
+    assert!(document.contains("Waiters for PV spinlocks halted for 100\u{202f}ms more"));
     for title in ["Why they waited", "Where they waited"] {
         let (burned_s, asleep_s) = (sum_s(&document, title, 2), sum_s(&document, title, 3));
         assert!((burned_s - digest.spin_s).abs() < 1e-3, "{title}: {burned_s}: {document}");
-        assert!((asleep_s - digest.wait_s).abs() < 1e-3, "{title}: {asleep_s}: {document}");
+        let blocked_s = digest.wait_s + digest.halted_s;
+        assert!((asleep_s - blocked_s).abs() < 1e-3, "{title}: {asleep_s}: {document}");
     }
 }
 
@@ -184,6 +188,7 @@ fn nothing_found_is_said_plainly() {
         steal_s: Some(0.0),
         spins: 0,
         spin_s: 0.0,
+        halted_s: 0.0,
         user_spin_s: None,
         waits: 0,
         wait_s: 0.0,

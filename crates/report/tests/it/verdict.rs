@@ -25,6 +25,7 @@ fn digest(off_s: f64, causes: &[(Cause, f64, f64)]) -> Digest {
         steal_s: Some(0.0),
         spins: 10,
         spin_s: 1.0,
+        halted_s: 0.0,
         user_spin_s: None,
         waits: 0,
         wait_s: 0.0,

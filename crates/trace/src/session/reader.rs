@@ -208,6 +208,11 @@ impl<'a> Columns<'a> {
         Ok(site.to_owned())
     }
 
+    fn halted_ns(&self, row: usize, asleep: bool) -> u64 {
+        let whole_ns = self.ends.value(row).saturating_sub(self.starts.value(row));
+        if asleep { 0 } else { self.values.value(row).min(whole_ns) }
+    }
+
     fn spin(&self, row: usize, wait: Wait, asleep: bool, site: String) -> Spin {
         let owner = self.owner_tids.is_valid(row).then(|| Owner {
             tid: self.owner_tids.value(row),
@@ -231,6 +236,7 @@ impl<'a> Columns<'a> {
             tid: self.tids.value(row),
             begin_ns: self.starts.value(row),
             end_ns: self.ends.value(row),
+            halted_ns: self.halted_ns(row, asleep),
             owner,
             before,
             site,
@@ -341,6 +347,7 @@ mod tests {
             tid: 7,
             begin_ns: 10,
             end_ns: 20,
+            halted_ns: 0,
             owner: None,
             before: None,
             site: "do_rename".into(),

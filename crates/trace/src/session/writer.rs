@@ -163,7 +163,7 @@ impl<'a> Row<'a> {
             vcpu: spin.vcpu,
             start_ns: spin.begin_ns,
             end_ns: spin.end_ns,
-            value: u64::from(kind.is_none()),
+            value: kind.map_or(1, |_| spin.halted_ns),
             spin: kind.map(|_| spin),
         }
     }

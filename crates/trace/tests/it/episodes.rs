@@ -19,6 +19,7 @@ fn spin(wait: Wait, vcpu: u16, begin_ms: u64, end_ms: u64) -> Spin {
         tid: 100 + u32::from(vcpu),
         begin_ns: begin_ms * MS,
         end_ns: end_ms * MS,
+        halted_ns: 0,
         owner: None,
         before: None,
         site: "do_something".into(),
@@ -37,6 +38,21 @@ fn off(vcpu: u16, start_ms: u64, end_ms: u64) -> FoundOff {
 
 fn causes(spins: Vec<Spin>, offs: &[FoundOff]) -> Vec<(Cause, u64)> {
     explain(spins, offs).into_iter().map(|e| (e.cause, e.wasted_ns / MS)).collect()
+}
+
+#[test]
+fn a_halted_waiter_burns_nothing() {
+    // The holder is off for eight of ten milliseconds; the waiter is off for two, halted for six.
+    let spins = vec![Spin {
+        before: Some(Taken { vcpu: 1, t_ns: 10 * MS }),
+        halted_ns: 6 * MS,
+        ..spin(Wait::Spinlock, 0, 10, 20)
+    }];
+    let offs = [off(1, 10, 18), off(0, 18, 20)];
+    assert_eq!(burned_ns(&spins, &offs), 2 * MS);
+    let episode = &explain(spins, &offs)[0];
+    let parts = (episode.burned_ns() / MS, episode.blocked_ns / MS);
+    assert_eq!((episode.cause, parts), (Cause::HolderOff, (2, 6)));
 }
 
 #[test]
@@ -224,6 +240,7 @@ proptest! {
                 asleep,
                 owner: asleep.then_some(owner),
                 before: (!asleep).then_some(Taken { vcpu: other, t_ns: taken * MS }),
+                halted_ns: if asleep { 0 } else { taken * MS },
                 ..spin(kinds[kind], vcpu, begin, begin + len)
             }
         };
@@ -232,6 +249,7 @@ proptest! {
         prop_assert!(burned_ns(&spins, &offs) <= whole_ns);
         for episode in explain(spins, &offs) {
             prop_assert!(episode.wasted_ns <= episode.spin.end_ns - episode.spin.begin_ns);
+            prop_assert!(episode.blocked_ns <= episode.wasted_ns);
         }
     }
 }

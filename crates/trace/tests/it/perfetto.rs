@@ -229,6 +229,7 @@ fn session() -> Session {
         tid: 7,
         begin_ns,
         end_ns,
+        halted_ns: 0,
         owner: None,
         before,
         site: "d_alloc".into(),

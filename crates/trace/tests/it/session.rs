@@ -26,6 +26,7 @@ fn spin(begin_ns: u64) -> Spin {
         tid: 77,
         begin_ns,
         end_ns: begin_ns + 40,
+        halted_ns: 0,
         owner: Some(Owner { tid: 78, vcpu: 0, state: OwnerState::Runnable, delay_ns: 5 }),
         before: None,
         site: "do_rename".into(),
@@ -81,6 +82,18 @@ fn where_it_was_recorded_comes_back() {
     Writer::new(&mut bytes, &about).unwrap().finish().unwrap();
     let session = read_from(&bytes[..], "s").unwrap();
     assert_eq!((session.about, session.incomplete), (about, None));
+}
+
+#[test]
+fn a_spin_is_halted_for_its_whole_length_at_most() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
+    let of = |halted_ns| Spin { wait: Wait::Spinlock, asleep: false, halted_ns, ..spin(1_000) };
+    writer.write(&[], &[of(30), of(u64::MAX)], &[], &[]).unwrap();
+    writer.finish().unwrap();
+    let session = read_from(&bytes[..], "s").unwrap();
+    let halted: Vec<_> = session.spins.iter().map(|spin| spin.halted_ns).collect();
+    assert_eq!(halted, [30, 40]);
 }
 
 #[test]
