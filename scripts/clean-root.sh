@@ -24,7 +24,9 @@ fi
 command -v mmdebstrap >/dev/null || cannot "mmdebstrap is missing: apt install mmdebstrap"
 mkdir -p "$cache"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Of this process alone: two may make the same suite at once.
+part=$tarball.part.$$
+trap 'rm -rf "$work" "$part"' EXIT
 trap 'exit 130' INT TERM
 
 # The base of Debian's archive as apt has it, such as http://mirror/debian/.
@@ -59,6 +61,6 @@ noble)
 esac
 echo "making a minimal $suite (a minute)" >&2
 mmdebstrap --quiet --mode=root --variant=minbase --components=main --include=apt,systemd \
-    --keyring="$keyring" --format=tar "$suite" "$tarball.part" "$mirror" >&2
-mv "$tarball.part" "$tarball"
+    --keyring="$keyring" --format=tar "$suite" "$part" "$mirror" >&2
+mv "$part" "$tarball"
 echo "$tarball"

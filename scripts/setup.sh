@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/rust.sh
 
 BUILD="gcc make pkg-config libc6-dev libelf-dev zlib1g-dev git ca-certificates"
-LAB="qemu-system-x86 busybox-static"
+LAB="qemu-system-x86"
 TESTS="shellcheck"
 KERNEL="flex bison bc binutils libssl-dev dwarves kmod patch perl cpio rsync tar xz-utils zstd debian-archive-keyring"
 QEMU="gcc binutils libc6-dev libglib2.0-dev zlib1g-dev ninja-build pkg-config python3 python3-venv patch tar xz-utils debian-archive-keyring"
@@ -20,13 +20,24 @@ die() {
     exit 1
 }
 
+may_install() {
+    [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null
+}
+
+# need_root WHY PACKAGE...: where nothing can be installed, says what is missing and what to do.
+# Called before output goes to the log, which nobody would see.
+need_root() {
+    ! may_install || return 0
+    why=$1
+    shift
+    die "missing for $why: $*
+Installing needs root, and sudo is not installed. As root, run:
+    apt-get update && apt-get install --no-install-recommends --no-remove $*
+then run the same command again"
+}
+
 as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    else
-        command -v sudo >/dev/null || die "installing needs root: run it as root, or install sudo"
-        sudo "$@"
-    fi
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 installed() {
@@ -40,6 +51,12 @@ missing() {
     done
 }
 
+# Packages busybox and busybox-static exclude each other. The lab takes whichever PATH has, and
+# copies its libraries too. Guests with busybox have another base image, and so another identity.
+busybox_package() {
+    installed busybox || echo busybox-static
+}
+
 # The packages that the workloads name, each once.
 workload_packages() {
     awk -F'[][]' '/^packages *=/ { gsub(/[",]/, " ", $2); print $2 }' workloads/*.toml |
@@ -49,6 +66,8 @@ workload_packages() {
 updated=no
 update_index() {
     [ "$updated" = no ] || return 0
+    # need_root names what is missing later, by the index that is here.
+    may_install || return 0
     say "updating the package index"
     apt_get update -q
     updated=yes
@@ -68,6 +87,8 @@ install() {
     shift
     list=$(missing "$@")
     [ -n "$list" ] || return 0
+    # shellcheck disable=SC2086 # a list
+    need_root "$why" $list
     update_index
     say "installing for $why: $list"
     # shellcheck disable=SC2086 # a list
@@ -114,19 +135,23 @@ rust_packages() {
     [ -z "$package" ] || echo "rustc-$number cargo-$number rustfmt-$number rust-$number-clippy"
 }
 
+# with-rust takes rustup's stable where the user's default toolchain is too old; that one stays.
+has_rust() {
+    scripts/with-rust true 2>/dev/null
+}
+
 setup_rust() {
-    ! rust_find >/dev/null || return 0
+    ! has_rust || return 0
     if command -v rustup >/dev/null; then
         say "installing for the program itself: Rust's stable toolchain, by the rustup that is here"
         rustup toolchain install stable --profile minimal --component clippy,rustfmt
-        rust_find >/dev/null || rustup default stable
     else
         update_index
         packages=$(rust_packages)
         # shellcheck disable=SC2086 # a list
         [ -z "$packages" ] || install "the program itself (Rust)" $packages
     fi
-    rust_find >/dev/null || die "Rust $(rust_needed) or newer with rustfmt and clippy is needed, and this
+    has_rust || die "Rust $(rust_needed) or newer with rustfmt and clippy is needed, and this
 system's sources have none: install it with rustup, then run the same command again"
 }
 
@@ -135,8 +160,12 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2046,SC2086 # lists
 {
+    # All at once: whoever is asked to install them is asked once.
+    may_install || all=$(missing $BUILD $LAB $(busybox_package) $TESTS $(workload_packages) $KERNEL $QEMU |
+        tr ' ' '\n' | sort -u)
+    [ -z "${all-}" ] || need_root "building, the lab and its kernels" $all
     install "building" $BUILD
-    install "the lab's virtual machines" $LAB
+    install "the lab's virtual machines" $LAB $(busybox_package)
     install "checking shell scripts" $TESTS
     install "the lab's workloads" $(workload_packages)
     install "building and fetching guest kernels" $KERNEL

@@ -27,8 +27,22 @@ done
 (cd "$work/files" && find . -type f ! -path ".$prefix/bin/unspin") >"$work/list"
 echo ".$prefix/bin/unspin" >>"$work/list"
 
-if [ -z "$root" ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now unspin unspin-watch 2>/dev/null || true
+# Whether there is a systemd to talk to: not for a DESTDIR, and only root may change its units.
+rules_systemd() {
+    [ -z "$root" ] && [ -d /run/systemd/system ] && [ "$(id -u)" -eq 0 ]
+}
+
+# A unit of that name may be another installation's, such as the Debian package's.
+stop() {
+    of=$(systemctl show -P FragmentPath "$1" 2>/dev/null) || return 0
+    ours=$(readlink -f "$prefix/lib/systemd/system/$1.service") || return 0
+    [ "$(readlink -f "$of")" = "$ours" ] || return 0
+    systemctl disable --now "$1" 2>/dev/null || echo "$1 cannot be stopped" >&2
+}
+
+if rules_systemd; then
+    stop unspin
+    stop unspin-watch
 fi
 while IFS= read -r file; do
     rm -f "$root/$file"
@@ -38,6 +52,7 @@ done <"$work/list"
 done
 rmdir "$root$prefix/share/unspin/prometheus" "$root$prefix/share/unspin/grafana" \
     "$root$prefix/share/unspin" 2>/dev/null || true
-if [ -z "$root" ] && [ -d /run/systemd/system ]; then
-    systemctl daemon-reload
+# A failure of systemd does not matter any more: the files are removed.
+if rules_systemd; then
+    systemctl daemon-reload || true
 fi
