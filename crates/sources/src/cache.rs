@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::SourcesError;
+use super::progress::warn;
 
 /// Prefix of the folders of unfinished work, which do not count as entries.
 const STAGING: &str = ".staging-";
@@ -41,7 +42,8 @@ pub fn cache_dir() -> PathBuf {
     set("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("unspin")
 }
 
-/// All complete entries below `home`, the newest made first.
+/// All complete entries below `home`, the newest made first. A damaged one is left out with a
+/// warning: the others are as good as before.
 pub(super) fn entries<T: Cached>(home: &Path) -> Result<Vec<T>, SourcesError> {
     let read = |error| SourcesError::io("read", home, error);
     let folders = match fs::read_dir(home) {
@@ -54,7 +56,10 @@ pub(super) fn entries<T: Cached>(home: &Path) -> Result<Vec<T>, SourcesError> {
         let hidden =
             folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if !hidden && folder.join(T::METADATA).is_file() {
-            found.push((made::<T>(&folder), load::<T>(&folder)?));
+            match load::<T>(&folder) {
+                Err(error @ SourcesError::Metadata { .. }) => warn(&error.to_string()),
+                entry => found.push((made::<T>(&folder), entry?)),
+            }
         }
     }
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| b.1.id().cmp(a.1.id())));
@@ -69,9 +74,9 @@ fn made<T: Cached>(folder: &Path) -> SystemTime {
 
 fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
     let path = folder.join(T::METADATA);
-    let text = fs::read_to_string(&path).map_err(|e| SourcesError::io("read", &path, e))?;
+    let bytes = fs::read(&path).map_err(|e| SourcesError::io("read", &path, e))?;
     let mut entry: T =
-        serde_json::from_str(&text).map_err(|source| SourcesError::Metadata { path, source })?;
+        serde_json::from_slice(&bytes).map_err(|source| SourcesError::Metadata { path, source })?;
     entry.locate(folder);
     Ok(entry)
 }
@@ -122,9 +127,13 @@ impl Staging {
         let text = serde_json::to_string_pretty(entry)
             .map_err(|source| SourcesError::Metadata { path: path.clone(), source })?;
         fs::write(&path, text + "\n").map_err(|e| SourcesError::io("write", &path, e))?;
+        sync(&self.folder)?;
         let home = self.home.join(entry.id());
         if home.exists() {
-            fs::remove_dir_all(&home).map_err(|e| SourcesError::io("replace", &home, e))?;
+            // Removed together with the staging folder. An interrupted removal in its own place
+            // would leave an entry that looks complete.
+            let replaced = self.folder.join("replaced");
+            fs::rename(&home, replaced).map_err(|e| SourcesError::io("replace", &home, e))?;
         }
         fs::rename(self.entry(), &home).map_err(|e| SourcesError::io("create", &home, e))?;
         load(&home)
@@ -136,6 +145,13 @@ impl Drop for Staging {
         // Best effort: the next one sweeps.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Writes the folder's file system to the disk. Otherwise, a power failure may leave an entry under
+/// its name with files that are empty.
+fn sync(folder: &Path) -> Result<(), SourcesError> {
+    let synced = File::open(folder).and_then(|folder| Ok(nix::unistd::syncfs(folder)?));
+    synced.map_err(|e| SourcesError::io("write to the disk", folder, e))
 }
 
 /// Removes staging folders; the caller holds the lock, so nobody works in them.

@@ -77,12 +77,32 @@ fn two_at_once_wait_for_each_other() {
 }
 
 #[test]
-fn damaged_metadata_is_named() {
+fn damaged_metadata_is_named_and_hides_no_other_entry() {
     let home = tempfile::tempdir().unwrap();
-    fs::create_dir(home.path().join("lab-1")).unwrap();
-    fs::write(home.path().join("lab-1").join(Thing::METADATA), "{").unwrap();
-    let error = things(home.path()).unwrap_err().to_string();
-    assert!(error.contains("lab-1") && error.contains("build or fetch"), "{error}");
+    let damaged = home.path().join("lab-1");
+    fs::create_dir(&damaged).unwrap();
+    for text in [b"{".as_slice(), b"", b"\xff", b"{\"id\": \"lab-1\"}"] {
+        fs::write(damaged.join(Thing::METADATA), text).unwrap();
+        let made = publish(home.path(), "lab-2");
+        assert_eq!(things(home.path()).unwrap(), [made]);
+        let error = load::<Thing>(&damaged).unwrap_err().to_string();
+        assert!(error.contains("lab-1") && error.contains("build or fetch"), "{error}");
+    }
+    publish(home.path(), "lab-1");
+    assert_eq!(things(home.path()).unwrap().len(), 2);
+}
+
+#[test]
+fn an_entry_replaces_all_of_an_earlier_one() {
+    let home = tempfile::tempdir().unwrap();
+    publish(home.path(), "lab-1");
+    fs::write(home.path().join("lab-1/f"), "earlier").unwrap();
+    let made = publish(home.path(), "lab-1");
+    assert!(!made.file.exists());
+    let mut names: Vec<_> =
+        fs::read_dir(home.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".lock", "lab-1"]);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Progress of long work, and of `make` and `ninja` by the lines they print.
 
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::sync::Mutex;
+
 /// Where long work has got to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
@@ -15,6 +19,17 @@ impl Progress {
     /// The start of a stage that cannot be measured.
     pub(super) fn stage(stage: &str, detail: impl Into<String>) -> Self {
         Self { stage: stage.into(), fraction: None, detail: detail.into() }
+    }
+}
+
+/// Prints a warning to standard error, each text once: one command may come across a fault many
+/// times. A stage of [`Progress`] would not do, because a terminal shows the last one only.
+pub(super) fn warn(text: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().is_ok_and(|mut said| said.insert(text.to_owned())) {
+        // The caller's progress bar may have begun a line.
+        let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
+        eprintln!("{start}warning: {text}");
     }
 }
 

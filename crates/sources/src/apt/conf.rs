@@ -10,6 +10,10 @@ use super::mirror::Mirrors;
 /// The system's apt configuration.
 pub(super) const SYSTEM: &str = "/etc/apt";
 
+/// Options of https, in lower case: whom to trust, and the client's own certificate. Mirrors inside
+/// a company may need them.
+const CERTIFICATES: [&str; 4] = ["cainfo", "capath", "sslcert", "sslkey"];
+
 /// One line per kind (`deb`, `deb-src`) and suite, in the form of sources.list(5).
 pub(super) fn sources(
     mirrors: &Mirrors,
@@ -50,18 +54,23 @@ pub(super) fn own(home: &Path, network: &str) -> String {
     network.to_owned() + &lines.collect::<String>()
 }
 
-/// The system's proxy settings, as `apt-config dump` prints and apt.conf takes them.
+/// The system's proxies and certificates, as `apt-config dump` prints and apt.conf takes them.
 pub(super) fn network() -> String {
     let dump = Command::new("apt-config").arg("dump").output().map(|output| output.stdout);
-    proxies(&String::from_utf8_lossy(&dump.unwrap_or_default()))
+    network_of(&String::from_utf8_lossy(&dump.unwrap_or_default()))
 }
 
-fn proxies(dump: &str) -> String {
-    let proxy = |line: &&str| {
-        let name = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-        name.starts_with("acquire::") && name.contains("proxy")
-    };
-    dump.lines().filter(proxy).map(|line| format!("{line}\n")).collect()
+fn network_of(dump: &str) -> String {
+    let lines = dump.lines().filter(|line| is_network(line));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Each setting may be for all hosts, or name one before or behind the option.
+fn is_network(line: &str) -> bool {
+    let name = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let Some(option) = name.strip_prefix("acquire::") else { return false };
+    let certificate = |https: &str| https.split("::").any(|part| CERTIFICATES.contains(&part));
+    option.contains("proxy") || option.strip_prefix("https::").is_some_and(certificate)
 }
 
 #[cfg(test)]
@@ -90,10 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn only_proxies_are_taken_over() {
-        let http = "Acquire::http::Proxy \"http://p:3142\";\n";
-        let detect = "Acquire::https::Proxy-Auto-Detect \"/x\";\n";
-        let others = "APT::Install-Recommends \"1\";\nAcquire::Check-Valid-Until \"false\";\n";
-        assert_eq!(proxies(&[http, others, detect].concat()), [http, detect].concat());
+    fn only_proxies_and_certificates_are_taken_over() {
+        let taken = [
+            "Acquire::http::Proxy \"http://p:3142\";\n",
+            "Acquire::https::Proxy-Auto-Detect \"/x\";\n",
+            "Acquire::https::CaInfo \"/ca.pem\";\n",
+            "Acquire::https::CAPath::mirror.example \"/certs\";\n",
+            "Acquire::https::mirror.example::SslCert \"/c.pem\";\n",
+            "Acquire::https::mirror.example::SslKey \"/c.key\";\n",
+        ]
+        .concat();
+        let others = "APT::Install-Recommends \"1\";\nAcquire::Check-Valid-Until \"false\";\n\
+                      Acquire::https::Verify-Peer \"false\";\nAcquire::http::SslCert \"/x\";\n";
+        assert_eq!(network_of(&[others, &taken].concat()), taken);
     }
 }

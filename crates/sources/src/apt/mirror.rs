@@ -9,6 +9,9 @@ use std::path::Path;
 /// no Debian source themselves, such as Ubuntu.
 const FALLBACK: &str = "http://deb.debian.org";
 
+/// Debian's archive of debug symbols: it has the same key, and none of our packages.
+const DEBUG: &str = "debian-debug";
+
 /// A source of binary packages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AptSource {
@@ -34,32 +37,39 @@ impl Mirrors {
     }
 
     fn of_sources(sources: &[AptSource]) -> Self {
-        let find = |name| sources.iter().find_map(|source| source.debian(name));
-        Self {
-            main: find("debian").unwrap_or_else(|| format!("{FALLBACK}/debian")),
-            security: find("debian-security")
-                .unwrap_or_else(|| format!("{FALLBACK}/debian-security")),
-        }
+        let find = |archive: &str| {
+            let found: Vec<&str> = sources.iter().flat_map(|one| one.debian(archive)).collect();
+            // One key signs several archives. The customary path says which one it is.
+            let named = found.iter().find(|uri| is_named(uri, archive));
+            let uri = named.or(found.first()).copied().map(str::to_owned);
+            uri.unwrap_or_else(|| format!("{FALLBACK}/{archive}"))
+        };
+        Self { main: find("debian"), security: find("debian-security") }
     }
 }
 
 impl AptSource {
-    /// The address if this is Debian's archive of that name. Others use Debian's suite
+    /// The addresses if this is Debian's archive of that name. Others use Debian's suite
     /// names too: what counts is the archive's key or its customary path.
-    fn debian(&self, archive: &str) -> Option<String> {
+    fn debian(&self, archive: &str) -> Vec<&str> {
         let security = self.suites.iter().any(|suite| suite.ends_with("-security"));
         let main = self.components.iter().any(|component| component == "main");
         if !main || security != (archive == "debian-security") {
-            return None;
+            return Vec::new();
         }
         let keyed = self.signed_by.contains("debian-archive-");
         let uris = self.uris.iter().map(|uri| uri.trim_end_matches('/'));
         let fits = |uri: &&str| {
             let network = uri.starts_with("http://") || uri.starts_with("https://");
-            network && (keyed || uri.rsplit('/').next() == Some(archive))
+            network && !is_named(uri, DEBUG) && (keyed || is_named(uri, archive))
         };
-        uris.filter(fits).map(str::to_owned).next()
+        uris.filter(fits).collect()
     }
+}
+
+/// Whether an address has the customary path of the archive of that name.
+fn is_named(uri: &str, archive: &str) -> bool {
+    uri.rsplit('/').next() == Some(archive)
 }
 
 /// All sources below `etc`; what cannot be read is as good as absent.

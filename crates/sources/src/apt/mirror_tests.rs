@@ -42,6 +42,23 @@ fn one_line_sources_name_the_mirror() {
 }
 
 #[test]
+fn a_customary_path_comes_before_a_mere_key() {
+    let stanza = |path: &str, suite: &str| {
+        let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
+        format!(
+            "Types: deb\nURIs: http://m.example/{path}\nSuites: {suite}\nComponents: main\n\
+             Signed-By: {key}\n\n"
+        )
+    };
+    let debug = stanza("debian-debug/", "trixie-debug");
+    let own = stanza("own", "trixie");
+    let main = |text: String| Mirrors::of_sources(&deb822(&text)).main;
+    assert_eq!(main(debug.clone()), format!("{FALLBACK}/debian"));
+    assert_eq!(main(debug.clone() + &own), "http://m.example/own");
+    assert_eq!(main(debug + &own + &stanza("debian/", "trixie")), "http://m.example/debian");
+}
+
+#[test]
 fn disabled_and_source_only_stanzas_are_none() {
     assert_eq!(deb822(&DEB822.replace("Types: deb\n", "Types: deb-src\n")).len(), 1);
     let disabled = DEB822.replace("Components: main\n", "Components: main\nEnabled: no\n");

@@ -2,7 +2,7 @@
 //!
 //! The system's sources, lists and installed packages are neither used nor
 //! changed; signatures are checked with Debian's archive keyring. Only the
-//! system's network settings (proxies) are taken over.
+//! system's network settings (proxies, certificates) are taken over.
 
 mod conf;
 mod index;
@@ -73,9 +73,11 @@ impl PrivateApt {
         Ok(Self { home: home.into(), suites: suites.into() })
     }
 
-    /// Refreshes the lists.
+    /// Refreshes the lists. Without the option, apt-get is content if it could fetch none.
     pub(super) fn update(&self, runner: &Runner) -> Result<(), SourcesError> {
-        runner.run("apt-get update", self.command("apt-get").arg("update"), &mut |_| ())
+        let mut command = self.command("apt-get");
+        command.args(["update", "--error-on=any"]);
+        runner.run("apt-get update", &mut command, &mut |_| ())
     }
 
     /// Refreshes the lists and returns the newest version of each package.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::cloud::{CloudKernel, cloud_kernels, default_of, parts};
-use super::entry::{Entry, by_id, kernels_dir};
+use super::entry::{Entry, by_id, instead, kernels_dir, newest};
 use super::{Cloud, Kernel, KernelError, config};
 use crate::apt::PrivateApt;
 use crate::cache::{Staging, cache_dir};
@@ -21,6 +21,7 @@ const SPACE: u64 = 1 << 30;
 const TOOLS: &[Tool] = &[("depmod", "kmod")];
 
 /// Fetches one of Debian's cloud kernels, or returns the one in the cache if that is the newest.
+/// Without network, returns the one in the cache with a warning.
 ///
 /// # Errors
 /// When tools, keyring, network or space are missing, or no kernel fits.
@@ -33,12 +34,14 @@ pub fn fetch_debian_cloud(
     let staging = Staging::begin(&home, &mut || {
         progress(Progress::stage("wait", "another build or fetch is under way"));
     })?;
-    space::check(&home, SPACE)?;
     let runner = Runner::new(cache_dir().join("kernel-fetch.log"))?;
     let suites = suites(cloud);
     let apt = PrivateApt::new(&cache_dir().join("apt"), suites)?;
     progress(Progress::stage("index", format!("what {} has", suites.join(", "))));
-    let packages = apt.packages(&runner)?;
+    let packages = match apt.packages(&runner) {
+        Ok(packages) => packages,
+        Err(error) => return instead(newest(&home, cloud.spec(), None)?, error.into()),
+    };
     let mut kernels = cloud_kernels(&packages);
     if cloud != Cloud::Newest {
         kernels = default_of(kernels, &packages);
@@ -55,6 +58,7 @@ pub fn fetch_debian_cloud(
         if let Some(cached) = cached.filter(is_it) {
             return Ok(cached);
         }
+        space::check(&home, SPACE)?;
         unpack(kernel, &apt, &staging, &runner, progress)?;
         let has = || config::config_has(&staging.entry().join("config"), WANTED);
         if cloud != Cloud::Newest || has()? {

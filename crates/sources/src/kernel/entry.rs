@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kernel, KernelError};
 use crate::cache::{Cached, cache_dir, entries};
+use crate::progress::warn;
 
 /// A kernel in the cache and what it was made by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +57,18 @@ pub(super) fn newest(
 /// The kernel of that id, if it is in the cache.
 pub(super) fn by_id(home: &Path, id: &str) -> Result<Option<Kernel>, KernelError> {
     Ok(kernels(home)?.into_iter().find(|kernel| kernel.id == id))
+}
+
+/// The cached kernel, with a warning that `error` kept a newer one from being looked for.
+///
+/// # Errors
+/// `error` when nothing is cached.
+pub(super) fn instead(cached: Option<Kernel>, error: KernelError) -> Result<Kernel, KernelError> {
+    let Some(kernel) = cached else { return Err(error) };
+    // An error may show the end of a log.
+    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+    warn(&format!("{why}; {} is taken, which is in the cache", kernel.id));
+    Ok(kernel)
 }
 
 #[cfg(test)]

@@ -43,6 +43,17 @@ fn only_the_same_recipe_answers() {
 }
 
 #[test]
+fn what_is_cached_does_without_its_source() {
+    let home = tempfile::tempdir().unwrap();
+    let offline = || KernelError::from(crate::SourcesError::Keyring("/keyring".into()));
+    let error = instead(None, offline()).unwrap_err().to_string();
+    assert!(error.contains("/keyring"), "{error}");
+    let made = publish(home.path(), &entry("debian-cloud-7.3.4", "debian-cloud", None));
+    let found = newest(home.path(), "debian-cloud", None).unwrap();
+    assert_eq!(instead(found, offline()).unwrap(), made);
+}
+
+#[test]
 fn the_newest_made_comes_first() {
     let home = tempfile::tempdir().unwrap();
     for id in ["lab-b", "lab-a"] {

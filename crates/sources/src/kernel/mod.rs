@@ -12,6 +12,7 @@ mod debian_cloud;
 mod entry;
 mod error;
 mod make;
+mod obtain;
 mod package;
 mod recipe;
 mod spec;
@@ -62,14 +63,18 @@ pub fn list() -> Result<Vec<Kernel>, KernelError> {
 /// in the cache that match, or the bzImage at a path. `None` means that
 /// [`ensure`] would have to build or fetch it.
 ///
-/// A `lab` kernel of other fragments or patches than this program's does not match.
+/// A `lab` kernel of other fragments or patches than this program's does not match, nor does one
+/// of a folder that has changed since.
 ///
 /// # Errors
-/// When `spec` is not one, or names a file that is not a bzImage.
+/// When `spec` is not one, or names a file that is not a bzImage or a folder that is not a
+/// kernel's source.
 pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     match Spec::parse(spec)? {
         Spec::Image(path) => from_image(spec, &path).map(Some),
         Spec::DebianCloud(_) => newest(&kernels_dir(), spec, None),
+        // What the folder holds decides, which may have been edited since the last build.
+        Spec::Build(source @ Source::Dir(_)) => make::cached(&source),
         Spec::Build(source) => {
             let recipe = recipe::Recipe::of(&source).digest();
             newest(&kernels_dir(), spec, Some(&recipe))

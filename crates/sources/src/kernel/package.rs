@@ -13,37 +13,76 @@ use crate::{Progress, SourcesError, deb};
 const SUITES: &[&str] = &["bookworm-security", "trixie-security", "trixie-backports"];
 const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
 
-/// A source package's tarball.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tarball {
-    pub(super) path: PathBuf,
+/// A version of a source package, and where it is. Nothing has been downloaded yet.
+pub(super) struct Offer {
+    pub(super) name: String,
     /// The package's version, such as `6.12.117-1~deb12u1`.
     pub(super) version: String,
+    place: Place,
 }
 
-/// The tarball of the package `name`: the installed one, else the one that the system's
-/// apt knows, else Debian's. Downloads go to `work`.
-pub(super) fn tarball(
-    name: &str,
-    work: &Path,
-    runner: &Runner,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Tarball, SourcesError> {
-    if let Some(found) = installed(name) {
-        return Ok(found);
+enum Place {
+    /// The package is installed: the path of its tarball.
+    Installed(PathBuf),
+    /// The system's apt knows it. Its lists may be stale, and only root may refresh them.
+    System,
+    /// Debian's archive has it, by lists of our own.
+    Debian(PrivateApt),
+}
+
+impl Offer {
+    /// Stands for the content of the package.
+    pub(super) fn identity(&self) -> String {
+        format!("{} {}", self.name, self.version)
     }
-    need("download the kernel's source", TOOLS)?;
-    let debs = work.join("debs");
-    fs::create_dir_all(&debs).map_err(|e| SourcesError::io("create", &debs, e))?;
-    let version = match system(name, &debs, runner, progress) {
-        Some(version) => version,
-        None => debian(name, &debs, runner, progress)?,
-    };
-    let root = work.join("package");
-    deb::unpack_all(&debs, &root, runner)?;
-    let path = root.join(inside(name));
-    fs::metadata(&path).map_err(|e| SourcesError::io("find the package's", &path, e))?;
-    Ok(Tarball { path, version })
+
+    /// The path of the tarball. Downloads go to `work`. `None` if the system's apt offers what
+    /// its mirror no longer has: [`debian`] knows what there is.
+    pub(super) fn tarball(
+        &self,
+        work: &Path,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<PathBuf>, SourcesError> {
+        if let Place::Installed(path) = &self.place {
+            return Ok(Some(path.clone()));
+        }
+        need("download the kernel's source", TOOLS)?;
+        let debs = work.join("debs");
+        fs::create_dir_all(&debs).map_err(|e| SourcesError::io("create", &debs, e))?;
+        if !self.download(&debs, runner, progress)? {
+            return Ok(None);
+        }
+        let root = work.join("package");
+        deb::unpack_all(&debs, &root, runner)?;
+        let path = root.join(inside(&self.name));
+        fs::metadata(&path).map_err(|e| SourcesError::io("find the package's", &path, e))?;
+        Ok(Some(path))
+    }
+
+    /// Whether the package could be had.
+    fn download(
+        &self,
+        debs: &Path,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<bool, SourcesError> {
+        if let Place::Debian(apt) = &self.place {
+            let (name, version) = (self.name.clone(), self.version.clone());
+            let package = apt::Package { name, version, ..apt::Package::default() };
+            return apt.download(&[package], debs, runner, progress).map(|()| true);
+        }
+        let mut get = Command::new("apt-get");
+        get.current_dir(debs).env("LC_ALL", "C").arg("download");
+        get.arg(format!("{}={}", self.name, self.version));
+        Ok(apt::download(&mut get, runner, progress).is_ok())
+    }
+}
+
+/// The package `name` as it is installed, else as the system's apt knows it. Needs no network
+/// and writes nothing.
+pub(super) fn known(name: &str) -> Option<Offer> {
+    installed(name).or_else(|| system(name))
 }
 
 /// Where the package puts its tarball, relative to the root.
@@ -51,45 +90,46 @@ fn inside(name: &str) -> PathBuf {
     Path::new("usr/src").join(format!("{name}.tar.xz"))
 }
 
-fn installed(name: &str) -> Option<Tarball> {
+fn installed(name: &str) -> Option<Offer> {
     let path = Path::new("/").join(inside(name));
     let query = ["-W", "-f", "${db:Status-Status} ${Version}", name];
     let output = Command::new("dpkg-query").args(query).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.strip_prefix("installed ")?.trim().to_owned();
-    path.is_file().then_some(Tarball { path, version })
+    path.is_file().then(|| Offer { name: name.into(), version, place: Place::Installed(path) })
 }
 
-/// Downloads through the system's apt; `None` if it does not know the package or its
-/// lists are stale, which only root may change.
-fn system(
-    name: &str,
-    debs: &Path,
-    runner: &Runner,
-    progress: &mut dyn FnMut(Progress),
-) -> Option<String> {
+fn system(name: &str) -> Option<Offer> {
     let mut show = Command::new("apt-cache");
     show.args(["show", "--no-all-versions", name]).env("LC_ALL", "C");
-    let packages = apt::parse(&runner.output("apt-cache show", &mut show).ok()?);
-    let version = &apt::newest(&packages, name)?.version;
-    let mut get = Command::new("apt-get");
-    get.current_dir(debs).env("LC_ALL", "C").arg("download").arg(format!("{name}={version}"));
-    apt::download(&mut get, runner, progress).ok()?;
-    Some(version.clone())
+    let output = show.output().ok()?;
+    let packages = apt::parse(&String::from_utf8_lossy(&output.stdout));
+    let version = apt::newest(&packages, name)?.version.clone();
+    Some(Offer { name: name.into(), version, place: Place::System })
 }
 
-fn debian(
+/// The newest version in Debian's archive.
+///
+/// # Errors
+/// When the archive cannot be asked, or lacks the package.
+pub(super) fn debian(
     name: &str,
-    debs: &Path,
     runner: &Runner,
     progress: &mut dyn FnMut(Progress),
-) -> Result<String, SourcesError> {
+) -> Result<Offer, SourcesError> {
     let apt = PrivateApt::new(&cache_dir().join("apt-source"), SUITES)?;
     progress(Progress::stage("index", format!("what {} have", SUITES.join(", "))));
     let packages = apt.packages(runner)?;
     let package = apt::newest(&packages, name).ok_or_else(|| apt.lacks(name, runner))?;
-    apt.download(std::slice::from_ref(package), debs, runner, progress)?;
-    Ok(package.version.clone())
+    Ok(Offer { name: name.into(), version: package.version.clone(), place: Place::Debian(apt) })
+}
+
+#[cfg(test)]
+impl Offer {
+    /// One that is installed, with its tarball at `path`.
+    pub(super) fn at(name: &str, version: &str, path: &Path) -> Self {
+        Self { name: name.into(), version: version.into(), place: Place::Installed(path.into()) }
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_package_that_is_not_installed_is_not_found() {
-        assert_eq!(installed("linux-source-0.0"), None);
+        assert!(installed("linux-source-0.0").is_none() && known("linux-source-0.0").is_none());
     }
 
     #[test]

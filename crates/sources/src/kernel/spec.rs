@@ -18,7 +18,8 @@ pub enum Source {
     LabEs,
     /// Another source package, such as `linux-source-7.3`, unpatched.
     Package(String),
-    /// A folder with a kernel source tree, unpatched.
+    /// A folder with a kernel source tree, unpatched. [`Source::parse`] makes its path absolute
+    /// and free of links, so that one folder has one name.
     Dir(PathBuf),
 }
 
@@ -45,7 +46,8 @@ impl Source {
         } else if text == "lab-es" {
             Ok(Self::LabEs)
         } else if path.is_absolute() || text.starts_with('.') {
-            Ok(Self::Dir(path.into()))
+            let real = path.canonicalize().or_else(|_| std::path::absolute(path));
+            Ok(Self::Dir(real.unwrap_or_else(|_| path.into())))
         } else if is_source_package(text) {
             Ok(Self::Package(text.into()))
         } else {
@@ -165,6 +167,17 @@ mod tests {
             let Ok(Spec::Build(source)) = Spec::parse(text) else { panic!("{text}") };
             assert_eq!(source.spec(), text);
         }
+    }
+
+    #[test]
+    fn one_folder_has_one_name() {
+        let home = tempfile::tempdir().unwrap();
+        let real = home.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&real, home.path().join("link")).unwrap();
+        let found = Source::parse(&home.path().join("link/.").display().to_string()).unwrap();
+        assert_eq!(found, Source::Dir(real));
+        let Ok(Source::Dir(absent)) = Source::parse("./no-such-folder") else { panic!() };
+        assert!(absent.is_absolute() && absent.ends_with("no-such-folder"));
     }
 
     #[test]

@@ -4,6 +4,9 @@ use unspin_model::class::{Class, Classified};
 
 use crate::SourcesError;
 
+/// Only the pinned source is used unasked.
+const NAME_IT: &str = "then set UNSPIN_VT_QEMU to the path that it prints as `program`";
+
 /// Why there is no QEMU. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuError {
@@ -12,8 +15,9 @@ pub enum QemuError {
     Sources(#[from] SourcesError),
     /// The archive replaced a version.
     #[error(
-        "Debian's archive has no {package} {wanted}, but {available}; to build with what it has, \
-         run: unspin lab qemu build --source-version {instead}"
+        "Debian's archive has no {package} {wanted}, but {available}; to use what it has, \
+         run: unspin lab qemu build --source-version {instead}; {}",
+        NAME_IT
     )]
     Gone {
         /// The package.
@@ -28,8 +32,9 @@ pub enum QemuError {
     /// A fetched file differs from the pinned one.
     #[error(
         "{file} of qemu {version}, as Debian's archive has it, has SHA-256 {found}, not the \
-         pinned {expected}; to build with it all the same, \
-         run: unspin lab qemu build --source-version {version}"
+         pinned {expected}; to use it all the same, \
+         run: unspin lab qemu build --source-version {version}; {}",
+        NAME_IT
     )]
     Changed {
         /// The file.

@@ -170,8 +170,9 @@ mod tests {
         let found = [package("qemu", "1:10.0.14-1"), package("qemu", "1:10.0.2-1")];
         assert_eq!(choose(&found, "qemu", "1:10.0.2-1", "x").unwrap(), &found[1]);
         let error = choose(&found, "qemu", "1:10.0.13-1", "1:10.0.14-1").unwrap_err().to_string();
-        let expected = "has no qemu 1:10.0.13-1, but 1:10.0.14-1, 1:10.0.2-1; to build with \
-                        what it has, run: unspin lab qemu build --source-version 1:10.0.14-1";
+        let expected = "has no qemu 1:10.0.13-1, but 1:10.0.14-1, 1:10.0.2-1; to use what it has, \
+                        run: unspin lab qemu build --source-version 1:10.0.14-1; then set \
+                        UNSPIN_VT_QEMU to the path that it prints as `program`";
         assert!(error.ends_with(expected), "{error}");
     }
 

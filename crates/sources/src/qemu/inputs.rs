@@ -114,7 +114,8 @@ mod tests {
         fs::write(folder.path().join(ORIG), "changed").unwrap();
         let after = Inputs::of_folder("1:1-1", folder.path()).unwrap();
         let error = after.check(&before).unwrap_err().to_string();
-        for part in [ORIG, &before.files[ORIG], &after.files[ORIG], "--source-version 1:1-1"] {
+        let advice = "--source-version 1:1-1; then set UNSPIN_VT_QEMU";
+        for part in [ORIG, &before.files[ORIG], &after.files[ORIG], advice] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }

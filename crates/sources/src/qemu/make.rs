@@ -1,6 +1,7 @@
 //! Builds the lab's QEMU.
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ pub fn build(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Qemu, QemuError> {
     need_all()?;
-    let keep = keep.map(make_folder).transpose()?;
+    let keep = keep.map(new_folder).transpose()?;
     let home = qemu_dir();
     let staging = Staging::begin(&home, &mut || {
         progress(Progress::stage("wait", "another build is under way"));
@@ -77,7 +78,7 @@ pub fn build(
     if let (Some(cached), None) = (cached, &keep) {
         return Ok(cached);
     }
-    space::check(keep.as_ref().unwrap_or(&home), SPACE)?;
+    space::check(keep.as_deref().and_then(Path::parent).unwrap_or(&home), SPACE)?;
     let fetched = fetch::fetch(source, &staging, &runner, progress)?;
     let entry = describe(&recipe, &fetched.inputs, compiler);
     let cached = with_id(&home, &entry.qemu.id)?;
@@ -87,8 +88,8 @@ pub fn build(
     let modules = meson::modules(&staging, &runner, progress)?;
     progress(Progress::stage("unpack", &entry.qemu.source));
     let work = keep.clone().unwrap_or_else(|| staging.work());
-    tree::prepare(&fetched, &recipe, &work.join("source"), &runner)?;
     let workshop = Workshop { work, modules, runner: &runner };
+    in_folder(keep.as_deref(), || tree::prepare(&fetched, &recipe, &workshop.source(), &runner))?;
     workshop.configure(&recipe, progress)?;
     workshop.compile(jobs, progress)?;
     if keep.is_some() {
@@ -102,10 +103,27 @@ pub fn build(
     Ok(staging.publish(&entry)?.qemu)
 }
 
-/// A new folder, by its absolute path: commands run in another one.
-fn make_folder(folder: &Path) -> Result<PathBuf, SourcesError> {
-    let made = fs::create_dir(folder).and_then(|()| std::path::absolute(folder));
-    made.map_err(|e| SourcesError::io("create", folder, e))
+/// A folder that is yet to be made, by its absolute path: commands run in another one.
+fn new_folder(folder: &Path) -> Result<PathBuf, SourcesError> {
+    let path = match folder.symlink_metadata() {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => std::path::absolute(folder),
+    };
+    path.map_err(|e| SourcesError::io("create", folder, e))
+}
+
+/// Makes the folder, if one is given, and fills it. A failure leaves none that is empty: the next
+/// call takes a new one only.
+fn in_folder(
+    folder: Option<&Path>,
+    fill: impl FnOnce() -> Result<(), SourcesError>,
+) -> Result<(), SourcesError> {
+    let Some(folder) = folder else { return fill() };
+    fs::create_dir(folder).map_err(|e| SourcesError::io("create", folder, e))?;
+    fill().inspect_err(|_| {
+        // This fails where something is in it.
+        let _ = fs::remove_dir(folder);
+    })
 }
 
 fn need_all() -> Result<(), SourcesError> {
@@ -174,6 +192,10 @@ struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
+    fn source(&self) -> PathBuf {
+        self.work.join("source")
+    }
+
     fn objects(&self) -> PathBuf {
         self.work.join("objects")
     }
@@ -267,6 +289,22 @@ mod tests {
         assert_ne!(a.qemu.id, b.qemu.id);
         assert_eq!(a.qemu.behaviour, b.qemu.behaviour);
         assert_eq!(a.qemu.behaviour.len(), 32);
+    }
+
+    #[test]
+    fn a_failure_leaves_no_empty_folder_to_keep() {
+        let home = tempfile::tempdir().unwrap();
+        let keep = home.path().join("keep");
+        let failed = || Err(SourcesError::io("unpack", "x", io::ErrorKind::Other.into()));
+        assert_eq!(new_folder(&keep).unwrap(), keep);
+        in_folder(Some(&keep), failed).unwrap_err();
+        assert!(!keep.exists());
+        let begun = || {
+            fs::write(keep.join("file"), "").unwrap();
+            failed()
+        };
+        in_folder(Some(&keep), begun).unwrap_err();
+        assert!(keep.join("file").exists() && new_folder(&keep).is_err());
     }
 
     #[test]

@@ -1,0 +1,163 @@
+//! The source of a build, or the kernel that was built of it before. What is cached is looked up
+//! first: it takes neither network nor free space.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::entry::{Entry, instead, kernels, kernels_dir};
+use super::package::{self, Offer};
+use super::recipe::Recipe;
+use super::spec::{PINNED, Source};
+use super::tree::{self, Tree};
+use super::{Kernel, KernelError};
+use crate::cache::{Staging, entries};
+use crate::command::Runner;
+use crate::key::build_key;
+use crate::{Progress, SourcesError, space};
+
+/// Source tree and objects at their peak.
+const SPACE: u64 = 5 << 30;
+
+/// What makes a kernel, and where those are that were made before.
+pub(super) struct Wanted<'a> {
+    pub(super) home: PathBuf,
+    pub(super) source: &'a Source,
+    pub(super) recipe: Recipe,
+    /// First line of its `--version`.
+    pub(super) compiler: String,
+}
+
+/// As much as is known of a source without network.
+pub(super) enum Origin {
+    Folder(Tree),
+    Offer(Offer),
+    /// A package whose version only Debian's archive knows.
+    Archive(String),
+}
+
+/// What a build begins with.
+pub(super) enum Found {
+    /// It was built before.
+    Kernel(Kernel),
+    /// Its tree, and the tarball to unpack if the tree is not there yet.
+    Tree(Tree, Option<PathBuf>),
+}
+
+impl<'a> Wanted<'a> {
+    /// The lab's recipe for `source`, with this machine's compiler.
+    ///
+    /// # Errors
+    /// When the compiler does not run.
+    pub(super) fn of(source: &'a Source) -> Result<Self, SourcesError> {
+        let compiler = compiler()?;
+        Ok(Self { home: kernels_dir(), source, recipe: Recipe::of(source), compiler })
+    }
+}
+
+impl Wanted<'_> {
+    /// The end of the id of a kernel that is built of the source of this identity.
+    pub(super) fn key(&self, identity: &str) -> String {
+        build_key(identity, &self.recipe.digest(), &self.compiler)
+    }
+
+    /// The source as it is now. Writes nothing.
+    ///
+    /// # Errors
+    /// When a folder is not a kernel's source.
+    pub(super) fn origin(&self) -> Result<Origin, KernelError> {
+        let name: &str = match self.source {
+            Source::Dir(path) => return Ok(Origin::Folder(tree::folder(path)?)),
+            Source::Package(name) => name,
+            Source::Lab | Source::LabCvm | Source::LabEs => PINNED,
+        };
+        Ok(package::known(name).map_or_else(|| Origin::Archive(name.into()), Origin::Offer))
+    }
+
+    /// The kernel that was built of `origin` before, if its content is known.
+    pub(super) fn cached(&self, origin: &Origin) -> Result<Option<Kernel>, KernelError> {
+        let identity = match origin {
+            Origin::Folder(tree) => tree.identity.clone(),
+            Origin::Offer(offer) => offer.identity(),
+            Origin::Archive(_) => return Ok(None),
+        };
+        let end = format!("-{}", self.key(&identity));
+        Ok(kernels(&self.home)?.into_iter().find(|kernel| kernel.id.ends_with(&end)))
+    }
+
+    /// Gets what is missing to build, or a kernel that another process has built meanwhile.
+    ///
+    /// # Errors
+    /// When space or network are missing.
+    pub(super) fn find(
+        &self,
+        origin: Origin,
+        staging: &Staging,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Found, KernelError> {
+        if let Origin::Archive(name) = &origin {
+            let offer = package::debian(name, runner, progress)?;
+            return self.find(Origin::Offer(offer), staging, runner, progress);
+        }
+        if let Some(kernel) = self.cached(&origin)? {
+            return Ok(Found::Kernel(kernel));
+        }
+        space::check(&self.home, SPACE)?;
+        match origin {
+            Origin::Folder(tree) => Ok(Found::Tree(tree, None)),
+            Origin::Offer(offer) => self.get(offer, staging, runner, progress),
+            Origin::Archive(_) => unreachable!("the archive has made an offer"),
+        }
+    }
+
+    /// The offer's tree, with the tarball that it has yet to be unpacked from.
+    fn get(
+        &self,
+        offer: Offer,
+        staging: &Staging,
+        runner: &Runner,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Found, KernelError> {
+        let tree = tree::of_package(&offer, &self.recipe);
+        if tree.path.is_dir() {
+            return Ok(Found::Tree(tree, None));
+        }
+        match offer.tarball(&staging.work(), runner, progress)? {
+            Some(tarball) => Ok(Found::Tree(tree, Some(tarball))),
+            None => self.find(Origin::Archive(offer.name), staging, runner, progress),
+        }
+    }
+
+    /// The newest made kernel of the same recipe and compiler, of whichever version of the
+    /// package, with a warning that `error` kept its source from being looked for.
+    ///
+    /// # Errors
+    /// `error` when there is none. A folder has no versions, so its kernel has none.
+    pub(super) fn instead(&self, error: KernelError) -> Result<Kernel, KernelError> {
+        let (spec, recipe) = (self.source.spec(), self.recipe.digest());
+        let fits = |entry: &Entry| {
+            let Kernel { id, source, .. } = &entry.kernel;
+            entry.kernel.spec == spec
+                && entry.recipe.as_ref() == Some(&recipe)
+                && id.ends_with(&format!("-{}", self.key(source)))
+        };
+        let cached = entries(&self.home)?.into_iter().find(fits).map(|entry| entry.kernel);
+        instead(cached, error)
+    }
+}
+
+/// The first line of the compiler's version. Without a log: on a full disk none can be written.
+fn compiler() -> Result<String, SourcesError> {
+    let fail = |error| SourcesError::io("run", "gcc", error);
+    let output = Command::new("gcc").arg("--version").output().map_err(fail)?;
+    if !output.status.success() {
+        return Err(fail(io::Error::other(output.status.to_string())));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+#[path = "obtain_tests.rs"]
+mod tests;
