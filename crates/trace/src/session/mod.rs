@@ -9,7 +9,7 @@
 //! | `off` | off, after it had been on | nanoseconds that the start can be wrong by, either way |
 //! | `wake` | off, after it had been idle and was asked to run | 0 |
 //! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
-//! | `spin-lock` | burned, waiting for a kernel spinlock | nanoseconds halted in it, which burned nothing |
+//! | `spin-lock` | burned, waiting for a kernel spinlock | nanoseconds of it halted, not burned |
 //! | `spin-mutex` | burned, waiting for a kernel mutex | 0 |
 //! | `spin-ipi` | burned, waiting for other vCPUs to acknowledge a call | 0 |
 //! | `wait-mutex` | asleep, waiting for a kernel mutex | 0 |
