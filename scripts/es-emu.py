@@ -262,6 +262,11 @@ PAUSE_LOOPS = """
 cd /sys/module/kvm_amd/parameters
 echo 16 > soft_pause_count; echo 1 > es_emu_vnae; cd /tmp
 """
+# vNAE is turned off and on again while loops are answered.
+TOGGLED = """
+(cd /sys/module/kvm_amd/parameters
+while usleep 20000; do echo 0 > es_emu_vnae; usleep 1000; echo 1 > es_emu_vnae; done) &
+"""
 OUTCOMES = ("yielded", "target_running", "refused", "own_choice")
 
 
@@ -285,6 +290,9 @@ def check_vnae(bench: Bench) -> str:
     # A loop within the handler of another #VC has no answer.
     want(0.95 * one["reflected"] <= answers <= one["reflected"] + 10, f"{one}")
     want(one["refused"] == 0, f"an answer made no sense: {one}")
+    # Who was asked before may answer afterwards.
+    toggled = counted(guest(bench, "vnae-toggled", kernel, 4, RENAMES, before=PAUSE_LOOPS + TOGGLED))
+    want(toggled["es_emu_reflected"] > 0 and toggled["es_emu_refused"] == 0, f"{toggled}")
     for part, what in (("named", "that name a vCPU"), ("yielded", "after which the named vCPU gets the CPU")):
         bench.claims.add(
             f"cvm.vnae_kvm.{part}", f"answers to KVM {what}, four tasks that rename", 100 * one[part] / answers,
