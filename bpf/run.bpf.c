@@ -35,6 +35,7 @@ static bool spins_in_user(u64 ip)
 #include "sense/ticks.h"
 #include "sched/packing.h"
 #include "sched/wakeup.h"
+#include "sched/turn.h"
 
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(local_timer_entry, int vector)
@@ -111,9 +112,7 @@ int BPF_PROG(timer_done, int vector)
 	struct cpu_ctx *cctx = this_ctx();
 	u64 now_ns = bpf_ktime_get_ns();
 
-	if (cctx && cctx->spent)
-		throttle(cctx, now_ns);
-	else
+	if (!cctx || !cctx->spent || !throttle(cctx, now_ns))
 		give_way(now_ns);
 	return 0;
 }
@@ -122,19 +121,18 @@ SEC("struct_ops/select_cpu")
 s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 here = bpf_get_smp_processor_id(), cpu;
+	bool takes_over = wake_flags & SCX(scx_wake_flags, SCX_WAKE_SYNC) && can_take_over(p, here);
 
-	if (wake_flags & SCX(scx_wake_flags, SCX_WAKE_SYNC) && can_take_over(p, here))
-		cpu = here;
-	else
-		cpu = take_idle(p, prev_cpu);
+	cpu = takes_over ? here : take_idle(p, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
 	note_wake(cpu);
+	set_vtime(p, place_in_time(p, SCX(scx_enq_flags, SCX_ENQ_WAKEUP)));
 	/* An idle vCPU runs it at once. From the queue, which others may take from, hackbench was
 	 * 10 % slower (4 vCPUs on 2 pCPUs, six seeds in virtual time). */
 	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), LONG_NS, 0);
-	COUNT(placed);
-	COUNT(woken);
+	if (!takes_over)
+		COUNT(placed);
 	return cpu;
 }
 
@@ -163,12 +161,12 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 	/* Nobody else wants this vCPU. */
 	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) && target == was) {
 		insert(p, local, LONG_NS, enq_flags);
+		/* The kernel has chosen to be idle by now, and some kernels do not look again. */
+		scx_bpf_kick_cpu(was, SCX(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
 	vtime = place_in_time(p, enq_flags);
 	COUNT(queued);
-	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_WAKEUP))
-		COUNT(woken);
 	end_rest();
 	queue_at(p, target, vtime, enq_flags);
 	wake_for(p, target, vtime, enq_flags, now_ns);
@@ -183,9 +181,8 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 	if (!cctx)
 		return;
 	cctx->served_ns = now_ns;
-	if (take_wanted(cctx))
-		return;
-	take_next(cctx, cpu, now_ns);
+	if (!take_wanted(cctx) && !take_next(cctx, cpu, now_ns) && prev)
+		keep(cctx, cpu, prev, now_ns);
 }
 
 /* A task of a higher class has this vCPU. Where ours wait in the kernel's queue of the vCPU, which
@@ -203,77 +200,70 @@ void BPF_PROG(run_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	reenqueue_local();
 }
 
-/* A task that has had its turn gives way to those that wait, and one that may run elsewhere
- * leaves a vCPU that is not in use. */
+/* A task that has had its turn gives way to those that wait, or has to wait itself for its group's
+ * time, and one that may run elsewhere leaves a vCPU that is not in use. */
 SEC("struct_ops/tick")
 void BPF_PROG(run_tick, struct task_struct *p)
 {
 	u64 now_ns = bpf_ktime_get_ns(), ran_ns;
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = ctx_of(cpu);
+	bool overstays;
 
 	end_rest();
 	if (!cctx)
 		return;
 	charge_limits(cctx, now_ns);
 	ran_ns = now_ns - cctx->since_ns;
-	if (!cctx->used && !is_bound(p))
+	overstays = look_at_time(cctx, p, now_ns);
+	if (!cctx->used)
+		cctx->bound = cannot_leave(p);
+	if (!cctx->used && !cctx->bound) {
 		set_slice(p, 0);
-	else if (is_throttled(p))
-		cctx->spent = 1;
-	else if (ran_ns < settings.slice_ns || !others_wait(cctx, cpu, ran_ns, now_ns))
-		return;
-	else if (!extends_slice(cctx, now_ns))
+	} else if (ran_ns >= settings.slice_ns &&
+		   (overstays || others_wait(cctx, cpu, ran_ns, now_ns)) &&
+		   !extends_slice(cctx, now_ns)) {
+		if (overstays)
+			cctx->throttled_tid = p->pid;
 		set_slice(p, 0);
+	}
 }
 
 SEC("struct_ops/running")
 void BPF_PROG(run_running, struct task_struct *p)
 {
 	struct cpu_ctx *cctx = this_ctx(), *from;
-	u64 latest = vtime_now + AHEAD_MAX_NS;
 	struct vcpu *v = this_vcpu();
 
 	if (!cctx || !v)
 		return;
-	/* One that comes from those without time was there by the clock. */
-	if ((s64)(p->scx.dsq_vtime - latest) > 0)
-		set_vtime(p, vtime_now);
-	cctx->since_ns = cctx->charged_ns = bpf_ktime_get_ns();
-	cctx->since_off_ns = v->off_ns;
+	begin_turn(cctx, v, p);
 	cctx->process = p->tgid;
-	cctx->bound = is_bound(p);
 	cctx->weight = p->scx.weight;
 	cctx->group = group_of(p);
-	cctx->due_ns = 0;
-	cctx->extended = 0;
 	cctx->holder = is_named(p);
-	cctx->since_vtime = p->scx.dsq_vtime;
 	from = ctx_of(cctx->from);
 	if (from)
 		from->first_vtime = p->scx.dsq_vtime;
 	cctx->from = -1;
-	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
-		vtime_now = p->scx.dsq_vtime;
-	cctx->spent = 0;
-	cctx->throttled_tid = 0;
+	/* The task that began to wait for it has left the vCPU since. */
+	cctx->lock = 0;
 }
 
-/* What it ran is charged, without what its vCPU was off meanwhile. */
 SEC("struct_ops/stopping")
 void BPF_PROG(run_stopping, struct task_struct *p, bool runnable)
 {
 	struct cpu_ctx *cctx = this_ctx();
 	struct vcpu *v = this_vcpu();
-	u64 now_ns = bpf_ktime_get_ns(), ran_ns, off_ns;
 
 	if (!cctx || !v)
 		return;
-	charge_limits(cctx, now_ns);
-	ran_ns = now_ns - cctx->since_ns;
-	off_ns = v->off_ns - cctx->since_off_ns;
-	ran_ns -= off_ns < ran_ns ? off_ns : ran_ns;
-	set_vtime(p, p->scx.dsq_vtime + charge_ns(ran_ns, p->scx.weight, cctx->group));
+	charge_turn(cctx, v, p, bpf_ktime_get_ns());
+	if (!runnable) {
+		/* When it wakes, it may have to hand on what it holds in the kernel. */
+		cctx->throttled_tid = 0;
+		forget_in_kernel(cctx, p->pid);
+	}
 	cctx->group = 0;
 	cctx->spent = 0;
 	cctx->since_ns = 0;
@@ -385,6 +375,7 @@ struct sched_ext_ops unspin = {
 	.init = (void *)run_init,
 	.exit = (void *)run_exit,
 	.flags = SCX_OPS_ENQ_LAST,
-	.timeout_ms = 10000,
+	/* The longest that the kernel allows. */
+	.timeout_ms = 30000,
 	.name = "unspin",
 };

@@ -142,13 +142,20 @@ static void set_used(struct cpu_ctx *cctx, u32 cpu, bool used)
 	cctx->used = used;
 }
 
-/* Whether the task is bound to vCPUs that are not in use, by its affinity, or by the kernel for as
- * long as it may not migrate. */
+/* Whether the task is bound to vCPUs that are not in use: by its affinity, or by the kernel, which
+ * sets that where it switches out a task that may not migrate. */
 static bool is_bound(const struct task_struct *p)
 {
 	const struct bpf_cpumask *mask = used_vcpus;
 
 	return mask && !bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
+}
+
+/* Whether the task would not leave a vCPU that is not in use. The kernel does not ask us about one
+ * that exits, and leaves it where it is. */
+static bool cannot_leave(const struct task_struct *p)
+{
+	return p->flags & PF_EXITING || is_bound(p);
 }
 
 /* How many tasks wait in its queue. One that is offline has none. */

@@ -9,7 +9,7 @@
 /* Groups that are remembered; who was not seen for the longest is forgotten. */
 #define GROUPS 2048
 /* Levels of groups in groups. */
-#define GROUP_LEVELS 8
+#define GROUP_LEVELS 16
 /* A group's weight on the scale of tasks': the kernel's normal one is 1024, in 1024ths. */
 #define GROUP_WEIGHT(shares) ((shares) * WEIGHT >> 20)
 /* Parts of a weight, for means of small ones. */

@@ -19,6 +19,8 @@ extern long bpf_task_under_cgroup(struct task_struct *task,
 
 /* How often a task is looked at that spins, or that holds a lock and is to give way. */
 #define WATCH_NS 250000ULL
+/* The same of one that is in the kernel and waits for its group's time from then on. */
+#define IN_KERNEL_WATCH_NS 1000000ULL
 /* What sleeping and waking up takes beside the time until an idle vCPU answers. */
 #define SWITCH_NS 20000ULL
 
@@ -108,18 +110,42 @@ static int recheck_fired(void *map, u32 *key, struct recheck *recheck)
 	return 0;
 }
 
-static void arm_recheck(s32 here, u64 now_ns)
+static struct recheck *recheck_of(s32 cpu)
 {
-	u32 key = here;
-	struct recheck *recheck = bpf_map_lookup_elem(&rechecks, &key);
+	u32 key = cpu;
 
-	if (!recheck || now_ns < recheck->at_ns)
+	return bpf_map_lookup_elem(&rechecks, &key);
+}
+
+/* In so long, unless it goes off before anyway. */
+static void start_recheck(struct recheck *recheck, u64 now_ns, u64 ns)
+{
+	if (!recheck->ready || (now_ns < recheck->at_ns && recheck->at_ns <= now_ns + ns))
+		return;
+	if (!bpf_timer_start(&recheck->timer, ns, BPF_F_TIMER_CPU_PIN))
+		recheck->at_ns = now_ns + ns;
+}
+
+static void arm_recheck(s32 here, u64 now_ns, u64 ns)
+{
+	struct recheck *recheck = recheck_of(here);
+
+	if (!recheck)
 		return;
 	if (!recheck->ready && !bpf_timer_init(&recheck->timer, &rechecks, CLOCK_MONOTONIC) &&
 	    !bpf_timer_set_callback(&recheck->timer, recheck_fired))
 		recheck->ready = 1;
-	if (recheck->ready && !bpf_timer_start(&recheck->timer, WATCH_NS, BPF_F_TIMER_CPU_PIN))
-		recheck->at_ns = now_ns + WATCH_NS;
+	start_recheck(recheck, now_ns, ns);
+}
+
+/* The same with a run queue locked, where no timer may be allocated: until the vCPU has one, only
+ * its ticks look. */
+static void arm_recheck_locked(s32 here, u64 now_ns)
+{
+	struct recheck *recheck = recheck_of(here);
+
+	if (recheck)
+		start_recheck(recheck, now_ns, WATCH_NS);
 }
 
 /* An owner that runs, as its own kernel believes. */
@@ -133,7 +159,7 @@ static void want_running(struct run_state *s, struct cpu_ctx *cctx, const struct
 	if (should_sleep(owner, cctx, now_ns))
 		put_to_sleep(here);
 	else if (s->overcommitted)
-		arm_recheck(here, now_ns);
+		arm_recheck(here, now_ns, WATCH_NS);
 }
 
 static void want(const struct owner *owner, u64 now_ns)
@@ -146,8 +172,9 @@ static void want(const struct owner *owner, u64 now_ns)
 	if (owner->runs) {
 		want_running(s, cctx, owner, now_ns);
 	} else if (owner->is_ready && settings.handoff) {
-		cctx->wanted_tid = owner->tid;
 		cctx->wanted_cpu = owner->cpu;
+		barrier();
+		cctx->wanted_tid = owner->tid;
 	}
 }
 
@@ -159,8 +186,10 @@ static int begin_wait(u64 lock, u32 kind)
 
 	if (!cctx)
 		return 0;
+	/* Another task may run here in between. The last one says whose the others are. */
 	cctx->lock = lock;
 	cctx->lock_kind = kind;
+	barrier();
 	cctx->lock_tid = bpf_get_current_pid_tgid();
 	if (settings.handoff)
 		note_contended(lock, kind, KERNEL, now_ns);
@@ -246,7 +275,7 @@ static void give_way(u64 now_ns)
 	if (!cctx || !cctx->due_ns)
 		return;
 	if (extends_slice(cctx, now_ns))
-		arm_recheck(here, now_ns);
+		arm_recheck(here, now_ns, WATCH_NS);
 	else
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
@@ -276,7 +305,7 @@ static void found_spinning(u64 now_ns)
 		cctx->counts.asked++;
 		scx_bpf_kick_cpu(owner.cpu, 0);
 	}
-	arm_recheck(here, now_ns);
+	arm_recheck(here, now_ns, WATCH_NS);
 }
 
 /* The holder that this vCPU's task has begun to wait for runs here, now. */

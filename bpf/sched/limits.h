@@ -3,8 +3,9 @@
  * The limits of cgroups (cpu.max). What a task runs is taken from the time of its group and
  * of those above, as policy/bandwidth.h keeps it. Where that is used, a timer's interrupt
  * that finds a task of the group in user space sends it into a queue of those that wait
- * for time: one in the kernel may hold what others need. It stays there until there is
- * time again, or until another task waits for a mutex that it holds.
+ * for time: one in the kernel may hold what others need, and goes on for a while. It stays in
+ * the queue until there is time again, for LONGEST_WAIT_NS at most, or until another task
+ * waits for a lock that it holds.
  */
 #ifndef UNSPIN_BPF_LIMITS_H
 #define UNSPIN_BPF_LIMITS_H
@@ -16,6 +17,9 @@
 /* Who has waited for so long gets a turn, whether there is time or not: the kernel's watchdog
  * ends a scheduler that leaves a task waiting. */
 #define LONGEST_WAIT_NS 4000000000ULL
+/* A task that every look has found in the kernel for so long, though there is no time, waits at the
+ * end of its slice as well. Otherwise one that calls the kernel all the time has no limit. */
+#define IN_KERNEL_MOST_NS 10000000ULL
 /* For so long after a limit was seen, tasks may be in a group that has one. */
 #define LIMITS_NS 10000000000ULL
 
@@ -41,6 +45,35 @@ GLOBAL int is_spent(u64 key)
 static bool is_throttled(const struct task_struct *p)
 {
 	return limits_exist && !(p->flags & PF_EXITING) && is_spent(group_key(p));
+}
+
+/* The task is in user space, sleeps, or waits for its group's time. */
+static void forget_in_kernel(struct cpu_ctx *cctx, u32 tid)
+{
+	if (cctx->kernel_tid == tid)
+		cctx->kernel_tid = 0;
+}
+
+/* Looks whether the group of the vCPU's task has used its time. Returns whether the task has been
+ * in the kernel for too long since then. A vCPU follows one such task at a time, from turn to
+ * turn. */
+static bool look_at_time(struct cpu_ctx *cctx, const struct task_struct *p, u64 now_ns)
+{
+	u32 tid = p->pid, followed = cctx->kernel_tid;
+
+	cctx->spent = is_throttled(p);
+	if (!cctx->spent) {
+		forget_in_kernel(cctx, tid);
+		return false;
+	}
+	if (followed != tid) {
+		/* The other one may have gone elsewhere. */
+		if (followed && now_ns < cctx->kernel_ns + LONG_NS)
+			return false;
+		cctx->kernel_tid = tid;
+		cctx->kernel_ns = now_ns;
+	}
+	return now_ns >= cctx->kernel_ns + IN_KERNEL_MOST_NS;
 }
 
 /* What the vCPU's task has run since the last time is taken from its group's time. */

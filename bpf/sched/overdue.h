@@ -15,7 +15,8 @@
 #define OVERDUE_AT_ONCE 16
 /* One that has waited since before so many sweeps, 3 s, comes first in any case. */
 #define SWEEPS 12
-/* How long all vCPUs are used, whatever the limit, where such a task waits or none is taken. */
+/* How long all vCPUs are used, whatever the limit, where nobody asks for such a task, or no vCPU
+ * takes any. */
 #define STUCK_NS 1000000000ULL
 
 /* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
@@ -25,6 +26,13 @@ static u64 swept_ns;
 /* Tasks of a queue that come first after this sweep. Not a local variable: the verifier would
  * follow each of its values. */
 static u32 moved;
+
+/* Whether nobody asks for that queue's task. One that had to wait for its group's time counts as
+ * overdue as well, but is served. A vCPU that is not in use asks for those bound to such alone. */
+static bool is_unserved(const struct cpu_ctx *cctx, const struct task_struct *p)
+{
+	return (!cctx->used && !is_bound(p)) || cctx->served_ns + SWEEP_NS < swept_ns;
+}
 
 GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 {
@@ -48,7 +56,8 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 		move_in_order(&___it, p, QUEUE(cpu), before + moved);
 		/* Who is to run it cannot: real-time tasks may have that vCPU, while others take. */
 		if (since < long_overdue) {
-			s->stuck_until_ns = swept_ns + STUCK_NS;
+			if (is_unserved(cctx, p))
+				s->stuck_until_ns = swept_ns + STUCK_NS;
 			scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
 			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX(scx_kick_flags, SCX_KICK_IDLE));
 		}

@@ -13,6 +13,8 @@
 /* Tasks that wait for so many windows while none is taken get all vCPUs for STUCK_NS: real-time
  * tasks may have those in use. */
 #define STUCK_WINDOWS 2
+/* How long a vCPU has to let go of its task before it is asked again. */
+#define CLEAR_NS 20000000ULL
 /* From this share of the wanted time off, in percent, vCPUs are overcommitted. */
 #define OVERCOMMIT_PERCENT 10
 
@@ -138,6 +140,7 @@ static void rank(struct cpu_ctx *cctx, u32 cpu)
 GLOBAL int use_vcpus(u32 use)
 {
 	struct run_state *s = state();
+	u64 now_ns = bpf_ktime_get_ns();
 	struct cpu_ctx *cctx;
 	u32 i;
 
@@ -172,6 +175,7 @@ GLOBAL int use_vcpus(u32 use)
 		/* First, because the vCPU may look for its next task at once. */
 		set_used(cctx, i, false);
 		s->cleared++;
+		cctx->cleared_ns = now_ns;
 		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
 	/* What waits where nobody takes it any more is for those in use. */
@@ -237,6 +241,7 @@ static void end_choice(void)
  * Returns how many these are. */
 GLOBAL int clear_vcpus(void)
 {
+	u64 now_ns = bpf_ktime_get_ns();
 	struct cpu_ctx *cctx;
 	int count = 0;
 	u32 i;
@@ -247,8 +252,11 @@ GLOBAL int clear_vcpus(void)
 			break;
 		if (!cctx->online || cctx->used || !cctx->since_ns || cctx->bound)
 			continue;
-		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 		count++;
+		if (now_ns < cctx->cleared_ns + CLEAR_NS)
+			continue;
+		cctx->cleared_ns = now_ns;
+		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
 	return count;
 }

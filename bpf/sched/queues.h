@@ -39,7 +39,7 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU where the task may run, the nearest one after prev_cpu, or with place one that
+/* An idle vCPU where the task may run, the nearest one from prev_cpu on, or with place one that
  * answers soon; -1: none. Only a bound task gets one that is not in use. */
 static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
@@ -106,7 +106,8 @@ static bool may_wait_at(const struct task_struct *p, s32 cpu)
 }
 
 /* Where the task is to wait: where it was, or, if that is better and looked at, where this program
- * runs, on a vCPU that is on. One that is not in use only if the task may run on no other. */
+ * runs, on a vCPU that is on; else at the next vCPU where it may. One that is not in use only if
+ * the task may run on no other. */
 static s32 pick_queue(const struct task_struct *p, s32 was, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id(), cpu, bound = -1;
@@ -228,9 +229,9 @@ static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 	return false;
 }
 
-/* The next task for this vCPU. One that is not in use leaves those that may run elsewhere to the
- * others, its own as well. */
-static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
+/* Takes the next task for this vCPU, if there is one. A vCPU that is not in use leaves those that
+ * may run elsewhere to the others, its own as well. */
+static bool take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	bool waits = waiting_at(cpu);
 	s32 other;
@@ -243,26 +244,27 @@ static void take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 				other -= vcpu_count;
 			if (waiting_at(other) && !is_used(other) &&
 			    take_bound(cctx, QUEUE(other), cpu))
-				return;
+				return true;
 		}
-		return;
+		return false;
 	}
 	other = late_queue(cctx, cpu, waits ? cctx->first_vtime : ~0ULL >> 1, now_ns);
 	if (other >= 0 && pull_from(cctx, other, now_ns))
-		return;
+		return true;
 	if (waits && take_at(cctx, cpu))
-		return;
+		return true;
 	bpf_for(i, 1, vcpu_count) {
 		other = cpu + i;
 		if (other >= (s32)vcpu_count)
 			other -= vcpu_count;
 		if (waiting_at(other) && pull_from(cctx, other, now_ns))
-			return;
+			return true;
 	}
+	return false;
 }
 
-/* Whether somebody waits who is to run before what this vCPU runs. One that woke a task here and
- * was expected to sleep may not have done so. */
+/* Whether somebody waits for this vCPU, or waits for another one and is to run before what this one
+ * runs. One that woke a task here and was expected to sleep may not have done so. */
 static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
 {
 	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);

@@ -36,9 +36,8 @@ struct run_settings {
 /* Counts since the start. Each vCPU has its own, which its programs alone write, so no update is
  * lost where a vCPU is off in the middle of one. */
 struct run_counts {
-	/* Tasks that woke. */
-	u64 woken;
-	/* Tasks that were sent to an idle vCPU at once, and all others. */
+	/* Tasks that were sent to an idle vCPU at once, and those that were queued. One that takes
+	 * over the vCPU of the task that wakes it is neither. */
 	u64 placed;
 	u64 queued;
 	/* Tasks that made way for one that woke and had had less. */
@@ -61,13 +60,14 @@ struct run_counts {
 /* What the scheduler knows of a vCPU beside its signs of life. Its own programs write it, with
  * interrupts disabled, if nothing else is said. */
 struct cpu_ctx {
-	/* It is one of those that are to be used: the window's timer decides. */
+	/* It is one of those that are to be used. Whoever chooses these writes it. */
 	u32 used;
 	/* It is online. Set at the start: where a vCPU comes or goes, the kernel ends the
 	 * scheduler, and the agent loads it again. */
 	u32 online;
 	struct run_counts counts;
-	/* The queue of another vCPU that it looked at last, and the one that it took from. */
+	/* The queue of another vCPU that it looked at last; and the one, its own or another's, that
+	 * its next task comes from, -1: none. */
 	s32 scanned;
 	s32 from;
 	/* The process of the task that runs, and whether its slice has been lengthened. */
@@ -75,14 +75,19 @@ struct cpu_ctx {
 	u32 extended;
 	/* It always counts as a holder. */
 	u32 holder;
-	/* It was bound to vCPUs out of use when it began to run. */
+	/* It cannot leave a vCPU that is not in use, as was found when its turn began, or by the
+	 * last tick on such a vCPU. */
 	u32 bound;
 	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
 	u32 weight;
-	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space,
-	 * and then it is this one. */
+	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space, or
+	 * at its slice's end if it stays in the kernel, and then it is this one. */
 	u32 spent;
 	u32 throttled_tid;
+	/* A task that stays in the kernel though its group has used its time, 0: none; and since
+	 * when. It may wait for its next turn meanwhile. */
+	u32 kernel_tid;
+	u64 kernel_ns;
 	u64 group;
 	/* Its queue: the virtual time of the first task, about; and until when nobody else need
 	 * look, because what waits there must wait there. Whoever puts a task there, or looks,
@@ -102,23 +107,25 @@ struct cpu_ctx {
 	u64 due_ns;
 	/* When this vCPU was asked whether it is on: the one that asks writes it. */
 	u64 asked_ns;
-	/* The sleeping lock that a task here has begun to wait for; 0: none that the kernel may
-	 * spin for. */
+	/* The sleeping lock that the task which runs has begun to wait for; 0: none that the kernel
+	 * may spin for. The task writes these and the next two, with interrupts enabled. */
 	u64 lock;
 	u32 lock_kind;
 	u32 lock_tid;
 	/* The holder, ready to run, that a task here waits for, and in whose queue it is. */
 	u32 wanted_tid;
 	s32 wanted_cpu;
-	/* What it delivers, and how many come before it in the choice of those to use: the window's
-	 * timer writes them. */
+	/* What it delivers, how many come before it in the choice of those to use, and when it was
+	 * asked last to let go of its task: whoever chooses writes them. */
 	struct capacity capacity;
 	u64 rank;
+	u64 cleared_ns;
 	/* When it asked the queues for a task last. */
 	u64 served_ns;
 } __attribute__((aligned(64)));
 
-/* What holds now, and what it rests on: whoever chooses the vCPUs to use writes it. */
+/* What holds now, and what it rests on: whoever chooses the vCPUs to use writes it. The window's
+ * timer sets stuck_until_ns at other times as well. */
 struct run_state {
 	/* Until the last window: times of all vCPUs, and tasks that were taken from queues. */
 	u64 idle_ns;
@@ -131,11 +138,11 @@ struct run_state {
 	/* vCPUs in use, and windows. */
 	u64 use;
 	u64 windows;
-	/* Windows on end in which tasks waited and none was taken; and until when that has all vCPUs
-	 * used. */
+	/* Windows on end in which tasks waited and none was taken; and until when all vCPUs are
+	 * used because of that, or of a task that has waited for too long (overdue.h). */
 	u64 stuck;
 	u64 stuck_until_ns;
-	/* Times that a vCPU was asked to give up a task because it is not to be used any more. */
+	/* Times that a vCPU was taken out of use. */
 	u64 cleared;
 	/* vCPUs that are online. */
 	u64 online;

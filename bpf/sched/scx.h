@@ -29,6 +29,10 @@ enum scx_exit_kind {
 	SCX_EXIT_NONE = 0,
 };
 
+enum scx_ent_flags {
+	SCX_TASK_QUEUED = 1,
+};
+
 /* Flags of struct sched_ext_ops have had these values since 6.12. */
 #define SCX_OPS_ENQ_LAST 2
 
@@ -48,6 +52,11 @@ struct scx_exit_info {
 	s64 exit_code;
 	const char *reason;
 	char *msg;
+};
+
+/* What only this scheduler reads of it; libbpf ignores what follows "___". */
+struct sched_ext_entity___here {
+	u32 flags;
 };
 
 #pragma clang attribute pop
@@ -225,6 +234,14 @@ static bool stays(const struct task_struct *p)
 	if (p->migration_disabled == 1)
 		return p != bpf_get_current_task_btf();
 	return p->migration_disabled;
+}
+
+/* Whether the task that has run is still ready to run. */
+static bool is_ready(const struct task_struct *p)
+{
+	const struct sched_ext_entity___here *scx = (const void *)&p->scx;
+
+	return scx->flags & SCX(scx_ent_flags, SCX_TASK_QUEUED);
 }
 
 /* Whether a task that waits may be taken to this vCPU. If not, to do so would be an error that ends

@@ -16,8 +16,8 @@ static bool can_take_over(const struct task_struct *p, s32 here)
 }
 
 /* A sleeper is credited with a slice of virtual time at most, two if an interrupt wakes it. A
- * task that was preempted keeps all it is owed: tasks on vCPUs where it may not run may have moved
- * virtual time on. What it owes is at most AHEAD_MAX_NS. */
+ * task that was preempted keeps what it is owed, up to AHEAD_MAX_NS: tasks on vCPUs where it may
+ * not run may have moved virtual time on. What it owes is at most as much. */
 static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 {
 	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
@@ -53,7 +53,9 @@ static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	} else if (cpu != bpf_get_smp_processor_id()) {
 		cctx->due_ns = now_ns;
 		scx_bpf_kick_cpu(cpu, 0);
-	} else if (!extends_slice(cctx, now_ns)) {
+	} else if (extends_slice(cctx, now_ns)) {
+		arm_recheck_locked(cpu, now_ns);
+	} else {
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
 }
@@ -79,18 +81,24 @@ static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq
 	}
 }
 
-/* A timer's interrupt on a vCPU whose task's group has used its time. */
-static void throttle(struct cpu_ctx *cctx, u64 now_ns)
+/* A timer's interrupt on a vCPU whose task's group has used its time. Returns whether the task is
+ * in user space, so that it leaves now, or when it has released a lock. */
+static bool throttle(struct cpu_ctx *cctx, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
-	bool in_kernel = (s64)interrupted_at() < 0;
 
-	if (in_kernel || extends_slice(cctx, now_ns)) {
-		arm_recheck(here, now_ns);
-		return;
+	if ((s64)interrupted_at() < 0) {
+		arm_recheck(here, now_ns, IN_KERNEL_WATCH_NS);
+		return false;
+	}
+	forget_in_kernel(cctx, bpf_get_current_pid_tgid());
+	if (extends_slice(cctx, now_ns)) {
+		arm_recheck(here, now_ns, WATCH_NS);
+		return true;
 	}
 	cctx->throttled_tid = bpf_get_current_pid_tgid();
 	scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
+	return true;
 }
 
 /* Whether this task has just left its vCPU because its group has used up its time. */
@@ -101,6 +109,7 @@ static bool is_to_wait(const struct task_struct *p, s32 was)
 	if (!cctx || cctx->throttled_tid != (u32)p->pid)
 		return false;
 	cctx->throttled_tid = 0;
+	forget_in_kernel(cctx, p->pid);
 	return is_throttled(p);
 }
 

@@ -100,6 +100,9 @@ pub enum RunError {
     /// Loading failed.
     #[error("the kernel does not load the scheduler (LIBBPF_LOG_LEVEL=warn says why)")]
     Load(#[source] libbpf_rs::Error),
+    /// The kernel has loaded it, but took its own again at once.
+    #[error("the kernel ended the scheduler at once: {0} (`sudo dmesg` may say more)")]
+    Ended(String),
     /// The kernel loads schedulers for root only.
     #[error("needs root")]
     Root,
@@ -241,7 +244,13 @@ impl Scheduler {
         let mut ops = object.maps_mut().find(|map| map.name() == "unspin").expect("our map");
         let link = ops.attach_struct_ops()?;
         let (_link, _links, loaded) = (link, links, Instant::now());
-        Ok(Scheduler { _link, confiner, states, ends, contexts, loaded, _links, object })
+        let scheduler =
+            Scheduler { _link, confiner, states, ends, contexts, loaded, _links, object };
+        // Where the kernel fails to enable a scheduler that it has attached, this alone says so.
+        match scheduler.ended().filter(|ended| !ended.restart) {
+            Some(ended) => Err(RunError::Ended(ended.reason)),
+            None => Ok(scheduler),
+        }
     }
 
     /// What it does and has done.

@@ -26,7 +26,6 @@ pub(super) struct State {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
-    woken: u64,
     placed: u64,
     queued: u64,
     preempted: u64,
@@ -47,7 +46,7 @@ pub(super) struct CpuContext {
     used: u32,
     online: u32,
     counts: Counts,
-    rest: [u64; 22],
+    rest: [u64; 25],
 }
 
 /// `struct run_end`.

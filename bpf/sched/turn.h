@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A task's turn on a vCPU: when it begins, what it is charged, and whether it goes on where nobody
+ * else is to run. The kernel calls neither stopping() nor running() for a task that it keeps.
+ */
+#ifndef UNSPIN_BPF_TURN_H
+#define UNSPIN_BPF_TURN_H
+
+/* Virtual time never goes back. Where another vCPU moves it on at the same time, that will do. */
+static void advance_vtime(u64 vtime)
+{
+	u64 now = *(volatile u64 *)&vtime_now;
+
+	if ((s64)(vtime - now) > 0)
+		__sync_val_compare_and_swap(&vtime_now, now, vtime);
+}
+
+static void begin_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_struct *p)
+{
+	u64 latest = vtime_now + AHEAD_MAX_NS;
+
+	/* One that comes from those without time was there by the clock. */
+	if ((s64)(p->scx.dsq_vtime - latest) > 0)
+		set_vtime(p, latest);
+	advance_vtime(p->scx.dsq_vtime);
+	cctx->since_ns = cctx->charged_ns = bpf_ktime_get_ns();
+	cctx->since_off_ns = v->off_ns;
+	cctx->since_vtime = p->scx.dsq_vtime;
+	cctx->bound = cannot_leave(p);
+	cctx->due_ns = 0;
+	cctx->extended = 0;
+	cctx->spent = 0;
+	cctx->throttled_tid = 0;
+}
+
+/* What it ran is charged, without what its vCPU was off meanwhile. */
+static void charge_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_struct *p,
+			u64 now_ns)
+{
+	u64 ran_ns = now_ns - cctx->since_ns, off_ns = v->off_ns - cctx->since_off_ns;
+
+	charge_limits(cctx, now_ns);
+	ran_ns -= off_ns < ran_ns ? off_ns : ran_ns;
+	set_vtime(p, p->scx.dsq_vtime + charge_ns(ran_ns, p->scx.weight, cctx->group));
+}
+
+/* Whether the task that has run is to wait for its group's time, or for a vCPU that is in use. */
+static bool has_to_leave(const struct cpu_ctx *cctx, const struct task_struct *p)
+{
+	if (p->flags & PF_EXITING)
+		return false;
+	return cctx->throttled_tid == (u32)p->pid || !(cctx->used || is_bound(p));
+}
+
+/* Nobody else is to run here, so the task that has run goes on: the kernel keeps one that has a
+ * slice left. Without that, it chooses to be idle, and enqueues the task only then. */
+static void keep(struct cpu_ctx *cctx, s32 cpu, struct task_struct *p, u64 now_ns)
+{
+	struct vcpu *v = vcpu_of(cpu);
+
+	if (!v || !cctx->since_ns || !is_ready(p))
+		return;
+	if (has_to_leave(cctx, p)) {
+		/* The kernel leaves one here that may not migrate now. Without this kick, some
+		 * kernels stay idle beside it. */
+		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
+		return;
+	}
+	charge_turn(cctx, v, p, now_ns);
+	begin_turn(cctx, v, p);
+	set_slice(p, LONG_NS);
+}
+
+#endif /* UNSPIN_BPF_TURN_H */
