@@ -8,9 +8,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, mpsc};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -23,6 +22,9 @@ use unspin_wire::{Job, JobResult, SETUP_LIMIT_S};
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long the end of the output may take after the command's own. A process that went to
+/// another cgroup holds it open for as long as it lives.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Processes that some thread waits for; everything else that dies is an orphan.
 static WAITED_FOR: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Default::default);
@@ -32,8 +34,8 @@ static NEXT_CGROUP: AtomicU64 = AtomicU64::new(0);
 pub struct Background {
     pid: i32,
     exited: mpsc::Receiver<std::io::Result<ExitStatus>>,
-    stdout: JoinHandle<Vec<u8>>,
-    stderr: JoinHandle<Vec<u8>>,
+    stdout: Collector,
+    stderr: Collector,
     cgroup: PathBuf,
     start_ns: u64,
     oom_kills_before: u64,
@@ -84,6 +86,7 @@ impl Background {
         kill_cgroup(&self.cgroup);
         let timed_out = status.is_none();
         let status = status.or_else(|| self.exited.recv().ok()).and_then(Result::ok);
+        let output_until = Instant::now() + OUTPUT_GRACE;
         let result = JobResult {
             exit_code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
@@ -91,8 +94,8 @@ impl Background {
             out_of_memory: oom_kills() > self.oom_kills_before,
             start_ns: self.start_ns,
             end_ns,
-            stdout: text(self.stdout),
-            stderr: text(self.stderr),
+            stdout: self.stdout.text(output_until),
+            stderr: self.stderr.text(output_until),
             scheduler_failed: false,
             session: None,
             agent_memory: None,
@@ -158,7 +161,7 @@ fn spawn(argv: &[String], job: &Job, cgroup: &std::path::Path) -> anyhow::Result
             Ok(())
         });
     }
-    let mut waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut waited = lock(&WAITED_FOR);
     let child = command.spawn().with_context(|| format!("start `{program}`"))?;
     waited.insert(child.id() as i32);
     Ok(child)
@@ -203,40 +206,61 @@ fn watch(mut child: Child) -> mpsc::Receiver<std::io::Result<ExitStatus>> {
 }
 
 fn forget(pid: i32) {
-    WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pid);
+    lock(&WAITED_FOR).remove(&pid);
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Head,
     Tail,
 }
 
-/// Reads a stream to its end and keeps at most `limit` bytes of it.
-fn collect(
-    stream: Option<impl Read + Send + 'static>,
-    limit: usize,
-    keep: Keep,
-) -> JoinHandle<Vec<u8>> {
+/// What a stream has brought so far; a thread reads it to its end.
+struct Collector {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Closed at the stream's end.
+    ended: mpsc::Receiver<()>,
+}
+
+impl Collector {
+    /// What came until the stream's end, or until then.
+    fn text(self, until: Instant) -> String {
+        let _ = self.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+        String::from_utf8_lossy(&lock(&self.kept)).into_owned()
+    }
+}
+
+/// Keeps at most `limit` bytes of a stream. Where that cuts the stream's end off, a line more
+/// says so.
+fn collect(stream: Option<impl Read + Send + 'static>, limit: usize, keep: Keep) -> Collector {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let (shared, (end, ended)) = (kept.clone(), mpsc::channel::<()>());
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        let Some(mut stream) = stream else { return kept };
-        let mut chunk = [0_u8; 16384];
+        let _end = end;
+        let Some(mut stream) = stream else { return };
+        let (mut chunk, mut cut) = ([0_u8; 16384], false);
         while let Ok(n @ 1..) = stream.read(&mut chunk) {
-            match keep {
-                Keep::Head => kept.extend_from_slice(&chunk[..n.min(limit - kept.len())]),
-                Keep::Tail => {
-                    kept.extend_from_slice(&chunk[..n]);
-                    let excess = kept.len().saturating_sub(limit);
-                    kept.drain(..excess);
+            let mut kept = lock(&shared);
+            if keep == Keep::Tail {
+                kept.extend_from_slice(&chunk[..n]);
+                let excess = kept.len().saturating_sub(limit);
+                kept.drain(..excess);
+            } else if !cut {
+                let fits = n.min(limit - kept.len());
+                kept.extend_from_slice(&chunk[..fits]);
+                cut = fits < n;
+                if cut {
+                    let line = format!("\nunspin init: the output is cut after {limit} bytes\n");
+                    kept.extend_from_slice(line.as_bytes());
                 }
             }
         }
-        kept
-    })
+    });
+    Collector { kept, ended }
 }
 
-fn text(collector: JoinHandle<Vec<u8>>) -> String {
-    String::from_utf8_lossy(&collector.join().unwrap_or_default()).into_owned()
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn oom_kills() -> u64 {
@@ -247,7 +271,7 @@ fn oom_kills() -> u64 {
 
 /// Collects the dead children of dead parents, which are PID 1's to wait for.
 pub fn reap_orphans() {
-    let waited = WAITED_FOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let waited = lock(&WAITED_FOR);
     let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(status) = waitid(Id::All, peek) {
         let pid = match status {
@@ -261,33 +285,59 @@ pub fn reap_orphans() {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
+pub(crate) mod tests {
+    use std::thread::JoinHandle;
 
     use super::*;
 
-    /// Runs a script as a setup command. A folder plays its cgroup: once `cgroup.kill` is there,
-    /// the script's process group is killed.
-    fn set_up(script: &str, limit: Duration) -> anyhow::Result<()> {
+    /// Starts a script. A folder plays its cgroup: once `cgroup.kill` is there, a thread kills
+    /// the script's process group and removes the folder.
+    pub(crate) fn launch(script: &str) -> anyhow::Result<(Background, JoinHandle<()>)> {
         let number = NEXT_CGROUP.fetch_add(1, Ordering::Relaxed);
         let name = format!("unspin-init-test-{}-{number}", std::process::id());
         let cgroup = std::env::temp_dir().join(name);
         fs::create_dir(&cgroup)?;
         fs::write(cgroup.join("cgroup.procs"), "")?;
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let setup =
-            Background::launch_in(cgroup.clone(), &Job { argv: argv.clone(), ..Job::default() })?;
-        let (group, asked) = (Pid::from_raw(-setup.pid), cgroup.join("cgroup.kill"));
+        let job = Background::launch_in(cgroup.clone(), &Job { argv, ..Job::default() })?;
+        let group = Pid::from_raw(-job.pid);
         let killer = std::thread::spawn(move || {
-            while !asked.exists() {
+            while !cgroup.join("cgroup.kill").exists() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let _ = kill(group, Signal::SIGKILL);
+            let _ = fs::remove_dir_all(&cgroup);
         });
-        let ended = end_setup(setup, &argv, limit);
+        Ok((job, killer))
+    }
+
+    /// Runs a script as a setup command.
+    fn set_up(script: &str, limit: Duration) -> anyhow::Result<()> {
+        let (setup, killer) = launch(script)?;
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let ended = end_setup(setup, &command, limit);
         killer.join().expect("the killer's end");
-        fs::remove_dir_all(&cgroup)?;
         ended
+    }
+
+    #[test]
+    fn what_left_the_cgroup_and_holds_the_output_does_not_hold_the_result() {
+        let started = Instant::now();
+        let (job, _) = launch("setsid sleep 60 & echo done").unwrap();
+        let result = job.wait(Duration::from_secs(60), || {});
+        assert_eq!((result.exit_code, result.stdout.as_str()), (Some(0), "done\n"));
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn output_that_is_cut_says_so() {
+        let text = |bytes: &'static [u8], keep| {
+            collect(Some(bytes), 4, keep).text(Instant::now() + Duration::from_secs(60))
+        };
+        assert_eq!(text(b"1234", Keep::Head), "1234");
+        let cut = "1234\nunspin init: the output is cut after 4 bytes\n";
+        assert_eq!(text(b"12345", Keep::Head), cut);
+        assert_eq!(text(b"12345", Keep::Tail), "2345");
     }
 
     #[test]
