@@ -38,7 +38,13 @@ pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
         return Ok(());
     }
     if let Some(old) = current.take() {
-        stop(old)?;
+        let is_scheduler = old.agent.is_scheduler();
+        match stop(old) {
+            Err(error) if is_scheduler => return Err(error),
+            // It was another run's, which has its result.
+            Err(error) => eprintln!("unspin init: {error:#}"),
+            Ok(()) => {}
+        }
     }
     let Some(agent) = wanted else { return Ok(()) };
     if let Some(session) = &agent.session {
@@ -55,13 +61,16 @@ pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
 /// What an agent left when its job is over: the session, if it records one. An error
 /// where it did not last.
 pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
-    let Some(session) = &agent.session else {
-        if !is_ready(agent) {
-            bail!("`{}` went away", agent.argv.join(" "));
-        }
-        return Ok(None);
-    };
     let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(session) = &agent.session else {
+        if is_ready(agent) {
+            return Ok(None);
+        }
+        // Taken, so that its end fails this run and not the next one, too.
+        let left = current.take().map(|old| complaint("went away", &old.job.stop()));
+        let left = left.unwrap_or_else(|| "went away".to_owned());
+        bail!("`{}` {left}", agent.argv.join(" "));
+    };
     let running = current.take().context("the agent does not run")?;
     stop(running)?;
     let size = fs::metadata(session).with_context(|| session.clone())?.len();
@@ -133,4 +142,30 @@ fn wait_for(holds: impl Fn() -> bool, limit: Duration) -> anyhow::Result<()> {
 fn complaint(what: &str, result: &JobResult) -> String {
     let code = result.exit_code.map_or_else(|| "a signal".to_owned(), |c| format!("exit {c}"));
     format!("{what} ({code}): {}{}", result.stderr, result.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::background::tests::launch;
+
+    #[test]
+    fn an_agent_that_went_away_fails_its_own_run_and_no_other() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let argv = vec!["watch".to_owned()];
+        let agent = Agent { argv, listens: Some(closed), ..Agent::default() };
+        let dies = || {
+            let (job, _) = launch("exit 3").unwrap();
+            *CURRENT.lock().unwrap() = Some(Running { agent: agent.clone(), job });
+        };
+        dies();
+        let error = after_job(&agent).unwrap_err().to_string();
+        assert!(error.starts_with("`watch` went away ("), "{error}");
+        assert!(CURRENT.lock().unwrap().is_none());
+        // One that dies between two runs.
+        dies();
+        switch_to(None).unwrap();
+    }
 }
