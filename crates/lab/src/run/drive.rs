@@ -21,7 +21,7 @@ pub trait Bench: Sync {
     /// VMs are about to boot on a lane; returns the boot's number.
     fn booting(&self, lane: usize, boot: &PlannedBoot) -> u32;
 
-    /// A run ended. Returns whether it finished.
+    /// A run ended. Returns whether its guest can have another one.
     fn ran(&self, turn: &Turn, output: RunOutput) -> Result<bool, LabError>;
 
     /// An attempt failed.
@@ -139,8 +139,8 @@ impl Driver<'_> {
                 if let Some(booted) = output.booted.take() {
                     turn.up = Some((*number, booted));
                 }
-                let finished = self.bench.ran(&turn, output)?;
-                lock(self.schedule).ran(self.lane, finished);
+                let usable = self.bench.ran(&turn, output)?;
+                lock(self.schedule).ran(self.lane, usable);
                 Ok(())
             }
             Err(failure) => {

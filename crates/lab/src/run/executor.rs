@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use unspin_host::interrupt;
-use unspin_model::{Label, Outcome, READY_TO_ON, RunRecord, Source};
+use unspin_model::{FailureKind, Label, Outcome, READY_TO_ON, RunRecord, Source};
 use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec};
 
 use super::drive::{Bench, Turn, drive};
@@ -317,7 +317,7 @@ impl Bench for Lab<'_> {
         let mut record = record::record(&place, run, workload, topology, limit_s, output);
         record.latencies.extend(ready_to_on.map(|lengths| (READY_TO_ON.to_owned(), lengths)));
         self.append(&mut desk, &mut record)?;
-        Ok(!matches!(record.outcome, Outcome::DidNotFinish { .. }))
+        Ok(!leaves_damage(&record.outcome))
     }
 
     fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError> {
@@ -328,6 +328,16 @@ impl Bench for Lab<'_> {
         desk.store.keep_log(run.run, identity, turn.attempt.attempt, &failure.detail)?;
         self.append(&mut desk, &mut record)
     }
+}
+
+/// Whether another run in the same guest could measure what this one left behind.
+fn leaves_damage(outcome: &Outcome) -> bool {
+    use FailureKind::{OutOfMemory, SchedulerFailed};
+    matches!(
+        outcome,
+        Outcome::DidNotFinish { .. }
+            | Outcome::Failed { kind: OutOfMemory | SchedulerFailed, .. }
+    )
 }
 
 /// Compares what the guest found out with what its host saw. A session that cannot be
@@ -351,6 +361,15 @@ fn check_sensed(output: &mut RunOutput, workload: &Workload) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_whose_scheduler_or_memory_failed_boots_again() {
+        let failed = |kind| leaves_damage(&Outcome::Failed { kind, detail: String::new() });
+        assert!(failed(FailureKind::SchedulerFailed) && failed(FailureKind::OutOfMemory));
+        assert!(!failed(FailureKind::WorkloadFailed) && !failed(FailureKind::NoResult));
+        assert!(leaves_damage(&Outcome::DidNotFinish { limit_s: 1.0 }));
+        assert!(!leaves_damage(&Outcome::Done { value: 1.0 }));
+    }
 
     #[test]
     fn after_ctrl_c_neither_a_plan_nor_an_error_counts() {

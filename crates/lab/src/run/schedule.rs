@@ -110,16 +110,15 @@ impl Schedule {
         }
     }
 
-    /// The lane's run has its result. After one that did not finish, the guest cannot be
-    /// trusted with another run.
-    pub fn ran(&mut self, lane: usize, finished: bool) {
+    /// The lane's run has its result. Where its guest is not usable, the next one boots again.
+    pub fn ran(&mut self, lane: usize, usable: bool) {
         let Lane::Up { mut open, position } = std::mem::replace(&mut self.lanes[lane], Lane::Free)
         else {
             return;
         };
         open.runs.pop_front();
         let position = position + 1;
-        self.lanes[lane] = if finished { Lane::Up { open, position } } else { Lane::Spent(open) };
+        self.lanes[lane] = if usable { Lane::Up { open, position } } else { Lane::Spent(open) };
     }
 
     /// The lane's boot or run failed, and its VMs are gone. Returns the attempts that
