@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use unspin_model::FailureKind;
 use unspin_wire::Failure;
 
-use crate::truth::tracefs::Instance;
+use crate::truth::tracefs::{Instance, of_threads};
 
 const PARAMETERS: &str = "/sys/module/kvm_amd/parameters";
 /// PAUSEs in a row that make a loop. A hardware filter lets 3,000 of them pass
@@ -60,9 +60,9 @@ pub struct Counters {
 
 impl Counters {
     /// Starts counting; counts nothing where the VM has no KVM or debugfs is not there.
-    pub fn start(pid: u32) -> Counters {
+    pub fn start(pid: u32, vcpu_threads: &[i32]) -> Counters {
         let folder = debugfs_folder(pid);
-        let exits = folder.as_ref().and_then(|_| start_histogram());
+        let exits = folder.as_ref().and_then(|_| start_histogram(vcpu_threads));
         let before = folder.as_deref().map(read_counters).unwrap_or_default();
         Counters { folder, before, exits }
     }
@@ -123,10 +123,15 @@ fn read_counters(folder: &Path) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn start_histogram() -> Option<Instance> {
+fn start_histogram(vcpu_threads: &[i32]) -> Option<Instance> {
     let instance = Instance::create("kvm").ok()?;
-    instance.write("events/kvm/kvm_exit/trigger", EXIT_HISTOGRAM).ok()?;
+    instance.write("events/kvm/kvm_exit/trigger", &trigger(vcpu_threads)).ok()?;
     Some(instance)
+}
+
+/// The tracepoint sees the exits of every VM on this machine; a vCPU exits in its own thread.
+fn trigger(vcpu_threads: &[i32]) -> String {
+    format!("{EXIT_HISTOGRAM} if {}", of_threads(&["common_pid"], vcpu_threads))
 }
 
 /// Lines such as `{ isa: 2, exit_reason: 119 } hitcount: 4711`.
@@ -166,6 +171,12 @@ fn reason_name(isa: u64, reason: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_vms_own_exits_are_counted() {
+        let expected = "hist:keys=isa,exit_reason if common_pid == 11 || common_pid == 12";
+        assert_eq!(trigger(&[11, 12]), expected);
+    }
 
     #[test]
     fn exit_histogram_is_read() {

@@ -58,7 +58,7 @@ impl LocalHost {
         if let Some(injection) = &spec.injection {
             subject.clear(injection.pcpu)?;
         }
-        let exits = kvm::Counters::start(subject.pid());
+        let exits = kvm::Counters::start(subject.pid(), &threads);
         let injector = spec.injection.clone().map(Injector::start).transpose()?;
         let on_before = self.neighbours_on();
         let subject = self.vms.first_mut().ok_or_else(not_booted)?;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::ring::{event_id, offset, u32_at, u64_at};
 use super::states::{Change, ThreadEvent};
-use super::tracefs::Instance;
+use super::tracefs::{Instance, of_threads};
 
 const WAKES: [&str; 2] = ["sched_waking", "sched_wakeup"];
 
@@ -17,12 +17,11 @@ impl SwitchTrace {
     /// Starts tracing the threads.
     pub fn start(threads: &[i32]) -> io::Result<SwitchTrace> {
         let instance = Instance::recording("truth")?;
-        instance.write(
-            "events/sched/sched_switch/filter",
-            &filter(threads, &["prev_pid", "next_pid"]),
-        )?;
+        let switches = of_threads(&["prev_pid", "next_pid"], threads);
+        instance.write("events/sched/sched_switch/filter", &switches)?;
         for event in WAKES {
-            instance.write(&format!("events/sched/{event}/filter"), &filter(threads, &["pid"]))?;
+            let wakes = of_threads(&["pid"], threads);
+            instance.write(&format!("events/sched/{event}/filter"), &wakes)?;
             instance.write(&format!("events/sched/{event}/enable"), "1")?;
         }
         instance.write("events/sched/sched_switch/enable", "1")?;
@@ -42,11 +41,6 @@ impl SwitchTrace {
         events.sort_by_key(|event| event.t_ns);
         Ok((events, lost))
     }
-}
-
-fn filter(threads: &[i32], fields: &[&str]) -> String {
-    let terms = threads.iter().flat_map(|tid| fields.iter().map(move |f| format!("{f} == {tid}")));
-    terms.collect::<Vec<_>>().join(" || ")
 }
 
 /// Where the fields that are read stand in their events.

@@ -76,6 +76,12 @@ impl Drop for Instance {
     }
 }
 
+/// The filter of events that have one of these threads in one of these fields.
+pub fn of_threads(fields: &[&str], threads: &[i32]) -> String {
+    let terms = threads.iter().flat_map(|tid| fields.iter().map(move |f| format!("{f} == {tid}")));
+    terms.collect::<Vec<_>>().join(" || ")
+}
+
 /// The process that made the instance of this name; none where it is not ours.
 fn owner(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix("unspin-")?.rsplit('-');
