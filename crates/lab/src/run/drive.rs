@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use unspin_host::Host;
+use unspin_model::FailureKind;
 use unspin_wire::{BootSpec, Booted, Failure, RunOutput, RunSpec};
 
 use super::schedule::{Attempt, Schedule, Step};
@@ -54,7 +55,7 @@ pub fn drive(
     host: &mut dyn Host,
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Finish, LabError> {
-    let mut driver = Driver { bench, schedule, lane, host, up: None };
+    let mut driver = Driver { bench, schedule, lane, host, interrupted, up: None };
     loop {
         if interrupted() {
             lock(schedule).stop();
@@ -87,6 +88,7 @@ struct Driver<'a> {
     schedule: &'a Mutex<Schedule>,
     lane: usize,
     host: &'a mut dyn Host,
+    interrupted: &'a (dyn Fn() -> bool + Sync),
     up: Option<Up>,
 }
 
@@ -99,10 +101,19 @@ struct Up {
 }
 
 impl Driver<'_> {
+    /// Who ends us may end QEMU, too, as `systemctl stop` does. Then its end is not its fault.
+    fn or_interrupted(&self, failure: Failure) -> Failure {
+        match (self.interrupted)() {
+            true => Failure { kind: FailureKind::Interrupted, ..failure },
+            false => failure,
+        }
+    }
+
     fn boot(&mut self, boot: &PlannedBoot) {
         let number = self.bench.booting(self.lane, boot);
         let started = Instant::now();
         let booted = self.bench.boot_spec(boot).and_then(|spec| self.host.boot(&spec));
+        let booted = booted.map_err(|failure| self.or_interrupted(failure));
         let real_s = started.elapsed().as_secs_f64();
         self.up = Some(Up { boot: boot.clone(), number, booted, real_s });
     }
@@ -126,7 +137,7 @@ impl Driver<'_> {
         };
         let spec = self.bench.run_spec(boot, &attempt.run);
         let started = Instant::now();
-        let result = self.host.run(&spec);
+        let result = self.host.run(&spec).map_err(|failure| self.or_interrupted(failure));
         let mut turn = Turn {
             boot: boot.clone(),
             attempt,

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use unspin_model::{Cell, FailureKind};
+use unspin_model::Cell;
 use unspin_wire::{Fairness, JobResult, TruthMode};
 
 use super::*;
@@ -239,6 +240,44 @@ fn an_interrupted_run_leaves_no_record() {
     let mut scene = Scene::new(vec![], vec![Ok(true), Err(FailureKind::Interrupted)]);
     let (_, noted) = scene.play();
     assert_eq!(noted, ["0 done 1"]);
+}
+
+/// Boots, or does not; at its failure, the signal that killed its QEMU has reached us, too.
+struct KilledHost<'a> {
+    boots: bool,
+    killed: &'a AtomicBool,
+}
+
+impl KilledHost<'_> {
+    fn die<T>(&self) -> Result<T, Failure> {
+        self.killed.store(true, Ordering::Relaxed);
+        Err(Failure::new(FailureKind::QemuDied, "SIGTERM"))
+    }
+}
+
+impl Host for KilledHost<'_> {
+    fn boot(&mut self, _: &BootSpec) -> Result<Booted, Failure> {
+        if self.boots { Ok(Booted::default()) } else { self.die() }
+    }
+
+    fn run(&mut self, _: &RunSpec) -> Result<RunOutput, Failure> {
+        self.die()
+    }
+
+    fn halt(&mut self) {}
+}
+
+#[test]
+fn a_qemu_that_is_killed_along_with_us_leaves_no_record() {
+    for it_boots in [false, true] {
+        let (plan, bench, killed) = (boots(true), FakeBench::default(), AtomicBool::new(false));
+        let schedule = Mutex::new(Schedule::new(&plan, 1, |_| false));
+        let mut host = KilledHost { boots: it_boots, killed: &killed };
+        let interrupted = || killed.load(Ordering::Relaxed);
+        let finish = drive(&bench, &schedule, 0, &mut host, &interrupted).unwrap();
+        assert_eq!(finish, Finish::Interrupted);
+        assert!(bench.noted.into_inner().unwrap().is_empty(), "it boots: {it_boots}");
+    }
 }
 
 #[test]
