@@ -1,7 +1,7 @@
 //! The lab's end of a guest's control channel.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
@@ -107,10 +107,19 @@ fn wait(
 
 fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStream, Failure> {
     loop {
-        if let Ok(stream) = UnixStream::connect(socket) {
-            return Ok(stream);
+        match UnixStream::connect(socket) {
+            Ok(stream) => return Ok(stream),
+            // QEMU has it: it uses the name without the folder.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                let socket = socket.display();
+                let detail = format!("{socket}: {error}: set TMPDIR to a shorter path");
+                return Err(Failure::new(FailureKind::Unavailable, detail));
+            }
+            Err(_) => check_alive(qemu)?,
         }
-        check_alive(qemu)?;
+        if interrupt::requested() {
+            return Err(interrupted());
+        }
         if Instant::now() > deadline {
             return Err(died("QEMU did not open its control socket"));
         }
@@ -228,6 +237,19 @@ mod tests {
         let failure = heard("{\"id\":7,\"bo\n").unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadReply);
         assert!(failure.detail.contains("{\"id\":7,\"bo"), "{failure}");
+    }
+
+    #[test]
+    fn a_socket_with_too_long_a_path_fails_at_once() {
+        let mut qemu = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let socket = Path::new("/tmp").join("x".repeat(200)).join("ctl.sock");
+        let started = Instant::now();
+        let result = connect(&socket, &mut qemu, started + Duration::from_secs(30));
+        qemu.kill().and_then(|()| qemu.wait()).unwrap();
+        let failure = result.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Unavailable);
+        assert!(failure.detail.contains("TMPDIR"), "{failure}");
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
