@@ -18,10 +18,13 @@ use crate::interrupt;
 /// How long a wait goes on before it looks whether it still should.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// How much of a malformed line an error shows, characters.
+/// The longest line that a guest may send, bytes: a session of 64 MiB takes a sixth of it.
+const LINE_LIMIT: u64 = 512 << 20;
+
+/// How much of a malformed line an error shows, bytes.
 const MALFORMED_SHOWN: usize = 200;
 
-/// A reply, or the line that is none.
+/// A reply, or the start of the line that is none.
 type Heard = Result<Reply, String>;
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Heard>>>>;
 
@@ -47,7 +50,7 @@ impl Channel {
         lock(&waiting).insert(0, sender);
         let reader = stream.try_clone().map_err(|e| died(&e.to_string()))?;
         let (lines, table) = (BufReader::new(reader), waiting.clone());
-        std::thread::spawn(move || dispatch(lines, &table));
+        std::thread::spawn(move || dispatch(lines, &table, LINE_LIMIT));
         let hello = await_hello(&hello, qemu, deadline, spec, console)?;
         Ok((Channel { stream, waiting, next: AtomicU64::new(1) }, hello))
     }
@@ -167,19 +170,20 @@ fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
 
 /// Hands out replies until the socket closes; then whoever waits is let go,
 /// because the senders are dropped. A line that is not a reply goes to all who wait:
-/// it may have been the answer to any of them.
-fn dispatch(mut lines: impl BufRead, waiting: &Waiting) {
-    let mut line = String::new();
-    while matches!(lines.read_line(&mut line), Ok(1..)) {
-        match serde_json::from_str::<Envelope<Reply>>(&line) {
+/// it may have been the answer to any of them. One beyond the limit is cut there.
+fn dispatch(mut lines: impl BufRead, waiting: &Waiting, limit: u64) {
+    let mut line = Vec::new();
+    while matches!(lines.by_ref().take(limit).read_until(b'\n', &mut line), Ok(1..)) {
+        match serde_json::from_slice::<Envelope<Reply>>(&line) {
             Ok(Envelope { id, body }) => {
                 if let Some(sender) = lock(waiting).remove(&id) {
                     let _ = sender.send(Ok(body));
                 }
             }
             Err(_) => {
+                let start = String::from_utf8_lossy(&line[..line.len().min(MALFORMED_SHOWN)]);
                 for (_, sender) in lock(waiting).drain() {
-                    let _ = sender.send(Err(line.trim_end().to_owned()));
+                    let _ = sender.send(Err(start.trim_end().to_owned()));
                 }
             }
         }
@@ -188,8 +192,7 @@ fn dispatch(mut lines: impl BufRead, waiting: &Waiting) {
     lock(waiting).clear();
 }
 
-fn malformed(line: &str) -> Failure {
-    let start: String = line.chars().take(MALFORMED_SHOWN).collect();
+fn malformed(start: &str) -> Failure {
     let detail = format!("the guest sent no message of protocol {PROTOCOL}: `{start}`");
     Failure::new(FailureKind::BadReply, detail)
 }
@@ -210,11 +213,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn heard(lines: &str) -> Result<Reply, Failure> {
+    fn heard(lines: impl AsRef<[u8]>) -> Result<Reply, Failure> {
         let waiting = Waiting::default();
         let (sender, receiver) = mpsc::channel();
         lock(&waiting).insert(7, sender);
-        dispatch(lines.as_bytes(), &waiting);
+        dispatch(lines.as_ref(), &waiting, 100);
         wait(&receiver, Duration::from_secs(1), &|| false)
     }
 
@@ -237,6 +240,15 @@ mod tests {
         let failure = heard("{\"id\":7,\"bo\n").unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadReply);
         assert!(failure.detail.contains("{\"id\":7,\"bo"), "{failure}");
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_or_not_in_utf8_is_malformed() {
+        let reply = |spaces| format!("{{\"id\":7,\"body\":\"Shared\"{}}}\n", " ".repeat(spaces));
+        assert!(heard(reply(1)).is_ok());
+        assert_eq!(heard(reply(100)).unwrap_err().kind, FailureKind::BadReply);
+        let failure = heard(b"{\"id\":7,\"body\":\"\xff\"}\n").unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadReply);
     }
 
     #[test]

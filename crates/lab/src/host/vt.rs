@@ -39,6 +39,10 @@ const REAL_SLACK_S: f64 = 60.0;
 /// Real time within which a record must grow. The time of an idle guest jumps to its next timer,
 /// so one that lives fills the 4 KiB that QEMU writes at once within seconds.
 const STANDSTILL: Duration = Duration::from_secs(600);
+/// The most that a guest may write as its replies, bytes: a session of 64 MiB takes a sixth of it.
+const REPLIES_LIMIT: u64 = 512 << 20;
+/// How much of a malformed reply an error shows, bytes.
+const MALFORMED_SHOWN: usize = 200;
 /// QEMU's exit status when the virtual time limit ends it.
 const UNTIL_STATUS: i32 = 3;
 
@@ -294,18 +298,25 @@ impl Replies {
     /// end is what a guest wrote that was stopped.
     fn read(folder: &Path) -> Result<Replies, Failure> {
         let path = folder.join(RESULTS_FILE);
+        let length = fs::metadata(&path).map_or(0, |about| about.len());
+        if length > REPLIES_LIMIT {
+            return Err(bad_reply(&format!("{length} bytes, {REPLIES_LIMIT} at most are read")));
+        }
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             bytes => bytes.map_err(|e| unreadable(&path, &e))?,
         };
-        let text = String::from_utf8_lossy(&bytes);
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let mut replies = Replies::default();
-        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            match serde_json::from_str::<Envelope<Reply>>(line).map(|envelope| envelope.body) {
+        for line in lines.filter(|line| line.ends_with(b"\n")) {
+            match serde_json::from_slice::<Envelope<Reply>>(line).map(|envelope| envelope.body) {
                 Ok(Reply::Hello(hello)) => replies.hello = Some(hello),
                 Ok(Reply::Ran(result)) => replies.job = Some(result),
                 Ok(other) => return Err(bad_reply(&format!("{other:?}"))),
-                Err(error) => return Err(bad_reply(&format!("{error}: {}", line.trim_end()))),
+                Err(error) => {
+                    let start = String::from_utf8_lossy(&line[..line.len().min(MALFORMED_SHOWN)]);
+                    return Err(bad_reply(&format!("{error}: {}", start.trim_end())));
+                }
             }
         }
         Ok(replies)

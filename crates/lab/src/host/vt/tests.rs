@@ -173,11 +173,12 @@ fn each_end_without_a_result_has_its_kind() {
     let cut = &hello().into_bytes()[..20];
     type Files<'a> = &'a [(&'a str, &'a [u8])];
     let result = ran();
-    let cases: [(Files, &str, FailureKind); 7] = [
+    let cases: [(Files, &str, FailureKind); 8] = [
         (&[], "exit 3", FailureKind::BootTimeout),
         (&[("console.log", panic)], "exit 0", FailureKind::GuestPanic),
         (&[(RESULTS_FILE, cut)], "exit 0", FailureKind::NoResult),
         (&[(RESULTS_FILE, b"nonsense\n")], "exit 0", FailureKind::BadReply),
+        (&[(RESULTS_FILE, b"\xff\n")], "exit 0", FailureKind::BadReply),
         (&[(RESULTS_FILE, result.as_bytes())], "exit 0", FailureKind::BadReply),
         (&[], "echo no such device >&2; exit 1", FailureKind::QemuDied),
         (&[], "kill -9 $$", FailureKind::QemuDied),
@@ -271,4 +272,13 @@ fn replies_that_cannot_be_read_are_not_taken_for_none() {
     let failure = Replies::read(folder.path()).err().unwrap();
     assert_eq!(failure.kind, FailureKind::Unavailable);
     assert!(failure.detail.contains(RESULTS_FILE), "{failure}");
+}
+
+#[test]
+fn replies_beyond_the_limit_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::File::create(folder.path().join(RESULTS_FILE)).unwrap();
+    file.set_len(REPLIES_LIMIT + 1).unwrap();
+    let failure = Replies::read(folder.path()).err().unwrap();
+    assert_eq!(failure.kind, FailureKind::BadReply);
 }
