@@ -82,15 +82,46 @@ fn make_parent() -> io::Result<PathBuf> {
     let (root, v2) = cpu_hierarchy(&mounts).ok_or_else(|| {
         io::Error::other("no cgroup hierarchy with the cpu controller is mounted")
     })?;
+    sweep(&root);
     let parent = root.join(name);
     if v2 {
-        fs::write(root.join("cgroup.subtree_control"), "+cpu")?;
-        fs::create_dir(&parent)?;
-        fs::write(parent.join("cgroup.subtree_control"), "+cpu")?;
-    } else {
-        fs::create_dir(&parent)?;
+        hand_on_cpu(&root)?;
     }
-    Ok(parent)
+    fs::create_dir(&parent).map_err(|e| at(&parent, &e))?;
+    // A failure from here on leaves no group behind.
+    let made = if v2 { hand_on_cpu(&parent) } else { Ok(()) };
+    made.inspect_err(|_| remove(&parent)).map(|()| parent)
+}
+
+/// Lets the children of a group of version 2 have the cpu controller.
+fn hand_on_cpu(group: &Path) -> io::Result<()> {
+    let file = group.join("cgroup.subtree_control");
+    fs::write(&file, "+cpu").map_err(|e| at(&file, &e))
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Removes the groups of processes that were killed. One with a process in it stays.
+fn sweep(root: &Path) {
+    for parent in fs::read_dir(root).into_iter().flatten().flatten() {
+        let owner = parent.file_name().to_str().and_then(owner);
+        if owner.is_none_or(|pid| Path::new("/proc").join(pid.to_string()).exists()) {
+            continue;
+        }
+        for group in fs::read_dir(parent.path()).into_iter().flatten().flatten() {
+            let _ = fs::remove_dir(group.path());
+        }
+        let _ = fs::remove_dir(parent.path());
+    }
+}
+
+/// The process that made the parent group of this name; none where it is not ours.
+fn owner(name: &str) -> Option<u32> {
+    let (pid, number) = name.strip_prefix("unspin-")?.split_once('-')?;
+    number.parse::<u32>().ok()?;
+    pid.parse().ok()
 }
 
 /// The mount point of the hierarchy that has the cpu controller, and whether it
@@ -130,9 +161,28 @@ mod tests {
         assert!(Groups::below(none(), Fairness::PerThread).is_ok());
         let failure = Groups::below(none(), Fairness::PerVm).err().unwrap();
         assert_eq!(failure.kind, FailureKind::Unavailable);
+        let busy = at(Path::new("/x"), &io::Error::from_raw_os_error(16));
+        let failure = Groups::below(Err(busy), Fairness::PerVm).err().unwrap();
+        assert!(failure.detail.contains("/x: ") && failure.detail.contains("os error 16"));
         let parent = Ok("/proc/no-such-group".into());
         let groups = Groups::below(parent, Fairness::PerVm).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(groups.place("subject", 1).unwrap_err().kind, FailureKind::Unavailable);
+    }
+
+    #[test]
+    fn only_groups_of_dead_processes_are_swept() {
+        let root = tempfile::tempdir().unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let (dead, alive) = (dead.id(), std::process::id());
+        let names = [format!("unspin-{dead}-0"), format!("unspin-{alive}-0"), "unspin-x-0".into()];
+        let [left, used, other] = names.map(|name| root.path().join(name));
+        for group in [left.join("subject"), left.join("all"), used.join("all"), other.clone()] {
+            fs::create_dir_all(group).unwrap();
+        }
+        sweep(root.path());
+        let there = [&left, &used, &used.join("all"), &other].map(|group| group.exists());
+        assert_eq!(there, [false, true, true, true]);
     }
 
     #[test]

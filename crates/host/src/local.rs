@@ -33,7 +33,8 @@ impl LocalHost {
 
     fn try_boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         self.halt();
-        let groups = Groups::create(spec.fairness)?;
+        // Kept at once: after a failure they go when the VMs in them are gone.
+        let groups = self.groups.insert(Groups::create(spec.fairness)?);
         for vm in &spec.vms {
             if let Some(on) = vm.pause_exits {
                 kvm::set_pause_exits(on)?;
@@ -42,7 +43,6 @@ impl LocalHost {
             let started = Vm::start(vm, &folder, |pid| groups.place(&vm.name, pid))?;
             self.vms.push(started);
         }
-        self.groups = Some(groups);
         let boot_s = self.vms.first().map_or(0.0, |vm| vm.boot_s);
         let hellos = self.vms.iter().map(|vm| vm.hello.clone()).collect();
         Ok(Booted { hellos, boot_s })
