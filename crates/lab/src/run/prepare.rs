@@ -13,7 +13,7 @@ use unspin_sources::qemu;
 use unspin_wire::Agent;
 
 use super::parts::{self, Part};
-use super::scratch::Scratch;
+use super::scratch::{IMAGES, SOCKETS, Scratch};
 use super::{Event, LabError, Options, Progress, kernels};
 use crate::experiment::{Command, Experiment, PlannedBoot, Scheduler, Topology, plan};
 use crate::host::{VtQemu, vt_qemu};
@@ -67,7 +67,7 @@ pub struct Prepared {
     /// The QEMU of simulated hosts, where a topology has one.
     pub vt_qemu: Option<VtQemu>,
     /// Scratch folder for sockets, whose paths must be short; removed when dropped.
-    pub scratch: tempfile::TempDir,
+    pub scratch: Scratch,
     /// Scratch folder for images, which can be large; removed when dropped.
     images: Scratch,
 }
@@ -87,7 +87,7 @@ impl Prepared {
         let virtual_time = vt_qemu.as_ref().map(virtual_time).unwrap_or_default();
         let kernels = kernels::all(&experiment.kernels, progress)?;
         let schedulers = install_schedulers(experiment, progress)?;
-        let images = Scratch::in_(&cache_dir())?;
+        let images = Scratch::in_(&cache_dir(), IMAGES)?;
         let folder = images.path();
         let guests: Vec<Guest> = kernels.into_iter().map(|kernel| guest(kernel, folder)).collect();
         if real_time {
@@ -99,7 +99,7 @@ impl Prepared {
                 parts::write(Image::base(&guest.kernel)?, &own, &parts, &guest.initramfs)?;
             }
         }
-        let scratch = scratch_in(&std::env::temp_dir())?;
+        let scratch = Scratch::in_(&std::env::temp_dir(), SOCKETS)?;
         let nested = experiment.topologies.iter().any(|topology| topology.nested.is_some());
         let first = &guests[0];
         let accel = match real_time {
@@ -212,11 +212,6 @@ impl Prepared {
 /// Where the L1 finds a guest's kernel and initramfs.
 pub fn path_in_l1(guest: &Guest, what: &str) -> String {
     format!("/lab/{}/{what}", guest.kernel.id)
-}
-
-fn scratch_in(folder: &Path) -> Result<tempfile::TempDir, LabError> {
-    let made = tempfile::Builder::new().prefix("unspin-").tempdir_in(folder);
-    made.map_err(|source| LabError::Write { path: folder.to_owned(), source })
 }
 
 fn get_qemu(progress: &mut dyn Progress) -> Result<VtQemu, LabError> {
@@ -335,7 +330,8 @@ fn cargo_install(command: &Command) -> Result<(), String> {
 impl Prepared {
     /// What a test of plans needs: one kernel that is never booted.
     pub fn of_kernel(kernel: Kernel, accel: Accel, own: Own) -> Prepared {
-        let folder = || tempfile::tempdir().expect("a temporary folder");
+        let folder = std::env::temp_dir().join("unspin-tests");
+        let scratch = |prefix| Scratch::in_(&folder, prefix).expect("a temporary folder");
         Prepared {
             guests: vec![Guest { kernel, initramfs: PathBuf::new() }],
             l1: None,
@@ -345,8 +341,8 @@ impl Prepared {
             own,
             virtual_time: VirtualTime { qemu: "q".into(), prices: "p".into() },
             vt_qemu: None,
-            scratch: folder(),
-            images: Scratch::in_(&std::env::temp_dir().join("unspin-tests")).unwrap(),
+            scratch: scratch(SOCKETS),
+            images: scratch(IMAGES),
         }
     }
 }

@@ -1,14 +1,21 @@
-//! Folders for large images in the cache, and what becomes of those that a killed program left.
+//! Folders for large images in the cache and for sockets, and what becomes of those that a killed
+//! program left.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
 
 use super::LabError;
 
-const PREFIX: &str = "unspin-";
+/// Begins the names of folders for images.
+pub const IMAGES: &str = "unspin-";
+/// Begins those of folders for sockets. In /tmp, `unspin-` alone begins names of other folders.
+pub const SOCKETS: &str = "unspin-vm-";
+/// Who may write to a socket of QEMU's can end its guest.
+const MODE: u32 = 0o700;
 const SWEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A folder that is removed when this is dropped; until then, its lock keeps it from being swept.
@@ -19,13 +26,17 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one in this folder, which is made if need be.
-    pub fn in_(parent: &Path) -> Result<Scratch, LabError> {
+    /// A new one in this folder, which is made if need be. Nobody else can look into it.
+    pub fn in_(parent: &Path, prefix: &str) -> Result<Scratch, LabError> {
         let error = |source| LabError::Write { path: parent.to_owned(), source };
         fs::create_dir_all(parent).map_err(error)?;
-        sweep(parent);
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(error)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(prefix).permissions(Permissions::from_mode(MODE));
+        let folder = builder.tempdir_in(parent).map_err(error)?;
         let lock = lock(folder.path());
+        if let Ok(data) = fs::metadata(folder.path()) {
+            sweep(parent, prefix, data.uid());
+        }
         Ok(Scratch { folder, _lock: lock })
     }
 
@@ -35,18 +46,20 @@ impl Scratch {
     }
 }
 
-/// Removes what programs left that were killed: folders whose lock is free. Older programs took
-/// no lock, so a folder must be a day old, too.
-fn sweep(parent: &Path) {
-    let old = |folder: &Path| {
-        let modified = fs::metadata(folder).and_then(|data| data.modified());
-        modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > SWEPT_AFTER))
+/// Removes what programs of this user left that were killed: folders whose lock is free. Older
+/// programs took no lock, so a folder must be a day old, too.
+fn sweep(parent: &Path, prefix: &str, user: u32) {
+    let is_left = |folder: &Path| {
+        // Not what a link leads to: in /tmp anybody can make one.
+        let Ok(data) = fs::symlink_metadata(folder) else { return false };
+        let old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > SWEPT_AFTER);
+        data.is_dir() && data.uid() == user && data.modified().is_ok_and(old)
     };
     let folders = fs::read_dir(parent).into_iter().flatten().flatten();
     for folder in folders {
         let path = folder.path();
-        let is_scratch = folder.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
-        if is_scratch && path.is_dir() && old(&path) && lock(&path).is_some() {
+        let is_scratch = folder.file_name().as_encoded_bytes().starts_with(prefix.as_bytes());
+        if is_scratch && is_left(&path) && lock(&path).is_some() {
             // What cannot be removed costs room, and nothing else.
             let _ = fs::remove_dir_all(&path);
         }
@@ -59,7 +72,7 @@ fn lock(folder: &Path) -> Option<Flock<File>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -72,7 +85,7 @@ mod tests {
     #[test]
     fn only_what_is_old_and_nobodys_is_swept() {
         let parent = tempfile::tempdir().unwrap();
-        let used = Scratch::in_(parent.path()).unwrap();
+        let used = Scratch::in_(parent.path(), IMAGES).unwrap();
         age(used.path());
         let [left, young, other] = ["unspin-left", "unspin-young", "kernels"].map(|name| {
             let path = parent.path().join(name);
@@ -82,8 +95,24 @@ mod tests {
         fs::write(left.join("image"), "large").unwrap();
         age(&left);
         age(&other);
-        let new = Scratch::in_(parent.path()).unwrap();
+        let new = Scratch::in_(parent.path(), IMAGES).unwrap();
         let there = [used.path(), &left, &young, &other, new.path()].map(Path::exists);
         assert_eq!(there, [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn what_is_another_users_or_a_link_is_not_swept() {
+        let [parent, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let foreign = parent.path().join("unspin-vm-foreign");
+        fs::create_dir(&foreign).unwrap();
+        age(&foreign);
+        age(elsewhere.path());
+        let link = parent.path().join("unspin-vm-link");
+        symlink(elsewhere.path(), &link).unwrap();
+        // Only root can give a folder away.
+        let given = chown(&foreign, Some(12_345), None).is_ok();
+        let new = Scratch::in_(parent.path(), SOCKETS).unwrap();
+        assert!(link.is_symlink() && foreign.exists() == given);
+        assert_eq!(fs::metadata(new.path()).unwrap().mode() & 0o777, MODE);
     }
 }
