@@ -14,6 +14,7 @@ use unspin_sources::cache_dir;
 use unspin_sources::kernel::Kernel;
 use unspin_wire::{Failure, VmSpec};
 
+use unspin_host::interrupt;
 use unspin_host::vm::{Vm, cpu_model, qemu_program};
 
 /// A guest that has not said hello by then does not run under this accelerator.
@@ -55,12 +56,14 @@ pub fn qemu_version() -> Option<String> {
 }
 
 /// The accelerator to use: the forced one, else kvm if a guest really boots with
-/// it, else tcg. The answer is kept per host kernel, QEMU and guest kernel.
+/// it, else tcg. The answer is kept per host kernel, QEMU and guest kernel, unless the
+/// next attempt may give another one; `note` gets a line about that.
 pub fn accelerator(
     forced: Option<Accel>,
     kernel: &Kernel,
     initramfs: &Path,
     folder: &Path,
+    note: &mut dyn FnMut(&str),
 ) -> Result<Accel, Failure> {
     if let Some(accel) = forced {
         return Ok(accel);
@@ -75,23 +78,34 @@ pub fn accelerator(
         return Ok(*accel);
     }
     let boots = Vm::start(&probe_spec(kernel, initramfs), &folder.join("kvm-probe"), |_| Ok(()));
-    let (accel, is_a_fact) = answer(boots.map(drop))?;
-    if is_a_fact {
-        known.by_host.insert(key, accel);
-        known.save();
+    let (accel, doubt) = answer(boots.map(drop), interrupt::requested())?;
+    match doubt {
+        Some(doubt) => note(&doubt),
+        None => {
+            known.by_host.insert(key, accel);
+            known.save();
+        }
     }
     Ok(accel)
 }
 
-/// What a probe came to: the accelerator to use, and whether that is to be kept. Only a guest that
-/// did not come up says that KVM does not work; Ctrl-C says nothing.
-fn answer(boots: Result<(), Failure>) -> Result<(Accel, bool), Failure> {
-    use FailureKind::{BootTimeout, GuestPanic, Interrupted, QemuDied};
+/// What a probe came to: the accelerator to use, and what to say where that is not to be kept. A
+/// guest's panic says that KVM does not work here. A QEMU that was slow or ended may have met a
+/// busy machine, and Ctrl-C says nothing.
+fn answer(
+    boots: Result<(), Failure>,
+    interrupted: bool,
+) -> Result<(Accel, Option<String>), Failure> {
     match boots {
-        Ok(()) => Ok((Accel::Kvm, true)),
-        Err(failure) if failure.kind == Interrupted => Err(failure),
+        Ok(()) => Ok((Accel::Kvm, None)),
+        Err(failure) if interrupted || failure.kind == FailureKind::Interrupted => {
+            Err(Failure { kind: FailureKind::Interrupted, ..failure })
+        }
+        Err(failure) if failure.kind == FailureKind::GuestPanic => Ok((Accel::Tcg, None)),
         Err(failure) => {
-            Ok((Accel::Tcg, matches!(failure.kind, BootTimeout | GuestPanic | QemuDied)))
+            let reason = failure.detail.lines().next().unwrap_or_default();
+            let doubt = format!("KVM does not work here: {reason}; using tcg");
+            Ok((Accel::Tcg, Some(doubt)))
         }
     }
 }
@@ -143,15 +157,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_guest_that_did_not_come_up_is_kept_as_an_answer() {
-        assert_eq!(answer(Ok(())), Ok((Accel::Kvm, true)));
-        let of = |kind| answer(Err(Failure::new(kind, "why")));
-        for kind in [FailureKind::BootTimeout, FailureKind::GuestPanic, FailureKind::QemuDied] {
-            assert_eq!(of(kind), Ok((Accel::Tcg, true)), "{kind:?}");
+    fn only_a_boot_and_a_panic_are_kept_as_answers() {
+        assert_eq!(answer(Ok(()), false), Ok((Accel::Kvm, None)));
+        let of = |kind, interrupted| answer(Err(Failure::new(kind, "why\nlog")), interrupted);
+        assert_eq!(of(FailureKind::GuestPanic, false), Ok((Accel::Tcg, None)));
+        let doubt = "KVM does not work here: why; using tcg";
+        for kind in [FailureKind::BootTimeout, FailureKind::QemuDied, FailureKind::Unavailable] {
+            assert_eq!(of(kind, false), Ok((Accel::Tcg, Some(doubt.to_owned()))), "{kind:?}");
         }
-        for kind in [FailureKind::Unavailable, FailureKind::OutOfMemory, FailureKind::BadReply] {
-            assert_eq!(of(kind), Ok((Accel::Tcg, false)), "{kind:?}");
+        let ended = [(FailureKind::Interrupted, false), (FailureKind::QemuDied, true)];
+        for (kind, interrupted) in ended {
+            assert_eq!(of(kind, interrupted).unwrap_err().kind, FailureKind::Interrupted);
         }
-        assert!(of(FailureKind::Interrupted).is_err());
     }
 }

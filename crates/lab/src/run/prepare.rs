@@ -106,7 +106,9 @@ impl Prepared {
             true => {
                 progress.event(Event::Stage("choosing the accelerator", None));
                 let wanted = options.accel.or(experiment.real_accel());
-                machine::accelerator(wanted, &first.kernel, &first.initramfs, scratch.path())?
+                let note = &mut |text: &str| progress.event(Event::Note(text));
+                let (kernel, initramfs) = (&first.kernel, &first.initramfs);
+                machine::accelerator(wanted, kernel, initramfs, scratch.path(), note)?
             }
             false => Accel::Vt,
         };
