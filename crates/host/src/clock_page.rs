@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use unspin_wire::clock::mono_ns;
@@ -47,9 +49,16 @@ pub struct ClockPage {
 unsafe impl Send for ClockPage {}
 
 impl ClockPage {
-    /// The host's side of a VM that runs in `folder`.
+    /// The host's side of a VM that runs in `folder`. QEMU leaves its file without blocks: on a
+    /// full disk, writing to the page would end us by SIGBUS.
     pub fn of_vm(folder: &Path) -> io::Result<ClockPage> {
-        ClockPage::map(&folder.join(FILE))
+        let file = open(&folder.join(FILE))?;
+        match posix_fallocate(&file, 0, PAGE.get() as nix::libc::off_t) {
+            // Some file systems cannot.
+            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ClockPage::map(&file)
     }
 
     /// The guest's side.
@@ -62,14 +71,13 @@ impl ClockPage {
         let device = devices.into_iter().find(|folder| is_ours(folder));
         let device = device.ok_or_else(|| io::Error::other("no shared memory device"))?;
         fs::write(device.join("enable"), "1")?;
-        ClockPage::map(&device.join(MEMORY))
+        ClockPage::map(&open(&device.join(MEMORY))?)
     }
 
-    fn map(path: &Path) -> io::Result<ClockPage> {
-        let file = File::options().read(true).write(true).open(path)?;
+    fn map(file: &File) -> io::Result<ClockPage> {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping of a file that is at least as large.
-        let page = unsafe { mmap(None, PAGE, access, MapFlags::MAP_SHARED, &file, 0)? };
+        let page = unsafe { mmap(None, PAGE, access, MapFlags::MAP_SHARED, file, 0)? };
         Ok(ClockPage { words: page.cast() })
     }
 
@@ -123,6 +131,10 @@ impl Drop for ClockPage {
     }
 }
 
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
+}
+
 /// Waits for something that another CPU does; false where it takes too long.
 fn until(mut holds: impl FnMut() -> bool, deadline: Instant) -> bool {
     loop {
@@ -138,7 +150,18 @@ fn until(mut holds: impl FnMut() -> bool, deadline: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+
+    #[test]
+    fn the_hosts_page_has_room_on_the_disk_before_it_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join(FILE)).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let _page = ClockPage::of_vm(folder.path()).unwrap();
+        assert!(file.metadata().unwrap().blocks() > 0);
+    }
 
     #[test]
     fn every_answer_lies_between_its_question_and_its_arrival() {
