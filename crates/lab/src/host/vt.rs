@@ -1,6 +1,7 @@
 //! The simulated host: QEMU runs the guest in virtual time. Each run has a boot of its own,
 //! so that a cell and a seed decide every byte of what comes out.
 
+use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use unspin_host::{Host, interrupt, vm};
 use unspin_model::FailureKind;
+use unspin_model::class::chain;
 use unspin_model::identity::Identity;
 use unspin_sources::qemu::Qemu;
 use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
@@ -74,7 +76,7 @@ pub fn vt_qemu(report: &mut dyn FnMut(unspin_sources::Progress)) -> Result<VtQem
         return Ok(VtQemu { program, firmware, behaviour });
     }
     let qemu = unspin_sources::qemu::ensure(&unspin_sources::qemu::Source::Pinned, report)
-        .map_err(|e| unavailable(e.to_string()))?;
+        .map_err(|e| unavailable(chain(&e).to_string()))?;
     let Qemu { program, firmware, behaviour, .. } = qemu;
     Ok(VtQemu { program, firmware: vec![firmware], behaviour })
 }
@@ -187,8 +189,9 @@ fn subject(boot: &BootSpec) -> Result<(&VmSpec, &VirtualHost), Failure> {
 
 /// Empties the folder and writes the initramfs with the job.
 fn prepare(vm: &VmSpec, run: &RunSpec, folder: &Path) -> Result<VmSpec, Failure> {
-    let fail = |e: &dyn std::fmt::Display| {
-        Failure::new(FailureKind::Unavailable, format!("{}: {e}", folder.display()))
+    let fail = |e: &dyn Error| {
+        let detail = format!("{}: {}", folder.display(), chain(e));
+        Failure::new(FailureKind::Unavailable, detail)
     };
     fs::create_dir_all(folder).map_err(|e| fail(&e))?;
     for file in [RESULTS_FILE, RECORD_FILE, "console.log"] {

@@ -213,6 +213,20 @@ fn a_broken_invariant_explains_why_a_guest_did_not_answer() {
 }
 
 #[test]
+fn an_initramfs_that_cannot_be_written_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let boot = boot("/no/such/base".into());
+    let run = RunSpec {
+        job: Job::default(),
+        neighbours: Vec::new(),
+        truth: TruthMode::Off,
+        injection: None,
+    };
+    let failure = prepare(&boot.vms[0], &run, folder.path()).unwrap_err();
+    assert!(failure.detail.contains("No such file"), "{failure}");
+}
+
+#[test]
 fn a_second_vm_is_refused() {
     let mut boot = boot(String::new());
     boot.vms.push(VmSpec::default());
