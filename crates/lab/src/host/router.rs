@@ -46,7 +46,7 @@ impl<'a> Router<'a> {
     }
 
     /// Makes the host that a boot needs the active one. An L1 serves the boots of one block
-    /// that want the same one, as long as nothing fails on it.
+    /// that want the same one, as long as nothing fails on it and no VM beside it is measured.
     fn select(&mut self, spec: &BootSpec) -> Result<(), Failure> {
         if spec.virtual_host.is_some() {
             self.active = Active::VirtualTime;
@@ -56,6 +56,8 @@ impl<'a> Router<'a> {
             };
         }
         let Some(wanted) = &spec.l1 else {
+            // Even an idle L1 takes pCPU time.
+            self.stop_l1();
             self.active = Active::Local;
             return Ok(());
         };
