@@ -33,9 +33,18 @@ pub fn spinlock_kind(log: &str, hypervisor: bool) -> &'static str {
     }
 }
 
-/// vCPUs that are online.
+/// vCPUs that are online, those of `isolcpus=` included, on which nothing runs unasked.
 pub fn online_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    count(&read("/sys/devices/system/cpu/online")).unwrap_or(1)
+}
+
+/// How many CPUs a list such as `0-2,5` has.
+fn count(list: &str) -> Option<u32> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        (last.parse::<u32>().ok()? + 1).checked_sub(first.parse().ok()?)
+    };
+    list.split(',').map(range).sum()
 }
 
 fn memory_mib() -> u64 {
@@ -70,6 +79,13 @@ fn read(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_range_of_online_cpus_counts() {
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-2,5,7-8"), Some(6));
+        assert_eq!(count(""), None);
+    }
 
     #[test]
     fn spinlock_kind_follows_the_kernels_words() {
