@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -14,7 +14,7 @@ use unspin_model::FailureKind;
 use unspin_wire::clock::mono_ns;
 use unspin_wire::{Failure, Injection};
 
-/// While it waits for its begin, it looks this often whether it is to stop.
+/// While it pauses, it looks this often whether it is to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One interval that was taken away.
@@ -65,13 +65,10 @@ impl Injector {
 
 fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
     let tid = nix::unistd::gettid().as_raw();
-    let mut done = Vec::with_capacity(plan.count as usize);
-    let begin_ns = mono_ns() + plan.after_ms * 1_000_000;
-    while mono_ns() < begin_ns && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK_AGAIN);
-    }
+    let mut done = Vec::new();
+    pause(Duration::from_millis(plan.after_ms), stop);
     for number in 0..plan.count as usize {
-        std::thread::sleep(Duration::from_micros(plan.gap_us));
+        pause(Duration::from_micros(plan.gap_us), stop);
         if stop.load(Ordering::Relaxed) || plan.lengths_us.is_empty() {
             break;
         }
@@ -85,6 +82,17 @@ fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
         done.push(Injected { tid, pcpu: plan.pcpu, asked_ns, start_ns, end_ns });
     }
     done
+}
+
+/// Sleeps for so long, or until it is to stop.
+fn pause(length: Duration, stop: &AtomicBool) {
+    let began = Instant::now();
+    while let Some(left) = length.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(left.min(LOOK_AGAIN));
+    }
 }
 
 fn become_fifo(pcpu: u32) -> Result<(), String> {
@@ -103,4 +111,26 @@ fn become_fifo(pcpu: u32) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stops_while_it_pauses() {
+        let hour = 3_600_000;
+        for (after_ms, gap_us) in [(hour, 0), (0, hour * 1_000)] {
+            let lengths_us = vec![1];
+            let plan = Injection { pcpu: 0, lengths_us, gap_us, after_ms, count: u32::MAX };
+            let stop = AtomicBool::new(false);
+            let done = std::thread::scope(|scope| {
+                let injecting = scope.spawn(|| inject(&plan, &stop));
+                std::thread::sleep(LOOK_AGAIN * 2);
+                stop.store(true, Ordering::Relaxed);
+                injecting.join().unwrap()
+            });
+            assert!(done.is_empty());
+        }
+    }
 }
