@@ -17,6 +17,8 @@ use unspin_wire::{Failure, VmSpec};
 use unspin_host::interrupt;
 use unspin_host::vm::{Vm, cpu_model, qemu_program};
 
+pub mod room;
+
 /// A guest that has not said hello by then does not run under this accelerator.
 const PROBE_LIMIT_S: f64 = 30.0;
 

@@ -20,7 +20,7 @@ use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timing
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::latency;
-use crate::machine;
+use crate::machine::{self, room};
 use crate::sensed;
 use crate::workload::Workload;
 
@@ -123,14 +123,19 @@ pub fn execute(
     Ok((finish?, out))
 }
 
-/// Runs in virtual time that go on at once: as many as wanted, else one for each CPU of
-/// this machine as far as its memory goes.
+/// Runs in virtual time that go on at once: as many as wanted, else one for each CPU that we
+/// may use, as far as the memory goes.
 pub(super) fn lanes(wanted: Option<u32>) -> usize {
     let here = || {
-        let machine = machine::describe("");
-        machine.cpus.min((machine.memory_mib / LANE_MEMORY_MIB) as u32).max(1)
+        let machine_mib = machine::describe("").memory_mib;
+        let limit_mib = room::memory_limit_mib().unwrap_or(machine_mib);
+        fitting(room::cpus(), machine_mib.min(limit_mib))
     };
     wanted.unwrap_or_else(here) as usize
+}
+
+fn fitting(cpus: u32, memory_mib: u64) -> u32 {
+    u64::from(cpus).min(memory_mib / LANE_MEMORY_MIB).max(1) as u32
 }
 
 struct Lab<'a> {
@@ -335,8 +340,7 @@ fn leaves_damage(outcome: &Outcome) -> bool {
     use FailureKind::{OutOfMemory, SchedulerFailed};
     matches!(
         outcome,
-        Outcome::DidNotFinish { .. }
-            | Outcome::Failed { kind: OutOfMemory | SchedulerFailed, .. }
+        Outcome::DidNotFinish { .. } | Outcome::Failed { kind: OutOfMemory | SchedulerFailed, .. }
     )
 }
 
@@ -369,6 +373,13 @@ mod tests {
         assert!(!failed(FailureKind::WorkloadFailed) && !failed(FailureKind::NoResult));
         assert!(leaves_damage(&Outcome::DidNotFinish { limit_s: 1.0 }));
         assert!(!leaves_damage(&Outcome::Done { value: 1.0 }));
+    }
+
+    #[test]
+    fn lanes_fit_into_cpus_and_memory() {
+        assert_eq!(fitting(8, 3 * LANE_MEMORY_MIB), 3);
+        assert_eq!(fitting(2, 3 * LANE_MEMORY_MIB), 2);
+        assert_eq!(fitting(8, 0), 1);
     }
 
     #[test]
