@@ -38,6 +38,20 @@ fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
     Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1, user_spin_ns, steal_ns }
 }
 
+/// The table in a file, unpacked.
+fn table_of(bytes: &[u8]) -> Vec<u8> {
+    let mut table = Vec::new();
+    MultiGzDecoder::new(bytes).read_to_end(&mut table).unwrap();
+    table
+}
+
+/// As a file of one gzip member, whose checksum is right.
+fn packed(table: &[u8]) -> Vec<u8> {
+    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+    member.write_all(table).unwrap();
+    member.finish().unwrap()
+}
+
 /// Three batches of two vCPUs, and where each ends.
 fn file() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::new();
@@ -126,14 +140,11 @@ fn a_wait_that_cannot_be_is_written_as_lost() {
 #[test]
 fn a_finding_of_another_kind_is_an_error() {
     let (bytes, _) = file();
-    let mut table = Vec::new();
-    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    let mut table = table_of(&bytes);
     let name = b"wait-mutex";
     let at = table.windows(name.len()).position(|here| here == name).unwrap();
     table[at..at + name.len()].copy_from_slice(b"wait-ghost");
-    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
-    member.write_all(&table).unwrap();
-    let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
+    let error = read_from(&packed(&table)[..], "s").unwrap_err().to_string();
     assert_eq!(error, "s, batch 0: row 2: format 2 has no findings of kind `wait-ghost`");
 }
 
@@ -149,15 +160,12 @@ fn file_of(spins: &[Spin]) -> Vec<u8> {
 #[test]
 fn a_site_that_is_too_long_is_an_error() {
     let bytes = file_of(&["a", "b"].map(|name| Spin { site: name.repeat(300), ..spin(1_000) }));
-    let mut table = Vec::new();
-    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    let mut table = table_of(&bytes);
     // Where the first one ends and the second one begins: the second one gets the bytes of both.
     let offsets: Vec<u8> = [0, 300, 600_i32].into_iter().flat_map(i32::to_le_bytes).collect();
     let at = table.windows(offsets.len()).position(|here| here == &offsets[..]).unwrap();
     table[at + 4..at + 8].fill(0);
-    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
-    member.write_all(&table).unwrap();
-    let error = read_from(&member.finish().unwrap()[..], "s").unwrap_err().to_string();
+    let error = read_from(&packed(&table)[..], "s").unwrap_err().to_string();
     assert_eq!(error, "s, batch 0: row 1: a site of 600 bytes, more than 512");
 }
 
@@ -190,14 +198,11 @@ fn read_as(format: u8) -> Result<Session, SessionError> {
     let stretch = Stretch { user_spin_ns: None, steal_ns: None, ..stretch(1, 1_000, 2_000) };
     writer.write(&[off(1, 1_050, 200, true)], &[], &[], &[stretch]).unwrap();
     drop(writer);
-    let mut table = Vec::new();
-    MultiGzDecoder::new(&bytes[..]).read_to_end(&mut table).unwrap();
+    let mut table = table_of(&bytes);
     let text = [1, 0, 0, 0, b'2', 0];
     let at = table.windows(text.len()).position(|here| here == text).unwrap();
     table[at + 4] = format;
-    let mut member = GzEncoder::new(Vec::new(), Compression::fast());
-    member.write_all(&table).unwrap();
-    read_from(&member.finish().unwrap()[..], "s")
+    read_from(&packed(&table)[..], "s")
 }
 
 #[test]
@@ -230,24 +235,51 @@ fn something_else_is_told_from_a_session() {
     }
 }
 
+/// A session, or an error that says what is wrong with the file.
+fn is_survived(bytes: &[u8]) {
+    match read_from(bytes, "s") {
+        Ok(session) => assert!(session.start_ns <= session.end_ns, "{session:?}"),
+        Err(SessionError::Empty { .. }) => assert!(bytes.is_empty()),
+        Err(SessionError::Damaged { what, .. }) => assert!(!what.is_empty()),
+        Err(other) => panic!("nothing is opened or written: {other}"),
+    }
+}
+
+/// What a file is damaged by: bytes that are put in place of others.
+fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
+    prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)
+}
+
+fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)]) -> Vec<u8> {
+    for (at, byte) in changes {
+        let at = at.index(bytes.len());
+        bytes[at] = *byte;
+    }
+    bytes
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
-    /// Any damage: a session or an error, and no panic.
+    /// Any damage: most of it a checksum finds.
     #[test]
-    fn damage_is_survived(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-    ) {
-        let (mut bytes, _) = file();
-        for (at, byte) in changes {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-        }
-        let _ = read_from(&bytes[..], "s");
+    fn damage_is_survived(changes in changes()) {
+        is_survived(&changed(file().0, &changes));
     }
 
-    /// Any bytes.
+    /// Of a table behind a right checksum, as somebody would make it to do harm.
+    #[test]
+    fn damage_that_no_checksum_finds_is_survived(changes in changes()) {
+        is_survived(&packed(&changed(table_of(&file().0), &changes)));
+    }
+
+    /// Any bytes: as a file, as a table, and in place of a session's first batch.
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = read_from(&bytes[..], "s");
+        is_survived(&bytes);
+        is_survived(&packed(&bytes));
+        let mut begun = Vec::new();
+        drop(Writer::new(&mut begun, &About::default()).unwrap());
+        begun.extend(packed(&bytes));
+        is_survived(&begun);
     }
 }
