@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use std::io;
 use unspin_vmm::access::{DeviceMemory, Policy};
@@ -118,26 +118,37 @@ impl Driver {
 }
 
 /// A network of one other end, in place of a tap interface.
-pub struct Pipe(pub UnixDatagram);
+pub struct Pipe {
+    near: UnixDatagram,
+    enabled: Arc<AtomicBool>,
+}
 
 impl Link for Pipe {
     fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.near.as_raw_fd()
     }
 
     fn set_offload(&self, _: u32) -> io::Result<()> {
         Ok(())
     }
 
-    fn set_enabled(&self, _: bool) -> io::Result<()> {
+    fn set_enabled(&self, enabled: bool) -> io::Result<()> {
+        self.enabled.store(enabled, Ordering::Relaxed);
         Ok(())
     }
 }
 
 /// A pipe, and its other end; nobody waits for either.
 pub fn pipe() -> (Box<dyn Link>, UnixDatagram) {
+    let (link, far, _) = watched_pipe();
+    (link, far)
+}
+
+/// The same, and whether it is enabled.
+pub fn watched_pipe() -> (Box<dyn Link>, UnixDatagram, Arc<AtomicBool>) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
     far.set_nonblocking(true).unwrap();
-    (Box::new(Pipe(near)), far)
+    let enabled = Arc::new(AtomicBool::new(true));
+    (Box::new(Pipe { near, enabled: Arc::clone(&enabled) }), far, enabled)
 }

@@ -233,21 +233,50 @@ fn a_driver_of_one_pair_finds_its_control_queue() {
     assert_eq!(answer(MQ), ((1, 0, 0), vec![0xff]));
 }
 
+#[test]
+fn the_driver_sets_how_many_pairs_are_in_use() {
+    const MQ: u64 = 1 << 22;
+    let pipes = [driver::watched_pipe(), driver::watched_pipe()];
+    let enabled = pipes.each_ref().map(|(_, _, enabled)| Arc::clone(enabled));
+    let links = pipes.map(|(link, _, _)| link);
+    let (_, mut pairs) = net::pairs(links.into(), [2, 3, 4, 5, 6, 7]);
+    pairs[0].start(MQ).unwrap();
+    let mut set = |count: u8| {
+        let mut driver = Driver::new(3, true);
+        driver.write(DATA, &[4, 0, count, 0, 0xff]);
+        driver.chain(2, &[(DATA, 4, false), (DATA + 4, 1, true)]);
+        pairs[0].handle(2, &mut driver.rings);
+        assert_eq!(driver.used(2), (1, 0, 1));
+        let enabled = enabled.each_ref().map(|enabled| enabled.load(Ordering::Relaxed));
+        (driver.read(DATA + 4, 1)[0], enabled)
+    };
+    // A refused number changes nothing.
+    assert_eq!(set(0), (1, [true, false]));
+    assert_eq!(set(1), (0, [true, false]));
+    assert_eq!(set(2), (0, [true, true]));
+    assert_eq!(set(3), (1, [true, true]));
+    assert_eq!(set(1), (0, [true, false]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_access_is_survived(
+        started in any::<bool>(),
         accesses in prop::collection::vec(
-            (any::<bool>(), any::<bool>(), 0..0x4100usize, 1..=8usize, any::<u64>()),
+            (any::<[bool; 3]>(), 0..0x4100usize, 1..=8usize, any::<u64>()),
             1..200,
         )
     ) {
         let (mut function, memory, end) = function();
         memory.write_slice(&[0xff; 0x4000], GuestAddress(0)).unwrap();
-        for (config, write, at, bytes, value) in accesses {
+        if started {
+            set_up(&mut function);
+        }
+        for ([config, write, common], at, bytes, value) in accesses {
             // Half of the accesses are to the common configuration, or to capabilities.
-            let at = if value & 1 == 0 { at % 60 } else { at };
+            let at = if common { at % 60 } else { at };
             let mut data = value.to_le_bytes();
             match (config, write) {
                 (true, true) => function.write_config(at % 256, &data[..bytes]),
