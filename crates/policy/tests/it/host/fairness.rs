@@ -21,6 +21,22 @@ fn assert_shares(ran: &[u64], wanted: &[f64], tolerance: f64) {
     }
 }
 
+/// A VM of each weight, with a vCPU on each pCPU.
+fn vms_divide_the_host(scheduler: Scheduler, pcpus: u32, weights: &[u32]) {
+    let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+    for weight in weights {
+        let group = machine.host.group(*weight, 0, 0);
+        for pcpu in 0..pcpus {
+            let thread = machine.add_on(group, NICE_0, pcpu..=pcpu);
+            machine.wake(thread);
+        }
+    }
+    let ran = machine.shares_of(SECOND);
+    let vms: Vec<u64> = ran.chunks(pcpus as usize).map(|vcpus| vcpus.iter().sum()).collect();
+    let wanted: Vec<f64> = weights.iter().map(|weight| f64::from(*weight)).collect();
+    assert_shares(&vms, &wanted, TOLERANCE * f64::from(pcpus));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -83,18 +99,7 @@ proptest! {
         pcpus in 1u32..=4,
         weights in prop::collection::vec(512u32..2048, 2..=3),
     ) {
-        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
-        for weight in &weights {
-            let group = machine.host.group(*weight, 0, 0);
-            for pcpu in 0..pcpus {
-                let thread = machine.add_on(group, NICE_0, pcpu..=pcpu);
-                machine.wake(thread);
-            }
-        }
-        let ran = machine.shares_of(SECOND);
-        let vms: Vec<u64> = ran.chunks(pcpus as usize).map(|vcpus| vcpus.iter().sum()).collect();
-        let wanted: Vec<f64> = weights.iter().map(|weight| f64::from(*weight)).collect();
-        assert_shares(&vms, &wanted, TOLERANCE * f64::from(pcpus));
+        vms_divide_the_host(scheduler, pcpus, &weights);
     }
 
     #[test]
@@ -129,6 +134,12 @@ proptest! {
         let ran = machine.shares_of(SECOND);
         assert_shares(&[ran[0], ran[1..].iter().sum()], &[1.0, 1.0], TOLERANCE);
     }
+}
+
+/// As proptest once found it.
+#[test]
+fn two_vms_with_a_vcpu_on_each_of_three_pcpus_divide_them() {
+    vms_divide_the_host(Scheduler::Eevdf, 3, &[1399, 1196]);
 }
 
 /// As the kernel's, the balancing of threads that cannot be divided evenly takes its time.

@@ -4,36 +4,46 @@ use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler};
 
+/// A group runs its quota and no more, but for a tick on each pCPU that finds it late and a
+/// slice that a pCPU has taken before.
+fn keeps_its_quota(scheduler: Scheduler, pcpus: u32, percent: u64, neighbour: bool) {
+    let mut machine = Machine::new(&Config::new(pcpus, scheduler));
+    let quota = 20 * MS * u64::from(pcpus) * percent / 100;
+    let group = machine.host.group(NICE_0, quota, 20 * MS);
+    for _ in 0..pcpus {
+        let thread = machine.add(group, NICE_0);
+        machine.wake(thread);
+    }
+    let other = machine.host.group(NICE_0, 0, 0);
+    for _ in 0..pcpus * u32::from(neighbour) {
+        let thread = machine.add(other, NICE_0);
+        machine.wake(thread);
+    }
+    let ran = machine.shares_of(SECOND);
+    let used: u64 = ran[..pcpus as usize].iter().sum();
+    let most = 50 * quota + u64::from(pcpus) * 9 * MS;
+    assert!(used <= most, "{used} of {}", 50 * quota);
+    let fair = u64::from(pcpus) * SECOND * if neighbour { 45 } else { 100 } / 100;
+    let least = (50 * quota).min(fair) * 95 / 100;
+    assert!(used >= least, "{used} of {}", 50 * quota);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A group runs its quota and no more, but for a tick on each pCPU that finds it late and a
-    /// slice that a pCPU has taken before.
     #[test]
     fn a_group_keeps_its_quota(
         cfs in any::<bool>(), pcpus in 1u32..=4, percent in 10u64..=90, neighbour in any::<bool>(),
     ) {
         let scheduler = if cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
-        let mut machine = Machine::new(&Config::new(pcpus, scheduler));
-        let quota = 20 * MS * u64::from(pcpus) * percent / 100;
-        let group = machine.host.group(NICE_0, quota, 20 * MS);
-        for _ in 0..pcpus {
-            let thread = machine.add(group, NICE_0);
-            machine.wake(thread);
-        }
-        let other = machine.host.group(NICE_0, 0, 0);
-        for _ in 0..pcpus * u32::from(neighbour) {
-            let thread = machine.add(other, NICE_0);
-            machine.wake(thread);
-        }
-        let ran = machine.shares_of(SECOND);
-        let used: u64 = ran[..pcpus as usize].iter().sum();
-        let most = 50 * quota + u64::from(pcpus) * 9 * MS;
-        prop_assert!(used <= most, "{used} of {}", 50 * quota);
-        let fair = u64::from(pcpus) * SECOND * if neighbour { 45 } else { 100 } / 100;
-        let least = (50 * quota).min(fair) * 95 / 100;
-        prop_assert!(used >= least, "{used} of {}", 50 * quota);
+        keeps_its_quota(scheduler, pcpus, percent, neighbour);
     }
+}
+
+/// As proptest once found it.
+#[test]
+fn a_third_of_two_pcpus_beside_a_neighbour_is_kept() {
+    keeps_its_quota(Scheduler::Eevdf, 2, 36, true);
 }
 
 #[test]
