@@ -3,6 +3,7 @@
 mod activity;
 mod bandwidth;
 mod confine;
+mod confine_any;
 mod confine_rivals;
 mod confine_trials;
 mod holders;

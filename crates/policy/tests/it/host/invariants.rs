@@ -11,7 +11,13 @@ enum Act {
     Yield(u32),
     YieldTo(u32, u32),
     Toggle(u32),
+    Critical(u32, bool),
+    Reweigh(u32, u32),
     Pass(u64),
+}
+
+fn weights() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => Just(1024u32), 1 => 15u32..88761]
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -21,6 +27,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (0u32..64).prop_map(Act::Yield),
         3 => (0u32..64, 0u32..64).prop_map(|(from, to)| Act::YieldTo(from, to)),
         1 => (0u32..64).prop_map(Act::Toggle),
+        1 => (0u32..64, any::<bool>()).prop_map(|(thread, is)| Act::Critical(thread, is)),
+        1 => (0u32..64, weights()).prop_map(|(thread, weight)| Act::Reweigh(thread, weight)),
         5 => (0u64..5 * MS).prop_map(Act::Pass),
     ];
     prop::collection::vec(act, 1..200)
@@ -36,18 +44,19 @@ struct Setup {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let kinds = (1u32..=5, any::<bool>(), 0u32..4, prop_oneof![3 => Just(0u32), 1 => 0u32..32]);
+    let no_features = prop_oneof![3 => Just(0u32), 1 => 0u32..32];
+    let kinds = (1u32..=5, any::<bool>(), 0u32..4, no_features, any::<bool>());
     let quota = prop_oneof![Just(0u64), 1u64..60 * MS];
     let groups = prop::collection::vec((2u32..5000, quota), 0..=3);
-    let weight = prop_oneof![3 => Just(1024u32), 1 => 15u32..88761];
-    let threads = prop::collection::vec((0u32..8, weight, 0u32..8, 0u32..8), 1..=12);
+    let threads = prop::collection::vec((0u32..8, weights(), 0u32..8, 0u32..8), 1..=12);
     (kinds, groups, threads).prop_map(
-        |((pcpus, is_cfs, debooster, no_features), groups, threads)| {
+        |((pcpus, is_cfs, debooster, no_features, extend), groups, threads)| {
             let scheduler = if is_cfs { Scheduler::Cfs } else { Scheduler::Eevdf };
             let debooster =
                 [Debooster::Off, Debooster::Penalty, Debooster::Transfer, Debooster::Credit]
                     [debooster as usize];
-            let config = Config { debooster, no_features, ..Config::new(pcpus, scheduler) };
+            let config = Config::new(pcpus, scheduler);
+            let config = Config { debooster, no_features, extend, ..config };
             Setup { config, groups, threads }
         },
     )
@@ -80,6 +89,10 @@ fn play(setup: &Setup, acts: &[Act]) -> Machine {
                 machine.yield_to(from % count, to % count);
             }
             Act::Toggle(pcpu) => machine.toggle(pcpu % pcpus),
+            Act::Critical(thread, is) => machine.host.set_critical(thread % count, is),
+            // CFS has no lag to keep.
+            Act::Reweigh(_, _) if setup.config.scheduler == Scheduler::Cfs => {}
+            Act::Reweigh(thread, weight) => machine.host.reweigh(thread % count, weight),
             Act::Pass(ns) => machine.run_for(ns),
         }
     }
@@ -108,7 +121,7 @@ proptest! {
         let even = |weight| 512 + weight % 1024;
         let threads = setup.threads.iter().map(|t| (t.0, even(t.1), 0, 0)).collect();
         let setup = Setup { groups: unlimited, threads, ..setup };
-        let keeps = |act: &Act| !matches!(act, Act::Toggle(_));
+        let keeps = |act: &Act| !matches!(act, Act::Toggle(_) | Act::Reweigh(..));
         let acts: Vec<Act> = acts.into_iter().filter(keeps).collect();
         let mut machine = play(&setup, &acts);
         machine.threads().for_each(|thread| machine.wake(thread));
