@@ -122,14 +122,15 @@ impl Confine {
 mod tests {
     use super::*;
 
-    // SAFETY: a constant of policy.c, and of that type.
+    // SAFETY: constants of policy.c, and of that type.
     unsafe extern "C" {
-        static confine_size: u64;
+        safe static confine_size: u64;
+        safe static confine_facts_size: u64;
     }
 
     #[test]
-    fn the_struct_is_as_large_as_c_s() {
-        // SAFETY: a constant.
-        assert_eq!(size_of::<Confine>() as u64, unsafe { confine_size });
+    fn structs_are_as_large_as_c_s() {
+        assert_eq!(size_of::<Confine>() as u64, confine_size);
+        assert_eq!(size_of::<Facts>() as u64, confine_facts_size);
     }
 }

@@ -15,3 +15,4 @@
 const u64 topology_try_ns = TOPOLOGY_TRY_NS;
 const u64 topology_pause_ns = TOPOLOGY_PAUSE_NS;
 const u64 confine_size = sizeof(struct confine);
+const u64 confine_facts_size = sizeof(struct confine_facts);

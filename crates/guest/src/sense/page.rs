@@ -177,7 +177,33 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
+    use libbpf_rs::btf::types::Struct;
+    use libbpf_rs::btf::{Btf, HasSize};
+
     use super::*;
+
+    #[test]
+    fn the_record_is_that_of_all_programs() {
+        for object in [
+            concat!(env!("OUT_DIR"), "/sense.bpf.o"),
+            concat!(env!("OUT_DIR"), "/sense-own-timers.bpf.o"),
+            concat!(env!("OUT_DIR"), "/watch.bpf.o"),
+            concat!(env!("OUT_DIR"), "/account.bpf.o"),
+            concat!(env!("OUT_DIR"), "/run.bpf.o"),
+        ] {
+            let btf = Btf::from_path(object).expect("its types");
+            let sizes = [
+                ("vcpu", size_of::<Vcpu>()),
+                ("activity", size_of::<Activity>()),
+                ("samples", size_of::<Samples>()),
+                ("stopper", size_of::<Stopper>()),
+            ];
+            for (name, size) in sizes {
+                let of_program = btf.type_by_name::<Struct<'_>>(name).expect(name);
+                assert_eq!(of_program.size(), size, "struct {name} of {object}");
+            }
+        }
+    }
 
     #[test]
     fn a_vcpu_is_idle_until_it_is_asked_to_run() {
