@@ -339,7 +339,7 @@ fn a_hierarchy_without_the_controller_is_refused() {
 /// Where the system has no files left, say.
 #[test]
 fn a_controller_that_cannot_be_read_is_not_taken_for_absent() {
-    let hierarchy = Hierarchy::new("unread", &[("mine", "")]);
+    let hierarchy = Hierarchy::new("unread-control", &[("mine", "")]);
     let mut cpusets = hierarchy.open();
     cpusets.limit("0-1", "2-3", LIMIT).unwrap();
     let control = hierarchy.root().join(CONTROL);

@@ -70,10 +70,11 @@ mod tests {
     #[test]
     fn a_switch_takes_time() {
         assert!(POSSIBLE_NS.contains(&USUAL_NS));
-        // Without the right to a real-time priority, nothing is measured.
         let measured = thread::spawn(|| run_first().is_ok().then(|| on(sched_getcpu().unwrap())));
-        if let Some(measured) = measured.join().unwrap() {
-            assert!(measured.is_some_and(|ns| ns > 0), "{measured:?}");
-        }
+        let Some(measured) = measured.join().unwrap() else {
+            eprintln!("skipped: nothing is measured without the right to a real-time priority");
+            return;
+        };
+        assert!(measured.is_some_and(|ns| ns > 0), "{measured:?}");
     }
 }
