@@ -31,13 +31,14 @@ fn who_has_read_enough_is_no_error() {
 }
 
 /// What an unprivileged user's command says, whose exit status is 77.
-fn unprivileged(args: &[&str]) -> Option<String> {
+fn unprivileged(args: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    let done = command.arg(env!("CARGO_BIN_EXE_unspin")).args(args).output().ok()?;
+    let done = command.arg(env!("CARGO_BIN_EXE_unspin")).args(args).output();
+    let done = done.expect("util-linux has setpriv");
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(77), "{args:?}: {stderr}");
-    Some(stderr)
+    stderr
 }
 
 #[test]
@@ -48,17 +49,19 @@ fn who_is_not_root_gets_the_command_to_run() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("s").display().to_string();
-    for (args, command) in [
-        (&["watch", "--once"][..], "sudo unspin watch --once".to_owned()),
-        (&["record", "-o", &file], format!("sudo unspin record -o {file}")),
-        (&["run"], "sudo unspin run".to_owned()),
-        (&["run", "--restore"], "sudo unspin run --restore".to_owned()),
+    for (args, command, senses) in [
+        (&["watch", "--once"][..], "sudo unspin watch --once".to_owned(), true),
+        (&["record", "-o", &file], format!("sudo unspin record -o {file}"), true),
+        (&["run"], "sudo unspin run".to_owned(), false),
+        (&["run", "--restore"], "sudo unspin run --restore".to_owned(), false),
     ] {
-        let Some(stderr) = unprivileged(args) else { continue };
-        // A kernel without what the sensor needs says that instead, to anybody.
-        if !stderr.contains("this kernel") {
-            assert_eq!(stderr, format!("unspin: needs root: {command}\n"));
+        let stderr = unprivileged(args);
+        // A kernel without what the sensor needs says that first, to anybody.
+        if senses && stderr.contains("this kernel") {
+            eprintln!("skipped: {args:?}: {stderr}");
+            continue;
         }
+        assert_eq!(stderr, format!("unspin: needs root: {command}\n"));
     }
 }
 
