@@ -173,13 +173,26 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_counts_a_second() {
-        // Milliseconds since 1970 grow by 1000 a second.
-        let figure = round("date +%s%3N", None).unwrap().unwrap();
-        assert!((900.0..1100.0).contains(&figure.value), "{figure:?}");
-        assert!(figure.seconds >= 0.3, "{figure:?}");
-        let figure = round("echo n $(date +%s%3N)", Some(r"n (\d+)")).unwrap().unwrap();
-        assert!((900.0..1100.0).contains(&figure.value), "{figure:?}");
+    fn a_figure_is_what_was_counted_in_a_second() {
+        let counter = Counter::new("", (None, Better::Higher));
+        let began = Instant::now();
+        let count = |seconds, value| Count { at: began + Duration::from_secs(seconds), value };
+        let figure = counter.figure(&count(1, 5_000.0), &count(5, 7_000.0)).unwrap();
+        assert_eq!((figure.value, figure.seconds), (500.0, 4.0));
+        let fell = counter.figure(&count(1, 7.0), &count(5, 6.0)).unwrap_err().to_string();
+        assert_eq!(fell, "the counter fell from 7 to 6");
+    }
+
+    /// A reading takes long on a busy machine, and counts as made in its middle.
+    #[test]
+    fn a_round_waits_between_two_readings() {
+        for (line, metric) in [("date +%s%3N", None), ("echo n $(date +%s%3N)", Some(r"n (\d+)"))] {
+            let figure = round(line, metric).unwrap().unwrap();
+            assert!(figure.seconds >= 0.3, "{figure:?}");
+            // Both round down to milliseconds, and are at most a half reading away each.
+            let grown_ms = figure.value * figure.seconds;
+            assert!(grown_ms > 298.0 && figure.value < 2_010.0, "{figure:?}");
+        }
     }
 
     #[test]
