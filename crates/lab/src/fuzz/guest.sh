@@ -54,11 +54,13 @@ within() {
 }
 
 is() { grep -q "$1" $state; }
-# Nothing is limited or braked. Before Linux 7.0, a set that was written stays, with all vCPUs.
+# Nothing is limited or braked: no step writes these two files. Before Linux 7.0, a set that was
+# written stays, with all vCPUs.
 no_limit() {
     set=$(cat $loads/cpuset.cpus)
     [ -z "$set" ] || [ "$set" = "$(cat /sys/devices/system/cpu/possible)" ] || return 1
-    [ ! -e $root/unspin.spare ] && ! grep -q '^1000 ' $loads/cpu.max
+    [ ! -e $root/unspin.spare ] &&
+        [ "$(cat $loads/cpu.max $loads/plain/cpu.max | sort -u)" = "max 100000" ]
 }
 gone() { ! kill -0 "$1" 2> /dev/null; }
 up() { is enabled || [ -S /run/unspin/run.sock ] || gone "$agent"; }
