@@ -2,7 +2,8 @@
 # What the script of a seed is made of: functions for its steps, and the checks at its end. A
 # failure is a line `failed: WHAT` and exit code 1.
 set -u
-complaints='BUG:|WARNING:|Oops|runtime error|self-detected stall|task stall|hung_task'
+complaints='BUG:|WARNING:|Oops|general protection fault[,:]|runtime error|task stall|hung_task'
+complaints="$complaints|self-detected stall|detected (expedited )?stalls|blocked for more than"
 # What Linux 7.3 says if a process that writes the partition of a cpuset gets SIGKILL.
 of_kill='WARNING: kernel/sched/isolation.c:[0-9]+ at housekeeping_update'
 killed=
@@ -68,10 +69,11 @@ is_empty() { grep -q 'populated 0' "$1/cgroup.events"; }
 
 # The kernel's log has a complaint of which the scheduler may be the cause.
 complains() {
+    dmesg > /tmp/dmesg || fail "dmesg"
     if [ -n "$killed" ]; then
-        dmesg | grep -E "$complaints" | grep -Ev "$of_kill"
+        grep -E "$complaints" /tmp/dmesg | grep -Ev "$of_kill"
     else
-        dmesg | grep -E "$complaints"
+        grep -E "$complaints" /tmp/dmesg
     fi
 }
 
