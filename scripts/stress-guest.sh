@@ -84,6 +84,8 @@ complaints="$complaints|self-detected stall|detected (expedited )?stalls|blocked
 dmesg > /tmp/dmesg || fail "dmesg"
 grep -E "$complaints" /tmp/dmesg && fail "the kernel complains"
 [ $rounds -gt 0 ] || fail "no round was run"
+[ $started -gt 0 ] && [ $odd -lt $rounds ] ||
+    fail "no stressor ran: $started started, and $odd of $rounds rounds ended oddly"
 worst=$(sort -n /tmp/waits | tail -n 1)
 echo "rounds $rounds started $started odd $odd"
 echo "result $((worst / 100)).$(printf %02d $((worst % 100)))"
