@@ -90,13 +90,15 @@ def guest(
     bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
     more: str = "", after: str = "", before: str = "",
 ) -> str:
-    """What an L1 prints that runs a Linux guest, whose init runs `do`."""
+    """What an L1 prints that runs a Linux guest, whose init runs `do`. No traced exit shows a
+    register, and the L1's kernel does not warn."""
     words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
     file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
     files = {"guest.igvm": file, "disk": bytes(4 << 20)}
     log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after), files)
     want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
     want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
+    hidden(log)
     return log
 
 
@@ -265,8 +267,11 @@ echo 16 > soft_pause_count; echo 1 > es_emu_vnae; cd /tmp
 # vNAE is turned off and on again while loops are answered.
 TOGGLED = """
 (cd /sys/module/kvm_amd/parameters
-while usleep 20000; do echo 0 > es_emu_vnae; usleep 1000; echo 1 > es_emu_vnae; done) &
+while usleep 20000; do
+    echo 0 > es_emu_vnae && usleep 1000 && echo 1 > es_emu_vnae && echo >> /tmp/toggles
+done) &
 """
+TOGGLES = "echo toggles $(wc -l < /tmp/toggles)"
 OUTCOMES = ("yielded", "target_running", "refused", "own_choice")
 
 
@@ -291,7 +296,10 @@ def check_vnae(bench: Bench) -> str:
     want(0.95 * one["reflected"] <= answers <= one["reflected"] + 10, f"{one}")
     want(one["refused"] == 0, f"an answer made no sense: {one}")
     # Who was asked before may answer afterwards.
-    toggled = counted(guest(bench, "vnae-toggled", kernel, 4, RENAMES, before=PAUSE_LOOPS + TOGGLED))
+    before = PAUSE_LOOPS + TOGGLED
+    log = guest(bench, "vnae-toggled", kernel, 4, RENAMES, before=before, after=TOGGLES)
+    want(re.search(r"^toggles [1-9]", log, re.MULTILINE), "vNAE was not turned off and on", log)
+    toggled = counted(log)
     want(toggled["es_emu_reflected"] > 0 and toggled["es_emu_refused"] == 0, f"{toggled}")
     for part, what in (("named", "that name a vCPU"), ("yielded", "after which the named vCPU gets the CPU")):
         bench.claims.add(
