@@ -22,9 +22,9 @@ unspin run --actuator sched-ext --listen 127.0.0.1:9470 -- sh "$0" wait &
 run=$!
 wait_until test -S $socket
 [ "$(stat -c %a $socket)" = 600 ] || fail "others may ask"
-unspin run --status > /tmp/status || exit 1
+unspin run --status > /tmp/status || fail "exit $?"
 grep -q 'of 4 vCPUs' /tmp/status || fail "$(cat /tmp/status)"
-unspin run --status --json > /tmp/figures || exit 1
+unspin run --status --json > /tmp/figures || fail "exit $?"
 for figure in '"used_vcpus":.0' '"spins":[0-9]' '"actuator":"sched-ext"'; do
     grep -q "$figure" /tmp/figures || fail "$figure: $(cat /tmp/figures)"
 done

@@ -13,7 +13,9 @@ if [ "$1" = load ]; then
 fi
 for how in env 'unshare --pid --fork'; do
     # shellcheck disable=SC2086 # a command
-    unspin run --actuator sched-ext --json --no-pack -- sh "$0" load $how | tail -n 1 > /tmp/stats || exit 1
+    unspin run --actuator sched-ext --json --no-pack -- sh "$0" load $how > /tmp/all ||
+        fail "exit $?"
+    tail -n 1 /tmp/all > /tmp/stats
     [ "$(count extended /tmp/stats)" -ge 10 ] || fail "$how: $(cat /tmp/stats)"
 done
 is disabled

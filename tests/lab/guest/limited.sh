@@ -32,7 +32,8 @@ rmdir "$groups/theirs"
 begin
 wait_until is_partition
 wait_until rcu_is_limited
-unspin run --status --json | grep -q '"in_root":0' || fail "the root cgroup is limited, too"
+unspin run --status --json > /tmp/status || fail "no status"
+grep -q '"in_root":0' /tmp/status || fail "the root cgroup is limited, too"
 stop_while_limited
 kill -KILL "$run"
 wait_until is_free
@@ -53,9 +54,10 @@ wait_until is_partition
 kill "$load"
 wait "$load"
 kill -INT "$run"
-wait "$run"
+wait "$run" || fail "exit $?: $(cat /tmp/said)"
 
-unspin run --actuator cpuset -- cat /proc/self/cgroup | grep -qx 0::/unspin || fail "its cgroup"
+unspin run --actuator cpuset -- cat /proc/self/cgroup > /tmp/group || fail "exit $?"
+grep -qx 0::/unspin /tmp/group || fail "its cgroup: $(cat /tmp/group)"
 
 # It ends as its command does, as in a shell.
 ends_with() {

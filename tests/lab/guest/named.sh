@@ -8,9 +8,11 @@ if [ "$1" = load ]; then
     exit
 fi
 mkdir $groups/h
-unspin run --actuator sched-ext --json --holder sh -- sh "$0" load > /tmp/names || exit 1
-unspin run --actuator sched-ext --json --holder-cgroup $groups/h -- sh "$0" load $groups/h > /tmp/cgroup || exit 1
-unspin run --actuator sched-ext --json --holder nobody --holder-cgroup $groups/h -- sh "$0" load > /tmp/others || exit 1
+unspin run --actuator sched-ext --json --holder sh -- sh "$0" load > /tmp/names || fail "exit $?"
+unspin run --actuator sched-ext --json --holder-cgroup $groups/h -- \
+    sh "$0" load $groups/h > /tmp/cgroup || fail "exit $?"
+unspin run --actuator sched-ext --json --holder nobody --holder-cgroup $groups/h -- \
+    sh "$0" load > /tmp/others || fail "exit $?"
 others=$(count extended /tmp/others)
 for named in names cgroup; do
     [ "$(count extended /tmp/$named)" -gt $((2 * others + 10)) ] || fail "$named: $(cat /tmp/$named)"

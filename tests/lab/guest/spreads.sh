@@ -6,7 +6,8 @@ if [ "$1" = load ]; then
     wait
     exit
 fi
-unspin run --actuator sched-ext --pack steal-governor --json --stats 1 -- sh "$0" load > /tmp/stats || exit 1
+unspin run --actuator sched-ext --pack steal-governor --json --stats 1 -- \
+    sh "$0" load > /tmp/stats || fail "exit $?"
 cat /tmp/stats
 tail -n 1 /tmp/stats | grep -q '"stacks":.\[0,1\],\[2,3\].' || fail "the stacks"
 grep '"used":2,' /tmp/stats | tail -n 1 | grep -q '"used_vcpus":.[01],[23]\]' || fail "the vCPUs"

@@ -7,7 +7,8 @@ stress-ng --rename 8 -t 8 --temp-path /tmp > /dev/null 2>&1 &
 work=$!
 uses_two() { unspin run --status --json | grep -q '"used":2,.*"trial":false,'; }
 wait_until uses_two
-vcpus=$(unspin run --status --json | sed 's/.*"used_vcpus":\[\([0-9,]*\)\].*/\1/; s/,/ /g')
+unspin run --status --json > /tmp/status || fail "no status"
+vcpus=$(sed 's/.*"used_vcpus":\[\([0-9,]*\)\].*/\1/; s/,/ /g' /tmp/status)
 for vcpu in $vcpus; do
     timeout 3 chrt -f 10 taskset -c "$vcpu" sh -c 'while :; do :; done' &
 done
@@ -22,7 +23,7 @@ wait $free
 nobody_waited 4 100
 wait $work
 unspin run --status
-is_kept() { ! unspin run --status --json | grep -q '"failed":'; }
+is_kept() { unspin run --status --json > /tmp/status && ! grep -q '"failed":' /tmp/status; }
 wait_until is_kept
 stop
 clean_log
