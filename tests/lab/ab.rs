@@ -5,11 +5,14 @@ use libtest_mimic::Failed;
 
 use crate::bench::{Bench, check, experiment};
 use crate::virtual_time::vt_guest;
-use crate::{Case, Takes};
+use crate::{Case, Plain, Takes, Test};
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
-    let vt = |name, takes, test| Case { name, needs: Some(vt_guest), takes, test };
+    let vt = |name, takes, test: Plain| {
+        let test = Test::Plain(test);
+        Case { name, needs: Some(vt_guest), takes, test }
+    };
     vec![
         vt("ab_leaves_nothing_behind", Takes::Little, || ratio("ab_ends", ABANDONED).map(drop)),
         vt("ab_praises_unspin_for_what_spins", Takes::Minutes, || {

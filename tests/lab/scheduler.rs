@@ -12,12 +12,16 @@ use nix::unistd::Pid;
 use crate::bench::{self, Bench, Needs, check, experiment};
 use crate::faults::guest_of;
 use crate::virtual_time::vt_guest;
-use crate::{Case, Takes};
+use crate::{Case, Plain, Takes, Test};
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
-    let vt = |name, test| Case { name, needs: Some(vt_guest), takes: Takes::Little, test };
-    let long = |name, needs: Needs, test| Case { name, needs, takes: Takes::Minutes, test };
+    let case = |name, needs: Needs, takes, test: Plain| {
+        let test = Test::Plain(test);
+        Case { name, needs, takes, test }
+    };
+    let vt = |name, test: Plain| case(name, Some(vt_guest), Takes::Little, test);
+    let long = |name, needs: Needs, test: Plain| case(name, needs, Takes::Minutes, test);
     vec![
         vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
         vt("guest_scheduler_leaves_none_waiting", || in_virtual_time("one-run realtime all_kinds")),
