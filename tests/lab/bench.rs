@@ -1,12 +1,15 @@
 //! What the tests share: a folder with an experiment in it, and the command.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Why a test cannot run here; `None` when it can.
@@ -172,6 +175,58 @@ impl Bench {
     /// were made again, as an emulated guest's may be.
     pub fn results(&self) -> Vec<Value> {
         self.records().into_iter().filter(|record| record["outcome"] != "failed").collect()
+    }
+}
+
+/// A command in the background; where a test fails before its end, it ends with the test.
+pub struct Background(Option<Child>);
+
+/// How long such a command may take to end its guests.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+impl Background {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> io::Result<Background> {
+        command.spawn().map(|child| Background(Some(child)))
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.as_mut().map_or(Ok(None), Child::try_wait)
+    }
+
+    /// What it has printed at its end.
+    pub fn output(mut self) -> io::Result<Output> {
+        self.0.take().expect("it is there until now").wait_with_output()
+    }
+
+    fn is_over(&mut self) -> bool {
+        !matches!(self.ended(), Ok(None))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if self.0.is_none() || self.is_over() {
+            return;
+        }
+        let _ = kill(Pid::from_raw(self.id() as i32), Signal::SIGTERM);
+        let asked = Instant::now();
+        while asked.elapsed() < ENDS_WITHIN {
+            if self.is_over() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

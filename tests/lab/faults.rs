@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bench::{Bench, check, experiment, records};
+use crate::bench::{Background, Bench, check, experiment, records};
 
 /// The record of a workload.
 fn of<'a>(records: &'a [Value], workload: &str) -> &'a Value {
@@ -92,13 +92,15 @@ pub fn out_of_memory() -> Result<(), Failed> {
 
 /// QEMU, killed while a workload runs.
 pub fn qemu_killed() -> Result<(), Failed> {
-    let bench =
-        Bench::new(&experiment(&["slow.toml"], "", "")).workload("slow", "while :; do :; done", "");
-    let child = bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let qemu = wait_for(|| guest_of(child.id())).ok_or("QEMU did not start")?;
-    std::thread::sleep(Duration::from_secs(12));
+    let slow = "echo it begins > /dev/ttyS0; while :; do :; done";
+    let bench = Bench::new(&experiment(&["slow.toml"], "", "")).workload("slow", slow, "");
+    let lab = start(&bench)?;
+    let qemu = wait_for(|| guest_of(lab.id())).ok_or("QEMU did not start")?;
+    let console = format!("/proc/{qemu}/cwd/console.log");
+    let begins = || fs::read_to_string(&console).ok()?.contains("it begins").then_some(());
+    wait_for(begins).ok_or("the workload did not begin")?;
     kill(Pid::from_raw(qemu), Signal::SIGKILL)?;
-    let output = child.wait_with_output()?;
+    let output = lab.output()?;
     check(output.status.code() == Some(1), "no result", &output)?;
     assert_eq!(of(&bench.records(), "slow")["kind"], "qemu-died");
     Ok(())
@@ -128,6 +130,7 @@ pub fn full_disk() -> Result<(), Failed> {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(1) && stderr.contains("make room"), "it says so", &output)?;
     let before = records(&bench.path("out/runs.jsonl"));
+    assert!((1..4).contains(&before.len()), "room for some of 4 runs, not for {}", before.len());
     assert!(mount("remount,size=16m"), "more room");
     let output = bench.run();
     check(output.status.success(), "it goes on", &output)?;
@@ -156,19 +159,18 @@ pub fn ctrl_c() -> Result<(), Failed> {
         "sleep 1; echo result 1",
         "",
     );
-    let start = || bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let interrupt = |child: &Child| kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
-    let child = start()?;
-    let guest = wait_for(|| guest_of(child.id())).ok_or("no guest boots")?;
-    interrupt(&child)?;
-    let output = child.wait_with_output()?;
+    let interrupt = |lab: &Background| kill(Pid::from_raw(lab.id() as i32), Signal::SIGINT);
+    let lab = start(&bench)?;
+    let guest = wait_for(|| guest_of(lab.id())).ok_or("no guest boots")?;
+    interrupt(&lab)?;
+    let output = lab.output()?;
     check(output.status.code() == Some(130), "while a guest boots", &output)?;
     assert!(!Path::new(&format!("/proc/{guest}")).exists(), "the guest is gone");
     assert!(bench.records().is_empty(), "and was no run");
-    let child = start()?;
+    let lab = start(&bench)?;
     wait_for(|| (!bench.records_so_far().is_empty()).then_some(())).ok_or("no run ended")?;
-    interrupt(&child)?;
-    let output = child.wait_with_output()?;
+    interrupt(&lab)?;
+    let output = lab.output()?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(130) && stderr.contains("goes on"), "it says how", &output)?;
     let before = bench.records();
@@ -203,6 +205,11 @@ pub fn changed_experiment() -> Result<(), Failed> {
     let identity = |record: &Value| record["identity"].as_str().unwrap_or_default().to_owned();
     assert_ne!(identity(&after[0]), identity(&after[before.len()]));
     Ok(())
+}
+
+/// Starts the experiment in the background.
+fn start(bench: &Bench) -> std::io::Result<Background> {
+    Background::start(bench.lab_run().stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 impl Bench {

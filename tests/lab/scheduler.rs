@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::bench::{self, Bench, Needs, check, experiment};
+use crate::bench::{self, Background, Bench, Needs, check, experiment};
 use crate::faults::guest_of;
 use crate::virtual_time::vt_guest;
 use crate::{Case, Plain, Takes, Test};
@@ -133,14 +133,14 @@ fn stopped_by_the_host() -> Result<(), Failed> {
         let text = std::fs::read_to_string(bench.path("x.toml"))?;
         bench.write("x.toml", &text.replace("debian-cloud", "lab"));
     }
-    let mut child = bench.lab_run().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut lab = Background::start(bench.lab_run().stdout(Stdio::null()).stderr(Stdio::null()))?;
     let ended = loop {
         std::thread::sleep(Duration::from_secs(20));
-        if let Some(ended) = child.try_wait()? {
+        if let Some(ended) = lab.ended()? {
             break ended;
         }
         // It may be another one by now: a guest that dies while it boots is made again.
-        let Some(qemu) = guest_of(child.id()).map(Pid::from_raw) else { continue };
+        let Some(qemu) = guest_of(lab.id()).map(Pid::from_raw) else { continue };
         if kill(qemu, Signal::SIGSTOP).is_err() {
             continue;
         }
