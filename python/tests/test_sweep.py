@@ -194,11 +194,19 @@ def test_two_sweeps_cannot_share_a_folder(sweep: Sweep, experiment: Experiment) 
 
 
 def test_a_lost_worker_loses_no_run(sweep: Sweep, client: Client, experiment: Experiment) -> None:
+    experiment.write(sleep_s=0.2)
     victim = next(iter(client.run(os.getpid).values()))
-    timer = threading.Timer(0.8, os.kill, (victim, signal.SIGKILL))
-    timer.start()
+
+    def kill_amid_a_run() -> None:
+        while not any(worker == str(victim) for _, _, worker in experiment.notes()):
+            time.sleep(0.05)
+        os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_amid_a_run, daemon=True)
+    killer.start()
     frame = sweep(seeds=10)
-    timer.join()
+    assert not killer.is_alive(), "the worker dies before the sweep ends"
+    assert victim not in client.run(os.getpid).values()
     assert sorted(frame["run"]) == list(range(30))
 
 
