@@ -24,7 +24,9 @@ pub fn cases() -> Vec<Case> {
     let long = |name, needs: Needs, test: Plain| case(name, needs, Takes::Minutes, test);
     vec![
         vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
-        vt("guest_scheduler_leaves_none_waiting", || in_virtual_time("one-run realtime all_kinds")),
+        vt("guest_scheduler_leaves_none_waiting", || {
+            in_virtual_time("one-run command realtime all_kinds")
+        }),
         vt("guest_scheduler_packs", || has_result(&packing_guest("debian-cloud"), "vt")),
         long("guest_scheduler_packs_on_linux_6_12", Some(bench::lab_kernel), || {
             has_result(&packing_guest("lab"), "vt")
@@ -32,8 +34,8 @@ pub fn cases() -> Vec<Case> {
         long("guest_scheduler_gives_way_to_realtime_tasks", Some(vt_guest), || {
             in_virtual_time("stuck")
         }),
-        long("guest_scheduler_runs_commands", Some(vt_guest), || {
-            in_virtual_time("command named holders figures")
+        long("guest_scheduler_and_holders", Some(vt_guest), || {
+            in_virtual_time("named holders figures")
         }),
         long("guest_scheduler_shares_time", Some(vt_guest), || {
             in_virtual_time("one-run limits weights cgroups")

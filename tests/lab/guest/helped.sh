@@ -8,6 +8,9 @@ unspin run -- sh -c 'exit 3' 2>/tmp/said
 [ $? = 3 ] || fail "another exit code than the command's"
 grep -q "PV spinlocks and steal time" /tmp/said || fail "$(cat /tmp/said)"
 
+unspin run -- cut -d ' ' -f 41 /proc/self/stat >/tmp/policy 2>/tmp/said || fail "exit $?"
+[ "$(cat /tmp/policy)" = 0 ] || fail "the command has policy $(cat /tmp/policy)"
+
 unspin run 2>/tmp/said & run=$!
 wait_until unspin run --status >/tmp/status
 counts && fail "spins are counted"

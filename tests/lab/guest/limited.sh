@@ -59,6 +59,9 @@ wait "$run" || fail "exit $?: $(cat /tmp/said)"
 unspin run --actuator cpuset -- cat /proc/self/cgroup > /tmp/group || fail "exit $?"
 grep -qx 0::/unspin /tmp/group || fail "its cgroup: $(cat /tmp/group)"
 
+unspin run --actuator cpuset -- cut -d ' ' -f 41 /proc/self/stat > /tmp/policy || fail "exit $?"
+[ "$(cat /tmp/policy)" = 0 ] || fail "the command has policy $(cat /tmp/policy)"
+
 # It ends as its command does, as in a shell.
 ends_with() {
     code=$1

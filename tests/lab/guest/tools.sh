@@ -4,6 +4,9 @@
 set -x
 state=/sys/kernel/sched_ext/state
 
+# The policy by which the kernel schedules who asks; 0 is the ordinary one.
+policy() { cut -d ' ' -f 41 /proc/self/stat; }
+
 fail() {
     echo "failed: $*"
     exit 1

@@ -156,10 +156,14 @@ fn cgroups() -> Result<Means, CpusetError> {
 
 /// Lifts what a killed process has left; how many cgroups were limited.
 pub fn restore() -> Result<usize, CpusetError> {
-    // What it is to lift may hold it up.
-    let _ = run_first();
-    root::remove_own_cgroup();
-    cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
+    let lift = || {
+        // What it is to lift may hold it up.
+        let _ = run_first();
+        root::remove_own_cgroup();
+        cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
+    };
+    // On a thread of its own, whose priority no command inherits.
+    thread::scope(|scope| scope.spawn(lift).join().expect("does not panic"))
 }
 
 /// The same once the process is gone that has this process as its guard.
