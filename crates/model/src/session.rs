@@ -63,6 +63,9 @@ pub struct Session {
     pub incomplete: Option<String>,
 }
 
+/// In [`About::hidden`] of a kernel that does not say when its tick is due, and got no heartbeats.
+pub const BUSY: &str = "off intervals of busy vCPUs";
+
 /// Where something was measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct About {

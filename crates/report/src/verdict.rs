@@ -8,6 +8,7 @@
 use serde::{Serialize, Serializer};
 use unspin_model::diagnosis::Scheduling;
 use unspin_model::episode::Cause;
+use unspin_model::session::BUSY;
 use unspin_trace::digest::{CauseWaste, Digest};
 
 mod sentence;
@@ -44,6 +45,8 @@ pub enum Kind {
     TooLittle,
     /// No loss worth a change.
     Fine,
+    /// No loss shows, but the kernel hides when busy vCPUs are off.
+    Blind,
     /// vCPUs spin because others are preempted.
     Spinning,
     /// Threads sleep because lock holders are preempted.
@@ -169,7 +172,7 @@ impl Shares {
         self.spinning.iter().map(|cause| cause.share).sum()
     }
 
-    fn kind(&self, digest: &Digest) -> Kind {
+    fn kind(&self, digest: &Digest, blind: &[&str]) -> Kind {
         let is_off = self.preempted >= SHARE_MIN;
         match () {
             () if !is_enough(digest) => Kind::TooLittle,
@@ -179,6 +182,7 @@ impl Shares {
             () if is_off && self.user_spin.is_some_and(|s| s >= SHARE_MIN) => Kind::UserSpinning,
             () if self.contended >= SHARE_MIN.max(self.preempted) => Kind::Contended,
             () if is_off => Kind::Preempted,
+            () if blind.contains(&BUSY) => Kind::Blind,
             () => Kind::Fine,
         }
     }
@@ -197,7 +201,7 @@ pub(crate) fn is_enough(digest: &Digest) -> bool {
 /// `waits for IPIs`.
 pub fn judge(digest: &Digest, origin: Origin, blind: &[&str]) -> Verdict {
     let shares = Shares::of(digest);
-    let kind = shares.kind(digest);
+    let kind = shares.kind(digest, blind);
     Verdict {
         kind,
         sentence: sentence::of(kind, &shares, digest, origin),
@@ -214,6 +218,10 @@ fn next(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> Option<
     };
     match (kind, origin) {
         (Kind::Fine, _) => None,
+        (Kind::Blind, Origin::Here(_)) => command("sudo unspin watch --beat 4ms", None),
+        (Kind::Blind, Origin::File) => {
+            command("sudo unspin record --beat 4ms", Some("in the guest that was recorded"))
+        }
         (Kind::TooLittle, _) if digest.seconds >= SECONDS_MIN => {
             command("sudo unspin watch --listen 127.0.0.1:9469", Some("it keeps sums only"))
         }

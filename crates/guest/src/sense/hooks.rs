@@ -1,11 +1,11 @@
 //! What the sensor's hooks in the kernel show, in words.
 
+/// What is not seen without heartbeats, where no other timer's due time is known.
+pub use unspin_model::session::BUSY;
+
 use super::heartbeat;
 use super::load::TEST_AND_SET;
 use crate::spinning::{ADDRESSES, TIMERS};
-
-/// What is not seen without heartbeats, where no other timer's due time is known.
-pub const BUSY: &str = "off intervals of busy vCPUs";
 
 /// What is not seen without a hook, by a part of its name.
 const SHOWN: [(&str, &str); 12] = [

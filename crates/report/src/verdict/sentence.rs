@@ -3,7 +3,9 @@
 use unspin_model::episode::Cause;
 use unspin_trace::digest::Digest;
 
-use super::{HOST_SHARE_MIN, Kind, Origin, SECONDS_ADVISED, SECONDS_MIN, Shares, lost_share};
+use super::{
+    HOST_SHARE_MIN, Kind, Origin, SECONDS_ADVISED, SECONDS_MIN, SHARE_MIN, Shares, lost_share,
+};
 use crate::explain::causes;
 use crate::format::{percent, plural, time};
 
@@ -31,7 +33,8 @@ pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -
             "Too little seen to judge ({}); record for at least {SECONDS_ADVISED} s.",
             time(digest.seconds)
         ),
-        Kind::Fine if shares.lost == 0.0 => format!("{who} no CPU time: nothing to fix."),
+        Kind::Blind => "This kernel does not show when busy vCPUs are off: no verdict.".to_owned(),
+        Kind::Fine if shares.lost == 0.0 => none(who, shares.steal.unwrap_or(0.0)),
         Kind::Fine => format!("{lose} {lost} of CPU time: nothing worth fixing."),
         Kind::Spinning => format!("{lose} {lost} of CPU time: {}.", parts(shares)),
         Kind::Sleeping => format!(
@@ -51,6 +54,16 @@ pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -
         ),
         Kind::Preempted => preempted(&lose, shares),
     }
+}
+
+/// Nothing was found, which the hypervisor may see differently.
+fn none(who: &str, steal: f64) -> String {
+    if steal <= 0.0 {
+        return format!("{who} no CPU time: nothing to fix.");
+    }
+    let end = if steal < SHARE_MIN { ": nothing worth fixing" } else { "" };
+    let steal = share(steal);
+    format!("No loss was found, but the hypervisor counts {steal} of CPU time as steal time{end}.")
 }
 
 /// A share within a sentence.

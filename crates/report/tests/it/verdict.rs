@@ -2,6 +2,7 @@
 
 use unspin_model::diagnosis::Scheduling;
 use unspin_model::episode::{Cause, Wait};
+use unspin_model::session::BUSY;
 use unspin_report::verdict::{Kind, Origin, Verdict, judge};
 use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
@@ -112,6 +113,35 @@ fn what_limits_a_verdict_is_part_of_it() {
     assert_eq!(verdict.kind, Kind::TooLittle, "so many were lost");
     let json = serde_json::to_string(&verdict).unwrap();
     assert!(!json.contains('\u{202f}'), "{json}");
+}
+
+#[test]
+fn where_busy_vcpus_are_hidden_nothing_found_is_not_called_fine() {
+    let nothing = digest(0.0, &[]);
+    let verdict = judge(&nothing, HERE, &["where the kernel spins", BUSY]);
+    let json = serde_json::to_value(&verdict).unwrap();
+    assert_eq!((verdict.kind, &json["kind"]), (Kind::Blind, &"blind".into()));
+    let text = told(&verdict);
+    let first = "This kernel does not show when busy vCPUs are off: no verdict.\n\
+                 Try: sudo unspin watch --beat 4ms\n";
+    assert!(text.starts_with(first), "{text}");
+    let text = told(&judge(&nothing, Origin::File, &[BUSY]));
+    assert!(text.contains("Try: sudo unspin record --beat 4ms"), "{text}");
+    assert_eq!(judge(&digest(18.0, &[]), HERE, &[BUSY]).kind, Kind::Preempted);
+    assert_eq!(judge(&nothing, HERE, &["waits for IPIs"]).kind, Kind::Fine);
+}
+
+#[test]
+fn what_the_hypervisor_counts_is_not_called_no_time() {
+    for (steal_s, end) in [
+        (0.5, "0.5 % of CPU time as steal time: nothing worth fixing."),
+        (30.0, "30 % of CPU time as steal time."),
+    ] {
+        let stolen = Digest { steal_s: Some(steal_s), ..digest(0.0, &[]) };
+        let verdict = judge(&stolen, HERE, &[]);
+        let sentence = verdict.sentence.replace('\u{202f}', " ");
+        assert_eq!(sentence, format!("No loss was found, but the hypervisor counts {end}"));
+    }
 }
 
 #[test]
