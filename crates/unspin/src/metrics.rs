@@ -1,19 +1,26 @@
 //! Figures for Prometheus, at `http://ADDR/metrics`.
 
-use std::net::SocketAddr;
+mod http;
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tiny_http::{Header, Request, Response, Server};
-use unspin_report::openmetrics;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How many files may be open, if the system allows it.
-const FILES: u64 = 1 << 16;
-/// For who opens the address in a browser.
-const PAGE: &str = "<!doctype html><title>unspin</title>\
-                    <p>unspin: time lost by this guest's vCPUs. \
-                    The figures are at <a href=\"/metrics\">/metrics</a>, for Prometheus.\n";
+/// Clients that are answered at a time; more are turned away.
+const CLIENTS: usize = 64;
+/// After an error that may last, such as too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is served, where it can be had.
+type Figures = dyn Fn() -> Option<String> + Send + Sync;
 
 /// An address to listen at; `:9469` is that port on all IPv4 interfaces.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -23,80 +30,148 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Each client has two files open until it goes, and who limits cgroups needs some as well.
-fn allow_files() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(FILES)), hard);
-    }
+/// An address that is listened at.
+pub struct Metrics {
+    listener: TcpListener,
+    address: SocketAddr,
 }
 
-/// The server, which answers in [`Metrics::answer`] only.
-pub struct Metrics {
-    server: Server,
-    kind: Header,
-    page: Header,
+/// A server at work; it ends when this is dropped.
+pub struct Serving {
+    _end: UnixStream,
 }
 
 impl Metrics {
     /// Listens at this address.
     pub fn listen(address: SocketAddr) -> anyhow::Result<Metrics> {
-        allow_files();
-        let server = Server::http(address);
-        let server = server.map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-        let header = |kind: &str| {
-            Header::from_bytes("Content-Type", kind)
-                .map_err(|()| anyhow!("invalid Content-Type {kind:?}"))
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            // A client can be gone again before it is accepted.
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok(Metrics { listener, address })
         };
-        let (kind, page) = (header(openmetrics::CONTENT_TYPE)?, header("text/html")?);
-        Ok(Metrics { server, kind, page })
+        listen().map_err(|error: io::Error| anyhow!("cannot listen on {address}: {error}"))
     }
 
     /// Where the figures are.
     pub fn url(&self) -> String {
-        format!("http://{}/metrics", self.server.server_addr())
+        format!("http://{}/metrics", self.address)
     }
 
-    /// Answers one that asks within this time, if one does.
-    pub fn answer(
-        &self,
-        within: Duration,
-        figures: impl FnOnce() -> String,
-    ) -> std::io::Result<()> {
-        if let Some(request) = self.server.recv_timeout(within)? {
-            self.respond(request, figures);
+    /// Answers clients from now on, each in a thread of its own: none of them can hold up
+    /// others, or who asks for this. Nothing wakes up until one comes.
+    pub fn serve(
+        self,
+        figures: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> io::Result<Serving> {
+        let (end, ended) = UnixStream::pair()?;
+        let figures: Arc<Figures> = Arc::new(figures);
+        thread::Builder::new().spawn(move || accept(&self.listener, &ended, &figures))?;
+        Ok(Serving { _end: end })
+    }
+}
+
+fn accept(listener: &TcpListener, ended: &UnixStream, figures: &Arc<Figures>) {
+    let clients = Arc::new(());
+    let mut said = false;
+    while !is_over(listener, ended) {
+        let start = |(client, _)| start(client, clients.clone(), figures.clone());
+        let Err(error) = listener.accept().and_then(start) else { continue };
+        let passing = [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::ConnectionAborted];
+        if passing.contains(&error.kind()) {
+            continue;
         }
-        Ok(())
+        if !said {
+            note!("unspin: a client for figures was not answered: {error}");
+            said = true;
+        }
+        thread::sleep(PAUSE);
     }
+}
 
-    /// Answers the next one that asks, whenever that is, or fails once [`Metrics::end`] is called.
-    /// Nothing wakes up until then.
-    pub fn answer_next(&self, figures: impl FnOnce() -> String) -> std::io::Result<()> {
-        self.respond(self.server.recv()?, figures);
-        Ok(())
+/// Waits for a client. Says whether the server is to end.
+fn is_over(listener: &TcpListener, ended: &UnixStream) -> bool {
+    let files = [listener.as_fd(), ended.as_fd()];
+    let mut files = files.map(|file| PollFd::new(file, PollFlags::POLLIN));
+    // A signal may end it as well: then nobody is there to be accepted.
+    let _ = poll(&mut files, PollTimeout::NONE);
+    files[1].any() != Some(false)
+}
+
+/// Each client keeps its clone of `clients` until it is done with.
+fn start(client: TcpStream, clients: Arc<()>, figures: Arc<Figures>) -> io::Result<()> {
+    // One is the server's own.
+    if Arc::strong_count(&clients) > CLIENTS + 1 {
+        return Ok(());
     }
+    let serve = move || {
+        // Who asked may have gone, or be too slow; others are answered all the same.
+        let _ = http::serve(client, &*figures);
+        drop(clients);
+    };
+    thread::Builder::new().spawn(serve).map(drop)
+}
 
-    /// Ends the wait of one thread in [`Metrics::answer_next`].
-    pub fn end(&self) {
-        self.server.unblock();
-    }
+/// What clients ask of a thread that has the figures to itself.
+pub struct Questions(Receiver<Sender<String>>);
 
-    fn respond(&self, request: Request, figures: impl FnOnce() -> String) {
-        let answer = match request.url() {
-            "/metrics" => Response::from_string(figures()).with_header(self.kind.clone()),
-            "/" => Response::from_string(PAGE).with_header(self.page.clone()),
-            _ => Response::from_string("the figures are at /metrics\n").with_status_code(404),
+/// The figures for [`Metrics::serve`] by way of [`Questions`].
+pub fn questions() -> (impl Fn() -> Option<String> + Send + Sync + 'static, Questions) {
+    let (ask, asked) = channel();
+    let figures = move || {
+        let (reply, replied) = channel();
+        ask.send(reply).ok()?;
+        replied.recv_timeout(http::TIME).ok()
+    };
+    (figures, Questions(asked))
+}
+
+impl Questions {
+    /// Answers all who ask, once one does within this time.
+    pub fn answer(&self, within: Duration, figures: impl FnOnce() -> String) {
+        let first = match self.0.recv_timeout(within) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => return thread::sleep(within),
         };
-        // Who asked may have gone; that is no reason to stop watching.
-        let _ = request.respond(answer);
+        let text = figures();
+        for reply in std::iter::once(first).chain(self.0.try_iter()) {
+            // Who does not wait any more is gone.
+            let _ = reply.send(text.clone());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::time::Instant;
 
     use super::*;
+
+    /// Serves these figures; with its address.
+    fn serving(
+        figures: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> (SocketAddr, Serving) {
+        let metrics = Metrics::listen(address("127.0.0.1:0").unwrap()).unwrap();
+        (metrics.address, metrics.serve(figures).unwrap())
+    }
+
+    fn short() -> Option<String> {
+        Some("# EOF\n".to_owned())
+    }
+
+    fn asking(at: SocketAddr, path: &str) -> TcpStream {
+        let mut client = TcpStream::connect(at).unwrap();
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        client
+    }
+
+    fn answer(mut client: TcpStream) -> io::Result<String> {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).map(|_| answer)
+    }
 
     #[test]
     fn a_port_alone_is_all_interfaces() {
@@ -109,31 +184,56 @@ mod tests {
 
     #[test]
     fn the_root_leads_to_the_figures() {
-        let metrics = Metrics::listen(address("127.0.0.1:0").unwrap()).unwrap();
-        let at = metrics.server.server_addr().to_ip().unwrap();
+        let (at, _serving) = serving(short);
         for (path, holds) in [("/", "href=\"/metrics\""), ("/metrics", "# EOF"), ("/x", " 404 ")] {
-            let mut client = TcpStream::connect(at).unwrap();
-            write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-            metrics.answer(Duration::from_secs(10), || "# EOF\n".into()).unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
+            let answer = answer(asking(at, path)).unwrap();
             assert!(answer.contains(holds), "{path}: {answer}");
+        }
+        let long = format!("/{}", "x".repeat(9_000));
+        // The kernel may take the answer back, because the request was not read.
+        let answer = answer(asking(at, &long)).unwrap_or_default();
+        assert!(!answer.contains(" 200 "), "{answer}");
+    }
+
+    #[test]
+    fn who_has_the_figures_answers_until_the_end() {
+        let (figures, questions) = questions();
+        let (at, serving) = serving(figures);
+        let client = asking(at, "/metrics");
+        questions.answer(Duration::from_secs(60), || "# EOF\n".into());
+        assert!(answer(client).unwrap().ends_with("# EOF\n"));
+        questions.answer(Duration::ZERO, || unreachable!("nobody asks"));
+        drop(serving);
+        let ends = Instant::now();
+        while TcpStream::connect(at).is_ok() {
+            assert!(ends.elapsed() < Duration::from_secs(60), "it still listens");
+            thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
-    fn who_waits_for_questions_answers_them_until_the_end() {
-        let metrics = Metrics::listen(address("127.0.0.1:0").unwrap()).unwrap();
-        let at = metrics.server.server_addr().to_ip().unwrap();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| while metrics.answer_next(|| "# EOF\n".into()).is_ok() {});
-            let mut client = TcpStream::connect(at).unwrap();
-            write!(client, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
-            assert!(answer.contains("# EOF") && !waits.is_finished(), "{answer}");
-            metrics.end();
-            waits.join().unwrap();
-        });
+    fn a_client_that_does_not_read_holds_up_nobody() {
+        const LENGTH: usize = 32 << 20;
+        let (figures, questions) = questions();
+        let (at, _serving) = serving(figures);
+        let (_silent, client) = (asking(at, "/metrics"), asking(at, "/metrics"));
+        let read = thread::spawn(move || answer(client).unwrap());
+        while !read.is_finished() {
+            questions.answer(Duration::from_millis(10), || "x".repeat(LENGTH));
+        }
+        assert!(read.join().unwrap().len() > LENGTH);
+    }
+
+    #[test]
+    fn idle_clients_are_limited_and_others_are_answered_after_them() {
+        let (at, _serving) = serving(short);
+        let idle: Vec<TcpStream> = (0..CLIENTS).map(|_| TcpStream::connect(at).unwrap()).collect();
+        assert_eq!(answer(TcpStream::connect(at).unwrap()).unwrap(), "", "one too many");
+        drop(idle);
+        let started = Instant::now();
+        while !answer(asking(at, "/metrics")).is_ok_and(|answer| answer.contains("# EOF")) {
+            assert!(started.elapsed() < Duration::from_secs(60), "it answers nobody any more");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }

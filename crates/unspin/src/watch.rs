@@ -139,8 +139,10 @@ fn serve(
         note!("unspin: {missing}");
     }
     note!("unspin: figures at {}, until Ctrl-C", metrics.url());
+    let (figures, questions) = metrics::questions();
+    let _serving = metrics.serve(figures)?;
     while !interrupt::requested() {
-        metrics.answer(at_least.unwrap_or(REST), || openmetrics::text(&sums()))?;
+        questions.answer(at_least.unwrap_or(REST), || openmetrics::text(&sums()));
         if at_least.is_some() {
             sums();
         }

@@ -2,42 +2,32 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use unspin_guest::run::socket::Socket;
 use unspin_model::scheduler::Stats;
 use unspin_report::openmetrics;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Serving};
 
 /// The socket, and the address for Prometheus; both are gone when this is dropped.
 pub struct Offer {
     socket: Option<Socket>,
-    metrics: Option<Arc<Metrics>>,
     latest: Arc<Mutex<Stats>>,
-    over: Arc<AtomicBool>,
+    _serving: Option<Serving>,
 }
 
 impl Offer {
-    /// Opens both. A socket that cannot be made is
-    /// reported, and there is no --status then.
+    /// Opens both. What cannot be opened is reported, and is not there then.
     pub fn open(path: &Path, metrics: Option<Metrics>) -> Offer {
         let socket = Socket::bind(path)
             .inspect_err(|error| {
                 note!("unspin: no socket at {}, so no --status: {error}", path.display());
             })
             .ok();
-        let (latest, over) = Default::default();
-        let offer = Offer { socket, metrics: metrics.map(Arc::new), latest, over };
-        if let Some(metrics) = offer.metrics.clone() {
-            note!("unspin: figures at {}", metrics.url());
-            let (latest, over) = (offer.latest.clone(), offer.over.clone());
-            // Its answers may block, so it has a thread of its own.
-            thread::spawn(move || serve(&metrics, &latest, &over));
-        }
-        offer
+        let latest = Arc::<Mutex<Stats>>::default();
+        let serving = metrics.and_then(|metrics| serve(metrics, latest.clone()));
+        Offer { socket, latest, _serving: serving }
     }
 
     /// What can be read where somebody asks.
@@ -54,25 +44,20 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.metrics.iter().for_each(|metrics| metrics.end());
-    }
-}
-
-fn serve(metrics: &Metrics, latest: &Mutex<Stats>, over: &AtomicBool) {
-    while !over.load(Ordering::Relaxed) {
-        let figures = || {
-            let stats = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            openmetrics::scheduler(&stats)
-        };
-        match metrics.answer_next(figures) {
-            Err(error) if !over.load(Ordering::Relaxed) => {
-                note!("unspin: no more figures for Prometheus: {error}");
-                return;
-            }
-            _ => {}
+fn serve(metrics: Metrics, latest: Arc<Mutex<Stats>>) -> Option<Serving> {
+    let url = metrics.url();
+    let figures = move || {
+        let stats = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(openmetrics::scheduler(&stats))
+    };
+    match metrics.serve(figures) {
+        Ok(serving) => {
+            note!("unspin: figures at {url}");
+            Some(serving)
+        }
+        Err(error) => {
+            note!("unspin: no figures at {url}: {error}");
+            None
         }
     }
 }
