@@ -84,21 +84,26 @@ impl NotStarted {
 }
 
 impl Running {
-    /// Starts a command, if there is one: its name and its arguments.
-    pub fn start(command: &[String]) -> Result<Option<Running>, NotStarted> {
-        Running::start_in(None, command)
+    /// Starts a command, if there is one: its name and its arguments. With `apart`, its standard
+    /// output is standard error, because JSON goes to standard output.
+    pub fn start(command: &[String], apart: bool) -> Result<Option<Running>, NotStarted> {
+        Running::start_in(None, command, apart)
     }
 
     /// The same in the cgroup of this folder, if one is given.
     pub fn start_in(
         cgroup: Option<&Path>,
         command: &[String],
+        apart: bool,
     ) -> Result<Option<Running>, NotStarted> {
         let Some((program, args)) = command.split_first() else { return Ok(None) };
         let spawn = || {
             let (signals, news) = (Signals::new()?, News::listen()?);
             let mut command = Command::new(program);
             command.args(args);
+            if apart {
+                command.stdout(io::stderr());
+            }
             if let Some(folder) = cgroup {
                 let procs = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
                 // SAFETY: between fork and exec it makes one write, and allocates nothing.
@@ -176,16 +181,16 @@ mod tests {
     use super::*;
 
     fn start(script: &str) -> Running {
-        Running::start(&["sh", "-c", script].map(str::to_owned)).unwrap().unwrap()
+        Running::start(&["sh", "-c", script].map(str::to_owned), false).unwrap().unwrap()
     }
 
     fn codes_are_those_of_shells() {
         assert_eq!(start("exit 7").wait().unwrap(), 7);
         assert_eq!(start("kill -9 $$").wait().unwrap(), 137);
-        let not_started = |name: &str| Running::start(&[name.to_owned()]).err().unwrap();
+        let not_started = |name: &str| Running::start(&[name.to_owned()], false).err().unwrap();
         assert_eq!(not_started("/nowhere/nothing").status(), 127);
         assert_eq!(not_started("/").status(), 126);
-        assert!(Running::start(&[]).unwrap().is_none());
+        assert!(Running::start(&[], false).unwrap().is_none());
     }
 
     fn its_end_can_be_waited_for() {

@@ -38,7 +38,7 @@ pub struct Args {
     /// For the lab: microseconds between looks at what each vCPU seems to do [default: none]
     #[arg(long, value_name = "US", hide = true, value_parser = clap::value_parser!(u64).range(100..))]
     look: Option<u64>,
-    /// Print a summary as JSON
+    /// Print a summary as JSON; what CMD prints goes to standard error
     #[arg(long)]
     json: bool,
     /// Command to record, with its arguments
@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let out = BufWriter::new(&mut file);
     let mut recorder =
         Recorder::new(sensor, &settings, look, &here::about(), out).with_context(name)?;
-    let mut running = match Running::start(&args.command) {
+    let mut running = match Running::start(&args.command, args.json) {
         Ok(running) => running,
         Err(not_started) => {
             drop(recorder);

@@ -81,7 +81,8 @@ pub struct Args {
     /// Seconds between two lines of figures [default: none until the end]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     stats: Option<u64>,
-    /// Print figures as JSON, one document a line; with --ab, one document
+    /// Print figures as JSON, one document a line, and what CMD prints on standard error; with
+    /// --ab, one document
     #[arg(long)]
     json: bool,
     /// Also serve the figures as OpenMetrics at http://ADDR/metrics, for Prometheus; `:PORT` is
@@ -230,7 +231,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let offer = Offer::open(&args.socket, metrics);
     let cgroup = cgroup.as_ref().map(OwnCgroup::folder);
-    let running = match Running::start_in(cgroup, &args.command) {
+    let running = match Running::start_in(cgroup, &args.command, args.json) {
         Ok(running) => running,
         Err(not_started) => return Ok(not_started.report()),
     };

@@ -68,6 +68,21 @@ fn the_exit_status_is_the_commands_and_the_session_is_written() {
 }
 
 #[test]
+fn json_is_alone_on_standard_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = unspin(&["record", "--json", "-o"]);
+    let record = record.arg(folder.path().join("s.gz")).args(["--", "sh", "-c", "echo a; exit 3"]);
+    let output = record.output().expect("start unspin");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(NOT_POSSIBLE_HERE) {
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    assert_eq!((output.status.code(), stderr.lines().next()), (Some(3), Some("a")), "{stderr}");
+    serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON");
+}
+
+#[test]
 fn a_session_goes_into_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut record = unspin(&["record", "--for", "500ms", "-o", "-"]);
