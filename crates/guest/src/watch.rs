@@ -51,6 +51,7 @@ impl Watcher {
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
             now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
         });
+        let beats = now.iter().zip(&self.before).map(|(now, before)| now.beats - before.beats);
         let user_spin_ns = self.sensor.user_spin_ns(&now);
         let spun_ns = user_spin_ns.iter().zip(&self.before);
         let steal_ns = self.steal.ns();
@@ -63,6 +64,7 @@ impl Watcher {
             idle_ns: idle.collect(),
             user_spin_ns: spun_ns.map(|(ns, before)| ns - before.samples.user_spin_ns).collect(),
             steal_ns: stolen_ns.map(|(ns, before)| ns - before).collect(),
+            beats: beats.collect(),
             lost,
         };
         self.live.add(end_ns, news);

@@ -142,8 +142,11 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
     let mut sums = vec![(0, 0); usize::from(session.vcpus)];
     for off in &session.offs {
         if let Some((intervals, off_ns)) = sums.get_mut(usize::from(off.vcpu)) {
+            // Some began before the session did.
+            let start_ns = off.start_ns.max(session.start_ns);
+            let ns = off.end_ns.min(session.end_ns).saturating_sub(start_ns);
             *intervals += 1;
-            *off_ns += off.end_ns - off.start_ns;
+            *off_ns = ns.saturating_add(*off_ns);
         }
     }
     let of = |(vcpu, (intervals, off_ns)): (u16, (u64, u64))| VcpuOff {

@@ -41,6 +41,8 @@ pub struct News {
     /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
     /// asked.
     pub steal_ns: Vec<u64>,
+    /// Each vCPU's heartbeats.
+    pub beats: Vec<u64>,
     /// Findings that were lost.
     pub lost: u64,
 }
@@ -55,6 +57,7 @@ struct Slices {
     idle_ns: Vec<u64>,
     user_spin_ns: Vec<u64>,
     steal_ns: Vec<u64>,
+    beats: Vec<u64>,
     /// Findings that were lost.
     lost: u64,
 }
@@ -88,7 +91,7 @@ impl Live {
 
     /// Adds what was found until `now_ns`.
     pub fn add(&mut self, now_ns: u64, news: News) {
-        let News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost } = news;
+        let News { offs, spins, idle_ns, user_spin_ns, steal_ns, beats, lost } = news;
         self.slices.push_back(Slices {
             start_ns: self.now_ns,
             end_ns: now_ns,
@@ -96,6 +99,7 @@ impl Live {
             idle_ns,
             user_spin_ns,
             steal_ns,
+            beats,
             lost,
         });
         if self.slices.len() > SLICES {
@@ -130,8 +134,8 @@ impl Live {
         let later = self.slices.iter().map(|slice| slice.end_ns).filter(|end| *end > oldest_ns);
         for from_ns in std::iter::once(oldest_ns).chain(later) {
             self.kept_from_ns = from_ns;
-            self.offs.retain(|off| off.end_ns >= from_ns);
-            self.spins.retain(|spin| spin.end_ns >= from_ns);
+            self.offs.retain(|off| off.end_ns > from_ns);
+            self.spins.retain(|spin| spin.end_ns > from_ns);
             if self.offs.len().max(self.spins.len()) <= KEPT {
                 return;
             }
@@ -160,9 +164,10 @@ impl Live {
             start_ns: self.kept_from_ns,
             end_ns: self.now_ns,
             offs: self.offs.iter().copied().collect(),
-            spins: self.spins.iter().cloned().collect(),
+            spins: self.spins.iter().map(|spin| since(spin, self.kept_from_ns)).collect(),
             user_spin_ns: self.in_window(|slices| &slices.user_spin_ns),
             steal_ns: self.in_window(|slices| &slices.steal_ns),
+            beats: self.in_window(|slices| &slices.beats).iter().sum(),
             lost: self.kept_slices().map(|slices| slices.lost).sum(),
             ..Session::default()
         })
@@ -173,8 +178,8 @@ impl Live {
         self.slices.iter().filter(|slices| slices.end_ns > self.kept_from_ns)
     }
 
-    /// Each vCPU's nanoseconds of a kind in the time that the figures are of; empty where
-    /// they are not known.
+    /// Each vCPU's nanoseconds, or times, of a kind in the time that the figures are of; empty
+    /// where they are not known.
     fn in_window(&self, of: fn(&Slices) -> &Vec<u64>) -> Vec<u64> {
         let mut sums = Vec::new();
         for slices in self.kept_slices() {
@@ -212,6 +217,13 @@ impl Live {
     }
 }
 
+/// The part of a spin that lies after an instant before its end.
+fn since(spin: &Spin, t_ns: u64) -> Spin {
+    let begin_ns = spin.begin_ns.max(t_ns);
+    let halted_ns = spin.halted_ns.min(spin.end_ns.saturating_sub(begin_ns));
+    Spin { begin_ns, halted_ns, ..spin.clone() }
+}
+
 impl Slices {
     fn of(&self, vcpu: u16) -> Slice {
         let length = (self.end_ns - self.start_ns).max(1) as f32;
@@ -223,6 +235,8 @@ impl Slices {
 
 #[cfg(test)]
 mod tests {
+    use unspin_model::episode::Wait;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -252,6 +266,40 @@ mod tests {
         let digest = live.digest();
         assert_eq!((digest.seconds, digest.user_spin_s), (10.0, Some(0.3)));
         assert_eq!([0, 1].map(|vcpu| digest.off[vcpu].user_spin_s), [Some(0.0), Some(0.3)]);
+    }
+
+    /// What began before the window would make more than all of it.
+    #[test]
+    fn what_began_earlier_is_cut_to_the_window() {
+        let spin = Spin {
+            wait: Wait::Mutex,
+            lock: 0xa0,
+            asleep: false,
+            vcpu: 0,
+            tid: 7,
+            begin_ns: 0,
+            end_ns: 12_000 * MS,
+            halted_ns: 11_000 * MS,
+            owner: None,
+            before: None,
+            site: String::new(),
+        };
+        let mut live = Live::new(2, 0);
+        let offs = vec![off(0, 12_000), off(1_000, 2_000)];
+        live.add(12_000 * MS, News { spins: vec![spin], ..self::offs(offs) });
+        let digest = live.digest();
+        let (seconds, off_s) = (digest.seconds, digest.off[1].off_s);
+        assert_eq!((seconds, off_s, digest.halted_s), (10.0, 10.0, 10.0));
+        assert_eq!((digest.off[1].intervals, digest.spin_s), (1, 0.0));
+    }
+
+    #[test]
+    fn heartbeats_are_those_of_the_window() {
+        let mut live = Live::new(2, 0);
+        live.add(1_000 * MS, News { beats: vec![100, 300], ..News::default() });
+        assert_eq!(live.digest().beats_per_s, 200.0);
+        live.add(20_000 * MS, News::default());
+        assert_eq!(live.digest().beats_per_s, 0.0);
     }
 
     #[test]

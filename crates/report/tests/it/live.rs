@@ -38,7 +38,7 @@ fn guest(vcpus: u16, slices: u64) -> Live {
         let steal_ns = vec![if vcpus > 4 { 30 * MS } else { 0 }; usize::from(vcpus)];
         live.add(
             start_ns + SLICE_NS,
-            News { offs, spins, idle_ns, user_spin_ns, steal_ns, lost: 0 },
+            News { offs, spins, idle_ns, user_spin_ns, steal_ns, ..News::default() },
         );
     }
     live

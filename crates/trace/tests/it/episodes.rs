@@ -196,6 +196,15 @@ fn a_session_is_summed_up_by_cause_and_by_place() {
 }
 
 #[test]
+fn no_vcpu_is_off_for_longer_than_a_session() {
+    let offs = vec![off(0, 5, 30), off(1, 90, 120)];
+    let (start_ns, end_ns) = (10 * MS, 100 * MS);
+    let digest = digest(&Session { vcpus: 2, start_ns, end_ns, offs, ..Session::default() });
+    assert_eq!([0, 1].map(|vcpu| digest.off[vcpu].off_s), [0.02, 0.01]);
+    assert_eq!(digest.off_ms.map(|all| all[3]), Some(30.0), "lengths are whole");
+}
+
+#[test]
 fn figures_have_no_more_digits_than_are_meant() {
     let spins = (0..9).map(|n| spin(Wait::Spinlock, 0, 10 * n, 10 * n + 7)).collect();
     let digest =
