@@ -39,12 +39,19 @@ fn is_ignored(signal: i32) -> bool {
 
 /// Makes [`signals`] set the flag, and end the process when it is set.
 pub fn install() -> std::io::Result<()> {
+    for signal in signals() {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, FLAG.clone())?;
+    }
+    install_flag()
+}
+
+/// Makes [`signals`] set the flag, however many come: for who has a terminal to restore.
+pub fn install_flag() -> std::io::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
     // After the first time nobody writes to the new one.
     let _ = CAME.set(reader);
     for signal in signals() {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        signal_hook::flag::register_conditional_shutdown(signal, 130, FLAG.clone())?;
         signal_hook::flag::register(signal, FLAG.clone())?;
     }
     Ok(())

@@ -97,7 +97,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
-    let mut terminal = ratatui::try_init()?;
+    interrupt::install_flag()?;
+    // It may fail halfway.
+    let mut terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore())?;
     let done = watch(&mut terminal, &mut watcher, &machine);
     ratatui::restore();
     if let Some(missing) = sensing::missing(watcher.missing()) {
@@ -156,7 +158,6 @@ fn watch(
     watcher: &mut Watcher,
     machine: &str,
 ) -> anyhow::Result<()> {
-    interrupt::install()?;
     let mut view = View::of(watcher.live.vcpus());
     let hidden = sense::hidden(watcher.missing());
     let mut digest = watcher.live.digest();
