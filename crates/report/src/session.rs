@@ -100,8 +100,7 @@ pub fn text(digest: &Digest, verdict: &Verdict, terminal: Option<usize>) -> Stri
 
 /// All of it as Markdown.
 pub fn document(digest: &Digest, verdict: &Verdict) -> String {
-    let mut paragraphs = verdict.paragraphs();
-    paragraphs[0] = format!("**{}**", paragraphs[0]);
+    let mut paragraphs = verdict.markdown();
     paragraphs.push(sentences(digest).join(" "));
     let mut out = paragraphs.join("\n\n") + "\n";
     for table in tables(digest) {

@@ -11,6 +11,8 @@ use unspin_model::episode::Cause;
 use unspin_model::session::BUSY;
 use unspin_trace::digest::{CauseWaste, Digest};
 
+use crate::markdown::escape;
+
 mod sentence;
 
 /// Shorter than that says nothing. CFS bandwidth control, the slowest common way to take
@@ -295,6 +297,14 @@ impl Verdict {
         let mut all = vec![self.sentence.clone()];
         all.extend(self.next.as_ref().map(Next::text));
         all.extend(self.caveats.iter().map(|caveat| format!("Mind: {caveat}")));
+        all
+    }
+
+    /// The same in Markdown, with nothing from a session's file as markup.
+    pub(crate) fn markdown(&self) -> Vec<String> {
+        let mut all = vec![format!("**{}**", escape(&self.sentence))];
+        all.extend(self.next.as_ref().map(Next::text));
+        all.extend(self.caveats.iter().map(|caveat| format!("Mind: {}", escape(caveat))));
         all
     }
 }

@@ -126,6 +126,37 @@ fn the_tables_of_waits_add_up_to_what_the_sentences_say() {
 }
 
 #[test]
+fn markdown_takes_no_markup_from_a_session() {
+    let site = "a[b](https://x)<b>*c*";
+    let wait = Spin {
+        wait: Wait::Mutex,
+        lock: 1,
+        asleep: false,
+        vcpu: 0,
+        tid: 1,
+        begin_ns: 0,
+        end_ns: 5_000_000_000,
+        halted_ns: 0,
+        owner: None,
+        before: None,
+        site: site.into(),
+    };
+    let session = Session {
+        vcpus: 1,
+        end_ns: 10_000_000_000,
+        spins: vec![wait],
+        incomplete: Some(format!("{site}\n# cut off")),
+        ..Session::default()
+    };
+    let digest = digest(&session);
+    let document = document(&digest, &judge(&digest, Origin::File, &[site]));
+    assert!(document.contains("most of it in a[b\\](https://x)&lt;b>\\*c\\*"), "{document}");
+    assert!(document.contains("Try: unspin explain plain\n"), "{document}");
+    assert_eq!(document.matches("\\*c\\*").count(), 4, "{document}");
+    assert!(!document.contains("<b>") && !document.contains("\n# "), "{document}");
+}
+
+#[test]
 fn a_page_needs_nothing_else() {
     let off = |vcpu, start_ns| FoundOff {
         vcpu,
