@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use unspin_model::class::{Class, chain};
 use unspin_model::{Recording, Session};
-use unspin_report::openmetrics;
+use unspin_report::{openmetrics, printable};
 use unspin_trace::session::SessionError;
 use unspin_trace::totals::Totals;
 use unspin_trace::{TraceError, perfetto, recording, session};
@@ -61,7 +61,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = read(&args.file)?;
     if let Input::Session(session) = &input {
         if let Some(what) = &session.incomplete {
-            note!("unspin: {}: incomplete: {what}", args.file.display());
+            let text = format!("unspin: {}: incomplete: {what}", args.file.display());
+            note!("{}", printable(&text));
         }
     }
     let (ending, content) = match (args.format, &input) {

@@ -10,6 +10,7 @@ use unspin_guest::sense::SenseError;
 use unspin_lab::run::LabError;
 use unspin_lab::toml_error::ConfigError;
 use unspin_model::class::{Class, Classified};
+use unspin_report::printable;
 use unspin_sources::kernel::KernelError;
 use unspin_sources::qemu::QemuError;
 
@@ -58,12 +59,14 @@ pub fn class(error: &anyhow::Error) -> Class {
     error.chain().find_map(class_of).unwrap_or(Class::Failed)
 }
 
-/// The message: each cause once, and the next command where a privilege is missing.
+/// The message: each cause once, and the next command where a privilege is missing. What it
+/// quotes from a file cannot send escape sequences to the terminal.
 pub fn message(error: &anyhow::Error, args: &[String]) -> String {
-    match class(error) {
+    let text = match class(error) {
         Class::NeedsRoot => format!("{error:#}: sudo {}", command_line(args)),
         _ => format!("{error:#}"),
-    }
+    };
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// The words of this command line after the program's name.
@@ -120,6 +123,12 @@ mod tests {
         let source = io::Error::other("no space");
         let error = anyhow::Error::from(TraceError::Write(source)).context("export");
         assert_eq!(message(&error, &[]), "export: cannot write the recording: no space");
+    }
+
+    #[test]
+    fn what_a_file_says_cannot_change_the_terminal() {
+        let error = anyhow::anyhow!("unknown kind `\u{1b}[2J\u{202e}`\nin line 2");
+        assert_eq!(message(&error, &[]), "unknown kind `\u{fffd}[2J\u{fffd}`\nin line 2");
     }
 
     #[test]
