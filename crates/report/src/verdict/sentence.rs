@@ -11,6 +11,8 @@ use crate::format::{percent, plural, time};
 
 /// Smaller parts of a loss are not listed.
 const PART_MIN: f64 = 0.001;
+/// Spinning that takes less than that part of what preemption takes is hardly worth a word.
+const HARDLY: f64 = 0.1;
 
 /// What it comes down to.
 pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> String {
@@ -90,11 +92,14 @@ fn parts(shares: &Shares) -> String {
 }
 
 fn preempted(lose: &str, shares: &Shares) -> String {
-    let lost = format!("{lose} {} of CPU time to preemption", share(shares.lost));
-    let locks = if shares.spun() == 0.0 && shares.asleep == 0.0 {
-        "no locks involved"
+    let lost = format!("{lose} {} of CPU time to preemption", share(shares.preempted));
+    let spun = shares.spun();
+    let locks = if spun == 0.0 && shares.asleep == 0.0 {
+        "no locks involved".to_owned()
+    } else if spun < shares.preempted * HARDLY {
+        "hardly any of it at locks".to_owned()
     } else {
-        "hardly any of it at locks"
+        format!("{} to spinning", share(spun))
     };
     if shares.preempted < HOST_SHARE_MIN {
         format!("{lost}, {locks}: nothing to fix in this guest.")

@@ -132,6 +132,14 @@ fn where_busy_vcpus_are_hidden_nothing_found_is_not_called_fine() {
 }
 
 #[test]
+fn spinning_is_not_called_preemption() {
+    let verdict = judge(&digest(2.6, &[(Cause::IpiOff, 0.4, 0.0)]), HERE, &[]);
+    let lost = "You lose 2.6 % of CPU time to preemption, 0.4 % to spinning: ";
+    assert_eq!(verdict.kind, Kind::Preempted);
+    assert!(told(&verdict).starts_with(lost), "{verdict:?}");
+}
+
+#[test]
 fn what_the_hypervisor_counts_is_not_called_no_time() {
     for (steal_s, end) in [
         (0.5, "0.5 % of CPU time as steal time: nothing worth fixing."),
