@@ -8,7 +8,7 @@ use unspin_model::episode::{Cause, Episode, Spin, Wait};
 use unspin_model::session::FoundOff;
 use unspin_stats::quantile;
 
-use crate::episodes::{burned_ns, explain};
+use crate::episodes::{burned_ns, explain, sum};
 
 /// A session in figures: the format of `unspin report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -104,8 +104,8 @@ pub fn digest(session: &Session) -> Digest {
     let episodes = explain(session.spins.clone(), &session.offs);
     let (waits, spins): (Vec<&Spin>, Vec<&Spin>) =
         session.spins.iter().partition(|spin| spin.asleep);
-    let wait_ns: u64 = waits.iter().map(|wait| wait.end_ns - wait.begin_ns).sum();
-    let halted_ns: u64 = spins.iter().map(|spin| spin.halted_ns).sum();
+    let wait_ns = sum(waits.iter().map(|wait| wait.end_ns - wait.begin_ns));
+    let halted_ns = sum(spins.iter().map(|spin| spin.halted_ns));
     let vcpu_s = seconds * f64::from(session.vcpus);
     Digest {
         seconds,
@@ -171,8 +171,8 @@ fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     for episode in episodes {
         let sums = by_cause.entry(episode.cause).or_default();
         sums.episodes += 1;
-        sums.wasted_ns += episode.burned_ns();
-        sums.blocked_ns += episode.blocked_ns;
+        sums.wasted_ns = sums.wasted_ns.saturating_add(episode.burned_ns());
+        sums.blocked_ns = sums.blocked_ns.saturating_add(episode.blocked_ns);
         sums.confidence += episode.confidence;
     }
     let of = |(cause, sums): (Cause, Sums)| CauseWaste {
@@ -218,9 +218,10 @@ fn sites(episodes: &[Episode]) -> Vec<SiteWaste> {
     for episode in episodes {
         let place = by_site.entry((&episode.spin.site, episode.spin.wait)).or_default();
         place.episodes += 1;
-        place.wasted_ns += episode.burned_ns();
-        place.blocked_ns += episode.blocked_ns;
-        *place.causes.entry(episode.cause).or_default() += episode.wasted_ns;
+        place.wasted_ns = place.wasted_ns.saturating_add(episode.burned_ns());
+        place.blocked_ns = place.blocked_ns.saturating_add(episode.blocked_ns);
+        let ns = place.causes.entry(episode.cause).or_default();
+        *ns = ns.saturating_add(episode.wasted_ns);
     }
     let mut sites: Vec<SiteWaste> = by_site
         .into_iter()

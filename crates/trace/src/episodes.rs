@@ -108,7 +108,12 @@ pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
         let off_ns = offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns);
         whole - off_ns.saturating_add(spin.halted_ns).min(whole)
     };
-    spins.iter().filter(|spin| !spin.asleep).map(burned).sum()
+    sum(spins.iter().filter(|spin| !spin.asleep).map(burned))
+}
+
+/// Nanoseconds together: a file that somebody made up can have more of them than fit.
+pub(crate) fn sum(ns: impl IntoIterator<Item = u64>) -> u64 {
+    ns.into_iter().fold(0, u64::saturating_add)
 }
 
 /// What is found out about a spin.
@@ -133,7 +138,7 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     let own_ns = if spin.asleep { 0 } else { offs.off_ns(spin.vcpu, spin.begin_ns, spin.end_ns) };
     let whole = whole - own_ns.min(whole);
     let off = |cause, confidence, (wasted_ns, vcpu): (u64, u16)| {
-        let is_most = wasted_ns * 2 >= whole && wasted_ns > 0;
+        let is_most = wasted_ns.saturating_mul(2) >= whole && wasted_ns > 0;
         is_most.then_some(Why { cause, confidence, waits_for: Some(vcpu), wasted_ns })
     };
     let named = spin.owner.map(|owner| owner.vcpu).or(spin.before.map(|taken| taken.vcpu));
@@ -195,11 +200,11 @@ fn passed_late(spin: &Spin, in_front: &[&Spin], whole_ns: u64, offs: &Offs) -> O
         (ns >= PASSES_LATE_NS).then_some((ns, taken.vcpu))
     };
     let (mine, theirs) = (late(spin), in_front.iter().filter_map(|rival| late(rival)));
-    let wasted_ns: u64 = mine.into_iter().chain(theirs.clone()).map(|(ns, _)| ns).sum();
+    let wasted_ns = sum(mine.into_iter().chain(theirs.clone()).map(|(ns, _)| ns));
     let theirs = theirs.max();
     let (cause, waits_for) =
         if mine >= theirs { (Cause::HolderOff, mine) } else { (Cause::WaiterOff, theirs) };
-    (wasted_ns * 2 >= whole_ns).then_some(())?;
+    (wasted_ns.saturating_mul(2) >= whole_ns).then_some(())?;
     let (_, vcpu) = waits_for?;
     let wasted_ns = wasted_ns.min(whole_ns);
     Some(Why { cause, confidence: INFERRED, waits_for: Some(vcpu), wasted_ns })

@@ -52,7 +52,7 @@ pub struct Sum {
 impl Sum {
     fn add(&mut self, ns: u64) {
         self.count += 1;
-        self.ns += ns;
+        self.ns = self.ns.saturating_add(ns);
     }
 }
 
@@ -90,7 +90,7 @@ impl Totals {
             }
         }
         let causes = self.causes.get_or_insert_default();
-        causes.lost += lost;
+        causes.lost = causes.lost.saturating_add(lost);
         for episode in explain(spins, around) {
             let key = (episode.spin.wait, episode.cause);
             let sums = if episode.spin.asleep { &mut causes.waits } else { &mut causes.spins };

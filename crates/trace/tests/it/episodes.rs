@@ -204,6 +204,25 @@ fn no_vcpu_is_off_for_longer_than_a_session() {
     assert_eq!(digest.off_ms.map(|all| all[3]), Some(30.0), "lengths are whole");
 }
 
+/// A file that somebody made up can have any times.
+#[test]
+fn sums_end_where_numbers_do() {
+    let ever = |vcpu, asleep| Spin {
+        end_ns: u64::MAX,
+        halted_ns: u64::MAX / 2,
+        asleep,
+        ..spin(Wait::Mutex, vcpu, 0, 0)
+    };
+    let spins = [0, 0, 1, 1, 2, 2].map(|vcpu| [ever(vcpu, false), ever(vcpu, true)]).concat();
+    let off = FoundOff { end_ns: u64::MAX, ..off(1, 0, 0) };
+    let (end_ns, offs) = (u64::MAX, vec![off; 2]);
+    let session = Session { vcpus: 3, end_ns, offs, spins, lost: 1, ..Session::default() };
+    let (most_s, digest) = (u64::MAX as f64 / 1e9, digest(&session));
+    assert_eq!((digest.wait_s, digest.halted_s), (most_s, most_s));
+    assert_eq!(digest.off[1].off_s, most_s);
+    assert_eq!(Totals::of(&session).off[1], Sum { count: 2, ns: u64::MAX });
+}
+
 #[test]
 fn figures_have_no_more_digits_than_are_meant() {
     let spins = (0..9).map(|n| spin(Wait::Spinlock, 0, 10 * n, 10 * n + 7)).collect();
