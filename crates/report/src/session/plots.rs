@@ -23,12 +23,14 @@ const AXIS_HEIGHT: f64 = 28.0;
 /// How much of each slice of time each vCPU was off, and spun.
 pub fn lanes(session: &Session) -> String {
     let mut vcpus: Vec<u16> = (0..session.vcpus).collect();
-    let off_ns = |vcpu: &u16| -> u64 {
-        let own = session.offs.iter().filter(|off| off.vcpu == *vcpu);
-        own.map(|off| off.end_ns - off.start_ns).sum()
-    };
     if vcpus.len() > LANES {
-        vcpus.sort_by_cached_key(|vcpu| std::cmp::Reverse(off_ns(vcpu)));
+        let mut off_ns = vec![0_u64; vcpus.len()];
+        for off in &session.offs {
+            if let Some(sum) = off_ns.get_mut(usize::from(off.vcpu)) {
+                *sum = sum.saturating_add(off.end_ns - off.start_ns);
+            }
+        }
+        vcpus.sort_by_key(|vcpu| std::cmp::Reverse(off_ns[usize::from(*vcpu)]));
         vcpus.truncate(LANES);
         vcpus.sort_unstable();
     }
