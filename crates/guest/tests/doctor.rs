@@ -180,7 +180,7 @@ fn what_was_tried_counts_more_than_what_files_say() {
     let refused = Some("the kernel forbids it".to_owned());
     let trials = Trials {
         sensor: Trial { failed: None, missing: missing.map(str::to_owned).into(), refused },
-        light: failed("no timers"),
+        light: failed("it lacks CONFIG_KALLSYMS_ALL, so its ticks show nothing"),
         scheduler: failed("the verifier refused it"),
     };
     let tried = diagnose(&Facts { trials: Some(trials), ..facts("kvm") });
@@ -196,6 +196,9 @@ fn what_was_tried_counts_more_than_what_files_say() {
         "{refused}"
     );
     assert_eq!(why(&tried, "report") + &why(&tried, "trace"), "");
+    let other = Trials { light: failed("the verifier refused it"), ..Trials::default() };
+    let tried = diagnose(&Facts { trials: Some(other), ..facts("kvm") });
+    assert_eq!(why(&tried, "watch --listen"), "the verifier refused it");
     let none = Trials { sensor: failed("no BTF"), ..Trials::default() };
     let tried = diagnose(&Facts { trials: Some(none), ..kvm() });
     assert_eq!(why(&tried, "watch"), "no BTF");

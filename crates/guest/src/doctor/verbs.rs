@@ -86,7 +86,8 @@ fn by_tracepoints(facts: &Facts) -> Judged {
 fn listening(facts: &Facts) -> Judged {
     let causes = sensing(facts, |trials| &trials.sensor);
     let (ready, mut why) = sensing(facts, |trials| &trials.light);
-    if ready == Ready::No && causes.0 != Ready::No && facts.trials.is_some() {
+    let timers = why.iter().any(|why| why.contains("CONFIG_KALLSYMS_ALL"));
+    if ready == Ready::No && causes.0 != Ready::No && timers {
         why = vec![
             "unspin cannot find this kernel's timers, because it lacks CONFIG_KALLSYMS_ALL: use \
              `watch --listen ADDR --causes`, which sets timers of its own"
