@@ -35,7 +35,8 @@ fn vcpus(out: &mut String, stats: &Stats) {
         value(out, "unspin_run_vcpu_in_use", &format!("vcpu=\"{vcpu}\""), used);
     }
     let name = "unspin_run_seconds";
-    counter(out, name, Some("seconds"), "Time since unspin run began");
+    let about = "Time since unspin run began or last loaded its scheduler";
+    counter(out, name, Some("seconds"), about);
     sample(out, name, "", stats.seconds);
 }
 
