@@ -185,7 +185,7 @@ pub struct Background(Option<Child>);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Background {
-    /// Starts it.
+    /// Errors are those of starting a process.
     pub fn start(command: &mut Command) -> io::Result<Background> {
         command.spawn().map(|child| Background(Some(child)))
     }

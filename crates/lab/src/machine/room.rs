@@ -1,4 +1,4 @@
-//! What of a machine this process may use: a container's limits are the kernel's cgroups.
+//! The part of a machine that this process may use: a container has limits in its cgroups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
