@@ -166,7 +166,8 @@ void vc(struct regs *r)
 		return;
 	if (is_valid(RAX))
 		r->rax = get(RAX);
-	if (is_valid(RBX))
+	/* KVM returns all four registers after every exit. CPUID alone has one in RBX. */
+	if (code == 0x72 && is_valid(RBX))
 		r->rbx = get(RBX);
 	if (is_valid(RCX))
 		r->rcx = get(RCX);
