@@ -32,7 +32,7 @@ enum host_platform {
 
 /* What a guest does that costs time in the host. */
 enum host_exit {
-	HOST_EXIT_HLT,		/* entry included; the wake-up is wake_ns */
+	HOST_EXIT_HLT,		/* entry included; the wake-up is wake_ns and idle_ns */
 	HOST_EXIT_IPI,		/* the sender's part, one target */
 	HOST_EXIT_TIMER,	/* arming the TSC deadline, not its expiry */
 	HOST_EXIT_CPUID,
@@ -46,9 +46,10 @@ enum host_exit {
 
 struct host_prices {
 	u32 exit_ns[HOST_EXITS];
-	/* From the wake-up of a halted vCPU to its entry, on an idle pCPU, beyond scheduling.
-	 * The entry itself is in the price of HLT. */
+	/* To wake a halted vCPU, beyond scheduling. The entry itself is in the price of HLT. */
 	u32 wake_ns;
+	/* What a woken vCPU waits for besides if its pCPU was idle: that one leaves C1. */
+	u32 idle_ns;
 	/* An interrupt to a running vCPU, from the host's send to the guest's vector. */
 	u32 interrupt_ns;
 	/* A pCPU changes from one vCPU thread to another. */
@@ -85,9 +86,11 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 			/* SKX vmcall: 1529 cycles */
 			[HOST_EXIT_HYPERCALL] = 610,
 		},
-		/* C1 exit 2000 (intel_idle's skx_cstates; icx: 1000) + 400 to unblock, assumed.
-		 * Check: + HLT = 3300; SKX cyclictest in a guest, all included: 4602 */
-		.wake_ns = 2400,
+		/* assumed: to unblock the vCPU's thread */
+		.wake_ns = 400,
+		/* C1 exit: intel_idle's skx_cstates; icx: 1000. Check: both + HLT = 3300; SKX
+		 * cyclictest in a guest, all included: 4602 */
+		.idle_ns = 2000,
 		/* assumed: flight and posted-interrupt processing; see IPI's check */
 		.interrupt_ns = 500,
 		/* Dall et al., ISCA 2016, table 2: VM switch 4812 - hypercall 1300 cycles at
@@ -118,7 +121,8 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 			/* TUM: 1255 */
 			[HOST_EXIT_HYPERCALL] = 1255,
 		},
-		.wake_ns = 2400,	/* assumed as VMX; ACPI C1 */
+		.wake_ns = 400,		/* assumed as VMX */
+		.idle_ns = 2000,	/* assumed as VMX; ACPI C1 */
 		/* assumed: a physical IPI 500 as VMX, then exit and entry as HYPERCALL's */
 		.interrupt_ns = 1750,
 		.switch_ns = 1700,	/* assumed as VMX */
@@ -151,7 +155,8 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 			/* TUM: 3553, by #VC */
 			[HOST_EXIT_HYPERCALL] = 3550,
 		},
-		.wake_ns = 2400,	/* assumed as SVM; the dearer entry is in HLT */
+		.wake_ns = 400,		/* assumed as SVM; the dearer entry is in HLT */
+		.idle_ns = 2000,	/* assumed as SVM */
 		/* assumed: a physical IPI 500, then an AE */
 		.interrupt_ns = 3200,
 		.switch_ns = 1700,	/* assumed as SVM: VMRUN loads the state, in the exits */
@@ -185,7 +190,8 @@ static const struct host_prices host_prices[HOST_PLATFORMS] = {
 			/* 5276 cycles at 2.2 GHz, see above */
 			[HOST_EXIT_HYPERCALL] = 2400,
 		},
-		.wake_ns = 2400,	/* assumed as VMX; the dearer entry is in HLT */
+		.wake_ns = 400,		/* assumed as VMX; the dearer entry is in HLT */
+		.idle_ns = 2000,	/* assumed as VMX */
 		.interrupt_ns = 500,	/* assumed as VMX: always posted */
 		/* assumed: VMX + 300 for another TD's control structures; moving a vCPU to
 		 * another pCPU also needs TDH.VP.FLUSH, which is not priced */
@@ -207,6 +213,7 @@ POLICY struct host_prices host_prices_scaled(const struct host_prices *prices, u
 	for (i = 0; i < HOST_EXITS; i++)
 		scaled.exit_ns[i] = scaled.exit_ns[i] * percent / 100;
 	scaled.wake_ns = scaled.wake_ns * percent / 100;
+	scaled.idle_ns = scaled.idle_ns * percent / 100;
 	scaled.interrupt_ns = scaled.interrupt_ns * percent / 100;
 	scaled.switch_ns = scaled.switch_ns * percent / 100;
 	return scaled;
