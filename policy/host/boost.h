@@ -14,7 +14,8 @@
  *   2017      199b5763d329: a vCPU that spins in kernel mode yields to one in kernel mode (4.14).
  *   2019      d73eb57b80b9: just woken ones, too, in either mode; halted ones if an interrupt
  *             waits for them (5.3).
- *   mainline  52acd22faa1a: a pending interrupt counts as kernel mode (5.13 to 7.3).
+ *   mainline  52acd22faa1a: a pending interrupt counts as kernel mode (5.13 to 7.3), but only with
+ *             VMX's APICv.
  *   strict    Ishiguro et al., VEE '21, patch 2 of ple-kvm: preempted ones in kernel mode, and
  *             those with an interrupt pending that the spinner itself has sent.
  *
@@ -88,6 +89,8 @@ struct boost_facts {
 	u32 halted;
 	/* 1: an interrupt waits for it. */
 	u32 pending;
+	/* 1: KVM sees that without entering the guest: APICv. */
+	u32 posted;
 	/* 1: it gave way in a pause loop and has not run since. */
 	u32 spinning;
 	/* Of one that is spinning, 1: it may be chosen this time. See boost_dy_after(). */
@@ -108,7 +111,7 @@ HOST_POLICY void boost_entered(struct boost_facts *f)
 
 	for (i = 0; i < BOOST_WORDS; i++)
 		f->ipi_from[i] = 0;
-	f->pending = f->spinning = f->dy_eligible = 0;
+	f->pending = f->posted = f->spinning = f->dy_eligible = 0;
 }
 
 HOST_POLICY u32 boost_has_ipi(const struct boost_facts *f, u32 from)
@@ -170,7 +173,7 @@ HOST_POLICY u32 boost_mode(const struct boost_facts *me, const struct boost_fact
 		return BOOST_YES;
 	if (policy >= BOOST_2019 && !c->preempted)
 		return BOOST_YES;
-	return policy >= BOOST_MAINLINE && c->pending ? BOOST_YES : BOOST_USER_MODE;
+	return policy >= BOOST_MAINLINE && c->posted ? BOOST_YES : BOOST_USER_MODE;
 }
 
 /* enum boost_reason: why the spinner `me` yields to the candidate, or why not. */

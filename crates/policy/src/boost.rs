@@ -47,6 +47,7 @@ pub struct Facts {
     pub critical: u32,
     pub halted: u32,
     pub pending: u32,
+    pub posted: u32,
     pub spinning: u32,
     pub dy_eligible: u32,
     pub ipi_from: [u64; 4],

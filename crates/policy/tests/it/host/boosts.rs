@@ -23,7 +23,7 @@ fn user() -> Facts {
 }
 
 fn with_ipi(mut facts: Facts, from: u32) -> Facts {
-    facts.pending = 1;
+    (facts.pending, facts.posted) = (1, 1);
     facts.ipi_sent(from);
     facts
 }
@@ -34,6 +34,7 @@ fn each_policy_judges_each_candidate_as_its_kernel_does() {
     let woken = Facts { preempted: 0, in_kernel: 0, ..kernel() };
     let halted = Facts { vcpu: 1, halted: 1, in_kernel: 1, ..Facts::default() };
     let halted_ready = Facts { ready: 1, pending: 1, ..halted };
+    let not_posted = Facts { posted: 0, ..with_ipi(user(), 0) };
     let spinning = Facts { spinning: 1, ..kernel() };
     let again = Facts { dy_eligible: 1, ..spinning };
     let no = NoYield;
@@ -44,6 +45,7 @@ fn each_policy_judges_each_candidate_as_its_kernel_does() {
         ("user",           user(),               [Yes, Yes, Yes, User, User, User, NoIpi]),
         ("user, my IPI",   with_ipi(user(), 0),  [Yes, Yes, Yes, User, User, Yes, Yes]),
         ("user, an IPI",   with_ipi(user(), 70), [Yes, Yes, Yes, User, User, Yes, NoIpi]),
+        ("user, no APICv", not_posted,           [Yes, Yes, Yes, User, User, User, Yes]),
         ("running",        running,              [Busy; 7]),
         ("running, IPI",   with_ipi(running, 0), [Busy; 7]),
         ("woken",          woken,                [Yes, Yes, Woken, Woken, Yes, Yes, Woken]),
