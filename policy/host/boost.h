@@ -5,7 +5,8 @@
  * Follows kvm_vcpu_on_spin() and kvm_vcpu_eligible_for_directed_yield() of virt/kvm/kvm_main.c
  * through their history, and Strict Boost:
  *
- *   2009      "KVM: introduce kvm_vcpu_on_spin": sleep for 100 us, without a target (2.6.33).
+ *   2009      "KVM: introduce kvm_vcpu_on_spin": sleep for 100 us or until an interrupt comes,
+ *             without a target (2.6.33).
  *   2011      217ece6129f2: yield_to() round robin, but not to halted vCPUs (2.6.39).
  *   2012      "KVM: Choose better candidate for directed yield": a vCPU that is in this function
  *             itself is passed over every other time (3.6).
