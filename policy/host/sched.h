@@ -176,9 +176,11 @@ HOST_POLICY u32 host_yield_to(struct host *h, u32 from, u32 to, u64 now)
 		return HOST_YIELD_NOT_QUEUED;
 	if (h->thread[to].state == HOST_ON)
 		return HOST_YIELD_RUNNING;
-	if (h->thread[from].state != HOST_ON || h->rq[h->entity[to].rq].throttled ||
+	if (h->thread[from].state != HOST_ON ||
 	    (h->pcpu[p].runnable == 1 && h->pcpu[other].runnable == 1))
 		return HOST_YIELD_REFUSED;
+	if (h->rq[h->entity[to].rq].throttled)
+		return HOST_YIELD_THROTTLED;
 	host_charge(h, other, now);
 	host_yield_current(h, from, to, now);
 	if (!h->pcpu[other].taken)

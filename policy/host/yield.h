@@ -31,8 +31,9 @@ enum host_yield {
 	HOST_YIELD_NOT_QUEUED,
 	/* The target runs, or is the yielder. */
 	HOST_YIELD_RUNNING,
-	/* The target is throttled, or both are alone on their pCPUs, or `from` does not run. */
+	/* Both are alone on their pCPUs (-ESRCH), or `from` does not run. */
 	HOST_YIELD_REFUSED,
+	HOST_YIELD_THROTTLED,
 };
 
 /* By how much weighted virtual time the queue's sum falls short of making `e` eligible. */

@@ -207,7 +207,8 @@ impl Host {
             0 => Yield::Yielded,
             1 => Yield::NotQueued,
             2 => Yield::Running,
-            _ => Yield::Refused,
+            3 => Yield::Refused,
+            _ => Yield::Throttled,
         }
     }
 

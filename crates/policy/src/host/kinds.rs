@@ -80,8 +80,10 @@ pub enum Yield {
     NotQueued,
     /// The target runs.
     Running,
-    /// The target is throttled, or both are alone on their pCPUs.
+    /// Both are alone on their pCPUs.
     Refused,
+    /// The target is throttled.
+    Throttled,
 }
 
 /// How often a target was made eligible, was so anyway, or stayed ineligible.

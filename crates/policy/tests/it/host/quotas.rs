@@ -2,7 +2,7 @@
 
 use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
-use unspin_policy::host::{Config, Scheduler};
+use unspin_policy::host::{Config, Scheduler, Yield};
 
 /// A group runs its quota and no more, but for a tick on each pCPU that finds it late and a
 /// slice that a pCPU has taken before.
@@ -58,7 +58,10 @@ fn a_throttled_group_leaves_the_pcpu_to_others_until_its_next_period() {
     assert!((10 * MS..14 * MS).contains(&used), "{used}");
     let other = machine.greedy(1)[0];
     assert_eq!(machine.host.current(0), Some(other));
-    assert_eq!(machine.yield_to(other, limited), unspin_policy::host::Yield::Refused);
+    assert_eq!(machine.yield_to(other, limited), Yield::Refused, "it is alone");
+    machine.greedy(1);
+    let current = machine.host.current(0).unwrap();
+    assert_eq!(machine.yield_to(current, limited), Yield::Throttled);
     machine.run_until(99 * MS);
     assert_eq!(machine.host.runtime(limited, machine.now), used);
     machine.run_until(105 * MS);
