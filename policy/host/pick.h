@@ -26,6 +26,9 @@ HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
 		if (!h->pcpu[p].runnable)
 			continue;
 		e = host_pick_in(h, p);
+		/* With absurd weights or times, sums overflow, and nobody is eligible. */
+		if (e == HOST_NONE)
+			return HOST_NONE;
 		rq = host_inside(e);
 		if (rq == HOST_NONE)
 			return e;
