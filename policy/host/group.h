@@ -170,8 +170,11 @@ HOST_POLICY void host_dequeue(struct host *h, u32 thread, u32 sleeps)
 	}
 	if (h->entity[HOST_ENTITIES_MAX + rq].queued) {
 		h->pcpu[p].runnable--;
+		/* The kernel takes even a group whose last thread migrates for one that sleeps. */
 		if (!q->count)
-			host_leave_root(h, rq, sleeps);
+			host_leave_root(h, rq, 1);
+		else if (sleeps && h->thread[thread].state == HOST_ON)
+			host_set_next(h, HOST_ENTITIES_MAX + rq);
 	}
 	if (!q->count)
 		host_quota_return(&h->group[rq / HOST_PCPUS_MAX], q);

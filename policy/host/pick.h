@@ -3,7 +3,7 @@
  * The next thread of a pCPU, and the switch to it.
  *
  * Follows pick_next_task_fair(), put_prev_entity() and set_next_entity(): an entity that goes on
- * running keeps its slice, on each level.
+ * running keeps its slice, on each level, and one that is picked is no buddy any longer.
  */
 #ifndef UNSPIN_POLICY_HOST_PICK_H
 #define UNSPIN_POLICY_HOST_PICK_H
@@ -58,7 +58,7 @@ HOST_POLICY void host_set_current(struct host *h, u32 rq, u32 e)
 /* From thread `prev` to thread `next` on the pCPU, on all levels. */
 HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
 {
-	u32 top = next;
+	u32 top = next, group;
 
 	if (prev != HOST_NONE && prev != next) {
 		h->thread[prev].state = HOST_QUEUED;
@@ -71,8 +71,13 @@ HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
 		h->thread[next].state = HOST_ON;
 		h->thread[next].since = now;
 		host_set_current(h, h->entity[next].rq, next);
-		if (host_parent(h, next) != HOST_NONE)
-			top = host_parent(h, next);
+		group = host_parent(h, next);
+		if (group != HOST_NONE) {
+			/* Since EEVDF, a group that goes on running stays a buddy. */
+			if (host_is_cfs(h) || h->rq[p].current != group)
+				host_clear_buddies(h, group);
+			top = group;
+		}
 	}
 	host_set_current(h, p, top);
 	h->pcpu[p].current = next;

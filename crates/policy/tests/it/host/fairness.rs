@@ -230,3 +230,25 @@ fn a_thread_takes_no_debt_to_another_pcpu() {
         assert!(ran > SECOND / 10, "{scheduler:?}: {ran}");
     }
 }
+
+/// As set_next_buddy() in dequeue_task_fair(): another thread of the group goes on, unless the
+/// group has had far more than its share.
+#[test]
+fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
+    let mut machine = Machine::new(&Config { tick_ns: MS, ..Config::new(1, Scheduler::Cfs) });
+    let [group, heavy] = [NICE_0, 4 * NICE_0].map(|weight| machine.host.group(weight, 0, 0));
+    for group in [group, group, heavy] {
+        let thread = machine.add(group, NICE_0);
+        machine.wake(thread);
+    }
+    let (mut all, mut kept) = (0, 0);
+    for _ in 0..1_000 {
+        machine.run_for(MS / 10);
+        let Some(current) = machine.host.current(0).filter(|thread| *thread < 2) else { continue };
+        let mut host = machine.host.clone();
+        host.block(current, machine.now);
+        all += 1;
+        kept += u32::from(host.resched(0, machine.now) == Some(1 - current));
+    }
+    assert!(all > 150 && kept * 100 / all > 75, "{kept} of {all}");
+}
