@@ -23,10 +23,8 @@ pub fn cases() -> Vec<Case> {
     let vt = |name, test: Plain| case(name, Some(vt_guest), Takes::Little, test);
     let long = |name, needs: Needs, test: Plain| case(name, needs, Takes::Minutes, test);
     vec![
-        vt("guest_scheduler_always_leaves", || in_virtual_time("leaves ended")),
-        vt("guest_scheduler_leaves_none_waiting", || {
-            in_virtual_time("one-run command realtime all_kinds")
-        }),
+        vt("guest_scheduler_always_leaves", || in_virtual_time("command leaves ended")),
+        vt("guest_scheduler_leaves_none_waiting", || in_virtual_time("one-run realtime all_kinds")),
         vt("guest_scheduler_packs", || has_result(&packing_guest("debian-cloud"), "vt")),
         long("guest_scheduler_packs_on_linux_6_12", Some(bench::lab_kernel), || {
             has_result(&packing_guest("lab"), "vt")
