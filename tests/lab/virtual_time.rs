@@ -170,10 +170,10 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waiters of PV spinlocks halt, and whoever kicks one gives way to it. KVM does so at a kick, and
-/// the host records what came of it.
+/// Waiters of PV spinlocks halt where no PAUSE exits end their loops, and whoever kicks one gives
+/// way to it. KVM does so at a kick, and the host records what came of it.
 pub fn kicked_vcpus_are_yielded_to() -> Result<(), Failed> {
-    let more = "seconds = 1\naccel = \"vt\"\nvt = { regime = \"pv\" }";
+    let more = "seconds = 1\naccel = \"vt\"\nvt = { regime = \"tdx-like\" }";
     let text = experiment(&["stress-ng-rename"], more, "");
     let bench = Bench::new(&text.replace("vcpus = 2\npcpus", "vcpus = 4\npcpus"));
     let output = bench.run();
