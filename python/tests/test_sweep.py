@@ -1,5 +1,6 @@
 """Sweeps with a stand-in for the program: see stand_in.py."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -170,6 +171,18 @@ def test_a_worker_without_the_file_gets_its_text(
     monkeypatch.setattr(_sweep, "_job", lambda *_: job)
     frame = unspin.sweep(experiment.file, client, out=experiment.out, progress=False)
     assert len(frame) == 12
+
+
+def test_a_shipped_experiment_keeps_the_name_of_its_file(
+    sweep: Sweep, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unspin import _sweep
+
+    shipped = _sweep._job(experiment.file, str(STAND_IN), 1, ())
+    shipped = dataclasses.replace(shipped, text=None)
+    monkeypatch.setattr(_sweep, "_job", lambda *_: shipped)
+    sweep()
+    assert experiment.meta()["file"] == "x.toml", "as the program wrote it"
 
 
 def test_a_torn_line_is_set_aside(sweep: Sweep, experiment: Experiment) -> None:

@@ -70,7 +70,9 @@ def sweep(
     try:
         if not store.plan:
             raise SweepError(f"{job.program}: its plan has no identities: use a newer unspin")
-        store.meta["file"] = os.fspath(experiment)
+        if job.text is not None:
+            # A worker may have planned a copy of it. A shipped experiment keeps its own file.
+            store.meta["file"] = os.fspath(experiment)
         _carry_out(client, job, store, jobs_per_worker, verify, progress)
     finally:
         store.close()
