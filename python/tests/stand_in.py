@@ -69,7 +69,7 @@ def write_plan(experiment: dict[str, Any], out: Path) -> dict[str, int]:
         "distribution": "",
         "qemu": "",
         "unspin": "0.1.0",
-        "commit": "",
+        "commit": experiment.get("commit", ""),
     }
     meta = {
         "info": info,

@@ -185,6 +185,16 @@ def test_a_shipped_experiment_keeps_the_name_of_its_file(
     assert experiment.meta()["file"] == "x.toml", "as the program wrote it"
 
 
+def test_a_folder_names_the_commit_that_measured_it(sweep: Sweep, experiment: Experiment) -> None:
+    experiment.write(commit="first")
+    sweep(seeds=1)
+    experiment.write(commit="second")
+    sweep(seeds=1, verify=1)
+    assert experiment.meta()["machine"]["commit"] == "first", "nothing was added"
+    sweep(seeds=2)
+    assert experiment.meta()["machine"]["commit"] == "second"
+
+
 def test_a_torn_line_is_set_aside(sweep: Sweep, experiment: Experiment) -> None:
     sweep(seeds=1)
     with (experiment.out / "runs.jsonl").open("a") as runs:

@@ -45,6 +45,7 @@ class Store:
 
     def _open(self, plan: PlanFiles) -> None:
         self.meta = parse_meta(self.out / "experiment.json", plan.meta)
+        self.here = self.meta["machine"]
         self._check_experiment()
         self.plan: dict[str, int] = self.meta.get("plan") or {}
         self.settings = json_object(plan.settings)
@@ -91,8 +92,12 @@ class Store:
             settings = json_object(names.read_bytes()) | settings
         replace(names, _pretty(settings))
         old = self.out / "experiment.json"
-        before = parse_meta(old, old.read_bytes())["elapsed_s"] if old.exists() else 0.0
-        self.meta["elapsed_s"] = before if self.done() else 0.0
+        self.meta["elapsed_s"] = 0.0
+        if old.exists() and self.done():
+            # Until this program has a run, the folder names the machine and the commit of its
+            # last one, as `Store` of `crates/lab/src/run/store.rs` does.
+            before = parse_meta(old, old.read_bytes())
+            self.meta |= {name: before[name] for name in ("elapsed_s", "machine")}
         self.end(0.0)
         self._write()
 
@@ -108,6 +113,9 @@ class Store:
         """
         new = [record for record in records if self._is_new(record, place)]
         if new:
+            if self.meta["machine"] != self.here:
+                self.meta["machine"] = self.here
+                self._write_meta()
             start = 1 + max((record["boot"] for record in self.records), default=-1)
             self.records += [_filed(one, boot) for boot, one in enumerate(new, start)]
             self._write()
@@ -138,10 +146,13 @@ class Store:
         """Notes how long the sweep took, and whether nothing is left to do."""
         self.meta["elapsed_s"] += seconds
         self.meta["complete"] = len(self.done()) == len(self.plan)
-        replace(self.out / "experiment.json", _pretty(self.meta))
+        self._write_meta()
 
     def close(self) -> None:
         self._lock.close()
+
+    def _write_meta(self) -> None:
+        replace(self.out / "experiment.json", _pretty(self.meta))
 
     def _write(self) -> None:
         replace(self.path, "".join(map(_line, self.records)))
