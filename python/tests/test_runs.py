@@ -70,6 +70,17 @@ def test_folders_are_one_table_with_arrow_types() -> None:
     assert frame["co_rounds"].notna().sum() == 1
 
 
+def test_runs_at_other_prices_differ_in_a_column() -> None:
+    frame = unspin.runs(RESULTS / "vt-prices")
+    with (RESULTS / "vt-prices/runs.jsonl").open() as file:
+        prices = {json.loads(line)["label"]["prices"] for line in file}
+    assert len(prices) > 1
+    assert set(frame["prices"]) == prices
+    assert set(unspin.metrics(RESULTS / "vt-prices")["prices"]) == prices
+    assert set(unspin.runs(RESULTS / "vt-cvm")["cvm"]) == {"emulated SEV-ES"}
+    assert frame["cvm"].isna().all()
+
+
 def test_no_folder_is_an_error() -> None:
     with pytest.raises(TypeError, match="at least one folder"):
         unspin.runs()

@@ -196,7 +196,8 @@ LABEL = fields(
         "nested": boolean,
         "kernel": text,
         "host": text,
-    }
+    },
+    {"prices": optional(text), "cvm": optional(text)},
 )
 
 CELL = fields(

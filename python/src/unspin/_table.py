@@ -102,7 +102,7 @@ def _metric(name: str, key: str) -> Column:
 
 
 def _label(name: str, key: str, kind: pa.DataType) -> Column:
-    return name, kind, lambda _, record: record["label"][key]
+    return name, kind, lambda _, record: record["label"].get(key)
 
 
 def _truth(name: str, kind: pa.DataType) -> Column:
@@ -160,6 +160,8 @@ COLUMNS: list[Column] = [
     _label("accel", "accel", pa.string()),
     _label("nested", "nested", pa.bool_()),
     _label("kernel_release", "kernel", pa.string()),
+    _label("prices", "prices", pa.string()),
+    _label("cvm", "cvm", pa.string()),
     _label("host", "host", pa.string()),
     _truth("method", pa.string()),
     _truth("window_s", pa.float64()),
@@ -179,7 +181,7 @@ METRIC_KEYS = frozenset(
     {
         *("folder", "experiment", "identity", "planned", "run", "seed", "block", "attempt"),
         *("topology", "kernel", "boot_params", "scheduler", "workload"),
-        *("outcome", "accel", "nested"),
+        *("outcome", "accel", "nested", "prices", "cvm"),
     }
 )
 """The columns that a row of `metrics` has in common with its run."""
