@@ -124,6 +124,30 @@ def test_other_bytes_of_one_identity_are_an_error_that_names_both(
     assert len(experiment.lines()) == 12, "the first result stays"
 
 
+def test_other_bytes_after_ctrl_c_are_named(
+    sweep: Sweep, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unspin import _sweep
+    from unspin._worker import Result
+
+    sweep(seeds=1)
+    line = next(line for line in experiment.lines() if line["run"] == 0)
+    other = Result([line | {"value": line["value"] + 1}], "a worker", None)
+
+    class Interrupted(_sweep.Dispatch):
+        def next(self) -> None:
+            raise KeyboardInterrupt
+
+        def stop(self, limit_s: float) -> _sweep.Done:
+            return [(0, other)]
+
+    monkeypatch.setattr(_sweep, "Dispatch", Interrupted)
+    with pytest.raises(KeyboardInterrupt) as error:
+        sweep(seeds=1, verify=1)
+    assert "two results of identity" in error.value.__notes__[0]
+    assert (experiment.out / "runs.jsonl.differs").exists()
+
+
 def test_equal_bytes_pass_the_check(sweep: Sweep, experiment: Experiment) -> None:
     sweep(seeds=1)
     assert len(sweep(seeds=1, verify=2)) == 3

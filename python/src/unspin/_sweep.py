@@ -4,7 +4,6 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,9 +155,11 @@ def _carry_out(
             for _, result in results:
                 shown.run(result)
             shown.show()
-    except BaseException:
-        with suppress(SweepError):
+    except BaseException as error:
+        try:
             _file_all(store, identities, dispatch.stop(STOP_LIMIT_S))
+        except SweepError as other:
+            error.add_note(str(other))
         raise
     finally:
         shown.end()
