@@ -13,11 +13,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use unspin_model::RunRecord;
 use unspin_model::identity::{Identity, Ingredients};
 use unspin_model::summary::{ExperimentInfo, Machine};
+use unspin_model::{Accel, RunRecord};
 
 use super::LabError;
+use super::verify::result_differences;
 
 /// What the spelled-out settings are kept as.
 pub type Settings = BTreeMap<Identity, Ingredients>;
@@ -70,10 +71,13 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`LabError::Read`] with the file, and the line where one is wrong. A last line without its
-/// end is what an interrupted write left, and is passed over.
+/// end is what an interrupted write left, and is passed over. Also where two results in virtual
+/// time differ although everything that decides them is the same.
 pub fn load(out: &Path) -> Result<Loaded, LabError> {
     let meta = meta(out)?;
-    let (records, _) = read_runs(&out.join("runs.jsonl"))?;
+    let path = out.join("runs.jsonl");
+    let (records, _) = read_runs(&path)?;
+    refuse_conflicts(&path, &records)?;
     let (records, left_out) = if meta.plan.is_empty() {
         (records, BTreeMap::new())
     } else {
@@ -88,6 +92,32 @@ pub fn load(out: &Path) -> Result<Loaded, LabError> {
         records,
         left_out,
     })
+}
+
+/// A report would take one of two results that differ, although a run in virtual time has one.
+/// The lab writes each once, so the second line came from elsewhere, as by a merge.
+fn refuse_conflicts(path: &Path, records: &[RunRecord]) -> Result<(), LabError> {
+    let mut first: BTreeMap<&Identity, (usize, &RunRecord)> = BTreeMap::new();
+    let repeats = |record: &RunRecord| {
+        record.observation().is_some() && record.label.accel == Some(Accel::Vt)
+    };
+    for (index, record) in records.iter().enumerate().filter(|(_, record)| repeats(record)) {
+        let Some(identity) = &record.identity else { continue };
+        let (line, original) = *first.entry(identity).or_insert((index + 1, record));
+        if std::ptr::eq(original, record) {
+            continue;
+        }
+        let differences = result_differences(record, original);
+        if !differences.is_empty() {
+            let detail = format!(
+                "the run of line {line} has another result here ({}): find out which build gave \
+                 which, and remove one of the two lines",
+                differences.join("; ")
+            );
+            return Err(read_error(path, index + 1, &detail));
+        }
+    }
+    Ok(())
 }
 
 /// The content of the `experiment.json` of a folder that is to be an output folder.

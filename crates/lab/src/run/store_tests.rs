@@ -104,6 +104,29 @@ fn a_folder_is_resumed_and_failed_runs_are_open() {
 }
 
 #[test]
+fn results_in_virtual_time_that_differ_are_refused() {
+    let folder = Folder::new(Accel::Vt);
+    let mut store = folder.open(&folder.plan);
+    let mut append = |value: f64, accel: Accel| {
+        let mut again = record(&folder.plan, 0, Outcome::Done { value });
+        again.label.accel = Some(accel);
+        store.append(&again).unwrap();
+    };
+    let loaded = || load(&folder.out()).map(|loaded| loaded.records.len());
+    append(1.0, Accel::Vt);
+    append(1.0, Accel::Vt);
+    assert_eq!(loaded().unwrap(), 2, "the same result twice says nothing new");
+    append(2.0, Accel::Tcg);
+    append(3.0, Accel::Tcg);
+    assert_eq!(loaded().unwrap(), 4, "each run in real time is another measurement");
+    append(4.0, Accel::Vt);
+    let error = loaded().unwrap_err().to_string();
+    let says = error.contains("runs.jsonl:5: the run of line 1 has another result here (value ")
+        && error.contains("remove one of the two lines");
+    assert!(says, "{error}");
+}
+
+#[test]
 fn a_changed_kernel_accelerator_or_program_starts_over_and_says_why() {
     let folder = Folder::filled(Accel::Tcg);
     let (bench, experiment) = (&folder.bench, &folder.experiment);

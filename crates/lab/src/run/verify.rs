@@ -288,7 +288,7 @@ impl fmt::Display for Broken {
 }
 
 /// Where the results of two runs differ, the digest and the value first.
-fn result_differences(here: &RunRecord, there: &RunRecord) -> Vec<String> {
+pub(super) fn result_differences(here: &RunRecord, there: &RunRecord) -> Vec<String> {
     let (here, there) = (result(here), result(there));
     let mut paths = differences(&here, &there, DEPTH);
     paths.sort_by_key(|path| (path != "digest", path != "value", path.clone()));
