@@ -1,7 +1,7 @@
 //! Which cells a figure of many cells compares.
 
 use unspin_model::summary::CellSummary;
-use unspin_model::{Cell, ClaimSpec, Summary};
+use unspin_model::{Better, Cell, ClaimSpec, Summary};
 use unspin_stats::{Interval, Run};
 
 use super::{Figure, estimate};
@@ -72,13 +72,18 @@ pub fn speeds<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
     pairs(spec, summary, speeds_of)
 }
 
-/// The same cells' values of the spec's co-metric, or of what their workloads measure.
+/// The same cells' values of the spec's co-metric, or of what their workloads measure: a run that
+/// did not finish has the worst one.
 pub fn figures<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
     let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };
     pairs(spec, summary, |cell| match &spec.figure {
         Some(name) => cell.co_values.get(name).into_iter().flatten().map(run).collect(),
         None => {
-            let values = cell.values.iter().filter_map(|(block, value)| Some((*block, (*value)?)));
+            let worst = match cell.metric.better {
+                Better::Higher => 0.0,
+                Better::Lower => f64::INFINITY,
+            };
+            let values = cell.values.iter().map(|(block, value)| (*block, value.unwrap_or(worst)));
             values.map(|value| run(&value)).collect()
         }
     })

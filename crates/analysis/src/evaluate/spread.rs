@@ -5,10 +5,17 @@ use unspin_model::{ClaimSpec, Summary};
 
 use super::{Figure, exactly, is_about, names};
 
-/// The spread of each wanted cell that has two runs or more.
+/// The spread of each wanted cell that has two runs or more. Without the runs that did not
+/// finish, which are the worst, it would be too small: such a cell has none.
 pub fn of_cells(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let figure = |cell: &CellSummary| {
+        if cell.unfinished > 0 {
+            let (unfinished, n) = (cell.unfinished, cell.n);
+            let lacking = format!("{unfinished} of {n} runs of `{}` did not finish", cell.cell);
+            let none = Figure::of_all(None, 0, "%");
+            return Some(Figure { replace: names(&cell.cell), lacking, ..none });
+        }
         let values: Vec<f64> = cell.values.iter().filter_map(|(_, value)| *value).collect();
         let percent = exactly(percent_of_mean(&values)?, values.len() as u64, "%");
         Some(Figure { replace: names(&cell.cell), ..percent })

@@ -143,6 +143,22 @@ fn a_cut_of_what_was_not_there_is_not_met() {
 }
 
 #[test]
+fn what_did_not_finish_counts_in_a_cut_and_leaves_no_spread() {
+    let mut unspin = [4.0; 10];
+    unspin[..6].fill(0.0);
+    let mut records = runs(cell("unspin"), Better::Lower, &unspin);
+    records.extend(runs(cell("stock"), Better::Lower, &[10.0; 10]));
+    let summary = summary_of(&records);
+    let cut = spec("figure-cut", json!({ "scheduler": "unspin", "target": ">= 50" }));
+    let claim = claim_of(cut, &summary).unwrap();
+    assert_eq!((claim.value, claim.holds, claim.n), (None, Some(false), 10), "{claim:?}");
+    let error = claim_of(spec("spread", json!({ "scheduler": "unspin" })), &summary).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("6 of 10 runs of `rename 2:1 unspin lab` did not finish"), "{error}");
+    assert!(claim_of(spec("spread", json!({ "scheduler": "stock" })), &summary).is_ok());
+}
+
+#[test]
 fn a_claim_without_a_bound_survives_json() {
     let claim = against_stock("speed-geomean", &summary_of(&two(&around(10.0), &NEVER))).unwrap();
     let text = serde_json::to_string(&claim).unwrap();
