@@ -93,7 +93,7 @@ fn of_pools(
 ) -> Option<Figure> {
     let pools: Vec<&Pool> = runs.iter().map(|runs| &runs.pool).collect();
     let found = Bootstrap::seeded(summary.experiment.seed).of_pools(&pools, figure)?;
-    let n = runs.first()?.n;
+    let n = runs.iter().map(|runs| runs.n).min()?;
     let with_ends = Figure::of_all(Some(estimate(found)), n, unit);
     Some(if n < BLOCKS_MIN { exactly(found.value, n, unit) } else { with_ends })
 }

@@ -108,7 +108,8 @@ fn pairs<'a>(
     summary.cells.iter().filter(wanted).filter_map(pair).collect()
 }
 
-fn speeds_of(cell: &CellSummary) -> Vec<Run> {
+/// The speed of each run of a cell, 0 for those that did not finish.
+pub fn speeds_of(cell: &CellSummary) -> Vec<Run> {
     let run = |(block, value): &(u32, Option<f64>)| Run {
         block: *block,
         speed: cell.metric.speed(*value),
@@ -134,6 +135,15 @@ fn rival(
         let rival = here.into_iter().find(|cell| cell.cell.scheduler == *against);
         return rival.map(figures);
     }
+    of_oracle(&here, figures)
+}
+
+/// The figures of the runs that the oracle takes among the cells of a place; `None` where no
+/// static choice was tried.
+pub fn of_oracle(
+    here: &[&CellSummary],
+    figures: &impl Fn(&CellSummary) -> Vec<Run>,
+) -> Option<Vec<Run>> {
     here.iter().find(|cell| oracle::is_held(&cell.cell.scheduler))?;
     let candidates = here.iter().map(|cell| (cell.cell.scheduler.as_str(), speeds_of(cell)));
     let picks = oracle::picks(&candidates.collect::<Vec<_>>()).unwrap_or_default();

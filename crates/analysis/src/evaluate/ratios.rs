@@ -3,7 +3,7 @@
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind};
 use unspin_model::{Cell, ClaimSpec, Summary};
 
-use super::{Figure, names, without_interval};
+use super::{Figure, names, overall, without_interval};
 use crate::summarize::oracle;
 
 /// The ratio of each wanted comparison of a kind. A comparison that should be there and is not
@@ -24,16 +24,27 @@ pub fn of_kind(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec
 }
 
 fn figure(comparison: &Comparison, summary: &Summary) -> Figure {
-    // The oracle has no runs of its own.
     let runs_of = |wanted: &Cell| {
         summary.cells.iter().find(|cell| cell.cell == *wanted).map(|cell| u64::from(cell.n))
     };
-    let sides = [&comparison.baseline, &comparison.subject];
-    let n = sides.into_iter().filter_map(runs_of).min().unwrap_or(0);
+    let subject = match comparison.kind {
+        // It has no cell of its own, but runs of its choices.
+        ComparisonKind::Oracle => oracle_runs(&comparison.subject, summary),
+        _ => runs_of(&comparison.subject),
+    };
+    let n = [runs_of(&comparison.baseline), subject].into_iter().flatten().min().unwrap_or(0);
     // Without a ratio, the baseline did not finish.
     let alone = if comparison.subject_finished { f64::INFINITY } else { 1.0 };
     let ratio = comparison.ratio.unwrap_or_else(|| without_interval(alone));
     Figure { replace: names(&comparison.subject), ..Figure::of_blocks(Some(ratio), n) }
+}
+
+fn oracle_runs(oracle: &Cell, summary: &Summary) -> Option<u64> {
+    let here = summary.cells.iter().filter(|cell| {
+        Cell { scheduler: oracle.scheduler.clone(), ..cell.cell.clone() } == *oracle
+    });
+    let runs = overall::of_oracle(&here.collect::<Vec<_>>(), &overall::speeds_of)?;
+    Some(runs.len() as u64)
 }
 
 fn not_measured(subject: &Cell) -> Figure {

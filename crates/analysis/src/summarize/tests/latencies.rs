@@ -53,6 +53,19 @@ fn what_blocks_have_in_common_cancels_out_of_a_ratio() {
 }
 
 #[test]
+fn a_ratio_rests_on_the_side_with_fewer_runs() {
+    let others = runs_of("without", 80.0, 1000.0)[..2].to_vec();
+    let records = [runs_of("with", 20.0, 900.0), others].concat();
+    let spec = json!({
+        "id": "{quantile}", "what": "x", "from": "latency-ratio", "figure": "wake_us",
+        "topology": "with", "against_topology": "without",
+    });
+    let spec: ClaimSpec = serde_json::from_value(spec).unwrap();
+    let found = evaluate(&[spec], &summary_of(&records), &Origin::default()).unwrap();
+    assert_eq!((found[0].n, found[0].lo, found[0].hi), (2, None, None), "{found:?}");
+}
+
+#[test]
 fn a_ratio_names_the_other_topology() {
     let spec = json!({"id": "x", "what": "x", "from": "latency-ratio", "figure": "wake_us"});
     let spec: ClaimSpec = serde_json::from_value(spec).unwrap();

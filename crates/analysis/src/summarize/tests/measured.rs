@@ -82,6 +82,19 @@ fn an_oracle_without_runs_is_not_left_out_of_a_mean() {
 }
 
 #[test]
+fn an_oracle_rests_on_the_runs_of_its_choices() {
+    let mut records = runs(cell("stock"), Better::Higher, &around(10.0));
+    let held = runs(cell("hold:2"), Better::Higher, &around(20.0)).into_iter();
+    let lost = |record: RunRecord| match record.block < 7 {
+        true => failed(record, FailureKind::GuestPanic),
+        false => record,
+    };
+    records.extend(held.map(lost));
+    let claim = claim_of(spec("oracle-ratio", json!({})), &summary_of(&records)).unwrap();
+    assert_eq!((claim.n, claim.lo, claim.hi), (3, None, None), "{claim:?}");
+}
+
+#[test]
 fn ratios_of_0_and_without_a_bound_have_no_mean() {
     let mut records = two(&NEVER, &around(10.0));
     for mut record in two(&around(10.0), &NEVER) {
