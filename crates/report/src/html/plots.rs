@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use unspin_model::summary::{Comparison, ComparisonKind, Summary};
+use unspin_model::summary::{Comparison, ComparisonKind, Estimate, Summary};
 
 use super::context::Figure;
 use crate::claims::distribution::pooled;
@@ -51,10 +51,13 @@ fn forest_title(comparison: &Comparison) -> String {
 }
 
 fn forest_row(comparison: &Comparison, place: &str) -> ForestRow {
+    // A row without a ratio is an arrow at the better end. Where neither finished, they are alike.
+    let alike = Estimate { value: 1.0, lo: f64::NAN, hi: f64::NAN };
+    let neither = (!comparison.subject_finished).then_some(alike);
     ForestRow {
         group: comparison.subject.workload.clone(),
         name: place.into(),
-        ratio: comparison.ratio,
+        ratio: comparison.ratio.or(neither),
         verdict: comparison.verdict,
         text: view::ratio_text(comparison),
     }
@@ -110,4 +113,33 @@ fn schedulers(summary: &Summary) -> Vec<&str> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unbounded(subject_finished: bool) -> Comparison {
+        let cell = |scheduler: &str| {
+            serde_json::json!({
+                "topology": "2:1", "kernel": "lab", "boot_params": "", "scheduler": scheduler,
+                "workload": "rename",
+            })
+        };
+        let comparison = serde_json::json!({
+            "kind": "scheduler", "subject": cell("unspin"), "baseline": cell("stock"),
+            "ratio": null, "subject_finished": subject_finished, "p": 1.0, "p_adjusted": 1.0,
+            "verdict": "no-difference-shown", "neighbours": {}, "choice": null,
+        });
+        serde_json::from_value(comparison).unwrap()
+    }
+
+    #[test]
+    fn only_a_subject_that_finished_is_beyond_the_better_end() {
+        let plot = |finished| forest("x", &[forest_row(&unbounded(finished), "2:1")], 0.03);
+        assert!(plot(true).contains("arrow none") && !plot(true).contains("dot none"));
+        let neither = plot(false);
+        assert!(neither.contains("dot none") && !neither.contains("arrow none"), "{neither}");
+        assert!(neither.contains("neither finished"));
+    }
 }
