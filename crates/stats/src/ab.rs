@@ -67,10 +67,12 @@ pub fn decide(pairs: &[(f64, f64)], seed: u64) -> Option<Decision> {
     Some(Decision { difference, verdict })
 }
 
-/// A pair without what its rounds share. A speed of 0 stays 0.
+/// A pair without what its rounds share. A speed of 0 stays 0, and the other one of its pair is
+/// infinite: no pair is further apart.
 fn alike((subject, baseline): (f64, f64)) -> (f64, f64) {
     if subject == 0.0 || baseline == 0.0 {
-        return (f64::from(u8::from(subject > 0.0)), f64::from(u8::from(baseline > 0.0)));
+        let unbounded = |speed: f64| if speed > 0.0 { f64::INFINITY } else { 0.0 };
+        return (unbounded(subject), unbounded(baseline));
     }
     let root = (subject / baseline).sqrt();
     (root, 1.0 / root)
@@ -137,6 +139,17 @@ mod tests {
         let pairs = [1.1, 1.3, 0.9, 1.2, 1.15, 1.25, 1.05].map(|ratio| (3.0 * ratio, 3.0));
         let ratio = decide(&pairs, 1).unwrap().difference.ratio.unwrap();
         assert!((ratio.value - 1.15).abs() < 1e-9, "{ratio:?}");
+    }
+
+    #[test]
+    fn a_round_that_got_nothing_done_is_further_apart_than_any_other() {
+        let mut pairs = vec![(1.44, 1.0); 3];
+        pairs.push((0.81, 1.0));
+        pairs.extend([(5.0, 0.0); 3]);
+        let found = decide(&pairs, 1).unwrap().difference;
+        assert!((found.ratio.unwrap().value - 1.44).abs() < 1e-9, "{found:?}");
+        // Wilcoxon: of 2^7 signs, those of ranks 1 and none, both ways.
+        assert!((found.p - 4.0 / 128.0).abs() < 1e-9, "{found:?}");
     }
 
     #[test]
