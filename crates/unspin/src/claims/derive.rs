@@ -68,6 +68,9 @@ pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
              `unspin lab run {file} --out {out}`, or record with --partial what the others support"
         );
     }
+    if let Some(failed) = failed_for_good(&summary).filter(|_| !specs.is_empty()) {
+        note!("{}: {failed}", out.display());
+    }
     let last = loaded.records.iter().map(|record| record.started.as_str()).max();
     let origin = Origin {
         experiment: loaded.file.display().to_string(),
@@ -94,6 +97,15 @@ fn missing_runs(summary: &Summary) -> u64 {
     summary.planned.saturating_sub(summary.done + failed)
 }
 
+/// Runs that failed for good are of no claim. If their scheduler is why, the others flatter it.
+fn failed_for_good(summary: &Summary) -> Option<String> {
+    let failed = summary.cells.iter().filter(|cell| cell.failed > 0);
+    let failed: Vec<String> =
+        failed.map(|cell| format!("{} of `{}`", cell.failed, cell.cell)).collect();
+    let text = || format!("failed runs, which no claim counts: {}", failed.join(", "));
+    (!failed.is_empty()).then(text)
+}
+
 /// The claims of a file that a script wrote.
 fn of_file(path: &Path) -> anyhow::Result<Vec<Claim>> {
     let mut claims = file::load(path)?;
@@ -110,4 +122,20 @@ fn of_file(path: &Path) -> anyhow::Result<Vec<Claim>> {
         "a script measures it and keeps no runs".clone_into(&mut claim.not_derived);
     }
     Ok(claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_runs_are_named_with_their_cell() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/truth");
+        let mut summary = report::summarize(&folder).expect("committed runs");
+        assert_eq!(failed_for_good(&summary), None);
+        summary.cells[0].failed = 2;
+        let text = failed_for_good(&summary).expect("two runs failed");
+        let cell = &summary.cells[0].cell;
+        assert_eq!(text, format!("failed runs, which no claim counts: 2 of `{cell}`"));
+    }
 }
