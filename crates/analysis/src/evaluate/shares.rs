@@ -22,7 +22,8 @@ pub fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
 }
 
-/// Runs of all wanted cells in which the spec's co-metric is 1. One without it counts as 0.
+/// Runs of all wanted cells in which the spec's co-metric is 1. One without it counts as 0, and so
+/// does one that failed: the failure may be that of what is judged.
 pub fn of_figure(spec: &ClaimSpec, summary: &Summary) -> Figure {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let name = spec.figure.as_deref().unwrap_or_default();
@@ -30,7 +31,7 @@ pub fn of_figure(spec: &ClaimSpec, summary: &Summary) -> Figure {
     for cell in summary.cells.iter().filter(wanted) {
         let values = cell.co_values.get(name).into_iter().flatten();
         ones += values.filter(|(_, value)| *value == 1.0).count() as u64;
-        runs += u64::from(cell.n);
+        runs += u64::from(cell.n) + u64::from(cell.failed);
     }
     share(ones, runs)
 }

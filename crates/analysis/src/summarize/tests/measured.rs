@@ -172,6 +172,18 @@ fn what_did_not_finish_counts_in_a_cut_and_leaves_no_spread() {
 }
 
 #[test]
+fn a_run_that_failed_is_none_that_is_right() {
+    let mut records = two(&around(10.0), &around(10.0));
+    for record in &mut records {
+        record.co_metrics.insert("right".into(), 1.0);
+    }
+    records[3] = failed(records[3].clone(), FailureKind::WorkloadFailed);
+    let share = spec("figure-share", json!({ "figure": "right" }));
+    let claim = claim_of(share, &summary_of(&records)).unwrap();
+    assert_eq!((claim.value, claim.n), (Some(95.0), 20), "{claim:?}");
+}
+
+#[test]
 fn a_claim_without_a_bound_survives_json() {
     let claim = against_stock("speed-geomean", &summary_of(&two(&around(10.0), &NEVER))).unwrap();
     let text = serde_json::to_string(&claim).unwrap();
