@@ -94,6 +94,22 @@ def test_a_sweep_that_stops_does_not_wait_for_lost_results(dispatched: Dispatche
     assert dispatch.stop(1) == [(2, "result")]
 
 
+def test_ctrl_c_while_a_result_is_fetched_loses_no_other(dispatched: Dispatched) -> None:
+    class Interrupted(StandInFuture):
+        interruptions = 0
+
+        def result(self, timeout: float) -> object:
+            self.interruptions += 1
+            raise KeyboardInterrupt if self.interruptions == 1 else TimeoutError
+
+    dispatch = dispatched([])
+    dispatch.under_way[StandInFuture("result")] = (1, "tcp://worker")
+    dispatch.under_way[Interrupted()] = (2, "tcp://worker")
+    with pytest.raises(KeyboardInterrupt):
+        dispatch.next()
+    assert dispatch.stop(1) == [(1, "result")]
+
+
 def test_an_empty_cluster_is_an_error(dispatched: Dispatched, experiment: Experiment) -> None:
     with pytest.raises(unspin.SweepError, match="no running worker for 60 s"):
         dispatched([1], workers=0).next()

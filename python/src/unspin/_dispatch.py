@@ -121,8 +121,8 @@ class Dispatch:
             wait(list(self.under_way), timeout=limit_s, return_when=when)
 
     def _collect(self) -> Done:
-        results, without = [], set()
-        for future in list(self.under_way):
+        fetched, without = [], set()
+        for future in self.under_way:
             if future.status != "finished":
                 continue
             try:
@@ -130,10 +130,11 @@ class Dispatch:
             except TimeoutError:
                 without.add(future)
             else:
-                results.append((self.under_way.pop(future)[0], result))
-        if results:
+                fetched.append((future, result))
+        if fetched:
+            # Not before all are here: after Ctrl-C on the way, `stop` fetches them again.
             # Failures come in the next call, when these results are filed.
-            return results
+            return [(self.under_way.pop(future)[0], result) for future, result in fetched]
         for future, (run, worker) in list(self.under_way.items()):
             if future in without:
                 self._lost(future, run)
