@@ -109,7 +109,32 @@ fn pair(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
+/// The median; the mean of the two middle figures where their number is even.
 fn middle(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied()
+    let at = figures.len() / 2;
+    let upper = figures.get(at).copied()?;
+    let lower = if figures.len() % 2 == 0 { figures[at - 1] } else { upper };
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_several_runs_are_their_medians() {
+        let check = |beats: f64| SenseCheck {
+            beats_per_s: beats,
+            length_error_us: Some([-beats, 0.0, beats]),
+            ..SenseCheck::default()
+        };
+        let of = |beats: &[f64]| {
+            let checks: Vec<SenseCheck> = beats.iter().map(|beats| check(*beats)).collect();
+            SenseCheck::all(&checks).map(|all| (all.beats_per_s, all.length_error_us))
+        };
+        assert_eq!(of(&[1.0, 9.0, 2.0, 4.0]), Some((3.0, Some([-3.0, 0.0, 3.0]))));
+        assert_eq!(of(&[9.0, 1.0, 2.0]), Some((2.0, Some([-2.0, 0.0, 2.0]))));
+        assert_eq!(of(&[]), None);
+    }
 }
