@@ -6,16 +6,18 @@ use unspin_stats::{Bootstrap, Run};
 
 use super::{Figure, estimate};
 
-/// The most memory that it had; the lower end is the least of the cells' medians.
+/// The most memory that it had in any run; the lower end is the least.
 pub fn memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
-    let wanted = |name: &String| spec.scheduler.as_ref().is_none_or(|asked| asked == name);
-    let cells = summary.cells.iter().filter(|cell| wanted(&cell.cell.scheduler));
-    let cells: Vec<_> = cells.filter(|cell| cell.co_metrics.contains_key(AGENT_MEMORY)).collect();
-    let of_cells = cells.iter().map(|cell| cell.co_metrics[AGENT_MEMORY]);
+    let wanted = |cell: &&CellSummary| {
+        spec.scheduler.as_ref().is_none_or(|asked| *asked == cell.cell.scheduler)
+    };
+    let cells = summary.cells.iter().filter(wanted);
+    let of_runs = cells.filter_map(|cell| cell.co_values.get(AGENT_MEMORY)).flatten();
+    let mb: Vec<f64> = of_runs.map(|(_, mb)| *mb).collect();
     let (least, most) =
-        (of_cells.clone().min_by(f64::total_cmp)?, of_cells.max_by(f64::total_cmp)?);
-    let runs = cells.iter().map(|cell| u64::from(cell.n)).sum();
-    Some(Figure::of_all(Some(Estimate { value: most, lo: least, hi: most }), runs, "MB"))
+        (mb.iter().copied().min_by(f64::total_cmp)?, mb.iter().copied().max_by(f64::total_cmp)?);
+    let found = Estimate { value: most, lo: least, hi: most };
+    Some(Figure::of_all(Some(found), mb.len() as u64, "MB"))
 }
 
 /// The timer interrupts that it adds in the cell where it adds the most.

@@ -67,8 +67,7 @@ pub enum ClaimSource {
     /// Seconds of waiting for an off vCPU that the guest reported, in percent of the real
     /// ones.
     SenseKept,
-    /// The most memory that an agent beside the workloads had, in megabytes: the largest of the
-    /// cells' medians.
+    /// The most memory that an agent beside the workloads had in any run, in megabytes.
     AgentMemory,
     /// Timer interrupts a second that an agent adds to those of the guest under the baseline
     /// scheduler; of workloads that count them, the most.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use unspin_model::run::InjectionCheck;
-use unspin_model::{Claim, ClaimSpec, TruthSummary};
+use unspin_model::{AGENT_MEMORY, Claim, ClaimSpec, TruthSummary};
 
 use super::*;
 use crate::evaluate::{EvaluateError, Origin, evaluate, measured};
@@ -181,6 +181,18 @@ fn a_run_that_failed_is_none_that_is_right() {
     let share = spec("figure-share", json!({ "figure": "right" }));
     let claim = claim_of(share, &summary_of(&records)).unwrap();
     assert_eq!((claim.value, claim.n), (Some(95.0), 20), "{claim:?}");
+}
+
+#[test]
+fn the_most_memory_is_that_of_a_run_and_not_of_a_median() {
+    let mut records = two(&around(10.0), &around(10.0));
+    for record in records.iter_mut().filter(|record| record.cell.scheduler == "unspin") {
+        record.co_metrics.insert(AGENT_MEMORY.into(), 20.0 + f64::from(record.block));
+    }
+    let memory = spec("agent-memory", json!({ "scheduler": "unspin", "target": "<= 28" }));
+    let claim = claim_of(memory, &summary_of(&records)).unwrap();
+    assert_eq!((claim.lo, claim.value, claim.hi), (Some(20.0), Some(29.0), Some(29.0)));
+    assert_eq!((claim.holds, claim.n), (Some(false), 10));
 }
 
 #[test]
