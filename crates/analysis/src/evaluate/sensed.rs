@@ -1,11 +1,11 @@
 //! Claims about what guests find out by themselves. They count off intervals, looks and waits
 //! over many runs, and what is counted in one run has much in common: the interval comes from
-//! resampling the runs.
+//! resampling the runs, unless all or none of them count.
 
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, SenseCheck, Summary};
-use unspin_stats::Bootstrap;
+use unspin_stats::{Bootstrap, Interval, wilson};
 
 use super::{Figure, estimate, scaled};
 
@@ -84,9 +84,18 @@ impl<'a> Checks<'a> {
         let n = self.cells.iter().copied().flatten().map(count).sum();
         let of_cell = |runs: &&[SenseCheck]| runs.iter().map(&part_and_whole).collect();
         let cells: Vec<Vec<[f64; 2]>> = self.cells.iter().map(of_cell).collect();
-        let share = self.bootstrap.share(&cells).map(estimate);
-        Figure::of_all(share.map(|share| scaled(share, 100.0)), n, "%")
+        let share = all_or_none(&cells, n).or_else(|| self.bootstrap.share(&cells));
+        Figure::of_all(share.map(|share| scaled(estimate(share), 100.0)), n, "%")
     }
+}
+
+/// The share where all or none of `n` are the part. No resample differs then, and an interval
+/// without width would say that none ever will; so it is Wilson's.
+fn all_or_none(cells: &[Vec<[f64; 2]>], n: u64) -> Option<Interval> {
+    let add = |sum: [f64; 2], run: &[f64; 2]| [sum[0] + run[0], sum[1] + run[1]];
+    let [part, whole] = cells.iter().flatten().fold([0.0; 2], add);
+    let is_count = whole == n as f64;
+    if is_count && (part == 0.0 || part == whole) { wilson(part as u64, n) } else { None }
 }
 
 fn waits(check: &SenseCheck, wanted: impl Fn(&CauseCount) -> bool) -> u64 {
@@ -123,7 +132,8 @@ mod tests {
             assert!(near && figure.n == n && (found.hi - found.lo > 1.0) == varies, "{found:?}");
         };
         is(&checks.recalls(Some("1"))[0], 90.0, 600, true);
-        is(&checks.recalls(Some("3"))[0], 100.0, 60, false);
+        // No resample differs, and 60 of 60 are not all that there will ever be.
+        is(&checks.recalls(Some("3"))[0], 100.0, 60, true);
         assert!(checks.recalls(Some("10"))[0].estimate.is_none());
         assert_eq!(checks.recalls(None).len(), LENGTH_NAMES.len());
         is(&checks.precision(), 80.0, 300, false);
