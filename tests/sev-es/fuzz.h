@@ -49,6 +49,9 @@ static void test_malformed(void)
 	clear();
 	put(SCRATCH, SHARED + BUFFER + 2032 - 2);
 	refused("a buffer that ends outside", call(0x80000001, IO_APIC, 4), 3);
+	clear();
+	put(RCX, 0xc0000080);
+	check_is("RDMSR of EFER by the page: an exception", call(0x7c, 0, 0), 1);
 #ifndef KVM
 	/* KVM asks user space, which has a bus without devices there. */
 	clear();
