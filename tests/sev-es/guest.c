@@ -356,7 +356,7 @@ void main(void)
 {
 	u16 cs;
 	u32 early[4];
-	u64 handler = (u64)vc_entry, vcs_early;
+	u64 handler = (u64)vc_entry, vcs_early, first = rdmsr(MSR_GHCB);
 	struct { u16 limit; u64 base; } __attribute__((packed)) pointer = { sizeof(idt) - 1, (u64)idt };
 
 #ifdef TERMINATES
@@ -380,6 +380,7 @@ void main(void)
 	power_off();
 #endif
 	test_entry(vcs_early, early);
+	check_is("the GHCB MSR begins with the SEV information", first, by_msr_protocol(2));
 	test_memory();
 	test_canaries();
 	test_instructions();
