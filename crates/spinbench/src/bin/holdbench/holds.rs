@@ -78,14 +78,19 @@ impl Shared {
         Ok(shared)
     }
 
+    /// What [`Shared::hold`] reads into. All of it is in memory already, as the samples' was: page
+    /// faults would make the read longer.
+    pub fn buffer(&self) -> Vec<u8> {
+        vec![1; self.bytes]
+    }
+
     /// Takes the lock, keeps it for the time `hold` of `new`, and releases it.
-    pub fn hold(&self) -> io::Result<()> {
+    pub fn hold(&self, buffer: &mut [u8]) -> io::Result<()> {
         match (self.what, &self.files) {
             (Hold::Mutex, Some([file, _])) => {
-                let mut buffer = vec![0; self.bytes];
                 let mut file = file;
                 file.seek(SeekFrom::Start(0))?;
-                file.read_exact(&mut buffer)
+                file.read_exact(buffer)
             }
             (Hold::Futex, _) => {
                 self.with_mutex(|| work(self.hold));

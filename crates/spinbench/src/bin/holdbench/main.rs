@@ -19,7 +19,8 @@ struct Args {
     /// What is held
     #[arg(long, value_enum)]
     what: Hold,
-    /// Microseconds that the holder keeps it each time; a kernel spinlock cannot be kept
+    /// Microseconds that the holder keeps it each time; a kernel spinlock cannot be kept, and a
+    /// kernel mutex for no longer than a read of 64 MiB takes
     #[arg(long, value_name = "US", default_value_t = 5_000)]
     hold_us: u64,
     /// Microseconds that the waiter sleeps between two attempts
@@ -76,8 +77,9 @@ fn run(args: &Args) -> std::io::Result<(u64, f64)> {
         }
         let holder = scope.spawn(|| -> std::io::Result<()> {
             hold_to(HOLDERS_VCPU)?;
+            let mut buffer = shared.buffer();
             while !stop.load(Ordering::Relaxed) {
-                shared.hold()?;
+                shared.hold(&mut buffer)?;
             }
             Ok(())
         });
