@@ -3,25 +3,30 @@
 use std::hint::spin_loop;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use crate::os::pin_to;
 
 /// Runs `measure` beside `peer`, which is bound to a CPU. `measure` must end `peer`, also where
-/// it fails.
+/// it fails. It may wait for `peer`, so neither runs where the CPU has been taken away.
 pub fn beside<P: Send, T>(
     cpu: usize,
     peer: impl FnOnce() -> io::Result<P> + Send,
     measure: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<(T, P)> {
+    let (bound, is_bound) = mpsc::channel();
     thread::scope(|scope| {
         let peer = scope.spawn(move || {
             pin_to(cpu)?;
+            bound.send(()).expect("the other thread waits for it");
             peer()
         });
-        let measured = measure();
+        let measured = is_bound.recv().is_ok().then(measure).transpose();
         let peer = peer.join().expect("it does not panic");
-        Ok((measured?, peer?))
+        let measured = measured?;
+        let peer = peer?;
+        Ok((measured.expect("the peer was bound"), peer))
     })
 }
 
