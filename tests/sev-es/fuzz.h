@@ -42,6 +42,8 @@ static void test_malformed(void)
 	clear();
 	refused("CPUID without a leaf: missing input", call(0x72, 0, 0), 4);
 	clear();
+	refused("MONITOR without an address: missing input", call(0x8a, 0, 0), 4);
+	clear();
 	refused("an unknown exit: invalid event", call(0x80001234, 0, 0), 6);
 	clear();
 	put(SCRATCH, SHARED + 0x4000);
