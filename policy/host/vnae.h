@@ -42,7 +42,7 @@ enum vnae_arm {
 	VNAE_CPL,
 	VNAE_VCPU,
 	VNAE_BOTH,
-	/* A vCPU drawn by lot instead of the named ones: the control. */
+	/* As both, but the pCPU goes to a vCPU drawn by lot, not to the named one: the control. */
 	VNAE_SHAM,
 	/* As both, for guests that have not agreed, too: they must fail. */
 	VNAE_FORCE,
@@ -151,12 +151,14 @@ HOST_POLICY struct vnae_answer vnae_parse(u64 info_1, u64 info_2, u32 cpl)
 	return a;
 }
 
-/* The lot of the sham: one of n vCPUs, but not `me`. HOST_NONE: there is none. */
-HOST_POLICY u32 vnae_sham(u64 random, u32 me, u32 n)
+/*
+ * The lot of the sham: one of the n vCPUs that wait for a pCPU. It is drawn where the names lead to
+ * a yield, so that a sham yields as often as both, and differs from it by the vCPU alone. HOST_NONE:
+ * nobody waits.
+ */
+HOST_POLICY u32 vnae_sham(u64 random, u32 n)
 {
-	if (n < 2)
-		return HOST_NONE;
-	return (u32)((me + 1 + random % (n - 1)) % n);
+	return n ? (u32)(random % n) : HOST_NONE;
 }
 
 /*

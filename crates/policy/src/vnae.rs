@@ -75,7 +75,7 @@ unsafe extern "C" {
     fn vnae_reflects(v: *mut Vnae, arm: u32) -> u32;
     fn vnae_vmgexit(v: *mut Vnae) -> u32;
     safe fn vnae_parse(info_1: u64, info_2: u64, cpl: u32) -> Answer;
-    safe fn vnae_sham(random: u64, me: u32, n: u32) -> u32;
+    safe fn vnae_sham(random: u64, n: u32) -> u32;
     fn vnae_decide(arm: u32, outstanding: u32, a: *const Answer, state: *const u32) -> Verdict;
 }
 
@@ -120,8 +120,8 @@ impl Answer {
     }
 }
 
-/// A vCPU drawn by lot, but not the one that asks.
-pub fn sham(random: u64, me: u32, n: u32) -> Option<u32> {
-    let drawn = vnae_sham(random, me, n);
+/// Which of the `n` vCPUs that wait for a pCPU is drawn by lot.
+pub fn sham(random: u64, n: u32) -> Option<u32> {
+    let drawn = vnae_sham(random, n);
     (drawn != u32::MAX).then_some(drawn)
 }
