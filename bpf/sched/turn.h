@@ -15,6 +15,40 @@ static void advance_vtime(u64 vtime)
 		__sync_val_compare_and_swap(&vtime_now, now, vtime);
 }
 
+/* The least virtual time of all that run now and of one that begins to. */
+static __noinline u64 least_vtime(u64 vtime)
+{
+	struct cpu_ctx *cctx;
+	u32 i;
+
+	bpf_for(i, 0, vcpu_count) {
+		cctx = ctx_of(i);
+		if (!cctx)
+			break;
+		if (cctx->since_ns && (s64)(cctx->since_vtime - vtime) < 0)
+			vtime = cctx->since_vtime;
+	}
+	return vtime;
+}
+
+/* Whether the task is charged more than it runs. */
+static bool is_light(const struct task_struct *p)
+{
+	return charge_ns(WEIGHT, p->scx.weight, group_of(p)) > WEIGHT;
+}
+
+/* A task of nice 19 is charged a hundred times what it runs. Alone on its vCPU it would carry
+ * virtual time on at that pace, and all others would lose what they are owed and the order that
+ * their weights give them. So a light task never moves it past what others run. */
+static void follow_vtime(const struct task_struct *p)
+{
+	u64 vtime = p->scx.dsq_vtime;
+
+	if ((s64)(vtime - vtime_now) <= 0)
+		return;
+	advance_vtime(is_light(p) ? least_vtime(vtime) : vtime);
+}
+
 static void begin_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_struct *p)
 {
 	u64 latest = vtime_now + AHEAD_MAX_NS;
@@ -22,7 +56,7 @@ static void begin_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_s
 	/* One that comes from those without time was there by the clock. */
 	if ((s64)(p->scx.dsq_vtime - latest) > 0)
 		set_vtime(p, latest);
-	advance_vtime(p->scx.dsq_vtime);
+	follow_vtime(p);
 	cctx->since_ns = cctx->charged_ns = bpf_ktime_get_ns();
 	cctx->since_off_ns = v->off_ns;
 	cctx->since_vtime = p->scx.dsq_vtime;
