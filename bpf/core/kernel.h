@@ -124,7 +124,12 @@ struct bpf_cpumask {
 	struct cpumask cpumask;
 };
 
+struct scx_dispatch_q {
+	u64 id;
+};
+
 struct sched_ext_entity {
+	struct scx_dispatch_q *dsq;
 	u32 weight;
 	u64 slice;
 	u64 dsq_vtime;

@@ -40,6 +40,7 @@ struct {
 } rechecks SEC(".maps");
 
 struct owner {
+	u64 task;
 	u32 tid;
 	s32 cpu;
 	bool runs;
@@ -50,6 +51,7 @@ static void read_owner(u64 task, struct owner *owner)
 {
 	const void *p = (const void *)task;
 
+	owner->task = task;
 	owner->tid = PEEK(p, struct task_struct, pid);
 	owner->cpu = PEEK(p, struct task_struct, thread_info.cpu);
 	owner->runs = PEEK(p, struct task_struct, on_cpu);
@@ -172,7 +174,7 @@ static void want(const struct owner *owner, u64 now_ns)
 	if (owner->runs) {
 		want_running(s, cctx, owner, now_ns);
 	} else if (owner->is_ready && settings.handoff) {
-		cctx->wanted_cpu = owner->cpu;
+		cctx->wanted_task = owner->task;
 		barrier();
 		cctx->wanted_tid = owner->tid;
 	}
@@ -308,18 +310,29 @@ static void found_spinning(u64 now_ns)
 	arm_recheck(here, now_ns, WATCH_NS);
 }
 
+/* The queue that a task waits in now; below 0: one of the kernel's own, or none. Where the task ran
+ * last does not say that: its vCPU may be out of use since, or its group out of time. What is read
+ * of a task that has ended may be anything, and names no queue where it is found. */
+static s64 queue_of(u64 task)
+{
+	const void *queue = PEEK((const void *)task, struct task_struct, scx.dsq);
+
+	return queue ? (s64)PEEK(queue, struct scx_dispatch_q, id) : -1;
+}
+
 /* The holder that this vCPU's task has begun to wait for runs here, now. */
 static bool take_wanted(struct cpu_ctx *cctx)
 {
 	s32 here = bpf_get_smp_processor_id();
 	u32 tid = cctx->wanted_tid;
 	bool taken;
+	s64 queue;
 
 	if (!tid)
 		return false;
 	cctx->wanted_tid = 0;
-	taken = take_one(QUEUE(cctx->wanted_cpu), tid, here) ||
-		(limits_exist && take_one(THROTTLED, tid, here));
+	queue = queue_of(cctx->wanted_task);
+	taken = queue >= 0 && take_one(queue, tid, here);
 	cctx->counts.handed += taken;
 	return taken;
 }

@@ -112,9 +112,10 @@ struct cpu_ctx {
 	u64 lock;
 	u32 lock_kind;
 	u32 lock_tid;
-	/* The holder, ready to run, that a task here waits for, and in whose queue it is. */
+	/* The holder, ready to run, that a task here waits for: its struct task_struct, which may
+	 * be gone by now, and its number, 0: none. */
+	u64 wanted_task;
 	u32 wanted_tid;
-	s32 wanted_cpu;
 	/* What it delivers, how many come before it in the choice of those to use, and when it was
 	 * asked last to let go of its task: whoever chooses writes them. */
 	struct capacity capacity;
