@@ -52,7 +52,10 @@ int BPF_PROG(local_timer_exit, int vector)
 SEC("tp_btf/cpu_idle")
 int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
 {
-	return change_idle(entered, cpu);
+	change_idle(entered, cpu);
+	if (entered != PWR_EVENT_EXIT)
+		look_again(cpu);
+	return 0;
 }
 
 /* Another vCPU asks for something, or whether this one is on. */

@@ -263,6 +263,28 @@ static bool take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	return false;
 }
 
+/* This vCPU is about to halt, and others see that from now on. Who queued a task before, but after
+ * this vCPU had looked for one, found no idle vCPU and asked nobody. So it looks at the queues of
+ * others once more; about its own queue, it was asked. What it then fails to take is left alone for
+ * a while, so it halts at the second try. */
+static void look_again(s32 here)
+{
+	struct cpu_ctx *cctx;
+	u32 i;
+
+	if (!is_used(here))
+		return;
+	bpf_for(i, 0, vcpu_count) {
+		cctx = ctx_of(i);
+		if (!cctx)
+			break;
+		if (i != here && waiting_at(i) && bpf_ktime_get_ns() >= cctx->bound_ns) {
+			scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_IDLE));
+			break;
+		}
+	}
+}
+
 /* Whether somebody waits for this vCPU, or waits for another one and is to run before what this one
  * runs. One that woke a task here and was expected to sleep may not have done so. */
 static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
