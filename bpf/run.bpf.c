@@ -33,6 +33,7 @@ static bool spins_in_user(u64 ip)
 }
 
 #include "sense/ticks.h"
+#include "sched/placed.h"
 #include "sched/packing.h"
 #include "sched/wakeup.h"
 #include "sched/turn.h"
@@ -117,6 +118,9 @@ int BPF_PROG(timer_done, int vector)
 
 	if (!cctx || !cctx->spent || !throttle(cctx, now_ns))
 		give_way(now_ns);
+	/* A real-time task may have this vCPU, and only a window gives away what was sent here. */
+	if (resting && placed_at(bpf_get_smp_processor_id()))
+		end_rest();
 	return 0;
 }
 
@@ -131,9 +135,9 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 		return prev_cpu;
 	note_wake(cpu);
 	set_vtime(p, place_in_time(p, SCX(scx_enq_flags, SCX_ENQ_WAKEUP)));
-	/* An idle vCPU runs it at once. From the queue, which others may take from, hackbench was
+	/* An idle vCPU runs it next. From the queue, which others may take from, hackbench was
 	 * 10 % slower (4 vCPUs on 2 pCPUs, six seeds in virtual time). */
-	insert(p, SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL), LONG_NS, 0);
+	insert(p, takes_over ? SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL) : PLACED(cpu), LONG_NS, 0);
 	if (!takes_over)
 		COUNT(placed);
 	return cpu;
@@ -181,7 +185,7 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 	u64 now_ns = bpf_ktime_get_ns();
 	struct cpu_ctx *cctx = ctx_of(cpu);
 
-	if (!cctx)
+	if (!cctx || real_time_is_next(cpu) || (placed_at(cpu) && take_from(PLACED(cpu))))
 		return;
 	cctx->served_ns = now_ns;
 	if (!take_wanted(cctx) && !take_next(cctx, cpu, now_ns) && prev)
@@ -293,6 +297,8 @@ static s32 init_cpus(struct run_state *s)
 		if (!cctx || !bpf_cpumask_test_cpu(i, online))
 			continue;
 		error = scx_bpf_create_dsq(QUEUE(i), -1);
+		if (!error)
+			error = scx_bpf_create_dsq(PLACED(i), -1);
 		if (error)
 			break;
 		cctx->online = 1;

@@ -85,8 +85,13 @@ struct rcu_data {
 	unsigned long n_cbs_invoked;
 };
 
+struct rt_rq {
+	int rt_queued;
+};
+
 struct rq {
 	u64 nr_switches;
+	struct rt_rq rt;
 	struct task_struct *stop;
 };
 

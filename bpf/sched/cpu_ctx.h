@@ -8,6 +8,8 @@
 
 /* Every vCPU has a queue of tasks. */
 #define QUEUE(cpu) ((u64)(cpu))
+/* And one of tasks that were sent to it while it was idle (placed.h). */
+#define PLACED(cpu) (2ULL << 32 | (u64)(cpu))
 /* Where nobody waits, a task runs on; every tick looks whether somebody does. */
 #define LONG_NS 100000000ULL
 /* A weight of 100 is a task's normal one. */
@@ -162,6 +164,14 @@ static bool cannot_leave(const struct task_struct *p)
 static u32 waiting_at(s32 cpu)
 {
 	s32 tasks = scx_bpf_dsq_nr_queued(QUEUE(cpu));
+
+	return tasks > 0 ? tasks : 0;
+}
+
+/* How many were sent to it and wait. */
+static u32 placed_at(s32 cpu)
+{
+	s32 tasks = scx_bpf_dsq_nr_queued(PLACED(cpu));
 
 	return tasks > 0 ? tasks : 0;
 }

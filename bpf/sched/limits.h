@@ -153,15 +153,17 @@ GLOBAL int see_groups(u64 key, u64 now_ns)
 	return 0;
 }
 
-/* It waits for a vCPU again. What it has not had meanwhile is not owed to it. */
-static void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 now_ns)
+/* The iterator's task waits for a vCPU, at that virtual time. Inline, so that the verifier of every
+ * kernel knows the iterator. */
+static __always_inline void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 vtime,
+				    u64 now_ns)
 {
 	s32 was = scx_bpf_task_cpu(p), target = pick_queue(p, was, now_ns), cpu = take_idle(p, target);
 	struct cpu_ctx *cctx = ctx_of(target);
 
-	if (cctx && !waiting_at(target))
-		cctx->first_vtime = vtime_now;
-	move_in_order(it, p, QUEUE(target), vtime_now);
+	if (cctx && (!waiting_at(target) || (s64)(vtime - cctx->first_vtime) < 0))
+		cctx->first_vtime = vtime;
+	move_in_order(it, p, QUEUE(target), vtime);
 	/* Where nothing of ours runs, nobody asks that queue. It may be this vCPU's, which is about to
 	 * be idle again. */
 	if (cpu < 0 && cctx && (!cctx->used || !cctx->since_ns))
@@ -191,7 +193,8 @@ GLOBAL int keep_limits(u64 now_ns)
 		if (now_ns < p->scx.dsq_vtime + LONGEST_WAIT_NS && !has_time(key))
 			continue;
 		promise_turn(key);
-		release(&___it, p, now_ns);
+		/* What it has not had meanwhile is not owed to it. */
+		release(&___it, p, vtime_now, now_ns);
 	}
 	bpf_rcu_read_unlock();
 	return 0;

@@ -294,6 +294,7 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 		bpf_timer_start(&timer->timer, RUN_WINDOW_NS, 0);
 	weigh_groups(now_ns);
 	keep_limits(now_ns);
+	keep_placed(now_ns);
 	sweep(now_ns);
 	if (begin_choice()) {
 		end_window(s, now_ns);

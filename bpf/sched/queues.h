@@ -269,20 +269,21 @@ static bool take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
  * a while, so it halts at the second try. */
 static void look_again(s32 here)
 {
+	/* What was sent here while the vCPU looked may have come too late for that look. */
+	bool missed = placed_at(here);
 	struct cpu_ctx *cctx;
 	u32 i;
 
-	if (!is_used(here))
+	if (!missed && !is_used(here))
 		return;
 	bpf_for(i, 0, vcpu_count) {
 		cctx = ctx_of(i);
-		if (!cctx)
+		if (!cctx || missed)
 			break;
-		if (i != here && waiting_at(i) && bpf_ktime_get_ns() >= cctx->bound_ns) {
-			scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_IDLE));
-			break;
-		}
+		missed = i != here && waiting_at(i) && bpf_ktime_get_ns() >= cctx->bound_ns;
 	}
+	if (missed)
+		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_IDLE));
 }
 
 /* Whether somebody waits for this vCPU, or waits for another one and is to run before what this one
@@ -292,7 +293,7 @@ static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
 	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);
 
 	return scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) > 0 ||
-	       waiting_at(cpu) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
+	       placed_at(cpu) || waiting_at(cpu) || late_queue(cctx, cpu, vtime, now_ns) >= 0;
 }
 
 #endif /* UNSPIN_BPF_QUEUES_H */

@@ -12,7 +12,7 @@ static bool can_take_over(const struct task_struct *p, s32 here)
 
 	return cctx && cctx->used && cctx->since_ns - cctx->served_ns < settings.slice_ns &&
 	       bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
-	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL));
+	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) && !placed_at(here);
 }
 
 /* A sleeper is credited with a slice of virtual time at most, two if an interrupt wakes it. A
