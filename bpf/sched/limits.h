@@ -17,8 +17,10 @@
 /* Who has waited for so long gets a turn, whether there is time or not: the kernel's watchdog
  * ends a scheduler that leaves a task waiting. */
 #define LONGEST_WAIT_NS 4000000000ULL
-/* A task that every look has found in the kernel for so long, though there is no time, waits at the
- * end of its slice as well. Otherwise one that calls the kernel all the time has no limit. */
+/* A task whose group is out of time is stopped by a timer's interrupt that finds it in user space:
+ * in the kernel, it may hold a lock. One that calls the kernel all the time may never be found in
+ * user space, and would have no limit. So once every look has found a task in the kernel for this
+ * long, the end of its slice stops it there, too. */
 #define IN_KERNEL_MOST_NS 10000000ULL
 /* For so long after a limit was seen, tasks may be in a group that has one. */
 #define LIMITS_NS 10000000000ULL

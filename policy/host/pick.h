@@ -2,8 +2,9 @@
 /*
  * The next thread of a pCPU, and the switch to it.
  *
- * Follows pick_next_task_fair(), put_prev_entity() and set_next_entity(): an entity that goes on
- * running keeps its slice, on each level, and one that is picked is no buddy any longer.
+ * Follows pick_next_task_fair(), put_prev_entity() and set_next_entity(). A buddy is an entity that
+ * was asked to run next; once it is picked, the request is met and forgotten. On each level, an
+ * entity that goes on running keeps its slice.
  */
 #ifndef UNSPIN_POLICY_HOST_PICK_H
 #define UNSPIN_POLICY_HOST_PICK_H
@@ -73,7 +74,9 @@ HOST_POLICY void host_switch(struct host *h, u32 p, u32 prev, u32 next, u64 now)
 		host_set_current(h, h->entity[next].rq, next);
 		group = host_parent(h, next);
 		if (group != HOST_NONE) {
-			/* Since EEVDF, a group that goes on running stays a buddy. */
+			/* CFS forgets the request when it picks an entity. EEVDF does so when an
+			 * entity begins to run: where the pCPU goes from one thread of a group to
+			 * another, the group ran before, and stays a buddy. */
 			if (host_is_cfs(h) || h->rq[p].current != group)
 				host_clear_buddies(h, group);
 			top = group;
