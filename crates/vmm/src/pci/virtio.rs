@@ -181,7 +181,7 @@ impl Function {
         for queue in 0..usize::from(self.description.queues) {
             match self.ring(queue) {
                 Ok(ring) => rings.push(ring),
-                Err(()) => return self.common.set_broken(),
+                Err(()) => return self.set_broken(),
             }
         }
         let features = self.common.accepted();
@@ -190,9 +190,16 @@ impl Function {
             if part.handle.start(features, own).is_err() {
                 // Those that started already would serve half a device.
                 self.parts.iter().for_each(|part| part.handle.stop());
-                return self.common.set_broken();
+                return self.set_broken();
             }
         }
+    }
+
+    /// The device needs a reset. A driver that was ready hears of it by an interrupt (virtio 1.2,
+    /// 2.1.2).
+    fn set_broken(&mut self) {
+        self.common.set_broken();
+        self.msix.raise(self.common.config_vector());
     }
 
     /// A queue's ring, if the driver enabled the queue; an error if it is not in memory.

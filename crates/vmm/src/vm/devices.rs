@@ -96,7 +96,7 @@ impl Setting<'_> {
         let bar = bar(index);
         let kicks = (0..description.queues).map(|queue| self.kick(bar, queue));
         let kicks = kicks.collect::<Result<Vec<_>, _>>()?;
-        // One for each queue, and one for changes of the configuration, of which there are none.
+        // One for each queue, and one by which a device says that it needs a reset.
         let lines = (0..=description.queues).map(|_| self.line());
         let msix = Arc::new(Msix::new(lines.collect::<Result<_, _>>()?));
         let mut parts = Vec::new();

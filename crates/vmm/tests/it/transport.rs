@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use unspin_vmm::machine::{End, PanicEnds};
 use unspin_vmm::memory::{self, Memory};
-use unspin_vmm::pci::msix::{Line, Msix};
+use unspin_vmm::pci::msix::{self, Line, Msix};
 use unspin_vmm::pci::routes::Message;
 use unspin_vmm::pci::virtio::{Function, NOTIFY, NOTIFY_BYTES, Part};
 use unspin_vmm::sandbox::Kind;
@@ -30,6 +30,17 @@ impl Line for Nobody {
     fn raise(&self) {}
 }
 
+/// Counts its interrupts.
+struct Counted(Arc<AtomicU32>);
+
+impl Line for Counted {
+    fn set(&self, _: Message) {}
+
+    fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn disk() -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&(0..2048u32).flat_map(|n| (n as u8).to_le_bytes()).collect::<Vec<_>>())
@@ -39,6 +50,11 @@ fn disk() -> File {
 
 /// A disk of 2048 bytes with its thread, its memory, and what a panic of the thread ends.
 fn function() -> (Function, Memory, Arc<End>) {
+    function_with(Box::new(Nobody))
+}
+
+/// The same, with the line of its second vector.
+fn function_with(line: Box<dyn Line>) -> (Function, Memory, Arc<End>) {
     let memory = memory::new(driver::MEMORY_BYTES).unwrap();
     let block = Block::new(disk(), 2048, false, 0);
     let description = block.description();
@@ -48,7 +64,7 @@ fn function() -> (Function, Memory, Arc<End>) {
     let guard = PanicEnds(Arc::clone(&end));
     let handle = thread::spawn(Box::new(block), own, || Ok(guard)).unwrap();
     let parts = vec![Part { handle, queues: vec![0] }];
-    let msix = Arc::new(Msix::new(vec![Box::new(Nobody), Box::new(Nobody)]));
+    let msix = Arc::new(Msix::new(vec![Box::new(Nobody), line]));
     let bar = 0xc000_0000;
     let function = Function::new(bar, description, parts, vec![kick], msix, memory.clone());
     (function, memory, end)
@@ -128,9 +144,30 @@ fn a_driver_without_the_standards_feature_is_not_accepted() {
     assert_eq!(word(&mut function, 20) & 0xff, 3);
 }
 
+/// Where a capability is in configuration space.
+fn capability(function: &mut Function, id: u8) -> usize {
+    let mut byte = |at: usize| {
+        let mut byte = [0];
+        function.read_config(at, &mut byte);
+        byte[0]
+    };
+    let mut at = usize::from(byte(0x34));
+    while byte(at) != id {
+        at = usize::from(byte(at + 1));
+    }
+    at
+}
+
+/// The driver hears of it by the interrupt for changes of the configuration.
 #[test]
 fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
-    let (mut function, _memory, _) = function();
+    let raised: Arc<AtomicU32> = Arc::default();
+    let (mut function, _memory, _) = function_with(Box::new(Counted(Arc::clone(&raised))));
+    let control = capability(&mut function, msix::CAPABILITY) + 2;
+    function.write_config(control, &msix::ENABLE.to_le_bytes());
+    // Vector 1 is not masked.
+    function.write(0x3000 + msix::ENTRY_BYTES + 12, &0u32.to_le_bytes());
+    function.write(16, &1u16.to_le_bytes());
     function.write(8, &1u32.to_le_bytes());
     function.write(12, &3u32.to_le_bytes());
     function.write(20, &[11]);
@@ -138,6 +175,7 @@ fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
     function.write(28, &1u16.to_le_bytes());
     function.write(20, &[15]);
     assert_eq!(word(&mut function, 20) & 0xff, 0x4f);
+    assert_eq!(raised.load(Ordering::Relaxed), 1);
     function.write(20, &[0]);
     set_up(&mut function);
 }

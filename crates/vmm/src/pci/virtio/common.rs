@@ -91,6 +91,11 @@ impl Common {
         self.status |= NEEDS_RESET;
     }
 
+    /// The number of the interrupt for changes of the configuration.
+    pub fn config_vector(&self) -> u16 {
+        self.config_vector
+    }
+
     /// Features that both sides have.
     pub fn accepted(&self) -> u64 {
         self.accepted
