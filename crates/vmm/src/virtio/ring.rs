@@ -1,9 +1,10 @@
 //! A queue that a driver enabled, and the chains in it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{GuestAddress, GuestMemoryBackend};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 use super::QUEUE_SIZE;
 use super::buffers::Buffers;
@@ -18,6 +19,9 @@ const PIECES_MAX: usize = QUEUE_SIZE as usize;
 /// Bytes after which commands have their turn.
 pub const DRAIN_BYTES: u64 = 16 << 20;
 
+/// Flag of the available ring: the driver wants no interrupts.
+const NO_INTERRUPT: u16 = 1;
+
 /// Interrupts the driver of a queue.
 pub type Interrupt = Arc<dyn Fn() + Send + Sync>;
 
@@ -28,6 +32,8 @@ pub struct Ring {
     interrupt: Interrupt,
     /// Of the last use: a new one would allocate.
     window: Option<Window>,
+    /// Chains were given back since the last look at whether the driver wants to hear of them.
+    pushed: bool,
     /// The driver broke the ring's rules: it is ignored until a reset.
     broken: bool,
 }
@@ -57,7 +63,14 @@ impl Ring {
     ) -> Option<Ring> {
         let memory = memory.into();
         let valid = queue.is_valid(memory.memory());
-        valid.then_some(Ring { queue, memory, interrupt, window: None, broken: false })
+        valid.then_some(Ring {
+            queue,
+            memory,
+            interrupt,
+            window: None,
+            pushed: false,
+            broken: false,
+        })
     }
 
     /// Access to the ring and to chains, while the ring is used; [`Ring::end`] ends it.
@@ -126,6 +139,7 @@ impl Ring {
     pub fn push(&mut self, window: &Window, head: u16, written: u32) {
         window.release();
         window.count_chain();
+        self.pushed = true;
         self.broken |= self.queue.add_used(window, head, written).is_err();
     }
 
@@ -151,9 +165,19 @@ impl Ring {
 
     /// Interrupts the driver, if it wants to hear of chains that were given back.
     pub fn notify(&mut self, window: &Window) {
-        if self.queue.needs_notification(window).unwrap_or(false) {
+        let pushed = std::mem::take(&mut self.pushed);
+        let wanted = pushed && self.queue.needs_notification(window).unwrap_or(false);
+        if wanted && !self.is_spared(window) {
             (self.interrupt)();
         }
+    }
+
+    /// Whether the driver has set the flag that spares it interrupts, without VIRTIO_F_EVENT_IDX
+    /// (virtio 1.2, 2.7.7). The virtio-queue crate does not read it.
+    fn is_spared(&self, window: &Window) -> bool {
+        let flags = || window.load::<u16>(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
+        let is_set = |flags: u16| u16::from_le(flags) & NO_INTERRUPT != 0;
+        !self.queue.event_idx_enabled() && flags().is_ok_and(is_set)
     }
 }
 

@@ -229,6 +229,23 @@ fn a_device_that_failed_to_start_serves_no_queue() {
     assert_eq!((counts(), before[1]), (before, 0));
 }
 
+/// Without VIRTIO_F_EVENT_IDX, the driver spares itself interrupts by a flag (virtio 1.2, 2.7.7).
+#[test]
+fn a_driver_hears_of_chains_unless_it_spares_itself_that() {
+    let mut console = Console::new(File::options().write(true).open("/dev/null").unwrap());
+    let mut handle = |driver: &mut Driver| {
+        console.handle(1, &mut driver.rings);
+        (driver.used(1).0, driver.interrupts.load(Ordering::Relaxed))
+    };
+    let mut driver = Driver::new(2, false);
+    assert_eq!(handle(&mut driver), (0, 0));
+    driver.chain(1, &[(DATA, 8, false)]);
+    assert_eq!(handle(&mut driver), (1, 1));
+    driver.write(driver::QUEUE_BYTES + driver::AVAILABLE, &1u16.to_le_bytes());
+    driver.offer(1, 2, &[0, 0]);
+    assert_eq!(handle(&mut driver), (2, 1));
+}
+
 #[test]
 fn a_packet_goes_each_way() {
     let (link, far) = driver::pipe();
