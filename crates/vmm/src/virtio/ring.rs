@@ -124,7 +124,7 @@ impl Ring {
             chain.pieces.push((descriptor.addr(), descriptor.len() as usize));
             chain.writes.push(writable);
             // The iterator would follow an indirect table of 65,535 entries.
-            if chain.malformed || count > PIECES_MAX {
+            if chain.malformed || count == PIECES_MAX {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use unspin_vmm::virtio::block::Block;
 use unspin_vmm::virtio::console::Console;
 use unspin_vmm::virtio::{Left, Worker};
 
-use crate::driver::{DATA, Driver, NEXT, WRITE};
+use crate::driver::{DATA, Driver, INDIRECT, NEXT, QUEUE_BYTES, WRITE};
 
 /// Index of a console's queue for output.
 const OUTPUT: usize = 1;
@@ -26,6 +26,24 @@ fn a_console_writes_64_kib_of_a_chain() {
     assert_eq!(console.handle(OUTPUT, &mut driver.rings), Left::Nothing);
     assert_eq!(file.metadata().unwrap().len(), 64 << 10);
     assert_eq!(driver.used(1), (1, 0, 0));
+}
+
+#[test]
+fn a_chain_has_at_most_256_descriptors() {
+    for (count, written) in [(256, 256), (257, 0)] {
+        let file = tempfile::tempfile().unwrap();
+        let mut console = Console::new(file.try_clone().unwrap());
+        let mut driver = Driver::new(2, false);
+        for index in 0..count {
+            let flags = if index + 1 < count { NEXT } else { 0 };
+            driver.describe(DATA, index, DATA, 1, flags, index as u16 + 1);
+        }
+        driver.describe(QUEUE_BYTES, 0, DATA, 16 * count as u32, INDIRECT, 0);
+        driver.offer(1, 1, &[0]);
+        assert_eq!(console.handle(OUTPUT, &mut driver.rings), Left::Nothing);
+        assert_eq!(file.metadata().unwrap().len(), written);
+        assert_eq!(driver.used(1), (1, 0, 0));
+    }
 }
 
 #[test]
