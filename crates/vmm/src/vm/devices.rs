@@ -197,6 +197,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::vm::stats::Stats;
 
     #[test]
     fn a_fifo_is_refused_at_once() {
@@ -208,11 +209,12 @@ mod tests {
         let (done, refused) = channel();
         std::thread::spawn(move || {
             done.send(console(&path).is_err()).unwrap();
+            done.send(Stats::create(&path).is_err()).unwrap();
             for read_only in [false, true] {
                 done.send(block(0, &Disk { path: path.clone(), read_only }).is_err()).unwrap();
             }
         });
-        for _ in 0..3 {
+        for _ in 0..4 {
             assert_eq!(refused.recv_timeout(Duration::from_secs(10)), Ok(true));
         }
     }

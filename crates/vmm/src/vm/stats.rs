@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,10 +19,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// An empty file.
+    /// An empty file. A FIFO without a reader is an error instead of a wait.
     pub fn create(path: &Path) -> Result<Stats, VmmError> {
         let error = |source| VmmError::File { what: "create", path: path.to_owned(), source };
-        let file = File::create(path).map_err(error)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path).map_err(error)?;
         Ok(Stats { file, path: path.to_owned(), start: Instant::now() })
     }
 
