@@ -44,15 +44,15 @@ const NO_KEY: &str = "unspin-vmm: no protection key: pages that are not granted 
 const NO_OWN_KEY: &str = "unspin-vmm: no protection key: nothing keeps this program from the \
                           guest's private memory";
 
-/// Runs a VM until it ends. Blocks SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile, and
-/// confines the thread if the configuration says so: the process can do little else afterwards.
+/// Runs a VM until it ends. Once its files are loaded, blocks SIGINT, SIGTERM and SIGHUP in the
+/// calling thread, and confines it if the configuration says so: the process can do little else
+/// afterwards.
 pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let (asked, max) = (config.devices(), DEVICES_MAX);
     if asked > max {
         return Err(VmmError::Devices { asked, max });
     }
     die_of_faults();
-    let mut events = Events::new(libc::STDIN_FILENO)?;
     let kvm = Kvm::new()
         .map_err(|error| VmmError::Unavailable(io::Error::from_raw_os_error(error.errno())))?;
     let max = kvm.get_max_vcpus();
@@ -82,6 +82,8 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let registers = load::load(config, private.unwrap_or(&ram.guest))?;
     // Threads inherit it: from now on, private memory is KVM's alone.
     own_key.iter().for_each(|key| key.deny());
+    // Until here, signals end the process: a file may be read from somebody who never ends.
+    let mut events = Events::new(libc::STDIN_FILENO)?;
     let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
     let setting = devices::Setting {
