@@ -141,7 +141,7 @@ impl Page<'_> {
         };
         index == index_before + 1
             && own == own_before
-            && self.gpa == before.gpa + PAGE_BYTES
+            && before.gpa.checked_add(PAGE_BYTES) == Some(self.gpa)
             && self.has_data() == before.has_data()
     }
 

@@ -155,6 +155,15 @@ fn parameters_come_before_the_run_in_front_of_them_on_kvm() {
     assert_ne!(behind[1], between[1], "there the run of two waits");
 }
 
+/// The last page of all addresses: no page continues it.
+#[test]
+fn addresses_end_at_64_bits() {
+    let normal = |at| page(at, SNP, IgvmPageDataType::NORMAL, 0, vec![1; 4096]);
+    let bytes = serialized(&file(vec![normal(u64::MAX >> 12), normal(0)]));
+    let [of_crate, on_kvm] = Loader::ALL.map(|loader| digest(&bytes, Platform::Snp, loader));
+    assert_eq!(of_crate, on_kvm);
+}
+
 #[test]
 fn what_cannot_be_measured_is_said() {
     let image = Image::read(&built(Platform::Native)).unwrap();
