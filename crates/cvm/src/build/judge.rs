@@ -1,8 +1,7 @@
-//! Whether a file can be built, and where the initramfs goes.
+//! Whether a guest can be built, and where the initramfs goes.
 
 use super::{BuildError, Options, VCPUS_MAX};
 use crate::PAGE_BYTES;
-use crate::guard::DATA_BYTES_MAX;
 use crate::kernel::Kernel;
 use crate::layout::{self, LOW_MEMORY_END, MEMORY_BYTES_MAX};
 use crate::platform::Platform;
@@ -73,10 +72,6 @@ fn place(options: &Options, kernel: &Kernel) -> Result<Option<u64>, BuildError> 
     }
     if bytes > 0 && end - 1 > kernel.initramfs_max {
         return Err(BuildError::Initramfs { end, max: kernel.initramfs_max });
-    }
-    // What else there is takes less than 256 pages.
-    if kernel.code.len() as u64 + bytes > DATA_BYTES_MAX - (1 << 20) {
-        return Err(BuildError::Large);
     }
     Ok((bytes > 0).then_some(initramfs))
 }

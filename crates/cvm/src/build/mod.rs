@@ -18,6 +18,7 @@ use unspin_model::class::{Class, Classified};
 
 use crate::acpi::{self, Acpi};
 use crate::boot_params::{self, Found};
+use crate::guard::DATA_BYTES_MAX;
 use crate::kernel::{ENTRY_64, Kernel, KernelError};
 use crate::platform::Platform;
 use crate::vcpu::Start;
@@ -142,6 +143,12 @@ pub struct Contents<'a> {
 /// Builds the file.
 pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
     let Contents { parts, start } = contents(options)?;
+    let pages = parts.iter().map(|(_, bytes)| (bytes.len() as u64).div_ceil(PAGE_BYTES));
+    // Each vCPU may have registers, and SNP has three pages of its own.
+    let pages = pages.sum::<u64>() + u64::from(options.vcpus) + 3;
+    if pages * PAGE_BYTES > DATA_BYTES_MAX {
+        return Err(BuildError::Large);
+    }
     let mut guest = guest::Guest::default();
     guest.require_memory(options.memory_bytes);
     let mut snp_pages = options.platform == Platform::Snp;

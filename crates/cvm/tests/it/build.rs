@@ -4,7 +4,7 @@ use crate::common::kernel::synthetic;
 use crate::common::{BUILT, INITRAMFS, built, options};
 use igvm::IgvmFile;
 use unspin_cvm::acpi::Acpi;
-use unspin_cvm::build::{BuildError, Options, build};
+use unspin_cvm::build::{BuildError, Options, build, contents};
 use unspin_cvm::check::check;
 use unspin_cvm::diff::differences;
 use unspin_cvm::image::Image;
@@ -111,4 +111,18 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
     near[0x22c..0x230].copy_from_slice(&0x100_0000u32.to_le_bytes());
     let error = refused(Options { kernel: &near, ..base });
     assert!(matches!(error, BuildError::Initramfs { .. }), "{error}");
+}
+
+/// A file has a limit, which a guest that is loaded without one does not have.
+#[test]
+fn a_file_has_at_most_1_gib_and_a_guest_more() {
+    let (kernel, initramfs) = (synthetic(), vec![0u8; 1 << 30]);
+    let base = options(&kernel, Platform::SevEs);
+    let large = Options { initramfs: Some(&initramfs), memory_bytes: 2 << 30, ..base };
+    assert!(contents(&large).is_ok());
+    assert!(matches!(build(&large), Err(BuildError::Large)));
+    // The registers of so many vCPUs are what is too much.
+    let most = (1 << 30) - (8 << 20);
+    let many = Options { initramfs: Some(&initramfs[..most]), vcpus: 4096, ..large };
+    assert!(matches!(build(&many), Err(BuildError::Large)));
 }
