@@ -84,11 +84,11 @@ pub enum BuildError {
     #[error("the command line has a NUL in it")]
     Nul,
     /// Too little memory.
-    #[error("{given} MiB of memory are too few: kernel and initramfs need {needed} MiB")]
+    #[error("kernel and initramfs need {needed} MiB of memory below 3 GiB, and {given} are there")]
     Memory {
-        /// What there is, in MiB.
+        /// What there is below 3 GiB, in MiB.
         given: u64,
-        /// What is needed, in MiB.
+        /// What is needed there, in MiB.
         needed: u64,
     },
     /// Memory of an odd size.

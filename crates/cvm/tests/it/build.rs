@@ -96,7 +96,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
         (Options { append: &long, ..base }, "2048 bytes, more than the 2047"),
         (Options { append: "a\0b", ..base }, "NUL"),
         (Options { vcpus: 0, ..base }, "between 1 and"),
-        (Options { memory_bytes: 16 << 20, ..base }, "kernel and initramfs need 21 MiB"),
+        (Options { memory_bytes: 16 << 20, ..base }, "need 21 MiB of memory below 3 GiB, and 16"),
         (Options { memory_bytes: (16 << 20) + 1, ..base }, "multiple of 2 MiB"),
         (Options { kernel: b"\x7fELF", ..base }, "is not a bzImage"),
     ] {
