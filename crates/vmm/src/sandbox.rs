@@ -97,7 +97,9 @@ impl Kind {
     fn calls(self) -> Vec<i64> {
         let own: &[i64] = match self {
             Kind::Main => &[libc::SYS_clock_nanosleep],
-            Kind::Vcpu | Kind::GhcbVcpu | Kind::Revoker => &[],
+            // For a reader of standard output.
+            Kind::Vcpu | Kind::GhcbVcpu => &[libc::SYS_poll],
+            Kind::Revoker => &[],
             Kind::Console => &[libc::SYS_writev],
             Kind::Block => &[libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_fdatasync],
             Kind::Net => &[libc::SYS_readv, libc::SYS_writev],

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex};
 
 use vm_superio::serial::SerialEvents;
@@ -91,8 +91,12 @@ impl Com1 {
         while !bytes.is_empty() {
             match output.write(bytes) {
                 Ok(done @ 1..) => bytes = &bytes[done..],
-                Err(error)
-                    if error.kind() == io::ErrorKind::Interrupted && self.end.get().is_none() => {}
+                Err(error) if self.end.get().is_none() => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    // A process that shares the file may have made it so.
+                    io::ErrorKind::WouldBlock => wait_for_room(&output),
+                    _ => return,
+                },
                 _ => return,
             }
         }
@@ -108,4 +112,11 @@ impl Com1 {
         // In loopback mode, the port takes nothing from outside.
         let _ = lock(&self.serial).enqueue_raw_bytes(bytes);
     }
+}
+
+/// Waits until a file takes output, or a signal arrives. The next write finds out which.
+fn wait_for_room(file: &File) {
+    let mut entry = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the list has one entry.
+    unsafe { libc::poll(&mut entry, 1, -1) };
 }

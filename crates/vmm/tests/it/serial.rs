@@ -68,17 +68,23 @@ fn a_vm_whose_output_nobody_reads_takes_input_and_ends() {
     assert!(!text.contains(&b'l'));
 }
 
+/// Whether writes wait for a reader, or a process that shares the file has made them fail.
 #[test]
 fn output_is_whole_and_in_order() {
-    let (mut reader, writer) = UnixStream::pair().unwrap();
-    let end = Arc::new(End::new(event()));
-    let com1 = Com1::new(event(), event(), &writer, end).unwrap();
-    drop(writer);
-    let expected: Vec<u8> = (0..100_000u32).map(|index| index as u8).collect();
-    let bytes = expected.clone();
-    let vcpu = thread::spawn(move || bytes.chunks(7).for_each(|chunk| com1.write(0, chunk)));
-    let mut text = Vec::new();
-    reader.read_to_end(&mut text).unwrap();
-    vcpu.join().unwrap();
-    assert!(text == expected);
+    for nonblocking in [false, true] {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        set_nonblocking(&writer, nonblocking);
+        let end = Arc::new(End::new(event()));
+        let com1 = Com1::new(event(), event(), &writer, end).unwrap();
+        drop(writer);
+        let expected: Vec<u8> = (0..100_000u32).map(|index| index as u8).collect();
+        let bytes = expected.clone();
+        let vcpu = thread::spawn(move || bytes.chunks(7).for_each(|chunk| com1.write(0, chunk)));
+        // The socket is full by then.
+        thread::sleep(Duration::from_millis(100));
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        vcpu.join().unwrap();
+        assert!(text == expected);
+    }
 }
