@@ -26,7 +26,7 @@ use crate::platform::Platform;
 use crate::snp::PageType;
 use crate::{PAGE_BYTES, sev, snp, tdx};
 
-/// Where KVM says that VMSAs are, whatever the file says: all ones, cut to 52 bits and a page
+/// Where KVM says that VMSAs are, whatever the file says: all ones, cut to 48 bits and a page
 /// (`snp_launch_update_vmsa` in arch/x86/kvm/svm/sev.c, since Linux 6.11).
 pub const KVM_VMSA_GPA: u64 = 0xffff_ffff_f000;
 
