@@ -95,6 +95,12 @@ impl Pair {
             }
             let written = match self.read(&mut chain) {
                 Ok(written) => written,
+                // The tap interface dropped a packet that its header cannot describe. It says once
+                // that it has packets, and may have more.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    ring.unpop(&window);
+                    continue;
+                }
                 Err(_) => {
                     // No packet, or a queue that is not in use.
                     ring.unpop(&window);

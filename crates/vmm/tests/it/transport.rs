@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use unspin_vmm::sandbox::Kind;
 use unspin_vmm::virtio::block::Block;
 use unspin_vmm::virtio::console::Console;
 use unspin_vmm::virtio::ring::Ring;
+use unspin_vmm::virtio::tap::Link;
 use unspin_vmm::virtio::{Description, Left, Worker, net, thread};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
@@ -266,6 +268,41 @@ fn a_packet_goes_each_way() {
     // The header's last field says that the packet is in one chain.
     assert_eq!(driver.read(DATA + 0x1000, 11), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(driver.read(DATA + 0x2000, 13), [&[0][..], &[9; 12]].concat());
+}
+
+/// A link whose reads of less than 128 bytes fail with EINVAL, as those of a tap interface do that
+/// drops a packet.
+struct Dropping(OwnedFd);
+
+impl Link for Dropping {
+    fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn set_offload(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_enabled(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn packets_behind_a_dropped_one_are_looked_for() {
+    // SAFETY: a set of signals is plain data, which a call fills, and the descriptor is new.
+    let signals = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        OwnedFd::from_raw_fd(libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC))
+    };
+    let (_, mut pairs) = net::pairs(vec![Box::new(Dropping(signals))], [2, 3, 4, 5, 6, 7]);
+    let mut driver = Driver::new(2, true);
+    driver.chain(0, &[(DATA, 64, true)]);
+    assert_eq!(pairs[0].ready(&mut driver.rings), Left::More);
+    driver.chain(0, &[(DATA, 128, true)]);
+    assert_eq!(pairs[0].ready(&mut driver.rings), Left::Nothing);
+    assert_eq!(driver.used(0).0, 0);
 }
 
 /// Without VIRTIO_NET_F_MQ, the control queue is behind the one pair (virtio 1.2, 5.1.2).
