@@ -94,7 +94,8 @@ impl Function {
                 .concat();
         let control = (msix::ENABLE | msix::FUNCTION_MASK).to_le_bytes();
         let msix_at = config.add_capability(msix::CAPABILITY, &body, &control);
-        let common = Common::new(description.features, description.queues, msix.vectors());
+        let Description { features, needs, queues, .. } = description;
+        let common = Common::new(features, needs, queues, msix.vectors());
         let memory = memory.into();
         Function { config, msix_at, window_at, msix, common, description, parts, kicks, memory }
     }

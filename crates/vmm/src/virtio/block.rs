@@ -95,7 +95,7 @@ impl Block {
         if self.read_only {
             features |= F_READ_ONLY;
         }
-        Description { device: DEVICE, class: CLASS, features, config, queues: 1 }
+        Description { device: DEVICE, class: CLASS, features, needs: &[], config, queues: 1 }
     }
 
     /// Serves a request: a header, data, and a byte for the status at the end.

@@ -33,8 +33,8 @@ impl Console {
 
     /// What the driver sees.
     pub fn description() -> Description {
-        let config = vec![0; CONFIG_BYTES];
-        Description { device: DEVICE, class: CLASS, features: F_COMMON, config, queues: 2 }
+        let (features, config) = (F_COMMON, vec![0; CONFIG_BYTES]);
+        Description { device: DEVICE, class: CLASS, features, needs: &[], config, queues: 2 }
     }
 
     /// Writes a chain, as much of it as has [`CHAIN_BYTES_MAX`]. The device has no way to report

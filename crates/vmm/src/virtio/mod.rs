@@ -40,6 +40,8 @@ pub struct Description {
     pub class: u32,
     /// Features that it offers, [`F_COMMON`] among them.
     pub features: u64,
+    /// Features that a driver may accept only with another one, which follows.
+    pub needs: &'static [(u64, u64)],
     /// Its configuration, which the driver can only read.
     pub config: Vec<u8>,
     /// The number of its queues, each of [`QUEUE_SIZE`].

@@ -23,6 +23,14 @@ const F_GUEST_TSO6: u64 = 1 << 8;
 const F_MAC: u64 = 1 << 5;
 const F_CTRL_VQ: u64 = 1 << 17;
 const F_MQ: u64 = 1 << 22;
+/// What features need (virtio 1.2, 5.1.3.1).
+const NEEDS: &[(u64, u64)] = &[
+    (F_HOST_TSO4, F_CSUM),
+    (F_HOST_TSO6, F_CSUM),
+    (F_GUEST_TSO4, F_GUEST_CSUM),
+    (F_GUEST_TSO6, F_GUEST_CSUM),
+    (F_MQ, F_CTRL_VQ),
+];
 const CONFIG_BYTES: usize = 10;
 /// Header, Ethernet header with a VLAN's tag, and the largest IP packet.
 const PACKET_BYTES_MAX: u64 = HEADER_BYTES as u64 + 18 + 65_535;
@@ -58,7 +66,8 @@ pub fn pairs(links: Vec<Box<dyn Link>>, mac: [u8; 6]) -> (Description, Vec<Pair>
     let mut config = vec![0; CONFIG_BYTES];
     config[..6].copy_from_slice(&mac);
     config[8..].copy_from_slice(&(count as u16).to_le_bytes());
-    let description = Description { device: DEVICE, class: CLASS, features, config, queues };
+    let description =
+        Description { device: DEVICE, class: CLASS, features, needs: NEEDS, config, queues };
     let links = Arc::new(links);
     let pair = |index| Pair { links: Arc::clone(&links), index, first_is_control: false };
     (description, (0..count).map(pair).collect())

@@ -48,6 +48,7 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Common {
     offered: u64,
+    needs: &'static [(u64, u64)],
     accepted: u64,
     device_select: u32,
     driver_select: u32,
@@ -59,12 +60,13 @@ pub struct Common {
 }
 
 impl Common {
-    /// A device that offers these features; it has so many interrupts.
-    pub fn new(offered: u64, queues: u16, vectors: u16) -> Common {
+    /// A device that offers these features, some of which need others; it has so many interrupts.
+    pub fn new(offered: u64, needs: &'static [(u64, u64)], queues: u16, vectors: u16) -> Common {
         // The size is a power of two, so the queue is made.
         let queue = || (Queue::new(QUEUE_SIZE).expect("a power of two"), NO_VECTOR);
         Common {
             offered,
+            needs,
             accepted: 0,
             device_select: 0,
             driver_select: 0,
@@ -78,7 +80,8 @@ impl Common {
 
     /// As before the driver came.
     pub fn reset(&mut self) {
-        *self = Common::new(self.offered, self.queues.len() as u16, self.vectors);
+        let queues = self.queues.len() as u16;
+        *self = Common::new(self.offered, self.needs, queues, self.vectors);
     }
 
     /// Whether the driver was ready since the last reset.
@@ -160,8 +163,7 @@ impl Common {
             return Change::Reset;
         }
         let mut added = value & !self.status;
-        let known = self.accepted & !self.offered == 0 && self.accepted & F_VERSION_1 != 0;
-        if added & FEATURES_OK != 0 && !known {
+        if added & FEATURES_OK != 0 && !self.can_accept() {
             added &= !FEATURES_OK;
         }
         // A driver that is ready before it knows the features is not.
@@ -170,6 +172,15 @@ impl Common {
         }
         self.status |= added & !NEEDS_RESET;
         if added & DRIVER_OK != 0 { Change::Start } else { Change::None }
+    }
+
+    /// Whether the device works with what the driver has accepted.
+    fn can_accept(&self) -> bool {
+        let has = |feature: u64| self.accepted & feature != 0;
+        let mut needs = self.needs.iter();
+        self.accepted & !self.offered == 0
+            && has(F_VERSION_1)
+            && needs.all(|(feature, needed)| !has(*feature) || has(*needed))
     }
 
     fn write_word(&mut self, at: usize, value: u16) {
@@ -222,5 +233,29 @@ impl Common {
             return None;
         }
         self.queues.get_mut(usize::from(self.select)).filter(|(queue, _)| !queue.ready())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_is_accepted_only_with_what_it_needs() {
+        let accepts = |features: u64| {
+            let mut common = Common::new(F_VERSION_1 | 3, &[(2, 1)], 1, 2);
+            for (half, shift) in [(0u32, 0), (1, 32)] {
+                common.write(DRIVER_FEATURE_SELECT, &half.to_le_bytes());
+                common.write(DRIVER_FEATURE, &((features >> shift) as u32).to_le_bytes());
+            }
+            common.write(STATUS, &[3 | FEATURES_OK]);
+            let mut status = [0];
+            common.read(STATUS, &mut status);
+            status[0] & FEATURES_OK != 0
+        };
+        assert!([0, 1, 3].into_iter().all(|more| accepts(F_VERSION_1 | more)));
+        assert!(!accepts(F_VERSION_1 | 2), "without what it needs");
+        assert!(!accepts(F_VERSION_1 | 4), "not offered");
+        assert!(!accepts(3), "without the standard");
     }
 }
