@@ -26,6 +26,11 @@ const LDT_ATTRIBUTES: u16 = 0x82;
 const CR0: u64 = 0x8000_0031;
 /// Physical address extension.
 const CR4: u64 = 0x20;
+/// Machine checks. KVM sets it in each VMSA if its own processor has it set, and measures that
+/// (`svm_set_cr4` in arch/x86/kvm/svm/svm.c).
+pub(crate) const CR4_MCE: u64 = 0x40;
+/// Caches disabled. KVM clears both bits in each VMSA (`svm_set_cr0`).
+pub(crate) const CR0_NO_CACHES: u64 = 0x6000_0000;
 /// Long mode, enabled and active.
 const EFER: u64 = 0x500;
 /// VMRUN refuses a guest without it.
@@ -37,8 +42,8 @@ const PAT: u64 = 0x0007_0406_0007_0406;
 const DR6: u64 = 0xffff_0ff0;
 const DR7: u64 = 0x400;
 const MXCSR: u32 = 0x1f80;
-/// Real mode after INIT: caches disabled, extension type.
-const CR0_INIT: u64 = 0x6000_0010;
+/// Real mode after INIT, without [`CR0_NO_CACHES`]: extension type.
+const CR0_INIT: u64 = 0x10;
 const REAL_CODE_ATTRIBUTES: u16 = 0x9b;
 const REAL_DATA_ATTRIBUTES: u16 = 0x93;
 const REAL_LIMIT: u32 = 0xffff;
@@ -75,7 +80,7 @@ pub fn vmsa(start: Start, snp: bool) -> Box<SevVmsa> {
     vmsa.cs = segment(CODE, CODE_ATTRIBUTES, u32::MAX);
     vmsa.gdtr = SevSelector { base: start.gdt, ..segment(0, 0, GDT_LIMIT.into()) };
     vmsa.efer = EFER | EFER_SVME;
-    (vmsa.cr0, vmsa.cr3, vmsa.cr4) = (CR0, start.cr3, CR4);
+    (vmsa.cr0, vmsa.cr3, vmsa.cr4) = (CR0, start.cr3, CR4 | CR4_MCE);
     (vmsa.rip, vmsa.rsi) = (start.rip, start.boot_params);
     vmsa.sev_features = SevFeatures::new().with_snp(snp);
     vmsa
@@ -103,7 +108,8 @@ pub fn ap_vmsa(page: u64) -> Box<SevVmsa> {
     let code = segment((page >> 4) as u16, REAL_CODE_ATTRIBUTES, REAL_LIMIT);
     vmsa.cs = SevSelector { base: page, ..code };
     (vmsa.gdtr, vmsa.idtr) = (segment(0, 0, REAL_LIMIT), segment(0, 0, REAL_LIMIT));
-    (vmsa.efer, vmsa.cr0, vmsa.rip) = (EFER_SVME, CR0_INIT, AP_JUMP.into());
+    (vmsa.efer, vmsa.cr0, vmsa.cr4) = (EFER_SVME, CR0_INIT, CR4_MCE);
+    vmsa.rip = AP_JUMP.into();
     vmsa
 }
 
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!((native.code_attributes, native.data_attributes), (0xa09b, 0xc093));
         assert_eq!(vmsa.efer, native.efer | EFER_SVME);
         assert!(vmsa.sev_features.snp() && vmsa.cs.attrib == 0xa9b);
+        assert_eq!(vmsa.cr4, native.cr4 | CR4_MCE);
         // Long mode needs PG, PE, PAE, LME and LMA, and L without D in the code segment.
         assert_eq!((vmsa.cr0 >> 31 & 1, vmsa.cr0 & 1, vmsa.cr4 >> 5 & 1), (1, 1, 1));
         assert_eq!(vmsa.cs.attrib >> 9 & 3, 1);
@@ -165,7 +172,7 @@ mod tests {
     fn further_vcpus_jump_by_the_table() {
         let (vmsa, page) = (ap_vmsa(0x8_3000), ap_page(0x8_3000));
         assert_eq!((vmsa.cs.base, vmsa.cs.selector, vmsa.rip), (0x8_3000, 0x8300, 0x10));
-        assert_eq!(vmsa.cr0 & 0x8000_0001, 0);
+        assert_eq!((vmsa.cr0, vmsa.cr4), (0x10, CR4_MCE));
         assert_eq!(&page[..4], [0x20, 0, 0, 0x83]);
         assert_eq!((page[0x10], page[0x21]), (0x2e, 0xf4));
     }

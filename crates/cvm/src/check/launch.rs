@@ -5,6 +5,7 @@ use igvm::{IgvmDirectiveHeader as Directive, IgvmInitializationHeader as Initial
 use super::{Found, Subject};
 use crate::measure::{KVM_VMSA_GPA, Loader, hex, measure};
 use crate::platform::Platform;
+use crate::vcpu::{CR0_NO_CACHES, CR4_MCE};
 
 /// Checks what a launch needs besides memory.
 pub fn check(subject: &Subject, found: &mut Found) {
@@ -53,8 +54,13 @@ fn on_kvm(subject: &Subject, found: &mut Found) {
     let mut vmsas = 0;
     for (index, directive) in subject.directives() {
         match directive {
-            Directive::SnpVpContext { gpa, .. } => {
+            Directive::SnpVpContext { gpa, vmsa, .. } => {
                 vmsas += 1;
+                if vmsa.cr4 & CR4_MCE == 0 || vmsa.cr0 & CR0_NO_CACHES != 0 {
+                    let what = "KVM sets CR4.MCE in a VMSA, and clears CR0.CD and CR0.NW: it \
+                                measures other registers than these";
+                    found.note(Some(index), what.into());
+                }
                 // The digest of SEV-ES has no addresses.
                 if *gpa != KVM_VMSA_GPA && subject.platform == Platform::Snp {
                     let what =

@@ -60,6 +60,7 @@ fn registers() {
     found(&twice, Severity::Error, "SVME is clear");
     found(&twice, Severity::Note, "KVM measures the VMSA at 0xfffffffff000, not at 0x5000");
     found(&twice, Severity::Note, "added after a VMSA");
+    found(&twice, Severity::Note, "KVM sets CR4.MCE in a VMSA");
     // Real mode at address 0.
     found(&twice, Severity::Error, "the page of the entry point, 0x0, is not in the file");
     let unmeasured = page(0, SNP, IgvmPageDataType::NORMAL, 2, vec![1; 4096]);
