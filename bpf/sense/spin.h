@@ -8,8 +8,8 @@
  * an inter-processor call are spins, too.
  *
  * Spinning for a lock disables preemption, so a vCPU's spins are a stack: an interrupt's above a
- * task's. A spin for a lock ends where its vCPU switches tasks, at the latest. Waits that sleep are
- * in wait.h.
+ * task's. A spin ends where its vCPU switches tasks, at the latest: others run then. Waits that
+ * sleep are in wait.h.
  *
  * Most spins are short and end untold, so what is done for each of them is little.
  */
@@ -158,8 +158,7 @@ static struct taken take(u64 lock, u64 now_ns)
 
 /* Takes this task's spin for a lock off the stack, with all that lies above it: a program that an
  * interrupt would start a second time is skipped, so the end of a spin can be missed. A wait for
- * other vCPUs has no lock. From Linux 7.3 on, its task may be preempted in it, and end it on
- * another vCPU. */
+ * other vCPUs has no lock. */
 static struct wait *pop(struct spins *s, u64 lock)
 {
 	u64 at;
@@ -173,9 +172,10 @@ static struct wait *pop(struct spins *s, u64 lock)
 	return 0;
 }
 
-/* Takes off the stack what cannot go on while its vCPU switches tasks: all but waits for other
- * vCPUs. Returns the spin for a mutex of the task that leaves, which it has given up; every other
- * one has ended unnoticed. */
+/* Takes off the stack what cannot go on while its vCPU switches tasks. Returns the spin of the
+ * task that leaves, if a task can leave it: it has given up a mutex, or is preempted while it waits
+ * for other vCPUs (from Linux 7.3 on). What is left of such a wait is not seen: its task may end it
+ * on another vCPU. Every other spin has ended unnoticed. */
 static struct wait *pop_at_switch(struct spins *s)
 {
 	struct wait *spin;
@@ -185,10 +185,8 @@ static struct wait *pop_at_switch(struct spins *s)
 		if (at > s->depth)
 			continue;
 		spin = &s->stack[at - 1];
-		if (spin->flags & WAIT_IPI)
-			return 0;
 		s->depth = at - 1;
-		if (spin->flags & LCB_F_MUTEX && is_ours(spin, spin->lock))
+		if (spin->flags & (LCB_F_MUTEX | WAIT_IPI) && is_ours(spin, spin->lock))
 			return spin;
 	}
 	return 0;
@@ -273,8 +271,9 @@ static int end_halt(void)
 }
 
 /* Between a switch of tasks and the function that wanted the lock lie more frames than are kept.
- * The innermost ones are the program's and its callers'. */
+ * The innermost ones are the program's and its callers'. An interrupt that preempts has more. */
 #define FRAMES_OF_SWITCH 3
+#define FRAMES_OF_PREEMPTION 8
 
 /* mutex_optimistic_spin() gives up where others are to run, and lets them. The kernel reports that
  * only when the waiter runs again, perhaps on another vCPU. */
@@ -282,12 +281,15 @@ static void end_spin_at_switch(void *ctx)
 {
 	struct spins *s = this_spins();
 	struct wait *spin;
+	bool is_preempted;
 
 	if (!s || !s->depth)
 		return;
 	spin = pop_at_switch(s);
-	if (spin)
-		finish_spin(ctx, spin, false, FRAMES_OF_SWITCH);
+	if (!spin)
+		return;
+	is_preempted = spin->flags & WAIT_IPI;
+	finish_spin(ctx, spin, false, is_preempted ? FRAMES_OF_PREEMPTION : FRAMES_OF_SWITCH);
 }
 
 #endif /* UNSPIN_BPF_SPIN_H */

@@ -26,6 +26,10 @@ const LOCKING: [&str; 12] = [
 const SWITCHING: [&str; 4] =
     ["__traceiter_sched_switch", "__schedule", "schedule", "schedule_preempt_disabled"];
 
+/// The same, by what their names hold, of a task that is preempted while it waits for an
+/// acknowledgement.
+const PREEMPTING: [&str; 3] = ["preempt_schedule", "irqentry", "sysvec_"];
+
 /// The kernel's symbols.
 pub(super) struct Sites {
     functions: Option<Symbols>,
@@ -44,8 +48,10 @@ impl Sites {
         let frames = frames.iter().take_while(|address| **address != 0);
         let mut names = frames.filter_map(|address| symbols.name(*address));
         let is_locking = |name: &&str| {
-            LOCKING.iter().any(|part| name.contains(part))
-                || wait == Wait::Mutex && SWITCHING.contains(name)
+            let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+            holds(&LOCKING)
+                || matches!(wait, Wait::Mutex | Wait::Ipi) && SWITCHING.contains(name)
+                || wait == Wait::Ipi && holds(&PREEMPTING)
         };
         names.find(|name| !is_locking(name)).unwrap_or_default().to_owned()
     }
@@ -67,5 +73,20 @@ mod tests {
         assert_eq!(sites.name(Wait::Mutex, &frames), "ext4_write");
         assert_eq!(sites.name(Wait::Spinlock, &frames), "__schedule");
         assert_eq!(sites.name(Wait::Mutex, &frames[..4]), "");
+    }
+
+    #[test]
+    fn a_preempted_waiter_for_an_acknowledgement_wants_it_further_out() {
+        let kallsyms = "ffffffff81000000 t __schedule\n\
+                        ffffffff81000100 T preempt_schedule_irq\n\
+                        ffffffff81000200 T irqentry_exit\n\
+                        ffffffff81000300 T asm_sysvec_apic_timer_interrupt\n\
+                        ffffffff81000400 t smp_call_function_many_cond\n\
+                        ffffffff81000500 T on_each_cpu_cond_mask\n\
+                        ffffffff81000600 T flush_tlb_mm_range\n";
+        let sites = Sites { functions: Symbols::read(kallsyms.as_bytes()).ok() };
+        let frames: Vec<u64> = (0..7).map(|at| 0xffff_ffff_8100_0010 + at * 0x100).collect();
+        assert_eq!(sites.name(Wait::Ipi, &frames), "flush_tlb_mm_range");
+        assert_eq!(sites.name(Wait::Spinlock, &frames[1..]), "preempt_schedule_irq");
     }
 }
