@@ -68,7 +68,7 @@ impl<W: Write> Recorder<W> {
     ) -> Result<Recorder<W>, SessionError> {
         // What it found while it was being attached lies before the session.
         let _ = sensor.take();
-        let before = sensor.page().all();
+        let (batch_start_ns, before) = (now_ns(), sensor.page().all());
         let recorded = Recorded {
             heartbeat: sensor.heartbeat,
             missing: sensor.missing.clone(),
@@ -84,7 +84,7 @@ impl<W: Write> Recorder<W> {
             writer,
             findings: Findings::default(),
             looks: Vec::new(),
-            batch_start_ns: now_ns(),
+            batch_start_ns,
             batch_began: Instant::now(),
             before,
             steal_before: steal.ns(),
@@ -150,8 +150,7 @@ impl<W: Write> Recorder<W> {
     }
 
     fn write(&mut self) -> Result<(), SessionError> {
-        let now = self.sensor.page().all();
-        let end_ns = now_ns();
+        let (end_ns, now) = (now_ns(), self.sensor.page().all());
         let (spun_ns, steal_ns) = (self.sensor.user_spin_ns(&now), self.steal.ns());
         let stolen_before = |vcpu| self.steal_before.get(vcpu).copied().unwrap_or(0);
         let pairs = now.iter().zip(&self.before).enumerate();

@@ -47,7 +47,8 @@ impl Watcher {
     /// Fetches what is new.
     pub fn step(&mut self) {
         let found = self.sensor.take();
-        let (now, end_ns) = (self.sensor.page().all(), now_ns());
+        // In this order: where this thread is preempted in between, others do not seem to idle on.
+        let (end_ns, now) = (now_ns(), self.sensor.page().all());
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
             now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
         });
@@ -101,7 +102,8 @@ impl Sums {
 
     /// Sums since the start.
     pub fn totals(&mut self) -> Totals {
-        let (vcpus, now_ns) = (self.sensor.page().all(), now_ns());
+        // In this order: where this thread is preempted in between, no sum goes backwards later.
+        let (now_ns, vcpus) = (now_ns(), self.sensor.page().all());
         Totals {
             seconds: now_ns.saturating_sub(self.start_ns) as f64 / 1e9,
             off: vcpus.iter().map(|vcpu| Sum { count: vcpu.offs, ns: vcpu.off_ns }).collect(),

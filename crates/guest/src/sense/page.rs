@@ -92,6 +92,24 @@ impl Vcpu {
 // SAFETY: integers only.
 unsafe impl Plain for Vcpu {}
 
+/// A record is read so many times at most: a vCPU comes and goes thousands of times a second, and
+/// reading takes less than a microsecond.
+const READINGS: usize = 8;
+
+/// Reads a record until it says twice in a row how long its vCPU idled: of one that stops idling
+/// meanwhile, a single reading may count the last stretch twice, or not at all.
+fn settled(mut read: impl FnMut() -> Vcpu) -> Vcpu {
+    let idle = |vcpu: &Vcpu| (vcpu.idle_since_ns, vcpu.idle_ns);
+    let mut vcpu = read();
+    for _ in 0..READINGS {
+        let before = std::mem::replace(&mut vcpu, read());
+        if idle(&before) == idle(&vcpu) {
+            break;
+        }
+    }
+    vcpu
+}
+
 /// A map's values, one a vCPU.
 pub(crate) struct Shared<T> {
     values: NonNull<T>,
@@ -159,9 +177,11 @@ impl Page {
         self.shown
     }
 
-    /// A vCPU's record now. Its fields are not from one instant.
+    /// A vCPU's record now. Its fields are not from one instant, but since when it idles and how
+    /// long it did go together. An instant for [`Vcpu::idle_until`] is one before this call: the
+    /// vCPU may stop idling right after it.
     pub fn vcpu(&self, index: usize) -> Vcpu {
-        self.records.read(index, 0)
+        settled(|| self.records.read(index, 0))
     }
 
     /// A vCPU's heartbeats since the start.
@@ -203,6 +223,20 @@ mod tests {
                 assert_eq!(of_program.size(), size, "struct {name} of {object}");
             }
         }
+    }
+
+    #[test]
+    fn a_stretch_idle_counts_once_while_it_ends() {
+        let record = |idle_since_ns, idle_ns| Vcpu { idle_since_ns, idle_ns, ..Vcpu::default() };
+        let mut readings = [(1_000, 50), (1_000, 750), (0, 750), (0, 750)].into_iter();
+        let read = || readings.next().map(|(since, idle)| record(since, idle)).unwrap_or_default();
+        assert_eq!(settled(read).idle_until(1_800), 750);
+        let mut reads = 0;
+        settled(|| {
+            reads += 1;
+            record(reads, 0)
+        });
+        assert_eq!(reads, 1 + READINGS as u64, "one that never settles holds up nobody");
     }
 
     #[test]
