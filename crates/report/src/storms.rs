@@ -59,6 +59,13 @@ fn opening(storms: &Storms) -> String {
             );
         }
     }
+    if let Some(LeftOut { events, first_line }) = storms.lost {
+        out += &format!(
+            "The tracer lost {} or more, first before line {first_line}: storms may be missing or \
+             longer. Larger buffers lose fewer (`perf record -m`, `trace-cmd record -b`).\n",
+            plural(events, "event", "events")
+        );
+    }
     if let Some(what) = &storms.incomplete {
         out += &format!("Incomplete: {what}.\n");
     }

@@ -17,7 +17,9 @@ use crate::out;
 /// that it waits for does not run.
 ///
 /// Trace on the host, as root:
-///   perf record -a -e kvm:kvm_exit,kvm:kvm_entry -- sleep 10; perf script > trace.txt
+///   perf record -a -e kvm:kvm_exit,kvm:kvm_entry -- sleep 10
+///   perf script --show-lost-events > trace.txt
+/// or
 ///   trace-cmd record -e kvm:kvm_exit -e kvm:kvm_entry sleep 10; trace-cmd report > trace.txt
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]

@@ -13,6 +13,7 @@
 
 mod line;
 mod lines;
+mod lost;
 mod symbols;
 mod track;
 
@@ -62,6 +63,8 @@ pub struct Storms {
     pub disordered: Option<LeftOut>,
     /// Events that are there again right behind themselves: they are counted here only.
     pub repeated: Option<LeftOut>,
+    /// Events that the tracer lost, at least so many; `null` where it says of none.
+    pub lost: Option<LeftOut>,
     /// Where the trace is cut off, if it is; a line that was cut off is not used.
     pub incomplete: Option<String>,
     /// From the first event to the last, seconds.
@@ -94,18 +97,19 @@ pub struct Storms {
     pub longest: Vec<Storm>,
 }
 
-/// Events that are not used.
+/// Events that are not used, or not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// How many.
     pub events: u64,
-    /// The line of the first one, from 1.
+    /// The line of the first one, or that says so, from 1.
     pub first_line: u64,
 }
 
 impl LeftOut {
-    fn add(all: &mut Option<LeftOut>, line: u64) {
-        all.get_or_insert(LeftOut { events: 0, first_line: line }).events += 1;
+    fn add(all: &mut Option<LeftOut>, line: u64, events: u64) {
+        let all = all.get_or_insert(LeftOut { events: 0, first_line: line });
+        all.events = all.events.saturating_add(events);
     }
 }
 
@@ -168,6 +172,7 @@ struct Reader {
     events: u64,
     disordered: Option<LeftOut>,
     repeated: Option<LeftOut>,
+    lost: Option<LeftOut>,
     exits: u64,
     left_out: u64,
     first_ns: u64,
@@ -183,6 +188,7 @@ impl Reader {
             events: 0,
             disordered: None,
             repeated: None,
+            lost: None,
             exits: 0,
             left_out: 0,
             first_ns: u64::MAX,
@@ -192,7 +198,12 @@ impl Reader {
 
     fn line(&mut self, line: &[u8]) {
         self.lines += 1;
-        let Some(event) = line::parse(line) else { return };
+        let Some(event) = line::parse(line) else {
+            if let Some(events) = lost::events(line) {
+                LeftOut::add(&mut self.lost, self.lines, events);
+            }
+            return;
+        };
         self.events += 1;
         let full = self.tracks.len() >= TRACKS_MAX;
         let track = match self.tracks.entry(event.tid) {
@@ -203,8 +214,8 @@ impl Reader {
             track => track.or_default(),
         };
         match track.order(&event) {
-            Order::Disordered => LeftOut::add(&mut self.disordered, self.lines),
-            Order::Repeated => LeftOut::add(&mut self.repeated, self.lines),
+            Order::Disordered => LeftOut::add(&mut self.disordered, self.lines, 1),
+            Order::Repeated => LeftOut::add(&mut self.repeated, self.lines, 1),
             Order::Next => {
                 track.step(&event, &mut self.totals);
                 self.count(&event);
@@ -243,6 +254,7 @@ impl Reader {
             lines_unknown: lines - self.events,
             disordered: self.disordered,
             repeated: self.repeated,
+            lost: self.lost,
             incomplete: None,
             span_s: self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,
             exits: self.exits,

@@ -94,6 +94,15 @@ fn only_the_longest_are_kept_longest_first() {
 }
 
 #[test]
+fn what_the_tracer_lost_is_counted() {
+    assert_eq!(read(PUBLISHED).lost, None);
+    let text = ["cpus=8\n", &pause(7, 0, 1), "CPU:1 [LOST 40 EVENTS]\n", &pause(7, 9, 1)].concat();
+    let found = read(&(text + "CPU:1 [LOST EVENTS]\n"));
+    assert_eq!(found.lost, Some(storms::LeftOut { events: 41, first_line: 3 }));
+    assert_eq!((found.exits, found.lines_unknown), (2, 3));
+}
+
+#[test]
 fn nothing_at_all_is_no_error() {
     let found = read("");
     assert_eq!((found.lines, found.exits, found.storm_share, found.length), (0, 0, None, None));

@@ -128,7 +128,7 @@ fn a_trace_that_is_out_of_order_or_repeated_says_so() {
 
     let (_folder, path) = file("t.txt", STORM.as_bytes());
     let (_, json) = both("trace", &path);
-    for field in ["disordered", "repeated", "incomplete"] {
+    for field in ["disordered", "repeated", "lost", "incomplete"] {
         assert_eq!(json[field], Value::Null);
     }
 }
