@@ -148,7 +148,9 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	v->beats++;
 	heart->beating = 0;
 	v->beat_due_ns = 0;
-	if ((u32)bpf_get_current_pid_tgid())
+	/* The timers of a vCPU that goes offline move to another one. A heart that went on there
+	 * would show when that one is off, as if it were its own. */
+	if (*cpu == bpf_get_smp_processor_id() && (u32)bpf_get_current_pid_tgid())
 		set_heart(v, heart);
 	return this_is_alive();
 }
