@@ -275,7 +275,8 @@ fn caveats(digest: &Digest, shares: &Shares, blind: &[&str]) -> Vec<String> {
 /// The share of all findings that was lost.
 fn lost_share(digest: &Digest) -> f64 {
     let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
-    let all = digest.lost + intervals + digest.spins + digest.waits;
+    // A file that somebody made up can say that any number was lost.
+    let all = digest.lost.saturating_add(intervals + digest.spins + digest.waits);
     digest.lost as f64 / all.max(1) as f64
 }
 

@@ -159,3 +159,12 @@ fn shares_add_up() {
     assert!((shares.lost - 0.12).abs() < 1e-9 && (shares.preempted - 0.09).abs() < 1e-9);
     assert_eq!(shares.spinning.len(), 1);
 }
+
+/// As a file that somebody made up can say.
+#[test]
+fn any_number_of_findings_can_be_lost() {
+    let made_up = Digest { lost: u64::MAX, ..digest(9.0, &[]) };
+    let verdict = judge(&made_up, Origin::File, &[]);
+    assert_eq!(verdict.kind, Kind::TooLittle);
+    assert!(told(&verdict).contains("100 % of what happened came too fast"), "{}", told(&verdict));
+}

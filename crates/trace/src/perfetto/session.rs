@@ -82,12 +82,18 @@ fn off_slices(session: &Session) -> Vec<Slice> {
         vcpu: off.vcpu,
         kind: Kind::Off,
         start_ns: off.start_ns,
-        end_ns: off.end_ns.max(off.start_ns + 1),
+        end_ns: longer_than_nothing(off.start_ns, off.end_ns),
         name: if off.was_idle { "off when it was woken" } else { "off" }.to_owned(),
         cause: None,
         flow: None,
     };
     session.offs.iter().map(slice).collect()
+}
+
+/// A slice's end: its begin comes first. Who makes a session up can let it begin at the last
+/// instant that there is.
+fn longer_than_nothing(start_ns: u64, end_ns: u64) -> u64 {
+    end_ns.max(start_ns.saturating_add(1))
 }
 
 /// A spin, and on the vCPU that it waits for what that one has.
@@ -96,7 +102,7 @@ fn slices_of(episode: &Episode, flow: u64) -> Vec<Slice> {
     let wait = spin.wait.name();
     let site = if spin.site.is_empty() { "?" } else { &spin.site };
     let waits_for = episode.waits_for.filter(|vcpu| *vcpu != spin.vcpu);
-    let end_ns = spin.end_ns.max(spin.begin_ns + 1);
+    let end_ns = longer_than_nothing(spin.begin_ns, spin.end_ns);
     let spins = Slice {
         vcpu: spin.vcpu,
         kind: if spin.asleep { Kind::Wait } else { Kind::Spin },
@@ -207,5 +213,11 @@ mod tests {
     fn many_slices_at_once_have_a_lane_each() {
         let slices: Vec<Slice> = (0..100_000).map(|n| slice(0, n, 1_000_000 - n)).collect();
         assert_eq!(places(&slices).last(), Some(&99_999));
+    }
+
+    #[test]
+    fn what_begins_at_the_last_instant_ends_there() {
+        assert_eq!((longer_than_nothing(5, 5), longer_than_nothing(5, 9)), (6, 9));
+        assert_eq!(longer_than_nothing(u64::MAX, u64::MAX), u64::MAX);
     }
 }
