@@ -51,6 +51,7 @@ pub struct Recorder<W: Write> {
     batch_start_ns: u64,
     batch_began: Instant,
     before: Vec<Vcpu>,
+    offline: Vec<u16>,
     steal: Steal,
     steal_before: Vec<u64>,
     recorded: Recorded,
@@ -76,6 +77,7 @@ impl<W: Write> Recorder<W> {
         };
         let hidden = hidden(&sensor.missing).into_iter().map(str::to_owned).collect();
         let writer = Writer::new(out, &About { hidden, ..about.clone() })?;
+        let offline = sensor.page().offline();
         let mut steal = Steal::start(before.len());
         Ok(Recorder {
             sensor,
@@ -87,6 +89,7 @@ impl<W: Write> Recorder<W> {
             batch_start_ns,
             batch_began: Instant::now(),
             before,
+            offline,
             steal_before: steal.ns(),
             steal,
             recorded,
@@ -153,9 +156,15 @@ impl<W: Write> Recorder<W> {
         let (end_ns, now) = (now_ns(), self.sensor.page().all());
         let (spun_ns, steal_ns) = (self.sensor.user_spin_ns(&now), self.steal.ns());
         let stolen_before = |vcpu| self.steal_before.get(vcpu).copied().unwrap_or(0);
-        let pairs = now.iter().zip(&self.before).enumerate();
+        let offline = self.sensor.page().offline();
+        // One that came or went meanwhile is covered, too.
+        let is_covered = |vcpu: usize| {
+            [&offline, &self.offline].iter().any(|all| all.binary_search(&(vcpu as u16)).is_err())
+        };
+        let pairs = now.iter().zip(&self.before).enumerate().filter(|(vcpu, _)| is_covered(*vcpu));
         let stretches: Vec<Stretch> = pairs
-            .map(|(vcpu, (now, before))| Stretch {
+            .enumerate()
+            .map(|(nth, (vcpu, (now, before)))| Stretch {
                 vcpu: vcpu as u16,
                 start_ns: self.batch_start_ns,
                 end_ns,
@@ -166,7 +175,7 @@ impl<W: Write> Recorder<W> {
                 user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.samples.user_spin_ns),
                 steal_ns: steal_ns.get(vcpu).map(|ns| ns - stolen_before(vcpu)),
                 // Which vCPU's they were does not matter to who reads it.
-                lost: if vcpu == 0 { self.findings.lost } else { 0 },
+                lost: if nth == 0 { self.findings.lost } else { 0 },
             })
             .collect();
         let Findings { offs, spins, .. } = std::mem::take(&mut self.findings);
@@ -180,7 +189,7 @@ impl<W: Write> Recorder<W> {
         self.recorded.lost += stretches.iter().map(|stretch| stretch.lost).sum::<u64>();
         self.recorded.seconds += (end_ns - self.batch_start_ns) as f64 / 1e9;
         self.looks.clear();
-        (self.before, self.steal_before) = (now, steal_ns);
+        (self.before, self.steal_before, self.offline) = (now, steal_ns, offline);
         self.batch_start_ns = end_ns;
         self.batch_began = Instant::now();
         Ok(())

@@ -20,6 +20,11 @@ impl Steal {
         steal
     }
 
+    /// Covers so many vCPUs from now on, if those are more.
+    pub(crate) fn cover(&mut self, vcpus: usize) {
+        self.seen.resize(vcpus.max(self.seen.len()), None);
+    }
+
     /// Each vCPU's nanoseconds by now; empty where the kernel has no such figure. Where the
     /// hypervisor reports none, they are 0.
     pub(crate) fn ns(&mut self) -> Vec<u64> {
@@ -109,5 +114,10 @@ mod tests {
                     cpu2 0 0 0 0 0 0 0 9 0 0\ncpu7 0 0 0 0 0 0 0 9 0 0\n";
         assert_eq!(after(&[BEFORE, gone]), [3, 0]);
         assert_eq!(after(&[BEFORE, gone, come]), [4, 6, 0]);
+        let mut steal = Steal { seen: vec![None] };
+        steal.cover(3);
+        steal.cover(2);
+        steal.look(come);
+        assert_eq!(steal.seen, [Some((34, 34)), Some((46, 46)), Some((9, 9))]);
     }
 }

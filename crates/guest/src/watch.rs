@@ -69,6 +69,8 @@ impl Watcher {
             lost,
         };
         self.live.add(end_ns, news);
+        self.totals.offline = self.sensor.page().offline();
+        self.live.leave_out(self.totals.offline.clone());
         let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
         self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
         self.totals.idle_ns = now.iter().map(|vcpu| vcpu.idle_until(end_ns)).collect();
@@ -102,10 +104,14 @@ impl Sums {
 
     /// Sums since the start.
     pub fn totals(&mut self) -> Totals {
+        // A vCPU that is added later is a part of the machine as well.
+        self.sensor.show_added();
+        self.steal.cover(self.sensor.page().vcpus());
         // In this order: where this thread is preempted in between, no sum goes backwards later.
         let (now_ns, vcpus) = (now_ns(), self.sensor.page().all());
         Totals {
             seconds: now_ns.saturating_sub(self.start_ns) as f64 / 1e9,
+            offline: self.sensor.page().offline(),
             off: vcpus.iter().map(|vcpu| Sum { count: vcpu.offs, ns: vcpu.off_ns }).collect(),
             steal_ns: self.steal.ns(),
             idle_ns: vcpus.iter().map(|vcpu| vcpu.idle_until(now_ns)).collect(),

@@ -35,8 +35,10 @@ pub struct Look {
 /// A session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
-    /// vCPUs of the guest.
+    /// vCPUs of the guest, up to the last one that was online.
     pub vcpus: u16,
+    /// Those of them that were offline all the time, in order.
+    pub offline: Vec<u16>,
     /// First instant that it covers, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// Last instant that it covers.

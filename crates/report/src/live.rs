@@ -67,14 +67,14 @@ pub fn draw(frame: &mut Frame, picture: Picture<'_>, view: &mut View) -> usize {
     .areas(frame.area());
     let Picture { live, digest, .. } = picture;
     let tables = Tables::of(digest, middle.width);
-    let lanes_wanted = live.vcpus().saturating_add(lanes::AROUND);
+    let lanes_wanted = digest.vcpus.saturating_add(lanes::AROUND);
     let lanes_height = lanes_height(middle.height, lanes_wanted, tables.height());
     let [lanes, below] =
         Layout::vertical([Constraint::Length(lanes_height), Constraint::Min(0)]).areas(middle);
     frame.render_widget(Paragraph::new(heading), head);
     let shown = lanes::draw(frame, lanes, live, digest, view, picture.scheduler);
     tables.draw(frame, below);
-    let all_shown = shown == usize::from(live.vcpus());
+    let all_shown = shown == usize::from(digest.vcpus);
     frame.render_widget(keys::footer(*view, all_shown, keys.width), keys);
     if view.help {
         keys::help(frame, picture.verdict);

@@ -24,7 +24,7 @@ pub fn text(totals: &Totals) -> String {
     if !totals.idle_ns.is_empty() {
         let about = "Time that a vCPU was halted, with nothing to run";
         let idle = totals.idle_ns.iter().map(|ns| seconds(*ns));
-        by_vcpu(&mut out, "unspin_vcpu_idle_seconds", Some("seconds"), about, idle);
+        by_vcpu(&mut out, totals, "unspin_vcpu_idle_seconds", Some("seconds"), about, idle);
     }
     if !totals.looks.is_empty() {
         looks(&mut out, totals);
@@ -33,7 +33,7 @@ pub fn text(totals: &Totals) -> String {
         let about = "Time that a vCPU spun in user space: a tick that finds a PAUSE near by counts \
                      the time since the one before";
         let spun = totals.user_spin_ns.iter().map(|ns| seconds(*ns));
-        by_vcpu(&mut out, "unspin_vcpu_user_spin_seconds", Some("seconds"), about, spun);
+        by_vcpu(&mut out, totals, "unspin_vcpu_user_spin_seconds", Some("seconds"), about, spun);
     }
     if let Some(sums) = &totals.causes {
         causes(&mut out, sums);
@@ -48,13 +48,13 @@ fn seconds(ns: u64) -> f64 {
 fn off(out: &mut String, totals: &Totals) {
     let about = "Time that a vCPU wanted to run and was off its pCPU";
     let ns = totals.off.iter().map(|sum| seconds(sum.ns));
-    by_vcpu(out, "unspin_vcpu_off_seconds", Some("seconds"), about, ns);
+    by_vcpu(out, totals, "unspin_vcpu_off_seconds", Some("seconds"), about, ns);
     let count = totals.off.iter().map(|sum| sum.count as f64);
-    by_vcpu(out, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off", count);
+    by_vcpu(out, totals, "unspin_vcpu_off_intervals", None, "Times that a vCPU was off", count);
     if !totals.steal_ns.is_empty() {
         let about = "Steal time as the hypervisor reports it; 0 also if it reports none";
         let steal = totals.steal_ns.iter().map(|ns| seconds(*ns));
-        by_vcpu(out, "unspin_vcpu_steal_seconds", Some("seconds"), about, steal);
+        by_vcpu(out, totals, "unspin_vcpu_steal_seconds", Some("seconds"), about, steal);
     }
 }
 
@@ -62,9 +62,9 @@ fn looks(out: &mut String, totals: &Totals) {
     let about = "Time that a vCPU spun in the kernel: a tick that finds it so counts the time since \
                  the one before";
     let ns = totals.looks.iter().map(|sum| seconds(sum.ns));
-    by_vcpu(out, "unspin_vcpu_spin_seconds", Some("seconds"), about, ns);
+    by_vcpu(out, totals, "unspin_vcpu_spin_seconds", Some("seconds"), about, ns);
     let count = totals.looks.iter().map(|sum| sum.count as f64);
-    by_vcpu(out, "unspin_vcpu_ticks", None, "Ticks of a vCPU that was not idle", count);
+    by_vcpu(out, totals, "unspin_vcpu_ticks", None, "Ticks of a vCPU that was not idle", count);
 }
 
 fn causes(out: &mut String, causes: &Causes) {
@@ -78,15 +78,18 @@ fn causes(out: &mut String, causes: &Causes) {
     sample(out, "unspin_lost_findings", "", causes.lost as f64);
 }
 
+/// Of the vCPUs that are online: averages over all series would count others as well.
 fn by_vcpu(
     out: &mut String,
+    totals: &Totals,
     name: &str,
     unit: Option<&str>,
     about: &str,
     values: impl Iterator<Item = f64>,
 ) {
     counter(out, name, unit, about);
-    for (vcpu, value) in values.enumerate() {
+    let is_online = |vcpu: usize| totals.offline.binary_search(&(vcpu as u16)).is_err();
+    for (vcpu, value) in values.enumerate().filter(|(vcpu, _)| is_online(*vcpu)) {
         sample(out, name, &format!("vcpu=\"{vcpu}\""), value);
     }
 }

@@ -150,7 +150,7 @@ pub fn page(
     digest: &Digest,
     verdict: &Verdict,
 ) -> Result<String, HtmlError> {
-    let more = usize::from(session.vcpus).saturating_sub(plots::LANES);
+    let more = usize::from(digest.vcpus).saturating_sub(plots::LANES);
     let left_out =
         (more > 0).then(|| format!("The {} that were off most are shown.", plots::LANES));
     let mut paragraphs = verdict.paragraphs().split_off(1);

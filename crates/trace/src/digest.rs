@@ -15,7 +15,7 @@ use crate::episodes::{burned_ns, explain, sum};
 pub struct Digest {
     /// Length in seconds.
     pub seconds: f64,
-    /// vCPUs.
+    /// vCPUs that were online.
     pub vcpus: u16,
     /// Each vCPU's off intervals, steal time and spinning in user space.
     pub off: Vec<VcpuOff>,
@@ -106,11 +106,13 @@ pub fn digest(session: &Session) -> Digest {
         session.spins.iter().partition(|spin| spin.asleep);
     let wait_ns = sum(waits.iter().map(|wait| wait.end_ns - wait.begin_ns));
     let halted_ns = sum(spins.iter().map(|spin| spin.halted_ns));
-    let vcpu_s = seconds * f64::from(session.vcpus);
+    let off = by_vcpu(session);
+    let vcpus = off.len() as u16;
+    let vcpu_s = seconds * f64::from(vcpus);
     Digest {
         seconds,
-        vcpus: session.vcpus,
-        off: by_vcpu(session),
+        vcpus,
+        off,
         off_ms: lengths(session),
         steal_s: all_s(&session.steal_ns),
         spins: spins.len() as u64,
@@ -156,7 +158,8 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
         steal_s: vcpu_s(&session.steal_ns, vcpu),
         user_spin_s: vcpu_s(&session.user_spin_ns, vcpu),
     };
-    (0..session.vcpus).zip(sums).map(of).collect()
+    let is_online = |(vcpu, _): &(u16, _)| session.offline.binary_search(vcpu).is_err();
+    (0..session.vcpus).zip(sums).filter(is_online).map(of).collect()
 }
 
 fn lengths(session: &Session) -> Option<[f64; 4]> {

@@ -66,6 +66,7 @@ struct Slices {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     vcpus: u16,
+    offline: Vec<u16>,
     start_ns: u64,
     now_ns: u64,
     /// All that was found since then is kept.
@@ -80,6 +81,7 @@ impl Live {
     pub fn new(vcpus: u16, start_ns: u64) -> Live {
         Live {
             vcpus,
+            offline: Vec::new(),
             start_ns,
             now_ns: start_ns,
             kept_from_ns: start_ns,
@@ -87,6 +89,11 @@ impl Live {
             spins: VecDeque::new(),
             slices: VecDeque::new(),
         }
+    }
+
+    /// The figures are of other vCPUs than these, which are offline now, in order.
+    pub fn leave_out(&mut self, offline: Vec<u16>) {
+        self.offline = offline;
     }
 
     /// Adds what was found until `now_ns`.
@@ -142,7 +149,7 @@ impl Live {
         }
     }
 
-    /// vCPUs.
+    /// vCPUs, those that are offline included.
     pub fn vcpus(&self) -> u16 {
         self.vcpus
     }
@@ -161,6 +168,7 @@ impl Live {
     pub fn digest(&self) -> Digest {
         digest(&Session {
             vcpus: self.vcpus,
+            offline: self.offline.clone(),
             start_ns: self.kept_from_ns,
             end_ns: self.now_ns,
             offs: self.offs.iter().copied().collect(),
@@ -291,6 +299,17 @@ mod tests {
         let (seconds, off_s) = (digest.seconds, digest.off[1].off_s);
         assert_eq!((seconds, off_s, digest.halted_s), (10.0, 10.0, 10.0));
         assert_eq!((digest.off[1].intervals, digest.spin_s), (1, 0.0));
+    }
+
+    #[test]
+    fn figures_are_of_the_vcpus_that_are_online() {
+        let mut live = Live::new(4, 0);
+        live.leave_out(vec![0, 2]);
+        live.add(1_000 * MS, News { beats: vec![0, 100, 0, 300], ..offs(vec![off(10, 20)]) });
+        let digest = live.digest();
+        assert_eq!((digest.vcpus, digest.beats_per_s), (2, 200.0));
+        let off: Vec<_> = digest.off.iter().map(|off| (off.vcpu, off.intervals)).collect();
+        assert_eq!(off, [(1, 1), (3, 0)]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::episodes::explain;
 pub struct Totals {
     /// Seconds covered.
     pub seconds: f64,
+    /// vCPUs that are offline, in order: their sums have no meaning.
+    pub offline: Vec<u16>,
     /// Each vCPU's off intervals.
     pub off: Vec<Sum>,
     /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
@@ -68,6 +70,7 @@ impl Totals {
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
         let offs = &session.offs;
         totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
+        totals.offline.clone_from(&session.offline);
         totals.user_spin_ns.clone_from(&session.user_spin_ns);
         totals.steal_ns.clone_from(&session.steal_ns);
         totals

@@ -50,6 +50,11 @@ impl LightSensor {
         self.records.as_fd()
     }
 
+    /// Shows also the vCPUs that have come online since.
+    pub(crate) fn show_added(&mut self) {
+        self.page.show_added();
+    }
+
     /// The records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page

@@ -157,6 +157,17 @@ impl<T> Drop for Shared<T> {
     }
 }
 
+/// The number behind that of the last vCPU that is online now.
+fn behind_last() -> Option<usize> {
+    Some(*online().ok()?.last()? as usize + 1)
+}
+
+/// Those of the first `count` vCPUs that are not among these, which are in order.
+fn beside(count: usize, online: &[u32]) -> Vec<u16> {
+    let is_offline = |vcpu: &u16| online.binary_search(&u32::from(*vcpu)).is_err();
+    (0..count as u16).filter(is_offline).collect()
+}
+
 /// The records of all vCPUs that this machine can have.
 pub struct Page {
     records: Shared<Vcpu>,
@@ -167,9 +178,18 @@ impl Page {
     /// Shows the vCPUs up to the last one that is online now: many machines can have far more, of
     /// which every share of their time would be a share too little.
     pub(super) fn new(records: Shared<Vcpu>) -> Page {
-        let last = online().ok().and_then(|online| online.last().copied());
-        let online = last.map_or(usize::MAX, |last| last as usize + 1);
-        Page { shown: records.count().min(online), records }
+        Page { shown: records.count().min(behind_last().unwrap_or(usize::MAX)), records }
+    }
+
+    /// Shows also those that have come online since.
+    pub(super) fn show_added(&mut self) {
+        let online = behind_last().unwrap_or(0);
+        self.shown = self.records.count().min(online).max(self.shown);
+    }
+
+    /// Those of the vCPUs shown that are offline now, in order; none where the kernel does not say.
+    pub fn offline(&self) -> Vec<u16> {
+        online().map(|online| beside(self.shown, &online)).unwrap_or_default()
     }
 
     /// How many vCPUs are shown.
@@ -223,6 +243,12 @@ mod tests {
                 assert_eq!(of_program.size(), size, "struct {name} of {object}");
             }
         }
+    }
+
+    #[test]
+    fn vcpus_between_others_can_be_offline() {
+        assert_eq!(beside(7, &[0, 2, 4, 6]), [1, 3, 5], "without every second hyperthread");
+        assert!(beside(2, &[0, 1]).is_empty());
     }
 
     #[test]

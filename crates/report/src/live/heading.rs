@@ -61,9 +61,9 @@ fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
 }
 
 fn title(picture: Picture<'_>, view: View, width: usize) -> Line<'static> {
-    let Picture { live, machine, .. } = picture;
+    let Picture { live, digest, machine, .. } = picture;
     let paused = if view.paused { " paused " } else { "" };
-    let what = format!("watch: {machine}, {} vCPUs, {:.0} s", live.vcpus(), live.elapsed_s());
+    let what = format!("watch: {machine}, {} vCPUs, {:.0} s", digest.vcpus, live.elapsed_s());
     let room = width.saturating_sub("unspin   ".len() + paused.len());
     let what = cut(&printable(&what), room);
     Line::from(vec!["unspin ".bold(), what.into(), "  ".into(), paused.reversed()])

@@ -58,7 +58,8 @@ pub(super) fn draw(
     let order = order(digest, *view);
     let mut lines = Vec::new();
     if order.len() + 1 > height {
-        lines.extend(cells(live, width).filter(|cells| cells.len() + 1 + LANES_MIN <= height));
+        let cells = cells(live, digest, width);
+        lines.extend(cells.filter(|cells| cells.len() + 1 + LANES_MIN <= height));
     }
     let mut lines: Vec<Line> = lines.into_iter().flatten().collect();
     lines.push(heads(live, width));
@@ -116,14 +117,22 @@ fn order(digest: &Digest, view: View) -> Vec<u16> {
     vcpus.iter().map(|vcpu| vcpu.vcpu).collect()
 }
 
+/// Where a vCPU's figures are, which one that is offline does not have.
+fn place(digest: &Digest, vcpu: u16) -> Option<usize> {
+    digest.off.binary_search_by_key(&vcpu, |off| off.vcpu).ok()
+}
+
 /// All vCPUs by number, a cell each, with a line above; `None` where there is no room.
-fn cells(live: &Live, width: usize) -> Option<Vec<Line<'static>>> {
+fn cells(live: &Live, digest: &Digest, width: usize) -> Option<Vec<Line<'static>>> {
     let room = width.checked_sub(LABEL).filter(|room| *room > 0)?;
     let a_row = 1 << room.ilog2();
     let vcpus: Vec<u16> = (0..live.vcpus()).collect();
     let row = |vcpus: &[u16]| {
         let label = Span::from(format!("{:>4}  ", vcpus[0]));
-        let cells = vcpus.iter().map(|vcpu| cell(&live.recent(*vcpu, RECENT)));
+        let cells = vcpus.iter().map(|vcpu| match place(digest, *vcpu) {
+            Some(_) => cell(&live.recent(*vcpu, RECENT)),
+            None => Span::from(" "),
+        });
         Line::from_iter(std::iter::once(label).chain(cells))
     };
     let head = format!("vCPU  a cell each, the last {:.0} s", live.covers_s(RECENT));
@@ -147,7 +156,7 @@ fn heads(live: &Live, width: usize) -> Line<'static> {
 
 /// A vCPU's last slices, the latest at the right.
 fn lane(live: &Live, digest: &Digest, vcpu: u16, width: usize, used: bool) -> Line<'static> {
-    let off_s = digest.off.get(usize::from(vcpu)).map_or(0.0, |vcpu| vcpu.off_s);
+    let off_s = place(digest, vcpu).map_or(0.0, |at| digest.off[at].off_s);
     let share = printable(&percent(off_s / digest.seconds.max(1e-9)));
     let room = width.saturating_sub(HEAD);
     let slices = live.lane(vcpu, room);

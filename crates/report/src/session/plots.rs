@@ -22,9 +22,10 @@ const AXIS_HEIGHT: f64 = 28.0;
 
 /// How much of each slice of time each vCPU was off, and spun.
 pub fn lanes(session: &Session) -> String {
-    let mut vcpus: Vec<u16> = (0..session.vcpus).collect();
+    let is_online = |vcpu: &u16| session.offline.binary_search(vcpu).is_err();
+    let mut vcpus: Vec<u16> = (0..session.vcpus).filter(is_online).collect();
     if vcpus.len() > LANES {
-        let mut off_ns = vec![0_u64; vcpus.len()];
+        let mut off_ns = vec![0_u64; usize::from(session.vcpus)];
         for off in &session.offs {
             if let Some(sum) = off_ns.get_mut(usize::from(off.vcpu)) {
                 *sum = sum.saturating_add(off.end_ns - off.start_ns);

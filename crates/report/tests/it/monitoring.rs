@@ -20,6 +20,7 @@ fn served() -> String {
     let each = || WAITS.iter().flat_map(|wait| CAUSES.map(|cause| ((*wait, cause), sum)));
     let totals = Totals {
         seconds: 1.0,
+        offline: Vec::new(),
         off: vec![sum],
         steal_ns: vec![1],
         idle_ns: vec![1],

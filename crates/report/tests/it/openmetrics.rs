@@ -9,6 +9,7 @@ use unspin_trace::totals::{Causes, Sum, Totals};
 fn every_sum_is_a_counter_with_its_unit() {
     let totals = Totals {
         seconds: 2.5,
+        offline: Vec::new(),
         off: vec![Sum { count: 3, ns: 4_500_000 }, Sum::default()],
         steal_ns: vec![10_000_000, 0],
         idle_ns: vec![1_500_000_000, 20_000_000],
@@ -92,4 +93,12 @@ fn what_is_not_known_is_not_told() {
     for name in ["idle", "steal", "_spin", "_wait_", "lost", "ticks"] {
         assert!(!text.contains(name), "{name}: {text}");
     }
+}
+
+#[test]
+fn a_vcpu_that_is_offline_has_no_series() {
+    let off = vec![Sum { count: 3, ns: 4_000_000 }, Sum::default(), Sum { count: 1, ns: 1 }];
+    let text = text(&Totals { offline: vec![1], off, ..Totals::default() });
+    let series = |vcpu: u16| text.contains(&format!("off_intervals_total{{vcpu=\"{vcpu}\"}}"));
+    assert_eq!([0, 1, 2].map(series), [true, false, true], "{text}");
 }

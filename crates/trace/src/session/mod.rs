@@ -15,7 +15,7 @@
 //! | `wait-mutex` | asleep, waiting for a kernel mutex | 0 |
 //! | `wait-rwsem` | asleep, waiting for a kernel reader-writer semaphore | 0 |
 //! | `wait-futex` | asleep, waiting for a mutex of glibc | 0 |
-//! | `beats` | a stretch that was covered | heartbeats added to it |
+//! | `beats` | a stretch that was covered, of each vCPU online | heartbeats added to it |
 //! | `idle` | the same stretch | nanoseconds idle in it |
 //! | `lost` | the same stretch | findings lost in it |
 //! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |

@@ -55,7 +55,8 @@ fn read_within(
     let mut members = Members { input, begin: 0, read: 0 };
     let mut decoder = StreamDecoder::new();
     let mut session = Session { start_ns: u64::MAX, ..Session::default() };
-    let mut seen = Seen { covered_to: HashMap::new(), sites_bytes: 0, max_sites_bytes };
+    let mut seen =
+        Seen { vcpus: Vec::new(), covered_to: HashMap::new(), sites_bytes: 0, max_sites_bytes };
     let (mut rows, mut ended) = (0, false);
     'members: for index in 0.. {
         let bytes = match members.next() {
@@ -112,6 +113,7 @@ fn read_within(
         hidden: hidden.lines().map(str::to_owned).collect(),
     };
     session.start_ns = session.start_ns.min(session.end_ns);
+    session.offline = seen.offline();
     Ok(session)
 }
 
@@ -144,10 +146,29 @@ fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatc
 
 /// What the rows so far had.
 struct Seen {
+    /// Whether there was one about each vCPU.
+    vcpus: Vec<bool>,
     /// Until when each vCPU is covered.
     covered_to: HashMap<u16, u64>,
     sites_bytes: usize,
     max_sites_bytes: usize,
+}
+
+impl Seen {
+    fn vcpu(&mut self, vcpu: u16) {
+        let at = usize::from(vcpu);
+        self.vcpus.resize(self.vcpus.len().max(at + 1), false);
+        self.vcpus[at] = true;
+    }
+
+    /// A recorder covers every vCPU that is online.
+    fn offline(&self) -> Vec<u16> {
+        if self.covered_to.is_empty() {
+            return Vec::new();
+        }
+        let offline = self.vcpus.iter().enumerate().filter(|(_, has_rows)| !**has_rows);
+        offline.map(|(vcpu, _)| vcpu as u16).collect()
+    }
 }
 
 /// The columns that every row has, and those that a spin has.
@@ -250,6 +271,7 @@ impl<'a> Columns<'a> {
             return Err(format!("row {row}: ends {end_ns} before it starts {start_ns}"));
         }
         session.vcpus = session.vcpus.max(vcpu.saturating_add(1));
+        seen.vcpu(vcpu);
         let look = |state| Look { t_ns: start_ns, vcpu, state };
         let kind = self.kinds.value(row);
         match kind {

@@ -88,6 +88,19 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn a_vcpu_without_rows_was_offline() {
+    let read = |stretches: &[Stretch]| {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
+        writer.write(&[off(3, 1_050, 200, true)], &[], &[], stretches).unwrap();
+        writer.finish().unwrap();
+        read_from(&bytes[..], "s").unwrap().offline
+    };
+    assert_eq!(read(&[stretch(1, 1_000, 2_000)]), [0, 2]);
+    assert!(read(&[]).is_empty(), "it does not say which vCPUs it covers");
+}
+
+#[test]
 fn where_it_was_recorded_comes_back() {
     let mut bytes = Vec::new();
     let text = |text: &str| Some(text.to_owned());
