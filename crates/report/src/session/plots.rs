@@ -1,6 +1,7 @@
 //! A session's plots.
 
 use unspin_model::Session;
+use unspin_model::episode::Spin;
 
 use crate::format::{count as count_text, number};
 use crate::svg::axis;
@@ -48,9 +49,9 @@ pub fn lanes(session: &Session) -> String {
         let size = (PLOT_X.1 - PLOT_X.0, LANE_HEIGHT);
         canvas.rect("lane", (PLOT_X.0, floor - LANE_HEIGHT), size, 0.0, "");
         let offs = session.offs.iter().filter(|off| off.vcpu == *vcpu);
-        let off = shares(session, offs.map(|off| (off.start_ns, off.end_ns)));
+        let off = shares(session, offs.map(|off| (off.start_ns, off.end_ns, 1.0)));
         let spins = session.spins.iter().filter(|spin| spin.vcpu == *vcpu && !spin.asleep);
-        let spun = shares(session, spins.map(|spin| (spin.begin_ns, spin.end_ns)));
+        let spun = shares(session, spins.map(|spin| (spin.begin_ns, spin.end_ns, awake(spin))));
         let both: Vec<f64> = off.iter().zip(&spun).map(|(a, b)| (a + b).min(1.0)).collect();
         canvas.shape("spun", &steps(&both, floor), "");
         canvas.shape("off", &steps(&off, floor), "");
@@ -58,8 +59,14 @@ pub fn lanes(session: &Session) -> String {
     canvas.finish()
 }
 
-/// The share of each slice that some stretches of time cover.
-fn shares(session: &Session, stretches: impl Iterator<Item = (u64, u64)>) -> Vec<f64> {
+/// The share of a spin that its vCPU was not halted. When it was is not recorded.
+fn awake(spin: &Spin) -> f64 {
+    let whole_ns = spin.end_ns.saturating_sub(spin.begin_ns);
+    whole_ns.saturating_sub(spin.halted_ns) as f64 / whole_ns.max(1) as f64
+}
+
+/// The share of each slice that some stretches of time cover, each with its weight.
+fn shares(session: &Session, stretches: impl Iterator<Item = (u64, u64, f64)>) -> Vec<f64> {
     let mut shares = vec![0.0; SLICES];
     let slice_ns = session.end_ns.saturating_sub(session.start_ns) as f64 / SLICES as f64;
     if slice_ns <= 0.0 {
@@ -68,10 +75,11 @@ fn shares(session: &Session, stretches: impl Iterator<Item = (u64, u64)>) -> Vec
     let place = |t_ns: u64| {
         (t_ns.saturating_sub(session.start_ns) as f64 / slice_ns).clamp(0.0, SLICES as f64)
     };
-    for (from, to) in stretches.map(|(start_ns, end_ns)| (place(start_ns), place(end_ns))) {
+    for (start_ns, end_ns, weight) in stretches {
+        let (from, to) = (place(start_ns), place(end_ns));
         let last = (to.ceil() as usize).min(SLICES);
         for (slice, share) in shares.iter_mut().enumerate().take(last).skip(from as usize) {
-            *share += (to.min(slice as f64 + 1.0) - from.max(slice as f64)).max(0.0);
+            *share += weight * (to.min(slice as f64 + 1.0) - from.max(slice as f64)).max(0.0);
         }
     }
     shares.iter().map(|share| share.min(1.0)).collect()
@@ -124,4 +132,33 @@ pub fn lengths(session: &Session) -> Option<String> {
         canvas.rect("off", (from + 1.0, floor - height), size, 1.0, &tip);
     }
     Some(canvas.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use unspin_model::episode::Wait;
+
+    use super::*;
+
+    /// Text and verdict do not count what it was halted, either.
+    #[test]
+    fn a_halted_waiter_spins_for_the_rest_only() {
+        let spin = Spin {
+            wait: Wait::Spinlock,
+            lock: 1,
+            asleep: false,
+            vcpu: 0,
+            tid: 7,
+            begin_ns: 100,
+            end_ns: 200,
+            halted_ns: 75,
+            owner: None,
+            before: None,
+            site: String::new(),
+        };
+        let session = Session { end_ns: SLICES as u64, ..Session::default() };
+        let drawn = shares(&session, [(spin.begin_ns, spin.end_ns, awake(&spin))].into_iter());
+        assert_eq!([99, 100, 199, 200].map(|slice| drawn[slice]), [0.0, 0.25, 0.25, 0.0]);
+        assert_eq!(awake(&Spin { halted_ns: 0, ..spin }), 1.0);
+    }
 }
