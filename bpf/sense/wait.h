@@ -8,7 +8,8 @@
 #ifndef UNSPIN_BPF_WAIT_H
 #define UNSPIN_BPF_WAIT_H
 
-#define SLEEP_BITS 10
+/* With hundreds of threads asleep at a time, few fall into one place. */
+#define SLEEP_BITS 13
 /* No thread's number: what lies in this place is being changed. */
 #define CHANGING (~0U)
 
