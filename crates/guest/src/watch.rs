@@ -68,11 +68,16 @@ impl Watcher {
             beats: beats.collect(),
             lost,
         };
+        // A wait that slept can be long, and has no others in front.
+        let spun = spins.iter().filter(|spin| !spin.asleep);
+        let spun_from_ns = spun.map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
+        let before = self.live.spins_since(spun_from_ns);
         self.live.add(end_ns, news);
         self.totals.offline = self.sensor.page().offline();
         self.live.leave_out(self.totals.offline.clone());
         let earliest_ns = spins.iter().map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
-        self.totals.add(seconds, &offs, &self.live.offs_since(earliest_ns), spins, lost);
+        let around = self.live.offs_since(earliest_ns);
+        self.totals.add(seconds, &offs, &around, before, spins, lost);
         self.totals.idle_ns = now.iter().map(|vcpu| vcpu.idle_until(end_ns)).collect();
         self.totals.looks = now.iter().map(looks).collect();
         self.totals.user_spin_ns = user_spin_ns;

@@ -164,6 +164,12 @@ impl Live {
         self.offs.iter().filter(|off| off.end_ns >= t_ns).copied().collect()
     }
 
+    /// The spins of the last seconds that ended at an instant or later, without waits that slept.
+    pub fn spins_since(&self, t_ns: u64) -> Vec<Spin> {
+        let spins = self.spins.iter().filter(|spin| !spin.asleep && spin.end_ns >= t_ns);
+        spins.cloned().collect()
+    }
+
     /// The last seconds in figures.
     pub fn digest(&self) -> Digest {
         digest(&Session {

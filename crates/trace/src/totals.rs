@@ -69,7 +69,7 @@ impl Totals {
         let mut totals = Totals::new(session.vcpus);
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
         let offs = &session.offs;
-        totals.add(seconds, offs, offs, session.spins.clone(), session.lost);
+        totals.add(seconds, offs, offs, Vec::new(), session.spins.clone(), session.lost);
         totals.offline.clone_from(&session.offline);
         totals.user_spin_ns.clone_from(&session.user_spin_ns);
         totals.steal_ns.clone_from(&session.steal_ns);
@@ -77,12 +77,14 @@ impl Totals {
     }
 
     /// Adds what was found in the seconds since the last call. Spins and waits can have
-    /// begun earlier: `around` are the off intervals since then, the new ones included.
+    /// begun earlier: `around` are the off intervals since then, the new ones included, and
+    /// `before` the spins that ended since then and were added by earlier calls.
     pub fn add(
         &mut self,
         seconds: f64,
         offs: &[FoundOff],
         around: &[FoundOff],
+        before: Vec<Spin>,
         spins: Vec<Spin>,
         lost: u64,
     ) {
@@ -94,11 +96,48 @@ impl Totals {
         }
         let causes = self.causes.get_or_insert_default();
         causes.lost = causes.lost.saturating_add(lost);
-        for episode in explain(spins, around) {
+        let added = before.len();
+        let spins = before.into_iter().chain(spins).collect();
+        for episode in explain(spins, around).into_iter().skip(added) {
             let key = (episode.spin.wait, episode.cause);
             let sums = if episode.spin.asleep { &mut causes.waits } else { &mut causes.spins };
             let ns = if episode.spin.asleep { episode.wasted_ns } else { episode.burned_ns() };
             sums.entry(key).or_default().add(ns);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// The waiter in front has the lock before a step ends, the one behind it has it after that.
+    #[test]
+    fn who_was_in_front_may_have_been_added_before() {
+        let spin = |vcpu, end_ms: u64| Spin {
+            wait: Wait::Mutex,
+            lock: 0xa0,
+            asleep: false,
+            vcpu,
+            tid: 7,
+            begin_ns: 10 * MS,
+            end_ns: end_ms * MS,
+            halted_ns: 0,
+            owner: None,
+            before: None,
+            site: String::new(),
+        };
+        let (start_ns, end_ns) = (11 * MS, 18 * MS);
+        let off = FoundOff { vcpu: 1, start_ns, end_ns, start_error_ns: 0, was_idle: false };
+        let counted = |before: Vec<Spin>| {
+            let mut totals = Totals::new(2);
+            totals.add(0.2, &[], &[off], before, vec![spin(0, 20)], 0);
+            let spins = totals.causes.unwrap_or_default().spins;
+            spins.into_iter().map(|((_, cause), sum)| (cause, sum.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(counted(vec![spin(1, 19)]), [(Cause::WaiterOff, 1)]);
+        assert_eq!(counted(Vec::new()), [(Cause::Plain, 1)]);
     }
 }

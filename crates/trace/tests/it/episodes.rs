@@ -239,8 +239,8 @@ fn sums_that_grow_know_of_what_was_found_before() {
     let wait = Spin { owner, asleep: true, ..spin(Wait::Mutex, 0, 10, 500) };
     let (before, last) = (off(1, 12, 400), off(1, 450, 490));
     let mut totals = Totals::new(2);
-    totals.add(0.4, &[before], &[before], vec![], 0);
-    totals.add(0.2, &[last], &[before, last], vec![wait], 1);
+    totals.add(0.4, &[before], &[before], vec![], vec![], 0);
+    totals.add(0.2, &[last], &[before, last], vec![], vec![wait], 1);
     let expected = Sum { count: 1, ns: 428 * MS };
     let causes = totals.causes.expect("each was watched");
     assert_eq!(causes.waits, [((Wait::Mutex, Cause::HolderOff), expected)].into());
