@@ -12,6 +12,7 @@ use crate::run::keeper::Keeper;
 /// What schedules now.
 pub struct Schedulers {
     choice: Choice,
+    actuator: Actuator,
     /// None while the kernel's own does. Dropping it gives the tasks back.
     unspin: Option<Keeper>,
     /// Where all rounds are; left after the last limit.
@@ -28,7 +29,12 @@ impl Schedulers {
         };
         // The same one in all rounds.
         let choice = Choice { actuator: Some(actuator), ..choice };
-        Ok(Schedulers { choice, unspin: None, _cgroup: cgroup })
+        Ok(Schedulers { choice, actuator, unspin: None, _cgroup: cgroup })
+    }
+
+    /// What acts in the rounds with unspin.
+    pub fn actuator(&self) -> Actuator {
+        self.actuator
     }
 }
 
