@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use super::cpusets;
@@ -40,12 +41,17 @@ pub(super) struct Braked {
 
 /// Ctrl-Z does nothing for as long as this is there: stopped while it brakes, this process would
 /// hold the guest up until somebody continues it, and the shell that could is braked, too.
+///
+/// It is a handler, because a command that starts meanwhile would ignore the signal for good.
 struct IgnoreStops(Option<SigAction>);
+
+extern "C" fn nothing(_: libc::c_int) {}
 
 impl IgnoreStops {
     fn now() -> IgnoreStops {
-        let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-        // SAFETY: no handler runs, and the old action comes back as it was.
+        let handler = SigHandler::Handler(nothing);
+        let ignore = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+        // SAFETY: the handler does nothing, and the old action comes back as it was.
         IgnoreStops(unsafe { sigaction(Signal::SIGTSTP, &ignore) }.ok())
     }
 }
@@ -172,6 +178,20 @@ fn write(root: &Path, group: &str, quota: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_starts_meanwhile_can_be_stopped() {
+        let stops = IgnoreStops::now();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        drop(stops);
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let status = status.unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        assert_eq!(ignored & 1 << (libc::SIGTSTP - 1), 0, "{ignored:x}");
+    }
 
     #[test]
     fn a_release_that_fails_says_what_to_write_and_goes_on_with_the_others() {
