@@ -27,6 +27,8 @@ const SPIN_PERCENT: u64 = 20;
 /// What counting costs a contended wait: 900 instructions (experiment vt-counting), of which a CPU
 /// executes three a nanosecond.
 const COUNTED_NS: u64 = 300;
+/// A window that ended later counts as so long: a guest that was paused for days had one of days.
+const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
 /// Decides whether spins are counted.
 #[derive(Debug, Clone)]
@@ -88,6 +90,7 @@ impl Vigilance {
         if busy {
             self.forget();
         } else if wanted_m * 100 >= vcpus as u64 * 1_000 * WANTED_PERCENT {
+            let window_ns = window_ns.min(WINDOW_MAX_NS);
             self.seen_ns += window_ns;
             self.wanted += wanted_m * window_ns / 1_000;
             self.off += off_m * window_ns / 1_000;
@@ -144,6 +147,14 @@ mod tests {
             let mut vigilance = Vigilance::new(ATTACHED_NS);
             assert_eq!(stops_after(&mut vigilance, facts(on_m, off_m, spin_m)), None);
         }
+    }
+
+    /// Of a large guest that was paused.
+    #[test]
+    fn a_window_of_days_does_not_wrap() {
+        let mut vigilance = Vigilance::new(ATTACHED_NS);
+        let facts = Facts { on_m: 300_000, paths: 100_000, ..Facts::default() };
+        assert!(!vigilance.step(&facts, 300, 2 * 86_400_000_000_000, false));
     }
 
     #[test]
