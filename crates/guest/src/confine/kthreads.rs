@@ -19,6 +19,8 @@ pub(super) const PROC: &str = "/proc";
 /// `PF_KTHREAD` and `PF_NO_SETAFFINITY` of the kernel's `sched.h`.
 const KERNEL: u64 = 0x0020_0000;
 const BOUND: u64 = 0x0400_0000;
+/// The parent of all kernel threads.
+const KTHREADD: i32 = 2;
 
 /// How long a list of them is used: few come and go.
 const FRESH: Duration = Duration::from_secs(10);
@@ -98,9 +100,24 @@ pub(super) fn free(pid: i32, journal: &Journal) {
 }
 
 fn movable(proc: &Path) -> Vec<i32> {
+    let pids = children(proc).unwrap_or_else(|| all(proc));
+    pids.into_iter().filter(|&pid| is_movable(proc, pid)).collect()
+}
+
+/// The thread that begins all others, and those. A guest can have thousands of processes, and to
+/// look at each one would take the vCPU of this thread, with its priority, for a tenth of a second.
+/// None where the kernel lists no children (`CONFIG_PROC_CHILDREN`).
+fn children(proc: &Path) -> Option<Vec<i32>> {
+    let file = proc.join(format!("{KTHREADD}/task/{KTHREADD}/children"));
+    let text = fs::read_to_string(file).ok()?;
+    let pids = text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    Some(std::iter::once(KTHREADD).chain(pids).collect())
+}
+
+/// All processes.
+fn all(proc: &Path) -> Vec<i32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| is_movable(proc, pid)).collect()
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whether a process is one of them.
@@ -158,6 +175,15 @@ mod tests {
         }
         fs::create_dir_all(folder.join("4")).unwrap();
         assert_eq!(movable(&folder), [2]);
+        // Where the kernel lists its threads, nobody looks at the processes.
+        fs::create_dir_all(folder.join("5")).unwrap();
+        let stat = format!("5 (name) S 0 0 0 0 -1 {KERNEL} 0 0 0");
+        fs::write(folder.join("5/stat"), stat).unwrap();
+        fs::create_dir_all(folder.join("2/task/2")).unwrap();
+        fs::write(folder.join("2/task/2/children"), "3 ").unwrap();
+        assert_eq!(movable(&folder), [2]);
+        fs::write(folder.join("2/task/2/children"), "3 5 ").unwrap();
+        assert_eq!(movable(&folder), [2, 5]);
         fs::remove_dir_all(&folder).unwrap();
         assert!(movable(&folder).is_empty());
     }
