@@ -60,6 +60,10 @@ impl<'a> Command<'a> {
 
 impl Job<anyhow::Error> for Command<'_> {
     fn round(&mut self, check: &mut Check<'_, anyhow::Error>) -> anyhow::Result<Option<Figure>> {
+        // The terminal's came before the command, which would never get it.
+        if self.signals.pass_on(None) {
+            return Ok(None);
+        }
         let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = process::Command::new(self.program);
         command.args(self.args).stdin(Stdio::null());
@@ -138,6 +142,7 @@ mod tests {
     use std::sync::PoisonError;
 
     use anyhow::anyhow;
+    use nix::sys::signal::raise;
 
     use super::*;
     use crate::command::ALONE;
@@ -186,11 +191,23 @@ mod tests {
         assert_eq!(ended.unwrap(), None);
     }
 
+    fn a_signal_between_two_rounds_starts_no_command() {
+        let mut signals = Signals::new().unwrap();
+        raise(Signal::SIGTERM).unwrap();
+        let file = std::env::temp_dir().join(format!("unspin-round-{}", process::id()));
+        let args = [file.to_string_lossy().into_owned()];
+        let metric = (None, Better::Lower);
+        let round = Command::new("touch", &args, metric, &mut signals).round(&mut || Ok(()));
+        let started = std::fs::remove_file(&file).is_ok();
+        assert_eq!((round.unwrap(), started), (None, false));
+    }
+
     #[test]
     fn a_command_has_a_figure_or_ends_the_rounds() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         figures_are_durations_or_read();
         failures_end_it();
         a_signal_ends_the_round_but_no_error();
+        a_signal_between_two_rounds_starts_no_command();
     }
 }
