@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from claims import Claims
+from claims import Claims, in_file
 
 
 class Bench(Protocol):
@@ -65,6 +65,7 @@ def run(checks: Sequence[Callable[..., str]], names: list[str], bench: Bench, fi
     if not file.endswith(".json"):
         print(f"{file}: claims go into a file that ends in .json", file=sys.stderr)
         return 2
+    in_file(Path(file))
     status = 0
     unnamed = [name for name, check in known.items() if not hasattr(check, "only_by_name")]
     for name in names or unnamed:

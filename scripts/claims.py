@@ -3,6 +3,7 @@
 import datetime
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,6 +14,14 @@ SPREAD_MIN = 6
 def spread(values: list[float]) -> tuple[float | None, float | None]:
     """The least and the most, where they are an interval of at least 95 % for the median."""
     return (min(values), max(values)) if len(values) >= SPREAD_MIN else (None, None)
+
+
+def in_file(file: Path) -> list[dict]:
+    """The claims that a file has, none where it does not exist. Ends the script where it has anything else."""
+    try:
+        return json.loads(file.read_text()) if file.exists() else []
+    except ValueError:
+        sys.exit(f"{file} is not a file of claims: remove it, or name another one")
 
 
 class Claims:
@@ -53,6 +62,5 @@ class Claims:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         mine = {claim["id"] for claim in self.found}
-        before = json.loads(file.read_text()) if file.exists() else []
-        kept = [claim for claim in before if claim["id"] not in mine]
+        kept = [claim for claim in in_file(file) if claim["id"] not in mine]
         file.write_text(json.dumps(kept + self.found, indent=1))
