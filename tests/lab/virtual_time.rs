@@ -173,8 +173,8 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
 /// Waiters of PV spinlocks halt where no PAUSE exits end their loops, and whoever kicks one gives
 /// way to it. KVM does so at a kick, and the host records what came of it.
 pub fn kicked_vcpus_are_yielded_to() -> Result<(), Failed> {
-    let more = "seconds = 1\naccel = \"vt\"\nvt = { regime = \"tdx-like\" }";
-    let text = experiment(&["stress-ng-rename"], more, "");
+    let more = "accel = \"vt\"\nvt = { regime = \"tdx-like\" }";
+    let text = experiment(&["hackbench-pipe-threads"], more, "");
     let bench = Bench::new(&text.replace("vcpus = 2\npcpus", "vcpus = 4\npcpus"));
     let output = bench.run();
     check(output.status.success(), "the run", &output)?;
