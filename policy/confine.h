@@ -58,6 +58,9 @@
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
 
+/* Trials of more in a row that spins ended though more was done: the next one goes on. */
+#define CONFINE_ANYWAY_TRIALS 3
+
 /* A limit lasts if more vCPUs are not tried for so long. */
 #define CONFINE_LASTS_NS 400000000ULL
 
@@ -150,6 +153,7 @@ POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 {
 	c->kept_more++;
 	c->began_ns = 0;
+	c->anyway = 0;
 	if (c->computes_trial)
 		c->computes_wanted = 0;
 	else if (c->calm_trial)
@@ -159,12 +163,26 @@ POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->tried);
 }
 
+/* Whether a trial of more goes on though it spins. One window that did more says little, and in a
+ * collapse every window counts: so only after trials that all ended with such a one. */
+POLICY int confine_goes_on(struct confine *c, const struct confine_facts *facts)
+{
+	if (!confine_gains_anyway(&c->without, facts))
+		c->anyway = 0;
+	else if (c->anyway < CONFINE_ANYWAY_TRIALS)
+		c->anyway++;
+	else
+		return 1;
+	return 0;
+}
+
 POLICY void confine_try_more(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
 	int rivals = confine_off_percent(&c->without) >= CONFINE_RIVALS_PERCENT;
 	u32 percent = rivals ? CONFINE_RETURNED_RIVALS_PERCENT : CONFINE_RETURNED_PERCENT;
 
-	if (c->sums.windows && confine_spins_more(&c->without, facts, percent)) {
+	if (c->sums.windows && confine_spins_more(&c->without, facts, percent) &&
+	    !confine_goes_on(c, facts)) {
 		confine_give_up_more(c, now_ns);
 		return;
 	}

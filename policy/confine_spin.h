@@ -86,4 +86,17 @@ POLICY int confine_wasteful(const struct confine_sums *sums, const struct confin
 	       (u64)facts->spin_m * 100 >= ((u64)facts->on_m + facts->off_m) * percent;
 }
 
+/* Whether a window with more vCPUs did more though it spun: the host keeps none of them off, and
+ * they spin too little for a trial of fewer. Work that contends by itself does. */
+POLICY int confine_gains_anyway(const struct confine_sums *before, const struct confine_facts *facts)
+{
+	struct confine_sums window = { .skipped = CONFINE_SKIP_WINDOWS };
+
+	confine_add(&window, facts, 0);
+	return confine_most_off_percent(&window) < CONFINE_OFF_PERCENT &&
+	       confine_spin_percent(&window) < CONFINE_SPIN_ANYWAY_PERCENT &&
+	       confine_useful_m(&window) * 100 >=
+		       confine_useful_m(before) * (100 + CONFINE_GAIN_PERCENT);
+}
+
 #endif /* UNSPIN_POLICY_CONFINE_SPIN_H */

@@ -46,6 +46,8 @@ struct confine {
 	u32 computes_trial;
 	/* Whether the vCPUs in use were on for a whole window since the last change of use. */
 	u32 whole;
+	/* Trials of more in a row that spins ended though more was done. */
+	u32 anyway;
 	/* Since the last change of use; a settled number's forget old windows. */
 	struct confine_sums sums;
 	/* Of a trial: with the number before it, and with fewer until that is in use again. */

@@ -53,6 +53,7 @@ pub struct Confine {
     calm_trial: u32,
     computes: [u32; 4],
     whole: u32,
+    anyway: u32,
     sums: [Sums; 3],
     quiet_ns: u64,
     released_ns: u64,

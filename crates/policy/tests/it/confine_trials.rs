@@ -187,6 +187,38 @@ fn calm_in_user_mode_that_ends_in_a_collapse_is_trusted_later() {
     assert!(confine.trials_more[0] <= 4, "in ten seconds: {confine:?}");
 }
 
+/// The host keeps no vCPU off any more, and the work contends by itself: more where it has more.
+/// Trials of more that end for that show in the end that more is done.
+#[test]
+fn a_limit_goes_where_more_vcpus_do_more_though_they_spin() {
+    let free = |used, spins_percent| {
+        let percent = if used == 4 { spins_percent } else { 5 };
+        Facts { on_m: 1_000 * used, ..spun(10 * used * percent, 0) }
+    };
+    let after_collapse = |spins_percent| {
+        let mut windows = 0;
+        let confine = after(4_000, |used| {
+            windows += 1;
+            if windows <= 20 { collapse(used) } else { free(used, spins_percent) }
+        });
+        (confine.in_use(), confine.trials_more)
+    };
+    assert_eq!(after_collapse(15), (4, [4, 1]));
+    assert_eq!(after_collapse(45).0, 2, "spins for which fewer are tried");
+    // In every other trial they are off.
+    let (mut trials, mut was) = (0, 4);
+    let confine = after(4_000, |used| {
+        trials += u32::from(used > was);
+        was = used;
+        match used {
+            2 => free(2, 5),
+            _ if trials % 2 == 0 => collapse(used),
+            _ => free(4, 15),
+        }
+    });
+    assert_eq!((confine.in_use(), confine.trials_more[1]), (2, 0), "{confine:?}");
+}
+
 #[test]
 fn one_window_of_nothing_but_spinning_is_enough() {
     let first_trial = |spin_m| {
