@@ -1,8 +1,9 @@
 //! How often heartbeats come, and what one costs here.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
@@ -63,20 +64,28 @@ fn period_ns(cost_ns: u64, share: f64) -> u64 {
 /// Takes one vCPU for a while and looks how long each heartbeat keeps it from running;
 /// the median, because some meet an off interval. `None` where none came.
 fn cost_ns(page: &Page, set: &mut impl FnMut(u64)) -> Option<u64> {
-    let this = Pid::from_raw(0);
-    let allowed = sched_getaffinity(this).ok()?;
-    let vcpu = sched_getcpu().ok()?;
-    let mut only = CpuSet::new();
-    only.set(vcpu).ok()?;
-    sched_setaffinity(this, &only).ok()?;
     set(TRIAL_NS);
-    std::thread::sleep(TICK);
-    let mut gaps = interruptions(page, vcpu);
+    let gaps = on_one_vcpu(|vcpu| {
+        thread::sleep(TICK);
+        interruptions(page, vcpu)
+    });
     set(0);
-    // Where it cannot be undone, it stays on this vCPU; that harms nothing.
-    let _ = sched_setaffinity(this, &allowed);
+    let mut gaps = gaps?;
     gaps.sort_unstable();
     gaps.get(gaps.len() / 2).copied()
+}
+
+/// Works on a thread of its own, which is bound to a vCPU. To bind the caller, and then to all that
+/// it may use now, would keep it within a limit of `unspin run` for good, with its commands.
+fn on_one_vcpu<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Option<T> {
+    let bound = || {
+        let vcpu = sched_getcpu().ok()?;
+        let mut only = CpuSet::new();
+        only.set(vcpu).ok()?;
+        sched_setaffinity(Pid::from_raw(0), &only).ok()?;
+        Some(work(vcpu))
+    };
+    thread::scope(|scope| scope.spawn(bound).join().ok().flatten())
 }
 
 fn interruptions(page: &Page, vcpu: usize) -> Vec<u64> {
@@ -97,7 +106,24 @@ fn interruptions(page: &Page, vcpu: usize) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sched::sched_getaffinity;
+    use nix::unistd::gettid;
+
     use super::*;
+
+    #[test]
+    fn who_measures_is_bound_to_nothing() {
+        let this = gettid();
+        let before = sched_getaffinity(this).unwrap();
+        let (vcpu, others, own) = on_one_vcpu(|vcpu| {
+            let of = |thread| sched_getaffinity(thread).unwrap();
+            (vcpu, of(this), of(Pid::from_raw(0)))
+        })
+        .unwrap();
+        let mut only = CpuSet::new();
+        only.set(vcpu).unwrap();
+        assert_eq!((others, own), (before, only));
+    }
 
     #[test]
     fn a_dear_heartbeat_comes_rarely_or_not_at_all() {

@@ -120,6 +120,8 @@ pub(crate) struct Shared<T> {
 
 // SAFETY: a mapping is the process's, not a thread's, and it is only read.
 unsafe impl<T: Plain> Send for Shared<T> {}
+// SAFETY: as above; each read copies, and allows for writes at any time.
+unsafe impl<T: Plain> Sync for Shared<T> {}
 
 impl<T: Plain> Shared<T> {
     pub(crate) fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<Shared<T>> {
