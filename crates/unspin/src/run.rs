@@ -291,9 +291,15 @@ fn work(
         offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
         if let (Some(due), Some(every)) = (next.filter(|due| *due <= Instant::now()), every) {
             printed = print(&keeper.stats, about);
-            next = printed.is_ok().then(|| due + every);
+            next = printed.is_ok().then(|| following(due, every, Instant::now()));
         }
     }
+}
+
+/// When the line after one that was due is due. Who was stopped (Ctrl-Z) has missed some, and makes
+/// up for none.
+fn following(due: Instant, every: Duration, now: Instant) -> Instant {
+    (due + every).max(now)
 }
 
 fn status(args: &Args) -> anyhow::Result<ExitCode> {
@@ -324,4 +330,17 @@ fn print_last(stats: &Stats, about: Option<&About>) -> anyhow::Result<()> {
     }
     show!("{}", scheduler::summary(stats));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_were_missed_are_not_printed_all_at_once() {
+        let (due, every) = (Instant::now(), Duration::from_secs(1));
+        let after = |late_ms| following(due, every, due + Duration::from_millis(late_ms)) - due;
+        assert_eq!([after(0), after(300)], [every; 2]);
+        assert_eq!(after(3_600_000), Duration::from_secs(3_600));
+    }
 }
