@@ -173,6 +173,7 @@ pub(crate) fn trial() -> Trial {
 
 /// Its programs in the kernel, attached to nothing, and how many vCPUs they are for.
 fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
+    check_ticks()?;
     let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
     if state.trim() != "disabled" {
         let loaded = fs::read_to_string(LOADED).unwrap_or_default();
@@ -214,7 +215,6 @@ pub struct Scheduler {
 impl Scheduler {
     /// Loads it and gives it all tasks.
     pub fn start(options: &Options) -> Result<Scheduler, RunError> {
-        check_ticks()?;
         let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
