@@ -1,7 +1,7 @@
 //! Which of the two actuators acts.
 
 use anyhow::Context;
-use unspin_guest::confine::{self, ConfineError, Confiner, OwnCgroup, Rest};
+use unspin_guest::confine::{self, ConfineError, Confiner, CpusetError, OwnCgroup, Rest};
 use unspin_guest::run::{NAME, Options, RunError, is_loaded};
 use unspin_model::class::Class;
 use unspin_model::scheduler::Actuator;
@@ -24,6 +24,10 @@ impl Choice {
     /// Starts what is wanted, or what is possible where nothing in particular is.
     pub fn start(self) -> anyhow::Result<Keeper> {
         only_root()?;
+        // A scheduler acts on the whole guest as well, and nobody outside could ask for its state.
+        if let Some(error @ CpusetError::Container(_)) = confine::lacks() {
+            return Err(error.into());
+        }
         if self.actuator == Some(Actuator::SchedExt) {
             return scheduler_or_hint(self.scheduler(), confine::possible);
         }
@@ -115,7 +119,6 @@ pub fn leave_root() -> anyhow::Result<Option<OwnCgroup>> {
 
 #[cfg(test)]
 mod tests {
-    use unspin_guest::confine::CpusetError;
     use unspin_guest::sense::SenseError;
 
     use super::*;

@@ -66,24 +66,26 @@ fn who_is_not_root_gets_the_command_to_run() {
 }
 
 /// The container's cgroups may look like the guest's own, but nobody outside would find a limit
-/// that a killed `unspin run` leaves there.
+/// that a killed `unspin run` leaves there. A scheduler would act on the whole guest, too.
 #[test]
 fn a_container_limits_nothing() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can make a namespace of processes");
         return;
     }
-    let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_unspin")]);
-    let done = command.args(["run", "--actuator", "cpuset", "--", "true"]).output();
-    let done = done.expect("util-linux has unshare");
-    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
-    if stderr.starts_with("unshare: ") {
-        eprintln!("skipped: {stderr}");
-        return;
+    for actuator in ["cpuset", "sched-ext"] {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_unspin")]);
+        let done = command.args(["run", "--actuator", actuator, "--", "true"]).output();
+        let done = done.expect("util-linux has unshare");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        if stderr.starts_with("unshare: ") {
+            eprintln!("skipped: {stderr}");
+            return;
+        }
+        assert_eq!(done.status.code(), Some(77), "{actuator}: {stderr}");
+        assert!(stderr.contains("container"), "{actuator}: {stderr}");
     }
-    assert_eq!(done.status.code(), Some(77), "{stderr}");
-    assert!(stderr.contains("container"), "{stderr}");
 }
 
 #[test]
