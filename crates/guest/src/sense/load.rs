@@ -9,8 +9,8 @@ use libbpf_rs::{Link, Object, OpenObject};
 use unspin_model::diagnosis::Spinlock;
 
 use super::{SenseError, Settings};
-use crate::machine::Facts;
-use crate::{doctor, spinning};
+use crate::machine::{self, Facts};
+use crate::spinning;
 
 /// Without these there is nothing to tell.
 const NEEDED: [&str; 3] = ["local_timer_entry", "sched_switch", "cpu_idle"];
@@ -34,7 +34,7 @@ pub(super) fn leave_out_missing(
     check_ticks()?;
     let btf = Btf::from_vmlinux().map_err(SenseError::NoBtf)?;
     static SPINLOCK: OnceLock<Spinlock> = OnceLock::new();
-    let spinlock = *SPINLOCK.get_or_init(|| doctor::diagnose(&Facts::probe()).machine.spinlock);
+    let spinlock = *SPINLOCK.get_or_init(|| machine::spinlock(&Facts::of_spinlocks()));
     let has = |function: &str| functions && btf.type_by_name::<Func<'_>>(function).is_some();
     let slowpath = slowpath(has);
     let mut missing = Vec::new();
