@@ -59,7 +59,7 @@ pub(super) fn of_spinlocks() -> Facts {
     let kernel = text("/proc/sys/kernel/osrelease");
     Facts {
         cpuid: cpuid(),
-        cpus: online_cpus(),
+        cpus: confine::online().map_or(0, |online| online.len() as u32),
         config: config(&kernel),
         kernel,
         command_line: text("/proc/cmdline"),
@@ -111,15 +111,6 @@ fn log_line(what: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn online_cpus() -> u32 {
-    let list = text("/sys/devices/system/cpu/online");
-    let ranges = list.split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?))
-    });
-    ranges.map(|(first, last)| last.saturating_sub(first).saturating_add(1)).sum()
 }
 
 fn config(kernel: &str) -> BTreeMap<String, String> {
