@@ -123,13 +123,15 @@ fn what_cannot_be_read_counts_as_limited() {
 }
 
 #[test]
-fn nobody_else_may_keep_the_lock() {
+fn nobody_else_may_keep_the_lock_or_change_the_journal() {
     let hierarchy = Hierarchy::new("lock", &[]);
     let lock = hierarchy.folder.join("cpuset.lock");
     fs::write(&lock, "").unwrap();
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
     let _cpusets = hierarchy.open();
-    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
+    for file in [lock, hierarchy.folder.join("cpuset.json")] {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What has been written to cgroups, in a file that outlives this process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,8 +51,9 @@ const LOCK: &str = "cpuset.lock";
 /// Between two tries to get the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Nobody else may open it: who can, can also keep the lock.
-fn lock_file(path: &Path) -> io::Result<File> {
+/// Nobody else may open it, whatever the umask: who can, can also keep the lock, or change what is
+/// going to be restored.
+fn own_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
@@ -88,9 +89,9 @@ impl Journal {
     /// process that ends keeps its lock until the kernel has let go of its BPF programs.
     pub(super) fn open(folder: &Path, patience: Duration) -> Result<Journal, CpusetError> {
         let failed = |error| CpusetError::Journal(folder.to_owned(), error);
-        fs::create_dir_all(folder).map_err(failed)?;
+        DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
         let path = folder.join(LOCK);
-        let mut lock = lock_file(&path).map_err(failed)?;
+        let mut lock = own_file(&path).map_err(failed)?;
         let began = Instant::now();
         let _lock = loop {
             match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
@@ -245,7 +246,9 @@ impl Journal {
         let new = self.file.with_extension("new");
         let write = || {
             let text = serde_json::to_string(&self.noted)?;
-            File::create(&new)?.write_all(text.as_bytes())?;
+            let mut file = own_file(&new)?;
+            file.set_len(0)?;
+            file.write_all(text.as_bytes())?;
             fs::rename(&new, &self.file)
         };
         write().map_err(|error: io::Error| CpusetError::Journal(self.file.clone(), error))?;
