@@ -44,8 +44,18 @@ impl Watcher {
         self.sensor.heartbeat
     }
 
+    /// A vCPU that is added later is a part of the machine as well.
+    fn cover_added(&mut self) {
+        self.sensor.show_added();
+        let vcpus = self.sensor.page().vcpus();
+        self.steal.cover(vcpus);
+        self.live.cover(vcpus as u16);
+        self.totals.cover(vcpus as u16);
+    }
+
     /// Fetches what is new.
     pub fn step(&mut self) {
+        self.cover_added();
         let found = self.sensor.take();
         // In this order: where this thread is preempted in between, others do not seem to idle on.
         let (end_ns, now) = (now_ns(), self.sensor.page().all());
@@ -109,7 +119,7 @@ impl Sums {
 
     /// Sums since the start.
     pub fn totals(&mut self) -> Totals {
-        // A vCPU that is added later is a part of the machine as well.
+        // As in `Watcher::cover_added`.
         self.sensor.show_added();
         self.steal.cover(self.sensor.page().vcpus());
         // In this order: where this thread is preempted in between, no sum goes backwards later.

@@ -91,6 +91,11 @@ impl Live {
         }
     }
 
+    /// Covers so many vCPUs from now on, if those are more.
+    pub fn cover(&mut self, vcpus: u16) {
+        self.vcpus = vcpus.max(self.vcpus);
+    }
+
     /// The figures are of other vCPUs than these, which are offline now, in order.
     pub fn leave_out(&mut self, offline: Vec<u16>) {
         self.offline = offline;
@@ -316,6 +321,19 @@ mod tests {
         assert_eq!((digest.vcpus, digest.beats_per_s), (2, 200.0));
         let off: Vec<_> = digest.off.iter().map(|off| (off.vcpu, off.intervals)).collect();
         assert_eq!(off, [(1, 1), (3, 0)]);
+    }
+
+    #[test]
+    fn a_vcpu_that_is_added_has_figures_from_then_on() {
+        let mut live = Live::new(1, 0);
+        live.add(1_000 * MS, News { beats: vec![100], ..News::default() });
+        live.cover(2);
+        live.cover(1);
+        let beats = vec![100, 300];
+        live.add(2_000 * MS, News { beats, ..offs(vec![off(1_500, 1_600)]) });
+        let digest = live.digest();
+        assert_eq!((digest.vcpus, digest.off[1].intervals, digest.beats_per_s), (2, 1, 125.0));
+        assert_eq!(live.lane(1, 2), [Slice::default(), Slice { off: 0.1, idle: 0.0 }]);
     }
 
     #[test]

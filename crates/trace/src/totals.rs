@@ -64,6 +64,11 @@ impl Totals {
         Totals { off: vec![Sum::default(); usize::from(vcpus)], ..Totals::default() }
     }
 
+    /// Covers so many vCPUs from now on, if those are more.
+    pub fn cover(&mut self, vcpus: u16) {
+        self.off.resize(usize::from(vcpus).max(self.off.len()), Sum::default());
+    }
+
     /// Of a whole session.
     pub fn of(session: &Session) -> Totals {
         let mut totals = Totals::new(session.vcpus);
@@ -112,6 +117,18 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_vcpu_that_is_added_counts_from_then_on() {
+        let (start_ns, end_ns) = (11 * MS, 18 * MS);
+        let off = FoundOff { vcpu: 1, start_ns, end_ns, start_error_ns: 0, was_idle: false };
+        let mut totals = Totals::new(1);
+        for vcpus in [1, 2, 1] {
+            totals.cover(vcpus);
+            totals.add(0.2, &[off], &[], Vec::new(), Vec::new(), 0);
+        }
+        assert_eq!(totals.off, [Sum::default(), Sum { count: 2, ns: 14 * MS }]);
+    }
 
     /// The waiter in front has the lock before a step ends, the one behind it has it after that.
     #[test]

@@ -141,8 +141,8 @@ impl Sensor {
         Ok(Sensor { missing, heartbeat, rings, sites, page, _links: links, _object: object })
     }
 
-    /// What was found since the last call. What vCPUs found that were added since the start is
-    /// counted as lost.
+    /// What was found since the last call. What vCPUs found that were added since the start, and
+    /// are not shown, is counted as lost.
     pub fn take(&mut self) -> Findings {
         let Findings { mut offs, mut spins, .. } = Findings::default();
         let (sites, shown, mut added) = (&self.sites, self.page.vcpus(), 0);
@@ -166,6 +166,11 @@ impl Sensor {
     pub fn user_spin_ns(&self, vcpus: &[Vcpu]) -> Vec<u64> {
         let looked = vcpus.iter().filter(|_| spinning::kernel().tells_timers);
         looked.map(|vcpu| vcpu.samples.user_spin_ns).collect()
+    }
+
+    /// Shows also the vCPUs that have come online since.
+    pub(crate) fn show_added(&mut self) {
+        self.page.show_added();
     }
 
     /// The records of all vCPUs.
