@@ -17,7 +17,7 @@ use unspin_lab::interrupt;
 use unspin_model::class::Class;
 use unspin_model::scheduler::{Actuator, Stats};
 use unspin_model::session::About;
-use unspin_report::scheduler;
+use unspin_report::{printable, scheduler};
 
 use crate::command::Running;
 use crate::failure::of_class;
@@ -284,7 +284,7 @@ fn work(
         }
         if let Some(why) = &keeper.ended {
             if offer.take().is_some() {
-                note!("unspin: {why}; the command goes on without it");
+                note!("unspin: {}; the command goes on without it", printable(why));
             }
             continue;
         }

@@ -5,6 +5,7 @@ use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
 use unspin_model::class::chain;
 use unspin_model::scheduler::Stats;
+use unspin_report::printable;
 
 /// What acts, as long as it can be kept.
 pub struct Keeper {
@@ -109,7 +110,8 @@ impl Kept {
             self.ended = Some(format!("the kernel ended the scheduler: {}", ended.reason));
             return;
         }
-        note!("unspin: {}: loading it again", ended.reason);
+        // The kernel quotes the names that tasks give themselves.
+        note!("unspin: {}: loading it again", printable(&ended.reason));
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
                 // What was found out is about other vCPUs.
