@@ -1,5 +1,7 @@
 //! Exact accounting of spins: loads `bpf/account.bpf.c`, reads each vCPU's time.
 
+mod counter;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,6 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf};
 use crate::spinning;
+use counter::Counter;
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
@@ -41,9 +44,6 @@ struct Record {
 
 // SAFETY: integers only.
 unsafe impl Plain for Record {}
-
-/// A spin under way for longer is one whose end was not seen.
-const LOST_NS: u64 = 1_000_000_000;
 
 /// What one vCPU has spun since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -203,51 +203,6 @@ fn cpu_ns() -> u64 {
     Duration::from(time).as_nanos() as u64
 }
 
-/// Makes of a vCPU's records a sum that never decreases.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counter {
-    spun_ns: u64,
-    /// What the last record came to, the spin under way included.
-    total_ns: u64,
-    /// When a spin began whose end is not waited for any more.
-    given_up_ns: u64,
-    /// What that one has counted so far.
-    ahead_ns: u64,
-    lost: u64,
-}
-
-impl Counter {
-    fn advance(&mut self, record: &Record, now_ns: u64, is_idle: bool) -> Spun {
-        let lasts_ns = now_ns.saturating_sub(record.since_ns);
-        let spins = record.since_ns != 0 && record.since_ns != self.given_up_ns;
-        let lost = spins && (is_idle || lasts_ns >= LOST_NS);
-        if lost {
-            self.given_up_ns = record.since_ns;
-            self.ahead_ns = self.total_ns.saturating_sub(record.spin_ns);
-            self.total_ns = record.spin_ns;
-        }
-        let total_ns = record.spin_ns + if spins && !lost { lasts_ns } else { 0 };
-        // Otherwise the fields, which are read one after the other, are from both sides of a
-        // spin's end.
-        if total_ns > self.total_ns || record.lost > self.lost {
-            let grown_ns = total_ns.saturating_sub(self.total_ns);
-            // If it ended after all, its sum holds what has counted already.
-            let ahead_ns = std::mem::take(&mut self.ahead_ns);
-            let ended = record.lost == self.lost && grown_ns >= ahead_ns;
-            self.spun_ns += grown_ns - if ended { ahead_ns } else { 0 };
-            self.total_ns = total_ns;
-        }
-        self.lost = record.lost;
-        Spun {
-            ns: self.spun_ns,
-            off_ns: record.spin_off_ns,
-            held_ns: record.held_ns,
-            count: record.spins,
-            lost: record.lost,
-        }
-    }
-}
-
 /// Names of one function on several kernels, or of functions one of which holds the other.
 const ALTERNATIVES: [[&str; 2]; 2] = [
     ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"],
@@ -337,54 +292,5 @@ mod tests {
         let btf = Btf::from_path(concat!(env!("OUT_DIR"), "/account.bpf.o")).expect("its types");
         let of_program = btf.type_by_name::<Struct<'_>>("account").expect("struct account");
         assert_eq!(of_program.size(), size_of::<Record>());
-    }
-
-    #[test]
-    fn a_spin_under_way_counts_and_nothing_is_taken_back() {
-        let spinning = Record { spin_ns: 100, since_ns: 1_000, spins: 3, ..Record::default() };
-        let mut counter = Counter::default();
-        let during = counter.advance(&spinning, 1_400, false);
-        assert_eq!(during, Spun { ns: 500, count: 3, ..Spun::default() });
-        // Read between the end of a spin and the sum's growth.
-        let torn = Record { since_ns: 0, ..spinning };
-        assert_eq!(counter.advance(&torn, 1_500, false).ns, 500);
-        let ended = Record { spin_ns: 620, since_ns: 0, spins: 4, ..spinning };
-        assert_eq!(counter.advance(&ended, 1_700, false).ns, 620);
-        // Of two clocks' readings.
-        assert_eq!(Counter::default().advance(&spinning, 900, false).ns, 100);
-    }
-
-    #[test]
-    fn a_spin_that_is_given_up_counts_once() {
-        let stuck = Record { spin_ns: 100, since_ns: 1_000, ..Record::default() };
-        let mut counter = Counter::default();
-        assert_eq!(counter.advance(&stuck, 5_000, false).ns, 4_100);
-        assert_eq!(counter.advance(&stuck, 5_500, true).ns, 4_100);
-        assert_eq!(counter.advance(&stuck, 6_000, false).ns, 4_100);
-        // It lasted longer than it was waited for, and ends after all.
-        let ended = Record { spin_ns: 10_100, since_ns: 0, ..stuck };
-        assert_eq!(counter.advance(&ended, 11_500, false).ns, 10_100);
-    }
-
-    #[test]
-    fn a_spin_whose_end_was_not_seen_hides_no_later_one() {
-        let spinning = Record { spin_ns: 100, since_ns: 1_000, ..Record::default() };
-        let long = [
-            (Record { since_ns: 0, lost: 1, ..spinning }, false),
-            (Record { since_ns: 5_000, lost: 1, ..spinning }, false),
-            (spinning, true),
-        ];
-        for (then, is_idle) in long {
-            let mut counter = Counter::default();
-            assert_eq!(counter.advance(&spinning, 5_000, false).ns, 4_100);
-            assert_eq!(counter.advance(&then, 5_000, is_idle).ns, 4_100);
-            let next = Record { spin_ns: 150, since_ns: 0, ..then };
-            assert_eq!(counter.advance(&next, 6_000, false).ns, 4_150);
-        }
-        let mut counter = Counter::default();
-        counter.advance(&spinning, 5_000, false);
-        assert_eq!(counter.advance(&spinning, 2 * LOST_NS, false).ns, 4_100);
-        let next = Record { spin_ns: 150, since_ns: 0, ..spinning };
-        assert_eq!(counter.advance(&next, 2 * LOST_NS + 1, false).ns, 4_150);
     }
 }
