@@ -249,7 +249,7 @@ fn enables_preemption(function: &str) -> bool {
 /// A kernel may refuse programs in some of its functions, such as in those without
 /// instrumentation.
 fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, SenseError> {
-    let mut links = Vec::new();
+    let (mut links, mut counts) = (Vec::new(), false);
     let mut refused = None;
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
     // A spin whose beginning alone is seen looks as if it did not end, and the kernel itself waits
@@ -258,17 +258,29 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
     for program in programs {
         let section = program.section().to_string_lossy().into_owned();
         match program.attach() {
-            Ok(link) => links.push(link),
+            Ok(link) => {
+                counts |= watched(&section).is_some();
+                links.push(link);
+            }
             Err(error) => {
                 missing.extend(watched(&section).map(str::to_owned));
                 refused = Some(error);
             }
         }
     }
+    of_use(links, counts, refused)
+}
+
+/// Programs at work, if one of them counts spins: that of the tick is taken by every kernel.
+fn of_use<L>(
+    links: Vec<L>,
+    counts: bool,
+    refused: Option<libbpf_rs::Error>,
+) -> Result<Vec<L>, SenseError> {
     match refused {
-        Some(error) if links.is_empty() => Err(error.into()),
-        None if links.is_empty() => Err(SenseError::NoSlowPaths),
-        _ => Ok(links),
+        _ if counts => Ok(links),
+        Some(error) => Err(error.into()),
+        None => Err(SenseError::NoSlowPaths),
     }
 }
 
@@ -285,6 +297,17 @@ mod tests {
         assert!(missing(&["queued_spin_lock_slowpath", "rwsem_optimistic_spin"]).is_empty());
         let all = ["native_queued_spin_lock_slowpath", "osq_lock", "queued_spin_lock_slowpath"];
         assert_eq!(missing(&all), all);
+    }
+
+    #[test]
+    fn the_tick_s_program_alone_counts_nothing() {
+        let refused = || libbpf_rs::Error::from_raw_os_error(Errno::EBUSY as i32);
+        let with = |counts, refused| of_use(vec!["tick"], counts, refused);
+        assert!(matches!(with(false, Some(refused())), Err(SenseError::Load(_))));
+        assert!(matches!(with(false, None), Err(SenseError::NoSlowPaths)));
+        for some in [None, Some(refused())] {
+            assert_eq!(with(true, some).ok(), Some(vec!["tick"]));
+        }
     }
 
     #[test]
