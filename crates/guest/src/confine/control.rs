@@ -32,6 +32,8 @@ const REST: Duration = Duration::from_secs(1);
 /// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
 /// work.
 const SHORT_REST: Duration = Duration::from_millis(100);
+/// A kernel that does not take the programs back, as after an error in its tracing, is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
 const ROUND: u32 = 10;
 
@@ -61,6 +63,8 @@ pub(super) struct Control {
     woken: bool,
     /// Whether the vCPUs out of use are to be isolated, since the limit changed last.
     parted: bool,
+    /// When the kernel last refused the programs that count spins.
+    refused: Option<Instant>,
     /// Why it has no real-time priority.
     pub(super) late: Option<String>,
 }
@@ -94,6 +98,7 @@ impl Control {
             calm: 0,
             woken: false,
             parted: false,
+            refused: None,
             late: None,
         };
         control.before = control.sums();
@@ -156,11 +161,17 @@ impl Control {
         let vcpus = self.online.len();
         let limits = self.decider.in_use() as usize != vcpus || self.decider.on_trial();
         let counts = self.vigilance.step(&self.facts, vcpus, window_ns, limits);
-        if counts == self.account.is_counting() {
+        let waits = self.refused.is_some_and(|at| at.elapsed() < ASK_AGAIN);
+        if counts == self.account.is_counting() || (counts && waits) {
             return;
         }
         if counts {
-            self.failed = self.account.resume().err().map(|error| error.to_string());
+            let refused = self.account.resume().err().map(|error| error.to_string());
+            if let (Some(error), None) = (&refused, self.refused) {
+                note!("unspin: spins are not counted any more, so nothing is limited: {error}");
+            }
+            self.refused = refused.is_some().then(Instant::now);
+            self.failed = refused;
             self.vigilance.attached(self.account.attached_ns);
         } else {
             // It takes long, and the guest has work for all of its vCPUs.
