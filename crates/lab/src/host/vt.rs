@@ -2,6 +2,7 @@
 //! so that a cell and a seed decide every byte of what comes out.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -68,17 +69,24 @@ pub struct VtQemu {
 pub fn vt_qemu(report: &mut dyn FnMut(unspin_sources::Progress)) -> Result<VtQemu, Failure> {
     let unavailable = |detail: String| Failure::new(FailureKind::Unavailable, detail);
     if let Some(program) = std::env::var_os("UNSPIN_VT_QEMU").map(PathBuf::from) {
-        let bytes = fs::read(&program)
-            .map_err(|e| unavailable(format!("UNSPIN_VT_QEMU={}: {e}", program.display())))?;
         let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
-        let firmware: Vec<PathBuf> = std::env::split_paths(&firmware).collect();
-        let behaviour = behaviour(bytes, &program, &firmware);
-        return Ok(VtQemu { program, firmware, behaviour });
+        return own_qemu(&program, &firmware)
+            .map_err(|e| unavailable(format!("UNSPIN_VT_QEMU={}: {e}", program.display())));
     }
     let qemu = unspin_sources::qemu::ensure(&unspin_sources::qemu::Source::Pinned, report)
         .map_err(|e| unavailable(chain(&e).to_string()))?;
     let Qemu { program, firmware, behaviour, .. } = qemu;
     Ok(VtQemu { program, firmware: vec![firmware], behaviour })
+}
+
+/// A program of one's own, with its firmware's folders. QEMU starts in the folder of its run, where
+/// a path relative to ours leads elsewhere.
+fn own_qemu(program: &Path, firmware: &OsStr) -> io::Result<VtQemu> {
+    let program = std::path::absolute(program)?;
+    let folders = std::env::split_paths(firmware).filter(|folder| !folder.as_os_str().is_empty());
+    let firmware = folders.map(std::path::absolute).collect::<io::Result<Vec<PathBuf>>>()?;
+    let behaviour = behaviour(fs::read(&program)?, &program, &firmware);
+    Ok(VtQemu { program, firmware, behaviour })
 }
 
 /// Stands for a program of one's own and the firmware that it finds in these folders or beside it.

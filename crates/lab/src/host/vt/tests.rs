@@ -116,6 +116,14 @@ fn ran() -> String {
 }
 
 #[test]
+fn a_qemu_of_ones_own_is_found_from_the_folder_of_a_run() {
+    let here = std::env::current_dir().unwrap();
+    let qemu = own_qemu(Path::new("Cargo.toml"), OsStr::new("src:")).unwrap();
+    assert_eq!((qemu.program, qemu.firmware), (here.join("Cargo.toml"), vec![here.join("src")]));
+    assert!(own_qemu(Path::new("none"), OsStr::new("")).is_err());
+}
+
+#[test]
 fn a_run_gives_result_truth_and_counters() {
     let results = hello() + &ran();
     let stage =
