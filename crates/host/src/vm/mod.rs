@@ -6,6 +6,7 @@ mod console;
 mod process;
 mod qmp;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -32,8 +33,16 @@ pub const QEMU: &str = "qemu-system-x86_64";
 
 /// The QEMU that runs VMs on this machine: the one that UNSPIN_QEMU names, else
 /// the one on PATH.
-pub fn qemu_program() -> std::ffi::OsString {
-    std::env::var_os("UNSPIN_QEMU").unwrap_or_else(|| QEMU.into())
+pub fn qemu_program() -> OsString {
+    std::env::var_os("UNSPIN_QEMU").map_or_else(|| QEMU.into(), from_anywhere)
+}
+
+/// A QEMU starts in the folder of its VM, where a path relative to ours leads elsewhere. A name
+/// without a folder is looked up in PATH.
+fn from_anywhere(program: OsString) -> OsString {
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let path = is_path.then(|| std::path::absolute(&program)).and_then(Result::ok);
+    path.map_or(program, PathBuf::into_os_string)
 }
 
 /// How long a guest may take to answer beyond a job's own time limit before it
@@ -358,6 +367,15 @@ mod tests {
     fn a_refusal_is_the_jobs_failure_and_another_reply_a_bad_one() {
         assert_eq!(unexpected(&Reply::Error("no".into())).kind, FailureKind::WorkloadFailed);
         assert_eq!(unexpected(&Reply::Shared).kind, FailureKind::BadReply);
+    }
+
+    #[test]
+    fn a_path_to_qemu_leads_there_from_every_folder() {
+        let of = |program: &str| PathBuf::from(from_anywhere(program.into()));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(of("./build/qemu"), here.join("build/qemu"));
+        assert_eq!(of("/opt/qemu"), PathBuf::from("/opt/qemu"));
+        assert_eq!(of("my-qemu"), PathBuf::from("my-qemu"), "PATH has it");
     }
 
     #[test]
