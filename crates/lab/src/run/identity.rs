@@ -1,7 +1,6 @@
 //! Which runs are planned, and the identity of each.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 
 use serde_json::json;
 use unspin_host::vm::qemu_args;
@@ -139,7 +138,7 @@ struct Recipe<'a> {
     prepared: &'a Prepared,
     host: Host,
     files: FileDigests,
-    programs: HashMap<PathBuf, Identity>,
+    programs: HashMap<String, Identity>,
 }
 
 impl<'a> Recipe<'a> {
@@ -239,22 +238,24 @@ impl<'a> Recipe<'a> {
         }
         for part in parts::of_run(experiment, &prepared.schedulers, boot, run) {
             let name = part.name();
-            add(&name, self.digest(&name, || part.image(&prepared.own))?);
+            // Two schedulers may have one name in their guests.
+            let key = format!("{part:?}");
+            add(&name, self.digest(&key, || part.image(&prepared.own))?);
         }
         Ok(found)
     }
 
-    /// The digest of an image, which is made once for each name.
+    /// The digest of an image, which is made once for each key.
     fn digest(
         &mut self,
-        name: &str,
+        key: &str,
         image: impl FnOnce() -> Result<Image, crate::image::ImageError>,
     ) -> Result<Identity, LabError> {
-        if let Some(known) = self.programs.get(&PathBuf::from(name)) {
+        if let Some(known) = self.programs.get(key) {
             return Ok(known.clone());
         }
         let digest = image()?.digest(&mut self.files)?;
-        self.programs.insert(name.into(), digest.clone());
+        self.programs.insert(key.to_owned(), digest.clone());
         Ok(digest)
     }
 }

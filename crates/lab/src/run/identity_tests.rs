@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use unspin_model::{Accel, FailureKind};
 use unspin_sources::kernel::Kernel;
@@ -299,6 +300,41 @@ fn in_virtual_time_a_cell_boots_an_image_of_its_own_parts() {
     assert_eq!(stock, hold, "the same parts");
     assert!(holds(&stock, "an init") && !holds(&stock, "help: unspin"));
     assert!(holds(&run, "an init") && holds(&run, "help: unspin"));
+}
+
+#[test]
+fn two_versions_of_a_scheduler_do_not_pass_for_one_program() {
+    let bench = Bench::new();
+    let mut experiment = forced(&bench.experiment("", ""), Accel::Vt);
+    for version in ["old", "new"] {
+        fs::create_dir(bench.path(version)).unwrap();
+        bench.write(&format!("{version}/scx_x"), version);
+        let program = bench.path(version).join("scx_x");
+        let command = format!("name = \"{version}\"\nargv = [{program:?}]");
+        experiment.schedulers.push(Scheduler::Command(toml::from_str(&command).unwrap()));
+    }
+    let plan = bench.plan(&experiment, "k-1", Accel::Vt);
+    let prepared = bench.prepared(&experiment, "k-1", Accel::Vt);
+    let boot = |scheduler: &str| {
+        let mut boots = plan.boots.iter();
+        boots.find(|boot| boot.runs[0].cell.scheduler == scheduler).unwrap()
+    };
+    let boots = [boot("old"), boot("new")];
+    let program = |boot: &PlannedBoot| {
+        let setting = &plan.settings[&plan.names[&boot.runs[0].run].setting];
+        setting.programs["/usr/local/bin/scx_x"].clone()
+    };
+    let image = |boot: &PlannedBoot| prepared.cell_initramfs(&experiment, boot);
+    assert_ne!(program(boots[0]), program(boots[1]));
+    assert_ne!(image(boots[0]), image(boots[1]));
+    // In real time, all runs of a kernel boot one image.
+    let check = |boots: &[&PlannedBoot]| {
+        let boots = boots.iter().copied();
+        parts::each_has_its_place(&parts::of_boots(&experiment, &prepared.schedulers, boots))
+    };
+    check(&boots[..1]).unwrap();
+    let refused = check(&boots).unwrap_err().to_string();
+    assert!(refused.contains("new/scx_x") && refused.contains("old/scx_x"), "{refused}");
 }
 
 #[test]

@@ -122,6 +122,18 @@ pub enum LabError {
         /// Their images.
         images: [PathBuf; 2],
     },
+    /// Two programs have one place in a guest.
+    #[error(
+        "{} and {} would both be {} in a guest, which can hold one of them: rename one, or give \
+         each an experiment of its own", programs[0].display(), programs[1].display(),
+        place.display()
+    )]
+    OnePlace {
+        /// The place.
+        place: PathBuf,
+        /// The programs on this machine.
+        programs: [PathBuf; 2],
+    },
     /// A program that the lab itself needs is missing.
     #[error("{program} is not installed: run `apt install {package}`")]
     Missing {
@@ -222,6 +234,7 @@ impl Classified for LabError {
             LabError::NotPlanned { .. }
             | LabError::OtherExperiment { .. }
             | LabError::OneId { .. }
+            | LabError::OnePlace { .. }
             | LabError::HasResults { .. } => Class::Usage,
             LabError::Interrupted => Class::Interrupted,
             LabError::Host(failure) if failure.kind == FailureKind::Unavailable => {

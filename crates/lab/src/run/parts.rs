@@ -2,11 +2,13 @@
 //! boots are both made of these, so that neither can have what the other lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::LabError;
 use super::prepare::Installed;
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology};
-use crate::image::{Image, ImageError, OWN_NAME, Own, path_in_guest};
+use crate::image::{Image, ImageError, OWN_NAME, Own, find_program, path_in_guest};
 use crate::workload::Workload;
 
 /// All that a guest's image holds beside its kernel's files, busybox and the init.
@@ -58,6 +60,15 @@ impl Part {
         }
     }
 
+    /// Its program on this machine, where it is one and is not `unspin` itself.
+    fn program(&self) -> Option<PathBuf> {
+        match self {
+            Part::Program { name, .. } => find_program(name),
+            Part::Scheduler(program) => Some(program.clone()),
+            Part::Unspin | Part::Path { .. } => None,
+        }
+    }
+
     fn of_workload(workload: &Workload) -> impl Iterator<Item = Part> {
         let packages = workload.packages.join(" ");
         let program = {
@@ -103,6 +114,25 @@ pub fn of_boots<'a>(
 /// The workloads of real neighbours.
 pub fn neighbours(topology: &Topology) -> impl Iterator<Item = &Workload> {
     topology.neighbours.iter().map(|neighbour| &neighbour.workload)
+}
+
+/// Refuses two programs that the guest would have at one place, such as two versions of a guest
+/// scheduler: the runs of both would run one of them.
+pub fn each_has_its_place(parts: &Parts) -> Result<(), LabError> {
+    let mut known: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    for program in parts.iter().filter_map(Part::program) {
+        let place = path_in_guest(&program);
+        let first = known.entry(place.clone()).or_insert_with(|| program.clone());
+        if real(first) != real(&program) {
+            return Err(LabError::OnePlace { place, programs: [first.clone(), program] });
+        }
+    }
+    Ok(())
+}
+
+/// Where links lead.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Writes the image of a guest: what every guest of its kernel has, the init and the parts.

@@ -12,7 +12,7 @@ use unspin_sources::kernel::{self, Kernel};
 use unspin_sources::qemu;
 use unspin_wire::Agent;
 
-use super::parts::{self, Part};
+use super::parts;
 use super::scratch::{IMAGES, SOCKETS, Scratch};
 use super::{Event, LabError, Options, Progress, kernels};
 use crate::experiment::{Command, Experiment, PlannedBoot, Scheduler, Topology, plan};
@@ -95,6 +95,7 @@ impl Prepared {
             let boots = plan(experiment);
             let boots = boots.iter().filter(|boot| !boot.virtual_time);
             let parts = parts::of_boots(experiment, &schedulers, boots);
+            parts::each_has_its_place(&parts)?;
             for guest in &guests {
                 parts::write(Image::base(&guest.kernel)?, &own, &parts, &guest.initramfs)?;
             }
@@ -190,8 +191,7 @@ impl Prepared {
     /// unpacking takes virtual time, so whatever is in there decides the run.
     pub fn cell_initramfs(&self, experiment: &Experiment, boot: &PlannedBoot) -> PathBuf {
         let parts = parts::of_boots(experiment, &self.schedulers, [boot]);
-        let names: Vec<String> = parts.iter().map(Part::name).collect();
-        let name = Identity::of_bytes(names.join("\n").as_bytes());
+        let name = Identity::of_bytes(format!("{parts:?}").as_bytes());
         self.images.path().join(format!("{}-{name}.cpio", self.guests[boot.kernel].kernel.id))
     }
 
