@@ -1,7 +1,7 @@
 //! Walks a host through a schedule.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use unspin_host::Host;
 use unspin_model::FailureKind;
@@ -38,6 +38,8 @@ pub struct Turn {
     pub attempt: Attempt,
     /// The boot's number, and what came up; `None` where nothing did.
     pub up: Option<(u32, Booted)>,
+    /// When the run began; where nothing came up, when the boot did.
+    pub began: SystemTime,
     /// Real seconds that the boot took.
     pub boot_real_s: f64,
     /// Real seconds that the run took.
@@ -97,6 +99,7 @@ struct Up {
     boot: PlannedBoot,
     number: u32,
     booted: Result<Booted, Failure>,
+    began: SystemTime,
     real_s: f64,
 }
 
@@ -111,37 +114,44 @@ impl Driver<'_> {
 
     fn boot(&mut self, boot: &PlannedBoot) {
         let number = self.bench.booting(self.lane, boot);
-        let started = Instant::now();
+        let (began, started) = (SystemTime::now(), Instant::now());
         let booted = self.bench.boot_spec(boot).and_then(|spec| self.host.boot(&spec));
         let booted = booted.map_err(|failure| self.or_interrupted(failure));
         let real_s = started.elapsed().as_secs_f64();
-        self.up = Some(Up { boot: boot.clone(), number, booted, real_s });
+        self.up = Some(Up { boot: boot.clone(), number, booted, began, real_s });
     }
 
     fn note_boot(&mut self, boot: &PlannedBoot) -> Result<(), LabError> {
-        let Some(Up { booted: Err(failure), real_s, .. }) = &self.up else {
+        let Some(Up { booted: Err(failure), began, real_s, .. }) = &self.up else {
             lock(self.schedule).booted(self.lane);
             return Ok(());
         };
-        let (failure, boot_real_s) = (failure.clone(), *real_s);
+        let (failure, began, boot_real_s) = (failure.clone(), *began, *real_s);
         self.up = None;
-        let turn =
-            |attempt| Turn { boot: boot.clone(), attempt, up: None, boot_real_s, run_real_s: 0.0 };
+        let turn = |attempt| Turn {
+            boot: boot.clone(),
+            attempt,
+            up: None,
+            began,
+            boot_real_s,
+            run_real_s: 0.0,
+        };
         let failed = lock(self.schedule).failed(self.lane, failure.kind);
         failed.into_iter().try_for_each(|attempt| self.bench.failed(&turn(attempt), &failure))
     }
 
     fn run(&mut self, attempt: Attempt) -> Result<(), LabError> {
-        let Some(Up { boot, number, booted: Ok(booted), real_s }) = &self.up else {
+        let Some(Up { boot, number, booted: Ok(booted), real_s, .. }) = &self.up else {
             return Ok(());
         };
         let spec = self.bench.run_spec(boot, &attempt.run);
-        let started = Instant::now();
+        let (began, started) = (SystemTime::now(), Instant::now());
         let result = self.host.run(&spec).map_err(|failure| self.or_interrupted(failure));
         let mut turn = Turn {
             boot: boot.clone(),
             attempt,
             up: Some((*number, booted.clone())),
+            began,
             boot_real_s: *real_s,
             run_real_s: started.elapsed().as_secs_f64(),
         };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use unspin_host::interrupt;
 use unspin_model::{FailureKind, Label, Outcome, READY_TO_ON, RunRecord, Source};
@@ -237,7 +237,7 @@ impl<'a> Lab<'a> {
                     .map(|cvm| cvm.to_string()),
                 prices: turn.boot.virtual_time.then(|| topology.simulated.prices_text()),
             },
-            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            started: humantime::format_rfc3339_seconds(turn.began).to_string(),
         }
     }
 

@@ -95,6 +95,8 @@ impl Bench for FakeBench {
     }
 
     fn ran(&self, turn: &Turn, output: RunOutput) -> Result<bool, LabError> {
+        let since = turn.began.elapsed().expect("a time in the past");
+        assert!(since.as_secs_f64() >= turn.run_real_s, "it began before it took its time");
         let how = if output.job.is_some() { "done" } else { "unfinished" };
         self.note(format!("{} {how} {}", turn.attempt.run.run, turn.attempt.attempt))?;
         Ok(output.job.is_some())
