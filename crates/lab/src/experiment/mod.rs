@@ -134,11 +134,17 @@ impl Experiment {
     }
 
     /// Checks that a machine with these CPUs has the pCPUs that each topology
-    /// asks for; names the line of the one that it has not.
+    /// asks for, and that an injector takes one that a vCPU is held to; names the line.
     pub fn check_pcpus(&self, allowed: &[u32]) -> Result<(), ConfigError> {
         for topology in self.topologies.iter().filter(|topology| !topology.in_virtual_time()) {
             let pcpus = &topology.pcpus;
-            pcpus.get_ref().resolve(allowed).map_err(|message| {
+            let resolved = pcpus.get_ref().resolve(allowed);
+            let checked = resolved.and_then(|pcpus| match topology.nested {
+                // An L1 numbers its CPUs itself.
+                Some(_) => Ok(()),
+                None => topology.check_injection(&pcpus),
+            });
+            checked.map_err(|message| {
                 ConfigError::at(&self.file, &self.text, pcpus.span(), message)
             })?;
         }
@@ -175,6 +181,12 @@ impl Experiment {
             if topology.in_virtual_time() && pcpus.get_ref().count() > SIMULATED_PCPUS_MAX {
                 let message = format!("a simulated host has at most {SIMULATED_PCPUS_MAX} pCPUs");
                 return Err(ConfigError::at(&self.file, &self.text, pcpus.span(), message));
+            }
+            if topology.in_virtual_time() {
+                let simulated: Vec<u32> = (0..pcpus.get_ref().count()).collect();
+                topology.check_injection(&simulated).map_err(|message| {
+                    ConfigError::at(&self.file, &self.text, pcpus.span(), message)
+                })?;
             }
         }
         Ok(())

@@ -200,6 +200,19 @@ impl Topology {
         self.workloads.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
     }
 
+    /// Checks that an injector takes time from one of the vCPUs: the first of these pCPUs have one
+    /// each. Otherwise its intervals would be compared with those of another vCPU.
+    pub(super) fn check_injection(&self, pcpus: &[u32]) -> Result<(), String> {
+        let held = &pcpus[..pcpus.len().min(self.vcpus as usize)];
+        match &self.injection {
+            Some(injection) if !held.contains(&injection.pcpu) => Err(format!(
+                "the injector's pCPU {} has no vCPU: its `pcpu` is one of {held:?}",
+                injection.pcpu
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether its host could be simulated.
     pub(super) fn may_be_in_virtual_time(&self) -> bool {
         let fits = self.pcpus.get_ref().count() <= super::SIMULATED_PCPUS_MAX;

@@ -192,6 +192,23 @@ fn a_simulated_host_has_its_limit_of_pcpus() {
 }
 
 #[test]
+fn an_injector_takes_time_from_a_vcpu() {
+    let text = GOOD.split("[[topology.neighbour]]").next().unwrap();
+    let pinned = |pcpu: u32| {
+        let injector = INJECTOR.replace("pcpu = 1", &format!("pcpu = {pcpu}"));
+        text.replace("pcpus = 2", &format!("pcpus = 5\npinned = true\n{injector}"))
+    };
+    Experiment::parse(Path::new("x.toml"), &pinned(3)).unwrap();
+    let message = error_of(&pinned(4));
+    assert!(message.starts_with("x.toml:12:9: ") && message.contains("[0, 1, 2, 3]"), "{message}");
+    let real = pinned(7).replace("repeats = 2", "repeats = 2\naccel = \"real\"");
+    let experiment = Experiment::parse(Path::new("x.toml"), &real).unwrap();
+    experiment.check_pcpus(&[4, 5, 6, 7, 8]).unwrap();
+    let message = experiment.check_pcpus(&[0, 1, 2, 3, 4]).unwrap_err().to_string();
+    assert!(message.contains("pCPU 7 has no vCPU"), "{message}");
+}
+
+#[test]
 fn reflected_pause_loops_need_a_guest_that_answers() {
     let vt = |more: &str| GOOD.replace("repeats = 2", &format!("repeats = 2\nvt = {{ {more} }}"));
     let message = error_of(&vt("regime = \"ple\", vnae = \"both\""));
