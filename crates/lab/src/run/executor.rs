@@ -1,7 +1,7 @@
 //! Carries out an experiment: the schedule's steps on real or simulated hosts, each
 //! result on disk before the next run starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -109,6 +109,7 @@ pub fn execute(
             timings: Timings::load(),
             progress,
             done,
+            ended: BTreeSet::new(),
             under_way: BTreeMap::new(),
         }),
         host: format!("{}, Linux {}", machine.cpu, machine.kernel),
@@ -154,6 +155,8 @@ struct Desk<'a> {
     timings: Timings,
     progress: &'a mut (dyn Progress + Send),
     done: u64,
+    /// Runs of this command that ended in whatever way: few that failed are tried again.
+    ended: BTreeSet<u64>,
     /// The run in virtual time of each lane, in words.
     under_way: BTreeMap<usize, String>,
 }
@@ -201,8 +204,8 @@ impl<'a> Lab<'a> {
     }
 
     fn left_s(&self, desk: &Desk) -> f64 {
-        let (boots, is_done) = (&self.plan.boots, |run| desk.store.is_done(run));
-        desk.timings.estimate_s(self.experiment, boots, self.lanes, is_done)
+        let is_over = |run| desk.store.is_done(run) || desk.ended.contains(&run);
+        desk.timings.estimate_s(self.experiment, &self.plan.boots, self.lanes, is_over)
     }
 
     fn reached(&self, lane: usize, virtual_ns: u64) {
@@ -252,6 +255,7 @@ impl<'a> Lab<'a> {
             record.setting = Some(names.setting.clone());
         }
         desk.store.append(record)?;
+        desk.ended.insert(record.run);
         desk.done += u64::from(record.observation().is_some());
         let left_s = self.left_s(desk);
         desk.progress.event(Event::Run(record, desk.done, left_s));

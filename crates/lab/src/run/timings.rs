@@ -53,26 +53,31 @@ impl Timings {
         *mean += NEWEST * (seconds - *mean);
     }
 
-    /// Seconds that these boots will take, runs that are done left out. As many runs in
-    /// virtual time go on at once as there are lanes.
+    /// Seconds that these boots will take, runs that are over left out. As many runs in
+    /// virtual time go on at once as there are lanes; the longest one is not shorter for that.
     pub fn estimate_s(
         &self,
         experiment: &Experiment,
         boots: &[PlannedBoot],
         lanes: usize,
-        is_done: impl Fn(u64) -> bool,
+        is_over: impl Fn(u64) -> bool,
     ) -> f64 {
-        let open = |boot: &PlannedBoot| -> f64 {
-            let runs = boot.runs.iter().filter(|run| !is_done(run.run));
+        let (mut real_s, mut virtual_s, mut longest_s) = (0.0, 0.0, 0.0_f64);
+        for boot in boots {
+            let runs = boot.runs.iter().filter(|run| !is_over(run.run));
             let runs: Vec<f64> = runs.map(|run| self.run_s(boot, run)).collect();
+            let sum: f64 = runs.iter().sum();
             let nested = experiment.topologies[boot.topology].nested.is_some();
             match (runs.is_empty(), boot.virtual_time) {
-                (true, _) => 0.0,
-                (false, true) => runs.iter().sum::<f64>() / lanes.max(1) as f64,
-                (false, false) => runs.iter().sum::<f64>() + self.boot_s(nested),
+                (true, _) => {}
+                (false, true) => {
+                    virtual_s += sum;
+                    longest_s = runs.iter().copied().fold(longest_s, f64::max);
+                }
+                (false, false) => real_s += sum + self.boot_s(nested),
             }
-        };
-        boots.iter().map(open).sum()
+        }
+        real_s + longest_s.max(virtual_s / lanes.max(1) as f64)
     }
 
     fn run_s(&self, boot: &PlannedBoot, run: &PlannedRun) -> f64 {
@@ -96,5 +101,28 @@ fn run_key(boot: &PlannedBoot, run: &PlannedRun) -> String {
     match boot.virtual_time {
         true => format!("vt run {workload} {}", run.cell.topology),
         false => format!("run {workload}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::experiment::plan;
+
+    #[test]
+    fn the_last_runs_in_virtual_time_take_as_long_on_many_lanes_as_on_few() {
+        let text = "name = \"x\"\ntitle = \"x\"\nabout = \"x\"\nrepeats = 4\naccel = \"vt\"\n\
+             kernels = [\"lab\"]\nschedulers = [\"stock\"]\nworkloads = [\"stress-ng-rename\"]\n\
+             [[topology]]\nname = \"2:1\"\nvcpus = 4\npcpus = 2\n";
+        let experiment = Experiment::parse(Path::new("x.toml"), text).unwrap();
+        let boots = plan(&experiment);
+        let left_s = |lanes, over: u64| {
+            Timings::default().estimate_s(&experiment, &boots, lanes, |run| run < over)
+        };
+        assert_eq!(left_s(2, 0), 2.0 * VIRTUAL_RUN_DEFAULT_S);
+        assert_eq!([left_s(2, 3), left_s(8, 0)], [VIRTUAL_RUN_DEFAULT_S; 2]);
+        assert_eq!(left_s(8, 4), 0.0);
     }
 }
