@@ -170,10 +170,14 @@ fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
 
 /// Hands out replies until the socket closes; then whoever waits is let go,
 /// because the senders are dropped. A line that is not a reply goes to all who wait:
-/// it may have been the answer to any of them. One beyond the limit is cut there.
+/// it may have been the answer to any of them. One beyond the limit is cut there. One without an
+/// end is what a QEMU that died left.
 fn dispatch(mut lines: impl BufRead, waiting: &Waiting, limit: u64) {
     let mut line = Vec::new();
     while matches!(lines.by_ref().take(limit).read_until(b'\n', &mut line), Ok(1..)) {
+        if !line.ends_with(b"\n") && (line.len() as u64) < limit {
+            break;
+        }
         match serde_json::from_slice::<Envelope<Reply>>(&line) {
             Ok(Envelope { id, body }) => {
                 if let Some(sender) = lock(waiting).remove(&id) {
@@ -267,5 +271,7 @@ mod tests {
     #[test]
     fn a_closed_channel_is_a_qemu_that_died() {
         assert_eq!(heard("").unwrap_err().kind, FailureKind::QemuDied);
+        let in_a_reply = heard("{\"id\":7,\"body\":{\"Ran\":").unwrap_err();
+        assert_eq!(in_a_reply.kind, FailureKind::QemuDied);
     }
 }
