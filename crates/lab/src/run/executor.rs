@@ -248,11 +248,15 @@ impl<'a> Lab<'a> {
         &self.experiment.workloads[run.workload]
     }
 
-    /// Files a record under its run's names.
+    /// Files a record under its run's names, and the reason of a failure in a log.
     fn append(&self, desk: &mut Desk, record: &mut RunRecord) -> Result<(), LabError> {
         if let Some(names) = self.plan.names.get(&record.run) {
             record.identity = Some(names.identity.clone());
             record.setting = Some(names.setting.clone());
+        }
+        if let Outcome::Failed { detail, .. } = &record.outcome {
+            let identity = self.plan.identity_of(record.run)?;
+            desk.store.keep_log(record.run, identity, record.attempt, detail)?;
         }
         desk.store.append(record)?;
         desk.ended.insert(record.run);
@@ -332,10 +336,7 @@ impl Bench for Lab<'_> {
     fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError> {
         let run = &turn.attempt.run;
         let mut record = record::failed(&self.place(turn), run, self.workload(run), failure);
-        let identity = self.plan.identity_of(run.run)?;
-        let mut desk = self.desk();
-        desk.store.keep_log(run.run, identity, turn.attempt.attempt, &failure.detail)?;
-        self.append(&mut desk, &mut record)
+        self.append(&mut self.desk(), &mut record)
     }
 }
 
