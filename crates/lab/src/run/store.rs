@@ -47,9 +47,11 @@ impl Store {
         plan: &Plan,
         commit: &str,
     ) -> Result<Store, LabError> {
-        let old = folder::meta_of(out, &experiment.name)?;
+        folder::meta_of(out, &experiment.name)?;
         fs::create_dir_all(out.join("logs")).map_err(|e| write_error(out, e))?;
         let lock = lock(out)?;
+        // Another command may have ended between the check and the lock.
+        let old = folder::meta_of(out, &experiment.name)?;
         let mut settings = read_settings(out)?;
         let (runs, length, torn, records) = open_runs(&out.join("runs.jsonl"))?;
         let numbers = plan.numbers();
