@@ -7,6 +7,8 @@ use super::file::Source;
 use crate::toml_error::ConfigError;
 
 const VCPUS_MAX: u32 = 128;
+/// Less than any kernel and its image need.
+const MEMORY_MIN_MIB: u64 = 128;
 /// 1 TiB.
 const MEMORY_MAX_MIB: u64 = 1 << 20;
 /// An hour.
@@ -28,6 +30,9 @@ pub(super) fn memory_mib(
     match memory {
         Some(mib) if *mib.get_ref() > MEMORY_MAX_MIB => {
             Err(source.error(mib, format!("a guest has at most {MEMORY_MAX_MIB} MiB (1 TiB)")))
+        }
+        Some(mib) if *mib.get_ref() < MEMORY_MIN_MIB => {
+            Err(source.error(mib, format!("a guest needs at least {MEMORY_MIN_MIB} MiB")))
         }
         mib => Ok(mib.map(|mib| *mib.get_ref())),
     }

@@ -38,7 +38,7 @@ pub(super) struct RawExperiment {
     boot_limit_s: Option<Spanned<f64>>,
     baseline_scheduler: Option<Spanned<String>>,
     baseline_topology: Option<Spanned<String>>,
-    smallest_effect: Option<f64>,
+    smallest_effect: Option<Spanned<f64>>,
     #[serde(default)]
     truth: TruthMode,
     #[serde(default)]
@@ -106,7 +106,7 @@ pub(super) fn check(
         boot_limit_s: limit(&source, "boot_limit_s", raw.boot_limit_s)?,
         baseline_scheduler,
         baseline_topology,
-        smallest_effect: raw.smallest_effect.unwrap_or(DEFAULT_SMALLEST_EFFECT),
+        smallest_effect: smallest_effect(&source, raw.smallest_effect)?,
         truth: raw.truth,
         keep_recordings: raw.keep_recordings,
         keep_latencies: raw.keep_latencies,
@@ -199,6 +199,15 @@ fn limit(
             Err(source.error(&limit, format!("{key} must be between 1 and 3600 seconds")))
         }
         limit => Ok(limit.map(Spanned::into_inner)),
+    }
+}
+
+fn smallest_effect(source: &Source, share: Option<Spanned<f64>>) -> Result<f64, ConfigError> {
+    match share {
+        Some(share) if !(0.0..1.0).contains(share.get_ref()) => {
+            Err(source.error(&share, "smallest_effect is a share below 1, such as 0.03 for 3 %"))
+        }
+        share => Ok(share.map_or(DEFAULT_SMALLEST_EFFECT, Spanned::into_inner)),
     }
 }
 

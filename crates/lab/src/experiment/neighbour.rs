@@ -16,6 +16,8 @@ const DEFAULT_WORK_US: u64 = 10_000;
 const DEFAULT_SLEEP_US: u64 = 10_000;
 /// As many as the simulated host takes.
 const TIMES_MAX: usize = 64;
+/// `HOST_GROUPS_MAX` of policy/host/config.h, without the guest's group and the one above all.
+const MODELS_MAX: usize = 6;
 
 pub(super) const WRITE_A_MODEL: &str = "in virtual time a neighbour is modelled: \
     write `model = \"greedy\"` (or \"periodic\", \"burst\" with work_us and sleep_us, \"at\" with times_us) \
@@ -56,6 +58,10 @@ pub(super) fn check(
         let name = format!("neighbour{}", index + 1);
         match (&neighbour.workload, &neighbour.model) {
             (Some(workload), None) => real.push(check_real(source, neighbour, workload, name)?),
+            (None, Some(model)) if models.len() == MODELS_MAX => {
+                let message = format!("a simulated host has at most {MODELS_MAX} neighbours");
+                return Err(source.error(model, message));
+            }
             (None, Some(model)) => models.push(check_model(source, neighbour, model, name)?),
             _ => {
                 let message = "a neighbour has either a `workload` or a `model`";
@@ -104,12 +110,20 @@ fn check_model(
         let us = bounds::duration_us(source, duration.as_ref())?;
         Ok(us.unwrap_or(default_us) * 1_000)
     };
+    let (work_ns, sleep_ns) =
+        (ns(&raw.work_us, DEFAULT_WORK_US)?, ns(&raw.sleep_us, DEFAULT_SLEEP_US)?);
+    let alternates = matches!(model.get_ref(), NeighbourModel::Periodic | NeighbourModel::Burst);
+    if alternates && (work_ns == 0 || sleep_ns == 0) {
+        let message =
+            "work_us and sleep_us are at least 1: write `model = \"greedy\"` for no sleep";
+        return Err(source.error(model, message));
+    }
     Ok(VirtualNeighbour {
         name,
         vcpus: *raw.vcpus.get_ref(),
         model: *model.get_ref(),
-        work_ns: ns(&raw.work_us, DEFAULT_WORK_US)?,
-        sleep_ns: ns(&raw.sleep_us, DEFAULT_SLEEP_US)?,
+        work_ns,
+        sleep_ns,
         phase_ns: ns(&raw.phase_us, 0)?,
         times_ns: times.iter().map(|(from, to)| (from * 1_000, to * 1_000)).collect(),
     })

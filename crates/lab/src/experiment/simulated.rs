@@ -1,5 +1,8 @@
 //! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
 use toml::Spanned;
 use unspin_wire::{
@@ -26,8 +29,8 @@ pub(super) struct RawSimulated {
     host_scheduler: Option<HostScheduler>,
     cpu_weight: Option<Spanned<u32>>,
     cpu_max: Option<Spanned<String>>,
-    quantum_ns: Option<u64>,
-    instructions: Option<u32>,
+    quantum_ns: Option<Spanned<u64>>,
+    instructions: Option<Spanned<u32>>,
     pause_window: Option<Spanned<u32>>,
     boost: Option<Boost>,
     debooster: Option<Debooster>,
@@ -78,6 +81,9 @@ pub struct Simulated {
 
 /// `HOST_PRICE_PERCENT_MAX` of policy/host/prices.h.
 const MOST_PERCENT: u32 = 1_000;
+/// What QEMU's `virtual-host` takes.
+const QUANTA_NS: RangeInclusive<u64> = 1..=1_000_000;
+const INSTRUCTIONS: RangeInclusive<u32> = 1..=16;
 
 /// One bit more than the number of the emulated C-bit.
 const CVM_CPU: &str = "max,phys-bits=48";
@@ -92,8 +98,8 @@ impl RawSimulated {
             host_scheduler: self.host_scheduler.or(experiment.host_scheduler),
             cpu_weight: self.cpu_weight.clone().or_else(|| experiment.cpu_weight.clone()),
             cpu_max: self.cpu_max.clone().or_else(|| experiment.cpu_max.clone()),
-            quantum_ns: self.quantum_ns.or(experiment.quantum_ns),
-            instructions: self.instructions.or(experiment.instructions),
+            quantum_ns: self.quantum_ns.clone().or_else(|| experiment.quantum_ns.clone()),
+            instructions: self.instructions.clone().or_else(|| experiment.instructions.clone()),
             pause_window: self.pause_window.clone().or_else(|| experiment.pause_window.clone()),
             boost: self.boost.or(experiment.boost),
             debooster: self.debooster.or(experiment.debooster),
@@ -112,11 +118,9 @@ impl RawSimulated {
     ) -> Result<Simulated, ConfigError> {
         let cpu = self.cpu_limits(source, fairness, !neighbours.is_empty())?;
         let host = Simulated { cpu, ..self.resolve(neighbours) };
-        let percent = self.price_percent.as_ref();
-        if let Some(percent) = percent.filter(|percent| *percent.get_ref() > MOST_PERCENT) {
-            let why = format!("`price_percent` is at most {MOST_PERCENT}");
-            return Err(source.error(percent, why));
-        }
+        within(source, "price_percent", self.price_percent.as_ref(), 0..=MOST_PERCENT)?;
+        within(source, "quantum_ns", self.quantum_ns.as_ref(), QUANTA_NS)?;
+        within(source, "instructions", self.instructions.as_ref(), INSTRUCTIONS)?;
         let vnae = self.vnae.as_ref().filter(|vnae| *vnae.get_ref() != Vnae::Off);
         if let Some((vnae, why)) = vnae.and_then(|vnae| Some((vnae, host.unfit_for_vnae()?))) {
             return Err(source.error(vnae, why));
@@ -165,12 +169,31 @@ impl RawSimulated {
             prices,
             price_percent: self.price_percent.as_ref().map_or(100, |percent| *percent.get_ref()),
             host_scheduler: self.host_scheduler.unwrap_or_default(),
-            quantum_ns: self.quantum_ns.unwrap_or(DEFAULT_QUANTUM_NS),
-            instructions: self.instructions.unwrap_or(DEFAULT_INSTRUCTIONS),
+            quantum_ns: self.quantum_ns.as_ref().map_or(DEFAULT_QUANTUM_NS, |ns| *ns.get_ref()),
+            instructions: self
+                .instructions
+                .as_ref()
+                .map_or(DEFAULT_INSTRUCTIONS, |number| *number.get_ref()),
             cpu: CpuLimits::default(),
             cvm: self.cvm,
             neighbours,
         }
+    }
+}
+
+/// Refuses a number that the simulated host does not take.
+fn within<T: PartialOrd + Display>(
+    source: &Source,
+    key: &str,
+    number: Option<&Spanned<T>>,
+    bounds: RangeInclusive<T>,
+) -> Result<(), ConfigError> {
+    match number.filter(|number| !bounds.contains(number.get_ref())) {
+        Some(number) => {
+            let why = format!("`{key}` is {} to {}", bounds.start(), bounds.end());
+            Err(source.error(number, why))
+        }
+        None => Ok(()),
     }
 }
 

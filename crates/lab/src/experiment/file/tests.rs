@@ -104,6 +104,31 @@ fn figures_beyond_all_bounds_are_refused_at_their_line() {
             "model = \"at\"\ntimes_us = [[1, 9223372036854775807]]",
             "x.toml:16:12: a time here",
         ),
+        (
+            "workload = \"greedy\"",
+            "workload = \"greedy\"\nmemory_mib = 127",
+            "x.toml:16:14: a guest needs at least 128 MiB",
+        ),
+        (
+            "workload = \"greedy\"",
+            "model = \"periodic\"\nsleep_us = 0",
+            "x.toml:15:9: work_us and sleep_us are at least 1",
+        ),
+        (
+            "repeats = 2",
+            "repeats = 2\nsmallest_effect = 3",
+            "x.toml:6:19: smallest_effect is a share below 1",
+        ),
+        (
+            "pcpus = 2",
+            "pcpus = 2\nvt = { quantum_ns = 0 }",
+            "x.toml:13:21: `quantum_ns` is 1 to 1000000",
+        ),
+        (
+            "pcpus = 2",
+            "pcpus = 2\nvt = { instructions = 17 }",
+            "x.toml:13:23: `instructions` is 1 to 16",
+        ),
         ("pcpus = 2", &injector("gap_us = 3600000001"), "x.toml:14:12: gap_us: a time here"),
         (
             "pcpus = 2",

@@ -114,9 +114,6 @@ fn check_topology(
 ) -> Result<Topology, ConfigError> {
     let vcpus = bounds::vcpus(source, &raw.vcpus)?;
     check_pcpus(source, raw)?;
-    if let Some(memory) = raw.memory_mib.as_ref().filter(|m| *m.get_ref() < 128) {
-        return Err(source.error(memory, "a guest needs at least 128 MiB"));
-    }
     let memory_mib = bounds::memory_mib(source, raw.memory_mib.as_ref())?;
     check_injector(source, raw)?;
     let (real, models) = neighbour::check(source, &raw.neighbours)?;
