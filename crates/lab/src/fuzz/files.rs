@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Fuzz;
 use super::plan::{LENGTH_MS, Plan, TOPOLOGIES};
+use crate::image::path_in_guest;
 use crate::run::LabError;
 
 /// The functions of a script.
@@ -39,12 +40,24 @@ fn put(path: &Path, text: &str) -> Result<(), LabError> {
 
 /// What the guest's shell runs.
 fn script(scheduler: &[String], plan: &Plan) -> String {
-    let mut text = format!("{GUEST}\nunder='{}'\nbegin {LENGTH_MS}\n", scheduler.join(" "));
+    let under = in_guest(scheduler).replace('\'', r"'\''");
+    let mut text = format!("{GUEST}\nunder='{under}'\nbegin {LENGTH_MS}\n");
     for step in &plan.steps {
         let _ = writeln!(text, "at {}\n{}", step.at_ms, step.command);
     }
     let _ = writeln!(text, "finish {LENGTH_MS}");
     text
+}
+
+/// A scheduler's command as its guest has it, where a program that is given by its path is
+/// elsewhere.
+fn in_guest(scheduler: &[String]) -> String {
+    let Some((program, args)) = scheduler.split_first() else { return String::new() };
+    let program = match program.contains('/') {
+        true => path_in_guest(Path::new(program)).display().to_string(),
+        false => program.clone(),
+    };
+    [std::slice::from_ref(&program), args].concat().join(" ")
 }
 
 fn workload(name: &str, scheduler: &[String], plan: &Plan) -> String {
@@ -74,8 +87,9 @@ fn experiment_text(
         [] => "the kernel's scheduler".to_owned(),
         _ => format!("`{}`", scheduler.join(" ")),
     };
+    let title = toml::Value::from(format!("Random steps under {title}"));
     let mut text = format!(
-        "name = \"{name}\"\ntitle = \"Random steps under {title}\"\n\
+        "name = \"{name}\"\ntitle = {title}\n\
          about = \"Does it last, does each task run, and does the kernel get its own back?\"\n\
          repeats = {repeats}\naccel = \"vt\"\nkernels = [{}]\nschedulers = [\"stock\"]\n\
          workloads = {}\nvt = {{ regime = \"abandoned\", instructions = 1 }}\n",
@@ -109,6 +123,17 @@ fn experiment_text(
 mod tests {
     use super::*;
     use crate::experiment::{Experiment, plan};
+
+    #[test]
+    fn a_schedulers_command_is_the_one_of_its_guest() {
+        let under = |command: [&str; 2]| {
+            let script = script(&command.map(str::to_owned), &Plan::of(0));
+            script.lines().find(|line| line.starts_with("under=")).unwrap().to_owned()
+        };
+        assert_eq!(under(["unspin", "run"]), "under='unspin run'");
+        assert_eq!(under(["./build/scx_x", "-v"]), "under='/usr/local/bin/scx_x -v'");
+        assert_eq!(under(["/usr/sbin/scx_x", "it's"]), r"under='/usr/sbin/scx_x it'\''s'");
+    }
 
     #[test]
     fn each_plan_is_one_run_in_its_machine() {
