@@ -44,7 +44,11 @@ pub fn judge(
             return Err(broken.unwrap_or_else(|| explain(no_result(ended, timed_out), folder)));
         }
     };
-    let record = read(folder)?;
+    // A QEMU that was killed did not end its record; its host broke no rule.
+    let record = read(folder).map_err(|broken| match ended.status.code() {
+        Some(_) => broken,
+        None => explain(no_result(ended, false), folder),
+    })?;
     check(&record, host, vm.pinned)?;
     if let Some(why) = hello.unfit(vm.vcpus) {
         return Err(explain(Failure::new(FailureKind::BootTimeout, why), folder));

@@ -211,6 +211,18 @@ fn a_broken_invariant_is_a_failed_run_with_its_place() {
 }
 
 #[test]
+fn a_qemu_that_is_killed_after_its_guests_reply_broke_no_invariant() {
+    let (results, record) = (hello() + &ran(), record(|_| {}));
+    let cut = &record[..record.len() - 16];
+    let kind = |end: &str| {
+        let files = [(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, cut)];
+        Stage::new(&files, end).run().unwrap_err().kind
+    };
+    assert_eq!(kind("kill -9 $$"), FailureKind::QemuDied);
+    assert_eq!(kind("exit 0"), FailureKind::InvariantBroken);
+}
+
+#[test]
 fn a_broken_invariant_explains_why_a_guest_did_not_answer() {
     let late = record(|events| events.insert(6, Event { t_ns: 9_100, ..events[5] }));
     let kind = |bytes: &[u8]| Stage::new(&[(RECORD_FILE, bytes)], "exit 3").run().unwrap_err().kind;
