@@ -95,8 +95,9 @@ pub fn execute(
         }
         written?;
     }
-    let (done, planned) = (store.done(), plan.names.len() as u64);
-    progress.event(Event::Begin(done, planned));
+    let runs = || plan.boots.iter().flat_map(|boot| &boot.runs);
+    let done = runs().filter(|run| store.is_done(run.run)).count() as u64;
+    progress.event(Event::Begin(done, runs().count() as u64));
     let machine = machine::describe(&options.commit);
     let lab = Lab {
         experiment,

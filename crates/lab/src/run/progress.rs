@@ -16,11 +16,11 @@ const ESTIMATE_FROM: f64 = 0.03;
 pub enum Event<'a> {
     /// A stage of the preparation, with the share done where it is known.
     Stage(&'a str, Option<f64>),
-    /// The runs begin: how many are done already, how many there are.
+    /// The selected runs begin: how many are done already, how many there are.
     Begin(u64, u64),
     /// VMs are starting.
     Boot(&'a str),
-    /// A run ended; runs with a result so far, seconds left.
+    /// A run ended; selected runs with a result so far, seconds left.
     Run(&'a RunRecord, u64, f64),
     /// A run in virtual time goes on.
     Reached {
@@ -28,7 +28,7 @@ pub enum Event<'a> {
         what: &'a str,
         /// The virtual second that it has reached.
         virtual_s: f64,
-        /// Runs with a result so far.
+        /// Selected runs with a result so far.
         done: u64,
         /// Seconds left for all runs.
         left_s: f64,
