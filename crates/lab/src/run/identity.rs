@@ -1,9 +1,10 @@
 //! Which runs are planned, and the identity of each.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 use serde_json::json;
-use unspin_host::vm::qemu_args;
+use unspin_host::vm::{qemu_args, qemu_program};
 use unspin_model::identity::{Draw, Host, Identity, Ingredients, VirtualTime};
 use unspin_sources::kernel::Kernel;
 use unspin_wire::{BootSpec, RunSpec, VmSpec};
@@ -13,7 +14,7 @@ use super::{LabError, Selection, parts, specs};
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun, plan};
 use crate::host::vt::cvm;
 use crate::host::{kernel_params, virtual_args};
-use crate::image::{FileDigests, Image};
+use crate::image::{FileDigests, Image, ImageError, find_program};
 use crate::machine;
 use crate::workload::Workload;
 
@@ -144,9 +145,12 @@ struct Recipe<'a> {
 impl<'a> Recipe<'a> {
     fn new(experiment: &'a Experiment, prepared: &'a Prepared) -> Result<Recipe<'a>, LabError> {
         let machine = machine::describe("");
-        let host = Host { cpu: machine.cpu, kernel: machine.kernel, qemu: machine.qemu };
-        let (files, programs) = (FileDigests::default(), HashMap::new());
-        Ok(Recipe { experiment, prepared, host, files, programs })
+        let own = std::env::var_os("UNSPIN_QEMU")
+            .and_then(|_| find_program(&qemu_program().to_string_lossy()));
+        let mut files = FileDigests::default();
+        let qemu = qemu(machine.qemu, own.as_deref(), &mut files)?;
+        let host = Host { cpu: machine.cpu, kernel: machine.kernel, qemu };
+        Ok(Recipe { experiment, prepared, host, files, programs: HashMap::new() })
     }
 
     fn ingredients(
@@ -249,7 +253,7 @@ impl<'a> Recipe<'a> {
     fn digest(
         &mut self,
         key: &str,
-        image: impl FnOnce() -> Result<Image, crate::image::ImageError>,
+        image: impl FnOnce() -> Result<Image, ImageError>,
     ) -> Result<Identity, LabError> {
         if let Some(known) = self.programs.get(key) {
             return Ok(known.clone());
@@ -257,6 +261,19 @@ impl<'a> Recipe<'a> {
         let digest = image()?.digest(&mut self.files)?;
         self.programs.insert(key.to_owned(), digest.clone());
         Ok(digest)
+    }
+}
+
+/// A QEMU's version. One of one's own is built again without another version, so its content
+/// counts, too.
+fn qemu(
+    version: String,
+    own: Option<&Path>,
+    files: &mut FileDigests,
+) -> Result<String, ImageError> {
+    match own {
+        Some(program) => Ok(format!("{version} {}", files.of(program)?)),
+        None => Ok(version),
     }
 }
 

@@ -226,6 +226,21 @@ fn virtual_time_knows_seeds_and_prices_and_no_machine() {
 }
 
 #[test]
+fn a_qemu_of_ones_own_counts_with_its_content() {
+    let bench = Bench::new();
+    let name = |own: Option<&str>| {
+        let own = own.map(|content| {
+            bench.write("qemu", content);
+            bench.path("qemu")
+        });
+        qemu("7.2".into(), own.as_deref(), &mut FileDigests::default()).unwrap()
+    };
+    assert_eq!(name(None), "7.2");
+    assert!(name(Some("a build")).starts_with("7.2 "));
+    assert_ne!(name(Some("a build")), name(Some("another build")));
+}
+
+#[test]
 fn the_command_lines_constants_decide_a_run_and_paths_do_not() {
     let bench = Bench::new();
     for (accel, constant) in [(Accel::Vt, "lpj=4000000"), (Accel::Tcg, "oops=panic")] {
