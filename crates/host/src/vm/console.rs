@@ -6,8 +6,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use unspin_model::FailureKind;
+use unspin_wire::Failure;
 
 const TAIL_BYTES: u64 = 64 << 10;
+/// Lines of a log that a failure shows.
+const LINES_SHOWN: usize = 40;
 
 /// A failure that left its mark in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,26 @@ impl Verdict {
             Verdict::Panic => FailureKind::GuestPanic,
         }
     }
+}
+
+/// Refines a failure by what the console log and QEMU's own log say at their ends.
+pub fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
+    let (log, qemu) = (tail(console), tail(&folder.join("qemu.log")));
+    let kind = match classify(&log, &qemu) {
+        Some(verdict) => verdict.kind(),
+        None => failure.kind,
+    };
+    let mut detail = match reason(&log) {
+        Some(reason) if !failure.detail.contains(reason) => format!("{reason}\n{}", failure.detail),
+        _ => failure.detail,
+    };
+    for (name, text) in [("QEMU", &qemu), ("console", &log)] {
+        let text = last_lines(text, LINES_SHOWN).trim();
+        if !text.is_empty() && !detail.contains(text) {
+            detail.push_str(&format!("\n{name}:\n{text}"));
+        }
+    }
+    Failure { kind, detail }
 }
 
 /// Finds the reason of a failure in the console log and in QEMU's output.
@@ -93,6 +116,22 @@ mod tests {
             "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory";
         assert_eq!(classify("", qemu), Some(Verdict::OutOfMemory));
         assert_eq!(classify("Linux version 6.18", ""), None);
+    }
+
+    #[test]
+    fn a_failure_shows_the_ends_of_both_logs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (console, qemu) = (folder.path().join("console.log"), folder.path().join("qemu.log"));
+        std::fs::write(&console, "Linux version 6.18\n").unwrap();
+        let flood = "warning\n".repeat(100_000);
+        let end = b"\xff\nCannot allocate memory\n";
+        std::fs::write(&qemu, [flood.as_bytes(), end].concat()).unwrap();
+        let died = Failure::new(FailureKind::QemuDied, "QEMU: exit status: 1");
+        let failure = explain(died, &console, folder.path());
+        assert_eq!(failure.kind, FailureKind::OutOfMemory);
+        assert!(failure.detail.starts_with("QEMU: exit status: 1\nQEMU:\nwarning"), "{failure}");
+        assert!(failure.detail.contains("Cannot allocate memory\nconsole:\nLinux version"));
+        assert!(failure.detail.lines().count() < 2 * LINES_SHOWN);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use unspin_model::FailureKind;
 
 pub use args::{BOOT_PARAMS, cpu_model, qemu_args};
 pub use channel::Channel;
-pub use console::{Verdict, classify};
+pub use console::{Verdict, classify, explain};
 pub use process::spawn;
 use process::{cpu_set, end};
 
@@ -337,26 +337,6 @@ pub fn if_answered<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> 
             _ => Ok(None),
         },
     }
-}
-
-/// Refines a failure by what the console log and QEMU's own log say.
-pub fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
-    let log = console::tail(console);
-    let qemu = fs::read_to_string(folder.join("qemu.log")).unwrap_or_default();
-    let kind = match classify(&log, &qemu) {
-        Some(verdict) => verdict.kind(),
-        None => failure.kind,
-    };
-    let mut detail = match console::reason(&log) {
-        Some(reason) if !failure.detail.contains(reason) => format!("{reason}\n{}", failure.detail),
-        _ => failure.detail,
-    };
-    for (name, text) in [("QEMU", qemu.trim()), ("console", console::last_lines(&log, 40).trim())] {
-        if !text.is_empty() && !detail.contains(text) {
-            detail.push_str(&format!("\n{name}:\n{text}"));
-        }
-    }
-    Failure { kind, detail }
 }
 
 #[cfg(test)]
