@@ -24,23 +24,29 @@ const PROBE_LIMIT_S: f64 = 30.0;
 
 /// This machine, with unspin's own commit as the program knows it.
 pub fn describe(commit: &str) -> Machine {
-    let cpuinfo = read("/proc/cpuinfo");
-    let field = |text: &str, key: &str| {
-        let line = text.lines().find(|line| line.starts_with(key))?;
-        Some(line.split_once([':', '='])?.1.trim().trim_matches('"').to_owned())
-    };
-    let memory_kib = field(&read("/proc/meminfo"), "MemTotal")
-        .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     Machine {
-        cpu: field(&cpuinfo, "model name").unwrap_or_default(),
+        cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
         cpus: allowed_cpus().len() as u32,
-        memory_mib: memory_kib.unwrap_or(0) / 1024,
+        memory_mib: memory_mib(),
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         distribution: field(&read("/etc/os-release"), "PRETTY_NAME").unwrap_or_default(),
         qemu: qemu_version().unwrap_or_default(),
         unspin: env!("CARGO_PKG_VERSION").to_owned(),
         commit: commit.to_owned(),
     }
+}
+
+/// All of this machine's memory in MiB; 0 where it is not known.
+pub fn memory_mib() -> u64 {
+    let total = field(&read("/proc/meminfo"), "MemTotal");
+    let kib = total.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
+
+/// What a line that begins with a key says.
+fn field(text: &str, key: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_once([':', '='])?.1.trim().trim_matches('"').to_owned())
 }
 
 /// The host CPUs that this process may use, in order.

@@ -129,7 +129,7 @@ pub fn execute(
 /// may use, as far as the memory goes.
 pub(super) fn lanes(wanted: Option<u32>) -> usize {
     let here = || {
-        let machine_mib = machine::describe("").memory_mib;
+        let machine_mib = machine::memory_mib();
         let limit_mib = room::memory_limit_mib().unwrap_or(machine_mib);
         fitting(room::cpus(), machine_mib.min(limit_mib))
     };
