@@ -91,7 +91,11 @@ impl Reader {
             Place::Json(pointer) => by_pointer(pointer, stdout)?,
             Place::Elapsed => elapsed_s,
         };
-        Ok(value * self.scale)
+        match value * self.scale {
+            scaled if scaled.is_finite() => Ok(scaled),
+            // JSON has no such number: the line of this run could not be read again.
+            scaled => Err(ReadError::NotANumber { text: scaled.to_string(), by: self.describe() }),
+        }
     }
 }
 
@@ -185,6 +189,13 @@ mod tests {
         assert!(matches!(json("/a/c").read(output, 0.0), Err(ReadError::NoPointer { .. })));
         assert!(matches!(json("/a").read("{\"a\":", 0.0), Err(ReadError::NotJson { .. })));
         assert!(matches!(json("/a").read("none", 0.0), Err(ReadError::NotJson { .. })));
+    }
+
+    #[test]
+    fn a_number_that_its_scale_makes_infinite_is_none() {
+        let reader = Reader { scale: 1e10, ..regex(r"Time: (\S+)") };
+        assert_eq!(reader.read("Time: 2", 0.0).unwrap(), 2e10);
+        assert!(matches!(reader.read("Time: 1e300", 0.0), Err(ReadError::NotANumber { .. })));
     }
 
     #[test]
