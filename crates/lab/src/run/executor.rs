@@ -273,15 +273,15 @@ impl<'a> Lab<'a> {
         run: u64,
         output: &mut RunOutput,
     ) -> Result<(), LabError> {
-        let keeps = self.experiment.keep_recordings;
-        let Some(recording) = output.recording.take().filter(|_| keeps) else { return Ok(()) };
+        if !self.experiment.keep_recordings {
+            return Ok(());
+        }
         let identity = self.plan.identity_of(run)?;
-        let name = store.keep_recording(run, identity, &recording)?;
         if let Some(session) = output.job.as_ref().and_then(|job| job.session.as_ref()) {
             store.keep_session(run, identity, session)?;
         }
-        if let Some(truth) = &mut output.truth {
-            truth.recording = Some(name);
+        if let (Some(recording), Some(truth)) = (&output.recording, &mut output.truth) {
+            truth.recording = Some(store.keep_recording(run, identity, recording)?);
         }
         Ok(())
     }
