@@ -43,8 +43,7 @@ pub(super) struct RawExperiment {
     truth: TruthMode,
     #[serde(default)]
     keep_recordings: bool,
-    #[serde(default)]
-    keep_latencies: bool,
+    keep_latencies: Option<Spanned<bool>>,
     #[serde(default)]
     fresh_boots: bool,
     kernels: Vec<String>,
@@ -79,6 +78,12 @@ pub(super) fn check(
     if *raw.repeats.get_ref() == 0 {
         return Err(source.error(&raw.repeats, "repeats must be at least 1"));
     }
+    let keep_latencies = raw.keep_latencies.as_ref().filter(|keep| *keep.get_ref());
+    if let Some(keep) = keep_latencies.filter(|_| raw.truth != TruthMode::Events) {
+        let message = "keep_latencies needs single intervals: write `truth = \"events\"`";
+        return Err(source.error(keep, message));
+    }
+    let keep_latencies = keep_latencies.is_some();
     let schedulers = schedulers(&source, &raw)?;
     let mut workloads: Vec<Workload> =
         raw.workloads.iter().map(|name| find_workload(&source, name)).collect::<Result<_, _>>()?;
@@ -109,7 +114,7 @@ pub(super) fn check(
         smallest_effect: smallest_effect(&source, raw.smallest_effect)?,
         truth: raw.truth,
         keep_recordings: raw.keep_recordings,
-        keep_latencies: raw.keep_latencies,
+        keep_latencies,
         fresh_boots: raw.fresh_boots,
         kernels: each_once(file, "kernels", raw.kernels)?,
         boot_params: each_once(

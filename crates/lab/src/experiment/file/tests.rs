@@ -64,6 +64,16 @@ fn what_is_wrong_is_named_with_its_line_and_the_choices() {
             "pcpus = 2\nnested = { regime = \"tdx\" }",
             "expected `pv`, `ple` or `abandoned`",
         ),
+        (
+            "pcpus = 2",
+            "pcpus = 2\nspinlock = \"tas\"\nnested = { regime = \"pv\" }",
+            "x.toml:14:21: a nested guest has the spinlock of its regime",
+        ),
+        (
+            "repeats = 2",
+            "repeats = 2\ntruth = \"totals\"\nkeep_latencies = true",
+            "x.toml:7:18: keep_latencies needs single intervals",
+        ),
         ("name = \"sample\"", "name = \"../x\"", "x.toml:2:8: a name is made of"),
     ];
     for (from, to, expected) in cases {

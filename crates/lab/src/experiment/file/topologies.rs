@@ -116,6 +116,10 @@ fn check_topology(
     check_pcpus(source, raw)?;
     let memory_mib = bounds::memory_mib(source, raw.memory_mib.as_ref())?;
     check_injector(source, raw)?;
+    if let (Some(nested), Some(_)) = (&raw.nested, raw.spinlock) {
+        let message = "a nested guest has the spinlock of its regime: leave `spinlock` out";
+        return Err(source.error(&nested.regime, message));
+    }
     let (real, models) = neighbour::check(source, &raw.neighbours)?;
     let accel = raw.accel.as_ref().map(|asked| *asked.get_ref());
     let some = |names: &Option<Vec<Spanned<String>>>, all: &[String]| {
