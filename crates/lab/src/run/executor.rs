@@ -12,6 +12,7 @@ use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec};
 
 use super::drive::{Bench, Turn, drive};
 use super::identity::Plan;
+use super::lanes::lanes;
 use super::prepare::Prepared;
 use super::record::{self, Place};
 use super::schedule::Schedule;
@@ -20,12 +21,9 @@ use super::{Event, Finish, LabError, Options, Progress, Selection, Store, Timing
 use crate::experiment::{Experiment, PlannedBoot, PlannedRun};
 use crate::host::{Router, VtOptions};
 use crate::latency;
-use crate::machine::{self, room};
+use crate::machine;
 use crate::sensed;
 use crate::workload::Workload;
-
-/// Memory that a run in virtual time may need at most, its QEMU included.
-const LANE_MEMORY_MIB: u64 = 1536;
 
 /// What an experiment needs on this machine, its selected runs, and where results go.
 ///
@@ -103,7 +101,7 @@ pub fn execute(
         experiment,
         prepared,
         plan: &plan,
-        lanes: lanes(options.jobs),
+        lanes: lanes(options.jobs, experiment),
         twice: options.twice,
         desk: Mutex::new(Desk {
             store,
@@ -123,21 +121,6 @@ pub fn execute(
     desk.store.end(started.elapsed().as_secs_f64(), complete)?;
     drop(desk);
     Ok((finish?, out))
-}
-
-/// Runs in virtual time that go on at once: as many as wanted, else one for each CPU that we
-/// may use, as far as the memory goes.
-pub(super) fn lanes(wanted: Option<u32>) -> usize {
-    let here = || {
-        let machine_mib = machine::memory_mib();
-        let limit_mib = room::memory_limit_mib().unwrap_or(machine_mib);
-        fitting(room::cpus(), machine_mib.min(limit_mib))
-    };
-    wanted.unwrap_or_else(here) as usize
-}
-
-fn fitting(cpus: u32, memory_mib: u64) -> u32 {
-    u64::from(cpus).min(memory_mib / LANE_MEMORY_MIB).max(1) as u32
 }
 
 struct Lab<'a> {
@@ -379,13 +362,6 @@ mod tests {
         assert!(!failed(FailureKind::WorkloadFailed) && !failed(FailureKind::NoResult));
         assert!(leaves_damage(&Outcome::DidNotFinish { limit_s: 1.0 }));
         assert!(!leaves_damage(&Outcome::Done { value: 1.0 }));
-    }
-
-    #[test]
-    fn lanes_fit_into_cpus_and_memory() {
-        assert_eq!(fitting(8, 3 * LANE_MEMORY_MIB), 3);
-        assert_eq!(fitting(2, 3 * LANE_MEMORY_MIB), 2);
-        assert_eq!(fitting(8, 0), 1);
     }
 
     #[test]

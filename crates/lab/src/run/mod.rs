@@ -5,6 +5,7 @@ mod executor;
 mod folder;
 mod identity;
 mod kernels;
+mod lanes;
 mod outlook;
 mod parts;
 mod prepare;

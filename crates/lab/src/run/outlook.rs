@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::executor::{self, lanes};
+use super::executor;
 use super::identity::{Plan, select};
+use super::lanes::lanes;
 use super::{LabError, Options, Progress, Timings, folder, prepare, store};
 use crate::experiment::{Experiment, PlannedBoot, plan};
 
@@ -32,7 +33,8 @@ pub struct Outlook {
 pub fn expected(experiment: &Experiment) -> (u64, f64) {
     let boots = plan(experiment);
     let runs = boots.iter().map(|boot| boot.runs.len() as u64).sum();
-    (runs, Timings::load().estimate_s(experiment, &boots, lanes(None), |_| false))
+    let lanes = lanes(None, experiment);
+    (runs, Timings::load().estimate_s(experiment, &boots, lanes, |_| false))
 }
 
 /// Looks ahead.
@@ -71,10 +73,11 @@ fn outlook(
     let open = |boot: &PlannedBoot| boot.runs.iter().filter(|run| !is_done(run.run)).count();
     let selected: usize = boots.iter().map(|boot| boot.runs.len()).sum();
     let runs: usize = boots.iter().map(open).sum();
+    let lanes = lanes(options.jobs, experiment);
     Outlook {
         runs: runs as u64,
         boots: boots.iter().filter(|boot| open(boot) > 0).count() as u64,
-        expected_s: Timings::load().estimate_s(experiment, boots, lanes(options.jobs), is_done),
+        expected_s: Timings::load().estimate_s(experiment, boots, lanes, is_done),
         planned,
         done: (selected - runs) as u64,
         missing,
