@@ -125,8 +125,11 @@ impl Workload {
     /// program differ in them.
     ///
     /// # Errors
-    /// When the metric's value is not there or not a number.
+    /// When the metric's value is not there or not a number, or latencies are missing.
     pub fn read(&self, stdout: &str, elapsed_s: f64) -> Result<Reading, ReadError> {
+        if !self.latencies.is_empty() && reading::is_cut(stdout) {
+            return Err(ReadError::Cut);
+        }
         let mut reading =
             Reading { value: self.reader.read(stdout, elapsed_s)?, ..Reading::default() };
         for (name, reader) in &self.co_metrics {

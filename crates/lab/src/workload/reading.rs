@@ -19,9 +19,15 @@ pub struct Reading {
     pub missing: Vec<String>,
 }
 
+/// How the last line begins of an output that a guest's init has cut.
+const CUT: &str = "unspin init: the output is cut after ";
+
 /// Why a result could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// The output is longer than what a guest keeps of it.
+    #[error("the output is cut, and latencies are missing: print fewer lines")]
+    Cut,
     /// The regex does not match.
     #[error("no match of the regex `{regex}` in the output, which ends: {tail}")]
     NoMatch {
@@ -108,6 +114,11 @@ fn by_regex(regex: &Regex, stdout: &str) -> Result<f64, ReadError> {
     number(text, regex.as_str())
 }
 
+/// Whether a guest kept only the begin of an output.
+pub(super) fn is_cut(stdout: &str) -> bool {
+    stdout.lines().next_back().is_some_and(|line| line.starts_with(CUT))
+}
+
 /// All numbers that the regex's first group finds.
 pub(super) fn every_match(regex: &Regex, stdout: &str) -> Result<Vec<f64>, ReadError> {
     let texts = regex.captures_iter(stdout).filter_map(|captures| captures.get(1));
@@ -189,6 +200,14 @@ mod tests {
         assert!(matches!(json("/a/c").read(output, 0.0), Err(ReadError::NoPointer { .. })));
         assert!(matches!(json("/a").read("{\"a\":", 0.0), Err(ReadError::NotJson { .. })));
         assert!(matches!(json("/a").read("none", 0.0), Err(ReadError::NotJson { .. })));
+    }
+
+    #[test]
+    fn latencies_of_a_cut_output_are_not_all() {
+        let end = "wake 7\nunspin init: the output is cut after 4194304 bytes\n";
+        let traced = super::super::builtin("vips-traced").unwrap();
+        assert!(matches!(traced.read(end, 1.0), Err(ReadError::Cut)));
+        assert!(!is_cut("wake 7\n") && !is_cut(""));
     }
 
     #[test]
