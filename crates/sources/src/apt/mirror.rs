@@ -49,8 +49,9 @@ impl Mirrors {
 }
 
 impl AptSource {
-    /// The addresses if this is Debian's archive of that name. Others use Debian's suite
-    /// names too: what counts is the archive's key or its customary path.
+    /// The addresses if this is Debian's archive of that name. Others use Debian's suite names, and
+    /// vendors also its customary path: what counts is the archive's key, or the path where the key
+    /// is not another one's.
     fn debian(&self, archive: &str) -> Vec<&str> {
         let security = self.suites.iter().any(|suite| suite.ends_with("-security"));
         let main = self.components.iter().any(|component| component == "main");
@@ -58,10 +59,11 @@ impl AptSource {
             return Vec::new();
         }
         let keyed = self.signed_by.contains("debian-archive-");
+        let vendors = !self.signed_by.is_empty() && !self.signed_by.contains("debian");
         let uris = self.uris.iter().map(|uri| uri.trim_end_matches('/'));
         let fits = |uri: &&str| {
             let network = uri.starts_with("http://") || uri.starts_with("https://");
-            network && !is_named(uri, DEBUG) && (keyed || is_named(uri, archive))
+            network && !is_named(uri, DEBUG) && (keyed || !vendors && is_named(uri, archive))
         };
         uris.filter(fits).collect()
     }

@@ -75,6 +75,15 @@ fn another_distribution_gets_the_fallback() {
 }
 
 #[test]
+fn a_vendors_archive_is_not_debians_whatever_its_path() {
+    let vendor = "deb [signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/deb/debian \
+                  any-version main\n";
+    let main = |text: &str| Mirrors::of_sources(&one_line(text)).main;
+    assert_eq!(main(vendor), format!("{FALLBACK}/debian"));
+    assert_eq!(main(&(vendor.to_owned() + ONE_LINE)), "https://one.example/debian");
+}
+
+#[test]
 fn both_forms_are_read_from_the_systems_folder() {
     let etc = tempfile::tempdir().unwrap();
     fs::create_dir(etc.path().join("sources.list.d")).unwrap();
