@@ -12,6 +12,9 @@ const FALLBACK: &str = "http://deb.debian.org";
 /// Debian's archive of debug symbols: it has the same key, and none of our packages.
 const DEBUG: &str = "debian-debug";
 
+/// The words by which apt takes a stanza for disabled.
+const NO: [&str; 6] = ["no", "false", "without", "off", "disable", "0"];
+
 /// A source of binary packages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AptSource {
@@ -122,7 +125,8 @@ fn deb822(text: &str) -> Vec<AptSource> {
 
 fn stanza(lines: &[&str]) -> Option<AptSource> {
     let field = |name| words(lines, name);
-    let enabled = field("Enabled").first().is_none_or(|word| word != "no");
+    let is_no = |word: &String| NO.iter().any(|no| word.eq_ignore_ascii_case(no));
+    let enabled = !field("Enabled").first().is_some_and(is_no);
     let binary = field("Types").iter().any(|word| word == "deb");
     (enabled && binary).then(|| AptSource {
         uris: field("URIs"),

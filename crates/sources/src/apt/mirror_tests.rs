@@ -61,8 +61,10 @@ fn a_customary_path_comes_before_a_mere_key() {
 #[test]
 fn disabled_and_source_only_stanzas_are_none() {
     assert_eq!(deb822(&DEB822.replace("Types: deb\n", "Types: deb-src\n")).len(), 1);
-    let disabled = DEB822.replace("Components: main\n", "Components: main\nEnabled: no\n");
-    assert_eq!(deb822(&disabled), []);
+    for (word, sources) in [("no", 0), ("False", 0), ("0", 0), ("yes", 2)] {
+        let enabled = format!("Components: main\nEnabled: {word}\n");
+        assert_eq!(deb822(&DEB822.replace("Components: main\n", &enabled)).len(), sources);
+    }
 }
 
 #[test]
