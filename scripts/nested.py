@@ -16,6 +16,9 @@ from claims import Claims
 
 SECONDS = 300
 TRIALS = 3
+# Without the option, a Ctrl-C of the terminal does not reach QEMU: `timeout` is then killed, and QEMU
+# goes on without a limit.
+LIMITED = ("timeout", "--foreground")
 # Of an L1.
 CPUS = 2
 OOPS = re.compile(r"Kernel panic - not syncing: Fatal exception|Oops: ")
@@ -222,7 +225,7 @@ class Bench:
         command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
         command += ["-initrd", str(packed), "-append", self.append]
         for left in reversed(range(TRIALS)):
-            limited = ["timeout", str(seconds), *command]
+            limited = [*LIMITED, str(seconds), *command]
             done = subprocess.run(limited, capture_output=True, text=True)
             log = console.read_text(errors="replace") if console.exists() else done.stderr
             # Code that is patched while another CPU runs it sometimes kills an emulated kernel.

@@ -13,7 +13,7 @@ from pathlib import Path
 from cache import cached_kernel
 from checks import Failed
 from claims import Claims
-from nested import archive, firmware_of, install, modules, skeleton
+from nested import LIMITED, archive, firmware_of, install, modules, skeleton
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = (cached_kernel() or Path("none")) / "vmlinuz"
@@ -91,7 +91,7 @@ class Bench:
         """Exit status, console, and the run's folder. A guest that goes on is ended: status 124."""
         folder = self.folder / name
         folder.mkdir()
-        limited = ["timeout", str(seconds), *command]
+        limited = [*LIMITED, str(seconds), *command]
         done = subprocess.run(limited, cwd=folder, capture_output=True, text=True)
         console = (folder / "console.log").read_text(errors="replace")
         return done.returncode, console + done.stderr, folder

@@ -4,6 +4,8 @@
 import contextlib
 import io
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -25,6 +27,12 @@ done
 left=$(cat "$0.left")
 [ "$left" -eq 0 ] || echo $((left - 1)) > "$0.left"
 { echo "L1: begin"; [ "$left" -eq 0 ] || echo "Oops: 0000"; %s; } > "$console"
+"""
+
+# A check that waits for its QEMU.
+CHECK = """
+import subprocess, nested
+subprocess.run([*nested.LIMITED, "60", "sh", "-c", "echo $$; exec sleep 60"])
 """
 
 
@@ -58,6 +66,21 @@ class Nested(unittest.TestCase):
     def test_an_l1_that_dies_itself_is_no_try(self) -> None:
         with self.assertRaises(Failed):
             self.tries(9, "true")
+
+    def test_ctrl_c_ends_qemu_too(self) -> None:
+        check = subprocess.Popen(
+            [sys.executable, "-B", "-c", CHECK], cwd=Path(nested.__file__).parent, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        qemu = int(check.stdout.readline())
+        os.killpg(check.pid, signal.SIGINT)
+        try:
+            # Whoever still has the pipe is still there.
+            check.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.kill(qemu, signal.SIGKILL)
+            self.fail("QEMU goes on")
 
     def test_firmware_lies_beside_qemu_or_in_the_cache(self) -> None:
         qemu, cached = self.folder / "bin/qemu", self.folder / "qemu/qemu-1/share/qemu"

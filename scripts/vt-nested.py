@@ -99,7 +99,7 @@ def run(folder: Path, name: str, kernel: Path, unspin: Path, qemu: Path) -> tupl
     command += ["-no-reboot", "-display", "none", "-serial", f"file:{console}"]
     command += ["-kernel", kernel / "vmlinuz", "-initrd", initramfs, "-append", L1_APPEND]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(["timeout", str(LIMIT), *command], capture_output=True, text=True)
+    done = subprocess.run([*nested.LIMITED, str(LIMIT), *command], capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     log = console.read_text(errors="replace") if console.exists() else done.stderr
