@@ -47,6 +47,8 @@ watch() {
     setpriv --no-new-privs --bounding-set="-all$rights" --inh-caps=-all \
         "$unspin" watch --listen 127.0.0.1:0 "${@:2}" >"$log" 2>&1 &
     process=$!
+    # From now on: an interrupt must not leave it, nor wait for it.
+    processes+=("$process")
     for _ in $(seq 100); do
         sleep 0.1
         url=$(sed -n 's,.*figures at http://\([^ /]*\)/metrics.*,\1,p' "$log")
@@ -56,10 +58,11 @@ watch() {
     if [ -z "$url" ]; then
         ! kill "$process" 2>/dev/null || die "unspin watch: not at work within 10 s: $(cat "$log")"
         wait "$process" || code=$?
+        # Its number may be another process's soon.
+        unset 'processes[-1]'
         [ "$code" -ne 77 ] || { echo "not possible here: $(cat "$log")" && return; }
         die "unspin watch: exit code $code: $(cat "$log")"
     fi
-    processes+=("$process")
     cat "$log"
 }
 
