@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" -eq 0 ] || { echo "skipped: chroot and mount take root" >&2; exit 77; }
 # Mounts are this script's own, and are gone when it ends.
-[ -n "${UNSPIN_OWN_MOUNTS-}" ] || UNSPIN_OWN_MOUNTS=1 exec unshare --mount -- "$0" "$@"
+[ -n "${UNSPIN_OWN_MOUNTS-}" ] || UNSPIN_OWN_MOUNTS=1 exec unshare --mount -- scripts/source-test.sh "$@"
 suite=${1:-trixie}
 
 tarball=$(scripts/clean-root.sh "$suite")
