@@ -29,11 +29,15 @@ mount --rbind /dev "$root/dev"
 # How this machine reaches the archive and the registry of crates, and whom it trusts.
 cp /etc/resolv.conf "$root/etc/"
 trust=/etc/ssl/certs/ca-certificates.crt
-[ ! -f "$trust" ] || cp "$trust" "$root/trusted.crt"
+trusted=()
+if [ -f "$trust" ]; then
+    cp "$trust" "$root/trusted.crt"
+    trusted=(SSL_CERT_FILE=/trusted.crt CARGO_HTTP_CAINFO=/trusted.crt)
+fi
 
 in_root() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 TERM=dumb CI=1 \
-        SSL_CERT_FILE=/trusted.crt CARGO_HTTP_CAINFO=/trusted.crt chroot "$root" "$@"
+        "${trusted[@]}" chroot "$root" "$@"
 }
 
 # step WORDS...: runs a shell command in the clone, and says how long it took.
