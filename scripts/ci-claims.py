@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -108,6 +109,8 @@ def main() -> int:
     if not shutil.which("git"):
         print("skipped: needs git", file=sys.stderr)
         return 77
+    # SIGTERM, too, must not leave loops that compute for ever, nor clones.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs = int(arguments[1]) if len(arguments) > 1 else 3
     claims = Claims(f"host: {cpu()}", "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
     # What is measured is a clone.

@@ -8,6 +8,7 @@ Prints what `unspin claims record` takes. Usage: scripts/host-model.py [UNSPIN]
 import json
 import os
 import re
+import signal
 import statistics
 import struct
 import subprocess
@@ -64,31 +65,37 @@ def busy(group: Path) -> int:
     """A process that computes for ever in a cgroup; its id."""
     pid = os.fork()
     if pid == 0:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        while True:
-            pass
+        # Whatever ends the loop, the child does not go on as a second script.
+        try:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+            while True:
+                pass
+        finally:
+            os._exit(1)
     return pid
 
 
 def real(threads: int, per_vm: bool) -> Intervals:
     """As this machine's scheduler has it."""
     made = groups(2 if per_vm else 1)
-    pids = [busy(made[number * len(made) // threads]) for number in range(threads)]
+    event = TRACING / "events/sched/sched_switch"
+    pids: list[int] = []
     found = Intervals()
     try:
+        for number in range(threads):
+            pids.append(busy(made[number * len(made) // threads]))
         time.sleep(SETTLE_S)
         (TRACING / "buffer_size_kb").write_text("16384")
         (TRACING / "trace").write_text("")
         (TRACING / "trace_clock").write_text("mono")
         (TRACING / "tracing_on").write_text("1")
-        event = TRACING / "events/sched/sched_switch"
         wanted = " || ".join(f"prev_pid=={pid} || next_pid=={pid}" for pid in pids)
         (event / "filter").write_text(wanted)
         (event / "enable").write_text("1")
         time.sleep(SECONDS)
+    finally:
         (event / "enable").write_text("0")
         (event / "filter").write_text("0")
-    finally:
         for pid in pids:
             os.kill(pid, 9)
             os.waitpid(pid, 0)
@@ -146,6 +153,8 @@ def distance(one: list[float], other: list[float]) -> float:
 
 def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
+    # SIGTERM, too, must not leave processes that compute for ever.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() or len(os.sched_getaffinity(0)) != 2:
         print("needs root and exactly two CPUs", file=sys.stderr)
         sys.exit(77)
