@@ -23,11 +23,14 @@ cache=$(unspin_cache)
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 wanted=$(sha256sum "$root/python/pyproject.toml" | cut -c 1-16)
 venv=$cache/python-$version
+mkdir -p "$cache"
+# Another checkout's tests must not lose the environment that they run in. pytest keeps the lock.
+exec 9> "$venv.lock"
+flock 9
 # The environment is of one checkout and one pyproject.toml; another one makes it again.
 if [ "$(cat "$venv/made-for" 2> /dev/null)" != "$root $wanted" ]; then
     echo "python-test: making $venv" >&2
     rm -rf "$venv"
-    mkdir -p "$cache"
     "$python" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --editable "$root/python[dev]"
