@@ -30,7 +30,7 @@ name=unspin-$version-x86_64-linux
 # scripts and macros, which cannot be static.
 flags="-Ctarget-feature=+crt-static
 --remap-path-prefix=$(pwd)=unspin
---remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+--remap-path-prefix=${CARGO_HOME:-${HOME:-/root}/.cargo}=cargo"
 # From elfutils 0.189 on, Debian's libelf can read sections that zstd compressed.
 zstd=
 if nm "$libraries/libelf.a" 2>/dev/null | grep -q ' U ZSTD_'; then

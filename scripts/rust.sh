@@ -23,7 +23,7 @@ rust_in() {
 rust_find() {
     for dir in \
         "$(dirname "$(command -v cargo || echo /none/cargo)")" \
-        "${CARGO_HOME:-$HOME/.cargo}/bin" \
+        "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin" \
         $(find /usr/lib -maxdepth 1 -name 'rust-1.*' 2>/dev/null | sort -rV | sed 's,$,/bin,'); do
         if rust_in "$dir"; then
             echo "$dir"
