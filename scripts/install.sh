@@ -15,6 +15,7 @@ prefix=${3-}$2
 packaging=$(dirname "$0")/../packaging
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 
 # What is missing is found before the first file is installed.
 needed() {

@@ -158,6 +158,7 @@ system's sources have none: install it with rustup, then run the same command ag
 command -v apt-get >/dev/null || die "this script knows Debian and Ubuntu; elsewhere, install what it names by hand"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
 # shellcheck disable=SC2046,SC2086 # lists
 {
     # All at once: whoever is asked to install them is asked once.

@@ -12,6 +12,7 @@ if [ ! -x "$root$prefix/bin/unspin" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 mkdir "$work/programs" "$work/files"
 cp "$root$prefix/bin/unspin" "$work/programs"
 # Another version than this checkout's may be installed, with programs more or less: for the list,
