@@ -7,10 +7,9 @@ from pathlib import Path
 
 def cache_folder() -> Path:
     """$UNSPIN_CACHE, else $XDG_CACHE_HOME/unspin, else ~/.cache/unspin. Empty ones do not count."""
-    if folder := os.environ.get("UNSPIN_CACHE"):
-        return Path(folder).absolute()
     home = Path(os.environ.get("HOME") or "/root") / ".cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home) / "unspin"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or home) / "unspin"
+    return Path(os.environ.get("UNSPIN_CACHE") or folder).absolute()
 
 
 def version(folder: Path) -> list[int]:

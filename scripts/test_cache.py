@@ -19,6 +19,7 @@ CASES = [
     ({"XDG_CACHE_HOME": "/big", "UNSPIN_CACHE": ""}, "/big/unspin"),
     ({"XDG_CACHE_HOME": "/big", "UNSPIN_CACHE": "/own"}, "/own"),
     ({"UNSPIN_CACHE": "own"}, f"{SCRIPTS}/own"),
+    ({"XDG_CACHE_HOME": "big"}, f"{SCRIPTS}/big/unspin"),
 ]
 
 

@@ -33,13 +33,11 @@ pub(super) trait Cached: Serialize + DeserializeOwned {
 /// `$XDG_CACHE_HOME/unspin`, else `~/.cache/unspin`.
 pub fn cache_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
-    if let Some(folder) = set("UNSPIN_CACHE") {
-        // A guest's image and QEMU are named from other folders.
-        let folder = PathBuf::from(folder);
-        return std::path::absolute(&folder).unwrap_or(folder);
-    }
     let home = || PathBuf::from(set("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
-    set("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("unspin")
+    let usual = || set("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("unspin");
+    let folder = set("UNSPIN_CACHE").map_or_else(usual, PathBuf::from);
+    // A guest's image and QEMU are named from other folders, and apt runs in others.
+    std::path::absolute(&folder).unwrap_or(folder)
 }
 
 /// All complete entries below `home`, the newest made first. A damaged one is left out with a
