@@ -32,6 +32,16 @@ pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), So
     Err(SourcesError::Missing { purpose, missing, packages })
 }
 
+/// Checks that make and QEMU's configure take `folder`, before it is filled: they refuse blanks and
+/// colons.
+pub(super) fn buildable(folder: &Path) -> Result<(), SourcesError> {
+    let refused = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
+    match folder.as_os_str().as_encoded_bytes().iter().any(refused) {
+        true => Err(SourcesError::Blank(folder.into())),
+        false => Ok(()),
+    }
+}
+
 fn in_path(tool: &str) -> bool {
     program(tool).is_absolute()
 }
@@ -169,6 +179,15 @@ mod tests {
         command.args(["-c", "echo warning >&2; echo result"]);
         assert_eq!(runner.output("sh", &mut command).unwrap(), "result\n");
         assert!(std::fs::read_to_string(runner.log()).unwrap().ends_with("warning\n"));
+    }
+
+    #[test]
+    fn nothing_is_built_where_make_would_split_the_path() {
+        buildable(Path::new("/home/me/.cache")).unwrap();
+        for folder in ["/home/m e/.cache", "/home/a:b", "/home/m\te"] {
+            let error = buildable(Path::new(folder)).unwrap_err().to_string();
+            assert!(error.contains(folder) && error.contains("UNSPIN_CACHE"), "{error}");
+        }
     }
 
     #[test]

@@ -55,6 +55,12 @@ pub enum SourcesError {
         /// Bytes that the work takes at its peak.
         needed: u64,
     },
+    /// A build cannot take place in this folder.
+    #[error(
+        "make and QEMU's configure refuse the blank or colon in {0}; use another folder, or point \
+         UNSPIN_CACHE to one"
+    )]
+    Blank(PathBuf),
     /// The archive's signatures cannot be checked.
     #[error("no Debian archive keyring at {0}; install with: apt install debian-archive-keyring")]
     Keyring(PathBuf),

@@ -12,7 +12,7 @@ use super::tree::{self, Tree};
 use super::{Kernel, KernelError, bzimage, config};
 use crate::SourcesError;
 use crate::cache::{Staging, cache_dir};
-use crate::command::{Runner, Tool, missing, need};
+use crate::command::{Runner, Tool, buildable, missing, need};
 use crate::progress::{Progress, Steps};
 
 /// What a build needs, with Debian's packages.
@@ -72,6 +72,10 @@ pub fn build(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Kern
         return Ok(kernel);
     }
     need_all()?;
+    buildable(&wanted.home)?;
+    if let Origin::Folder(tree) = &origin {
+        buildable(&tree.path)?;
+    }
     let (staging, runner, found) = match find(&wanted, origin, progress) {
         Ok(found) => found,
         Err(error) => return wanted.instead(error),

@@ -15,7 +15,7 @@ use super::meson::{self, PYTHON};
 use super::recipe::Recipe;
 use super::{Qemu, QemuError, Source, tree};
 use crate::cache::{Staging, cache_dir, entries};
-use crate::command::{Runner, Tool, missing, need};
+use crate::command::{Runner, Tool, buildable, missing, need};
 use crate::key::build_key;
 use crate::progress::{NINJA_STATUS, Progress, ninja};
 use crate::{SourcesError, space};
@@ -78,6 +78,7 @@ pub fn build(
     if let (Some(cached), None) = (cached, &keep) {
         return Ok(cached);
     }
+    buildable(keep.as_deref().unwrap_or(&home))?;
     space::check(keep.as_deref().and_then(Path::parent).unwrap_or(&home), SPACE)?;
     let fetched = fetch::fetch(source, &staging, &runner, progress)?;
     let entry = describe(&recipe, &fetched.inputs, compiler);
