@@ -1,7 +1,7 @@
 //! Runs programs with their output in a log file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -111,13 +111,9 @@ impl Runner {
         let mut child = command.stdout(end.try_clone()?).stderr(end).spawn()?;
         // The command holds the pipe's other end, and reading ends when all of them are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        // Compilers may print what is not UTF-8.
-        for bytes in BufReader::new(File::from(output)).split(b'\n') {
-            let text = String::from_utf8_lossy(&bytes?).into_owned();
-            writeln!(log, "{text}")?;
-            line(&text);
-        }
-        child.wait()
+        let logged = pass_on(File::from(output), &mut log, line);
+        let status = child.wait()?;
+        logged.map(|()| status)
     }
 
     fn check(&self, what: &str, status: ExitStatus) -> Result<(), SourcesError> {
@@ -137,6 +133,19 @@ impl Runner {
             tail,
         }
     }
+}
+
+/// Copies all lines to the log, and gives them to `line`. Where the log cannot be written, they are
+/// read all the same: their command must not go on in a folder that is being removed.
+fn pass_on(output: impl Read, log: &mut File, line: &mut dyn FnMut(&str)) -> io::Result<()> {
+    let mut logged = Ok(());
+    for bytes in BufReader::new(output).split(b'\n') {
+        // Compilers may print what is not UTF-8.
+        let text = String::from_utf8_lossy(&bytes?).into_owned();
+        logged = logged.and_then(|()| writeln!(log, "{text}"));
+        line(&text);
+    }
+    logged
 }
 
 fn not_run(command: &Command, error: io::Error) -> SourcesError {
@@ -169,6 +178,15 @@ mod tests {
         runner.run("sh", &mut command, &mut |line| lines.push(line.to_owned())).unwrap();
         assert_eq!(lines, ["a", "e", "b\u{fffd}"]);
         assert!(std::fs::read_to_string(runner.log()).unwrap().ends_with("a\ne\nb\u{fffd}\n"));
+    }
+
+    #[test]
+    fn lines_are_read_to_the_end_on_a_full_disk() {
+        let mut log = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut lines = Vec::new();
+        let error = pass_on(&b"a\nb\n"[..], &mut log, &mut |line| lines.push(line.to_owned()));
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(lines, ["a", "b"]);
     }
 
     #[test]
