@@ -147,7 +147,7 @@ impl Drop for Staging {
 
 /// Writes the folder's file system to the disk. Otherwise, a power failure may leave an entry under
 /// its name with files that are empty.
-fn sync(folder: &Path) -> Result<(), SourcesError> {
+pub(super) fn sync(folder: &Path) -> Result<(), SourcesError> {
     let synced = File::open(folder).and_then(|folder| Ok(nix::unistd::syncfs(folder)?));
     synced.map_err(|e| SourcesError::io("write to the disk", folder, e))
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::KernelError;
 use super::package::Offer;
 use super::recipe::Recipe;
-use crate::cache::{Staging, cache_dir};
+use crate::cache::{Staging, cache_dir, sync};
 use crate::command::Runner;
 use crate::key::Digest;
 use crate::{SourcesError, overlay, patch};
@@ -51,6 +51,8 @@ pub(super) fn keep(
     unpack(tarball, recipe, &unpacked, runner)?;
     fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
     make_room(&home, &tree.path, &work)?;
+    // As for entries of the cache: what has this name is taken for whole.
+    sync(&unpacked)?;
     fs::rename(unpacked, &tree.path).map_err(|e| SourcesError::io("create", &tree.path, e))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::fetch::{archive, sources_dir};
 use crate::apt::{newest, version};
-use crate::cache::Staging;
+use crate::cache::{Staging, sync};
 use crate::command::Runner;
 use crate::{Progress, SourcesError, deb};
 
@@ -43,6 +43,8 @@ pub(super) fn modules(
     deb::unpack_all(&downloads, &root, runner)?;
     let folder = home.join(format!("meson_{}", package.version));
     fs::create_dir_all(&home).map_err(|e| SourcesError::io("create", &home, e))?;
+    // As for entries of the cache: what has this name is taken for whole.
+    sync(&root)?;
     fs::rename(&root, &folder).map_err(|e| SourcesError::io("create", &folder, e))?;
     Ok(Some(folder.join(MODULES)))
 }
