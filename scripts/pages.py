@@ -313,6 +313,8 @@ def main() -> int:
     parser.add_argument("--claims", type=Path)
     parser.add_argument("checks", nargs="*", default=list(CHECKS))
     options = parser.parse_intermixed_args()
+    if unknown := set(options.checks) - CHECKS.keys():
+        parser.error(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}")
     kernel = cached_kernel()
     reason = missing(kernel)
     if reason or kernel is None:

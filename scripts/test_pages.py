@@ -2,6 +2,9 @@
 `python3 -m unittest discover -s scripts`."""
 
 import argparse
+import contextlib
+import io
+import sys
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +67,17 @@ class Pages(unittest.TestCase):
                 else:
                     with self.assertRaises(Failed):
                         pages.check_enforced(bench, argparse.Namespace())
+
+    def test_a_mistyped_check_is_an_error_before_all_others(self) -> None:
+        said, arguments = io.StringIO(), ["pages.py", "release", "loop", "revok"]
+        with (
+            mock.patch.object(sys, "argv", arguments),
+            contextlib.redirect_stderr(said),
+            self.assertRaises(SystemExit) as end,
+        ):
+            pages.main()
+        self.assertEqual(end.exception.code, 2)
+        self.assertIn("no such check: revok;", said.getvalue())
 
 
 if __name__ == "__main__":

@@ -115,6 +115,10 @@ def main() -> int:
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
     unspin, *names = sys.argv[1:]
+    if unknown := {name.partition(":")[0] for name in names} - CELLS.keys():
+        unknown = ", ".join(sorted(unknown))
+        print(f"no such cell: {unknown}; there are {', '.join(CELLS)}", file=sys.stderr)
+        return 2
     kernel = cached_kernel()
     reason = nested.missing(kernel) or ("" if shutil.which("hackbench") else "needs hackbench")
     qemu = lab_qemu(unspin).resolve()
