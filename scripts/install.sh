@@ -35,8 +35,10 @@ done
 for shell in bash zsh fish; do
     "$release/unspin" completions "$shell" >"$work/$shell"
 done
+# systemd splits commands at blanks, and reads \x20 as one.
+escaped=$(printf '%s' "$2" | sed 's/ /\\\\x20/g')
 for unit in unspin unspin-watch; do
-    sed "s|@PREFIX@|$2|" "$packaging/systemd/$unit.service.in" >"$work/$unit.service"
+    sed "s|@PREFIX@|$escaped|" "$packaging/systemd/$unit.service.in" >"$work/$unit.service"
 done
 
 install -D -t "$prefix/bin" "$release/unspin"

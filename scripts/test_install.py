@@ -28,8 +28,10 @@ class Install(unittest.TestCase):
             (self.release / name).chmod(0o755)
         self.lib = self.root / "usr/local/lib/unspin"
 
-    def call(self, script: str, *words: Path) -> subprocess.CompletedProcess:
-        command = [SCRIPTS / script, *words, "/usr/local", self.root]
+    def call(
+        self, script: str, *words: Path, prefix: str = "/usr/local"
+    ) -> subprocess.CompletedProcess:
+        command = [SCRIPTS / script, *words, prefix, self.root]
         return subprocess.run(command, capture_output=True, text=True)
 
     def files(self) -> list[str]:
@@ -40,6 +42,15 @@ class Install(unittest.TestCase):
         done = self.call("install.sh", self.release)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("the release/phasebench is missing", done.stderr)
+        self.assertEqual(self.files(), [])
+
+    def test_units_name_a_program_below_a_prefix_with_blanks(self) -> None:
+        for prefix, named in (("/usr/local", "/usr/local"), ("/opt/my own", r"/opt/my\x20own")):
+            self.assertEqual(self.call("install.sh", self.release, prefix=prefix).returncode, 0)
+            for unit in ("unspin", "unspin-watch"):
+                file = Path(f"{self.root}{prefix}/lib/systemd/system/{unit}.service")
+                self.assertIn(f"ExecStart={named}/bin/unspin ", file.read_text())
+            self.assertEqual(self.call("uninstall.sh", prefix=prefix).returncode, 0)
         self.assertEqual(self.files(), [])
 
     def test_programs_of_another_version_are_removed(self) -> None:
