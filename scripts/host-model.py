@@ -26,6 +26,8 @@ SEEDS = range(1, 6)
 # Ticks of a real host jitter by some microseconds: what is closer counts as the same.
 RESOLUTION_MS = 0.25
 TRACING = Path("/sys/kernel/tracing")
+CGROUPS = Path("/sys/fs/cgroup")
+CGROUPS_V1 = CGROUPS / "cpu"
 SWITCH = re.compile(r"\s(\d+\.\d+): sched_switch: .*prev_pid=(\d+).*next_pid=(\d+)")
 HEADER, EVENT = 32, struct.Struct("<QBBHI")
 ON, OFF = 1, 2
@@ -51,10 +53,15 @@ class Intervals:
         self._off_since[thread] = ms
 
 
+def share_time() -> bool:
+    """Whether cgroups have shares of CPU time. In version 2, their parent may not give them any."""
+    controllers = CGROUPS / "cgroup.subtree_control"
+    return CGROUPS_V1.is_dir() or (controllers.exists() and "cpu" in controllers.read_text().split())
+
+
 def groups(count: int) -> list[Path]:
     """Fresh cgroups with equal shares, of version 1 or 2."""
-    v1 = Path("/sys/fs/cgroup/cpu")
-    top = v1 if v1.is_dir() else Path("/sys/fs/cgroup")
+    top = CGROUPS_V1 if CGROUPS_V1.is_dir() else CGROUPS
     made = [top / f"unspin-host-model-{number}" for number in range(count)]
     for group in made:
         group.mkdir(exist_ok=True)
@@ -157,6 +164,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() or len(os.sched_getaffinity(0)) != 2:
         print("needs root and exactly two CPUs", file=sys.stderr)
+        sys.exit(77)
+    if not share_time():
+        print("needs the controller cpu in /sys/fs/cgroup/cgroup.subtree_control", file=sys.stderr)
         sys.exit(77)
     if not (TRACING / "events").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
