@@ -9,7 +9,6 @@ takes a quarter of an hour and more. Prints what `unspin claims record` takes.
 
 import contextlib
 import os
-import platform
 import shutil
 import signal
 import statistics
@@ -20,9 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from claims import Claims, spread
+from claims import ROOT, Claims, processor, spread
 
-ROOT = Path(__file__).resolve().parent.parent
 LOOPS = 2
 
 
@@ -61,13 +59,6 @@ def minutes(command: list[str], folder: Path) -> tuple[float, bool]:
         check=False,
     )
     return (time.monotonic() - began) / 60, done.returncode == 0
-
-
-def cpu() -> str:
-    """The machine's processor, and how many."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")
-    return f"{model or platform.machine()}, {os.cpu_count()} CPUs"
 
 
 def ci_minutes(runs: int, claims: Claims) -> None:
@@ -112,7 +103,8 @@ def main() -> int:
     # SIGTERM, too, must not leave loops that compute for ever, nor clones.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs = int(arguments[1]) if len(arguments) > 1 else 3
-    claims = Claims(f"host: {cpu()}", "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
+    label = f"host: {processor()}, {os.cpu_count()} CPUs"
+    claims = Claims(label, "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
     # What is measured is a clone.
     claims.every["commit"] = claims.every["commit"].removesuffix("-dirty")
     kinds[arguments[0]](runs, claims)

@@ -24,11 +24,10 @@ from pathlib import Path
 
 from cache import cached_kernel
 from checks import one, want
-from claims import Claims
+from claims import ROOT, Claims, processor
 from nested import L2_APPEND, Bench, missing
 from ratio import ratio
 
-ROOT = Path(__file__).resolve().parent.parent
 MEMORY_MIB = 192
 DISK_MIB = 32
 THREADS = 4
@@ -108,11 +107,6 @@ def device_loop(options: argparse.Namespace, *words: int | str) -> dict[str, lis
     for name, count, ns in re.findall(r"^loop (\S+) (\d+) (\d+)", output, re.MULTILINE):
         found.setdefault(name, []).append(int(count) / (int(ns) / 1e9))
     return found
-
-
-def processor() -> str:
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return model[1] if model else "unknown"
 
 
 def table(found: dict[str, list[float]], claims: Claims, prefix: str, what: str, least: str) -> str:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from cache import cached_kernel
 from checks import Failed
-from claims import Claims
+from claims import ROOT, Claims
 from nested import LIMITED, archive, firmware_of, install, modules, skeleton
 
-ROOT = Path(__file__).resolve().parent.parent
 KERNEL = (cached_kernel() or Path("none")) / "vmlinuz"
 SECONDS = 240
 C_BIT = 47

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from claims import Claims
+from claims import Claims, processor
 
 ROUNDS = 10
 SECONDS = 30
@@ -51,11 +51,6 @@ def ratio(rounds: list[dict]) -> float:
     return sum(one["found_s"] for one in rounds) / max(sum(one["steal_s"] for one in rounds), 0.01)
 
 
-def cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "?")
-
-
 def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
     if os.geteuid() != 0:
@@ -78,7 +73,7 @@ def main() -> None:
     busy = seen["computing"]
     draws = random.Random(1)
     ratios = sorted(ratio(draws.choices(busy, k=len(busy))) for _ in range(RESAMPLES))
-    label = f"host: {cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
+    label = f"host: {processor()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
     claims = Claims(label, "steal-here.py", "make steal-here")
     claims.add(
         "sense.found_of_steal_here",

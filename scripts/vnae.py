@@ -7,7 +7,6 @@ one needs the kernel lab-cvm, or a bzImage of it that UNSPIN_VNAE_KERNEL names.
 """
 
 import collections
-import json
 import os
 import struct
 import subprocess
@@ -16,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from checks import one, want
+from nested import lab_kernel
 from sev_es_bench import APPEND, Bench, lab_qemu, missing
 
 # Kinds of events of a record, docs/emulated-sev-es.md.
@@ -95,11 +95,7 @@ def check_agreed(bench: Bench) -> str:
 def cvm_kernel(unspin: Path) -> Path:
     """The bzImage of lab-cvm, or a path that does not exist."""
     named = os.environ.get("UNSPIN_VNAE_KERNEL")
-    if named:
-        return Path(named)
-    show = [str(unspin), "lab", "kernel", "show", "lab-cvm", "--json"]
-    shown = subprocess.run(show, capture_output=True, text=True)
-    return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
+    return Path(named) if named else lab_kernel(unspin, "lab-cvm")
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from claims import Claims, spread
+from claims import Claims, processor, spread
 
 REPEATS = 3
 ROUNDS = 500_000_000
@@ -102,8 +102,7 @@ def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
     with tempfile.TemporaryDirectory() as name:
         lab = Lab(unspin, Path(name))
-        model = next(l for l in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in l)
-        label = f"host: {model.split(': ')[1]}; guest kernel {lab.kernel['release']}"
+        label = f"host: {processor()}; guest kernel {lab.kernel['release']}"
         claims = Claims(label, "vt-speed.py", "make vt-speed")
         computing, spinning, per_second, memory, icount, mttcg = [], [], [], [], [], []
         instructions = 2 * ROUNDS * INSTRUCTIONS_PER_ROUND
