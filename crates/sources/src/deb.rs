@@ -1,4 +1,4 @@
-//! Unpacks packages without installing them.
+//! Unpacks packages without installing them, and their sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,21 @@ pub(super) fn unpack_all(folder: &Path, root: &Path, runner: &Runner) -> Result<
         fs::remove_file(&deb).map_err(|e| SourcesError::io("remove", &deb, e))?;
     }
     Ok(())
+}
+
+/// Unpacks a tarball of sources into a folder, which may be a new one, without the first `strip`
+/// parts of each name.
+pub(super) fn unpack_source(
+    tarball: &Path,
+    into: &Path,
+    strip: u32,
+    runner: &Runner,
+) -> Result<(), SourcesError> {
+    fs::create_dir_all(into).map_err(|e| SourcesError::io("create", into, e))?;
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--xz", "--no-same-owner"]).arg(format!("--strip-components={strip}"));
+    tar.arg("--file").arg(tarball).arg("--directory").arg(into);
+    runner.run("unpacking the source", &mut tar, &mut |_| ())
 }
 
 fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, SourcesError> {

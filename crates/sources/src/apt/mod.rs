@@ -23,7 +23,7 @@ use mirror::Mirrors;
 /// The public keys of Debian's archive, from the package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// What fetching needs.
-const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
+pub(super) const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
 
 /// apt with its own sources, lists and cache.
 pub(super) struct PrivateApt {

@@ -6,12 +6,11 @@ use std::process::Command;
 
 use crate::apt::{self, PrivateApt};
 use crate::cache::cache_dir;
-use crate::command::{Runner, Tool, need};
+use crate::command::{Runner, need};
 use crate::{Progress, SourcesError, deb};
 
 /// Where source packages are looked for when the system's own sources lack them.
 const SUITES: &[&str] = &["bookworm-security", "trixie-security", "trixie-backports"];
-const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
 
 /// A version of a source package, and where it is. Nothing has been downloaded yet.
 pub(super) struct Offer {
@@ -47,7 +46,7 @@ impl Offer {
         if let Place::Installed(path) = &self.place {
             return Ok(Some(path.clone()));
         }
-        need("download the kernel's source", TOOLS)?;
+        need("download the kernel's source", apt::TOOLS)?;
         let debs = work.join("debs");
         fs::create_dir_all(&debs).map_err(|e| SourcesError::io("create", &debs, e))?;
         if !self.download(&debs, runner, progress)? {

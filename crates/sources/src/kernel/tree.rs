@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::KernelError;
 use super::package::Offer;
@@ -12,7 +11,7 @@ use super::recipe::Recipe;
 use crate::cache::{Staging, cache_dir, sync};
 use crate::command::Runner;
 use crate::key::Digest;
-use crate::{SourcesError, overlay, patch};
+use crate::{SourcesError, deb, overlay, patch};
 
 /// Trees that are kept, each 1.7 GB: as many as the lab has kernels of its pinned source.
 const TREES_MAX: usize = 3;
@@ -63,11 +62,7 @@ fn unpack(
     into: &Path,
     runner: &Runner,
 ) -> Result<(), KernelError> {
-    fs::create_dir_all(into).map_err(|e| SourcesError::io("create", into, e))?;
-    let mut tar = Command::new("tar");
-    tar.args(["--extract", "--xz", "--strip-components=1", "--no-same-owner", "--file"]);
-    tar.arg(tarball).arg("--directory").arg(into);
-    runner.run("unpacking the source", &mut tar, &mut |_| ())?;
+    deb::unpack_source(tarball, into, 1, runner)?;
     overlay::headers(into, &recipe.headers)?;
     recipe.patches.iter().try_for_each(|(name, text)| patch::apply(into, name, text, runner))?;
     Ok(())
