@@ -152,18 +152,8 @@ fn what_cannot_be_meant_has_status_2() {
 
 /// Debian's kernel, which `unspin lab kernel fetch debian-cloud` gets.
 fn debian() -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let cache = std::env::var_os("UNSPIN_CACHE").map(PathBuf::from);
-    let kernels = cache.or(home.map(|home| home.join(".cache/unspin")))?.join("kernels");
-    let mut images: Vec<PathBuf> = fs::read_dir(kernels)
-        .ok()?
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("debian-cloud-"))
-        .map(|entry| entry.path().join("vmlinuz"))
-        .filter(|image| image.is_file())
-        .collect();
-    images.sort();
-    images.pop()
+    let kernel = unspin_sources::kernel::resolve("debian-cloud").expect("a cache that can be read");
+    kernel.map(|kernel| kernel.image)
 }
 
 /// From the file's memory and registers alone; emulated, so it takes seconds.
