@@ -155,6 +155,7 @@ setup_rust() {
 system's sources have none: install it with rustup, then run the same command again"
 }
 
+[ "$(uname -m)" = x86_64 ] || die "unspin is for x86_64, and this machine is $(uname -m)"
 command -v apt-get >/dev/null || die "this script knows Debian and Ubuntu; elsewhere, install what it names by hand"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
