@@ -55,6 +55,17 @@ pub(super) fn program(tool: &str) -> PathBuf {
     files.find(|file| file.is_file()).unwrap_or_else(|| tool.into())
 }
 
+/// The first line of the compiler's version. Without a log: on a full disk none can be written.
+pub(super) fn compiler() -> Result<String, SourcesError> {
+    let fail = |error| SourcesError::io("run", "gcc", error);
+    let output = Command::new("gcc").arg("--version").output().map_err(fail)?;
+    if !output.status.success() {
+        return Err(fail(io::Error::other(output.status.to_string())));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
 /// Runs commands one after the other; all that they print goes to one log.
 pub(super) struct Runner {
     log: PathBuf,

@@ -1,9 +1,7 @@
 //! The source of a build, or the kernel that was built of it before. What is cached is looked up
 //! first: it takes neither network nor free space.
 
-use std::io;
 use std::path::PathBuf;
-use std::process::Command;
 
 use super::entry::{Entry, instead, kernels, kernels_dir};
 use super::package::{self, Offer};
@@ -12,7 +10,7 @@ use super::spec::{PINNED, Source};
 use super::tree::{self, Tree};
 use super::{Kernel, KernelError};
 use crate::cache::{Staging, entries};
-use crate::command::Runner;
+use crate::command::{Runner, compiler};
 use crate::key::build_key;
 use crate::{Progress, SourcesError, space};
 
@@ -145,17 +143,6 @@ impl Wanted<'_> {
         let cached = entries(&self.home)?.into_iter().find(fits).map(|entry| entry.kernel);
         instead(cached, error)
     }
-}
-
-/// The first line of the compiler's version. Without a log: on a full disk none can be written.
-fn compiler() -> Result<String, SourcesError> {
-    let fail = |error| SourcesError::io("run", "gcc", error);
-    let output = Command::new("gcc").arg("--version").output().map_err(fail)?;
-    if !output.status.success() {
-        return Err(fail(io::Error::other(output.status.to_string())));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

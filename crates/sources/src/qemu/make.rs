@@ -15,7 +15,7 @@ use super::meson::{self, PYTHON};
 use super::recipe::Recipe;
 use super::{Qemu, QemuError, Source, tree};
 use crate::cache::{Staging, cache_dir, entries};
-use crate::command::{Runner, Tool, buildable, missing, need};
+use crate::command::{Runner, Tool, buildable, compiler, missing, need};
 use crate::key::build_key;
 use crate::progress::{NINJA_STATUS, Progress, ninja};
 use crate::{SourcesError, space};
@@ -64,24 +64,27 @@ pub fn build(
     keep: Option<&Path>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Qemu, QemuError> {
-    need_all()?;
     let keep = keep.map(new_folder).transpose()?;
-    let home = qemu_dir();
+    let (home, recipe) = (qemu_dir(), Recipe::shipped());
+    let compiler = compiler().or_else(|error| need_all().and(Err(error)))?;
+    // What is cached takes neither the lock nor free space.
+    let cached = || pinned_in(&home, source, &recipe, &compiler);
+    if let (Some(cached), None) = (cached()?, &keep) {
+        return Ok(cached);
+    }
+    need_all()?;
     let staging = Staging::begin(&home, &mut || {
         progress(Progress::stage("wait", "another build is under way"));
     })?;
     let runner = Runner::new(cache_dir().join("qemu-build.log"))?;
-    let recipe = Recipe::shipped();
-    let compiler = runner.output("gcc --version", Command::new("gcc").arg("--version"))?;
-    let compiler = compiler.lines().next().unwrap_or_default();
-    let cached = pinned_in(&home, source, &recipe, compiler)?;
-    if let (Some(cached), None) = (cached, &keep) {
+    // Another process may have built it meanwhile.
+    if let (Some(cached), None) = (cached()?, &keep) {
         return Ok(cached);
     }
     buildable(keep.as_deref().unwrap_or(&home))?;
     space::check(keep.as_deref().and_then(Path::parent).unwrap_or(&home), SPACE)?;
     let fetched = fetch::fetch(source, &staging, &runner, progress)?;
-    let entry = describe(&recipe, &fetched.inputs, compiler);
+    let entry = describe(&recipe, &fetched.inputs, &compiler);
     let cached = with_id(&home, &entry.qemu.id)?;
     if let (Some(cached), None) = (&cached, &keep) {
         return Ok(cached.clone());
