@@ -37,6 +37,9 @@ pub struct Limits {
     /// Why the last limit was not set, or not lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Changes of the limit that failed, each try counted.
+    #[serde(default)]
+    pub failures: u64,
     /// Why who decides has no real-time priority, and so decides late where every vCPU spins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<String>,

@@ -148,6 +148,9 @@ fn caveats(text: &mut String, limits: &Limits) {
     }
     if let Some(failed) = &limits.failed {
         let _ = writeln!(text, "the last change of the limit failed: {failed}");
+    } else if limits.failures > 0 {
+        let changes = plural(limits.failures, "change", "changes");
+        let _ = writeln!(text, "{changes} of the limit failed, but not the last one");
     }
     if let Some(late) = &limits.late {
         let _ = writeln!(
@@ -233,6 +236,17 @@ mod tests {
             }
         }
         assert!(texts[2].ends_with(why) && texts[3].contains(why), "{texts:?}");
+    }
+
+    #[test]
+    fn failures_to_limit_are_shown_while_they_last_and_afterwards() {
+        let of = |failed: Option<&str>| {
+            let failed = failed.map(str::to_owned);
+            let limits = Some(Limits { failures: 2, failed, ..Limits::default() });
+            summary(&Stats { actuator: Actuator::Cpuset, limits, ..Stats::default() })
+        };
+        assert!(of(Some("busy")).ends_with("\nthe last change of the limit failed: busy\n"));
+        assert!(of(None).ends_with("\n2 changes of the limit failed, but not the last one\n"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use unspin_policy::confine::{Facts, WINDOW_NS};
 use super::arrangement::Arrangement;
 use super::cpusets::How;
 use super::error::{ConfineError, LimitError};
+use super::failures::{Change, Failures};
 use super::means::Means;
 use super::priority::{run_as_others, run_first};
 use super::rule::{Decider, Rule};
@@ -57,6 +58,7 @@ pub(super) struct Control {
     switch_ns: u64,
     pub(super) used_vcpu_s: f64,
     pub(super) failed: Option<String>,
+    pub(super) failures: Failures,
     /// Windows without spins, and without a limit.
     calm: u32,
     /// A spin has ended a rest, and no window since.
@@ -95,6 +97,7 @@ impl Control {
             switch_ns: price::switch_ns(),
             used_vcpu_s: 0.0,
             failed: None,
+            failures: Failures::default(),
             calm: 0,
             woken: false,
             parted: false,
@@ -198,9 +201,13 @@ impl Control {
     }
 
     fn step(&mut self, round: bool) {
-        if let Some(Err(error)) = round.then(|| self.follow_hotplug()) {
-            self.failed = Some(error.to_string());
-            return;
+        if round {
+            let followed = self.follow_hotplug();
+            let failed = self.count(Change::Hotplug, followed);
+            if failed.is_some() {
+                self.failed = failed;
+                return;
+            }
         }
         self.woken = false;
         let now = self.sums();
@@ -234,20 +241,29 @@ impl Control {
         } else if usage < before as usize {
             self.arrangement.choose(usage);
         }
-        let done = match usage == self.online.len() {
-            true => self.means.lift(how.brake),
+        let (change, done) = match usage == self.online.len() {
+            true => (Change::Lift, self.means.lift(how.brake)),
             false => {
                 let (keep, spare) = self.arrangement.split(&self.online, usage);
-                self.means.limit(&keep, &spare, how)
+                (Change::Limit, self.means.limit(&keep, &spare, how))
             }
         };
-        self.failed = done.err().map(|error| error.to_string());
+        self.failed = self.count(change, done);
         if changes {
             self.arrangement.begin();
         }
         // Spinning that a write of the limit causes is not the load's.
         let now = self.sums();
         self.begin_window(now);
+    }
+
+    /// Counts a change of the limit, and says where failures begin or end. Returns why it failed.
+    fn count(&mut self, change: Change, done: Result<(), LimitError>) -> Option<String> {
+        let failed = done.err().map(|error| error.to_string());
+        if let Some(words) = self.failures.step(change, failed.as_deref()) {
+            note!("unspin: {words}");
+        }
+        failed
     }
 
     /// With another number of vCPUs all that was learnt is about another machine.

@@ -59,6 +59,7 @@ impl Control {
                 spins_lost: since_start.lost,
                 not_counted: self.account.missing.clone(),
                 failed: self.failed.clone(),
+                failures: self.failures.count,
                 late: self.late.clone(),
                 ..self.means.limits()
             }),

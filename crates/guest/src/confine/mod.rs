@@ -9,6 +9,7 @@ mod brake;
 mod control;
 mod cpusets;
 mod error;
+mod failures;
 mod figures;
 mod guard;
 mod journal;

@@ -51,12 +51,12 @@ fn measured(out: &mut String, stats: &Stats) {
         sample(out, name, "", value);
     }
     trials(out, stats);
-    let spins = stats.limits.iter().flat_map(spins);
+    let limited = stats.limits.iter().flat_map(limited);
     let scheduled = match stats.actuator {
         Actuator::Cpuset => Vec::new(),
         Actuator::SchedExt => counts(stats).to_vec(),
     };
-    for (name, about, count) in spins.chain(scheduled) {
+    for (name, about, count) in limited.chain(scheduled) {
         counter(out, name, None, about);
         sample(out, name, "", count as f64);
     }
@@ -102,10 +102,15 @@ fn trials(out: &mut String, stats: &Stats) {
     }
 }
 
-fn spins(limits: &Limits) -> [(&'static str, &'static str, u64); 2] {
+fn limited(limits: &Limits) -> [(&'static str, &'static str, u64); 3] {
     [
         ("unspin_run_spins", "Times in spinning slow paths of the kernel", limits.spins),
         ("unspin_run_spins_lost", "Those whose end was not seen", limits.spins_lost),
+        (
+            "unspin_run_limit_failures",
+            "Changes of the limit that failed, each try counted",
+            limits.failures,
+        ),
     ]
 }
 

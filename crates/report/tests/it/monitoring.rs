@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use unspin_model::episode::{Cause, Wait};
-use unspin_model::scheduler::Stats;
+use unspin_model::scheduler::{Limits, Stats};
 use unspin_report::openmetrics::{scheduler, text};
 use unspin_trace::totals::{Causes, Sum, Totals};
 
@@ -28,7 +28,8 @@ fn served() -> String {
         user_spin_ns: vec![1],
         causes: Some(Causes { spins: each().collect(), waits: each().collect(), lost: 1 }),
     };
-    let stats = Stats { vcpus: 1, used: 1, used_vcpus: vec![0], ..Stats::default() };
+    let limits = Some(Limits::default());
+    let stats = Stats { vcpus: 1, used: 1, used_vcpus: vec![0], limits, ..Stats::default() };
     text(&totals) + &scheduler(&stats)
 }
 

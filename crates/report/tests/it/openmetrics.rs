@@ -31,7 +31,7 @@ fn the_scheduler_has_counters_and_gauges() {
     let stats = Stats {
         actuator: Actuator::SchedExt,
         resting: None,
-        limits: Some(Limits { spins: 1_200, spins_lost: 2, ..Limits::default() }),
+        limits: Some(Limits { spins: 1_200, spins_lost: 2, failures: 4, ..Limits::default() }),
         seconds: 10.5,
         late_us: 400,
         vcpus: 3,
