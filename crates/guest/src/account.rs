@@ -17,7 +17,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf};
+use crate::machine::Trial;
+use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf, let_go};
 use crate::spinning;
 use counter::Counter;
 
@@ -125,6 +126,22 @@ impl Account {
     /// # Errors
     /// No programs can be loaded, or no function of a spin's can be watched at all.
     pub fn start(sensor: &LightSensor) -> Result<Account, SenseError> {
+        Account::beside(Some(sensor.records()))
+    }
+
+    /// Whether there could be one: attaches what it attaches, until this process ends.
+    pub(crate) fn trial() -> Trial {
+        match Account::beside(None) {
+            Ok(Account { missing, links, object, .. }) => {
+                let_go(object, links);
+                Trial { missing, ..Trial::default() }
+            }
+            Err(error) => Trial::failed(error),
+        }
+    }
+
+    /// With the records of a sensor; where it is only tried, with records of its own.
+    fn beside(records: Option<BorrowedFd<'_>>) -> Result<Account, SenseError> {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
@@ -132,7 +149,10 @@ impl Account {
         for mut map in open.maps_mut() {
             match map.name().to_str() {
                 Some("accounts") => map.set_max_entries(vcpus as u32)?,
-                Some("vcpus") => map.reuse_fd(sensor.records())?,
+                Some("vcpus") => match records {
+                    Some(records) => map.reuse_fd(records)?,
+                    None => map.set_max_entries(vcpus as u32)?,
+                },
                 _ => {}
             }
         }

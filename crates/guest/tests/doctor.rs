@@ -182,6 +182,7 @@ fn what_was_tried_counts_more_than_what_files_say() {
         sensor: Trial { failed: None, missing: missing.map(str::to_owned).into(), refused },
         light: failed("it lacks CONFIG_KALLSYMS_ALL, so its ticks show nothing"),
         scheduler: failed("the verifier refused it"),
+        ..Trials::default()
     };
     let tried = diagnose(&Facts { trials: Some(trials), ..facts("kvm") });
     for verb in ["watch", "record"] {
@@ -203,6 +204,24 @@ fn what_was_tried_counts_more_than_what_files_say() {
     let tried = diagnose(&Facts { trials: Some(none), ..kvm() });
     assert_eq!(why(&tried, "watch"), "no BTF");
     assert_eq!(why(&tried, "run"), "");
+}
+
+/// Both ways to run go by spins: where none can be counted, it exits with 77.
+#[test]
+fn where_spins_cannot_be_counted_nothing_runs() {
+    let spins = Trial { failed: Some("no programs at functions".into()), ..Trial::default() };
+    let trials = Some(Trials { spins, ..Trials::default() });
+    for cpuset in [true, false] {
+        let trials = trials.clone();
+        let sched_ext = Some("disabled".into());
+        let found = diagnose(&Facts { cpuset, sched_ext, trials, ..kvm() });
+        assert_eq!(why(&found, "run"), "no programs at functions");
+        assert_eq!(why(&found, "watch --listen"), "");
+    }
+    let older = r#"{"sensor": {"failed": null}, "light": {"failed": null},
+        "scheduler": {"failed": null}}"#;
+    let trials = Some(serde_json::from_str(older).expect("facts that lack this trial"));
+    assert_eq!(why(&diagnose(&Facts { cpuset: true, trials, ..kvm() }), "run"), "");
 }
 
 /// Either of the two ways is enough, and no advice on kernels is due then.

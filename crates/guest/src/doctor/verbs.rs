@@ -99,29 +99,47 @@ fn listening(facts: &Facts) -> Judged {
 
 /// With cpusets, or with a scheduler in place of the kernel's where there are none.
 fn scheduling(facts: &Facts) -> Judged {
-    let (light, mut why) = match facts.cpuset {
-        true => sensing(facts, |trials| &trials.light),
-        false => {
-            let unknown = "cgroup version 2 has no usable cpuset controller here";
-            (Ready::No, vec![facts.cpuset_lacks.clone().unwrap_or_else(|| unknown.into())])
-        }
-    };
+    let unknown = "cgroup version 2 has no usable cpuset controller here";
+    let lacks = || facts.cpuset_lacks.clone().unwrap_or_else(|| unknown.into());
     if facts.container {
-        return (Ready::No, why);
+        return (Ready::No, vec![lacks()]);
     }
-    let missing = sched_ext(facts);
-    if light != Ready::No || missing.is_empty() {
+    let mut why = deciding(facts);
+    if !facts.cpuset {
+        let missing = sched_ext(facts);
+        let neither = (!missing.is_empty()).then(lacks);
+        add(&mut why, neither.into_iter().chain(missing));
+    }
+    if why.is_empty() {
         return match host_helps(facts) {
             true => (Ready::Partly, vec![format!("acts only with --actuator: {HELPED}")]),
             false => (Ready::Yes, vec![]),
         };
     }
-    why.extend(missing);
-    why.dedup();
     if host_helps(facts) {
         why.insert(0, format!("it would do nothing: {HELPED}"));
     }
     (Ready::No, why)
+}
+
+/// Why nobody can decide how many vCPUs are used: that takes both, whatever limits.
+fn deciding(facts: &Facts) -> Vec<String> {
+    let off = sensing(facts, |trials| &trials.light);
+    let spins = sensing(facts, |trials| &trials.spins);
+    let mut why = Vec::new();
+    for (ready, lacks) in [off, spins] {
+        add(&mut why, lacks.into_iter().filter(|_| ready == Ready::No));
+    }
+    why
+}
+
+/// Reasons that are not among them yet.
+fn add(why: &mut Vec<String>, more: impl Iterator<Item = String>) {
+    for reason in more {
+        if !why.contains(&reason) {
+            why.push(reason);
+        }
+    }
 }
 
 /// What a scheduler in place of the kernel's lacks.

@@ -12,6 +12,7 @@ use std::error::Error;
 use serde::{Deserialize, Serialize};
 use unspin_model::class::chain;
 
+use crate::account::Account;
 use crate::sense::LightSensor;
 pub use confidential::confidential;
 pub use hypervisor::{Kvm, KvmFeature, hypervisor, kvm};
@@ -93,7 +94,10 @@ pub struct Trials {
     pub sensor: Trial,
     /// `watch --listen`.
     pub light: Trial,
-    /// `run`; its programs were loaded, and the kernel kept its own scheduler.
+    /// `run`, which counts spins whatever it limits vCPUs by. Facts of an older unspin lack it.
+    #[serde(default)]
+    pub spins: Trial,
+    /// `run --actuator sched-ext`; its programs were loaded, and the kernel kept its own scheduler.
     pub scheduler: Trial,
 }
 
@@ -174,15 +178,17 @@ impl Facts {
             // Side by side, since each mostly waits for the kernel.
             std::thread::scope(|scope| {
                 let light = scope.spawn(LightSensor::trial);
+                let spins = scope.spawn(Account::trial);
                 let scheduler = scope.spawn(crate::run::trial);
                 let sensor = crate::sense::trial();
                 let died =
                     |_| Trial { failed: Some("it could not be tried".into()), ..Trial::default() };
-                let (light, scheduler) = (light.join(), scheduler.join());
+                let (light, spins) = (light.join(), spins.join());
                 Trials {
                     sensor,
                     light: light.unwrap_or_else(died),
-                    scheduler: scheduler.unwrap_or_else(died),
+                    spins: spins.unwrap_or_else(died),
+                    scheduler: scheduler.join().unwrap_or_else(died),
                 }
             })
         });

@@ -199,7 +199,7 @@ pub(crate) fn trial() -> Trial {
 
 /// Leaves it to the kernel to detach programs when this process ends: waiting for each of
 /// them, a grace period of RCU, takes a second in all.
-fn let_go(object: Object, links: Vec<Link>) {
+pub(crate) fn let_go(object: Object, links: Vec<Link>) {
     std::mem::forget((object, links));
 }
 
