@@ -3,6 +3,8 @@
 //! It has the reading end of a pipe, and nobody writes to it: it ends where this process does,
 //! however that ends.
 
+use std::env;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +14,10 @@ use nix::sys::signal::{self, SigHandler, Signal};
 
 /// How long the other's end may take, in the worst collapse.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// This program, also where an upgrade has replaced its file.
+const PROGRAM: &str = "/proc/self/exe";
+/// The name that people know it by.
+const NAME: &str = "unspin";
 /// What the guard is started with.
 const ARGS: [&str; 3] = ["run", "--restore", "--when-gone"];
 
@@ -24,13 +30,7 @@ impl Guard {
     /// Starts it. Without it, which is said, the limit stays after a SIGKILL until the next
     /// `unspin run`.
     pub(super) fn start() -> Option<Guard> {
-        let start = || {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.args(ARGS).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            // Signals of the terminal are for this process.
-            command.process_group(0).spawn()
-        };
-        let guard = start();
+        let guard = command().spawn();
         if let Err(error) = &guard {
             note!(
                 "unspin: start the guard process: {error}; if this process is killed, lift the \
@@ -53,12 +53,37 @@ impl Drop for Guard {
     }
 }
 
+/// What starts it.
+fn command() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg0(env::args_os().next().unwrap_or_else(|| NAME.into())).args(ARGS);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Signals of the terminal are for this process.
+    command.process_group(0);
+    command
+}
+
 /// In the guard: until the process that it guards has ended. systemd asks all processes of a unit
 /// to end once the first one was killed, and this one is there for just that.
 pub(super) fn wait() {
+    // The kernel has named it after the link.
+    let _ = fs::write("/proc/self/comm", NAME);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // SAFETY: no handler runs.
         let _ = unsafe { signal::signal(signal, SigHandler::SigIgn) };
     }
     let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The path of a file that was replaced ends with ` (deleted)`.
+    #[test]
+    fn a_guard_starts_after_an_upgrade() {
+        let command = command();
+        assert_eq!(command.get_program(), "/proc/self/exe");
+        assert!(command.get_args().eq(ARGS));
+    }
 }
