@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{self, SigHandler, Signal};
 
+use super::error::CpusetError;
+
 /// How long the other's end may take, in the worst collapse.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// This program, also where an upgrade has replaced its file.
@@ -41,8 +43,23 @@ impl Guard {
     }
 
     /// Ends it: there is nothing that it might have to lift.
-    pub(super) fn dismiss(mut self) {
+    fn dismiss(mut self) {
         let _ = self.child.kill();
+    }
+}
+
+/// The guard with what it guards. Where that has not begun, this process has lifted what it could,
+/// and the guard goes at once: it would wait for another `unspin run` that has the cgroups.
+pub(super) fn keep<T>(
+    guard: Option<Guard>,
+    begun: Result<T, CpusetError>,
+) -> Result<(Option<Guard>, T), CpusetError> {
+    match begun {
+        Ok(begun) => Ok((guard, begun)),
+        Err(error) => {
+            guard.into_iter().for_each(Guard::dismiss);
+            Err(error)
+        }
     }
 }
 
@@ -77,6 +94,8 @@ pub(super) fn wait() {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     /// The path of a file that was replaced ends with ` (deleted)`.
@@ -85,5 +104,16 @@ mod tests {
         let command = command();
         assert_eq!(command.get_program(), "/proc/self/exe");
         assert!(command.get_args().eq(ARGS));
+    }
+
+    #[test]
+    fn an_error_does_not_wait_for_the_guard() {
+        let begin = Instant::now();
+        // As a guard does that waits for the journal, it goes on after the end of its input.
+        let child = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
+        let error = CpusetError::Read("/cg".into(), io::Error::other("what"));
+        let kept = keep::<()>(Some(Guard { child }), Err(error));
+        assert!(matches!(kept, Err(CpusetError::Read(..))));
+        assert!(begin.elapsed() < PATIENCE / 2);
     }
 }

@@ -79,14 +79,7 @@ impl Confiner {
         // First, because what follows changes cgroups.
         let guard = guard::Guard::start();
         let settings = Settings::of_this_machine();
-        let means = match cgroups() {
-            Err(error @ CpusetError::Taken(_)) => {
-                // It would wait for who has them, and has nothing to lift.
-                guard.into_iter().for_each(guard::Guard::dismiss);
-                return Err(error.into());
-            }
-            means => means?,
-        };
+        let (guard, means) = guard::keep(guard, cgroups())?;
         let control = Control::start(&settings, means, Rule::Waste)?;
         if spinning::version().is_some_and(|version| version < (6, 2)) {
             note!("unspin: before Linux 6.2, a limit takes from tasks the vCPUs they are bound to");
