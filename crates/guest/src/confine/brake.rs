@@ -39,11 +39,15 @@ pub(super) struct Braked {
     _stops: IgnoreStops,
 }
 
-/// Ctrl-Z does nothing for as long as this is there: stopped while it brakes, this process would
-/// hold the guest up until somebody continues it, and the shell that could is braked, too.
+/// What stops a process by default: Ctrl-Z, and use of the terminal from the background. SIGSTOP
+/// cannot be held off.
+const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// The terminal stops nobody for as long as this is there: stopped while it brakes, this process
+/// would hold the guest up until somebody continues it, and the shell that could is braked, too.
 ///
-/// It is a handler, because a command that starts meanwhile would ignore the signal for good.
-struct IgnoreStops(Option<SigAction>);
+/// It is a handler, because a command that starts meanwhile would ignore the signals for good.
+struct IgnoreStops(Vec<(Signal, SigAction)>);
 
 extern "C" fn nothing(_: libc::c_int) {}
 
@@ -51,16 +55,20 @@ impl IgnoreStops {
     fn now() -> IgnoreStops {
         let handler = SigHandler::Handler(nothing);
         let ignore = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
-        // SAFETY: the handler does nothing, and the old action comes back as it was.
-        IgnoreStops(unsafe { sigaction(Signal::SIGTSTP, &ignore) }.ok())
+        let hold_off = |signal| {
+            // SAFETY: the handler does nothing, and the old action comes back as it was.
+            let old = unsafe { sigaction(signal, &ignore) }.ok()?;
+            Some((signal, old))
+        };
+        IgnoreStops(STOPS.into_iter().filter_map(hold_off).collect())
     }
 }
 
 impl Drop for IgnoreStops {
     fn drop(&mut self) {
-        if let Some(old) = &self.0 {
+        for (signal, old) in &self.0 {
             // SAFETY: as above.
-            let _ = unsafe { sigaction(Signal::SIGTSTP, old) };
+            let _ = unsafe { sigaction(*signal, old) };
         }
     }
 }
@@ -194,6 +202,13 @@ mod tests {
     }
 
     #[test]
+    fn the_terminal_stops_nobody_who_brakes() {
+        let stops = IgnoreStops::now();
+        let held_off = stops.0.iter().map(|(signal, _)| *signal);
+        assert!(held_off.eq([Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU]));
+    }
+
+    #[test]
     fn a_release_that_fails_says_what_to_write_and_goes_on_with_the_others() {
         let name = format!("unspin-brake-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
@@ -204,7 +219,7 @@ mod tests {
         fs::write(root.join("second/cpu.max"), STOP).unwrap();
         let groups = ["first", "second"].map(|group| (group.to_owned(), "max 100000".to_owned()));
         let braked =
-            Braked { root: root.clone(), groups: groups.to_vec(), _stops: IgnoreStops(None) };
+            Braked { root: root.clone(), groups: groups.to_vec(), _stops: IgnoreStops(vec![]) };
         let error = braked.release().unwrap_err().to_string();
         assert!(error.contains("first/cpu.max") && error.contains("`max 100000`"), "{error}");
         assert_eq!(says(&root, "second").as_deref(), Some("max 100000"));
