@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use unspin_model::class::{Class, Classified};
 
 use crate::sense::SenseError;
@@ -133,10 +134,32 @@ impl Classified for CpusetError {
             | CpusetError::Braked(..)
             | CpusetError::Taken(_)
             | CpusetError::Unreadable(..) => Class::Failed,
+            CpusetError::Enable(_, error) | CpusetError::Journal(_, error) if passes(error) => {
+                Class::Failed
+            }
             _ => Class::Unavailable,
         }
     }
 }
+
+/// Whether the next start may go well, as after a full /run at boot: systemd tries again after what
+/// has failed, and gives up where a machine cannot do it.
+fn passes(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| PASSING.contains(&errno))
+}
+
+/// Errors that pass.
+const PASSING: [Errno; 8] = [
+    Errno::EAGAIN,
+    Errno::EDQUOT,
+    Errno::EINTR,
+    Errno::EIO,
+    Errno::EMFILE,
+    Errno::ENFILE,
+    Errno::ENOMEM,
+    Errno::ENOSPC,
+];
 
 #[cfg(test)]
 mod tests {
@@ -148,5 +171,23 @@ mod tests {
         assert!(!ConfineError::from(without_ticks).has_another_way());
         assert!(!ConfineError::from(SenseError::NoTimers).has_another_way());
         assert!(ConfineError::from(SenseError::NoSlowPaths).has_another_way());
+    }
+
+    #[test]
+    fn what_may_pass_is_worth_another_start() {
+        let classes = |errno: Errno| {
+            let error = || io::Error::from_raw_os_error(errno as i32);
+            let errors = [
+                CpusetError::Journal("j".into(), error()),
+                CpusetError::Enable("e".into(), error()),
+            ];
+            errors.map(|error| ConfineError::from(error).class())
+        };
+        for errno in PASSING {
+            assert_eq!(classes(errno), [Class::Failed; 2], "{errno}");
+        }
+        for errno in [Errno::EROFS, Errno::EPERM, Errno::EACCES, Errno::ENOENT] {
+            assert_eq!(classes(errno), [Class::Unavailable; 2], "{errno}");
+        }
     }
 }
