@@ -14,6 +14,8 @@ pub const TIME: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 /// Bytes of a request's line and headers.
 const HEAD_MAX: usize = 8 << 10;
+/// What separates headers and body of an answer.
+const HEAD_END: &str = "\r\n\r\n";
 /// For who opens the address in a browser.
 const PAGE: &str = "<!doctype html><title>unspin</title>\
                     <p>unspin: time lost by this guest's vCPUs. \
@@ -56,17 +58,25 @@ fn answer(head: &str, figures: &Figures) -> String {
     let mut words = head.split([' ', '\r', '\n']);
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = target.split('?').next().unwrap_or("");
-    match (method, path) {
-        ("GET", "/metrics") => figures().map_or_else(
+    let mut answer = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => figures().map_or_else(
             || text("503 Service Unavailable", "text/plain", "no figures came in time\n"),
             |figures| text("200 OK", openmetrics::CONTENT_TYPE, &figures),
         ),
-        ("GET", "/") => text("200 OK", "text/html", PAGE),
-        (_, "/metrics" | "/") => {
-            text("405 Method Not Allowed\r\nAllow: GET", "text/plain", "only GET is answered\n")
-        }
+        ("GET" | "HEAD", "/") => text("200 OK", "text/html", PAGE),
+        (_, "/metrics" | "/") => text(
+            "405 Method Not Allowed\r\nAllow: GET, HEAD",
+            "text/plain",
+            "only GET and HEAD are answered\n",
+        ),
         _ => text("404 Not Found", "text/plain", "the figures are at /metrics\n"),
+    };
+    if method == "HEAD" {
+        // RFC 9110, 9.3.2: what GET would get, without the body.
+        let end = answer.find(HEAD_END).map_or(answer.len(), |at| at + HEAD_END.len());
+        answer.truncate(end);
     }
+    answer
 }
 
 fn too_long() -> String {
@@ -114,7 +124,7 @@ mod tests {
             ("GET /metrics\n", "200 OK\r\n"),
             ("GET / HTTP/1.0\r\n", "200 OK\r\n"),
             ("GET /metrics/ HTTP/1.1\r\n", "404 Not Found\r\n"),
-            ("POST /metrics HTTP/1.1\r\n", "405 Method Not Allowed\r\nAllow: GET\r\n"),
+            ("POST /metrics HTTP/1.1\r\n", "405 Method Not Allowed\r\nAllow: GET, HEAD\r\n"),
             ("\r\n", "404 Not Found\r\n"),
         ] {
             let answer = answer(request, &|| Some("# EOF\n".to_owned()));
@@ -122,5 +132,18 @@ mod tests {
             assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
         }
         assert!(answer("GET /metrics HTTP/1.1\r\n", &|| None).starts_with("HTTP/1.1 503 "));
+    }
+
+    #[test]
+    fn head_is_answered_as_get_without_the_body() {
+        for path in ["/metrics", "/", "/x"] {
+            let of = |method: &str| {
+                let figures = || Some("# EOF\n".to_owned());
+                answer(&format!("{method} {path} HTTP/1.1\r\n"), &figures)
+            };
+            let (whole, head) = (of("GET"), of("HEAD"));
+            let body = whole.strip_prefix(&head).expect("the same headers");
+            assert!(head.ends_with(HEAD_END) && !body.is_empty(), "{path}: {head}");
+        }
     }
 }
