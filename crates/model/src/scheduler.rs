@@ -15,6 +15,16 @@ pub enum Actuator {
     Cpuset,
 }
 
+impl Actuator {
+    /// What names it, and so has it act where unspin would do nothing.
+    pub fn option(self) -> &'static str {
+        match self {
+            Actuator::Cpuset => "--actuator cpuset",
+            Actuator::SchedExt => "--actuator sched-ext",
+        }
+    }
+}
+
 /// What is limited, and what that rests on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -48,7 +58,7 @@ pub struct Limits {
 /// What the scheduler does now, and has done since it was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// By what tasks are kept on fewer vCPUs.
+    /// By what tasks are kept on fewer vCPUs, or would be where nothing is limited.
     #[serde(default)]
     pub actuator: Actuator,
     /// Why nothing is limited or measured, where that is so: the figures are then zero without

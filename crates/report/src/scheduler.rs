@@ -29,8 +29,8 @@ pub fn at_work(stats: &Stats, since: &str) -> String {
         return format!("`unspin run` has done nothing for {time}, since {since}.\n");
     }
     let what = match stats.actuator {
-        Actuator::SchedExt => "The guest scheduler (--actuator sched-ext)",
-        Actuator::Cpuset => "The limit on vCPUs (--actuator cpuset)",
+        Actuator::SchedExt => "The guest scheduler",
+        Actuator::Cpuset => "The limit on vCPUs",
     };
     let used: Vec<String> = stats.used_vcpus.iter().map(u32::to_string).collect();
     let which = match used.len() {
@@ -39,7 +39,9 @@ pub fn at_work(stats: &Stats, since: &str) -> String {
         _ => format!(" ({})", used.join(", ")),
     };
     format!(
-        "{what} has been at work for {}, since {since}.\n{} of {} vCPUs are in use now{which}.\n",
+        "{what} ({}) has been at work for {}, since {since}.\n\
+         {} of {} vCPUs are in use now{which}.\n",
+        stats.actuator.option(),
         duration(stats.seconds),
         stats.used,
         stats.vcpus
@@ -71,10 +73,10 @@ pub fn brief(stats: &Stats) -> String {
 /// What it has done since it was loaded.
 pub fn summary(stats: &Stats) -> String {
     if let Some(why) = &stats.resting {
-        let time = stats.seconds;
+        let (time, option) = (stats.seconds, stats.actuator.option());
         return format!(
             "{time:.1} s without limiting or measuring anything: {why}\n\
-             `unspin run --actuator cpuset` limits vCPUs all the same\n"
+             `unspin run {option}` limits vCPUs all the same\n"
         );
     }
     let mut text = String::new();
@@ -236,6 +238,10 @@ mod tests {
             }
         }
         assert!(texts[2].ends_with(why) && texts[3].contains(why), "{texts:?}");
+        // Where cgroups cannot be limited, the other way is named.
+        assert!(texts[3].contains("`unspin run --actuator cpuset` limits"), "{texts:?}");
+        let other = summary(&Stats { actuator: Actuator::SchedExt, ..stats });
+        assert!(other.contains("`unspin run --actuator sched-ext` limits"), "{other}");
     }
 
     #[test]

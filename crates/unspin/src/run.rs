@@ -225,7 +225,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
         if keeper.rests() {
-            note!("unspin: {HELPED}; --actuator cpuset limits vCPUs all the same");
+            let option = keeper.stats.actuator.option();
+            note!("unspin: {HELPED}; {option} limits vCPUs all the same");
         }
         note!("unspin: {acts} until {until}");
     }
@@ -263,6 +264,7 @@ fn work(
     offer.iter_mut().for_each(|offer| offer.step(&keeper.stats));
     loop {
         let pause = match keeper.stats.actuator {
+            _ if keeper.rests() => LONG_PAUSE,
             Actuator::Cpuset => LONG_PAUSE,
             Actuator::SchedExt => SCHEDULER_PAUSE,
         };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use unspin_model::scheduler::{Actuator, Stats};
 
-use super::{ROOT, set};
+use super::{ROOT, possible, set};
 use crate::machine::{Facts, host_helps};
 
 /// Why nothing is done.
@@ -15,12 +15,15 @@ pub const HELPED: &str =
 /// Does nothing, and says so.
 pub struct Rest {
     started: Instant,
+    /// What would act if it were named.
+    actuator: Actuator,
 }
 
 impl Rest {
     /// Where the host helps; `None` elsewhere.
     pub fn where_helped() -> Option<Rest> {
-        host_helps(&Facts::of_spinlocks()).then(|| Rest { started: Instant::now() })
+        let actuator = if possible() { Actuator::Cpuset } else { Actuator::SchedExt };
+        host_helps(&Facts::of_spinlocks()).then(|| Rest { started: Instant::now(), actuator })
     }
 
     /// What `--status` and the metrics show.
@@ -28,7 +31,7 @@ impl Rest {
         let online = set::usable(Path::new(ROOT)).unwrap_or_default();
         let vcpus = online.len() as u32;
         Stats {
-            actuator: Actuator::Cpuset,
+            actuator: self.actuator,
             resting: Some(HELPED.to_owned()),
             seconds: self.started.elapsed().as_secs_f64(),
             vcpus,

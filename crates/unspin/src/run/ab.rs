@@ -14,7 +14,6 @@ use unspin_guest::ab::{Job, Measured, Useful, measure};
 use unspin_guest::confine::HELPED;
 use unspin_model::ab::{Rounds, Source};
 use unspin_model::class::Class;
-use unspin_model::scheduler::Actuator;
 use unspin_model::{Better, Metric};
 use unspin_report::ab::Judged;
 use unspin_stats::ab::{PAIRS_MIN, order};
@@ -93,7 +92,7 @@ impl Ab {
         let mut signals = Signals::new()?;
         let rests = choice.rest().is_some();
         let mut schedulers = Schedulers::new(Choice { rests: false, ..choice })?;
-        let needs = rests.then(|| option(schedulers.actuator()));
+        let needs = rests.then(|| schedulers.actuator().option());
         if let Some(option) = needs {
             note!("unspin: {HELPED}: it acts only with {option}, which is compared here");
         }
@@ -155,14 +154,6 @@ fn pairs(text: &str) -> Result<u32, String> {
             Err(format!("fewer than {PAIRS_MIN} pairs cannot show a difference"))
         }
         _ => Err(format!("a number from {PAIRS_MIN} to {PAIRS_MAX} is needed")),
-    }
-}
-
-/// What names this actuator, and so has it act where unspin would do nothing.
-fn option(actuator: Actuator) -> &'static str {
-    match actuator {
-        Actuator::Cpuset => "--actuator cpuset",
-        Actuator::SchedExt => "--actuator sched-ext",
     }
 }
 
@@ -234,13 +225,6 @@ mod tests {
         for (text, pattern) in [("none", r"(\d)"), ("a nan", r"a (\S+)"), ("", "()")] {
             assert!(figure(text, Some(&regex(pattern))).is_err(), "{text}");
         }
-    }
-
-    /// Where cgroups cannot be limited, a scheduler is compared in place of cpusets.
-    #[test]
-    fn the_option_is_that_of_what_was_compared() {
-        let options = [Actuator::Cpuset, Actuator::SchedExt].map(option);
-        assert_eq!(options, ["--actuator cpuset", "--actuator sched-ext"]);
     }
 
     #[test]
