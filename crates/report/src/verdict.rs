@@ -29,7 +29,7 @@ const SHARE_MIN: f64 = 0.01;
 /// talk with who runs it; below, other guests' bursts explain it.
 const HOST_SHARE_MIN: f64 = 0.1;
 /// `unspin run` acts where so much of the time that work wants is spun (CONFINE_SPIN_PERCENT of
-/// policy/confine.h).
+/// policy/confine_spin.h).
 const ACTS_FROM: f64 = 0.2;
 /// Sleeping threads leave their vCPUs to others, so more of it is needed to matter.
 const ASLEEP_MIN: f64 = 0.05;
