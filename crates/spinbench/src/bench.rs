@@ -1,8 +1,10 @@
 //! The run: threads, the loop that is measured, and what comes out of it.
 
 use std::cell::UnsafeCell;
-use std::sync::Barrier;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -57,7 +59,10 @@ pub struct Measured {
 }
 
 /// Runs the plan until `until` returns.
-pub fn run(kind: Kind, plan: &Plan, until: impl FnOnce()) -> Measured {
+///
+/// # Errors
+/// Not all threads can be started.
+pub fn run(kind: Kind, plan: &Plan, until: impl FnOnce()) -> io::Result<Measured> {
     match kind {
         Kind::Ticket => run_lock::<Ticket>(plan, until),
         Kind::Tas => run_lock::<Tas>(plan, until),
@@ -81,7 +86,40 @@ struct Shared<L> {
 // have ended. The other fields are Sync themselves.
 unsafe impl<L: Sync> Sync for Shared<L> {}
 
-fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> Measured {
+/// Where threads wait until all of them have started.
+#[derive(Default)]
+struct Gate {
+    /// How many threads came, and once it is open, whether they are to work.
+    state: Mutex<(usize, Option<bool>)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Waits until it is open. Returns whether there is work.
+    fn pass(&self) -> bool {
+        let mut state = self.state();
+        state.0 += 1;
+        self.changed.notify_all();
+        let state = self.changed.wait_while(state, |(_, work)| work.is_none());
+        state.expect("nobody panics with it").1 == Some(true)
+    }
+
+    /// Waits until so many threads have come.
+    fn gather(&self, threads: usize) {
+        drop(self.changed.wait_while(self.state(), |(came, _)| *came < threads));
+    }
+
+    fn open(&self, work: bool) {
+        self.state().1 = Some(work);
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, (usize, Option<bool>)> {
+        self.state.lock().expect("nobody panics with it")
+    }
+}
+
+fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> io::Result<Measured> {
     let shared = Shared {
         lock: Padded(L::default()),
         counter: Padded(UnsafeCell::new(0)),
@@ -89,30 +127,33 @@ fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> Measured {
     };
     // Nodes outlive all threads: others write to a node even after its thread gave up.
     let nodes: Vec<L::Node> = (0..plan.threads).map(|_| L::Node::default()).collect();
-    let (ready, go) = (Barrier::new(plan.threads + 1), Barrier::new(plan.threads + 1));
+    let gate = Gate::default();
     let mut elapsed = Duration::ZERO;
-    let threads: Vec<Thread> = std::thread::scope(|scope| {
+    let threads = thread::scope(|scope| -> io::Result<Vec<Thread>> {
         let start_thread = |(index, node)| {
-            let (shared, ready, go) = (&shared, &ready, &go);
-            scope.spawn(move || {
+            let (shared, gate) = (&shared, &gate);
+            thread::Builder::new().spawn_scoped(scope, move || {
                 let mut thread = Thread::new(index, plan.sample_every);
-                ready.wait();
-                go.wait();
-                thread.run(shared, node, plan);
+                if gate.pass() {
+                    thread.run(shared, node, plan);
+                }
                 thread
             })
         };
-        let handles: Vec<_> = nodes.iter().enumerate().map(start_thread).collect();
-        ready.wait();
-        // Before the second barrier: no thread may work before the clock runs.
+        let started: io::Result<Vec<_>> = nodes.iter().enumerate().map(start_thread).collect();
+        // Those that wait must end, because the scope waits for them.
+        let handles = started.inspect_err(|_| gate.open(false))?;
+        gate.gather(plan.threads);
+        // Before it opens: no thread may work before the clock runs.
         let start = Instant::now();
-        go.wait();
+        gate.open(true);
         until();
         shared.stop.0.store(true, Ordering::Relaxed);
         elapsed = start.elapsed();
-        handles.into_iter().map(|handle| handle.join().expect("threads do not panic")).collect()
-    });
-    summarise::<L>(&threads, elapsed, shared.counter.0.into_inner())
+        let ended = handles.into_iter().map(|handle| handle.join().expect("threads do not panic"));
+        Ok(ended.collect())
+    })?;
+    Ok(summarise::<L>(&threads, elapsed, shared.counter.0.into_inner()))
 }
 
 fn summarise<L: RawLock>(threads: &[Thread], elapsed: Duration, counter: u64) -> Measured {
@@ -221,6 +262,20 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_end_without_work_where_one_cannot_be_started() {
+        for work in [false, true] {
+            let gate = Gate::default();
+            let worked = thread::scope(|scope| {
+                let thread = scope.spawn(|| gate.pass());
+                gate.gather(1);
+                gate.open(work);
+                thread.join().expect("it does not panic")
+            });
+            assert_eq!(worked, work);
+        }
+    }
 
     #[test]
     fn the_sampler_picks_one_in_n() {

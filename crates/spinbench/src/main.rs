@@ -22,7 +22,13 @@ fn main() -> ExitCode {
     let plan = args.plan();
     let limit = (!args.until_stopped).then(|| Duration::from_secs_f64(args.seconds));
     let mut interrupted = false;
-    let measured = bench::run(args.lock, &plan, || interrupted = signals::wait(limit));
+    let measured = match bench::run(args.lock, &plan, || interrupted = signals::wait(limit)) {
+        Ok(measured) => measured,
+        Err(error) => {
+            eprintln!("spinbench: cannot start {} threads: {error}", plan.threads);
+            return ExitCode::FAILURE;
+        }
+    };
     let report = report::Report::new(&args, &plan, &measured, interrupted);
     print!("{}", if args.json { report.json() } else { report.text() });
     match report.lost_updates {

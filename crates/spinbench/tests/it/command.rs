@@ -87,6 +87,16 @@ fn wait_until_blocked(pid: u32, signal: libc::c_int) {
 }
 
 #[test]
+fn threads_that_cannot_be_started_are_an_error() {
+    // No address space has room for two such stacks.
+    let mut command = spinbench("--lock ticket --threads 2 --seconds 0.1");
+    let output = command.env("RUST_MIN_STACK", (1_u64 << 46).to_string()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("spinbench: cannot start 2 threads: "), "{message}");
+}
+
+#[test]
 fn impossible_arguments_are_refused() {
     for args in [
         "",

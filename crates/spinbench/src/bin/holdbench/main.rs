@@ -75,23 +75,30 @@ fn run(args: &Args) -> std::io::Result<(u64, f64)> {
                 return Err(error);
             }
         }
-        let holder = scope.spawn(|| -> std::io::Result<()> {
+        // The scope waits for all threads.
+        let end = || {
+            stop.store(true, Ordering::Relaxed);
+            shared.wake();
+        };
+        let hold = || -> std::io::Result<()> {
             hold_to(HOLDERS_VCPU)?;
             let mut buffer = shared.buffer();
             while !stop.load(Ordering::Relaxed) {
                 shared.hold(&mut buffer)?;
             }
             Ok(())
-        });
-        let hog = args.hog.then(|| {
-            scope.spawn(|| -> std::io::Result<()> {
-                hold_to(HOLDERS_VCPU)?;
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-                Ok(())
-            })
-        });
+        };
+        let compute = || -> std::io::Result<()> {
+            hold_to(HOLDERS_VCPU)?;
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new;
+        let holder = thread().spawn_scoped(scope, hold).inspect_err(|_| end())?;
+        let hog = args.hog.then(|| thread().spawn_scoped(scope, compute)).transpose();
+        let hog = hog.inspect_err(|_| end())?;
         let waiter = || -> std::io::Result<u64> {
             hold_to(WAITERS_VCPU)?;
             let mut waits = 0;
@@ -105,8 +112,7 @@ fn run(args: &Args) -> std::io::Result<(u64, f64)> {
             Ok(waits)
         };
         let waits = waiter();
-        stop.store(true, Ordering::Relaxed);
-        shared.wake();
+        end();
         for thread in [Some(holder), hog].into_iter().flatten() {
             thread.join().expect("it does not panic")?;
         }
