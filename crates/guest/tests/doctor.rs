@@ -238,6 +238,30 @@ fn cpusets_or_sched_ext_are_enough_to_run() {
     assert_eq!(of(false, None), (false, true));
 }
 
+/// The kernel chooses its FIFO spinlock on a hypervisor for two reasons, which can be mended.
+#[test]
+fn a_native_spinlock_on_a_hypervisor_has_a_remedy() {
+    let means = |facts: Facts| {
+        let help = diagnose(&facts).help;
+        help.into_iter().find(|help| help.name == "PV spinlocks").expect("it is listed").means
+    };
+    let abandoned = || {
+        let mut facts = kvm();
+        facts.cpuid.last_mut().unwrap().eax &= !(1 << 7);
+        facts
+    };
+    let pv = means(kvm());
+    assert!(pv.ends_with("`nopvspin`: the kernel then takes PV spinlocks, whose waiters halt"));
+    let overtaken = means(abandoned());
+    assert!(overtaken.contains("`nopvspin`: the kernel then takes test-and-set"), "{overtaken}");
+    let hint = means(facts("kvm-realtime"));
+    assert!(hint.contains("drop KVM's realtime hint") && !hint.contains("nopvspin"), "{hint}");
+    for other in [facts("kvm"), facts("vmware"), Facts { cpus: 1, ..kvm() }] {
+        let means = means(other);
+        assert!(!means.contains("then takes"), "{means}");
+    }
+}
+
 /// Where the host helps, `run` would do nothing, so no kernel is advised for it.
 #[test]
 fn a_helped_guest_needs_no_other_kernel() {

@@ -31,7 +31,8 @@ fn spinlocks(facts: &Facts) -> Help {
             "a waiter that has read the lock 32,768 times halts, and is woken when its turn comes",
         ),
         Spinlock::NativeQueue => {
-            (State::Absent, "waiters spin in a queue; one whose vCPU is off holds up all behind it")
+            let means = "waiters spin in a queue; one whose vCPU is off holds up all behind it";
+            return help("PV spinlocks", State::Absent, &format!("{means}{}", instead(facts)));
         }
         Spinlock::TestAndSet => (
             State::Absent,
@@ -40,6 +41,24 @@ fn spinlocks(facts: &Facts) -> Help {
         Spinlock::Unknown => (State::Unknown, "CPUID does not identify this hypervisor"),
     };
     help("PV spinlocks", state, means)
+}
+
+/// What has the kernel choose another spinlock than its native queue.
+fn instead(facts: &Facts) -> String {
+    let Some(kvm) = kvm(facts).filter(|_| facts.cpus > 1) else { return String::new() };
+    let nopvspin = facts.booted_with("nopvspin").then_some("boot without `nopvspin`");
+    let hint = kvm.realtime.then_some("ask the provider to drop KVM's realtime hint");
+    let steps: Vec<_> = nopvspin.into_iter().chain(hint).collect();
+    let lock = match kvm.features.contains(&KvmFeature::PvUnhalt) {
+        true => "PV spinlocks, whose waiters halt",
+        false => "test-and-set spinlocks, which pass over a waiter that is off",
+    };
+    match steps.is_empty() {
+        true => String::new(),
+        false => {
+            format!(". If vCPUs are off, {}: the kernel then takes {lock}", steps.join(" and "))
+        }
+    }
 }
 
 fn steal_time(facts: &Facts, kvm: Option<&Kvm>) -> Help {

@@ -97,8 +97,10 @@ fn waiter_off() -> Explanation {
         remedies: &[
             RUN,
             FEWER,
-            "On the host: offer KVM's PV spinlocks (kvm-pv-unhalt) and do not boot the guest \
-             with nopvspin. `unspin doctor` says which spinlocks this kernel chose.",
+            "Where `unspin doctor` says that this virtual machine has the native queue: boot it \
+             without nopvspin, and let its host not set KVM's realtime hint. The kernel then \
+             chooses test-and-set spinlocks, which pass over waiters that are off, or PV ones.",
+            "On the host: offer KVM's PV spinlocks (kvm-pv-unhalt).",
         ],
     }
 }
