@@ -19,7 +19,7 @@ fn for_ms(ms: u64) -> impl FnOnce() {
 #[test]
 fn every_lock_excludes() {
     for kind in LOCKS {
-        let measured = run(kind, &plan(3), for_ms(100));
+        let measured = run(kind, &plan(3), for_ms(100)).expect("threads");
         assert_eq!(measured.lost_updates, 0, "{kind:?}");
         assert!(measured.per_thread.iter().sum::<u64>() > 0, "{kind:?}");
         assert!(!measured.waits.is_empty(), "{kind:?}");
@@ -49,7 +49,7 @@ fn more_threads_than_cpus_end_in_time() {
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
     for kind in LOCKS.into_iter().chain([Kind::None]) {
         let start = Instant::now();
-        let measured = run(kind, &plan(cpus * 4 + 1), for_ms(50));
+        let measured = run(kind, &plan(cpus * 4 + 1), for_ms(50)).expect("threads");
         assert_eq!(measured.per_thread.len(), cpus * 4 + 1);
         assert_eq!(measured.lost_updates, 0, "{kind:?}");
         assert!(start.elapsed() < Duration::from_secs(30), "{kind:?} did not end");
@@ -59,7 +59,7 @@ fn more_threads_than_cpus_end_in_time() {
 #[test]
 fn one_thread_never_gives_up() {
     for kind in LOCKS {
-        let measured = run(kind, &plan(1), for_ms(10));
+        let measured = run(kind, &plan(1), for_ms(10)).expect("threads");
         assert_eq!((measured.gave_up, measured.lost_updates), (0, 0), "{kind:?}");
     }
 }
