@@ -3,7 +3,7 @@
  * The simulated host: its size, which scheduler it runs, and that scheduler's tunables.
  *
  * Follows get_update_sysctl_factor() (SCHED_TUNABLESCALING_LOG) and the sysctl defaults of
- * kernel/sched/fair.c: EEVDF as of Linux 6.6 to 6.12, CFS as of Linux 5.6. All times are
+ * kernel/sched/fair.c: EEVDF as of Linux 6.12.117, CFS as of Linux 5.6. All times are
  * nanoseconds of one monotonic clock.
  *
  * Leaves out: NUMA, SMT, CPU frequency and capacity, HRTICK, core scheduling, PREEMPT_LAZY.
@@ -100,7 +100,9 @@ HOST_POLICY u64 host_tick_ns(const struct host_config *c)
 /* EEVDF: sysctl_sched_base_slice. CFS: sysctl_sched_min_granularity. */
 HOST_POLICY u64 host_slice_ns(const struct host_config *c)
 {
-	return c->slice_ns ? c->slice_ns : 750000 * host_scale(c);
+	u64 ns = c->scheduler == HOST_CFS ? 750000 : 700000;
+
+	return c->slice_ns ? c->slice_ns : ns * host_scale(c);
 }
 
 /* CFS: sysctl_sched_latency, always eight times the minimum granularity. */

@@ -23,7 +23,7 @@ fn leaves_ms(extend: bool, scheduler: Scheduler, from_ms: u64, to_ms: u64) -> Ve
     left
 }
 
-/// EEVDF on one pCPU has a slice of 0.75 ms, which ends at each tick of 4 ms.
+/// EEVDF on one pCPU has a slice of 0.7 ms, which ends at each tick of 4 ms.
 #[test]
 fn a_critical_section_of_three_ticks_is_left_one_more_and_then_preempted() {
     let plain = leaves_ms(false, Scheduler::Eevdf, 2, 14);

@@ -39,7 +39,7 @@ fn assert_intervals(scheduler: Scheduler, tick_us: u64, threads: u32, on_us: u64
     }
 }
 
-/// On 2 pCPUs the base slice is 0.75 ms * (1 + ilog2(2)) = 1.5 ms. It ends at the first tick
+/// On 2 pCPUs the base slice is 0.7 ms * (1 + ilog2(2)) = 1.4 ms. It ends at the first tick
 /// that is not before its end.
 #[test]
 fn eevdf_switches_at_the_tick_that_finds_the_slice_used_up() {
@@ -47,6 +47,7 @@ fn eevdf_switches_at_the_tick_that_finds_the_slice_used_up() {
     assert_intervals(Scheduler::Eevdf, 1_000, 4, 2_000, 2_000);
     assert_intervals(Scheduler::Eevdf, 500, 4, 1_500, 1_500);
     assert_intervals(Scheduler::Eevdf, 500, 8, 1_500, 4_500);
+    assert_intervals(Scheduler::Eevdf, 200, 4, 1_400, 1_400);
 }
 
 /// On 2 pCPUs the latency is 6 ms * 2 = 12 ms, half of it for each of two, a quarter for each of
@@ -62,8 +63,8 @@ fn cfs_switches_at_the_tick_that_finds_the_part_of_the_latency_exceeded() {
 /// The defaults grow with 1 + ilog2(min(pCPUs, 8)).
 #[test]
 fn slices_grow_with_the_number_of_pcpus_up_to_eight() {
-    for (pcpus, slice_us) in [(1, 750), (2, 1_500), (4, 2_250), (8, 3_000), (16, 3_000)] {
-        let config = Config { tick_ns: 250_000, ..Config::new(pcpus, Scheduler::Eevdf) };
+    for (pcpus, slice_us) in [(1, 700), (2, 1_400), (4, 2_100), (8, 2_800), (16, 2_800)] {
+        let config = Config { tick_ns: 100_000, ..Config::new(pcpus, Scheduler::Eevdf) };
         let mut machine = Machine::new(&config);
         for _ in 0..2 {
             let thread = machine.add_on(0, 1024, 0..=0);

@@ -278,7 +278,7 @@ fn a_yield_forfeits_the_rest_of_the_request() {
         m.yield_now(from);
         // Only one that is eligible gives its request up.
         if m.host.vruntime(from) == due {
-            assert_eq!(m.host.deadline(from), due + 750_000, "a whole new request");
+            assert_eq!(m.host.deadline(from), due + 700_000, "a whole new request");
             assert_ne!(m.host.current(0), Some(from));
             forfeited += 1;
         }
