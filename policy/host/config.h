@@ -72,7 +72,7 @@ struct host_config {
 	u64 tick_ns;
 	/* EEVDF's base slice or CFS's minimum granularity; 0: the kernel's default. */
 	u64 slice_ns;
-	/* The first tick of pCPU 0; that of pCPU p comes p * tick_ns / pcpus later. */
+	/* The first tick. All pCPUs tick at once, as on Linux without skew_tick. */
 	u64 phase_ns;
 };
 
@@ -122,10 +122,10 @@ HOST_POLICY u32 host_has(const struct host_config *c, u32 feature)
 	return !(c->no_features & feature);
 }
 
-/* The pCPU's first tick after `now`. */
-HOST_POLICY u64 host_tick_after(const struct host_config *c, u32 p, u64 now)
+/* The first tick after `now`, on every pCPU. */
+HOST_POLICY u64 host_tick_after(const struct host_config *c, u64 now)
 {
-	u64 tick = host_tick_ns(c), first = c->phase_ns + p * tick / c->pcpus;
+	u64 tick = host_tick_ns(c), first = c->phase_ns;
 
 	return now < first ? first : first + ((now - first) / tick + 1) * tick;
 }

@@ -137,7 +137,7 @@ HOST_POLICY u32 host_resched(struct host *h, u32 p, u64 now)
 	if (next == HOST_NONE)
 		pcpu->tick_at = HOST_NEVER;
 	else if (pcpu->tick_at == HOST_NEVER)
-		pcpu->tick_at = host_tick_after(&h->config, p, now);
+		pcpu->tick_at = host_tick_after(&h->config, now);
 	host_kick_idle(h);
 	return next;
 }

@@ -2,8 +2,9 @@
 /*
  * Ticks and new periods of quotas.
  *
- * Follows task_tick_fair() and sched_cfs_period_timer() with distribute_cfs_runtime(). Idle pCPUs
- * have no ticks, and groups of which nobody wants to run have no periods (NO_HZ_IDLE).
+ * Follows task_tick_fair() and sched_cfs_period_timer() with distribute_cfs_runtime(). All pCPUs
+ * tick at the same instants (skew_tick is off). Idle pCPUs have no ticks, and groups of which
+ * nobody wants to run have no periods (NO_HZ_IDLE).
  */
 #ifndef UNSPIN_POLICY_HOST_TICK_H
 #define UNSPIN_POLICY_HOST_TICK_H
@@ -64,7 +65,7 @@ HOST_POLICY void host_tick(struct host *h, u32 p, u64 now)
 {
 	u32 current = h->pcpu[p].current, pending = h->pcpu[p].need_resched, e;
 
-	h->pcpu[p].tick_at = host_tick_after(&h->config, p, now);
+	h->pcpu[p].tick_at = host_tick_after(&h->config, now);
 	host_charge(h, p, now);
 	if (current == HOST_NONE)
 		return;

@@ -39,7 +39,7 @@ pub struct Config {
     pub tick_ns: u64,
     /// EEVDF's base slice, or CFS's minimum granularity.
     pub slice_ns: u64,
-    /// The first tick of pCPU 0.
+    /// The first tick.
     pub phase_ns: u64,
 }
 

@@ -136,22 +136,34 @@ fn an_idle_host_has_no_ticks() {
     assert_eq!(machine.host.next(), None);
     let thread = machine.add(0, 1024);
     machine.wake(thread);
-    assert_eq!(machine.host.next(), Some(4 * MS), "pCPU 0 ticks");
+    assert_eq!(machine.host.next(), Some(4 * MS), "its pCPU ticks");
     machine.block(thread);
     assert_eq!(machine.host.next(), None);
 }
 
+/// As on Linux, where all CPUs tick at the boundary of a jiffy.
 #[test]
-fn ticks_of_pcpus_are_skewed() {
-    let config = Config { phase_ns: MS / 2, ..Config::new(4, Scheduler::Eevdf) };
-    let mut machine = Machine::new(&config);
-    machine.greedy(4);
-    let mut ticks = Vec::new();
-    while machine.now < 5 * MS {
-        ticks.push(machine.host.next().unwrap());
-        machine.run_until(ticks[ticks.len() - 1]);
+fn ticks_of_pcpus_coincide() {
+    for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
+        let config = Config { phase_ns: MS / 2, ..Config::new(4, scheduler) };
+        let mut machine = Machine::new(&config);
+        for pcpu in (0..4).flat_map(|pcpu| [pcpu; 2]) {
+            let thread = machine.add_on(0, 1024, pcpu..=pcpu);
+            machine.wake(thread);
+        }
+        machine.switches.clear();
+        let mut ticks = Vec::new();
+        while machine.now < 100 * MS {
+            ticks.push(machine.host.next().unwrap());
+            machine.run_until(ticks[ticks.len() - 1]);
+        }
+        assert_eq!(ticks[..3], [500_000, 4_500_000, 8_500_000], "{scheduler:?}");
+        assert!(machine.switches.len() > 20);
+        for switches in machine.switches.chunks(4) {
+            assert!(switches.iter().all(|s| s.at == switches[0].at), "{scheduler:?}");
+            assert_eq!(switches.iter().map(|s| s.pcpu).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        }
     }
-    assert_eq!(ticks[..5], [500_000, 1_500_000, 2_500_000, 3_500_000, 4_500_000]);
 }
 
 #[test]
