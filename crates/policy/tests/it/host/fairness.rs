@@ -231,13 +231,15 @@ fn a_thread_takes_no_debt_to_another_pcpu() {
     }
 }
 
-/// As set_next_buddy() in dequeue_task_fair(): another thread of the group goes on, unless the
-/// group has had far more than its share.
-#[test]
-fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
-    let mut machine = Machine::new(&Config { tick_ns: MS, ..Config::new(1, Scheduler::Cfs) });
-    let [group, heavy] = [NICE_0, 4 * NICE_0].map(|weight| machine.host.group(weight, 0, 0));
-    for group in [group, group, heavy] {
+/// Of the times when a thread of a group of two falls asleep, how many percent leave the pCPU to the
+/// other one, beside one thread of each further group.
+fn keeps_its_turn(scheduler: Scheduler, no_features: u32, others: &[u32]) -> usize {
+    let config = Config { no_features, tick_ns: MS, ..Config::new(1, scheduler) };
+    let mut machine = Machine::new(&config);
+    let group = machine.host.group(NICE_0, 0, 0);
+    let mut groups = vec![group, group];
+    groups.extend(others.iter().map(|weight| machine.host.group(*weight, 0, 0)));
+    for group in groups {
         let thread = machine.add(group, NICE_0);
         machine.wake(thread);
     }
@@ -248,7 +250,24 @@ fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
         let mut host = machine.host.clone();
         host.block(current, machine.now);
         all += 1;
-        kept += u32::from(host.resched(0, machine.now) == Some(1 - current));
+        kept += usize::from(host.resched(0, machine.now) == Some(1 - current));
     }
-    assert!(all > 150 && kept * 100 / all > 75, "{kept} of {all}");
+    assert!(all > 150, "{all}");
+    kept * 100 / all
+}
+
+/// As set_next_buddy() in dequeue_task_fair(): another thread of the group goes on, unless the
+/// group has had far more than its share.
+#[test]
+fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
+    let kept = keeps_its_turn(Scheduler::Cfs, 0, &[4 * NICE_0]);
+    assert!(kept > 75, "{kept}");
+}
+
+/// The same under EEVDF, which honours a buddy that is eligible. Without RUN_TO_PARITY, which keeps
+/// the group on as well, the buddy alone decides.
+#[test]
+fn an_eligible_group_keeps_its_turn_when_one_of_its_threads_sleeps() {
+    let kept = [1, 1 | 8].map(|missing| keeps_its_turn(Scheduler::Eevdf, missing, &[NICE_0; 2]));
+    assert!(kept[0] > 50 && kept[1] < 10, "{kept:?} with and without NEXT_BUDDY");
 }

@@ -104,7 +104,9 @@ proptest! {
         forfeit in 1u64..3 * MS,
     ) {
         let mut m = machine(Scheduler::Eevdf, Debooster::Transfer, &weights);
-        let Some((from, to)) = with_ineligible_target(&mut m) else { return Ok(()) };
+        let found = with_ineligible_target(&mut m);
+        prop_assume!(found.is_some());
+        let (from, to) = found.unwrap();
         let (sum, mean) = (m.host.queue_sum(from), m.host.queue_mean(from));
         let (was_from, was_to) = (m.host.vruntime(from), m.host.vruntime(to));
         let paid = m.host.gift(from, to, forfeit);
@@ -124,7 +126,9 @@ proptest! {
     #[test]
     fn a_credit_is_paid_by_all_others(count in 3u32..=6) {
         let mut m = machine(Scheduler::Eevdf, Debooster::Credit, &vec![NICE_0; count as usize]);
-        let Some((from, to)) = with_ineligible_target(&mut m) else { return Ok(()) };
+        let found = with_ineligible_target(&mut m);
+        prop_assume!(found.is_some());
+        let (from, to) = found.unwrap();
         let vruntimes: Vec<u64> = m.threads().map(|thread| m.host.vruntime(thread)).collect();
         let (mean, n) = (m.host.queue_mean(from), u64::from(count));
         let distance = vruntimes[to as usize] - mean;
@@ -142,7 +146,9 @@ proptest! {
     #[test]
     fn a_penalty_is_n_times_the_targets_distance(count in 3u32..=6) {
         let mut m = machine(Scheduler::Eevdf, Debooster::Penalty, &vec![NICE_0; count as usize]);
-        let Some((from, to)) = with_ineligible_target(&mut m) else { return Ok(()) };
+        let found = with_ineligible_target(&mut m);
+        prop_assume!(found.is_some());
+        let (from, to) = found.unwrap();
         let vruntimes: Vec<u64> = m.threads().map(|thread| m.host.vruntime(thread)).collect();
         let mean = m.host.queue_mean(from);
         m.host.yield_to(from, to, m.now);
