@@ -33,9 +33,9 @@ HOST_POLICY u64 host_balance_ns(const struct host_config *c)
 /* How many threads will still wait on the pCPU once it has scheduled. */
 HOST_POLICY u32 host_waiting(const struct host *h, u32 p)
 {
-	const struct host_pcpu *pcpu = &h->pcpu[p];
+	u32 runnable = h->pcpu[p].runnable - host_delayed(h, p);
 
-	return pcpu->runnable - (pcpu->runnable && !pcpu->taken);
+	return runnable - (runnable && !h->pcpu[p].taken);
 }
 
 /* Whether the thread waits, and may do so on pCPU `p`. */

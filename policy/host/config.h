@@ -55,6 +55,8 @@ enum host_feature {
 	HOST_PLACE_LAG = 4,
 	HOST_NEXT_BUDDY = 8,
 	HOST_YIELD_FORFEIT = 16,
+	/* With DELAY_ZERO. */
+	HOST_DELAY_DEQUEUE = 32,
 };
 
 struct host_config {

@@ -4,11 +4,11 @@
  * virtual deadline runs.
  *
  * Follows update_deadline(), update_entity_lag(), place_entity(), pick_eevdf(),
- * pick_next_entity(), check_preempt_wakeup_fair() and yield_task_fair() of Linux 6.6 to 6.12,
+ * pick_next_entity(), check_preempt_wakeup_fair() and yield_task_fair() of Linux 6.12.117,
  * with "sched/fair: Forfeit vruntime on yield" (79104becf42b, in 6.12 since 6.12.63).
+ * DELAY_DEQUEUE is in group.h.
  *
- * Leaves out: DELAY_DEQUEUE and PREEMPT_SHORT of 6.12 (all slices are equal here), slices of
- * sched_setattr(), idle policies.
+ * Leaves out: PREEMPT_SHORT, slices of sched_setattr(), idle policies.
  */
 #ifndef UNSPIN_POLICY_HOST_EEVDF_H
 #define UNSPIN_POLICY_HOST_EEVDF_H

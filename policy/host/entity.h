@@ -21,6 +21,8 @@ struct host_entity {
 	u32 rq, prev, next;
 	/* 1: on its run queue. A running entity stays queued. */
 	u32 queued;
+	/* EEVDF, 1: it sleeps, and is queued until it has paid for what it had too much. */
+	u32 delayed;
 	/* 1: the deadline counts from vruntime (PLACE_REL_DEADLINE). */
 	u32 relative;
 	u64 vruntime, deadline;
@@ -37,7 +39,7 @@ struct host_entity {
 /* The part of a thread that groups lack. */
 struct host_thread {
 	u32 group;
-	/* enum host_state */
+	/* enum host_state; one that is delayed is HOST_BLOCKED. */
 	u32 state;
 	/* Where it runs or waits, or ran last. */
 	u32 pcpu;

@@ -2,10 +2,11 @@
 /*
  * The two levels of run queues and the time that is charged to them.
  *
- * Follows enqueue_task_fair(), dequeue_task_fair(), update_curr(), calc_group_shares(),
- * reweight_entity(), throttle_cfs_rq() and unthrottle_cfs_rq(). A group's entity on a pCPU
- * weighs the group's shares times its part of the group's load; the weight is updated when
- * an entity joins or leaves that pCPU's queue, and at the pCPU's ticks.
+ * Follows enqueue_task_fair(), dequeue_entities(), requeue_delayed_entity(), update_curr(),
+ * calc_group_shares(), reweight_entity(), throttle_cfs_rq() and unthrottle_cfs_rq(). Both threads
+ * and groups' entities can be delayed: those that count in load and in V, but have nothing to run.
+ * A group's entity on a pCPU weighs the group's shares times its part of the group's load; the
+ * weight is updated when an entity joins or leaves that pCPU's queue, and at the pCPU's ticks.
  *
  * Leaves out: PELT (loads are those of this moment), the runnable-weighted hierarchy of 7.x.
  */
@@ -46,6 +47,41 @@ HOST_POLICY void host_leave(struct host *h, u32 e, u32 sleeps)
 	host_unlink(h, q, e);
 	if (q->current == e)
 		q->current = HOST_NONE;
+	host_update_min(h, q);
+}
+
+/*
+ * DELAY_DEQUEUE: an entity that falls asleep after more than its share stays on its queue until it
+ * would be picked, so it pays its debt with time asleep. Returns 0 if it is to leave instead.
+ */
+HOST_POLICY u32 host_delay(struct host *h, u32 e)
+{
+	struct host_rq *q = &h->rq[h->entity[e].rq];
+
+	if (host_is_cfs(h) || !host_has(&h->config, HOST_DELAY_DEQUEUE) || host_eligible(h, q, e))
+		return 0;
+	host_clear_buddies(h, e);
+	host_set_delayed(h, e, 1);
+	if (q->current == e) {
+		host_to_tail(h, q, e);
+		q->current = HOST_NONE;
+	}
+	return 1;
+}
+
+/* A delayed entity has something to run again. It stays where it is, unless it is owed time, which
+ * it forfeits (DELAY_ZERO). */
+HOST_POLICY void host_requeue(struct host *h, u32 e)
+{
+	struct host_rq *q = &h->rq[h->entity[e].rq];
+
+	host_set_delayed(h, e, 0);
+	if (host_eevdf_lag(h, q, e) <= 0)
+		return;
+	host_unlink(h, q, e);
+	h->entity[e].lag = 0;
+	host_eevdf_place(h, q, e, 0);
+	host_link(h, q, e);
 	host_update_min(h, q);
 }
 
@@ -146,6 +182,8 @@ HOST_POLICY void host_enqueue(struct host *h, u32 thread, u32 how)
 		h->pcpu[p].runnable++;
 		return;
 	}
+	if (h->entity[HOST_ENTITIES_MAX + rq].delayed)
+		host_requeue(h, HOST_ENTITIES_MAX + rq);
 	host_update_shares(h, rq);
 	if (q->throttled)
 		return;
@@ -171,14 +209,26 @@ HOST_POLICY void host_dequeue(struct host *h, u32 thread, u32 sleeps)
 	if (h->entity[HOST_ENTITIES_MAX + rq].queued) {
 		h->pcpu[p].runnable--;
 		/* The kernel takes even a group whose last thread migrates for one that sleeps. */
-		if (!q->count)
+		if (!q->count && !host_delay(h, HOST_ENTITIES_MAX + rq))
 			host_leave_root(h, rq, 1);
-		else if (sleeps && h->thread[thread].state == HOST_ON)
+		else if (q->count && sleeps && h->thread[thread].state != HOST_QUEUED)
 			host_set_next(h, HOST_ENTITIES_MAX + rq);
 	}
 	if (!q->count)
 		host_quota_return(&h->group[rq / HOST_PCPUS_MAX], q);
 	host_update_shares(h, rq);
+}
+
+/* A delayed entity would be picked, so it has paid: it leaves. Its pCPU has been charged. */
+HOST_POLICY void host_end_delay(struct host *h, u32 e)
+{
+	host_set_delayed(h, e, 0);
+	if (e < HOST_ENTITIES_MAX)
+		host_dequeue(h, e, 1);
+	else
+		host_leave_root(h, host_inside(e), 1);
+	if (h->entity[e].lag > 0)
+		h->entity[e].lag = 0;
 }
 
 /* A blocked or just dequeued thread belongs to another pCPU from now on. */

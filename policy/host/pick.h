@@ -11,9 +11,19 @@
 
 #include "balance.h"
 
+/* The entity of this queue that is to run. Delayed ones whose turn it would be leave. */
 HOST_POLICY u32 host_pick_in(struct host *h, u32 rq)
 {
-	return host_is_cfs(h) ? host_cfs_pick(h, &h->rq[rq]) : host_eevdf_pick(h, &h->rq[rq]);
+	u32 e;
+
+	if (host_is_cfs(h))
+		return host_cfs_pick(h, &h->rq[rq]);
+	e = host_eevdf_pick(h, &h->rq[rq]);
+	while (e != HOST_NONE && h->entity[e].delayed) {
+		host_end_delay(h, e);
+		e = host_eevdf_pick(h, &h->rq[rq]);
+	}
+	return e;
 }
 
 /* The next thread of the pCPU. Throttles groups whose quota turns out to be used up. */
@@ -22,20 +32,27 @@ HOST_POLICY u32 host_pick(struct host *h, u32 p, u64 now)
 	u32 tries, e, rq;
 
 	for (tries = 0; tries < 2 * HOST_GROUPS_MAX && !h->pcpu[p].taken; tries++) {
-		if (!h->pcpu[p].runnable)
-			host_pull(h, p, now);
-		if (!h->pcpu[p].runnable)
-			continue;
 		e = host_pick_in(h, p);
+		if (!h->rq[p].count) {
+			host_pull(h, p, now);
+			e = host_pick_in(h, p);
+		}
+		if (!h->rq[p].count)
+			continue;
 		/* With absurd weights or times, sums overflow, and nobody is eligible. */
 		if (e == HOST_NONE)
 			return HOST_NONE;
 		rq = host_inside(e);
 		if (rq == HOST_NONE)
 			return e;
-		if (host_quota_has(&h->group[rq / HOST_PCPUS_MAX], &h->rq[rq]))
-			return host_pick_in(h, rq);
-		host_throttle(h, rq);
+		if (!host_quota_has(&h->group[rq / HOST_PCPUS_MAX], &h->rq[rq])) {
+			host_throttle(h, rq);
+			continue;
+		}
+		e = host_pick_in(h, rq);
+		/* All of its threads were delayed, if it is empty now. */
+		if (h->rq[rq].count)
+			return e;
 	}
 	return HOST_NONE;
 }

@@ -19,7 +19,8 @@ struct host_rq {
 	u32 first, last;
 	/* The entity that runs, and the buddies; HOST_NONE: none. `prior` is CFS's last buddy. */
 	u32 current, next, skip, prior;
-	u32 count;
+	/* Entities, and of these the delayed threads. */
+	u32 count, delayed;
 	/* The group is out of quota here. */
 	u32 throttled;
 	u64 weight;
@@ -32,7 +33,8 @@ struct host_pcpu {
 	u32 current, need_resched;
 	/* 1: the injector has taken it. */
 	u32 taken;
-	/* Threads that run or wait here, those of throttled groups not counted. */
+	/* Threads that run, wait or are delayed here, those of throttled groups not counted: the
+	 * kernel's nr_running. */
 	u32 runnable;
 	/* Its balancing attempts in a row that moved nothing. */
 	u32 balance_failed;
@@ -211,6 +213,27 @@ HOST_POLICY void host_set_next(struct host *h, u32 e)
 {
 	for (; e != HOST_NONE && h->entity[e].queued; e = host_parent(h, e))
 		h->rq[h->entity[e].rq].next = e;
+}
+
+/* Entity `e`, which is queued, falls asleep or awakes without leaving its queue. */
+HOST_POLICY void host_set_delayed(struct host *h, u32 e, u32 delayed)
+{
+	h->entity[e].delayed = delayed;
+	if (e < HOST_ENTITIES_MAX)
+		h->rq[h->entity[e].rq].delayed += delayed ? 1 : -1;
+}
+
+/* Threads of the pCPU that are delayed, those of throttled groups not counted. */
+HOST_POLICY u32 host_delayed(const struct host *h, u32 p)
+{
+	u32 group, delayed = 0;
+
+	for (group = 0; group < h->groups; group++) {
+		const struct host_rq *q = &h->rq[host_rq_of(group, p)];
+
+		delayed += q->throttled ? 0 : q->delayed;
+	}
+	return delayed;
 }
 
 HOST_POLICY void host_kick(struct host *h, u32 p)

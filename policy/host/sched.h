@@ -74,16 +74,21 @@ HOST_POLICY u32 host_add(struct host *h, u32 group, u32 weight, u32 pcpu_first, 
 	return e;
 }
 
-HOST_POLICY void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
+/* As ttwu_runnable(): a delayed thread awakes on its own pCPU. Its lag is judged before that is
+ * charged, since requeue_delayed_entity() does not call update_curr(). */
+HOST_POLICY void host_wake_delayed(struct host *h, u32 e, u64 now)
+{
+	host_requeue(h, e);
+	host_charge(h, h->thread[e].pcpu, now);
+	h->thread[e].state = HOST_QUEUED;
+	h->thread[e].since = now;
+}
+
+HOST_POLICY void host_wake_blocked(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 {
 	struct host_thread *t = &h->thread[e];
-	u32 p;
+	u32 p = host_place(h, e, waker_pcpu);
 
-	if (t->state != HOST_BLOCKED)
-		return;
-	/* Nobody asked for refills while all of its group were blocked. */
-	host_refill(h, t->group, now);
-	p = host_place(h, e, waker_pcpu);
 	host_charge(h, p, now);
 	if (p != t->pcpu)
 		host_set_pcpu(h, e, p);
@@ -91,6 +96,18 @@ HOST_POLICY void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
 	t->since = now;
 	host_enqueue(h, e, t->known ? HOST_JOIN_WAKE : HOST_JOIN_NEW);
 	t->known = 1;
+}
+
+HOST_POLICY void host_wake(struct host *h, u32 e, u32 waker_pcpu, u64 now)
+{
+	if (h->thread[e].state != HOST_BLOCKED)
+		return;
+	/* Nobody asked for refills while all of its group were blocked. */
+	host_refill(h, h->thread[e].group, now);
+	if (h->entity[e].delayed)
+		host_wake_delayed(h, e, now);
+	else
+		host_wake_blocked(h, e, waker_pcpu, now);
 	host_check_preempt(h, e);
 	host_kick_idle(h);
 }
@@ -107,7 +124,8 @@ HOST_POLICY void host_block(struct host *h, u32 e, u64 now)
 		pcpu->current = HOST_NONE;
 		pcpu->need_resched = 1;
 	}
-	host_dequeue(h, e, 1);
+	if (!host_delay(h, e))
+		host_dequeue(h, e, 1);
 	t->state = HOST_BLOCKED;
 	t->extended = 0;
 }

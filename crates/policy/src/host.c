@@ -48,6 +48,12 @@ u32 host_is_throttled(const struct host *h, u32 e, u32 p)
 	return h->rq[host_rq_of(h->thread[e].group, p)].throttled;
 }
 
+/* Whether the thread sleeps, and pays for what it had too much. */
+u32 host_is_delayed(const struct host *h, u32 e)
+{
+	return h->entity[e].delayed;
+}
+
 /* A thread's virtual time, and of the queue that it is on: V, and the weighted sum counted
  * from virtual time 0. */
 u64 host_vruntime(const struct host *h, u32 e)

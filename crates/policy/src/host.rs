@@ -50,6 +50,7 @@ unsafe extern "C" {
     fn host_read_extensions(h: *const Raw) -> u64;
     fn host_read_gifts(h: *const Raw, gifts: *mut [u64; 3]);
     fn host_is_throttled(h: *const Raw, e: u32, p: u32) -> u32;
+    fn host_is_delayed(h: *const Raw, e: u32) -> u32;
     fn host_vruntime(h: *const Raw, e: u32) -> u64;
     fn host_deadline(h: *const Raw, e: u32) -> u64;
     fn host_reweigh(h: *mut Raw, e: u32, weight: u32);
@@ -264,6 +265,13 @@ impl Host {
     /// Whether it is on the thread's own.
     pub fn is_throttled(&self, e: u32) -> bool {
         self.is_throttled_on(e, self.pcpu(e))
+    }
+
+    /// Whether the thread sleeps, but stays on its run queue until it has paid for what it had
+    /// too much.
+    pub fn is_delayed(&self, e: u32) -> bool {
+        // SAFETY: see above.
+        unsafe { host_is_delayed(self.raw(), self.thread(e)) != 0 }
     }
 
     /// The thread's virtual time.

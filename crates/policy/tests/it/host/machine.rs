@@ -102,6 +102,16 @@ impl Machine {
         self.pass(time);
     }
 
+    /// Until the thread has been on for that long in its next turn, give or take 100 us.
+    pub fn run_into_turn(&mut self, thread: u32, ns: u64) {
+        for state in [State::Queued, State::On] {
+            while self.host.state(thread) != state {
+                self.run_for(MS / 10);
+            }
+        }
+        self.run_for(ns);
+    }
+
     pub fn run_for(&mut self, ns: u64) {
         self.run_until(self.now + ns);
     }
@@ -143,6 +153,11 @@ impl Machine {
         }
         let sum: u64 = self.threads().map(|thread| self.host.runtime(thread, now)).sum();
         assert_eq!(sum, self.busy_ns, "{now}: runtimes differ from the pCPUs' busy time");
+        for thread in self.threads().filter(|t| self.host.is_delayed(*t)) {
+            assert_eq!(self.host.state(thread), State::Blocked);
+            let idle = self.is_idle(self.host.pcpu(thread)) && !self.host.is_throttled(thread);
+            assert!(!idle, "{now}: {thread} is delayed on an idle pCPU");
+        }
         for thread in self.threads().filter(|t| self.host.state(*t) == State::Queued) {
             if self.host.is_throttled(thread) {
                 continue;

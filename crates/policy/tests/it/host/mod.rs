@@ -1,6 +1,7 @@
 //! `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
 
 mod boosts;
+mod delays;
 mod extensions;
 mod fairness;
 mod intervals;
