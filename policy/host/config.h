@@ -57,6 +57,7 @@ enum host_feature {
 	HOST_YIELD_FORFEIT = 16,
 	/* With DELAY_ZERO. */
 	HOST_DELAY_DEQUEUE = 32,
+	HOST_PREEMPT_SHORT = 64,
 };
 
 struct host_config {

@@ -8,7 +8,8 @@
  * with "sched/fair: Forfeit vruntime on yield" (79104becf42b, in 6.12 since 6.12.63).
  * DELAY_DEQUEUE is in group.h.
  *
- * Leaves out: PREEMPT_SHORT, slices of sched_setattr(), idle policies.
+ * All slices are equal here, so of PREEMPT_SHORT only did_preempt_short() has an effect. Leaves
+ * out: slices of sched_setattr(), idle policies.
  */
 #ifndef UNSPIN_POLICY_HOST_EEVDF_H
 #define UNSPIN_POLICY_HOST_EEVDF_H
@@ -20,15 +21,23 @@ HOST_POLICY u64 host_eevdf_vslice(const struct host *h, const struct host_entity
 	return host_virtual(host_slice_ns(&h->config), se->weight);
 }
 
-/* The entity has run: 1 if its slice is used up and another one waits. */
+/* did_preempt_short(): whether the running entity has had too much, and lacks the protection of a
+ * slice. That is so for one that its pick found running already, at the end of its last slice. */
+HOST_POLICY u32 host_eevdf_overstays(const struct host *h, const struct host_rq *q, u32 e)
+{
+	return host_has(&h->config, HOST_PREEMPT_SHORT) &&
+	       h->entity[e].protect != h->entity[e].deadline && !host_eligible(h, q, e);
+}
+
+/* The entity has run: 1 if another one waits, and its slice is used up or it overstays. */
 HOST_POLICY u32 host_eevdf_ran(struct host *h, struct host_rq *q, u32 e)
 {
 	struct host_entity *se = &h->entity[e];
+	u32 over = !host_before(se->vruntime, se->deadline);
 
-	if (host_before(se->vruntime, se->deadline))
-		return 0;
-	se->deadline = se->vruntime + host_eevdf_vslice(h, se);
-	if (q->count < 2)
+	if (over)
+		se->deadline = se->vruntime + host_eevdf_vslice(h, se);
+	if (q->count < 2 || !(over || host_eevdf_overstays(h, q, e)))
 		return 0;
 	host_clear_buddies(h, e);
 	return 1;

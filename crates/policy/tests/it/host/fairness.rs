@@ -243,8 +243,8 @@ fn a_thread_takes_no_debt_to_another_pcpu() {
     }
 }
 
-/// Of the times when a thread of a group of two falls asleep, how many percent leave the pCPU to the
-/// other one, beside one thread of each further group.
+/// Of the times when a thread of a group of two falls asleep, how many percent leave the pCPU to
+/// the other one, beside one thread of each further group.
 fn keeps_its_turn(scheduler: Scheduler, no_features: u32, others: &[u32]) -> usize {
     let config = Config { no_features, tick_ns: MS, ..Config::new(1, scheduler) };
     let mut machine = Machine::new(&config);

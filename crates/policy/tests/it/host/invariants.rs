@@ -44,7 +44,7 @@ struct Setup {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let no_features = prop_oneof![3 => Just(0u32), 1 => 0u32..64];
+    let no_features = prop_oneof![3 => Just(0u32), 1 => 0u32..128];
     let kinds = (1u32..=5, any::<bool>(), 0u32..4, no_features, any::<bool>());
     let quota = prop_oneof![Just(0u64), 1u64..60 * MS];
     let groups = prop::collection::vec((2u32..5000, quota), 0..=3);

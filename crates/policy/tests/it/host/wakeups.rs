@@ -77,6 +77,31 @@ fn a_slice_is_protected_from_new_threads_by_run_to_parity() {
     assert!(often(1) > often(0), "{} and {}", often(1), often(0));
 }
 
+/// As did_preempt_short(): a thread that goes on after its slice has no protection. Once it has had
+/// too much, the next charge ends its turn, here at a wake-up that does not preempt by itself.
+#[test]
+fn a_thread_that_overstays_its_slice_leaves_at_the_next_charge() {
+    let leaves = |no_features: u32| {
+        let config = Config { no_features, tick_ns: MS, slice_ns: 2 * MS, ..eevdf(1) };
+        let mut machine = Machine::new(&config);
+        let [heavy, light, late] = [4 * NICE_0, NICE_0, 15].map(|weight| machine.add(0, weight));
+        machine.wake(heavy);
+        machine.wake(light);
+        let mut left = 0;
+        for _ in 0..1_000 {
+            machine.run_for(MS / 10);
+            let mut host = machine.host.clone();
+            host.wake(late, None, machine.now);
+            if host.current(0) == Some(heavy) && host.need_resched(0) {
+                left += u32::from(host.resched(0, machine.now) == Some(light));
+            }
+        }
+        left
+    };
+    let (with, without) = (leaves(0), leaves(64));
+    assert!(with > 50 && without == 0, "{with}, {without}");
+}
+
 #[test]
 fn a_thread_wakes_up_where_it_ran_or_on_an_idle_pcpu() {
     let mut machine = Machine::new(&eevdf(4));
