@@ -100,7 +100,7 @@ mod tests {
 
     /// The path of a file that was replaced ends with ` (deleted)`.
     #[test]
-    fn a_guard_starts_after_an_upgrade() {
+    fn the_guard_is_started_by_the_link_to_this_program() {
         let command = command();
         assert_eq!(command.get_program(), "/proc/self/exe");
         assert!(command.get_args().eq(ARGS));
