@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sensor: gathers each vCPU's signs of life, lets policy/activity.h judge them,
- * and hands on the off intervals it finds. Signs of life are events that come anyway:
- * interrupts, switches of tasks, the way into idle and out of it. Only where the next
- * one may be too far away, a heartbeat is added; an idle vCPU is left alone. Spins are
- * reported beside them (spin.h).
+ * The sensor: gathers each vCPU's signs of life, finds off intervals in them by policy/activity.h,
+ * and reports these. Signs of life are events that happen anyway: interrupts, task switches, and
+ * entering or leaving idle. If the next one may be too far away, the sensor adds a heartbeat. It
+ * never wakes an idle vCPU. It also reports spins (spin.h).
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -16,14 +15,14 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading. */
+/* The agent sets them before it loads the programs. */
 const volatile struct settings settings = {};
 
 #include "sense/user_spin.h"
 #include "sense/samples.h"
 
-/* The shortest time between two heartbeats of a vCPU that is not idle; 0: none. May be
- * set at any time. */
+/* The shortest time between two heartbeats of a vCPU that is not idle; 0: no heartbeats. The agent
+ * may change it at any time. */
 volatile u64 beat_ns SEC(".data.beat");
 
 struct {
@@ -47,7 +46,8 @@ struct {
 	__type(value, struct heart);
 } hearts SEC(".maps");
 
-/* The next place in this vCPU's ring. An interrupt that comes now gets the one after it. */
+/* Reserves the next slot of this vCPU's ring. An interrupt that comes now gets the slot after
+ * it. */
 static struct event *begin_event(u64 *seq)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -78,8 +78,9 @@ static void observe_and_report(struct vcpu *v, u64 now_ns, u64 due)
 	struct event *event;
 	u64 seq;
 
-	/* A heartbeat is judged with interrupts enabled. What an interrupt meanwhile would find
-	 * is being found, and what one has found before is not found again. */
+	/* A heartbeat runs with interrupts enabled. An interrupt during observe() would find
+	 * the same off interval again; so would a heartbeat after an interrupt that has already
+	 * found it. */
 	if (*(volatile u64 *)&v->observing || now_ns < v->activity.alive_ns)
 		return;
 	*(volatile u64 *)&v->observing = 1;
@@ -117,7 +118,7 @@ static int this_is_alive(void)
 	return v ? note_alive(v) : 0;
 }
 
-/* The next heartbeat. */
+/* Arms the next heartbeat. */
 static void set_heart(struct vcpu *v, struct heart *heart)
 {
 	u64 now_ns = bpf_ktime_get_ns();
@@ -126,11 +127,12 @@ static void set_heart(struct vcpu *v, struct heart *heart)
 
 	if (!next_ns)
 		return;
-	/* Setting a timer is an exit: what is intended must be known before. */
+	/* Arming a timer causes an exit, so the intended expiry must be recorded before. */
 	v->beat_due_ns = now_ns + next_ns;
 	v->activity.due_ns = earlier(due_ns, v->beat_due_ns);
 	heart->beating = !bpf_timer_start(&heart->timer, next_ns, BPF_F_TIMER_CPU_PIN);
-	/* Before Linux 6.7. The timer of a vCPU that is not idle stays there without it, too. */
+	/* Linux before 6.7 refuses the flag. The timer of a vCPU that is not idle stays there
+	 * even so. */
 	if (!heart->beating)
 		heart->beating = !bpf_timer_start(&heart->timer, next_ns, 0);
 	if (!heart->beating) {
@@ -148,8 +150,8 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 	v->beats++;
 	heart->beating = 0;
 	v->beat_due_ns = 0;
-	/* The timers of a vCPU that goes offline move to another one. A heart that went on there
-	 * would show when that one is off, as if it were its own. */
+	/* The timers of a vCPU that goes offline move to another vCPU. A heartbeat there would
+	 * report that vCPU's off intervals as those of the first. */
 	if (*cpu == bpf_get_smp_processor_id() && (u32)bpf_get_current_pid_tgid())
 		set_heart(v, heart);
 	return this_is_alive();
@@ -160,8 +162,8 @@ static int beat(void *map, u32 *cpu, struct heart *heart)
 #include "core/glibc.h"
 #include "sense/wait.h"
 
-/* Interrupts are the signs of life of a vCPU that computes, and the first ones of one
- * that was idle. */
+/* Timer interrupts are the signs of life of a vCPU that computes, and the first ones of a vCPU that
+ * leaves idle. */
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(local_timer_entry, int vector)
 {
@@ -185,11 +187,11 @@ int BPF_PROG(local_timer_entry, int vector)
 	return 0;
 }
 
-/* A heartbeat that has expired has done its work: if the vCPU was off when it was due, the entry of
- * this interrupt has found that. A softirq serves it, at once, or milliseconds later where the
- * interrupt hit another softirq or a section without them, so it is not due now. Where beats are
- * alone, nothing is due until it sets the next one: an off interval that begins before that goes
- * unseen, and a late softirq is not taken for one. */
+/* If the vCPU was off when a heartbeat was due, the entry of this interrupt has found that. The
+ * heartbeat's softirq runs at once, or milliseconds later if the interrupt hit another softirq
+ * or a section with softirqs disabled. So an expired heartbeat is not due now. If heartbeats
+ * are the only known timer, nothing is due until the softirq arms the next one. An off interval
+ * that begins before that is not detected, but a late softirq is not mistaken for one. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(local_timer_exit, int vector)
 {
@@ -295,7 +297,8 @@ int BPF_PROG(slowpath_end, void *lock)
 	return 0;
 }
 
-/* Its name without CONFIG_PARAVIRT_SPINLOCKS. The agent leaves out one of the two. */
+/* The slow path's name without CONFIG_PARAVIRT_SPINLOCKS. The agent loads only the programs of the
+ * name that the kernel has. */
 SEC("fentry/queued_spin_lock_slowpath")
 int BPF_PROG(slowpath_begin_plain, void *lock)
 {
@@ -356,7 +359,7 @@ int BPF_PROG(contention_begin, void *lock, u32 flags)
 		begin_spin((u64)lock, flags);
 		return 0;
 	}
-	/* A mutex that spinning did not get: the same wait goes on asleep. */
+	/* Spinning did not get the mutex: the same wait goes on asleep. */
 	end_spin(ctx, (u64)lock, false);
 	/* A plain semaphore has no flags and no owner. */
 	if (flags & (LCB_F_MUTEX | LCB_F_READ | LCB_F_WRITE) && !(flags & (LCB_F_RT | LCB_F_PERCPU)))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs know of the kernel they run in. Fields are found by name when a
- * program is loaded (CO-RE), so only those that are used stand here, and no header of
- * a certain kernel is needed to build.
+ * The kernel's types and constants that the programs use. libbpf finds each field by its name when
+ * it loads a program (CO-RE). So the structs list only the fields in use, and the build needs no
+ * headers of a particular kernel.
  */
 #ifndef UNSPIN_BPF_KERNEL_H
 #define UNSPIN_BPF_KERNEL_H
@@ -29,7 +29,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef __u16 __sum16;
 
-/* Of include/uapi/linux/bpf.h. */
+/* From include/uapi/linux/bpf.h. */
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
@@ -44,30 +44,31 @@ struct bpf_timer {
 	__u64 __opaque[2];
 } __attribute__((aligned(8)));
 
-/* Of bpf_for(). */
+/* The iterator of bpf_for(). */
 struct bpf_iter_num {
 	__u64 __opaque[1];
 } __attribute__((aligned(8)));
 
 #define CLOCK_MONOTONIC 1
-/* Of include/linux/preempt.h, before and since kernels count how often interrupts were disabled. */
+/* From include/linux/preempt.h: the mask before and since preempt_count also counts nested calls of
+ * local_interrupt_disable(). */
 #define HARDIRQ_MASK 0x000f0000
 #define HARDIRQ_MASK_COUNTED 0x0f000000
 #define SOFTIRQ_SERVED 0x00000100
-/* Of include/linux/sched.h. */
+/* From include/linux/sched.h. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
-/* Of include/trace/events/lock.h. */
+/* From include/trace/events/lock.h. */
 #define LCB_F_SPIN (1U << 0)
 #define LCB_F_READ (1U << 1)
 #define LCB_F_WRITE (1U << 2)
 #define LCB_F_RT (1U << 3)
 #define LCB_F_PERCPU (1U << 4)
 #define LCB_F_MUTEX (1U << 5)
-/* Of kernel/locking/rwsem.c: readers have it, so its word names no owner. */
+/* From kernel/locking/rwsem.c: readers hold the semaphore, so its word names no owner. */
 #define RWSEM_READER_OWNED 1
 #define KTIME_MAX 0x7fffffffffffffffLL
-/* The state that trace_cpu_idle() gives for "not idle any more". */
+/* The state that trace_cpu_idle() reports when a CPU leaves idle. */
 #define PWR_EVENT_EXIT 0xffffffffU
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -95,7 +96,7 @@ struct rq {
 	struct task_struct *stop;
 };
 
-/* Of include/linux/vm_event_item.h; as many as there are. */
+/* From include/linux/vm_event_item.h; libbpf finds the kernel's number of the item. */
 enum vm_event_item {
 	PGFAULT = 1,
 };
@@ -104,7 +105,7 @@ struct vm_event_state {
 	unsigned long event[1];
 };
 
-/* Until 6.15 the count of what forbids preemption is in here. */
+/* Holds preempt_count until 6.15. */
 struct pcpu_hot {
 	int preempt_count;
 };
@@ -172,7 +173,8 @@ struct sched_entity {
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
-	/* Its size differs between kernels, which is handled for unsigned fields only. */
+	/* Signed in the kernel. Its size differs between kernels, and libbpf adjusts only
+	 * unsigned fields. */
 	unsigned int on_cpu;
 	struct sched_info sched_info;
 	unsigned int __state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How programs read what others of the kernel's write. */
+/* Reads fields of kernel objects that other CPUs may change meanwhile. */
 #ifndef UNSPIN_BPF_PEEK_H
 #define UNSPIN_BPF_PEEK_H
 
-/* Since 6.2 a program may read what it holds to be a task without a call for each word. */
+/* Since 6.2. The result can be read directly, without a helper call for each field. */
 extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
 
 #define PEEK(object, type, field)                                                            \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The records of all vCPUs, and how a sign of life is judged: what the sensor and the
- * scheduler share.
+ * The records of all vCPUs, and what a sign of life adds to them. The sensor and the scheduler
+ * share this.
  */
 #ifndef UNSPIN_BPF_VCPU_H
 #define UNSPIN_BPF_VCPU_H
@@ -16,7 +16,8 @@ struct {
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 
-/* A kernel that does not say where its timers are (no CONFIG_KALLSYMS_ALL) leaves only ours. */
+/* Without CONFIG_KALLSYMS_ALL, programs cannot find the kernel's timers. The heartbeat is then the
+ * only timer whose expiry is known. */
 #ifdef OWN_TIMERS_ONLY
 #define BEATS_ALONE 1
 #else
@@ -31,7 +32,7 @@ static struct vcpu *this_vcpu(void)
 	return bpf_map_lookup_elem(&vcpus, &cpu);
 }
 
-/* When this vCPU's next timer interrupt is due as its kernel says; 0: that is not known. */
+/* Returns when the kernel's next timer interrupt on this vCPU is due; 0: unknown. */
 static u64 kernels_due_ns(void)
 {
 #ifdef OWN_TIMERS_ONLY
@@ -51,8 +52,8 @@ static u64 earlier(u64 a_ns, u64 b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* When the next timer interrupt is due, seen from now. A heartbeat that has expired waits
- * for its softirq, not for an interrupt. */
+/* Returns when the next timer interrupt is due. A heartbeat that has expired does not count: it
+ * waits for its softirq, not for an interrupt. */
 static u64 due_ns(const struct vcpu *v, u64 now_ns)
 {
 	return earlier(kernels_due_ns(), v->beat_due_ns > now_ns ? v->beat_due_ns : 0);
@@ -63,7 +64,7 @@ struct found_off {
 	bool was_idle;
 };
 
-/* It is no longer idle, and was asked to run at an instant. */
+/* Ends the idle time of a vCPU that was asked to run at asked_ns. */
 static void end_idle(struct vcpu *v, u64 asked_ns)
 {
 	if (v->idle_since_ns && asked_ns > v->idle_since_ns)
@@ -71,8 +72,8 @@ static void end_idle(struct vcpu *v, u64 asked_ns)
 	v->idle_since_ns = 0;
 }
 
-/* This vCPU runs now, and its next timer interrupt is due then. Tells the off interval
- * behind it; its end is 0 where there was none. */
+/* Notes that this vCPU runs now, and when its next timer interrupt is due. Gives the off interval
+ * that has just ended; its end is 0 if there was none. */
 static void observe(struct vcpu *v, const struct activity_limits *limits, u64 now_ns, u64 due,
 		  struct found_off *found)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much a vCPU spins, as its ticks find it: a tick that interrupts a function that spins
- * counts for the time since the tick before. That costs nothing between ticks. Spins with
- * interrupts disabled hold back the tick, too, and are not seen. Who includes this defines
- * spins_in_user() before, as user_spin.h does.
+ * Estimates from its ticks how much a vCPU spins: a tick that interrupts a spinning function counts
+ * for the time since the tick before. This costs nothing between ticks. It misses spins with
+ * interrupts disabled, which also hold back the tick. Define spins_in_user() before you include
+ * this file, as user_spin.h does.
  */
 #ifndef UNSPIN_BPF_SAMPLES_H
 #define UNSPIN_BPF_SAMPLES_H
@@ -11,7 +11,7 @@
 #include "core/peek.h"
 
 #ifdef OWN_TIMERS_ONLY
-/* Such a kernel does not say where its interrupts' registers are, either. */
+/* On such a kernel, programs cannot find the interrupt's registers, either. */
 static u64 interrupted_at(void)
 {
 	return 0;
@@ -19,7 +19,7 @@ static u64 interrupted_at(void)
 #else
 extern const struct pt_regs *__irq_regs __ksym;
 
-/* Where the interrupt found this vCPU. */
+/* Returns the instruction that the interrupt hit. */
 static u64 interrupted_at(void)
 {
 	const struct pt_regs **slot = bpf_this_cpu_ptr(&__irq_regs);
@@ -40,14 +40,14 @@ static bool is_spinning(u64 ip)
 	return false;
 }
 
-/* From now on the vCPU does something, after it was idle. */
+/* The vCPU leaves idle: begins a new sampling period. */
 static void restart_sampling(struct vcpu *v, u64 now_ns)
 {
 	v->samples.last_ns = now_ns;
 	v->samples.last_off_ns = v->off_ns;
 }
 
-/* Each tick counts for the time since the one before that the vCPU was on. Whether it
+/* Counts a tick for the time that the vCPU was on since the tick before. Returns whether it
  * spins in the kernel now. */
 static bool sample(struct vcpu *v, u64 now_ns)
 {
@@ -57,7 +57,7 @@ static bool sample(struct vcpu *v, u64 now_ns)
 	bool spins = is_spinning(ip);
 
 	v->samples.count++;
-	/* The kernel's addresses are negative; 0 is one that is not known. */
+	/* Kernel addresses are negative; 0 is unknown. */
 	v->samples.user_count += (s64)ip > 0;
 	if (v->samples.last_ns && off_ns < since_ns) {
 		if (spins)
@@ -69,4 +69,4 @@ static bool sample(struct vcpu *v, u64 now_ns)
 	return spins;
 }
 
-#endif /* UNSPIN_BPF_LOOKS_H */
+#endif /* UNSPIN_BPF_SAMPLES_H */

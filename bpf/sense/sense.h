@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the sensor and the agent share: the records in the maps. */
+/* The records in the maps, which the sensor and the agent share. */
 #ifndef UNSPIN_BPF_SENSE_H
 #define UNSPIN_BPF_SENSE_H
 
@@ -15,39 +15,41 @@ struct range {
 
 struct settings {
 	struct activity_limits limits;
-	/* Spins from this length on are handed on. */
+	/* The shortest spin that is reported. */
 	u64 spin_ns;
-	/* Addresses from-to of functions that spin, in order; unused ones are 0. */
+	/* Address ranges of functions that spin, in ascending order; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
 };
 
-/* What ticks find a vCPU doing. */
+/* What the ticks of a vCPU find. */
 struct samples {
-	/* The last one, and how long the vCPU had been off in all by then. */
+	/* The time of the last tick, and the vCPU's total time off by then. */
 	u64 last_ns;
 	u64 last_off_ns;
-	/* Since the start: how many there were, and nanoseconds that they found spent
-	 * spinning, in the kernel and in user space. */
+	/* Since the start: the number of ticks, and the nanoseconds of spinning that they
+	 * found, in the kernel and in user space. */
 	u64 count;
 	u64 spin_ns;
 	u64 user_spin_ns;
-	/* How many of them found it in user mode. */
+	/* The number of ticks that hit user mode. */
 	u64 user_count;
 };
 
-/* The thread of a vCPU that moves tasks which run, until its last tick, or until it went idle. */
+/* The stopper thread of a vCPU, which moves running tasks. As of the last tick, or the last
+ * time that the vCPU went idle. */
 struct stopper {
-	/* What the kernel says that it ran; how long the vCPU had been off in all by then. */
+	/* The thread's runtime by the kernel's account, and the vCPU's total time off by then. */
 	u64 ran_ns;
 	u64 off_ns;
-	/* Since the start: nanoseconds on. */
+	/* Since the start: nanoseconds that it really ran. */
 	u64 on_ns;
 };
 
-/* One vCPU's entry in the page that everyone may map and read. No two share a cache line. */
+/* The record of one vCPU, in a map that the agent reads through mmap(). No two records share a
+ * cache line. */
 struct vcpu {
 	struct activity activity;
-	/* Since when it idles; 0 while it does not. */
+	/* When it went idle; 0 if it is not idle. */
 	u64 idle_since_ns;
 	/* Since the start: nanoseconds idle, nanoseconds off, off intervals, heartbeats. */
 	u64 idle_ns;
@@ -57,12 +59,13 @@ struct vcpu {
 	/* Since the start: spins of any length, nanoseconds spun. */
 	u64 spins;
 	u64 spin_ns;
-	/* When its heartbeat is due; 0: none is. */
+	/* When its heartbeat is due; 0: no heartbeat is armed. */
 	u64 beat_due_ns;
-	/* Its last sign of life is being judged; an interrupt can come meanwhile. */
+	/* 1 while observe() runs, which an interrupt can interrupt. */
 	u64 observing;
 	struct samples samples;
-	/* Context switches by its last tick, or when it went idle. */
+	/* The number of context switches, as of its last tick or the last time that it went
+	 * idle. */
 	u64 switches;
 	struct stopper stopper;
 } __attribute__((aligned(64)));
@@ -76,53 +79,53 @@ struct off_event {
 	u64 was_idle;
 };
 
-/* Frames that are kept of a stack. */
+/* The number of frames that are kept of a stack. */
 #define FRAMES 8
 
 enum owner_state {
 	OWNER_RUNNING = 1,
-	/* It wants to run, and the guest's scheduler lets others run. */
+	/* Runnable, but the guest's scheduler runs other tasks. */
 	OWNER_RUNNABLE,
 	OWNER_ASLEEP,
 };
 
-/* A wait for a lock or for an acknowledgement, as it begins. What is not known is 0; so is
- * the idle task's tid. */
+/* The begin of a wait for a lock or an acknowledgement. Unknown fields are 0; so is the tid of the
+ * idle task. */
 struct wait {
 	u64 begin_ns;
 	u64 lock;
 	/* LCB_F_*, and the WAIT_* below. */
 	u32 flags;
 	u32 tid;
-	/* The owner, where that ran last, and its enum owner_state. */
+	/* The owner, the vCPU where it ran last, and its enum owner_state. */
 	u32 owner_tid;
 	u32 owner_cpu;
 	u32 owner_state;
 	u32 unused;
 	union {
-		/* Asleep: how long the owner had wanted to run by then and others were let. */
+		/* Of a sleeping wait: the owner's total run_delay by then. */
 		u64 owner_delay_ns;
-		/* A spin: how long its vCPU was halted in it, until its turn at a PV spinlock. */
+		/* Of a spin for a PV spinlock: how long its vCPU was halted in it. */
 		u64 halted_ns;
 	};
 };
 
-/* A wait that ended: a spin, or asleep. */
+/* A wait that has ended: a spin or a sleep. */
 struct wait_event {
 	struct wait wait;
 	u64 end_ns;
-	/* A spinlock: who took it last before this one did, of those who waited, and when. */
+	/* Of a spinlock: the waiter that took it before this one, and when. */
 	u64 taken_ns;
 	u64 taken_cpu;
-	/* Where it was entered, the innermost frame first. */
+	/* The waiter's stack, innermost frame first. */
 	u64 frames[FRAMES];
 };
 
-/* For other vCPUs' acknowledgement. */
+/* A wait for acknowledgements of other vCPUs. */
 #define WAIT_IPI (1U << 31)
-/* For a mutex of glibc. */
+/* A wait for a glibc mutex. */
 #define WAIT_FUTEX (1U << 30)
-/* It slept. */
+/* A wait that sleeps. */
 #define WAIT_ASLEEP (1U << 29)
 
 enum event_kind {
@@ -142,9 +145,9 @@ struct event {
 
 #define RING_EVENTS 1024
 
-/* A vCPU's last events. It alone writes them; who reads them looks at seq before and
- * after, and sees by it what was overwritten. There is no lock, because the programs run
- * with any lock of the kernel held, also those of BPF's own maps. */
+/* The last events of a vCPU, which alone writes them. A reader checks seq before and after it
+ * copies an event, to detect that it was overwritten. A lock cannot be used, because the
+ * programs may run while any lock of the kernel is held, including those of BPF maps. */
 struct ring {
 	u64 head;
 	u64 unused[7];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spins in the kernel: who waited for which lock, from where, how long, and who had it
- * meanwhile. The kernel reports contention with two tracepoints (since 5.19). Where its
- * spinlock is a plain test-and-set one, those do not fire at all; where it is a native queued
- * one, they do not fire for the first waiter, which spins on the lock word and not in the
- * queue. There, the slow path itself is watched, too. Waits for other vCPUs to acknowledge
- * an inter-processor call are spins, too.
+ * Spins in the kernel: which task waited for which lock, from where, how long, and which vCPU had
+ * the lock meanwhile. The kernel reports contention with two tracepoints (since 5.19). With a
+ * test-and-set spinlock, they do not fire. With a native queued one, they do not fire for the
+ * first waiter, which spins on the lock word and not in the queue. So the sensor also watches the
+ * slow path itself. A wait for other vCPUs to acknowledge an inter-processor call counts as a
+ * spin.
  *
- * Spinning for a lock disables preemption, so a vCPU's spins are a stack: an interrupt's above a
- * task's. A spin ends where its vCPU switches tasks, at the latest: others run then. Waits that
+ * Spinning for a lock disables preemption, so the spins of a vCPU form a stack: an interrupt's
+ * spin lies above a task's. A spin ends when its vCPU switches tasks, at the latest. Waits that
  * sleep are in wait.h.
  *
- * Most spins are short and end untold, so what is done for each of them is little.
+ * Most spins are too short to report, so the work for each spin is small.
  */
 #ifndef UNSPIN_BPF_SPIN_H
 #define UNSPIN_BPF_SPIN_H
@@ -23,7 +23,7 @@
 
 struct spins {
 	u64 depth;
-	/* Since when the vCPU is halted in the topmost one; 0 where it is not. */
+	/* When the vCPU halted in the topmost spin; 0 if it is not halted. */
 	u64 halted_since_ns;
 	struct wait stack[SPIN_DEPTH];
 };
@@ -35,8 +35,8 @@ struct {
 	__type(value, struct spins);
 } spins SEC(".maps");
 
-/* Which vCPU took a contended lock last, and when. Two locks that fall into one place
- * make each other forgotten. */
+/* The vCPU that took a contended lock last, and when. Two locks of the same slot overwrite each
+ * other. */
 struct taken {
 	u64 lock;
 	u64 ns;
@@ -59,7 +59,7 @@ static struct spins *this_spins(void)
 	return bpf_map_lookup_elem(&spins, &zero);
 }
 
-/* How long it has waited for a CPU in all; 0 where the kernel does not count that. */
+/* Returns how long a task has waited for a CPU in total; 0 if the kernel does not count it. */
 static u64 run_delay_ns(const void *task)
 {
 	if (!bpf_core_field_exists(((struct task_struct *)0)->sched_info.run_delay))
@@ -81,7 +81,7 @@ static void look_at_owner(struct wait *wait, const void *task)
 		wait->owner_delay_ns = run_delay_ns(task);
 }
 
-/* Who has the lock, where its word says so. */
+/* Fills in the owner, if the lock's word names it. */
 static void find_owner(struct wait *wait)
 {
 	u64 task = 0;
@@ -104,8 +104,8 @@ static void begin_wait(struct wait *wait, u64 lock, u32 flags)
 	wait->owner_delay_ns = 0;
 }
 
-/* Whether it is a spin of the task that runs here, for this lock. Another task's, or one for
- * another lock, is one whose end went unnoticed. */
+/* Returns whether this is the current task's spin for this lock. Otherwise it is a spin whose end
+ * was missed. */
 static bool is_ours(const struct wait *spin, u64 lock)
 {
 	return spin->lock == lock && spin->tid == (u32)bpf_get_current_pid_tgid();
@@ -128,9 +128,10 @@ static void begin_spin(u64 lock, u32 flags)
 
 	if (!s)
 		return;
-	/* Full of spins whose end went unnoticed: begin again. */
+	/* A full stack holds spins whose end was missed: clear it. */
 	depth = s->depth < SPIN_DEPTH ? s->depth : 0;
-	/* A waiter that joins the queue was seen on its way into the slow path. */
+	/* The entry of the slow path has already pushed the spin of a waiter that joins the
+	 * queue. */
 	if (lock && is_top(s, depth, lock))
 		return;
 	s->depth = depth + 1;
@@ -138,8 +139,8 @@ static void begin_spin(u64 lock, u32 flags)
 	find_owner(&s->stack[depth]);
 }
 
-/* Notes who has the lock now, whose address is a number here and no pointer to the verifier.
- * Returns who had it before, if that is known. */
+/* Notes that this vCPU has the lock now. Returns which vCPU took it before, if known. The lock's
+ * address is a plain number here, which the verifier does not treat as a pointer. */
 static struct taken take(u64 lock, u64 now_ns)
 {
 	u32 place = (u32)((lock * 0x9e3779b97f4a7c15ULL) >> (64 - TAKEN_BITS));
@@ -156,9 +157,9 @@ static struct taken take(u64 lock, u64 now_ns)
 	return before;
 }
 
-/* Takes this task's spin for a lock off the stack, with all that lies above it: a program that an
- * interrupt would start a second time is skipped, so the end of a spin can be missed. A wait for
- * other vCPUs has no lock. */
+/* Pops this task's spin for a lock, and all spins above it. The end of a spin can be missed,
+ * because the kernel skips a program that an interrupt would start while it runs. A wait for
+ * other vCPUs has lock 0. */
 static struct wait *pop(struct spins *s, u64 lock)
 {
 	u64 at;
@@ -172,10 +173,11 @@ static struct wait *pop(struct spins *s, u64 lock)
 	return 0;
 }
 
-/* Takes off the stack what cannot go on while its vCPU switches tasks. Returns the spin of the
- * task that leaves, if a task can leave it: it has given up a mutex, or is preempted while it waits
- * for other vCPUs (from Linux 7.3 on). What is left of such a wait is not seen: its task may end it
- * on another vCPU. Every other spin has ended unnoticed. */
+/* Pops the spins that cannot go on when the vCPU switches tasks. Returns the spin of the task
+ * that leaves, if a task can leave it: the task has given up spinning for a mutex, or is
+ * preempted while it waits for other vCPUs (from Linux 7.3 on). The rest of such a wait is not
+ * observed, because the task may end it on another vCPU. The end of every other popped spin was
+ * missed. */
 static struct wait *pop_at_switch(struct spins *s)
 {
 	struct wait *spin;
@@ -192,7 +194,7 @@ static struct wait *pop_at_switch(struct spins *s)
 	return 0;
 }
 
-/* Leaves out so many of the innermost frames. */
+/* Reports a wait with its stack, without the innermost frames_left_out frames. */
 static void hand_on(void *ctx, const struct wait *wait, u64 end_ns, const struct taken *before,
 		    u64 frames_left_out)
 {
@@ -227,12 +229,12 @@ static void finish_spin(void *ctx, const struct wait *spin, bool got, u64 frames
 		before = take(spin->lock, now_ns);
 	if (now_ns - spin->begin_ns < settings.spin_ns)
 		return;
-	/* A shorter one holds no interrupt back for long. */
+	/* A shorter spin cannot hold an interrupt back for long. */
 	activity_postpone(&v->activity, now_ns, due_ns(v, now_ns));
 	hand_on(ctx, spin, now_ns, &before, frames_left_out);
 }
 
-/* The vCPU has the lock now, or gives up spinning for it. */
+/* Ends a spin: the vCPU has the lock, or gives up spinning for it. */
 static void end_spin(void *ctx, u64 lock, bool got)
 {
 	struct spins *s = this_spins();
@@ -245,7 +247,7 @@ static void end_spin(void *ctx, u64 lock, bool got)
 		finish_spin(ctx, spin, got, 0);
 }
 
-/* A waiter of KVM's PV spinlock halts. An interrupt's halt makes the one below it forgotten. */
+/* A waiter of KVM's PV spinlock halts. An interrupt's halt overwrites that of the task below it. */
 static int begin_halt(void)
 {
 	struct spins *s = this_spins();
@@ -270,13 +272,13 @@ static int end_halt(void)
 	return 0;
 }
 
-/* Between a switch of tasks and the function that wanted the lock lie more frames than are kept.
- * The innermost ones are the program's and its callers'. An interrupt that preempts has more. */
+/* More frames lie between a task switch and the function that wanted the lock than a stack keeps.
+ * The innermost ones belong to the program and its callers. A preempting interrupt adds more. */
 #define FRAMES_OF_SWITCH 3
 #define FRAMES_OF_PREEMPTION 8
 
-/* mutex_optimistic_spin() gives up where others are to run, and lets them. The kernel reports that
- * only when the waiter runs again, perhaps on another vCPU. */
+/* mutex_optimistic_spin() gives up, and calls schedule(), if another task should run. The kernel
+ * reports the end of that spin only when the waiter runs again, perhaps on another vCPU. */
 static void end_spin_at_switch(void *ctx)
 {
 	struct spins *s = this_spins();

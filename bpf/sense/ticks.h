@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Each vCPU's signs of life and how much it spins, by its ticks and its ways into idle and
- * out of it alone: for the scheduler, and where watching is to cost next to nothing. Who
- * includes this defines answered_after(), idle_changed(), found_spinning() and
- * spins_in_user() before.
+ * Observes each vCPU's signs of life, and how much it spins, only at its ticks and when it enters
+ * or leaves idle. The scheduler and the light sensor use this, because it costs next to nothing.
+ * Define answered_after(), idle_changed(), found_spinning() and spins_in_user() before you include
+ * this file.
  */
 #ifndef UNSPIN_BPF_TICKS_H
 #define UNSPIN_BPF_TICKS_H
@@ -12,7 +12,7 @@
 
 extern const struct rq runqueues __ksym __weak;
 
-/* The kernel charges a stopper what its vCPU was off as well. */
+/* The kernel also charges a stopper for the time that its vCPU was off. */
 static void note_stopper(struct vcpu *v, u64 ran_ns)
 {
 	u64 more_ns = ran_ns - v->stopper.ran_ns, off_ns = v->off_ns - v->stopper.off_ns;
@@ -23,7 +23,7 @@ static void note_stopper(struct vcpu *v, u64 ran_ns)
 	v->stopper.off_ns = v->off_ns;
 }
 
-/* This vCPU's context switches since the machine's start, and its stopper's time. */
+/* Notes this vCPU's context switches since boot, and its stopper's runtime. */
 static void note_switches(struct vcpu *v)
 {
 	const struct task_struct *stopper;
@@ -34,7 +34,7 @@ static void note_switches(struct vcpu *v)
 	rq = bpf_this_cpu_ptr(&runqueues);
 	v->switches = rq->nr_switches;
 	stopper = rq->stop;
-	/* While it runs, the kernel has not charged it yet. */
+	/* The kernel charges a running stopper later. */
 	if (stopper && bpf_get_current_task() != (u64)stopper)
 		note_stopper(v, stopper->se.sum_exec_runtime);
 }

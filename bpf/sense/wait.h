@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Waits that sleep: for the kernel's mutexes and reader-writer semaphores, and for the
- * mutexes of glibc. They burn nothing, but while the holder is off, or does not get to
- * run, whoever waits is late. Only those are reported that lasted as long as an off interval
- * does at least.
+ * Waits that sleep: for the kernel's mutexes and reader-writer semaphores, and for glibc's
+ * mutexes. They burn no CPU time, but they last longer if the holder is off or not scheduled. Only
+ * waits that last at least as long as the shortest off interval are reported.
  */
 #ifndef UNSPIN_BPF_WAIT_H
 #define UNSPIN_BPF_WAIT_H
 
-/* With hundreds of threads asleep at a time, few fall into one place. */
+/* Large enough that few of hundreds of sleeping threads share a slot. */
 #define SLEEP_BITS 13
-/* No thread's number: what lies in this place is being changed. */
+/* Marks a slot that is being written. No thread has this number. */
 #define CHANGING (~0U)
 
-/* By thread. Two that fall into one place make each other forgotten. */
+/* The wait of each sleeping thread. Two threads of the same slot overwrite each other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << SLEEP_BITS);
@@ -28,9 +27,9 @@ static struct wait *sleep_of(u32 tid)
 	return bpf_map_lookup_elem(&sleeps, &place);
 }
 
-/* Whether this thread's wait for a mutex of the kernel's goes on: the waiter may spin again
- * meanwhile. Other waits begin once, so what is kept of one that begins is another one's, whose end
- * went unnoticed. */
+/* Returns whether this thread already waits for this kernel mutex: a waiter may spin again in
+ * between, and then reports the begin again. Other waits begin only once, so a wait that is
+ * kept when another one begins is one whose end was missed. */
 static bool goes_on(u32 tid, u64 lock)
 {
 	struct wait *kept = sleep_of(tid);
@@ -38,7 +37,7 @@ static bool goes_on(u32 tid, u64 lock)
 	return kept && kept->tid == tid && kept->lock == lock;
 }
 
-/* Who comes to a place that another one is changing right now is not recorded. */
+/* Keeps a wait, unless another vCPU is writing the slot. */
 static void keep(struct wait *wait)
 {
 	u32 tid = wait->tid;
@@ -55,7 +54,7 @@ static void keep(struct wait *wait)
 	__sync_lock_test_and_set(&place->tid, tid);
 }
 
-/* Takes this thread's wait out, unless another one's has come into its place. */
+/* Removes this thread's wait. Returns false if another thread has overwritten it. */
 static bool take_out(u32 tid, u64 lock, struct wait *wait)
 {
 	struct wait *place = sleep_of(tid);
@@ -77,7 +76,8 @@ static void begin_sleep(u64 lock, u32 flags)
 	keep(&wait);
 }
 
-/* The owner has run by now, so its account is up to date. */
+/* Computes how long the owner was runnable but not running. It has run by now, so its run_delay
+ * is up to date. */
 static void settle_delay(struct wait *wait)
 {
 	struct task_struct *owner = 0;
@@ -90,7 +90,7 @@ static void settle_delay(struct wait *wait)
 	owner = bpf_task_from_pid(wait->owner_tid);
 	if (!owner)
 		return;
-	/* Another task may have its number now. */
+	/* A smaller value belongs to another task that has the number now. */
 	after_ns = run_delay_ns(owner);
 	if (after_ns > before_ns)
 		wait->owner_delay_ns = after_ns - before_ns;

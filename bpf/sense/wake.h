@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When an idle vCPU is asked to run. */
+/* Notes when an idle vCPU is asked to run. */
 #ifndef UNSPIN_BPF_WAKE_H
 #define UNSPIN_BPF_WAKE_H
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When several idle vCPUs are asked to run at once. */
+/* Notes when several idle vCPUs are asked to run at once. */
 #ifndef UNSPIN_BPF_WAKE_ALL_H
 #define UNSPIN_BPF_WAKE_ALL_H
 
 #include "core/peek.h"
 #include "sense/wake.h"
 
-/* NR_CPUS of x86 is 8192 at most. */
+/* NR_CPUS is at most 8192 on x86. */
 #define MASK_WORDS 128
 #define WORD_BITS 64
 
-/* The verifier checks it by itself, once, and not for each word of a mask. */
+/* A function of its own, so that the verifier checks it once and not for each word of a mask. */
 __attribute__((noinline)) int wake_each(u64 word, u32 first)
 {
 	u32 bit;
@@ -22,8 +22,8 @@ __attribute__((noinline)) int wake_each(u64 word, u32 first)
 	return 0;
 }
 
-/* Those whose bit is set. A mask has a bit for each vCPU that the machine can have, and no kernel
- * has more words of them than are looked at. */
+/* Notes it for each vCPU whose bit is set. A mask has a bit for each possible vCPU, and at most
+ * MASK_WORDS words. */
 static int wake_all(const u64 *mask)
 {
 	u32 at, first;
