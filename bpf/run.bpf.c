@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The guest scheduler. Tasks wait in the queues of vCPUs (queues.h); those that run take
- * from the queues of those that do not. The agent decides how many vCPUs are in use
- * (packing.h). One that is not in use runs tasks that may run nowhere else.
+ * The guest scheduler. Tasks wait in the queues of vCPUs (queues.h). A vCPU also takes tasks from
+ * the queues of vCPUs that do not serve them. The agent decides how many vCPUs are in use
+ * (packing.h). A vCPU that is not in use runs only tasks that may run nowhere else.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading. */
+/* The agent sets them before it loads the programs. */
 const volatile struct run_settings settings = {};
 
 #include "sched/cpu_ctx.h"
@@ -26,7 +26,7 @@ const volatile struct run_settings settings = {};
 #include "sched/overdue.h"
 #include "sched/holders.h"
 
-/* Nothing here acts on it, so it is not looked for. */
+/* The scheduler does not act on spinning in user space. */
 static bool spins_in_user(u64 ip)
 {
 	return false;
@@ -59,7 +59,7 @@ int BPF_PROG(cpu_idle, u32 entered, u32 cpu)
 	return 0;
 }
 
-/* Another vCPU asks for something, or whether this one is on. */
+/* Another vCPU asks this one to reschedule, or for a sign of life. */
 SEC("tp_btf/reschedule_entry")
 int BPF_PROG(reschedule_entry, int vector)
 {
@@ -109,7 +109,7 @@ int BPF_PROG(futex_begin, const void *word)
 	return begin_futex(word);
 }
 
-/* After what the timer has done, the tick included. */
+/* Runs after the timer's work, including the tick. */
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(timer_done, int vector)
 {
@@ -118,7 +118,8 @@ int BPF_PROG(timer_done, int vector)
 
 	if (!cctx || !cctx->spent || !throttle(cctx, now_ns))
 		give_way(now_ns);
-	/* A real-time task may have this vCPU, and only a window gives away what was sent here. */
+	/* A real-time task may occupy this vCPU. Then only a window can move the tasks that were
+	 * sent here. */
 	if (resting && placed_at(bpf_get_smp_processor_id()))
 		end_rest();
 	return 0;
@@ -135,8 +136,8 @@ s32 BPF_PROG(run_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags
 		return prev_cpu;
 	note_wake(cpu);
 	set_vtime(p, place_in_time(p, SCX(scx_enq_flags, SCX_ENQ_WAKEUP)));
-	/* An idle vCPU runs it next. From the queue, which others may take from, hackbench was
-	 * 10 % slower (4 vCPUs on 2 pCPUs, six seeds in virtual time). */
+	/* The idle vCPU runs the task next. When other vCPUs could take it from the queue
+	 * instead, hackbench was 10 % slower (4 vCPUs on 2 pCPUs, six seeds in virtual time). */
 	insert(p, takes_over ? SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL) : PLACED(cpu), LONG_NS, 0);
 	if (!takes_over)
 		COUNT(placed);
@@ -150,7 +151,7 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 was = scx_bpf_task_cpu(p), target;
 	u64 vtime;
 
-	/* The kernel's own threads of a vCPU, which others wait for. */
+	/* The kernel's per-CPU threads run at once, because others wait for them. */
 	if (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
 		insert(p, local, LONG_NS, enq_flags | SCX(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
@@ -165,10 +166,11 @@ void BPF_PROG(run_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	target = pick_queue(p, was, now_ns);
-	/* Nobody else wants this vCPU. */
+	/* No other task wants this vCPU. */
 	if (enq_flags & SCX(scx_enq_flags, SCX_ENQ_LAST) && target == was) {
 		insert(p, local, LONG_NS, enq_flags);
-		/* The kernel has chosen to be idle by now, and some kernels do not look again. */
+		/* The kernel has already chosen to go idle, and some kernels do not look
+		 * again. */
 		scx_bpf_kick_cpu(was, SCX(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
@@ -192,8 +194,8 @@ void BPF_PROG(run_dispatch, s32 cpu, struct task_struct *prev)
 		keep(cctx, cpu, prev, now_ns);
 }
 
-/* A task of a higher class has this vCPU. Where ours wait in the kernel's queue of the vCPU, which
- * no other vCPU takes from, they go into ours. */
+/* A task of a higher class has taken this vCPU. Our tasks in its local queue, from which no other
+ * vCPU takes, go back to our queues. */
 SEC("struct_ops/cpu_release")
 void BPF_PROG(run_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
@@ -207,8 +209,8 @@ void BPF_PROG(run_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	reenqueue_local();
 }
 
-/* A task that has had its turn gives way to those that wait, or has to wait itself for its group's
- * time, and one that may run elsewhere leaves a vCPU that is not in use. */
+/* Ends the turn of a task if others wait, if its group's time is used up, or if the vCPU is not
+ * in use and the task may run elsewhere. */
 SEC("struct_ops/tick")
 void BPF_PROG(run_tick, struct task_struct *p)
 {
@@ -253,7 +255,7 @@ void BPF_PROG(run_running, struct task_struct *p)
 	if (from)
 		from->first_vtime = p->scx.dsq_vtime;
 	cctx->from = -1;
-	/* The task that began to wait for it has left the vCPU since. */
+	/* The task that began to wait for that lock has left the vCPU. */
 	cctx->lock = 0;
 }
 
@@ -267,7 +269,7 @@ void BPF_PROG(run_stopping, struct task_struct *p, bool runnable)
 		return;
 	charge_turn(cctx, v, p, bpf_ktime_get_ns());
 	if (!runnable) {
-		/* When it wakes, it may have to hand on what it holds in the kernel. */
+		/* When it wakes up, it may have to release a lock that it holds in the kernel. */
 		cctx->throttled_tid = 0;
 		forget_in_kernel(cctx, p->pid);
 	}
@@ -282,8 +284,8 @@ void BPF_PROG(run_enable, struct task_struct *p)
 	set_vtime(p, vtime_now);
 }
 
-/* Every vCPU that is online gets a queue. Which ones are does not change: where one comes or goes,
- * the kernel ends the scheduler and the agent loads it again. */
+/* Creates the queues of each online vCPU. The set of online vCPUs does not change: when one comes
+ * or goes, the kernel ends the scheduler, and the agent loads it again. */
 static s32 init_cpus(struct run_state *s)
 {
 	u32 i, possible = scx_bpf_nr_cpu_ids();
@@ -339,9 +341,9 @@ s32 BPF_PROG(run_init)
 	return error;
 }
 
-/* The agent wants so many vCPUs to be used. Its own thread does that, at once: where vCPUs spin with
- * interrupts disabled, timers are late. Returns how many vCPUs that are to leave have not yet, 1
- * where it is to be asked again, or WANT_REFUSED. */
+/* Sets the number of vCPUs in use, for the agent. The agent's own thread applies it at once,
+ * because timers are late on vCPUs that spin with interrupts disabled. Returns how many vCPUs
+ * have yet to release their tasks, 1 if the agent should call again, or WANT_REFUSED. */
 SEC("syscall")
 int want_vcpus(u32 *vcpus)
 {
@@ -384,7 +386,7 @@ struct sched_ext_ops unspin = {
 	.init = (void *)run_init,
 	.exit = (void *)run_exit,
 	.flags = SCX_OPS_ENQ_LAST,
-	/* The longest that the kernel allows. */
+	/* The longest timeout that the kernel allows. */
 	.timeout_ms = 30000,
 	.name = "unspin",
 };

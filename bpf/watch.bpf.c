@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The light sensor: sums of each vCPU's time off, idle and spent spinning. It sits where
- * things happen seldom: at ticks, at the way into idle and out of it, and at the calls
- * that wake an idle vCPU. What it does not have is in sense.bpf.c: single intervals,
- * heartbeats, and the waits with their causes; and calls of several vCPUs at once, which are
- * frequent where TLBs are flushed.
+ * The light sensor: totals of each vCPU's time off, idle and spent spinning. Its programs run
+ * only at infrequent events: ticks, entering and leaving idle, and calls that wake an idle vCPU.
+ * It leaves out what sense.bpf.c has: single intervals, heartbeats, and waits with their causes;
+ * and calls of several vCPUs at once, which are frequent when TLBs are flushed.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -15,7 +14,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading. */
+/* The agent sets them before it loads the programs. */
 const volatile struct settings settings = {};
 
 static void answered_after(u64 ns)

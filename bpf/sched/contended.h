@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The locks that somebody has waited for lately: the kernel's sleeping ones, and each
- * process's mutexes of glibc. A task that is to give way looks there whether it holds one.
+ * The locks that some task has waited for lately: the kernel's sleeping locks, and each process's
+ * glibc mutexes. When a task is to give way, the scheduler looks here whether it holds one of
+ * them.
  */
 #ifndef UNSPIN_BPF_CONTENDED_H
 #define UNSPIN_BPF_CONTENDED_H
@@ -15,7 +16,7 @@ enum {
 	LOCK_GLIBC = 3,
 };
 
-/* The kernel's locks have a set of their own, processes share the others. */
+/* The kernel's locks have a set of their own. Processes share the other sets. */
 #define PROCESS_SETS 64
 #define KERNEL_SET PROCESS_SETS
 #define KERNEL 0
@@ -38,8 +39,9 @@ static struct contended_set *contended_set_of(u32 process)
 	return bpf_map_lookup_elem(&contended_sets, &key);
 }
 
-/* Two that are noted at once in one place may make a third one up. What is found there is
- * only looked at, and any address may be. */
+/* Two locks that are noted in one slot at the same time may leave a mixture of both. That is
+ * harmless, because an address found here is only read, and reads of invalid addresses fail
+ * safely. */
 static void note_contended(u64 lock, u32 kind, u32 process, u64 now_ns)
 {
 	struct contended_set *set = contended_set_of(process);
@@ -61,8 +63,8 @@ static u64 owner_of(u64 lock, u32 kind)
 	return kind == LOCK_MUTEX ? mutex_owner(lock) : rwsem_owner(lock);
 }
 
-/* The number that the thread which runs here calls itself by: its process's namespace has
- * numbers of its own where it is in a container. */
+/* Returns the current thread's number in its own PID namespace, which is the number that glibc
+ * stores. */
 static u32 own_number(void)
 {
 	const struct pid *pid = PEEK((const void *)bpf_get_current_task(), struct task_struct,
@@ -76,7 +78,7 @@ static u32 own_number(void)
 	return number;
 }
 
-/* Whether the thread that runs here has the mutex at that word. */
+/* Returns whether the current thread holds the mutex at that address. */
 static bool has_glibc_mutex(const void *word)
 {
 	struct glibc_mutex mutex = {};
@@ -92,8 +94,7 @@ static bool this_task_holds(const struct contended *lock)
 	return owner_of(lock->lock, lock->kind) == (u64)bpf_get_current_task();
 }
 
-/* Whether the task that runs here holds a lock of that process, or of the kernel, that
- * others have waited for. */
+/* Returns whether the current task holds a contended lock of that process or of the kernel. */
 static bool holds_one_of(u32 process, u64 now_ns)
 {
 	struct contended_set *set = contended_set_of(process);
@@ -128,7 +129,7 @@ static bool has_contended(u32 process, u64 now_ns)
 	return false;
 }
 
-/* Whether a task of that process may hold such a lock. */
+/* Returns whether a task of that process may hold a contended lock. */
 static bool may_hold(u32 process, u64 now_ns)
 {
 	return has_contended(KERNEL, now_ns) || (process && has_contended(process, now_ns));

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the scheduler keeps: its maps, a context for each vCPU, and virtual time. */
+/* The scheduler's state: its maps, a context for each vCPU, and virtual time. */
 #ifndef UNSPIN_BPF_CPU_CTX_H
 #define UNSPIN_BPF_CPU_CTX_H
 
-/* A function that the verifier checks once, and not again for each state that a caller is in. */
+/* Makes the verifier check a function once, and not again for each state of its callers. */
 #define GLOBAL __attribute__((noinline))
 
-/* Every vCPU has a queue of tasks. */
+/* The queue of waiting tasks of a vCPU. */
 #define QUEUE(cpu) ((u64)(cpu))
-/* And one of tasks that were sent to it while it was idle (placed.h). */
+/* The queue of tasks that were sent to a vCPU while it was idle (placed.h). */
 #define PLACED(cpu) (2ULL << 32 | (u64)(cpu))
-/* Where nobody waits, a task runs on; every tick looks whether somebody does. */
+/* The slice of a task. Every tick checks whether another task waits, so a task runs longer only
+ * if none does. */
 #define LONG_NS 100000000ULL
-/* A weight of 100 is a task's normal one. */
+/* The weight of a task of nice 0. */
 #define WEIGHT 100
-/* Nobody is further ahead of virtual time than this, nor further behind. */
+/* The most that a task may be ahead of virtual time, or behind it. */
 #define AHEAD_MAX_NS 100000000ULL
 
 struct {
@@ -41,8 +42,8 @@ struct {
 	__type(value, struct run_end);
 } ends SEC(".maps");
 
-/* For each vCPU, one more than the first of those that share its pCPU; 0: it shares with none.
- * The agent finds out. */
+/* For each vCPU, one more than the first of the vCPUs that share its pCPU; 0: it shares with
+ * none. The agent writes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -61,11 +62,11 @@ struct {
 	__type(value, struct window_timer);
 } window_timers SEC(".maps");
 
-/* The virtual time that runs now. Every task that begins to run may move it on, so it has a map, and
- * with it a cache line, of its own. */
+/* The current virtual time. Every task that begins to run may advance it, so it has a map of its
+ * own, and with it a cache line. */
 static u64 vtime_now SEC(".data.vtime");
 
-/* One more than the highest vCPU that is online. */
+/* One more than the number of the highest online vCPU. */
 static u32 vcpu_count;
 
 static struct run_state *state(void)
@@ -115,7 +116,7 @@ static bool is_online(s32 cpu)
 	return cctx && cctx->online;
 }
 
-/* The vCPUs in use, as the kernel compares them with those where a task may run. */
+/* The vCPUs in use, in the form that the kernel compares with a task's affinity. */
 static struct bpf_cpumask __kptr *used_vcpus SEC(".data.used_vcpus");
 
 static s32 init_used(void)
@@ -144,8 +145,8 @@ static void set_used(struct cpu_ctx *cctx, u32 cpu, bool used)
 	cctx->used = used;
 }
 
-/* Whether the task is bound to vCPUs that are not in use: by its affinity, or by the kernel, which
- * sets that where it switches out a task that may not migrate. */
+/* Returns whether the task may run only on vCPUs that are not in use: because of its affinity, or
+ * because the kernel has pinned a task that it switched out with migration disabled. */
 static bool is_bound(const struct task_struct *p)
 {
 	const struct bpf_cpumask *mask = used_vcpus;
@@ -153,14 +154,14 @@ static bool is_bound(const struct task_struct *p)
 	return mask && !bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
 }
 
-/* Whether the task would not leave a vCPU that is not in use. The kernel does not ask us about one
- * that exits, and leaves it where it is. */
+/* Returns whether the task cannot leave a vCPU that is not in use. The kernel keeps an exiting
+ * task on its vCPU without asking the scheduler. */
 static bool cannot_leave(const struct task_struct *p)
 {
 	return p->flags & PF_EXITING || is_bound(p);
 }
 
-/* How many tasks wait in its queue. One that is offline has none. */
+/* Returns the number of tasks in a vCPU's queue; 0 for an offline vCPU, which has no queue. */
 static u32 waiting_at(s32 cpu)
 {
 	s32 tasks = scx_bpf_dsq_nr_queued(QUEUE(cpu));
@@ -168,7 +169,7 @@ static u32 waiting_at(s32 cpu)
 	return tasks > 0 ? tasks : 0;
 }
 
-/* How many were sent to it and wait. */
+/* Returns the number of tasks that were sent to a vCPU and still wait. */
 static u32 placed_at(s32 cpu)
 {
 	s32 tasks = scx_bpf_dsq_nr_queued(PLACED(cpu));
@@ -179,12 +180,12 @@ static u32 placed_at(s32 cpu)
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
-/* Kernels that count how often interrupts were disabled have it, and that count where others have
- * the one of interrupts. */
+/* Kernels with this symbol count nested interrupt disabling in preempt_count. The count takes the
+ * bits that hold the hardirq count in other kernels. */
 extern const void local_interrupt_disable_state __ksym __weak;
 
-/* Whether this runs in an interrupt, or in a softirq that serves what one has brought, as far as
- * the kernel says. */
+/* Returns whether this runs in a hardirq, or in a softirq that serves one, as far as the kernel
+ * shows it. */
 static bool in_interrupt(void)
 {
 	int hard = bpf_ksym_exists(&local_interrupt_disable_state) ? HARDIRQ_MASK_COUNTED : HARDIRQ_MASK;
@@ -197,11 +198,11 @@ static bool in_interrupt(void)
 	return count & (hard | SOFTIRQ_SERVED);
 }
 
-/* The vCPUs that are idle, a bit each, where there are no more of them than bits. */
+/* A bit for each idle vCPU. Valid if there are no more vCPUs than bits. */
 #define IDLE_BITS 64
 static u64 idle_vcpus;
 
-/* A vCPU goes idle, or no longer is. */
+/* Notes that a vCPU enters or leaves idle. */
 static void idle_changed(u32 cpu, bool idle)
 {
 	u64 bit = 1ULL << (cpu % IDLE_BITS);
@@ -217,7 +218,7 @@ static bool none_is_idle(void)
 	return vcpu_count <= IDLE_BITS && !idle_vcpus;
 }
 
-/* This vCPU, which was idle, took so long to answer. */
+/* Notes how long this idle vCPU took to respond to a wake-up. */
 static void answered_after(u64 ns)
 {
 	struct cpu_ctx *cctx = ctx_of(bpf_get_smp_processor_id());

@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The groups that tasks are in. The kernel's own groups are read, so version 1 and 2 of
- * cgroups, and sessions where those are groups (autogroup), count as for its own scheduler.
+ * The groups that tasks are in. The scheduler reads the kernel's own task groups. So cgroups of
+ * both versions count as they do for the kernel's scheduler, and so do sessions with autogroup.
  */
 #ifndef UNSPIN_BPF_GROUPS_H
 #define UNSPIN_BPF_GROUPS_H
 
-/* Groups that are remembered; who was not seen for the longest is forgotten. */
+/* The number of groups that are kept; the least recently used one is dropped first. */
 #define GROUPS 2048
-/* Levels of groups in groups. */
+/* The deepest nesting of groups that counts. */
 #define GROUP_LEVELS 16
-/* A group's weight on the scale of tasks': the kernel's normal one is 1024, in 1024ths. */
+/* Converts a group's shares to the scale of task weights. The kernel's default of 1024 is stored
+ * in 1024ths. */
 #define GROUP_WEIGHT(shares) ((shares) * WEIGHT >> 20)
-/* Parts of a weight, for means of small ones. */
+/* Fractions of a weight, so that means of small weights keep their precision. */
 #define PARTS 64
 
 struct group {
-	/* The key of the group it is in; 0: of none. */
+	/* The key of the parent group; 0: none. */
 	u64 parent;
 	u64 weight;
-	/* Weights of what is ready in it, in the last window in which any was, and on average. */
+	/* The total weight of ready children, in the last window in which any was ready, and on
+	 * average. */
 	u64 ready;
 	u64 ready_mean;
-	/* That window, and the one in which the kernel's group was read last. */
+	/* That window, and the last window in which the kernel's group was read. */
 	u64 window;
 	u64 seen;
 	u64 factor;
 	struct bandwidth bandwidth;
-	/* Turns of tasks that go on in this window. */
+	/* CPU time for the turns of tasks that are released in this window. */
 	u64 promised_ns;
 };
 
@@ -38,7 +40,7 @@ struct {
 	__type(value, struct group);
 } groups SEC(".maps");
 
-/* When a group that has a limit was seen last. */
+/* The last time that a group with a limit was seen. */
 static u64 limit_seen_ns;
 
 static u64 group_of(const struct task_struct *p)
@@ -48,7 +50,7 @@ static u64 group_of(const struct task_struct *p)
 	return (u64)PEEK(p, struct task_struct, sched_task_group);
 }
 
-/* The same as a number to the verifier too, which global functions ask for. */
+/* Returns the same as a plain number, which global functions need as an argument. */
 static u64 group_key(const struct task_struct *p)
 {
 	u64 key = 0;
@@ -80,7 +82,8 @@ static void read_limit(const void *kernels, struct group *group, u64 now_ns)
 		limit_seen_ns = now_ns;
 }
 
-/* A group of a task that is ready, as the kernel has it in the window that ended now. */
+/* Returns the group of a ready task, and reads the kernel's group if this window has not read it
+ * yet. */
 static struct group *see_group(u64 key, u64 now_ns)
 {
 	const void *kernels = (const void *)key;

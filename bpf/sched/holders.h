@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who holds what others wait for. The slow paths of the kernel's sleeping locks and of
- * glibc's mutexes show it, and cost nothing where nobody waits. A holder that is to give way
- * goes on until it has released the lock (policy/handoff.h); one that waits for a vCPU
- * runs next, on the vCPU of who wants the lock; and who spins for one whose vCPU is off
- * sleeps instead (policy/adaptive_spin.h).
+ * The holders of contended locks. The slow paths of the kernel's sleeping locks and of glibc's
+ * mutexes reveal them, which costs nothing while no task waits. A holder that is to give way goes
+ * on until it has released the lock (policy/handoff.h). A holder that waits for a vCPU runs next,
+ * on the vCPU of the task that wants the lock. A task that spins for a lock whose holder's vCPU
+ * is off sleeps instead (policy/adaptive_spin.h).
  */
 #ifndef UNSPIN_BPF_HOLDERS_H
 #define UNSPIN_BPF_HOLDERS_H
 
 #include "sched/contended.h"
 
-/* A kernel may be built without cgroups. */
+/* These are weak, because a kernel may be built without cgroups. */
 extern struct cgroup *bpf_cgroup_from_id(u64 id) __ksym __weak;
 extern void bpf_cgroup_release(struct cgroup *cgroup) __ksym __weak;
 extern long bpf_task_under_cgroup(struct task_struct *task,
 				  struct cgroup *ancestor) __ksym __weak;
 
-/* How often a task is looked at that spins, or that holds a lock and is to give way. */
+/* How often the scheduler looks at a task that spins, or that holds a lock and is to give way. */
 #define WATCH_NS 250000ULL
-/* The same of one that is in the kernel and waits for its group's time from then on. */
+/* How often it looks at a task in the kernel whose group is out of time. */
 #define IN_KERNEL_WATCH_NS 1000000ULL
-/* What sleeping and waking up takes beside the time until an idle vCPU answers. */
+/* The cost of a sleep and a wake-up, beside the time until an idle vCPU responds. */
 #define SWITCH_NS 20000ULL
 
 struct recheck {
 	struct bpf_timer timer;
-	/* When it goes off next, or went off last. */
+	/* When it expires next, or expired last. */
 	u64 at_ns;
 	u64 ready;
 };
 
-/* A timer whose interrupt shows what the task does that it meets. */
+/* A timer for each vCPU. Its interrupt shows what the current task is doing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -67,7 +67,7 @@ static bool lock_owner(u64 lock, u32 kind, struct owner *owner)
 	return task;
 }
 
-/* When the vCPU went off, at the latest; 0: it is not, as far as is known. */
+/* Returns when the vCPU went off, at the latest; 0: it is not known to be off. */
 static u64 off_since_ns(s32 cpu, u64 now_ns)
 {
 	struct cpu_ctx *cctx = ctx_of(cpu);
@@ -79,14 +79,14 @@ static u64 off_since_ns(s32 cpu, u64 now_ns)
 	if (is_off(v, now_ns))
 		return v->activity.due_ns;
 	asked_ns = cctx->asked_ns;
-	/* Others may have asked since this one looked at the clock. */
+	/* Another vCPU may have asked after this one read the clock. */
 	if (asked_ns > v->activity.alive_ns && now_ns > asked_ns &&
 	    now_ns - asked_ns > settings.limits.timer_ns)
 		return asked_ns;
 	return 0;
 }
 
-/* Whether what spins on this vCPU for a lock should sleep. */
+/* Returns whether the spinner on this vCPU should sleep. */
 static bool should_sleep(const struct owner *owner, const struct cpu_ctx *here, u64 now_ns)
 {
 	struct adaptive_spin spin = {};
@@ -100,7 +100,7 @@ static bool should_sleep(const struct owner *owner, const struct cpu_ctx *here, 
 	return adaptive_spin_ends(&spin, now_ns);
 }
 
-/* The kernel's optimistic spinners look at need_resched(), so a preempting kick ends the spin. */
+/* The kernel's optimistic spinners check need_resched(), so a preempting kick ends the spin. */
 static void put_to_sleep(s32 here)
 {
 	COUNT(slept);
@@ -119,7 +119,7 @@ static struct recheck *recheck_of(s32 cpu)
 	return bpf_map_lookup_elem(&rechecks, &key);
 }
 
-/* In so long, unless it goes off before anyway. */
+/* Arms the timer, unless it is due earlier anyway. */
 static void start_recheck(struct recheck *recheck, u64 now_ns, u64 ns)
 {
 	if (!recheck->ready || (now_ns < recheck->at_ns && recheck->at_ns <= now_ns + ns))
@@ -140,8 +140,8 @@ static void arm_recheck(s32 here, u64 now_ns, u64 ns)
 	start_recheck(recheck, now_ns, ns);
 }
 
-/* The same with a run queue locked, where no timer may be allocated: until the vCPU has one, only
- * its ticks look. */
+/* Does the same while a run queue is locked, when no timer may be allocated. Until the vCPU has a
+ * timer, only its ticks look. */
 static void arm_recheck_locked(s32 here, u64 now_ns)
 {
 	struct recheck *recheck = recheck_of(here);
@@ -150,7 +150,7 @@ static void arm_recheck_locked(s32 here, u64 now_ns)
 		start_recheck(recheck, now_ns, WATCH_NS);
 }
 
-/* An owner that runs, as its own kernel believes. */
+/* Handles an owner that runs, as far as the guest's kernel knows. */
 static void want_running(struct run_state *s, struct cpu_ctx *cctx, const struct owner *owner,
 			 u64 now_ns)
 {
@@ -188,7 +188,8 @@ static int begin_wait(u64 lock, u32 kind)
 
 	if (!cctx)
 		return 0;
-	/* Another task may run here in between. The last one says whose the others are. */
+	/* Another task may run here between these writes. The last one names the task that the
+	 * other two belong to. */
 	cctx->lock = lock;
 	cctx->lock_kind = kind;
 	barrier();
@@ -212,7 +213,7 @@ static int begin_futex(const void *word)
 	p = tid ? find_thread(tid) : 0;
 	if (!p)
 		return 0;
-	/* It does not spin for this one. */
+	/* A futex has no optimistic spinning. */
 	cctx->lock = 0;
 	if (is_of_this_process(p)) {
 		note_contended((u64)word, LOCK_GLIBC, process, now_ns);
@@ -223,7 +224,7 @@ static int begin_futex(const void *word)
 	return 0;
 }
 
-/* Whether the user has said that this task holds what others wait for. */
+/* Returns whether the user has named this task as a holder. */
 static bool is_named(struct task_struct *p)
 {
 	struct task_name name = {};
@@ -253,7 +254,8 @@ static bool is_named(struct task_struct *p)
 	return false;
 }
 
-/* Whether the task that runs here, and is to give way, goes on for now: it holds a lock. */
+/* Returns whether the current task, which is to give way, goes on for now because it holds a
+ * lock. */
 static bool extends_slice(struct cpu_ctx *cctx, u64 now_ns)
 {
 	if (!cctx->due_ns)
@@ -268,7 +270,8 @@ static bool extends_slice(struct cpu_ctx *cctx, u64 now_ns)
 	return true;
 }
 
-/* An interrupt on a vCPU whose task is to give way: now, or when it has released a lock. */
+/* Runs in an interrupt on a vCPU whose task is to give way: the task leaves now, or when it has
+ * released its lock. */
 static void give_way(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
@@ -282,8 +285,8 @@ static void give_way(u64 now_ns)
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* A timer's interrupt has found a spinner. Its owner is off if the owner's vCPU shows no sign of
- * life, or does not answer until the next look. */
+/* Runs in a timer interrupt that has found a spinner. Its owner is off if the owner's vCPU shows
+ * no sign of life, or does not respond until the next look. */
 static void found_spinning(u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
@@ -310,9 +313,10 @@ static void found_spinning(u64 now_ns)
 	arm_recheck(here, now_ns, WATCH_NS);
 }
 
-/* The queue that a task waits in now; below 0: one of the kernel's own, or none. Where the task ran
- * last does not say that: its vCPU may be out of use since, or its group out of time. What is read
- * of a task that has ended may be anything, and names no queue where it is found. */
+/* Returns the queue that a task waits in; below 0: one of the kernel's queues, or none. The vCPU
+ * where the task ran last does not determine it: that vCPU may have gone out of use, or the
+ * task's group out of time. The fields of a task that has ended may hold anything; at worst they
+ * name a queue in which the task is not found. */
 static s64 queue_of(u64 task)
 {
 	const void *queue = PEEK((const void *)task, struct task_struct, scx.dsq);
@@ -320,7 +324,7 @@ static s64 queue_of(u64 task)
 	return queue ? (s64)PEEK(queue, struct scx_dispatch_q, id) : -1;
 }
 
-/* The holder that this vCPU's task has begun to wait for runs here, now. */
+/* Takes the holder that this vCPU's last task waits for, to run it here next. */
 static bool take_wanted(struct cpu_ctx *cctx)
 {
 	s32 here = bpf_get_smp_processor_id();

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The limits of cgroups (cpu.max). What a task runs is taken from the time of its group and
- * of those above, as policy/bandwidth.h keeps it. Where that is used, a timer's interrupt
- * that finds a task of the group in user space sends it into a queue of those that wait
- * for time: one in the kernel may hold what others need, and goes on for a while. It stays in
- * the queue until there is time again, for LONGEST_WAIT_NS at most, or until another task
- * waits for a lock that it holds.
+ * The limits of cgroups (cpu.max). The runtime of a task is charged to its group and all groups
+ * above, as policy/bandwidth.h accounts for it. When a group has used its time, a timer interrupt
+ * that finds one of its tasks in user space sends the task into a queue of throttled tasks. A
+ * task in the kernel may hold a lock that others need, so it goes on for a while. A throttled
+ * task stays in the queue until its group has time again, for LONGEST_WAIT_NS at most, or until
+ * another task waits for a lock that it holds.
  */
 #ifndef UNSPIN_BPF_LIMITS_H
 #define UNSPIN_BPF_LIMITS_H
 
-/* The queue of those that wait for time. */
+/* The queue of throttled tasks. */
 #define THROTTLED (1ULL << 32)
-/* What a task is taken to use until a tick looks at it. */
+/* The time that a task is assumed to use until a tick looks at it. */
 #define TURN_NS 4000000ULL
-/* Who has waited for so long gets a turn, whether there is time or not: the kernel's watchdog
- * ends a scheduler that leaves a task waiting. */
+/* A task that has waited for so long gets a turn even if its group has no time: the kernel's
+ * watchdog ends a scheduler that leaves a task waiting. */
 #define LONGEST_WAIT_NS 4000000000ULL
-/* A task whose group is out of time is stopped by a timer's interrupt that finds it in user space:
- * in the kernel, it may hold a lock. One that calls the kernel all the time may never be found in
- * user space, and would have no limit. So once every look has found a task in the kernel for this
- * long, the end of its slice stops it there, too. */
+/* A timer interrupt throttles a task only in user space, because a task in the kernel may hold a
+ * lock. A task that makes system calls all the time might never be found in user space, and would
+ * have no limit. So if all looks for so long have found a task in the kernel, the end of its
+ * slice throttles it there. */
 #define IN_KERNEL_MOST_NS 10000000ULL
-/* For so long after a limit was seen, tasks may be in a group that has one. */
+/* For so long after a limit was seen, the scheduler checks tasks for limits. */
 #define LIMITS_NS 10000000000ULL
 
 static bool limits_exist;
 
-/* Whether the tasks of that group are to wait. */
+/* Returns whether the group, or one above it, has used its time. */
 GLOBAL int is_spent(u64 key)
 {
 	struct group *group;
@@ -49,16 +49,16 @@ static bool is_throttled(const struct task_struct *p)
 	return limits_exist && !(p->flags & PF_EXITING) && is_spent(group_key(p));
 }
 
-/* The task is in user space, sleeps, or waits for its group's time. */
+/* Forgets a task that is in user space, sleeps, or is throttled. */
 static void forget_in_kernel(struct cpu_ctx *cctx, u32 tid)
 {
 	if (cctx->kernel_tid == tid)
 		cctx->kernel_tid = 0;
 }
 
-/* Looks whether the group of the vCPU's task has used its time. Returns whether the task has been
- * in the kernel for too long since then. A vCPU follows one such task at a time, from turn to
- * turn. */
+/* Checks whether the group of the vCPU's task has used its time. Returns whether the task has
+ * been in the kernel for too long since then. A vCPU follows one such task at a time, across its
+ * turns. */
 static bool look_at_time(struct cpu_ctx *cctx, const struct task_struct *p, u64 now_ns)
 {
 	u32 tid = p->pid, followed = cctx->kernel_tid;
@@ -69,7 +69,7 @@ static bool look_at_time(struct cpu_ctx *cctx, const struct task_struct *p, u64 
 		return false;
 	}
 	if (followed != tid) {
-		/* The other one may have gone elsewhere. */
+		/* The followed task may have moved to another vCPU. */
 		if (followed && now_ns < cctx->kernel_ns + LONG_NS)
 			return false;
 		cctx->kernel_tid = tid;
@@ -78,7 +78,7 @@ static bool look_at_time(struct cpu_ctx *cctx, const struct task_struct *p, u64 
 	return now_ns >= cctx->kernel_ns + IN_KERNEL_MOST_NS;
 }
 
-/* What the vCPU's task has run since the last time is taken from its group's time. */
+/* Charges the groups of the vCPU's task for its runtime since the last charge. */
 static __noinline void charge_groups(struct cpu_ctx *cctx, u64 now_ns)
 {
 	u64 key = cctx->group, ran_ns = now_ns - cctx->charged_ns;
@@ -108,7 +108,7 @@ static long refill(void *map, u64 *key, struct group *group, u64 *now_ns)
 	return 0;
 }
 
-/* Whether there is time for a turn of one more of the group's tasks. */
+/* Returns whether the group has time for the turn of one more task. */
 GLOBAL int has_time(u64 key)
 {
 	struct group *group;
@@ -140,7 +140,7 @@ GLOBAL int promise_turn(u64 key)
 	return 0;
 }
 
-/* The groups of a task that waits for time, as they are now. */
+/* Reads the groups of a throttled task again. */
 GLOBAL int see_groups(u64 key, u64 now_ns)
 {
 	struct group *group;
@@ -155,8 +155,8 @@ GLOBAL int see_groups(u64 key, u64 now_ns)
 	return 0;
 }
 
-/* The iterator's task waits for a vCPU, at that virtual time. Inline, so that the verifier of every
- * kernel knows the iterator. */
+/* Moves the iterator's task into a vCPU's queue, at that virtual time. Inline, so that the
+ * verifier of every kernel recognizes the iterator. */
 static __always_inline void release(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 vtime,
 				    u64 now_ns)
 {
@@ -166,8 +166,8 @@ static __always_inline void release(struct bpf_iter_scx_dsq *it, struct task_str
 	if (cctx && (!waiting_at(target) || (s64)(vtime - cctx->first_vtime) < 0))
 		cctx->first_vtime = vtime;
 	move_in_order(it, p, QUEUE(target), vtime);
-	/* Where nothing of ours runs, nobody asks that queue. It may be this vCPU's, which is about to
-	 * be idle again. */
+	/* If none of our tasks runs on the target, nothing makes it look at its queue. The target
+	 * may be this vCPU, which is about to go idle again. */
 	if (cpu < 0 && cctx && (!cctx->used || !cctx->since_ns))
 		cpu = target;
 	if (cpu >= 0) {
@@ -176,7 +176,8 @@ static __always_inline void release(struct bpf_iter_scx_dsq *it, struct task_str
 	}
 }
 
-/* A window has passed: whose groups have time again go on, who has waited longest first. */
+/* Releases, once a window, the throttled tasks whose groups have time again, longest wait
+ * first. */
 GLOBAL int keep_limits(u64 now_ns)
 {
 	struct task_struct *p;
@@ -191,11 +192,11 @@ GLOBAL int keep_limits(u64 now_ns)
 	bpf_for_each(scx_dsq, p, THROTTLED, 0) {
 		key = group_key(p);
 		see_groups(key, now_ns);
-		/* A task that was queued after the timer read the clock has not waited yet. */
+		/* A task that was queued after the timer read the clock is not overdue. */
 		if (now_ns < p->scx.dsq_vtime + LONGEST_WAIT_NS && !has_time(key))
 			continue;
 		promise_turn(key);
-		/* What it has not had meanwhile is not owed to it. */
+		/* The task gets no credit for the time that it was throttled. */
 		release(&___it, p, vtime_now, now_ns);
 	}
 	bpf_rcu_read_unlock();

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tasks that have waited for a second come first in their queue. Weights alone let one of a small
- * weight wait for as long as it takes those of great weights to use what is theirs, and the
- * kernel's watchdog ends a scheduler that leaves a task waiting.
+ * Moves tasks that have waited for a second to the front of their queue. Weights alone could let
+ * a light task wait for an unlimited time beside heavy ones, and the kernel's watchdog ends a
+ * scheduler that leaves a task waiting.
  */
 #ifndef UNSPIN_BPF_OVERDUE_H
 #define UNSPIN_BPF_OVERDUE_H
 
-/* A sweep of all queues, every so often. */
+/* The time between two sweeps of all queues. */
 #define SWEEP_NS 250000000ULL
-/* A task is overdue that has waited since before so many sweeps: for a second or more. */
+/* A task is overdue if it has waited for so many sweeps, which is a second or more. */
 #define OVERDUE_SWEEPS 4
-/* So many of a queue come first after a sweep: with slices of 4 ms, a quarter of a vCPU's time. */
+/* The number of overdue tasks of a queue that come first after a sweep. With slices of 4 ms, they
+ * take a quarter of a vCPU's time. */
 #define OVERDUE_AT_ONCE 16
-/* One that has waited since before so many sweeps, 3 s, comes first in any case. */
+/* A task that has waited for so many sweeps (3 s) comes first in any case. */
 #define SWEEPS 12
-/* How long all vCPUs are used, whatever the limit, where nobody asks for such a task, or no vCPU
- * takes any. */
+/* How long all vCPUs are used, whatever the limit, if no vCPU looks at the queue of such a task,
+ * or no vCPU takes any task. */
 #define STUCK_NS 1000000000ULL
 
-/* The kernel's clock of ticks, which it notes when a task begins to wait, at the last sweeps. */
+/* jiffies at the last sweeps. The kernel stamps a task with jiffies when the task begins to
+ * wait. */
 static u64 swept_at[SWEEPS];
 static u32 next_sweep;
 static u64 swept_ns;
-/* Tasks of a queue that come first after this sweep. Not a local variable: the verifier would
- * follow each of its values. */
+/* The number of tasks of a queue that this sweep has moved. Not a local variable, because the
+ * verifier would follow each of its values. */
 static u32 moved;
 
-/* Whether nobody asks for that queue's task. One that had to wait for its group's time counts as
- * overdue as well, but is served. A vCPU that is not in use asks for those bound to such alone. */
+/* Returns whether no vCPU looks at that queue for the task. A task that was throttled counts as
+ * overdue as well, but its queue is served. A vCPU that is not in use takes only tasks that are
+ * bound to such vCPUs. */
 static bool is_unserved(const struct cpu_ctx *cctx, const struct task_struct *p)
 {
 	return (!cctx->used && !is_bound(p)) || cctx->served_ns + SWEEP_NS < swept_ns;
@@ -43,10 +46,11 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 
 	if (!cctx || !s || !waiting_at(cpu))
 		return 0;
-	/* So that they keep their order. */
+	/* Consecutive virtual times keep the tasks' order. */
 	before = cctx->first_vtime - waiting_at(cpu) - 1;
 	moved = 0;
-	/* Some kernels take a timer's function for one that may sleep. */
+	/* Some kernels treat a timer callback as sleepable, so the iterator needs an RCU
+	 * section. */
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
 		since = p->scx.runnable_at;
@@ -54,7 +58,8 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 			continue;
 		moved++;
 		move_in_order(&___it, p, QUEUE(cpu), before + moved);
-		/* Who is to run it cannot: real-time tasks may have that vCPU, while others take. */
+		/* The vCPU cannot run it: real-time tasks may occupy it. Other vCPUs can take the
+		 * task. */
 		if (since < long_overdue) {
 			if (is_unserved(cctx, p))
 				s->stuck_until_ns = swept_ns + STUCK_NS;
@@ -68,7 +73,7 @@ GLOBAL int serve_overdue(s32 cpu, u64 overdue, u64 long_overdue)
 	return 0;
 }
 
-/* A window has passed. */
+/* Sweeps all queues if a sweep is due. Runs once a window. */
 GLOBAL int sweep(u64 now_ns)
 {
 	u64 overdue, long_overdue;
@@ -77,7 +82,7 @@ GLOBAL int sweep(u64 now_ns)
 	if (now_ns - swept_ns < SWEEP_NS)
 		return 0;
 	swept_ns = now_ns;
-	/* The verifier of Linux 6.12 does not see what a modulo is limited to. */
+	/* The verifier of Linux 6.12 does not derive bounds from a modulo. */
 	at = next_sweep < SWEEPS ? next_sweep : 0;
 	next_sweep = at + 1;
 	long_overdue = swept_at[at];

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Uses as many vCPUs as the agent wants, those that deliver most.
+ * Limits the scheduler to as many vCPUs as the agent wants, and chooses those that deliver most.
  */
 #ifndef UNSPIN_BPF_PACKING_H
 #define UNSPIN_BPF_PACKING_H
 
-/* What each vCPU delivers is looked at once in so long. */
+/* The window over which each vCPU's capacity is measured. */
 #define RUN_WINDOW_NS 25000000ULL
-/* After so many windows the vCPUs to use are chosen again, though they are as many as before: the
- * host may give others more time now. */
+/* After so many windows, the vCPUs to use are chosen again even if their number stays the same:
+ * the host may give others more time now. */
 #define RANK_WINDOWS 40
-/* Tasks that wait for so many windows while none is taken get all vCPUs for STUCK_NS: real-time
- * tasks may have those in use. */
+/* If tasks wait for so many windows while none is taken, all vCPUs are used for STUCK_NS:
+ * real-time tasks may occupy those in use. */
 #define STUCK_WINDOWS 2
-/* How long a vCPU has to let go of its task before it is asked again. */
+/* How long a vCPU has to release its task before it is kicked again. */
 #define CLEAR_NS 20000000ULL
-/* From this share of the wanted time off, in percent, vCPUs are overcommitted. */
+/* The share of the wanted time, in percent, that vCPUs must be off to count as overcommitted. */
 #define OVERCOMMIT_PERCENT 10
 
-/* How many vCPUs the agent wants to be used; 0: all. */
+/* The number of vCPUs that the agent wants to use; 0: all. */
 static u32 wanted_vcpus;
-/* 1: somebody chooses the vCPUs to use, or they are not known yet. */
+/* A lock. 1: a choice of the vCPUs to use is under way, or the vCPUs are not known yet. */
 static u64 choosing = 1;
 
-/* Sums over all vCPUs since the start, as the last window found them. */
+/* Sums over all vCPUs since the start, at the end of the last window. */
 static struct {
 	u64 idle_ns;
 	u64 off_ns;
@@ -31,10 +31,10 @@ static struct {
 } sums;
 
 static u64 stacks_sum;
-/* 1: all vCPUs are idle, and the window's timer is not running. */
+/* 1: all vCPUs are idle, and the window's timer is stopped. */
 static u64 resting;
 
-/* What a vCPU was off and idle since the start, what lasts included. */
+/* These return a vCPU's total time off or idle, including the interval under way. */
 static u64 off_so_far_ns(const struct vcpu *v, u64 now_ns)
 {
 	struct activity_limits limits = settings.limits;
@@ -89,7 +89,7 @@ static u32 stack_of(u32 cpu)
 	return first && *first ? *first - 1 : cpu;
 }
 
-/* Whether it is known of other vCPUs now that they share a pCPU. */
+/* Returns whether the set of vCPUs that share pCPUs has changed. */
 static bool stacks_have_changed(void)
 {
 	u64 sum = 0;
@@ -103,7 +103,7 @@ static bool stacks_have_changed(void)
 	return changed;
 }
 
-/* How many of those on the same pCPU come before this vCPU. */
+/* Returns how many vCPUs on the same pCPU rank before this one. */
 static u32 behind(struct cpu_ctx *cctx, u32 cpu)
 {
 	u32 i, count = 0, stack = stack_of(cpu);
@@ -111,7 +111,7 @@ static u32 behind(struct cpu_ctx *cctx, u32 cpu)
 
 	bpf_for(i, 0, vcpu_count) {
 		other = ctx_of(i);
-		/* One that has left may be known to have shared. */
+		/* An offline vCPU may still be listed as sharing. */
 		if (other && other->online && i != cpu && stack_of(i) == stack &&
 		    capacity_is_more(&other->capacity, i, &cctx->capacity, cpu))
 			count++;
@@ -119,7 +119,7 @@ static u32 behind(struct cpu_ctx *cctx, u32 cpu)
 	return count;
 }
 
-/* How many vCPUs come before this one in the choice of those to use. */
+/* Counts the vCPUs that come before this one in the choice. */
 static void rank(struct cpu_ctx *cctx, u32 cpu)
 {
 	struct cpu_ctx *other;
@@ -136,7 +136,7 @@ static void rank(struct cpu_ctx *cctx, u32 cpu)
 	}
 }
 
-/* Uses so many vCPUs, those that deliver most. */
+/* Puts so many vCPUs into use, those that deliver most. */
 GLOBAL int use_vcpus(u32 use)
 {
 	struct run_state *s = state();
@@ -155,7 +155,7 @@ GLOBAL int use_vcpus(u32 use)
 		if (cctx)
 			cctx->capacity.behind = behind(cctx, i);
 	}
-	/* Those that come before those that leave: with none in use, every task would be bound. */
+	/* Add vCPUs before removing others: with none in use, every task would count as bound. */
 	bpf_for(i, 0, vcpu_count) {
 		cctx = ctx_of(i);
 		if (!cctx)
@@ -172,13 +172,14 @@ GLOBAL int use_vcpus(u32 use)
 			break;
 		if (!cctx->online || !cctx->used || cctx->rank < use)
 			continue;
-		/* First, because the vCPU may look for its next task at once. */
+		/* Clear this before the kick, because the vCPU may look for its next task at
+		 * once. */
 		set_used(cctx, i, false);
 		s->cleared++;
 		cctx->cleared_ns = now_ns;
 		scx_bpf_kick_cpu(i, SCX(scx_kick_flags, SCX_KICK_PREEMPT));
 	}
-	/* What waits where nobody takes it any more is for those in use. */
+	/* Wake those in use, so that they take the tasks that wait on vCPUs out of use. */
 	bpf_for(i, 0, vcpu_count) {
 		cctx = ctx_of(i);
 		if (cctx && cctx->online && cctx->used)
@@ -192,7 +193,7 @@ static u64 grown(u64 now, u64 before)
 	return now > before ? now - before : 0;
 }
 
-/* Whether vCPUs were off for much of the time that they wanted. */
+/* Returns whether vCPUs were off for much of the time that they wanted to run. */
 static bool is_overcommitted(const struct run_state *s, u64 now_ns)
 {
 	u64 all_ns = s->online * (now_ns - s->t_ns), idle_ns = grown(sums.idle_ns, s->idle_ns);
@@ -201,7 +202,7 @@ static bool is_overcommitted(const struct run_state *s, u64 now_ns)
 					   (all_ns - idle_ns) * OVERCOMMIT_PERCENT;
 }
 
-/* A window has passed. */
+/* Ends a window. */
 static void end_window(struct run_state *s, u64 now_ns)
 {
 	sum_up(now_ns);
@@ -216,7 +217,7 @@ static void end_window(struct run_state *s, u64 now_ns)
 	s->windows++;
 }
 
-/* How many vCPUs to use from now on. */
+/* Returns the number of vCPUs to use from now on. */
 static u32 to_use(const struct run_state *s, u64 now_ns)
 {
 	u32 wanted = *(volatile u32 *)&wanted_vcpus;
@@ -224,8 +225,8 @@ static u32 to_use(const struct run_state *s, u64 now_ns)
 	return wanted && wanted < s->online && now_ns >= s->stuck_until_ns ? wanted : s->online;
 }
 
-/* What vCPUs deliver must not change while the ones to use are chosen by it: the agent's thread and
- * the window's timer take turns. */
+/* Takes the lock. The capacities must not change during a choice, and both the agent's thread and
+ * the window's timer make choices. */
 static bool begin_choice(void)
 {
 	return __sync_bool_compare_and_swap(&choosing, 0, 1);
@@ -237,8 +238,8 @@ static void end_choice(void)
 	*(volatile u64 *)&choosing = 0;
 }
 
-/* Asks vCPUs that are not in use, and still run a task that may run elsewhere, to let go of it.
- * Returns how many these are. */
+/* Kicks vCPUs out of use that still run a task which may run elsewhere. Returns how many there
+ * are. */
 GLOBAL int clear_vcpus(void)
 {
 	u64 now_ns = bpf_ktime_get_ns();
@@ -267,8 +268,8 @@ static bool all_are_idle(const struct run_state *s)
 	       !s->waiting && scx_bpf_dsq_nr_queued(THROTTLED) <= 0;
 }
 
-/* The windows go on: a tick has found a task, or a task has to wait. So tasks that run for less
- * than a tick, as in an idle machine, do not cost a window each. */
+/* Restarts the windows, because a tick has found a task or a task has to wait. Tasks that run for
+ * less than a tick, as in an idle machine, therefore do not cost a window each. */
 static void end_rest(void)
 {
 	struct window_timer *timer;
@@ -303,8 +304,8 @@ static int window(void *map, u32 *key, struct window_timer *timer)
 	}
 	if (rests)
 		s->t_ns = 0;
-	/* Last: from then on another vCPU may start the timer. One that had work before that did not,
-	 * so look again. */
+	/* This comes last, because from now on another vCPU may start the timer. A vCPU that got
+	 * work before did not start it, so look again. */
 	if (rests && !__sync_lock_test_and_set(&resting, 1) && !all_are_idle(s))
 		end_rest();
 	return 0;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tasks that were sent to an idle vCPU. They wait in a queue that this vCPU takes from before all
- * others when it asks for its next task. From the kernel's own queue of the vCPU, nobody could take
- * them away again: they would wait for a real-time task that comes first, or for the host to run
- * the vCPU, however long that is. The kernel calls cpu_release() only where a task of ours makes
- * way, and not where a real-time task follows on idle.
+ * Tasks that were sent to an idle vCPU. They wait in a queue of their own, which the vCPU takes
+ * from first when it looks for its next task. If they waited in the kernel's local queue of the
+ * vCPU, no other vCPU could take them: they would wait as long as a real-time task occupies the
+ * vCPU, or the host keeps it off. The kernel calls cpu_release() only when one of our tasks makes
+ * way, not when a real-time task follows on idle.
  */
 #ifndef UNSPIN_BPF_PLACED_H
 #define UNSPIN_BPF_PLACED_H
 
-/* The kernel's clock of ticks at the last window. */
+/* jiffies at the last window. */
 static u64 window_at;
 
-/* Whether a real-time task is to run on the vCPU next. Before 6.19, the kernel asks for a task of
- * ours all the same, and leaves it in its own queue. Since then it asks only where it is to run
- * one: from 7.0 on also beside a real-time task, which it does not let have all the time. */
+/* Returns whether a real-time task runs on the vCPU next. Before 6.19, the kernel asks for one of
+ * our tasks even then, and leaves it in the local queue. Since 6.19 it asks only if it will run
+ * that task. From 7.0 on, that also happens beside a real-time task, whose share of the time is
+ * bounded. */
 static bool real_time_is_next(s32 cpu)
 {
 	const struct rq *rq;
@@ -32,7 +33,8 @@ GLOBAL int release_placed(s32 cpu, u64 now_ns)
 
 	if (!placed_at(cpu))
 		return 0;
-	/* Some kernels take a timer's function for one that may sleep. */
+	/* Some kernels treat a timer callback as sleepable, so the iterator needs an RCU
+	 * section. */
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, PLACED(cpu), 0) {
 		if (p->scx.runnable_at < window_at)
@@ -42,8 +44,8 @@ GLOBAL int release_placed(s32 cpu, u64 now_ns)
 	return 0;
 }
 
-/* A window has passed: what the vCPU has not taken since before the last one goes where all take
- * from. */
+/* Once a window, moves tasks that their vCPU has not taken since the window before to queues that
+ * all vCPUs take from. */
 GLOBAL int keep_placed(u64 now_ns)
 {
 	u32 i;

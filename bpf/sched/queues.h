@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues of tasks that wait, one a vCPU, in the order of virtual time; policy/place.h
- * says which one a task goes to, and which one is taken from.
+ * The queues of waiting tasks, one for each vCPU, ordered by virtual time. policy/place.h chooses
+ * the queue that a task goes to, and the queue that a vCPU takes from.
  */
 #ifndef UNSPIN_BPF_QUEUES_H
 #define UNSPIN_BPF_QUEUES_H
 
-/* Queues of others that a vCPU looks at beside its own, each time the next ones. */
+/* The number of other vCPUs' queues that a vCPU checks before its own. It continues where it
+ * stopped the last time. */
 #define SCAN_QUEUES 2
-/* Idle vCPUs that a task has to choose from. */
+/* The number of idle vCPUs among which a task's vCPU is chosen. */
 #define CHOICES 4
-/* How often a task tries to take one of them. */
+/* The number of attempts to claim one of them. */
 #define IDLE_TRIES 2
-/* A queue of tasks that may not leave it is left alone for so long. */
+/* How long other vCPUs skip a queue whose tasks may not leave it. */
 #define BOUND_NS 1000000ULL
 
 static bool is_off(struct vcpu *v, u64 now_ns)
@@ -39,8 +40,9 @@ static u64 wait_ns(s32 cpu, u64 now_ns)
 	return place_wait_ns(&place, settings.slice_ns);
 }
 
-/* An idle vCPU where the task may run, the nearest one from prev_cpu on, or with place one that
- * answers soon; -1: none. Only a bound task gets one that is not in use. */
+/* Returns an idle vCPU where the task may run; -1: none. Takes the nearest one from prev_cpu on
+ * or, with the mechanism `place`, one that responds soon. Only a bound task gets a vCPU that is
+ * not in use. */
 static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	u64 least_ns = ~0ULL, ns;
@@ -56,7 +58,7 @@ static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 			cpu -= vcpu_count;
 		cctx = ctx_of(cpu);
 		v = vcpu_of(cpu);
-		/* One that was asked to run already is taken. */
+		/* A vCPU that has already been woken is taken. */
 		if (!cctx || !v || !(cctx->used || (bound && cctx->online)) ||
 		    !v->activity.idle || v->activity.woken_ns ||
 		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
@@ -72,7 +74,8 @@ static s32 find_idle(const struct task_struct *p, s32 prev_cpu)
 	return best;
 }
 
-/* The same, and it is taken. Where another vCPU takes it at the same time, the next best one. */
+/* Does the same, and claims the vCPU. If another vCPU claims it at the same time, tries the next
+ * one. */
 static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 {
 	s32 cpu;
@@ -91,7 +94,7 @@ static s32 take_idle(const struct task_struct *p, s32 prev_cpu)
 	return -1;
 }
 
-/* A vCPU that has been idle is asked to run. */
+/* Notes that an idle vCPU is being woken. */
 static void note_wake(s32 cpu)
 {
 	struct vcpu *v = vcpu_of(cpu);
@@ -105,9 +108,10 @@ static bool may_wait_at(const struct task_struct *p, s32 cpu)
 	return is_used(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Where the task is to wait: where it was, or, if that is better and looked at, where this program
- * runs, on a vCPU that is on; else at the next vCPU where it may. One that is not in use only if
- * the task may run on no other. */
+/* Returns the vCPU at whose queue the task is to wait. This is the vCPU where it ran last or, if
+ * `place` finds it better, the current one, which is on. If the task may wait at neither, it is
+ * the next vCPU where it may. A vCPU that is not in use is chosen only if the task may run on no
+ * other. */
 static s32 pick_queue(const struct task_struct *p, s32 was, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id(), cpu, bound = -1;
@@ -140,7 +144,8 @@ static void queue_at(struct task_struct *p, s32 cpu, u64 vtime, u64 enq_flags)
 	insert_in_order(p, QUEUE(cpu), LONG_NS, vtime, enq_flags);
 }
 
-/* What is known of a queue's first task is from when one was put there, or taken. */
+/* Refreshes the virtual time of a queue's first task, which dates from the last time that a task
+ * was queued or taken. */
 static void look_at_first(struct cpu_ctx *cctx, s32 cpu)
 {
 	struct task_struct *p;
@@ -151,7 +156,7 @@ static void look_at_first(struct cpu_ctx *cctx, s32 cpu)
 	}
 }
 
-/* Whether that queue's first task is to run before one of that virtual time. */
+/* Returns whether that queue's first task should run before a task of that virtual time. */
 static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 {
 	struct place_queue queue = {};
@@ -170,8 +175,8 @@ static bool comes_first(s32 cpu, u64 vtime, u64 now_ns)
 	return place_takes(vtime, &queue, now_ns, settings.slice_ns);
 }
 
-/* Another vCPU's queue that is to be served before one of that virtual time; -1: none of
- * those that were looked at. */
+/* Returns another vCPU's queue that should be served before a task of that virtual time; -1: none
+ * of the queues that were checked. */
 static s32 late_queue(struct cpu_ctx *cctx, s32 cpu, u64 vtime, u64 now_ns)
 {
 	s32 other;
@@ -196,7 +201,7 @@ static bool take_at(struct cpu_ctx *cctx, s32 cpu)
 	return true;
 }
 
-/* Takes a task of another vCPU, if one may run here. */
+/* Takes a task from another vCPU's queue, if one may run here. */
 static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	struct cpu_ctx *other = ctx_of(cpu);
@@ -211,7 +216,7 @@ static bool pull_from(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	return false;
 }
 
-/* A task of that queue which is bound to vCPUs out of use, this one among them. */
+/* Takes a task of that queue that is bound to vCPUs out of use, including this one. */
 static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);
@@ -229,8 +234,8 @@ static bool take_bound(struct cpu_ctx *cctx, u64 queue, s32 here)
 	return false;
 }
 
-/* Takes the next task for this vCPU, if there is one. A vCPU that is not in use leaves those that
- * may run elsewhere to the others, its own as well. */
+/* Takes the next task for this vCPU, if there is one. A vCPU that is not in use takes only bound
+ * tasks, even from its own queue. */
 static bool take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	bool waits = waiting_at(cpu);
@@ -263,13 +268,13 @@ static bool take_next(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	return false;
 }
 
-/* This vCPU is about to halt, and others see that from now on. Who queued a task before, but after
- * this vCPU had looked for one, found no idle vCPU and asked nobody. So it looks at the queues of
- * others once more; about its own queue, it was asked. What it then fails to take is left alone for
- * a while, so it halts at the second try. */
+/* This vCPU is about to halt, which others can see from now on. A task may have been queued after
+ * this vCPU looked for one, and before it counted as idle; then no vCPU was woken for that task.
+ * So the vCPU checks the queues of others once more. For its own queue, it has been woken. Queues
+ * that it then fails to take from are skipped for a while, so it halts at the second attempt. */
 static void look_again(s32 here)
 {
-	/* What was sent here while the vCPU looked may have come too late for that look. */
+	/* A task that was sent here meanwhile may have been missed. */
 	bool missed = placed_at(here);
 	struct cpu_ctx *cctx;
 	u32 i;
@@ -286,8 +291,9 @@ static void look_again(s32 here)
 		scx_bpf_kick_cpu(here, SCX(scx_kick_flags, SCX_KICK_IDLE));
 }
 
-/* Whether somebody waits for this vCPU, or waits for another one and is to run before what this one
- * runs. One that woke a task here and was expected to sleep may not have done so. */
+/* Returns whether a task waits for this vCPU, or a task that waits for another vCPU should run
+ * before the current one. The waker of a task that took over this vCPU's local queue may not have
+ * gone to sleep as expected. */
 static bool others_wait(struct cpu_ctx *cctx, u32 cpu, u64 ran_ns, u64 now_ns)
 {
 	u64 vtime = cctx->since_vtime + charge_ns(ran_ns, cctx->weight, cctx->group);

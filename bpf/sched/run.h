@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the scheduler and its agent share. */
+/* The records that the scheduler and its agent share. */
 #ifndef UNSPIN_BPF_RUN_H
 #define UNSPIN_BPF_RUN_H
 
@@ -19,142 +19,147 @@ struct task_name {
 
 struct run_settings {
 	struct activity_limits limits;
-	/* How long a task runs before others get their turn. */
+	/* How long a task runs before a waiting task gets its turn. */
 	u64 slice_ns;
-	/* Mechanisms, whether they are on. */
+	/* Whether each mechanism is on. */
 	u64 place;
 	u64 handoff;
 	u64 adaptive_spin;
-	/* Addresses from-to of functions that spin; unused ones are 0. */
+	/* Address ranges of functions that spin; unused ones are 0. */
 	struct range spinning[SPINNING_RANGES];
-	/* Names of tasks, and ids of cgroups of tasks, that always count as holders of what others
-	 * wait for; unused ones are 0. */
+	/* Names of tasks, and IDs of cgroups, whose tasks always count as holders; unused ones
+	 * are 0. */
 	struct task_name holder_names[HOLDER_PLACES];
 	u64 holder_cgroups[HOLDER_PLACES];
 };
 
-/* Counts since the start. Each vCPU has its own, which its programs alone write, so no update is
- * lost where a vCPU is off in the middle of one. */
+/* Counts since the start. Each vCPU has its own record, which only its programs write, so no
+ * update is lost if a vCPU is preempted during one. */
 struct run_counts {
-	/* Tasks that were sent to an idle vCPU at once, and those that were queued. One that takes
-	 * over the vCPU of the task that wakes it is neither. */
+	/* Tasks that were sent to an idle vCPU at once, and tasks that were queued. A task that
+	 * takes over the vCPU of its waker is neither. */
 	u64 placed;
 	u64 queued;
-	/* Tasks that made way for one that woke and had had less. */
+	/* Tasks that made way for a woken task that had received less. */
 	u64 preempted;
-	/* Tasks that were taken from queues; of them, from those of other vCPUs. */
+	/* Tasks that were taken from queues, and those of them that came from other vCPUs'
+	 * queues. */
 	u64 taken;
 	u64 pulled;
-	/* Slices lengthened for a holder; holders that ran next on the vCPU of who
-	 * waits; spinners sent to sleep; vCPUs asked whether they are on. */
+	/* Slices extended for a holder; holders that ran next on the vCPU of a waiter; spinners
+	 * sent to sleep; vCPUs asked for a sign of life. */
 	u64 extended;
 	u64 handed;
 	u64 slept;
 	u64 asked;
-	/* Tasks that had to wait because their group had used its time. */
+	/* Tasks that were throttled because their group had used its time. */
 	u64 throttled;
-	/* Tasks that left a vCPU's own queue because a task of a higher class took the vCPU. */
+	/* Tasks that left a local queue because a task of a higher class took the vCPU. */
 	u64 reenqueued;
 };
 
-/* What the scheduler knows of a vCPU beside its signs of life. Its own programs write it, with
- * interrupts disabled, if nothing else is said. */
+/* The scheduler's state of a vCPU, beside its signs of life. Unless stated otherwise, the vCPU's
+ * own programs write it, with interrupts disabled. */
 struct cpu_ctx {
-	/* It is one of those that are to be used. Whoever chooses these writes it. */
+	/* Whether the vCPU is in use. Written by whichever context holds the lock of choices. */
 	u32 used;
-	/* It is online. Set at the start: where a vCPU comes or goes, the kernel ends the
-	 * scheduler, and the agent loads it again. */
+	/* Whether the vCPU is online. Set at the start: when a vCPU comes or goes, the kernel
+	 * ends the scheduler, and the agent loads it again. */
 	u32 online;
 	struct run_counts counts;
-	/* The queue of another vCPU that it looked at last; and the one, its own or another's, that
-	 * its next task comes from, -1: none. */
+	/* The other vCPU's queue that it checked last; and the queue that its next task comes
+	 * from, its own or another's, -1: none. */
 	s32 scanned;
 	s32 from;
-	/* The process of the task that runs, and whether its slice has been lengthened. */
+	/* The process of the current task, and whether its slice has been extended. */
 	u32 process;
 	u32 extended;
-	/* It always counts as a holder. */
+	/* Whether the current task always counts as a holder. */
 	u32 holder;
-	/* It cannot leave a vCPU that is not in use, as was found when its turn began, or by the
-	 * last tick on such a vCPU. */
+	/* Whether the current task cannot leave a vCPU that is not in use, as of the begin of its
+	 * turn or the last tick on such a vCPU. */
 	u32 bound;
-	/* Its weight, and the kernel's struct task_group that it is in; 0: none runs. */
+	/* The weight of the current task, and its struct task_group; 0: no task runs. */
 	u32 weight;
-	/* Its group has used its time: it is to leave the vCPU as soon as it is in user space, or
-	 * at its slice's end if it stays in the kernel, and then it is this one. */
+	/* Whether the current task's group has used its time. The task is to leave as soon as it
+	 * is in user space, or at the end of its slice if it stays in the kernel. The second
+	 * field is then its number. */
 	u32 spent;
 	u32 throttled_tid;
-	/* A task that stays in the kernel though its group has used its time, 0: none; and since
+	/* A task that stays in the kernel after its group has used its time, 0: none; and since
 	 * when. It may wait for its next turn meanwhile. */
 	u32 kernel_tid;
 	u64 kernel_ns;
 	u64 group;
-	/* Its queue: the virtual time of the first task, about; and until when nobody else need
-	 * look, because what waits there must wait there. Whoever puts a task there, or looks,
-	 * writes them. */
+	/* Of the vCPU's queue: the approximate virtual time of its first task, and until when
+	 * other vCPUs skip the queue because its tasks may not leave. Written by any vCPU that
+	 * queues a task there or checks the queue. */
 	u64 first_vtime;
 	u64 bound_ns;
-	/* How long it has taken to answer when it was idle, on average. */
+	/* How long the vCPU takes to respond when it is idle, on average. */
 	u64 wake_ns;
-	/* When its task began to run, 0 while none of ours does; at which virtual time; and how long
-	 * the vCPU had been off in all by then. */
+	/* When the current task began to run, 0 while no task of ours does; its virtual time
+	 * then; and the vCPU's total time off by then. */
 	u64 since_ns;
 	u64 since_vtime;
 	u64 since_off_ns;
-	/* Until when what it ran has been taken from its group's time. */
+	/* Until when its runtime has been charged to its groups. */
 	u64 charged_ns;
-	/* Since when its task is to give way; 0: it is not. Another vCPU may set it. */
+	/* Since when the current task is to give way; 0: it is not. Another vCPU may set it. */
 	u64 due_ns;
-	/* When this vCPU was asked whether it is on: the one that asks writes it. */
+	/* When this vCPU was last asked for a sign of life. Written by the vCPU that asks. */
 	u64 asked_ns;
-	/* The sleeping lock that the task which runs has begun to wait for; 0: none that the kernel
-	 * may spin for. The task writes these and the next two, with interrupts enabled. */
+	/* The sleeping lock that the current task has begun to wait for; 0: none for which the
+	 * kernel may spin. The task writes this and the next two fields with interrupts
+	 * enabled. */
 	u64 lock;
 	u32 lock_kind;
 	u32 lock_tid;
-	/* The holder, ready to run, that a task here waits for: its struct task_struct, which may
-	 * be gone by now, and its number, 0: none. */
+	/* The runnable holder that a task here waits for: its struct task_struct, which may have
+	 * ended, and its number, 0: none. */
 	u64 wanted_task;
 	u32 wanted_tid;
-	/* What it delivers, how many come before it in the choice of those to use, and when it was
-	 * asked last to let go of its task: whoever chooses writes them. */
+	/* The vCPU's capacity, its rank in the choice of vCPUs to use, and when it was last
+	 * kicked to release its task. Written under the lock of choices. */
 	struct capacity capacity;
 	u64 rank;
 	u64 cleared_ns;
-	/* When it asked the queues for a task last. */
+	/* When it last checked the queues for a task. */
 	u64 served_ns;
 } __attribute__((aligned(64)));
 
-/* What holds now, and what it rests on: whoever chooses the vCPUs to use writes it. The window's
- * timer sets stuck_until_ns at other times as well. */
+/* The scheduler's global state, written under the lock of choices. The window's timer also sets
+ * stuck_until_ns without the lock. */
 struct run_state {
-	/* Until the last window: times of all vCPUs, and tasks that were taken from queues. */
+	/* Totals at the last window: times of all vCPUs, and tasks taken from queues. */
 	u64 idle_ns;
 	u64 off_ns;
 	u64 taken;
-	/* When they were counted; 0: not since all vCPUs were idle. */
+	/* When they were counted; 0: not counted since all vCPUs were idle. */
 	u64 t_ns;
-	/* vCPUs were off for much of that window. */
+	/* Whether vCPUs were off for much of that window. */
 	u64 overcommitted;
-	/* vCPUs in use, and windows. */
+	/* The number of vCPUs in use, and of windows so far. */
 	u64 use;
 	u64 windows;
-	/* Windows on end in which tasks waited and none was taken; and until when all vCPUs are
-	 * used because of that, or of a task that has waited for too long (overdue.h). */
+	/* The number of successive windows in which tasks waited and none was taken; and until
+	 * when all vCPUs are used because of that, or because a task has waited for too long
+	 * (overdue.h). */
 	u64 stuck;
 	u64 stuck_until_ns;
-	/* Times that a vCPU was taken out of use. */
+	/* How often a vCPU was taken out of use. */
 	u64 cleared;
-	/* vCPUs that are online. */
+	/* The number of online vCPUs. */
 	u64 online;
-	/* Tasks that wait. */
+	/* The number of waiting tasks. */
 	u64 waiting;
 };
 
-/* What want_vcpus() returns where nobody ran what waited, so that all vCPUs are used for a while. */
+/* Returned by want_vcpus() if no vCPU has run the waiting tasks, so that all vCPUs are used for a
+ * while. */
 #define WANT_REFUSED 0x80000000U
 
-/* How it ended. */
+/* Why the scheduler ended, from struct scx_exit_info. */
 struct run_end {
 	s32 kind;
 	u32 unused;

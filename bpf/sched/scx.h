@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * sched_ext as the scheduler uses it, from 6.12 on: the kernel's names for things have
- * changed since, and the values of flags differ, so both are found when it is loaded.
+ * The parts of sched_ext that the scheduler uses, for Linux 6.12 and later. Kernels differ in the
+ * names of kfuncs and the values of flags, so libbpf resolves both at load time.
  */
 #ifndef UNSPIN_BPF_SCX_H
 #define UNSPIN_BPF_SCX_H
@@ -38,7 +38,7 @@ enum scx_ent_flags {
 
 #define SCX(type, name) bpf_core_enum_value(enum type, name)
 
-/* Of bpf_for_each(scx_dsq, ...). */
+/* The iterator of bpf_for_each(scx_dsq, ...). */
 struct bpf_iter_scx_dsq {
 	u64 __opaque[6];
 } __attribute__((aligned(8)));
@@ -54,14 +54,14 @@ struct scx_exit_info {
 	char *msg;
 };
 
-/* What only this scheduler reads of it; libbpf ignores what follows "___". */
+/* The members that only this scheduler reads. libbpf ignores the suffix from "___" on. */
 struct sched_ext_entity___here {
 	u32 flags;
 };
 
 #pragma clang attribute pop
 
-/* What of it is used; the loader finds the members by name. */
+/* The members in use. libbpf finds them by name. */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
@@ -95,9 +95,9 @@ void bpf_cpumask_clear_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 
-/* What inserts a task, and takes one from a queue, has had three forms: since 6.12, since 6.13
- * (another name), and since 6.19 or 7.1 (another prototype). libbpf ignores what follows the last
- * "___" of a name here, so two forms of one name can be declared. */
+/* The kfuncs that insert a task, and that take one from a queue, have had three forms: since
+ * 6.12, since 6.13 (another name), and since 6.19 or 7.1 (another prototype). libbpf ignores the
+ * last "___" of a name and what follows, so two forms of one name can be declared. */
 void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
 void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym __weak;
 bool scx_bpf_dsq_insert___v2___here(struct task_struct *p, u64 dsq_id, u64 slice,
@@ -121,7 +121,7 @@ bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
 bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
 bool scx_bpf_dsq_move_to_local___v2___here(u64 dsq_id, u64 flags) __ksym __weak;
 
-/* Since 6.19; until then a scheduler writes the fields. */
+/* Since 6.19. Until then, schedulers write the fields. */
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym __weak;
 
@@ -197,7 +197,7 @@ static void set_vtime(struct task_struct *p, u64 vtime)
 		p->scx.dsq_vtime = vtime;
 }
 
-/* What waits in the kernel's own queue of this vCPU is enqueued again. */
+/* Enqueues the tasks of this vCPU's local queue again. */
 static void reenqueue_local(void)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_reenq))
@@ -206,7 +206,7 @@ static void reenqueue_local(void)
 		scx_bpf_reenqueue_local();
 }
 
-/* The iterator's task goes to that queue. */
+/* Moves the iterator's task to that queue. */
 static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 queue, u64 vtime)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {
@@ -217,16 +217,17 @@ static bool move_in_order(struct bpf_iter_scx_dsq *it, struct task_struct *p, u6
 	return scx_bpf_dispatch_vtime_from_dsq(it, p, queue, 0);
 }
 
-/* Looks at so many waiting tasks for a certain one. */
+/* The number of waiting tasks that a search for a particular task examines. */
 #define SEARCH 32
 
-/* In a loop over a queue: the task comes here. */
+/* Inside a loop over a queue: moves the task to the local queue of this vCPU. */
 #define TAKE_THIS(p, local)                                                           \
 	(bpf_ksym_exists(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, local, 0) : \
 					     scx_bpf_dispatch_from_dsq(&___it, p, local, 0))
 
-/* Whether the kernel keeps the task on its vCPU for now, whatever its affinity says. This program
- * itself does so with the current task. From 6.15 on, the kernel does not give us such tasks. */
+/* Returns whether the kernel keeps the task on its vCPU for now, whatever its affinity. While
+ * this program runs, the current task itself counts as such, and is excepted. From 6.15 on, the
+ * kernel does not pass such tasks to the scheduler. */
 static bool stays(const struct task_struct *p)
 {
 	if (!bpf_core_field_exists(p->migration_disabled))
@@ -236,7 +237,7 @@ static bool stays(const struct task_struct *p)
 	return p->migration_disabled;
 }
 
-/* Whether the task that has run is still ready to run. */
+/* Returns whether the task that has run is still runnable. */
 static bool is_ready(const struct task_struct *p)
 {
 	const struct sched_ext_entity___here *scx = (const void *)&p->scx;
@@ -244,15 +245,15 @@ static bool is_ready(const struct task_struct *p)
 	return scx->flags & SCX(scx_ent_flags, SCX_TASK_QUEUED);
 }
 
-/* Whether a task that waits may be taken to this vCPU. If not, to do so would be an error that ends
- * the scheduler. */
+/* Returns whether a waiting task may be taken to this vCPU. Taking one that may not is an error,
+ * which ends the scheduler. */
 static bool may_go_to(const struct task_struct *p, s32 here)
 {
 	return bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
 	       (!stays(p) || scx_bpf_task_cpu(p) == here);
 }
 
-/* That task comes here from the queue it waits in, if it is among the first and may. */
+/* Takes that task from the queue that it waits in, if it is among the first and may run here. */
 static bool take_one(u64 queue, u32 tid, s32 here)
 {
 	u64 local = SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The weights of cgroups, as policy/share.h makes them factors of their tasks' weights.
- * Every window counts which tasks run and wait, and so which groups compete: nothing is
- * done for it when a task sleeps or wakes.
+ * The weights of cgroups, which policy/share.h turns into factors of their tasks' weights. Every
+ * window counts which tasks run and wait, and so which groups compete. So sleeping and waking up
+ * cost nothing more.
  */
 #ifndef UNSPIN_BPF_SHARES_H
 #define UNSPIN_BPF_SHARES_H
 
-/* Waiting tasks of a queue that are looked at; they stand for the others. */
+/* The number of waiting tasks of a queue that are examined. They represent the others. */
 #define COUNTED 16
 
-/* The sum over all tasks that are ready, in this window, and on average. */
+/* The total weight of all ready tasks, in this window and on average. */
 static u64 ready_in_all;
 static u64 ready_in_all_mean;
-/* Whether any weight counts otherwise than as it is, and what is found of that now. */
+/* Whether any group's factor differs from one: in force, and as this window finds it. */
 static bool weights_differ;
 static bool found_to_differ;
 
-/* A task of that weight is ready, and so are the groups that it is in. */
+/* Counts a ready task of that weight, and the groups above it. */
 GLOBAL int count_ready(u64 key, u64 weight, u64 window)
 {
 	struct group *group;
@@ -48,7 +48,8 @@ static void count_waiting(s32 cpu, u64 window)
 
 	if (!looked)
 		return;
-	/* Some kernels take a timer's function for one that may sleep. */
+	/* Some kernels treat a timer callback as sleepable, so the iterator needs an RCU
+	 * section. */
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, QUEUE(cpu), 0) {
 		if (++counted > looked)
@@ -87,7 +88,7 @@ static long weigh(void *map, u64 *key, struct group *group, u64 *window)
 	return 0;
 }
 
-/* A window has passed. */
+/* Weighs all groups again. Runs once a window. */
 GLOBAL int weigh_groups(u64 window)
 {
 	struct cpu_ctx *cctx;
@@ -112,7 +113,7 @@ GLOBAL int weigh_groups(u64 window)
 	return 0;
 }
 
-/* What a task of that weight and that group is charged. */
+/* Returns the virtual time that a task of that weight and group is charged. */
 static u64 charge_ns(u64 ran_ns, u32 weight, u64 key)
 {
 	struct group *group = weights_differ ? bpf_map_lookup_elem(&groups, &key) : 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task's turn on a vCPU: when it begins, what it is charged, and whether it goes on where nobody
- * else is to run. The kernel calls neither stopping() nor running() for a task that it keeps.
+ * A task's turn on a vCPU: its begin, its charge, and whether it goes on when no other task
+ * should run. The kernel calls neither stopping() nor running() for a task that it keeps.
  */
 #ifndef UNSPIN_BPF_TURN_H
 #define UNSPIN_BPF_TURN_H
 
-/* Virtual time never goes back. Where another vCPU moves it on at the same time, that will do. */
+/* Advances virtual time, which never goes back. If another vCPU advances it at the same time,
+ * that suffices. */
 static void advance_vtime(u64 vtime)
 {
 	u64 now = *(volatile u64 *)&vtime_now;
@@ -15,7 +16,7 @@ static void advance_vtime(u64 vtime)
 		__sync_val_compare_and_swap(&vtime_now, now, vtime);
 }
 
-/* The least virtual time of all that run now and of one that begins to. */
+/* Returns the least virtual time of all running tasks and of one that begins to run. */
 static __noinline u64 least_vtime(u64 vtime)
 {
 	struct cpu_ctx *cctx;
@@ -31,15 +32,15 @@ static __noinline u64 least_vtime(u64 vtime)
 	return vtime;
 }
 
-/* Whether the task is charged more than it runs. */
+/* Returns whether the task is charged more than its runtime. */
 static bool is_light(const struct task_struct *p)
 {
 	return charge_ns(WEIGHT, p->scx.weight, group_of(p)) > WEIGHT;
 }
 
-/* A task of nice 19 is charged a hundred times what it runs. Alone on its vCPU it would carry
- * virtual time on at that pace, and all others would lose what they are owed and the order that
- * their weights give them. So a light task never moves it past what others run. */
+/* A task of nice 19 is charged a hundred times its runtime. Alone on its vCPU, it would advance
+ * virtual time at that pace, and all other tasks would lose their credit and the order that their
+ * weights give them. So a light task never advances it past the tasks that run. */
 static void follow_vtime(const struct task_struct *p)
 {
 	u64 vtime = p->scx.dsq_vtime;
@@ -53,7 +54,7 @@ static void begin_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_s
 {
 	u64 latest = vtime_now + AHEAD_MAX_NS;
 
-	/* One that comes from those without time was there by the clock. */
+	/* A throttled task's virtual time was a time of the clock. */
 	if ((s64)(p->scx.dsq_vtime - latest) > 0)
 		set_vtime(p, latest);
 	follow_vtime(p);
@@ -67,7 +68,7 @@ static void begin_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_s
 	cctx->throttled_tid = 0;
 }
 
-/* What it ran is charged, without what its vCPU was off meanwhile. */
+/* Charges a task for its turn, without the time that its vCPU was off. */
 static void charge_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_struct *p,
 			u64 now_ns)
 {
@@ -78,7 +79,8 @@ static void charge_turn(struct cpu_ctx *cctx, const struct vcpu *v, struct task_
 	set_vtime(p, p->scx.dsq_vtime + charge_ns(ran_ns, p->scx.weight, cctx->group));
 }
 
-/* Whether the task that has run is to wait for its group's time, or for a vCPU that is in use. */
+/* Returns whether the task that has run has to wait, for its group's time or for a vCPU in
+ * use. */
 static bool has_to_leave(const struct cpu_ctx *cctx, const struct task_struct *p)
 {
 	if (p->flags & PF_EXITING)
@@ -86,8 +88,9 @@ static bool has_to_leave(const struct cpu_ctx *cctx, const struct task_struct *p
 	return cctx->throttled_tid == (u32)p->pid || !(cctx->used || is_bound(p));
 }
 
-/* Nobody else is to run here, so the task that has run goes on: the kernel keeps one that has a
- * slice left. Without that, it chooses to be idle, and enqueues the task only then. */
+/* No other task should run here, so the task that has run goes on: the kernel keeps a task
+ * that has a slice left. Without one, the kernel chooses to go idle, and enqueues the task
+ * only then. */
 static void keep(struct cpu_ctx *cctx, s32 cpu, struct task_struct *p, u64 now_ns)
 {
 	struct vcpu *v = vcpu_of(cpu);
@@ -95,7 +98,7 @@ static void keep(struct cpu_ctx *cctx, s32 cpu, struct task_struct *p, u64 now_n
 	if (!v || !cctx->since_ns || !is_ready(p))
 		return;
 	if (has_to_leave(cctx, p)) {
-		/* The kernel leaves one here that may not migrate now. Without this kick, some
+		/* The kernel leaves a task with migration disabled here. Without this kick, some
 		 * kernels stay idle beside it. */
 		scx_bpf_kick_cpu(cpu, SCX(scx_kick_flags, SCX_KICK_IDLE));
 		return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A task becomes ready: its place in virtual time, and whether a vCPU makes way for it, or it has to
- * wait for its group's time. */
+/* A task becomes ready: its place in virtual time, and whether it preempts a running task or is
+ * throttled. */
 #ifndef UNSPIN_BPF_WAKEUP_H
 #define UNSPIN_BPF_WAKEUP_H
 
-/* Whether the task can go on here, because who wakes it will sleep at once. Others wait no
- * longer than a slice for such pairs. */
+/* Returns whether the task can take over this vCPU, because its waker is about to sleep. Other
+ * tasks wait no longer than a slice for such pairs. */
 static bool can_take_over(const struct task_struct *p, s32 here)
 {
 	struct cpu_ctx *cctx = ctx_of(here);
@@ -15,9 +15,9 @@ static bool can_take_over(const struct task_struct *p, s32 here)
 	       !scx_bpf_dsq_nr_queued(SCX(scx_dsq_id_flags, SCX_DSQ_LOCAL)) && !placed_at(here);
 }
 
-/* A sleeper is credited with a slice of virtual time at most, two if an interrupt wakes it. A
- * task that was preempted keeps what it is owed, up to AHEAD_MAX_NS: tasks on vCPUs where it may
- * not run may have moved virtual time on. What it owes is at most as much. */
+/* A sleeper is credited with at most a slice of virtual time, or two if an interrupt wakes it. A
+ * preempted task keeps its credit, up to AHEAD_MAX_NS, because tasks on vCPUs where it may not
+ * run may have advanced virtual time. Its debt is bounded in the same way. */
 static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 {
 	u64 earned_ns = in_interrupt() ? 2 * settings.slice_ns : settings.slice_ns;
@@ -31,9 +31,9 @@ static u64 place_in_time(const struct task_struct *p, u64 enq_flags)
 	return (s64)(had - latest) > 0 ? latest : had;
 }
 
-/* Whether the running task is so far ahead in virtual time that the woken one preempts it. Tasks
- * that hand each other small pieces of work must not do so at each of them; wake-ups by a timer or
- * a device are not of that kind. */
+/* Returns whether the running task is so far ahead in virtual time that the woken one preempts
+ * it. Tasks that exchange small pieces of work must not preempt each other at each of them.
+ * Wake-ups by timers and devices are not of that kind. */
 static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 {
 	u64 since_ns = cctx->since_ns, ran_ns = now_ns > since_ns ? now_ns - since_ns : 0;
@@ -44,7 +44,8 @@ static bool should_preempt(const struct cpu_ctx *cctx, u64 vtime, u64 now_ns)
 	       (s64)(runs_vtime - vtime) > (s64)more_ns;
 }
 
-/* What runs there makes way, unless it holds a lock: only its own vCPU can find that out. */
+/* Preempts the task of that vCPU, unless it holds a lock, which only its own vCPU can find
+ * out. */
 static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 {
 	COUNT(preempted);
@@ -60,7 +61,7 @@ static void preempt(struct cpu_ctx *cctx, s32 cpu, u64 now_ns)
 	}
 }
 
-/* Makes a vCPU run the task that waits now, if one should. */
+/* Makes a vCPU run the queued task, if one should. */
 static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq_flags, u64 now_ns)
 {
 	struct cpu_ctx *cctx = ctx_of(target);
@@ -68,8 +69,8 @@ static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq
 
 	if (!cctx)
 		return;
-	/* Where nothing of ours runs, the vCPU may be on its way into idle, and have looked for
-	 * tasks already. To ask one that is not idle does nothing. */
+	/* If none of our tasks runs there, the vCPU may be on its way into idle, and may have
+	 * looked for tasks already. This kick does nothing to a vCPU that is not idle. */
 	if (cpu < 0 && (!cctx->used || !cctx->since_ns))
 		cpu = target;
 	if (cpu >= 0) {
@@ -81,8 +82,8 @@ static void wake_for(const struct task_struct *p, s32 target, u64 vtime, u64 enq
 	}
 }
 
-/* A timer's interrupt on a vCPU whose task's group has used its time. Returns whether the task is
- * in user space, so that it leaves now, or when it has released a lock. */
+/* Runs in a timer interrupt on a vCPU whose task's group has used its time. Returns whether the
+ * task is in user space, and therefore leaves now or when it has released a lock. */
 static bool throttle(struct cpu_ctx *cctx, u64 now_ns)
 {
 	s32 here = bpf_get_smp_processor_id();
@@ -101,7 +102,7 @@ static bool throttle(struct cpu_ctx *cctx, u64 now_ns)
 	return true;
 }
 
-/* Whether this task has just left its vCPU because its group has used up its time. */
+/* Returns whether this task has just left its vCPU because its group has used its time. */
 static bool is_to_wait(const struct task_struct *p, s32 was)
 {
 	struct cpu_ctx *cctx = ctx_of(was);
