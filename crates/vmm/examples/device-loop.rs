@@ -1,13 +1,13 @@
-//! A disk of unspin-vmm without a guest, for `scripts/pages.py`: what page access costs it.
+//! Measures what page access costs a disk of unspin-vmm, without a guest; for `scripts/pages.py`.
 //!
-//! `device-loop alone ROUNDS MILLISECONDS` calls the device model in one thread, and counts the
-//! thread's CPU time. `device-loop threads ROUNDS MILLISECONDS DEPTH` starts the device's thread,
-//! to which a driver gives `DEPTH` requests at a time: it kicks an eventfd and waits for another
-//! one, the interrupt. Both have one processor, and real time counts.
+//! `device-loop alone ROUNDS MILLISECONDS` calls the device model in one thread, and measures the
+//! thread's CPU time. `device-loop threads ROUNDS MILLISECONDS DEPTH` starts the device's thread. A
+//! driver gives that thread `DEPTH` requests at a time: it kicks one eventfd and waits for another,
+//! which is the interrupt. Both threads share one processor, and the program measures real time.
 //!
 //! Both modes print `loop POLICY COUNT NANOSECONDS` for each policy once a round, in an order that
-//! changes with the round. Requests read 4 KiB from memory. Header, data and status have a page
-//! each, as bounce buffers may.
+//! changes with the round. Each request reads 4 KiB from the disk into memory. Header, data and
+//! status have a page each, as bounce buffers may.
 
 use std::fs::File;
 use std::io;
@@ -28,17 +28,17 @@ use vmm_sys_util::eventfd::EventFd;
 const PAGE: u64 = 4096;
 const AVAILABLE: u64 = PAGE;
 const USED: u64 = 2 * PAGE;
-/// Where requests have their pages.
+/// The guest-physical address of the requests' pages.
 const DATA: u64 = 16 * PAGE;
 const MEMORY_BYTES: u64 = 16 << 20;
 const DISK_BYTES: u64 = 16 << 20;
-/// Requests that a call of the device model finds.
+/// Requests that the driver offers before each call of the device model.
 const BATCH: u16 = 8;
 const REQUESTS: u16 = 64;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// The driver's side of a disk's queue.
+/// The driver's side of a disk's virtqueue.
 struct Driver {
     ram: Ram,
     available: u16,
@@ -53,7 +53,7 @@ impl Driver {
         Ok(this)
     }
 
-    /// The queue, as the device gets it.
+    /// Returns the queue as the device sees it.
     fn ring(&self, interrupt: Interrupt) -> io::Result<Option<Ring>> {
         let mut queue = Queue::new(QUEUE_SIZE).map_err(io::Error::other)?;
         queue.set_desc_table_address(Some(0), None);
@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// Offers the next requests.
+    /// Offers the next `count` requests.
     fn offer(&mut self, count: u16) {
         for _ in 0..count {
             let slot = u64::from(self.available % QUEUE_SIZE);
@@ -96,7 +96,7 @@ impl Driver {
         self.write(AVAILABLE + 2, &self.available.to_le_bytes());
     }
 
-    /// Whether the device gave back all that was offered.
+    /// Returns whether the device has returned all requests that the driver offered.
     fn is_served(&self) -> bool {
         let mut index = [0; 2];
         self.ram.guest.read_slice(&mut index, GuestAddress(USED + 2)).expect("it is memory");
@@ -104,12 +104,12 @@ impl Driver {
     }
 }
 
-/// A disk whose requests are served before `serve` returns.
+/// A disk that serves its requests before `serve` returns.
 trait Disk {
     /// Serves some requests, and returns their number.
     fn serve(&mut self) -> u64;
 
-    /// Now, in the time that counts.
+    /// Returns the current time of the clock that the mode measures with.
     fn now(&self) -> Duration;
 }
 
@@ -126,7 +126,7 @@ impl Disk for Alone {
         u64::from(BATCH)
     }
 
-    /// What this thread has used of processors, so that other processes count little.
+    /// Returns the CPU time of this thread, which other processes hardly disturb.
     fn now(&self) -> Duration {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the kernel fills a timespec.
@@ -141,7 +141,7 @@ struct Threads {
     kick: EventFd,
     interrupt: EventFd,
     since: Instant,
-    /// Its end stops the device.
+    /// Stops the device when it is dropped.
     _device: Handle,
 }
 
@@ -184,8 +184,8 @@ fn threads(policy: &Policy, depth: u16) -> io::Result<Box<dyn Disk>> {
     Ok(Box::new(Threads { driver, depth, kick, interrupt, since, _device: device }))
 }
 
-/// Keeps this process on the processor that it is on: where its threads wake each other on another
-/// one, figures depend on how deep that one sleeps.
+/// Pins this process to the processor on which it runs. If its threads woke each other on another
+/// processor, the figures would depend on how deeply that processor sleeps.
 fn stay() -> io::Result<()> {
     // SAFETY: the set is plain memory, and its size is given.
     let done = unsafe {
@@ -219,7 +219,8 @@ fn main() -> io::Result<()> {
             return Err(io::Error::other(usage));
         }
     };
-    // Restricted memory has small pages; so has the other one then, and the checks alone differ.
+    // Restricted memory has small pages. Unrestricted memory gets small pages as well, so that only
+    // the checks differ.
     // SAFETY: the arguments are numbers.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
     let arms = [
@@ -241,7 +242,8 @@ fn main() -> io::Result<()> {
     let count = disks.len();
     for round in 0..usize::from(rounds) {
         for index in 0..count {
-            // Each policy comes first, and after each other one, equally often in six rounds.
+            // In six rounds, each policy comes first equally often, and equally often after each
+            // other policy.
             let step = if round % 2 == 0 { index } else { count - 1 - index };
             let (name, disk) = &mut disks[(step + round) % count];
             measure(name, &mut **disk, Duration::from_millis(milliseconds.into()));

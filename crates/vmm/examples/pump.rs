@@ -1,9 +1,9 @@
-//! A guest's load for `scripts/pages.py`: prints a line after each command.
+//! Loads a guest for `scripts/pages.py`: prints a line after each command.
 //!
-//! `pump DEVICE THREADS ADDRESS COMMAND:MILLISECONDS...`; a command is `read`, `write` or `send`. A
-//! line is `pump COMMAND COUNT NANOSECONDS`: requests of 4 KiB at random places of the device that
-//! do not go through the page cache, one for each thread at a time, or UDP datagrams of 1,400
-//! bytes to port 9 of the address.
+//! The usage is `pump DEVICE THREADS ADDRESS COMMAND:MILLISECONDS...`; a command is `read`, `write`
+//! or `send`. Each line is `pump COMMAND COUNT NANOSECONDS`. `read` and `write` count requests of 4
+//! KiB at random offsets of the device. Each thread has one request in flight, and none goes
+//! through the page cache. `send` counts UDP datagrams of 1,400 bytes to port 9 of the address.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fs::{File, OpenOptions};
@@ -45,7 +45,7 @@ fn requests(
     time: Duration,
 ) -> u64 {
     let one = |seed: u64| {
-        // SAFETY: the layout has a size; the block is never freed, and this thread's alone.
+        // SAFETY: the layout has a size; the block is never freed, and only this thread uses it.
         let block: &mut [u8] = unsafe {
             let layout = Layout::from_size_align_unchecked(BLOCK_BYTES, BLOCK_BYTES);
             std::slice::from_raw_parts_mut(alloc_zeroed(layout), BLOCK_BYTES)

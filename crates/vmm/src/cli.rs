@@ -11,7 +11,7 @@ use crate::config::{Config, Disk, Net, QUEUE_PAIRS_MAX, Source, VCPUS_MAX};
 use crate::ghcb::Way;
 use crate::virtio::tap::NAME_BYTES_MAX;
 
-/// What `--help` ends with.
+/// The text at the end of `--help`.
 const ENDS: &str = "\
 Examples:
   unspin-vmm --kernel vmlinuz --initramfs initrd.img --append console=ttyS0 --vcpus 2
@@ -92,7 +92,7 @@ pub struct Args {
     no_seccomp: bool,
 }
 
-/// The configuration of a command line, or clap's error.
+/// Parses a command line into a configuration, or returns clap's error.
 pub fn parse<I>(words: I) -> Result<Config, clap::Error>
 where
     I: IntoIterator,
@@ -105,7 +105,7 @@ where
         initramfs: args.initramfs.clone(),
         append: args.append.clone().unwrap_or_default(),
     };
-    // clap demands one of both.
+    // clap requires exactly one of the two.
     let source = args.igvm.map(Source::Igvm).or(args.kernel.map(linux));
     let conflict = |what| Err(Args::command().error(ErrorKind::ArgumentConflict, what));
     if args.page_access == Policy::Off && args.revoke_per_s > 0 {
@@ -146,7 +146,7 @@ fn policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// Two hexadecimal addresses, of which the first one is the smaller one.
+/// Parses two hexadecimal addresses, the smaller one first.
 fn range_of(text: &str) -> Option<Range<u64>> {
     let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let (start, end) = text.split_once('-')?;
@@ -191,7 +191,7 @@ fn net(text: &str) -> Result<Net, String> {
     }
 }
 
-/// A hardware address that is neither zero nor of a group of hosts.
+/// Parses a hardware address that is neither zero nor a group address.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let byte = |part: &str| {
         let digits = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());

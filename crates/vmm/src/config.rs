@@ -1,19 +1,19 @@
-//! What a VM is made of.
+//! The configuration of a VM.
 
 use std::path::PathBuf;
 
 use crate::access::Policy;
 use crate::ghcb::Way;
 
-/// The most vCPUs: APIC numbers of one byte, without the broadcast's.
+/// The most vCPUs, so that each APIC ID fits into one byte and differs from the broadcast, 255.
 pub const VCPUS_MAX: u8 = 254;
 /// The most queue pairs of a network interface.
 pub const QUEUE_PAIRS_MAX: u16 = 8;
 
-/// What the guest starts with.
+/// The code that the guest starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A Linux kernel, at its 64-bit entry.
+    /// A Linux kernel, started at its 64-bit entry.
     Linux {
         /// The bzImage.
         kernel: PathBuf,
@@ -22,7 +22,7 @@ pub enum Source {
         /// The command line.
         append: String,
     },
-    /// An IGVM file for the platform `native`, or `sev-es` if KVM emulates that.
+    /// An IGVM file for the platform `native`, or for `sev-es` if KVM emulates it.
     Igvm(PathBuf),
 }
 
@@ -46,37 +46,37 @@ pub struct Net {
     pub mac: Option<[u8; 6]>,
 }
 
-/// A VM.
+/// The configuration of a VM.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What it starts with.
+    /// The code that the guest starts with.
     pub source: Source,
-    /// vCPUs, 1 to [`VCPUS_MAX`].
+    /// Number of vCPUs, 1 to [`VCPUS_MAX`].
     pub vcpus: u8,
     /// Memory in bytes, a multiple of 2 MiB.
     pub memory_bytes: u64,
-    /// Disks, in the order of the guest's names.
+    /// Disks, in the order of the guest's names for them.
     pub disks: Vec<Disk>,
     /// Network interfaces.
     pub nets: Vec<Net>,
-    /// The file that gets the output of a virtio console.
+    /// The file that receives the output of a virtio console.
     pub console: Option<PathBuf>,
     /// How devices get access to pages.
     pub access: Policy,
-    /// Pages that are revoked in a second; 0 for none.
+    /// Pages to revoke each second; 0 for none.
     pub revoke_per_s: u32,
-    /// The file that gets the counters of page access and of GHCBs at the end.
+    /// The file that receives the counters of page access and of GHCBs when the VM ends.
     pub stats: Option<PathBuf>,
-    /// Whether the file is for SEV-ES, which KVM emulates.
+    /// Whether the IGVM file is for SEV-ES, which KVM emulates.
     pub es_emu: bool,
-    /// Who reads its GHCBs, and how.
+    /// Who reads the guest's GHCBs, and how.
     pub ghcb: Way,
-    /// Whether threads are confined by seccomp.
+    /// Whether seccomp confines the threads.
     pub seccomp: bool,
 }
 
 impl Config {
-    /// Number of devices on the PCI bus.
+    /// Returns the number of devices on the PCI bus.
     pub fn devices(&self) -> usize {
         usize::from(self.console.is_some()) + self.disks.len() + self.nets.len()
     }

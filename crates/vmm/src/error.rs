@@ -1,4 +1,4 @@
-//! What can go wrong before a guest runs, and how a run ends.
+//! Errors that keep a VM from starting, and the ways in which a run ends.
 
 use std::fmt;
 use std::io;
@@ -10,33 +10,33 @@ use unspin_model::class::{Class, Classified};
 
 use crate::load::igvm::IgvmError;
 
-/// A VM that could not be started, or that this program cannot run on.
+/// The reason why a VM could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum VmmError {
     /// /dev/kvm cannot be opened.
     #[error("cannot open /dev/kvm: load kvm_amd or kvm_intel, and run as root or in the group kvm")]
     Unavailable(#[source] io::Error),
-    /// KVM emulates no SEV-ES.
+    /// KVM does not emulate SEV-ES.
     #[error(
         "this KVM emulates no SEV-ES: boot `unspin lab kernel build --source lab-es` with \
          kvm_amd.es_emu=1 kvm_amd.npt=0"
     )]
     NoEsEmu,
-    /// KVM keeps GHCBs to itself.
+    /// KVM does not pass GHCBs to this program.
     #[error(
         "this KVM keeps GHCBs to itself: boot `unspin lab kernel build --source lab-es` of this \
          version, or leave --ghcb out"
     )]
     NoGhcb,
-    /// KVM refuses something, or this machine has too little memory.
+    /// KVM refused a step, or this machine has too little memory.
     #[error("cannot {what}")]
     Host {
-        /// The step.
+        /// The step, as in "cannot `what`".
         what: &'static str,
         /// The system's reason.
         source: io::Error,
     },
-    /// A file of the command line cannot be used.
+    /// A file that the command line names cannot be used.
     #[error("cannot {what} {path}", path = path.display())]
     File {
         /// `open`, `read` or `create`.
@@ -51,7 +51,7 @@ pub enum VmmError {
     DiskSize {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// The file's size in bytes.
         bytes: u64,
     },
     /// A tap interface cannot be used.
@@ -59,12 +59,12 @@ pub enum VmmError {
     Tap {
         /// The interface.
         name: String,
-        /// The pairs of queues that were asked for.
+        /// The number of queue pairs that the command line asks for.
         pairs: u16,
         /// The system's reason.
         source: io::Error,
     },
-    /// Kernel, initramfs, command line or memory do not fit together.
+    /// Kernel, initramfs, command line and memory do not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The IGVM file cannot be read.
@@ -72,7 +72,7 @@ pub enum VmmError {
     Image {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error that reading it gave.
         source: ReadError,
     },
     /// The IGVM file is not for this VM.
@@ -80,28 +80,28 @@ pub enum VmmError {
     Igvm {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The mismatch between file and VM.
         source: IgvmError,
     },
-    /// More vCPUs than KVM runs.
+    /// The command line asks for more vCPUs than KVM runs.
     #[error("{asked} vCPUs are more than the {max} that this KVM runs")]
     Vcpus {
-        /// What was asked for.
+        /// The number that the command line asks for.
         asked: u8,
         /// KVM's limit.
         max: usize,
     },
-    /// More devices than the PCI bus has numbers.
+    /// The command line asks for more devices than the PCI bus has numbers.
     #[error(
         "{asked} devices are too many: --console, --disk and --net together have room for {max}"
     )]
     Devices {
-        /// What was asked for.
+        /// The number that the command line asks for.
         asked: usize,
         /// The bus's limit.
         max: usize,
     },
-    /// Memory that the guest lacks is to be granted ahead.
+    /// The range to grant ahead is not memory of the guest.
     #[error(
         "--page-access pregrant={:#x}-{:#x} is not memory of the guest: name a range in it, end \
          excluded",
@@ -109,20 +109,20 @@ pub enum VmmError {
         range.end
     )]
     Pregrant {
-        /// Guest-physical addresses.
+        /// The range, in guest-physical addresses.
         range: std::ops::Range<u64>,
     },
-    /// A filter of system calls cannot be made or installed.
+    /// A seccomp filter cannot be made or installed.
     #[error("cannot confine a thread; --no-seccomp runs without filters")]
     Seccomp(#[from] seccompiler::Error),
 }
 
-/// What to do about a tap interface that cannot be used.
+/// Returns the advice for a tap interface that cannot be used.
 fn advice(name: &str, pairs: u16, error: &io::Error) -> String {
     if error.raw_os_error() == Some(libc::EBUSY) {
         return "another program uses it".into();
     }
-    // The kernel refuses one that was created for the other number of queues.
+    // The kernel refuses to open a multi-queue interface with a single queue, and the reverse.
     let more = if pairs > 1 { " multi_queue" } else { "" };
     format!("create it with `ip tuntap add {name} mode tap user USER{more}`")
 }
@@ -141,9 +141,9 @@ impl Classified for VmmError {
     }
 }
 
-/// Names the step at which the system refused something.
+/// Adds to an error the step that the system refused.
 pub trait Step<T> {
-    /// The same result, with `what` (as in "cannot `what`") in its error.
+    /// Returns the same result, with `what` (as in "cannot `what`") in its error.
     fn step(self, what: &'static str) -> Result<T, VmmError>;
 }
 
@@ -169,16 +169,17 @@ pub enum Ended {
     PoweredOff,
     /// The guest reset its machine. This program does not start it again.
     Reset,
-    /// A vCPU cannot go on: a triple fault, or an exit of KVM that has no answer.
+    /// A vCPU cannot go on: after a triple fault, or after a KVM exit that this program cannot
+    /// handle.
     Crashed(String),
-    /// SIGINT, SIGTERM or SIGHUP, or Ctrl-A x at the terminal.
+    /// The user ended the VM by SIGINT, SIGTERM or SIGHUP, or by Ctrl-A x at the terminal.
     Interrupted,
     /// This program failed.
     Failed(String),
 }
 
 impl Ended {
-    /// The program's exit status.
+    /// Returns the program's exit status.
     pub fn exit_status(&self) -> u8 {
         match self {
             Ended::PoweredOff => 0,

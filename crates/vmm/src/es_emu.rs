@@ -1,8 +1,8 @@
-//! Emulated SEV-ES, by the lab's KVM with `kvm_amd.es_emu=1` (kernel/es-emu): the protocol is that
-//! of SEV-ES, and nothing is encrypted.
+//! Emulated SEV-ES, on the lab's KVM with `kvm_amd.es_emu=1` (kernel/es-emu). The protocol is that
+//! of SEV-ES, but nothing is encrypted.
 //!
-//! A guest has two memories. What its page tables name with the C-bit is in the private one, which
-//! no device reaches; the rest is in the shared one.
+//! A guest has two memories. Pages that its page tables map with the C-bit are in the private
+//! memory, which no device reaches. All others are in the shared memory.
 
 use std::io;
 
@@ -18,33 +18,33 @@ use unspin_cvm::layout::AP_START;
 use crate::error::{Step, VmmError};
 use crate::memory::{self, Memory};
 
-/// The bit of a page table entry that says that a page is private.
+/// The bit of a page table entry that marks a page as private.
 const C_BIT: u32 = 47;
-/// Where KVM has private memory (KVM_X86_ES_EMU_PRIVATE).
+/// The address at which KVM maps private memory (KVM_X86_ES_EMU_PRIVATE).
 const PRIVATE: u64 = 1 << C_BIT;
-/// KVM_X86_ES_EMU_VM.
+/// The VM type (KVM_X86_ES_EMU_VM).
 const VM_TYPE: u64 = 31;
-/// Slots of shared memory are below it.
+/// The first memory slot of private memory. Shared memory has the slots below it.
 const FIRST_SLOT: u32 = 16;
-/// The exit reason of a question to a device (KVM_EXIT_X86_ES_EMU_GHCB).
+/// The exit reason of a guest's request to a device (KVM_EXIT_X86_ES_EMU_GHCB).
 pub const EXIT_GHCB: u32 = 1000;
-/// Commands about GHCBs (KVM_X86_ES_EMU_GHCB_EXITS, _READ and _WRITE).
+/// Commands that concern GHCBs (KVM_X86_ES_EMU_GHCB_EXITS, _READ and _WRITE).
 const GHCB_EXITS: u32 = 0x10000;
 const GHCB_READ: u32 = 0x10001;
 const GHCB_WRITE: u32 = 0x10002;
-/// The most bytes that a call passes.
+/// The most bytes that one call transfers.
 pub const GHCB_CALL_BYTES: usize = 16;
-/// The leaf of memory encryption, with SEV and SEV-ES.
+/// The CPUID leaf of memory encryption.
 const LEAF: u32 = 0x8000_001f;
 const SEV_AND_SEV_ES: u32 = 1 << 1 | 1 << 3;
-/// How many bits of addresses the C-bit takes away.
+/// The number of address bits that the C-bit takes away, in its field of EBX.
 const REDUCTION: u32 = 1 << 6;
-/// The last leaf of that range; in its EAX.
+/// The CPUID leaf whose EAX is the last extended leaf.
 const LEAVES: u32 = 0x8000_0000;
-/// KVM sets it itself, as VMRUN wants it.
+/// EFER.SVME, which KVM sets itself because VMRUN requires it.
 const EFER_SVME: u64 = 1 << 12;
 
-/// A VM of that type.
+/// Creates a VM of the emulated type.
 pub fn create(kvm: &Kvm) -> Result<VmFd, VmmError> {
     kvm.create_vm_with_type(VM_TYPE).map_err(|error| match error.errno() {
         libc::EINVAL => VmmError::NoEsEmu,
@@ -59,7 +59,7 @@ pub fn register(private: &Memory, vm: &VmFd) -> Result<(), VmmError> {
     memory::register_at(private, vm, FIRST_SLOT, PRIVATE)
 }
 
-/// Adds what a guest finds SEV-ES by.
+/// Adds the CPUID leaf by which a guest detects SEV-ES.
 pub fn add_leaf(entries: &mut Vec<kvm_cpuid_entry2>) {
     entries.retain(|entry| entry.function != LEAF);
     for entry in entries.iter_mut().filter(|entry| entry.function == LEAVES) {
@@ -73,7 +73,7 @@ pub fn add_leaf(entries: &mut Vec<kvm_cpuid_entry2>) {
     });
 }
 
-/// Gives the registers of so many vCPUs to the platform: from now on, nobody else sees them.
+/// Hands the registers of `vcpus` vCPUs to the platform. From then on, only the platform sees them.
 pub fn launch(vm: &VmFd, vcpus: u8) -> Result<(), VmmError> {
     let id = sev_cmd_id_KVM_SEV_LAUNCH_UPDATE_VMSA;
     let jump_table = if vcpus > 1 { AP_START } else { 0 };
@@ -81,7 +81,7 @@ pub fn launch(vm: &VmFd, vcpus: u8) -> Result<(), VmmError> {
     vm.encrypt_op_sev(&mut command).step("launch the guest")
 }
 
-/// Asks for the GHCBs of questions to devices that are not KVM's.
+/// Asks KVM to exit with the GHCB when a guest addresses a device that KVM does not emulate.
 pub fn take_ghcbs(vm: &VmFd) -> Result<(), VmmError> {
     let mut command = kvm_sev_cmd { id: GHCB_EXITS, data: 1, ..Default::default() };
     vm.encrypt_op_sev(&mut command).map_err(|error| match error.errno() {
@@ -93,13 +93,13 @@ pub fn take_ghcbs(vm: &VmFd) -> Result<(), VmmError> {
     })
 }
 
-/// The address of the GHCB, after an exit for [`EXIT_GHCB`].
+/// Returns the address of the GHCB after an exit for [`EXIT_GHCB`].
 pub fn ghcb_of(run: &kvm_run) -> u64 {
     // SAFETY: KVM has written the first eight bytes of the union, and any bytes are a number.
     unsafe { run.__bindgen_anon_1.hypercall.nr }
 }
 
-/// struct kvm_x86_es_emu_ghcb.
+/// The argument of the commands: struct kvm_x86_es_emu_ghcb.
 #[repr(C)]
 struct GhcbAccess {
     vcpu: u32,
@@ -136,7 +136,7 @@ impl GhcbAccess {
     }
 }
 
-/// Sets a vCPU's registers, of those that files of `unspin igvm build` have.
+/// Sets those registers of a vCPU that files of `unspin igvm build` contain.
 pub fn set(vcpu: &VcpuFd, vmsa: &SevVmsa) -> Result<(), VmmError> {
     let mut sregs = vcpu.get_sregs().step("read a vCPU's registers")?;
     (sregs.cs, sregs.ss) = (segment(vmsa.cs), segment(vmsa.ss));
@@ -153,8 +153,8 @@ pub fn set(vcpu: &VcpuFd, vmsa: &SevVmsa) -> Result<(), VmmError> {
     vcpu.set_regs(&regs).step("set a vCPU's registers")
 }
 
-/// A segment whose attributes are those of the VMCB: type, S, DPL and P in bits 0 to 7, AVL, L, D
-/// and G in 8 to 11.
+/// Converts a segment from the attributes of the VMCB: type, S, DPL and P are bits 0 to 7; AVL, L,
+/// D and G are bits 8 to 11.
 fn segment(selector: SevSelector) -> kvm_segment {
     let bit = |at: u32| (selector.attrib >> at & 1) as u8;
     kvm_segment {

@@ -1,11 +1,11 @@
 //! A small virtual machine monitor on Linux's KVM, for x86-64.
 //!
-//! It starts a kernel (bzImage) or a `native` IGVM file without firmware, and gives the guest a
-//! serial port, ACPI's power-management registers and virtio devices on a PCI bus. [`vm::run`] is
-//! all of it. The device models in [`virtio`] know memory and queues, and nothing about KVM.
+//! This crate starts a kernel (bzImage) or a `native` IGVM file without firmware. The guest gets a
+//! serial port, ACPI's power-management registers and virtio devices on a PCI bus. [`vm::run`] runs
+//! a whole VM. The device models in [`virtio`] depend on memory and queues, and not on KVM.
 //!
-//! Everything that a guest writes is hostile: device models refuse it or ignore it, and neither
-//! panic nor allocate by its sizes.
+//! Everything that a guest writes is hostile. Device models refuse or ignore bad input. They
+//! neither panic nor allocate memory by sizes that the guest chose.
 
 pub mod access;
 pub mod cli;

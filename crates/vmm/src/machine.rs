@@ -1,4 +1,4 @@
-//! The machine as its vCPUs see it: ports and device memory.
+//! The machine as its vCPUs see it: I/O ports and device memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -11,21 +11,21 @@ use crate::pc::power::{self, Power};
 use crate::pc::serial::{COM1, Com1};
 use crate::pci::host::Host;
 
-/// Locks. A thread that panicked while it held the lock has ended the VM already.
+/// Locks a mutex, even if it is poisoned: a thread that panicked with the lock has ended the VM.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the VM ended; the first reason counts.
+/// The VM's end. Only the first reason counts.
 #[derive(Debug)]
 pub struct End {
     ended: OnceLock<Ended>,
-    /// Readable when there is one.
+    /// An event that is readable once the VM has ended.
     pub event: EventFd,
 }
 
 impl End {
-    /// A VM that goes on. `event` is not blocking.
+    /// Returns the end of a VM that still runs. `event` is nonblocking.
     pub fn new(event: EventFd) -> End {
         End { ended: OnceLock::new(), event }
     }
@@ -33,17 +33,17 @@ impl End {
     /// Ends the VM.
     pub fn set(&self, ended: Ended) {
         let _ = self.ended.set(ended);
-        // Fails only if the counter is full, and then the event is readable.
+        // The write fails only if the counter is full, and then the event is readable.
         let _ = self.event.write(1);
     }
 
-    /// How it ended, if it did.
+    /// Returns the reason if the VM has ended.
     pub fn get(&self) -> Option<&Ended> {
         self.ended.get()
     }
 }
 
-/// Ends the VM if its thread panics.
+/// A guard that ends the VM if its thread panics.
 #[derive(Debug)]
 pub struct PanicEnds(pub Arc<End>);
 
@@ -55,30 +55,30 @@ impl Drop for PanicEnds {
     }
 }
 
-/// All devices that vCPUs reach by exits.
+/// All devices that vCPUs reach by VM exits.
 #[derive(Debug)]
 pub struct Machine {
     /// The serial port.
     pub com1: Com1,
-    /// ACPI's registers.
+    /// ACPI's power-management registers.
     pub power: Power,
     /// The CMOS clock.
     pub clock: Clock,
     /// The PCI bus.
     pub pci: Host,
-    /// How the VM ended.
+    /// The VM's end.
     pub end: Arc<End>,
 }
 
 impl Machine {
-    /// Reads from a port. Nothing answers as a bus without a device does: all ones.
+    /// Reads from a port. A port without a device reads as all ones, as on a bus.
     pub fn port_read(&self, port: u16, data: &mut [u8]) {
         data.fill(0xff);
         match port {
             COM1..0x400 => self.com1.read(port - COM1, data),
             power::PM_BASE..power::PM_END => self.power.read(port - power::PM_BASE, data),
             clock::CLOCK..clock::CLOCK_END => self.clock.read(port - clock::CLOCK, data),
-            // Its buffers are empty.
+            // The controller's buffers are empty.
             power::I8042_COMMAND => data.fill(0),
             0xcf8..0xd00 => self.pci.port_read(port, data),
             _ => {}

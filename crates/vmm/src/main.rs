@@ -1,4 +1,4 @@
-//! The command.
+//! The `unspin-vmm` program.
 
 use std::fmt::Display;
 use std::io::{Write, stderr};
@@ -24,7 +24,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether somebody reads it or not, the exit status says it, too.
+/// Prints to standard error. A failed write is ignored, because the exit status has the result,
+/// too.
 fn say(text: &impl Display) {
     let _ = writeln!(stderr(), "unspin-vmm: {text}");
 }

@@ -23,19 +23,19 @@ use crate::error::{Step, VmmError};
 /// Memory that is mapped into this process.
 pub type Memory = vm_memory::GuestMemoryMmap<()>;
 
-/// A guest's memory, all zeros. What exceeds 3 GiB begins at 4 GiB.
+/// A guest's memory, initially all zeros. The part beyond 3 GiB begins at 4 GiB.
 #[derive(Debug)]
 pub struct Ram {
-    /// As the loader and the vCPUs have it.
+    /// The mapping that the loader and the vCPUs use.
     pub guest: Memory,
-    /// As threads of devices have it.
+    /// The mapping that the devices' threads use.
     pub devices: DeviceMemory,
-    /// The key of `guest`, if the policy wants one and the processor has keys.
+    /// The protection key of `guest`, if the policy restricts access and the processor has keys.
     pub key: Option<Key>,
 }
 
 impl Ram {
-    /// Memory of that size. Without a policy, both mappings are the same one.
+    /// Creates `bytes` of memory. With [`Policy::Off`], both mappings are the same.
     pub fn new(bytes: u64, policy: &Policy, on_failure: OnFailure) -> Result<Ram, VmmError> {
         if *policy == Policy::Off {
             let guest = new(bytes)?;
@@ -47,8 +47,8 @@ impl Ram {
         let devices = map(&file, bytes, libc::PROT_NONE)?;
         let parts: Vec<_> =
             devices.iter().map(|region| (region.as_ptr(), region.size() as u64)).collect();
-        // SAFETY: the gate lives in the table, beside the mapping. No reference leads there: all
-        // accesses are volatile, or system calls.
+        // SAFETY: the gate lives in the table, together with the mapping. No reference points into
+        // the mapping: all accesses are volatile, or system calls.
         let gate = unsafe { Mprotect::new(&parts) };
         let regions = ranges(bytes).map(|(gpa, bytes)| gpa.0..gpa.0 + bytes as u64);
         let table = Table::new(regions.collect(), policy.clone(), Box::new(gate), on_failure);
@@ -59,19 +59,20 @@ impl Ram {
     }
 }
 
-/// The private memory of a guest under emulated SEV-ES. KVM checks a thread's keys when it brings
-/// in a page for the guest, so a vCPU's thread needs the right while the guest runs, and then only.
+/// The private memory of a guest under emulated SEV-ES. KVM checks the thread's protection keys
+/// when it faults in a page for the guest. A vCPU's thread therefore needs the right while the
+/// guest runs, and only then.
 #[derive(Debug)]
 pub struct Private {
-    /// As the loader has it.
+    /// The mapping that the loader uses.
     pub memory: Memory,
-    /// Its key, if the processor has keys.
+    /// The mapping's protection key, if the processor has keys.
     pub key: Option<Key>,
 }
 
 impl Private {
-    /// Private memory of that size, which the calling thread may use until it denies itself the
-    /// key.
+    /// Creates `bytes` of private memory, which the calling thread may use until it denies itself
+    /// the key.
     pub fn new(bytes: u64) -> Result<Private, VmmError> {
         die_of_faults();
         let memory = new(bytes)?;
@@ -80,17 +81,17 @@ impl Private {
     }
 }
 
-/// Gives a key to a mapping, if there are keys.
+/// Assigns a new key to a mapping, if the processor has keys.
 fn lock_out(guest: &Memory) -> Result<Option<Key>, VmmError> {
     let Some(key) = Key::allocate() else { return Ok(None) };
     for region in guest.iter() {
-        // SAFETY: no reference leads into the mapping: all accesses are volatile.
+        // SAFETY: no reference points into the mapping: all accesses are volatile.
         unsafe { key.assign(region.as_ptr(), region.size()) }.step("protect the guest's memory")?;
     }
     Ok(Some(key))
 }
 
-/// Opens what the policy opens at the start.
+/// Opens the pages that the policy grants at the start.
 fn grant_ahead(devices: &DeviceMemory, policy: &Policy) -> Result<(), VmmError> {
     let (Policy::Pregrant(range), Some(table)) = (policy, devices.table()) else { return Ok(()) };
     let pages = match range {
@@ -101,7 +102,7 @@ fn grant_ahead(devices: &DeviceMemory, policy: &Policy) -> Result<(), VmmError> 
     table.open_ahead(pages.ok_or_else(outside)?).step("grant pages to devices")
 }
 
-/// The parts of a memory of that size.
+/// Returns the guest-physical parts of `bytes` of memory.
 fn ranges(bytes: u64) -> impl Iterator<Item = (GuestAddress, usize)> {
     let low = bytes.min(LOW_MEMORY_END);
     let parts =
@@ -109,12 +110,12 @@ fn ranges(bytes: u64) -> impl Iterator<Item = (GuestAddress, usize)> {
     parts.into_iter().filter(|(_, bytes)| *bytes > 0)
 }
 
-/// Memory of this process alone, of that size, all zeros.
+/// Maps `bytes` of private memory of this process, all zeros.
 pub fn new(bytes: u64) -> Result<Memory, VmmError> {
     mapped(Memory::from_ranges(&ranges(bytes).collect::<Vec<_>>()))
 }
 
-/// A file in memory. It keeps its size, so that no access is a SIGBUS.
+/// Creates a file in memory. Seals keep its size, so that no access raises SIGBUS.
 fn memfd(bytes: u64) -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
@@ -122,7 +123,7 @@ fn memfd(bytes: u64) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(bytes)?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -133,7 +134,7 @@ fn memfd(bytes: u64) -> io::Result<File> {
     }
 }
 
-/// Maps a file of that size as memory, shared.
+/// Maps a file as `bytes` of shared memory.
 fn map(file: &Arc<File>, bytes: u64, protection: libc::c_int) -> Result<Memory, VmmError> {
     let (mut regions, mut offset) = (Vec::new(), 0);
     for (gpa, bytes) in ranges(bytes) {
@@ -161,12 +162,12 @@ pub fn write(memory: &Memory, gpa: u64, bytes: &[u8]) -> Result<(), VmmError> {
         .step("fill the guest's memory")
 }
 
-/// Gives the memory to a VM.
+/// Registers the memory with a VM.
 pub fn register(memory: &Memory, vm: &VmFd) -> Result<(), VmmError> {
     register_at(memory, vm, 0, 0)
 }
 
-/// Gives the memory to a VM, which has it from that address on, and in slots from that one on.
+/// Registers the memory with a VM: in slots from `slot` on, at addresses from `base` on.
 pub fn register_at(memory: &Memory, vm: &VmFd, slot: u32, base: u64) -> Result<(), VmmError> {
     for (slot, region) in (slot..).zip(memory.iter()) {
         let address = memory.get_host_address(region.start_addr());

@@ -1,7 +1,7 @@
-//! seccomp: what each kind of thread may ask the kernel for. Anything else kills the process.
+//! seccomp: the system calls that each kind of thread may make. Any other call kills the process.
 //!
-//! A thread installs its filter as soon as it has what it needs. All files are open by then, and
-//! no filter allows to open, connect, execute or make memory executable.
+//! A thread installs its filter as soon as its resources are ready. All files are open by then. No
+//! filter allows a thread to open, connect, execute or make memory executable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use seccompiler::{
 
 use crate::virtio::tap::{TUNSETOFFLOAD, TUNSETQUEUE};
 
-/// KVM's requests of a running VM (linux/kvm.h).
+/// KVM's ioctl requests that a running VM needs (linux/kvm.h).
 const KVM_RUN: u64 = 0xae80;
 const KVM_GET_REGS: u64 = 0x8090_ae81;
 const KVM_SET_GSI_ROUTING: u64 = 0x4008_ae6a;
 const KVM_MEMORY_ENCRYPT_OP: u64 = 0xc008_aeba;
-/// What gives the terminal back (asm-generic/ioctls.h); glibc 2.42 and later use the last two.
+/// Requests that restore the terminal (asm-generic/ioctls.h); glibc 2.42 and later use the last
+/// two.
 const TCGETS: u64 = 0x5401;
 const TCSETS: u64 = 0x5402;
 const TCGETS2: u64 = 0x802c_542a;
 const TCSETS2: u64 = 0x402c_542b;
 
-/// What memory, locks and the end of a thread need, and events.
+/// System calls for memory, locks, events and the end of a thread.
 const COMMON: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -46,17 +47,17 @@ const COMMON: &[i64] = &[
     libc::SYS_sigaltstack,
     libc::SYS_write,
 ];
-/// Commands and queues of a device's thread.
+/// System calls by which a device's thread waits for commands and queues.
 const EVENTS: &[i64] = &[libc::SYS_epoll_ctl, libc::SYS_epoll_wait];
 
 /// A kind of thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The one that waits for signals, input and the end.
+    /// The main thread, which waits for signals, input and the VM's end.
     Main,
-    /// A vCPU.
+    /// A vCPU's thread.
     Vcpu,
-    /// A vCPU whose GHCB this program reads.
+    /// The thread of a vCPU whose GHCB this program reads.
     GhcbVcpu,
     /// A console's worker.
     Console,
@@ -69,7 +70,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in the order of their discriminants.
     pub const ALL: [Kind; 7] = [
         Kind::Main,
         Kind::Vcpu,
@@ -80,7 +81,7 @@ impl Kind {
         Kind::Revoker,
     ];
 
-    /// The thread's name.
+    /// Returns the thread's name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Main => "main",
@@ -93,11 +94,11 @@ impl Kind {
         }
     }
 
-    /// Besides [`COMMON`].
+    /// Returns the system calls that this kind may make with any arguments, [`COMMON`] included.
     fn calls(self) -> Vec<i64> {
         let own: &[i64] = match self {
             Kind::Main => &[libc::SYS_clock_nanosleep],
-            // For a reader of standard output.
+            // A vCPU may wait for the reader of standard output.
             Kind::Vcpu | Kind::GhcbVcpu => &[libc::SYS_poll],
             Kind::Revoker => &[],
             Kind::Console => &[libc::SYS_writev],
@@ -109,7 +110,7 @@ impl Kind {
         [COMMON, events, own].concat()
     }
 
-    /// Requests of ioctl.
+    /// Returns the ioctl requests that this kind may make.
     fn requests(self) -> &'static [u64] {
         match self {
             Kind::Main => &[TCGETS, TCSETS, TCGETS2, TCSETS2],
@@ -121,7 +122,7 @@ impl Kind {
     }
 }
 
-/// The filters, or none.
+/// The filters of all kinds, or none if threads are not confined.
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox(Option<Arc<[BpfProgram; Kind::ALL.len()]>>);
 
@@ -135,7 +136,7 @@ impl Sandbox {
         Ok(Sandbox(Some(Arc::new(programs))))
     }
 
-    /// No filters.
+    /// Returns a sandbox that confines no thread.
     pub fn none() -> Sandbox {
         Sandbox(None)
     }
@@ -161,10 +162,10 @@ fn filter(kind: Kind) -> Result<BpfProgram, seccompiler::Error> {
         let rule = condition(2, Len::Dword, Op::MaskedEq(executable), 0)?;
         rules.insert(call, vec![rule]);
     }
-    // Of its own threads: to stop a vCPU, and to abort.
+    // The process may signal only its own threads: to stop a vCPU, and to abort.
     let is_own = condition(0, Len::Dword, Op::Eq, std::process::id().into())?;
     rules.insert(libc::SYS_tgkill, vec![is_own]);
-    // Rust's library asks whether a file is open before it closes it, in builds for debugging.
+    // In debug builds, Rust's library checks whether a file is open before it closes the file.
     let is_open = condition(1, Len::Dword, Op::Eq, libc::F_GETFD as u64)?;
     rules.insert(libc::SYS_fcntl, vec![is_open]);
     let requests = kind.requests().iter();

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::RawFd;
 
-/// Ctrl-A begins a command: x ends the VM, a second Ctrl-A is the guest's.
+/// Ctrl-A begins a command: x ends the VM, and a second Ctrl-A goes to the guest.
 const ESCAPE: u8 = 1;
 
-/// A terminal in raw mode, until it is dropped.
+/// A terminal in raw mode. Its old mode returns when this value is dropped.
 #[derive(Debug)]
 pub struct Raw {
     fd: RawFd,
@@ -14,7 +14,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Switches to raw mode; `None` if it is not a terminal.
+    /// Switches a terminal to raw mode. Returns `None` if `fd` is not a terminal.
     pub fn enter(fd: RawFd) -> io::Result<Option<Raw>> {
         // SAFETY: termios is plain data, for which zeros are valid.
         let mut mode: libc::termios = unsafe { std::mem::zeroed() };
@@ -25,7 +25,7 @@ impl Raw {
         let raw = Raw { fd, before: mode };
         // SAFETY: `mode` is a termios.
         unsafe { libc::cfmakeraw(&mut mode) };
-        // Messages of this program still begin lines.
+        // Each message of this program still starts at the beginning of a line.
         mode.c_oflag |= libc::OPOST;
         // SAFETY: as above.
         if unsafe { libc::tcsetattr(fd, libc::TCSANOW, &mode) } != 0 {
@@ -42,14 +42,14 @@ impl Drop for Raw {
     }
 }
 
-/// What was typed: input of the guest, with commands taken out.
+/// The filter of typed input, which takes out the commands to this program.
 #[derive(Debug, Default)]
 pub struct Typed {
     escaped: bool,
 }
 
 impl Typed {
-    /// The guest's bytes, or `None` if the VM is to end.
+    /// Returns the bytes for the guest, or `None` if the user ends the VM.
     pub fn filter(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut kept = Vec::with_capacity(bytes.len());
         for byte in bytes {

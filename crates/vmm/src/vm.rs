@@ -1,4 +1,4 @@
-//! A VM from its start to its end.
+//! A VM, from its start to its end.
 
 mod devices;
 mod events;
@@ -31,22 +31,22 @@ use crate::vcpu::SevEs;
 use events::Events;
 use stats::Stats;
 
-/// Where KVM keeps four pages on Intel's processors: above the local APICs, where no device is and
-/// the DSDT promises nothing to PCI.
+/// The address of the four pages that KVM needs on Intel processors. They are above the local
+/// APICs: no device is there, and the DSDT gives no address there to PCI.
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
 
-/// What page access lacks on some machines.
+/// The warning that page access is weaker on a machine without protection keys.
 const NO_KEY: &str = "unspin-vmm: no protection key: pages that are not granted stay in a mapping \
                       that devices do not use, and that nothing keeps them from";
 
-/// What emulated SEV-ES lacks on them.
+/// The same warning for emulated SEV-ES.
 const NO_OWN_KEY: &str = "unspin-vmm: no protection key: nothing keeps this program from the \
                           guest's private memory";
 
-/// Runs a VM until it ends. Once its files are loaded, blocks SIGINT, SIGTERM and SIGHUP in the
-/// calling thread, and confines it if the configuration says so: the process can do little else
-/// afterwards.
+/// Runs a VM until it ends. Once the VM's files are loaded, blocks SIGINT, SIGTERM and SIGHUP in
+/// the calling thread. If the configuration says so, also confines that thread, and the process can
+/// do little else afterwards.
 pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let (asked, max) = (config.devices(), DEVICES_MAX);
     if asked > max {
@@ -80,9 +80,9 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     private.map_or(Ok(()), |private| es_emu::register(private, &vm))?;
     let ghcb = Reader::new(config.ghcb, &vm, &ram.guest, stats.is_some())?;
     let registers = load::load(config, private.unwrap_or(&ram.guest))?;
-    // Threads inherit it: from now on, private memory is KVM's alone.
+    // Threads inherit this denial. From now on, only KVM accesses private memory.
     own_key.iter().for_each(|key| key.deny());
-    // Until here, signals end the process: a file may be read from somebody who never ends.
+    // Until here, signals end the process: it may read a file from a writer that never ends.
     let mut events = Events::new(libc::STDIN_FILENO)?;
     let sandbox = if config.seccomp { Sandbox::new()? } else { Sandbox::none() };
     let routes = Arc::new(Routes::new(Arc::clone(&vm))?);
@@ -111,11 +111,11 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     drop(registers);
     let revoker = setting.revoker(config.revoke_per_s)?;
     let threads = vcpus::start(vcpus, &machine, &sev_es, &sandbox)?;
-    // Threads inherit the right to use the key: vCPUs are the last ones that need it.
+    // Threads inherit the right to use the key. The vCPUs are the last threads that need it.
     ram.key.iter().for_each(|key| key.deny());
     let confined = sandbox.enter(Kind::Main).map_err(VmmError::from);
     let waited = confined.and_then(|()| events.wait(&machine));
-    // Whatever happened, nothing runs on.
+    // In any case, no thread may go on running.
     end.set(Ended::Failed("the VM was stopped".into()));
     threads.stop();
     machine.pci.stop();
@@ -127,7 +127,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     Ok(end.get().cloned().unwrap_or(Ended::Interrupted))
 }
 
-/// The private memory, if the guest has one.
+/// Creates the private memory, if the guest has one.
 fn private(config: &Config) -> Result<Option<Private>, VmmError> {
     let private = config.es_emu.then(|| Private::new(config.memory_bytes)).transpose()?;
     if private.as_ref().is_some_and(|private| private.key.is_none()) {
@@ -136,7 +136,7 @@ fn private(config: &Config) -> Result<Option<Private>, VmmError> {
     Ok(private)
 }
 
-/// A VM with the PC's interrupt controllers and timer.
+/// Creates a VM with the PC's interrupt controllers and timer.
 fn create(kvm: &Kvm, config: &Config) -> Result<VmFd, VmmError> {
     let vm =
         if config.es_emu { es_emu::create(kvm)? } else { kvm.create_vm().step("create a VM")? };

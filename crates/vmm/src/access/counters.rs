@@ -1,16 +1,17 @@
-//! What page access did, for `--stats`.
+//! Counters of page access, for `--stats`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Declares counters once, for their fields, their sum and their text.
+/// Declares each counter once, and derives the fields and the JSON text from the declaration.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a VM. They are exact when its threads have ended.
+        /// Counters of a VM. They are exact once its threads have ended.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64,)* }
 
         impl Counters {
-            /// A line of JSON: policy, whether a protection key is in use, seconds, counters.
+            /// Returns a line of JSON: the policy, whether a protection key is in use, seconds,
+            /// counters.
             pub fn json(&self, policy: &str, key: bool, seconds: f64) -> String {
                 let mut text = format!("{{\"policy\":\"{policy}\",\"key\":{key}");
                 text += &format!(",\"seconds\":{seconds:.3}");
@@ -22,38 +23,38 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Chains that were served.
+    /// Descriptor chains that devices served.
     chains,
-    /// Pages that descriptors, indirect tables and rings asked for.
+    /// Pages that descriptors, indirect tables and rings named.
     pages_asked,
-    /// Of these, pages that were open, which needs no call.
+    /// Those of `pages_asked` that were open already and needed no call.
     hits,
     /// Calls that opened pages.
     requests,
-    /// Pages that they opened.
+    /// Pages that those calls opened.
     pages_opened,
-    /// Calls after a use that closed pages, in the policy `request`.
+    /// Calls that closed pages after a use, with the policy `request`.
     returns,
-    /// Pages that were revoked.
+    /// Pages that revocations closed.
     revoked,
     /// Revocations that waited for I/O in flight.
     revoke_waits,
-    /// Nanoseconds that they waited, together.
+    /// Total time that revocations waited, in nanoseconds.
     revoke_wait_ns,
-    /// Times that a thread of a device waited for the end of a revocation.
+    /// Times that a device's thread waited for the end of a revocation.
     device_waits,
-    /// Chains and rings that got no access; the driver gets such a chain back unserved.
+    /// Chains and rings that got no access. The driver gets such a chain back unserved.
     refused,
 }
 
-/// Adds to a counter.
+/// Adds `count` to a counter.
 pub fn add(counter: &AtomicU64, count: u64) {
     if count > 0 {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-/// A counter's value.
+/// Returns a counter's value.
 pub fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

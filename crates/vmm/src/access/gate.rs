@@ -1,4 +1,4 @@
-//! What opens and closes pages for threads of devices.
+//! The gate, which opens and closes pages for the devices' threads.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,21 +6,22 @@ use std::ops::Range;
 
 use unspin_cvm::PAGE_BYTES;
 
-/// Opens and closes pages, by their numbers in the [`super::table::Table`]. The table calls under
-/// its lock.
+/// Opens and closes pages, which it names by their numbers in the [`super::table::Table`]. The
+/// table calls it with its lock held.
 pub trait Gate: Debug + Send + Sync {
-    /// Lets threads of devices touch pages. After an error, nobody touches them.
+    /// Lets the devices' threads touch pages. After an error, no thread touches them.
     fn open(&self, pages: Range<u32>) -> io::Result<()>;
 
-    /// Takes pages away. After it, no thread reaches them, on whichever processor it runs.
+    /// Takes pages away. Once it returns, no thread on any processor can reach them.
     fn close(&self, pages: Range<u32>) -> io::Result<()>;
 }
 
-/// Lets a stray access end the process as SIGSEGV or SIGBUS. Rust's handler, which looks for the
-/// stack's overflow, makes a call first that filters of threads forbid: that would be SIGSYS.
+/// Restores the default action of SIGSEGV and SIGBUS, so that a stray access ends the process with
+/// that signal. Rust's own handler, which detects stack overflows, first makes a system call that
+/// the threads' filters forbid: the process would die of SIGSYS instead.
 pub fn die_of_faults() {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: the default action refers to nothing.
+        // SAFETY: the default action refers to no memory.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
@@ -31,23 +32,24 @@ struct Part {
     /// The number of its first page.
     first: u32,
     pages: u32,
-    /// Where it is mapped.
+    /// The host address of the mapping.
     host: usize,
 }
 
-/// mprotect on a mapping, which is inaccessible at first.
+/// A gate that calls mprotect on a mapping, which is inaccessible at first.
 #[derive(Debug)]
 pub struct Mprotect {
     parts: Vec<Part>,
 }
 
 impl Mprotect {
-    /// A mapping's parts in the order of their pages' numbers: addresses and bytes.
+    /// Returns a gate for a mapping's parts, each an address and a number of bytes, in the order of
+    /// their pages' numbers.
     ///
     /// # Safety
     ///
-    /// The parts are mapped as long as this gate exists, and only accesses that can bear a fault
-    /// go there.
+    /// The parts must stay mapped as long as this gate exists. Only accesses that can survive a
+    /// fault may go there.
     pub unsafe fn new(parts: &[(*mut u8, u64)]) -> Mprotect {
         let mut first = 0;
         let parts = parts.iter().map(|(host, bytes)| {
@@ -68,7 +70,7 @@ impl Mprotect {
             }
             let at = part.host + (start - part.first) as usize * PAGE_BYTES as usize;
             let bytes = (end - start) as usize * PAGE_BYTES as usize;
-            // SAFETY: the range is inside of a part, which `new` requires to be mapped.
+            // SAFETY: the range lies within a part, which `new` requires to be mapped.
             if unsafe { libc::mprotect(at as *mut libc::c_void, bytes, protection) } != 0 {
                 return Err(io::Error::last_os_error());
             }

@@ -1,13 +1,13 @@
-//! Page access: a device's thread reaches a page of the guest only after the guest named it.
+//! Page access: a device's thread can reach a page of the guest only after the guest named it.
 //!
-//! Guest memory is mapped twice. The loader and the vCPUs have the first mapping, whose protection
-//! key is denied to all other threads. Threads of devices have the second one. It begins
-//! inaccessible, and a *grant* opens pages of it for as long as a descriptor is served, or longer,
-//! as the [`Policy`] says. A *revocation* closes a page after the I/O in flight on it.
+//! Guest memory is mapped twice. The loader and the vCPUs use the first mapping, whose protection
+//! key is denied to all other threads. The devices' threads use the second one, which begins
+//! inaccessible. A *grant* opens pages of it while a descriptor is served, or longer, as the
+//! [`Policy`] says. A *revocation* closes a page after the I/O in flight on it.
 //!
-//! A grant is mprotect, a real call into the kernel: a hypervisor for confidential guests has a
-//! call of its own, which KVM lacks. The device model that asks is the one that is kept out: this
-//! stops its stray accesses, and not foreign code in its thread.
+//! A grant is mprotect, a real call into the kernel. A hypervisor for confidential guests has a
+//! call of its own for this, which KVM lacks. The restricted device model asks for its own grants:
+//! this stops its stray accesses, but not foreign code in its thread.
 
 pub mod counters;
 pub mod gate;
@@ -27,22 +27,23 @@ use window::Window;
 /// How long a grant lasts, and how many pages one call grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// No second mapping: threads of devices reach all of the guest's memory.
+    /// No second mapping: the devices' threads can reach all of the guest's memory.
     #[default]
     Off,
-    /// A call for each descriptor before its use, and one after it.
+    /// One call for each descriptor before its use, and one call after it.
     Request,
-    /// Pages stay granted until they are revoked; a call for each descriptor that has others.
+    /// Pages stay granted until they are revoked. Each descriptor with pages that are not open
+    /// takes a call.
     Cache,
-    /// The same, with one call for all pages of a chain that adjoin each other.
+    /// Like [`Policy::Cache`], with one call for all adjoining pages of a chain.
     Batch,
-    /// Like [`Policy::Batch`], after a grant of these guest-physical addresses, or of all memory,
-    /// at the start.
+    /// Like [`Policy::Batch`], after a grant at the start. The grant covers these guest-physical
+    /// addresses, or all memory if there are none.
     Pregrant(Option<Range<u64>>),
 }
 
 impl Policy {
-    /// The name on the command line.
+    /// Returns the policy's name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Off => "off",
@@ -53,18 +54,18 @@ impl Policy {
         }
     }
 
-    /// Whether the pages of a chain are asked for together.
+    /// Returns whether a device asks for all pages of a chain together.
     pub fn is_by_chain(&self) -> bool {
         matches!(self, Policy::Batch | Policy::Pregrant(_))
     }
 
-    /// Whether pages stay granted after their use.
+    /// Returns whether pages stay granted after their use.
     pub fn keeps(&self) -> bool {
         !matches!(self, Policy::Off | Policy::Request)
     }
 }
 
-/// Guest memory as threads of devices have it.
+/// Guest memory as the devices' threads reach it.
 #[derive(Debug, Clone)]
 pub struct DeviceMemory {
     memory: Memory,
@@ -72,29 +73,29 @@ pub struct DeviceMemory {
 }
 
 impl From<Memory> for DeviceMemory {
-    /// Memory without restrictions.
+    /// Wraps memory without restrictions.
     fn from(memory: Memory) -> DeviceMemory {
         DeviceMemory { memory, table: None }
     }
 }
 
 impl DeviceMemory {
-    /// A mapping whose pages the table opens and closes.
+    /// Wraps a mapping whose pages `table` opens and closes.
     pub fn restricted(memory: Memory, table: Arc<Table>) -> DeviceMemory {
         DeviceMemory { memory, table: Some(table) }
     }
 
-    /// Where there are restrictions: the pages' states.
+    /// Returns the table of the pages' states, or `None` if access is unrestricted.
     pub fn table(&self) -> Option<&Arc<Table>> {
         self.table.as_ref()
     }
 
-    /// The mapping itself, to judge addresses by. An access to it may be a fault.
+    /// Returns the mapping itself, to check addresses against. An access to it may fault.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Access for one thread, until it is dropped.
+    /// Returns a window, through which one thread has access until the window is dropped.
     pub fn window(&self) -> Window {
         Window::new(self.memory.clone(), self.table.clone())
     }

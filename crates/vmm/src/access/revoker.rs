@@ -1,7 +1,7 @@
-//! The source of revocations: it plays a guest that converts shared pages back to private ones.
+//! The source of revocations. It imitates a guest that converts shared pages back to private ones.
 //!
-//! A confidential guest reports each conversion by KVM_HC_MAP_GPA_RANGE. A plain one makes none,
-//! so this thread revokes open pages at a rate instead, rings' pages among them.
+//! A confidential guest reports each conversion by KVM_HC_MAP_GPA_RANGE. A plain guest makes none,
+//! so this thread revokes open pages at a fixed rate instead. It does not spare the pages of rings.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,13 +12,13 @@ use super::table::Table;
 use crate::machine::lock;
 use crate::sandbox::Kind;
 
-/// How long the thread sleeps at least: at high rates, it revokes several pages after a sleep.
+/// The shortest sleep of the thread. At high rates, it revokes several pages after each sleep.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// The part of a second's revocations that is done at once, after a delay.
+/// The divisor of the rate that limits how many revocations the thread makes at once after a delay.
 const CATCH_UP: u64 = 20;
 
-/// The thread. It ends when this is dropped.
+/// The revoking thread, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Revoker {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -26,8 +26,8 @@ pub struct Revoker {
 }
 
 impl Revoker {
-    /// Revokes `per_s` pages a second. `enter` is the thread's first call; what it returns lives
-    /// as long as the thread.
+    /// Starts a thread that revokes `per_s` pages a second. The thread calls `enter` first, and
+    /// keeps the value that `enter` returns until the thread ends.
     pub fn start<G>(
         table: Arc<Table>,
         per_s: u32,
@@ -50,7 +50,7 @@ impl Drop for Revoker {
         *lock(&self.stop.0) = true;
         self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the VM has ended for that reason.
+            // If the thread panicked, the VM has ended for that reason.
             let _ = thread.join();
         }
     }
@@ -66,7 +66,7 @@ fn revoke(table: &Table, per_s: u32, stop: &(Mutex<bool>, Condvar)) {
             return;
         }
         let due = (start.elapsed().as_secs_f64() * f64::from(per_s)) as u64;
-        // What has no open page, or no time, is not made up for.
+        // Revocations that found no open page, or no time, are not made up for.
         let most = u64::from(per_s).div_ceil(CATCH_UP);
         for _ in done..due.min(done + most) {
             let Some(page) = table.open_page(next) else { break };

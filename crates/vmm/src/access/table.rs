@@ -1,8 +1,9 @@
-//! The states of all pages, and who changes them when.
+//! The states of all pages, and the locking rules for changing them.
 //!
-//! A hit changes one word without a lock. All that opens or closes pages holds the lock `changes`,
-//! so states and the gate agree whenever it is free. One page at a time is closing: its users wait
-//! for nothing but that lock, so they end, and then the page's revocation does.
+//! A hit changes one word without a lock. Every path that opens or closes pages holds the lock
+//! `changes`, so the states agree with the gate whenever the lock is free. Only one page is closing
+//! at a time. Its users wait for nothing but that lock, so their uses end, and then the page's
+//! revocation ends.
 
 use std::fmt;
 use std::io;
@@ -19,25 +20,26 @@ use super::gate::Gate;
 use super::word::Word;
 use crate::machine::lock;
 
-/// Called with the reason if a page could not be opened or closed: the VM must not go on. A chain
-/// that is given back unserved looks like one that was served to drivers which ignore its length.
+/// A function that the table calls with the reason if it could not open or close a page: the VM
+/// must not go on. Drivers that ignore the length of a returned chain cannot tell an unserved chain
+/// from a served one.
 pub type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// The pages of a VM, numbered from 0 in the order of their addresses.
 pub struct Table {
     words: Box<[AtomicU32]>,
-    /// Guest-physical ranges, whose pages have consecutive numbers.
+    /// Guest-physical ranges. Their pages are numbered consecutively across the ranges.
     regions: Vec<Range<u64>>,
     policy: Policy,
     gate: Box<dyn Gate>,
     on_failure: OnFailure,
-    /// How many pages are open. Written under `changes`.
+    /// The number of open pages, written under `changes`.
     open_pages: AtomicU32,
-    /// What the table did.
+    /// Counters of the table's work.
     pub counters: Counters,
     changes: Mutex<()>,
     changed: Condvar,
-    /// Held by a revocation from its beginning to its end.
+    /// The lock that a revocation holds from its beginning to its end.
     revoking: Mutex<()>,
 }
 
@@ -47,17 +49,17 @@ impl fmt::Debug for Table {
     }
 }
 
-/// How a use came by its pages.
+/// Statistics of one take: how many of its pages were open already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Pages that were asked for.
+    /// Pages that the caller asked for.
     pub pages: u64,
-    /// Pages that were open.
+    /// Pages among them that were open.
     pub hits: u64,
 }
 
 impl Table {
-    /// A table of guest-physical ranges of whole pages. All pages are closed.
+    /// Returns a table of guest-physical ranges of whole pages, all of which are closed.
     pub fn new(
         regions: Vec<Range<u64>>,
         policy: Policy,
@@ -80,22 +82,22 @@ impl Table {
         }
     }
 
-    /// How long grants last.
+    /// Returns the policy, which says how long grants last.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The number of pages.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u32 {
         self.words.len() as u32
     }
 
-    /// A page's state now.
+    /// Returns a page's current state.
     pub fn state(&self, page: u32) -> Word {
         Word(self.words[page as usize].load(Ordering::Acquire))
     }
 
-    /// The first open page from there on, and around.
+    /// Returns the first open page from `from` on, wrapping around at the end.
     pub fn open_page(&self, from: u32) -> Option<u32> {
         if self.open_pages.load(Ordering::Relaxed) == 0 {
             return None;
@@ -103,7 +105,8 @@ impl Table {
         (from..self.pages()).chain(0..from).find(|page| self.state(*page).is_open())
     }
 
-    /// The pages of some bytes; `None` if they are not inside of one region, or none.
+    /// Returns the pages of `bytes` bytes from `gpa` on. Returns `None` if they do not lie in one
+    /// region, or if `bytes` is 0.
     pub fn locate(&self, gpa: u64, bytes: u64) -> Option<Range<u32>> {
         let last = gpa.checked_add(bytes.checked_sub(1)?)?;
         let mut first = 0;
@@ -117,13 +120,14 @@ impl Table {
         None
     }
 
-    /// Opens pages for longer than a use.
+    /// Opens pages without taking them into use, so that they are open before their first use.
     pub fn open_ahead(&self, pages: Range<u32>) -> io::Result<()> {
         let _changes = lock(&self.changes);
         self.open(&pages.filter(|page| !self.state(*page).is_open()).collect::<Vec<_>>())
     }
 
-    /// Takes pages into use if a cache has all of them, and adds them to `held`. `false`: none.
+    /// Takes pages into use if the policy keeps pages and all of them are open, and adds them to
+    /// `held`. Returns `false` if it took none.
     pub fn take_hits(&self, wanted: &[Range<u32>], held: &mut Vec<Range<u32>>) -> bool {
         let before = held.len();
         let all = self.policy.keeps()
@@ -141,8 +145,8 @@ impl Table {
         all
     }
 
-    /// Takes pages into use, all or none, and adds them to `held`. `ring` is in use by the caller,
-    /// too. Waits for a revocation of a page, unless the caller uses it already.
+    /// Takes pages into use, all or none, and adds them to `held`. The caller also uses the pages
+    /// of `ring`. Waits while a page is being revoked, unless the caller uses that page already.
     pub fn take(
         &self,
         wanted: &[Range<u32>],
@@ -213,8 +217,8 @@ impl Table {
         Ok(open)
     }
 
-    /// Opens closed pages in ascending order, those that adjoin each other by one call. The caller
-    /// has the lock.
+    /// Opens closed pages in ascending order, each run of adjoining pages by one call. The caller
+    /// holds the lock `changes`.
     fn open(&self, closed: &[u32]) -> io::Result<()> {
         for run in closed.chunk_by(|a, b| a + 1 == *b) {
             self.gate.open(run[0]..run[run.len() - 1] + 1)?;
@@ -226,7 +230,7 @@ impl Table {
         Ok(())
     }
 
-    /// Ends the use of pages. The policy `request` closes those that have no other user.
+    /// Ends the use of pages. The policy `request` closes those without another user.
     pub fn release(&self, held: &[Range<u32>]) {
         if self.policy.keeps() {
             return self.release_and_keep(held);
@@ -261,7 +265,8 @@ impl Table {
         for page in held.iter().cloned().flatten() {
             let word = self.drop_use(page);
             if word.is_idle() && word.is_closing() {
-                // The revocation holds the lock until it waits.
+                // The revocation holds the lock until it waits, so this notification cannot be
+                // lost.
                 drop(lock(&self.changes));
                 self.changed.notify_all();
             }
@@ -272,8 +277,9 @@ impl Table {
         Word(self.words[page as usize].fetch_sub(1, Ordering::AcqRel)).released()
     }
 
-    /// Revokes a page: nobody begins to use it, its users end, and it is closed. `false` if it is
-    /// closed already. If the system cannot close it, the VM has failed.
+    /// Revokes a page: lets no thread begin to use it, waits until its users end, and closes it.
+    /// Returns `false` if the page is closed already. If the system cannot close the page, the VM
+    /// has failed.
     pub fn revoke(&self, page: u32) -> bool {
         let _one = lock(&self.revoking);
         let mut changes = lock(&self.changes);
@@ -314,7 +320,8 @@ impl Table {
     }
 }
 
-/// Adds a page to what is held, behind the first `before` ranges.
+/// Adds a page to the ranges in `held` after the first `before`, and merges it with the last if
+/// they adjoin.
 fn hold(held: &mut Vec<Range<u32>>, before: usize, page: u32) {
     match held[before..].last_mut() {
         Some(last) if last.end == page => last.end += 1,

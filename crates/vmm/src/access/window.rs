@@ -1,4 +1,5 @@
-//! A thread's access to guest memory: pages are taken before they are touched, and given back.
+//! A thread's access to guest memory: the thread takes pages before it touches them, and then gives
+//! them back.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -12,36 +13,36 @@ use super::counters::add;
 use super::table::{Table, Taken};
 use crate::memory::Memory;
 
-/// The most pages that a chain may name, 16 MiB: more are refused. Without restrictions, there is
-/// no limit but the device's.
+/// The most pages that a chain may name, 16 MiB in total; a longer chain is refused. Unrestricted
+/// memory has only the device's own limit.
 pub const CHAIN_PAGES_MAX: u64 = 4096;
 
-/// A descriptor's guest-physical address, and its bytes.
+/// A descriptor's guest-physical address and its number of bytes.
 pub type Piece = (GuestAddress, usize);
 
-/// Access of one thread. A ring's pages are in use until [`Window::end`], and those of a chain
+/// Access of one thread. The pages of a ring are in use until [`Window::end`], and those of a chain
 /// until [`Window::release`].
 #[derive(Debug)]
 pub struct Window {
     memory: Memory,
     table: Option<Arc<Table>>,
     ring: Vec<Range<u32>>,
-    /// The ring's parts, guest-physical: most accesses go there, and need no look at pages.
+    /// The ring's parts as guest-physical ranges. Most accesses go there and need no look at pages.
     ring_bytes: Vec<Range<u64>>,
     chain: RefCell<Vec<Range<u32>>>,
-    /// What a chain asks for, kept for its room.
+    /// The pages that a chain asks for; a field only to reuse its allocation.
     wanted: RefCell<Vec<Range<u32>>>,
     chain_pages: Cell<u64>,
-    /// The system did not open a page, so the VM ends.
+    /// Whether the system failed to open a page, so that the VM ends.
     failed: Cell<bool>,
-    // Counted here, so that threads do not share a cache line for each chain.
+    // The window counts locally, so that threads do not share a cache line for each chain.
     chains: Cell<u64>,
     pages: Cell<u64>,
     hits: Cell<u64>,
 }
 
 impl Window {
-    /// A window without pages.
+    /// Returns a window that holds no pages.
     pub(super) fn new(memory: Memory, table: Option<Arc<Table>>) -> Window {
         Window {
             memory,
@@ -58,12 +59,12 @@ impl Window {
         }
     }
 
-    /// The mapping. Only pages in use may be touched.
+    /// Returns the mapping. The caller may touch only pages in use.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Takes the pages of a ring's parts. `false`: no access.
+    /// Takes the pages of a ring's parts. Returns `false` if they are not accessible.
     #[must_use]
     pub fn hold_ring(&mut self, parts: &[Piece]) -> bool {
         let Some(table) = &self.table else { return true };
@@ -84,13 +85,13 @@ impl Window {
         }
     }
 
-    /// Whether the system did not open a page: no chain may be given back from then on.
+    /// Returns whether the system failed to open a page. From then on, no chain may be given back.
     pub fn has_failed(&self) -> bool {
         self.failed.get()
     }
 
-    /// Takes the pages of a chain's descriptors, by as many calls as the policy says. `false`: no
-    /// access, or more than [`CHAIN_PAGES_MAX`] pages.
+    /// Takes the pages of a chain's descriptors, by as many calls as the policy says. Returns
+    /// `false` if a page is inaccessible, or if the chain has more than [`CHAIN_PAGES_MAX`] pages.
     #[must_use]
     pub fn hold(&self, pieces: &[Piece]) -> bool {
         let Some(table) = &self.table else { return true };
@@ -130,7 +131,7 @@ impl Window {
         }
     }
 
-    /// Ends all use. The window can serve again, without a call for memory of its own.
+    /// Ends all uses. The window can serve again without another allocation.
     pub fn end(&mut self) {
         self.release();
         if let Some(table) = &self.table {
@@ -144,7 +145,7 @@ impl Window {
         }
     }
 
-    /// Counts a chain that was served.
+    /// Counts a chain that the device served.
     pub fn count_chain(&self) {
         self.chains.set(self.chains.get() + 1);
     }
@@ -160,7 +161,7 @@ impl Window {
         false
     }
 
-    /// Takes what rings and indirect tables need, unless it is in use here.
+    /// Takes the pages of rings and indirect tables, unless this window uses them already.
     fn reach(&self, piece: Piece) -> bool {
         let Some(table) = &self.table else { return true };
         let (start, bytes) = (piece.0.0, piece.1 as u64);
@@ -168,7 +169,7 @@ impl Window {
         if bytes == 0 || self.ring_bytes.iter().any(in_ring) {
             return true;
         }
-        // The mapping would give the front of what exceeds it.
+        // For a piece that exceeds the mapping, the mapping would return its front.
         let Some(pages) = table.locate(start, bytes) else { return false };
         let holds = |held: &Range<u32>| held.start <= pages.start && pages.end <= held.end;
         let held = self.chain.borrow().last().is_some_and(holds);
@@ -176,7 +177,8 @@ impl Window {
     }
 }
 
-/// Replaces `pages` with those of pieces. `false` if one is not memory, or lies in two regions.
+/// Replaces `pages` with the pages of `pieces`. Returns `false` if a piece is not memory, or lies
+/// in two regions.
 fn locate(table: &Table, pieces: &[Piece], pages: &mut Vec<Range<u32>>) -> bool {
     pages.clear();
     pieces.iter().filter(|(_, bytes)| *bytes > 0).all(|(at, bytes)| {

@@ -1,4 +1,5 @@
-//! A page's state in one word, and the steps between states. No step waits or calls.
+//! A page's state in one word, and the transitions between states. No transition waits or makes a
+//! call.
 //!
 //! | state | from | to |
 //! |---|---|---|
@@ -6,11 +7,11 @@
 //! | open, with users | `OPENED` | `used`, `released`, `closing` |
 //! | closing, with users | `closing` | `used_again`, `released`, `reopened`; idle: closed |
 
-/// A page that threads of devices may touch. Set and cleared under the table's lock.
+/// The page is open: the devices' threads may touch it. Set and cleared under the table's lock.
 const OPEN: u32 = 1 << 31;
-/// A page that nobody else may begin to use. Set and cleared under the table's lock.
+/// The page is closing: nobody else may begin to use it. Set and cleared under the table's lock.
 const CLOSING: u32 = 1 << 30;
-/// The number of descriptors, or rings, that use the page.
+/// The bits with the number of descriptors and rings that use the page.
 const USERS: u32 = CLOSING - 1;
 
 /// A page's state.
@@ -18,55 +19,56 @@ const USERS: u32 = CLOSING - 1;
 pub struct Word(pub u32);
 
 impl Word {
-    /// Not accessible.
+    /// A page that is not accessible.
     pub const CLOSED: Word = Word(0);
-    /// Accessible, and without a user.
+    /// A page that is accessible and has no user.
     pub const OPENED: Word = Word(OPEN);
 
-    /// Whether the page is accessible.
+    /// Returns whether the page is accessible.
     pub fn is_open(self) -> bool {
         self.0 & OPEN != 0
     }
 
-    /// Whether a revocation waits for the page's users.
+    /// Returns whether a revocation waits for the page's users.
     pub fn is_closing(self) -> bool {
         self.0 & CLOSING != 0
     }
 
-    /// How many uses there are.
+    /// Returns the number of uses.
     pub fn users(self) -> u32 {
         self.0 & USERS
     }
 
-    /// One user more: the hit of a cache. `None` where there is need of the table's lock.
+    /// Adds a user: the hit of a cache. Returns `None` if the page can only be taken under the
+    /// table's lock.
     pub fn used(self) -> Option<Word> {
         (self.is_open() && !self.is_closing()).then(|| self.used_again())
     }
 
-    /// One use more by somebody who uses the page already, even while it is closing: a wait for
-    /// the page's other users would be a wait for itself.
+    /// Adds a use by a thread that uses the page already, even if the page is closing. If that
+    /// thread waited for the page's users, it would wait for itself.
     pub fn used_again(self) -> Word {
         debug_assert!(self.is_open() && self.users() < USERS);
         Word(self.0 + 1)
     }
 
-    /// One user less.
+    /// Removes a user.
     pub fn released(self) -> Word {
         debug_assert!(self.is_open() && self.users() > 0);
         Word(self.0 - 1)
     }
 
-    /// The beginning of a revocation; `None` for a page that is closed, or closing already.
+    /// Begins a revocation. Returns `None` if the page is closed, or closing already.
     pub fn closing(self) -> Option<Word> {
         (self.is_open() && !self.is_closing()).then_some(Word(self.0 | CLOSING))
     }
 
-    /// Whether the page can be closed: nobody uses it.
+    /// Returns whether the page is open and nobody uses it, so that it can be closed.
     pub fn is_idle(self) -> bool {
         self.is_open() && self.users() == 0
     }
 
-    /// A revocation that could not close the page.
+    /// Undoes a revocation that could not close the page.
     pub fn reopened(self) -> Word {
         Word(self.0 & !CLOSING)
     }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of steps, as a reference of three plain variables does them.
+        /// Words agree with a reference of three plain variables after any sequence of steps.
         #[test]
         fn words_do_as_three_variables(steps in prop::collection::vec(0..6u8, 0..200)) {
             let (mut word, mut open, mut closing, mut users) = (Word::CLOSED, false, false, 0u32);

@@ -1,15 +1,15 @@
-//! Questions of the GHCB protocol that concern devices, and their answers (AMD, SEV-ES
+//! The requests of the GHCB protocol that concern devices, and their answers (AMD, SEV-ES
 //! Guest-Hypervisor Communication Block Standardization, 2.03).
 //!
-//! The guest may change the page while it is read. Each field is read once, judged, and used as it
-//! was read.
+//! The guest may change the page while this program reads it. So the code reads each field once,
+//! checks that value, and uses that value.
 
 use std::io;
 
 use super::page::Page;
 use crate::machine::Machine;
 
-/// Fields of the page, by their offsets.
+/// Offsets of the page's fields.
 const RAX: usize = 0x1f8;
 const EXIT_CODE: usize = 0x390;
 const INFO_1: usize = 0x398;
@@ -25,7 +25,7 @@ const IOIO: u64 = 0x7b;
 const MMIO_READ: u64 = 0x8000_0001;
 const MMIO_WRITE: u64 = 0x8000_0002;
 
-/// SW_EXITINFO1 of an answer that is a refusal, whose SW_EXITINFO2 is the reason.
+/// The SW_EXITINFO1 of a refusal. SW_EXITINFO2 has the reason.
 const REFUSED: u64 = 2;
 const INVALID_USAGE: u64 = 2;
 const INVALID_SCRATCH: u64 = 3;
@@ -36,20 +36,20 @@ const INVALID_EVENT: u64 = 6;
 /// The most bytes of an access to device memory.
 const MMIO_BYTES_MAX: u64 = 8;
 
-/// Where a device is.
+/// The address of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// At a port.
+    /// An I/O port.
     Port(u16),
-    /// At an address.
+    /// A guest-physical address.
     Memory(u64),
 }
 
-/// Devices.
+/// The devices that an answer may access.
 pub trait Devices {
-    /// Reads at a place.
+    /// Reads from the device at a place.
     fn read(&self, place: Place, data: &mut [u8]);
-    /// Writes at a place.
+    /// Writes to the device at a place.
     fn write(&self, place: Place, data: &[u8]);
 }
 
@@ -69,9 +69,9 @@ impl Devices for Machine {
     }
 }
 
-/// Why there is no answer.
+/// Why a request has no answer.
 enum Stop {
-    /// The guest gets that reason.
+    /// The request is refused; the guest gets this reason.
     Refused(u64),
     /// The page cannot be reached.
     Page(io::Error),
@@ -83,7 +83,8 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Answers the question of the page at that address. Fails if the page cannot be reached.
+/// Answers the request in the page at guest-physical address `gpa`. Fails if the page cannot be
+/// reached.
 pub fn answer(page: &mut impl Page, gpa: u64, devices: &impl Devices) -> io::Result<()> {
     match serve(page, gpa, devices) {
         Ok(()) => infos(page, 0, 0),
@@ -101,7 +102,7 @@ fn pair(one: u64, two: u64) -> [u8; 16] {
     (u128::from(one) | u128::from(two) << 64).to_le_bytes()
 }
 
-/// Two fields that adjoin each other.
+/// Reads two adjoining fields of 8 bytes.
 fn read_pair(page: &mut impl Page, offset: usize) -> io::Result<(u64, u64)> {
     let mut bytes = [0; 16];
     page.read(offset, &mut bytes)?;
@@ -109,7 +110,7 @@ fn read_pair(page: &mut impl Page, offset: usize) -> io::Result<(u64, u64)> {
     Ok((both as u64, (both >> 64) as u64))
 }
 
-/// A field's bit of VALID_BITMAP.
+/// Returns the bit of a field in VALID_BITMAP.
 const fn valid(field: usize) -> u128 {
     1 << (field / 8)
 }
@@ -140,7 +141,7 @@ fn serve(page: &mut impl Page, gpa: u64, devices: &impl Devices) -> Result<(), S
     }
 }
 
-/// Which fields the guest has filled.
+/// The fields that the guest has filled.
 #[derive(Clone, Copy)]
 struct Given(u128);
 
@@ -150,7 +151,7 @@ impl Given {
     }
 }
 
-/// IN, OUT, INS and OUTS, as SW_EXITINFO1 describes them.
+/// Serves IN, OUT, INS and OUTS, as SW_EXITINFO1 describes them.
 fn port(
     page: &mut impl Page,
     gpa: u64,
@@ -184,7 +185,7 @@ fn port(
     Ok(())
 }
 
-/// What accesses pass through the page's buffer.
+/// The part of the page's buffer through which accesses pass their data.
 struct Data {
     start: usize,
     bytes: usize,
@@ -192,7 +193,8 @@ struct Data {
 }
 
 impl Data {
-    /// Data of so many accesses of that size. Version 2 of the protocol wants them in the page.
+    /// Returns the data of `count` accesses of `size` bytes. Version 2 of the protocol requires the
+    /// data to be in the page.
     fn new(scratch: u64, gpa: u64, size: usize, count: u64) -> Result<Data, Stop> {
         let start = (scratch & 0xfff) as usize;
         let room = BUFFER_END.saturating_sub(start) as u64;

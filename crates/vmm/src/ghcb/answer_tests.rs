@@ -5,7 +5,7 @@ use super::*;
 
 const GPA: u64 = 0x1a0_0000;
 
-/// A page in an array; a read outside of it panics.
+/// A page in an array; an access outside of it panics.
 struct Array([u8; 4096]);
 
 impl Page for Array {
@@ -31,7 +31,7 @@ impl Array {
     }
 }
 
-/// Reads give 1, 2, 3 and so on; writes are noted.
+/// Devices whose reads give 1, 2, 3 and so on, and which record writes.
 #[derive(Default)]
 struct Fake {
     reads: RefCell<Vec<(Place, usize)>>,
@@ -50,7 +50,7 @@ impl Devices for Fake {
     }
 }
 
-/// A question whose fields are all valid.
+/// Returns a request whose fields are all valid.
 fn question(code: u64, one: u64, two: u64) -> Array {
     let mut page = Array([0; 4096]);
     page.put(EXIT_CODE, code);
@@ -80,7 +80,7 @@ fn ports_are_read_and_written_through_rax() {
     let fake = answered(&mut page);
     assert_eq!(*fake.reads.borrow(), [(Place::Port(0x3fd), 1)]);
     assert_eq!((page.get(RAX), page.get(INFO_1), page.get(INFO_2)), (1, 0, 0));
-    // Of an answer, only RAX is valid.
+    // In an answer, only RAX is valid.
     assert_eq!(u128::from_le_bytes(page.0[VALID..][..16].try_into().unwrap()), valid(RAX));
 
     let mut page = question(IOIO, 0xcf8 << 16 | 4 << 4, 0);
@@ -100,7 +100,7 @@ fn strings_and_device_memory_pass_through_the_buffer() {
     assert_eq!(page.0[BUFFER..][..5], [1, 1, 1, 1, 0]);
 
     let mut page = question(MMIO_WRITE, 0xe000_0000, 8);
-    // At the very end of the buffer.
+    // The data is at the very end of the buffer.
     page.put(SCRATCH, GPA + BUFFER_END as u64 - 8);
     page.0[BUFFER_END - 1] = 9;
     let fake = answered(&mut page);
@@ -116,7 +116,7 @@ fn a_question_that_breaks_the_protocol_gets_the_reason() {
     assert_eq!(refusal(question(MMIO_READ, 0xe000_0000, 0)), INVALID_INPUT);
     assert_eq!(refusal(question(MMIO_READ, 0xe000_0000, 9)), INVALID_INPUT);
     assert_eq!(refusal(question(0x72, 0, 0)), INVALID_EVENT);
-    // One more byte than the buffer has, and a product that overflows.
+    // The buffer is one byte too short, and then the product overflows.
     let string = 0x80 << 16 | 4 << 4 | 1 << 2;
     assert_eq!(refusal(question(IOIO, string, 509)), INVALID_SCRATCH);
     assert_eq!(refusal(question(IOIO, string, 1 << 62)), INVALID_SCRATCH);
@@ -139,7 +139,7 @@ fn fields_that_are_not_valid_are_missing() {
     }
 }
 
-/// What a call for each access costs is a count of these.
+/// The cost of `Way::Calls` follows from this number of accesses.
 #[test]
 fn an_answer_takes_a_few_accesses() {
     let port = 0x80 << 16 | 1 << 4;

@@ -1,8 +1,8 @@
-//! A guest's questions to devices under emulated SEV-ES, answered by this program.
+//! Device requests of a guest under emulated SEV-ES, which this program answers.
 //!
-//! The guest writes a question into its GHCB, a page of shared memory. With [`Way::Mapped`], this
-//! program reads the page where it has the guest's memory mapped. With [`Way::Calls`], it asks KVM
-//! for each part of the page, as a VMM does whose hypervisor maps nothing.
+//! The guest writes a request into its GHCB, a page of shared memory. With [`Way::Mapped`], this
+//! program reads the page in its own mapping of the guest's memory. With [`Way::Calls`], it asks
+//! KVM for each part of the page, as a VMM must on a hypervisor that maps nothing.
 
 pub mod answer;
 pub mod page;
@@ -34,7 +34,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Way::Kernel => "kernel",
@@ -44,20 +44,20 @@ impl Way {
     }
 }
 
-/// What all vCPUs did together. Exact when their threads have ended.
+/// Counters of all vCPUs together. They are exact once the vCPUs' threads have ended.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// VMGEXITs that this program answered.
     pub exits: AtomicU64,
     /// Reads and writes of parts of GHCBs.
     pub accesses: AtomicU64,
-    /// Calls into KVM that they took.
+    /// Calls into KVM that those accesses took.
     pub calls: AtomicU64,
-    /// Nanoseconds between the exit and the next entry; 0 unless they are measured.
+    /// Nanoseconds from the exit to the end of the answer; 0 unless they are measured.
     pub ns: AtomicU64,
 }
 
-/// What a vCPU's thread needs to answer.
+/// The state that a vCPU's thread needs to answer requests.
 #[derive(Debug, Clone)]
 pub struct Reader {
     way: Way,
@@ -68,8 +68,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of GHCBs in that memory, which it gets from KVM; none if KVM reads them. `timed`
-    /// measures its time.
+    /// Returns a reader of GHCBs in `shared`, and asks KVM for them. Returns `None` if KVM reads
+    /// GHCBs itself. If `timed`, the reader measures how long its answers take.
     pub fn new(
         way: Way,
         vm: &Arc<VmFd>,
@@ -84,8 +84,8 @@ impl Reader {
         Ok(Some(Reader { way, vm, shared, timed, counters }))
     }
 
-    /// Answers the question in the GHCB of that vCPU, whose address is `gpa`. Fails if KVM
-    /// or the memory refuses an access: the guest moved its GHCB away.
+    /// Answers the request in the GHCB of vCPU `vcpu`, whose address is `gpa`. Fails if KVM or the
+    /// memory refuses an access because the guest moved its GHCB away.
     pub fn answer(&self, vcpu: u8, gpa: u64, machine: &Machine) -> io::Result<()> {
         let start = self.timed.then(Instant::now);
         let counters = &*self.counters;
@@ -107,7 +107,7 @@ impl Reader {
         answered
     }
 
-    /// A line of JSON.
+    /// Returns the counters as a line of JSON.
     pub fn json(&self) -> String {
         let Counters { exits, accesses, calls, ns } = &*self.counters;
         let [exits, accesses, calls, ns] = [exits, accesses, calls, ns].map(read);

@@ -1,4 +1,4 @@
-//! Two ways to a GHCB.
+//! The two ways to access a GHCB.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -10,15 +10,15 @@ use crate::access::counters::add;
 use crate::es_emu::{self, GHCB_CALL_BYTES};
 use crate::memory::Memory;
 
-/// A page that the guest may write to at the same time: two reads of a field may differ.
+/// A page that the guest may write to at the same time, so that two reads of a field may differ.
 pub trait Page {
-    /// Reads bytes from that offset on.
+    /// Reads bytes from `offset` on.
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()>;
-    /// Writes bytes from that offset on.
+    /// Writes bytes from `offset` on.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The page in mapped memory.
+/// A page in mapped memory.
 #[derive(Debug)]
 pub struct Mapped<'a> {
     memory: &'a Memory,
@@ -26,7 +26,7 @@ pub struct Mapped<'a> {
 }
 
 impl<'a> Mapped<'a> {
-    /// The page at that address of the guest's shared memory.
+    /// Returns the page at address `gpa` of the guest's shared memory.
     pub fn new(memory: &'a Memory, gpa: u64) -> Self {
         Mapped { memory, gpa }
     }
@@ -46,7 +46,7 @@ impl Page for Mapped<'_> {
     }
 }
 
-/// The page by calls into KVM, which knows where it is.
+/// A page that is accessed by calls into KVM, which knows the address.
 #[derive(Debug)]
 pub struct Calls<'a> {
     vm: &'a VmFd,
@@ -55,7 +55,7 @@ pub struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// The page of that vCPU; counts its calls.
+    /// Returns the page of vCPU `vcpu`, which adds its calls to `calls`.
     pub fn new(vm: &'a VmFd, vcpu: u8, calls: &'a AtomicU64) -> Self {
         Calls { vm, vcpu, calls }
     }
@@ -81,12 +81,12 @@ impl Page for Calls<'_> {
     }
 }
 
-/// A page whose accesses are counted.
+/// A page with a count of its accesses.
 #[derive(Debug)]
 pub struct Counted<P> {
     /// The page.
     pub page: P,
-    /// Reads and writes.
+    /// The number of reads and writes.
     pub accesses: u64,
 }
 

@@ -1,6 +1,6 @@
-//! IGVM files for the platform `native`, as `unspin igvm build --platform native` makes them.
+//! IGVM files for the platform `native`, as `unspin igvm build --platform native` writes them.
 //!
-//! Parameters, which a loader fills in, are refused: no file of `unspin igvm build` has any.
+//! Parameters, which a loader would fill in, are refused. No file of `unspin igvm build` has any.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,80 +18,80 @@ use crate::config::Config;
 use crate::error::VmmError;
 use crate::memory::{self, Memory};
 
-/// A file that this VM cannot start.
+/// A reason why this VM cannot start a file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum IgvmError {
-    /// For confidential VMs only.
+    /// The file is for confidential VMs only.
     #[error("is for {those}: unspin-vmm loads files for native; build one with --platform native")]
     NotNative {
         /// The file's platforms.
         those: String,
     },
-    /// Not for SEV-ES.
+    /// The file is not for SEV-ES.
     #[error("is not for sev-es: build one with --platform sev-es --cbit 47")]
     NotSevEs,
-    /// Registers that are not in the order of vCPUs.
+    /// The registers are not in the order of vCPUs.
     #[error("has registers of vCPU {found} where those of vCPU {next} come")]
     Order {
         /// The vCPU's number in the file.
         found: u16,
-        /// The number that comes next.
+        /// The number that must come next.
         next: usize,
     },
-    /// Registers of another number of vCPUs.
+    /// The file has registers for another number of vCPUs.
     #[error("has registers of {found} vCPUs, and --vcpus is {vcpus}")]
     Vcpus {
-        /// In the file.
+        /// The number of vCPUs in the file.
         found: usize,
-        /// In the VM.
+        /// The number of vCPUs in the VM.
         vcpus: u8,
     },
     /// The file fills memory that the VM lacks.
     #[error("needs memory from {gpa:#x} to {end:#x}: give the VM more by --memory")]
     BeyondMemory {
-        /// First address.
+        /// The first address.
         gpa: u64,
-        /// The address behind the last.
+        /// The address after the last.
         end: u64,
     },
-    /// The file fills addresses that are not memory, as one with firmware does.
+    /// The file fills addresses that are not memory, as a file with firmware does.
     #[error(
         "fills {gpa:#x} to {end:#x}, where a PC has its devices and firmware: unspin-vmm runs \
          kernels without firmware"
     )]
     AmongDevices {
-        /// First address.
+        /// The first address.
         gpa: u64,
-        /// The address behind the last.
+        /// The address after the last.
         end: u64,
     },
-    /// The page is to be filled twice.
+    /// The file fills a page twice.
     #[error("fills the page at {gpa:#x} twice")]
     Overlap {
-        /// Its address.
+        /// The page's address.
         gpa: u64,
     },
-    /// A page that only firmware of a confidential VM can fill, or of an odd size.
+    /// A page of an odd size, or one that only firmware of a confidential VM can fill.
     #[error("has a page at {gpa:#x} that is not plain data of whole pages of 4 KiB")]
     Page {
-        /// Its address.
+        /// The page's address.
         gpa: u64,
     },
-    /// The registers of a further vCPU.
+    /// The file has registers of a further vCPU.
     #[error("has registers of vCPU {0}: further vCPUs start by INIT and SIPI here")]
     FurtherVcpu(u16),
-    /// Two sets of registers.
+    /// The file has the first vCPU's registers twice.
     #[error("has the registers of its first vCPU twice")]
     RegistersTwice,
-    /// No registers: the VM would need firmware at the reset vector.
+    /// The file has no registers, so the VM would need firmware at the reset vector.
     #[error("has no registers for its first vCPU")]
     NoRegisters,
-    /// Another directive.
+    /// The file has a directive that this VMM does not support.
     #[error("has the directive {0}, which unspin-vmm does not support")]
     Directive(&'static str),
 }
 
-/// Loads a file into memory, and returns registers.
+/// Loads a file into memory, and returns the registers.
 pub fn load(
     path: &Path,
     bytes: &[u8],
@@ -114,16 +114,16 @@ pub fn load(
     Ok(registers)
 }
 
-/// What a file does to a VM.
+/// The effect of a file on a VM.
 #[derive(Debug)]
 pub struct Plan<'a, R = Box<IgvmNativeVpContextX64>> {
-    /// Addresses and their bytes. An empty page stays zero and is not here.
+    /// Addresses and the bytes to write there. Empty pages stay zero and are not listed.
     pub pages: Vec<(u64, &'a [u8])>,
-    /// Of the first vCPU, or of all that the file names.
+    /// The registers of the first vCPU, or of all vCPUs of a file for SEV-ES.
     pub registers: R,
 }
 
-/// Looks at every directive before memory is touched.
+/// Checks every directive of a file before the VMM touches memory.
 pub fn plan(image: &Image, memory_bytes: u64) -> Result<Plan<'_>, IgvmError> {
     let those = || image.platforms().map(|(platform, _)| platform.name()).collect::<Vec<_>>();
     let mask = image.mask(Platform::Native);
@@ -142,7 +142,7 @@ pub fn plan(image: &Image, memory_bytes: u64) -> Result<Plan<'_>, IgvmError> {
     Ok(Plan { pages, registers: registers.ok_or(IgvmError::NoRegisters)? })
 }
 
-/// The same for emulated SEV-ES, where each vCPU has registers in the file.
+/// Does the same for emulated SEV-ES, for which the file has registers of each vCPU.
 pub fn plan_sev_es(
     image: &Image,
     memory_bytes: u64,
@@ -167,7 +167,8 @@ pub fn plan_sev_es(
     Ok(Plan { pages, registers })
 }
 
-/// The pages of a file for memory of so many bytes; other directives go to `other`.
+/// Returns the pages of a file for `memory_bytes` of memory, and passes other directives to
+/// `other`.
 fn pages(
     image: &Image,
     mask: u32,
@@ -202,7 +203,7 @@ fn pages(
     Ok(pages)
 }
 
-/// Whether a range is memory.
+/// Checks that a range is memory.
 fn inside(gpa: u64, bytes: u64, memory_bytes: u64) -> Result<(), IgvmError> {
     let end = gpa.saturating_add(bytes);
     let low = end <= memory_bytes.min(LOW_MEMORY_END);
@@ -217,7 +218,7 @@ fn inside(gpa: u64, bytes: u64, memory_bytes: u64) -> Result<(), IgvmError> {
     }
 }
 
-/// A directive as the specification names it.
+/// Returns a directive's name in the specification.
 fn name(directive: &Directive) -> &'static str {
     match directive {
         Directive::ParameterArea { .. } => "PARAMETER_AREA",

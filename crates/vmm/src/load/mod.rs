@@ -1,4 +1,4 @@
-//! From files to the guest's memory and its first vCPU's registers.
+//! The loader, which takes files and fills the guest's memory and its vCPUs' registers.
 
 pub mod igvm;
 
@@ -16,16 +16,16 @@ use crate::config::{Config, Source};
 use crate::error::VmmError;
 use crate::memory::{self, Memory};
 
-/// The registers of vCPUs.
+/// The initial registers of vCPUs.
 #[derive(Debug)]
 pub enum Registers {
-    /// Of the first vCPU; the others start by INIT and SIPI.
+    /// The first vCPU's registers. The other vCPUs start by INIT and SIPI.
     Native(Box<IgvmNativeVpContextX64>),
-    /// Of all vCPUs.
+    /// The registers of all vCPUs.
     SevEs(Vec<Box<SevVmsa>>),
 }
 
-/// Fills the memory, and returns registers.
+/// Fills the memory, and returns the registers.
 pub fn load(config: &Config, memory: &Memory) -> Result<Registers, VmmError> {
     match &config.source {
         Source::Linux { kernel, initramfs, append } => {

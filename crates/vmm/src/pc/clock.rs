@@ -1,22 +1,22 @@
-//! The CMOS clock of a PC (MC146818): UTC, without alarms or interrupts. Linux finds none where its
-//! status reads as all ones, and waits for a second until it gives up.
+//! The CMOS clock of a PC (MC146818): UTC, without alarms or interrupts. If the clock's status read
+//! as all ones, Linux would find no clock and would give up only after a second.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// The port that selects a register. The data port is the next one.
 pub const CLOCK: u16 = 0x70;
-/// The port behind the last.
+/// The port after the last.
 pub const CLOCK_END: u16 = CLOCK + 2;
 
-/// The top bit of the first port masks NMIs.
+/// The register's number in the first port; the top bit masks NMIs.
 const INDEX: u8 = 0x7f;
 const STATUS_A: u8 = 0x0a;
 const STATUS_B: u8 = 0x0b;
 const STATUS_D: u8 = 0x0d;
 /// Divider and rate as a PC's firmware leaves them. No update is ever in progress.
 const RUNS: u8 = 0x26;
-/// Hours to 24, numbers in binary-coded decimal.
+/// Hours count to 24, and numbers are binary-coded decimal.
 const HOURS_24: u8 = 1 << 1;
 /// The battery is good.
 const VALID: u8 = 1 << 7;
@@ -25,7 +25,7 @@ const MINUTE_S: u64 = 60;
 const HOUR_S: u64 = 60 * MINUTE_S;
 const DAY_S: u64 = 24 * HOUR_S;
 
-/// The clock. What a guest writes into it has no effect.
+/// The clock. A guest's writes to it have no effect.
 #[derive(Debug, Default)]
 pub struct Clock {
     index: AtomicU8,
@@ -35,7 +35,7 @@ impl Clock {
     /// Reads from a port, at an offset from [`CLOCK`]. Only the data port can be read.
     pub fn read(&self, offset: u16, data: &mut [u8]) {
         if let (1, Some(byte)) = (offset, data.first_mut()) {
-            // Before 1970, this machine's clock is wrong as well.
+            // If the host's clock is before 1970, the guest's clock is wrong as well.
             let now_s = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
             *byte = register(self.index.load(Ordering::Relaxed), now_s);
         }
@@ -49,7 +49,7 @@ impl Clock {
     }
 }
 
-/// A register, so many seconds after the beginning of 1970.
+/// Returns a register's value `now_s` seconds after the beginning of 1970.
 fn register(index: u8, now_s: u64) -> u8 {
     let days = now_s / DAY_S;
     match index {
@@ -68,15 +68,15 @@ fn register(index: u8, now_s: u64) -> u8 {
     }
 }
 
-/// Binary-coded decimal, of a number below 100.
+/// Encodes a number below 100 as binary-coded decimal.
 fn decimal(number: u64) -> u8 {
     (number / 10 * 16 + number % 10) as u8
 }
 
-/// Year, month and day of the month, so many days after the beginning of 1970 (Gregorian).
+/// Returns year, month and day of the month, `days` days after the beginning of 1970 (Gregorian).
 fn date(days: u64) -> (u64, u64, u64) {
     let is_leap = |year| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    // 400 years have the same number of days, whichever they are.
+    // Any 400 consecutive years have the same number of days.
     let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
     while left >= 365 + u64::from(is_leap(year)) {
         left -= 365 + u64::from(is_leap(year));

@@ -1,4 +1,5 @@
-//! The parts of a PC that are not in KVM: a serial port, a reset port, power management, a clock.
+//! The parts of a PC that KVM does not emulate: a serial port, a reset port, power management, a
+//! clock.
 
 pub mod clock;
 pub mod power;

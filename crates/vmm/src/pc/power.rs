@@ -8,7 +8,7 @@ use crate::error::Ended;
 
 /// The first port of the registers.
 pub const PM_BASE: u16 = 0x600;
-/// The port behind the last.
+/// The port after the last.
 pub const PM_END: u16 = PM_BASE + 12;
 /// The keyboard controller's status and command port.
 pub const I8042_COMMAND: u16 = 0x64;
@@ -25,7 +25,7 @@ const SLP_TYP: u16 = 7 << 10;
 const SLP_TYP_OFF: u16 = 0;
 const TIMER_HZ: u128 = 3_579_545;
 const TIMER_BITS: u32 = 24;
-/// Pulse the processor's reset line.
+/// The command that pulses the processor's reset line.
 const I8042_RESET: u8 = 0xfe;
 
 /// The registers. No event sets a bit of PM1_STS, so the SCI is never raised.
@@ -57,7 +57,7 @@ impl Power {
         }
     }
 
-    /// Writes a register. Returns how the VM ends, if it does.
+    /// Writes a register. Returns how the VM ends, if the write ends it.
     pub fn write(&self, offset: u16, data: &[u8]) -> Option<Ended> {
         let &[low, high] = data else { return None };
         let value = u16::from_le_bytes([low, high]);
@@ -77,7 +77,7 @@ impl Power {
     }
 }
 
-/// A command to the keyboard controller. Returns how the VM ends, if it does.
+/// Runs a command of the keyboard controller. Returns how the VM ends, if the command ends it.
 pub fn i8042_command(data: &[u8]) -> Option<Ended> {
     (data == [I8042_RESET]).then_some(Ended::Reset)
 }

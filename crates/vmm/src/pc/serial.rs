@@ -1,4 +1,4 @@
-//! The serial port COM1: what the guest writes goes to standard output.
+//! The serial port COM1. The guest's output goes to standard output.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,9 +11,9 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::machine::{End, lock};
 
-/// The first of its eight ports.
+/// The first of the port's eight I/O ports.
 pub const COM1: u16 = 0x3f8;
-/// Its interrupt.
+/// The port's ISA interrupt.
 pub const COM1_IRQ: u32 = 4;
 
 /// An event that KVM turns into an interrupt.
@@ -28,7 +28,7 @@ impl Trigger for Interrupt {
     }
 }
 
-/// What asks for more input: the guest has read all.
+/// An event that asks for more input when the guest has read all of it.
 #[derive(Debug)]
 struct Drained(EventFd);
 
@@ -38,23 +38,25 @@ impl SerialEvents for Drained {
     fn tx_lost_byte(&self) {}
 
     fn in_buffer_empty(&self) {
-        // A full counter is readable, too.
+        // If the counter is full, the event is readable as well.
         let _ = self.0.write(1);
     }
 }
 
-/// The port.
+/// The serial port.
 #[derive(Debug)]
 pub struct Com1 {
-    /// The registers, with output that goes out as soon as their lock is released.
+    /// The registers, with the output that [`Com1::write`] prints as soon as it releases their
+    /// lock.
     serial: Mutex<Serial<Interrupt, Drained, Vec<u8>>>,
-    /// Only vCPUs take this lock, because its holder may wait for a reader.
+    /// The file of the output. Only vCPUs take this lock, because its holder may wait for a reader.
     output: Mutex<File>,
     end: Arc<End>,
 }
 
 impl Com1 {
-    /// A port that writes to `output` until `end`, and signals when the guest has read its input.
+    /// Returns a port that writes to `output` until `end`, and signals when the guest has read its
+    /// input.
     pub fn new(
         interrupt: EventFd,
         drained: EventFd,
@@ -72,7 +74,7 @@ impl Com1 {
         data.iter_mut().for_each(|byte| *byte = serial.read(offset as u8));
     }
 
-    /// Writes a register. Waits for a reader of the output, if it must, until a signal arrives
+    /// Writes a register. If the output is blocked, waits for its reader until a signal arrives
     /// after the VM's end. Output that nobody reads any more is lost.
     pub fn write(&self, offset: u16, data: &[u8]) {
         let mut serial = lock(&self.serial);
@@ -93,7 +95,7 @@ impl Com1 {
                 Ok(done @ 1..) => bytes = &bytes[done..],
                 Err(error) if self.end.get().is_none() => match error.kind() {
                     io::ErrorKind::Interrupted => {}
-                    // A process that shares the file may have made it so.
+                    // A process that shares the file may have made it nonblocking.
                     io::ErrorKind::WouldBlock => wait_for_room(&output),
                     _ => return,
                 },
@@ -102,19 +104,19 @@ impl Com1 {
         }
     }
 
-    /// Bytes of input that have room.
+    /// Returns the number of bytes of input that the port has room for.
     pub fn room(&self) -> usize {
         lock(&self.serial).fifo_capacity()
     }
 
-    /// Gives the guest input, not more than there is room for.
+    /// Passes input to the guest. `bytes` must not exceed [`Com1::room`].
     pub fn input(&self, bytes: &[u8]) {
         // In loopback mode, the port takes nothing from outside.
         let _ = lock(&self.serial).enqueue_raw_bytes(bytes);
     }
 }
 
-/// Waits until a file takes output, or a signal arrives. The next write finds out which.
+/// Waits until a file takes output, or a signal arrives. The caller's next write finds out which.
 fn wait_for_room(file: &File) {
     let mut entry = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: the list has one entry.

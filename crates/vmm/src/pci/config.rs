@@ -1,6 +1,6 @@
-//! A function's configuration space.
+//! A PCI function's configuration space.
 
-/// Bytes that configuration ports reach.
+/// Bytes of configuration space that the configuration ports reach.
 pub const BYTES: usize = 256;
 /// Offset of the first base address register.
 pub const BAR0: usize = 0x10;
@@ -10,24 +10,24 @@ const CLASS: usize = 0x08;
 const SUBSYSTEM: usize = 0x2c;
 const CAPABILITIES: usize = 0x34;
 const FIRST_CAPABILITY: usize = 0x40;
-/// Memory space and bus mastering can be enabled.
+/// The writable bits: memory space and bus mastering can be enabled.
 const COMMAND_WRITABLE: u16 = 0x0006;
 const STATUS_CAPABILITIES: u16 = 0x10;
 
-/// The registers, and which of their bits can be written.
+/// The registers, with a mask of their writable bits.
 #[derive(Debug, Clone)]
 pub struct Config {
     bytes: [u8; BYTES],
     writable: [u8; BYTES],
-    /// The address and size of the memory behind [`BAR0`], the size a power of two.
+    /// The address and the size of the memory behind [`BAR0`]. The size is a power of two.
     bar: Option<(u32, u32)>,
     next: usize,
-    /// Where the last capability names the next one.
+    /// Offset of the last capability's pointer to the next one.
     link: usize,
 }
 
 impl Config {
-    /// A function with these numbers; `class` has class, subclass and interface in 24 bits.
+    /// Returns a function with these numbers; `class` has class, subclass and interface in 24 bits.
     pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> Config {
         let (bytes, writable) = ([0; BYTES], [0; BYTES]);
         let (next, link) = (FIRST_CAPABILITY, CAPABILITIES);
@@ -41,16 +41,17 @@ impl Config {
         config
     }
 
-    /// Gives the function memory, at an address that it keeps: a driver that writes another one
-    /// reads the old one.
+    /// Gives the function memory at a fixed address. A driver that writes another address reads the
+    /// old one back.
     pub fn set_bar(&mut self, address: u32, bytes: u32) {
         self.bar = Some((address, bytes));
         self.put(BAR0, &address.to_le_bytes());
         self.put(COMMAND, &COMMAND_WRITABLE.to_le_bytes());
     }
 
-    /// Adds a capability: its number, what follows the link to the next one, and how many of the
-    /// following bytes can be written. Returns its offset.
+    /// Adds a capability with the number `id`. `body` follows the pointer to the next capability,
+    /// and `writable` masks the bits of `body` that can be written. Returns the capability's
+    /// offset.
     pub fn add_capability(&mut self, id: u8, body: &[u8], writable: &[u8]) -> usize {
         let at = self.next;
         self.put(STATUS, &STATUS_CAPABILITIES.to_le_bytes());
@@ -67,22 +68,22 @@ impl Config {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// A 16-bit register, which must be there.
+    /// Returns a 16-bit register, which must exist.
     pub fn word(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Reads registers; those behind the last one are zero.
+    /// Reads registers; those after the last one read as zero.
     pub fn read(&self, at: usize, data: &mut [u8]) {
         for (byte, index) in data.iter_mut().zip(at..) {
             *byte = self.bytes.get(index).copied().unwrap_or(0);
         }
     }
 
-    /// Writes registers as far as they can be written.
+    /// Writes the writable bits of registers.
     pub fn write(&mut self, at: usize, data: &[u8]) {
         if let (BAR0, Some((address, bytes))) = (at, self.bar) {
-            // All ones ask for the size, until the next write.
+            // A write of all ones requests the size, which the register keeps until the next write.
             let value = if data == [0xff; 4] { !(bytes - 1) } else { address };
             self.put(BAR0, &value.to_le_bytes());
         }

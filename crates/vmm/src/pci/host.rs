@@ -1,4 +1,4 @@
-//! The host bridge: configuration by ports, and which function has which memory.
+//! The host bridge: access to configuration space by ports, and the address map of device memory.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,18 +9,18 @@ use super::config::Config;
 use super::virtio::{BAR_BYTES, Function};
 use crate::machine::lock;
 
-/// The most devices: those of a bus without the bridge itself.
+/// The most devices: those of a bus, without the bridge itself.
 pub const DEVICES_MAX: usize = 31;
 const ADDRESS_PORT: u16 = 0xcf8;
 const DATA_PORT: u16 = 0xcfc;
-/// In the address: an access to configuration space.
+/// The bit of the address that selects an access to configuration space.
 const ENABLE: u32 = 1 << 31;
-/// Red Hat's generic host bridge, as in QEMU. Linux looks for the class only.
+/// Red Hat's generic host bridge, as in QEMU. Linux checks the class only.
 const VENDOR: u16 = 0x1b36;
 const DEVICE: u16 = 0x0008;
 const CLASS: u32 = 0x06_0000;
 
-/// Bus 0: the bridge is device 0, virtio devices follow.
+/// Bus 0: the bridge is device 0, and virtio devices follow.
 #[derive(Debug)]
 pub struct Host {
     address: AtomicU32,
@@ -28,13 +28,13 @@ pub struct Host {
     functions: Vec<Mutex<Function>>,
 }
 
-/// The address of the memory of a device, from 0.
+/// Returns the address of a device's memory. Devices are numbered from 0.
 pub fn bar(device: usize) -> u32 {
     LOW_MEMORY_END as u32 + device as u32 * BAR_BYTES
 }
 
 impl Host {
-    /// A bus with these devices, in order; each has its memory at [`bar`].
+    /// Returns a bus with these devices, in order. Each has its memory at [`bar`].
     pub fn new(functions: Vec<Function>) -> Host {
         let bridge = Config::new(VENDOR, DEVICE, CLASS, 0);
         let functions = functions.into_iter().map(Mutex::new).collect();
@@ -90,7 +90,7 @@ impl Host {
         }
     }
 
-    /// Stops all devices: requests in work are finished.
+    /// Stops all devices after they have finished their requests in flight.
     pub fn stop(&self) {
         self.functions.iter().for_each(|function| lock(function).reset());
     }
@@ -102,7 +102,7 @@ impl Host {
     }
 }
 
-/// Device and offset of an access to the data port; only bus 0 and functions 0 have something.
+/// Returns device and offset of an access to the data port. Only bus 0 and functions 0 exist.
 fn target(address: u32, port: u16) -> Option<(usize, usize)> {
     let (bus, function) = (address >> 16 & 0xff, address >> 8 & 7);
     let there = address & ENABLE != 0 && bus == 0 && function == 0;

@@ -8,15 +8,16 @@ use crate::machine::lock;
 
 /// The capability's number.
 pub const CAPABILITY: u8 = 0x11;
-/// Bytes of an entry of the table.
+/// Bytes of a table entry.
 pub const ENTRY_BYTES: usize = 16;
-/// Message control: enabled; all vectors masked.
+/// Bit of message control: MSI-X is enabled.
 pub const ENABLE: u16 = 1 << 15;
-/// See [`ENABLE`].
+/// Bit of message control: all vectors are masked.
 pub const FUNCTION_MASK: u16 = 1 << 14;
 const VECTOR_MASK: u32 = 1;
 
-/// What raises an interrupt, and changes its message. KVM's, or a test's.
+/// An interrupt line: raises the interrupt, and changes its message. The line is KVM's, or a
+/// test's.
 pub trait Line: Send {
     /// Uses this message from now on.
     fn set(&self, message: Message);
@@ -28,12 +29,12 @@ pub trait Line: Send {
 struct Vector {
     line: Box<dyn Line>,
     entry: [u8; ENTRY_BYTES],
-    /// What the line uses.
+    /// The message that the line uses.
     used: Option<Message>,
     pending: bool,
 }
 
-/// The table, which vCPUs write, and the interrupts, which threads of devices raise.
+/// The table, which vCPUs write, and the interrupts, which the devices' threads raise.
 pub struct Msix(Mutex<State>);
 
 struct State {
@@ -63,7 +64,7 @@ impl Vector {
         control & ENABLE == 0 || control & FUNCTION_MASK != 0 || self.word(12) & VECTOR_MASK != 0
     }
 
-    /// Brings the line up to date, if the vector can be used.
+    /// Brings the line up to date, if the vector is enabled and not masked.
     fn update(&mut self, control: u16) {
         if self.is_masked(control) {
             return;
@@ -80,18 +81,18 @@ impl Vector {
 }
 
 impl Msix {
-    /// A table with a vector for each line; all are masked.
+    /// Returns a table with a vector for each line. All vectors are masked.
     pub fn new(lines: Vec<Box<dyn Line>>) -> Msix {
         let vectors = lines.into_iter().map(Vector::new).collect();
         Msix(Mutex::new(State { vectors, control: 0 }))
     }
 
-    /// Number of vectors.
+    /// Returns the number of vectors.
     pub fn vectors(&self) -> u16 {
         lock(&self.0).vectors.len() as u16
     }
 
-    /// The driver wrote the capability's message control.
+    /// Handles a driver's write to message control of the capability.
     pub fn set_control(&self, control: u16) {
         let mut state = lock(&self.0);
         if state.control != control {
@@ -100,7 +101,7 @@ impl Msix {
         }
     }
 
-    /// Raises an interrupt, or keeps it until it is unmasked. Without MSI-X there is none.
+    /// Raises an interrupt, or keeps it pending while it is masked. Without MSI-X, it is lost.
     pub fn raise(&self, vector: u16) {
         let mut state = lock(&self.0);
         let control = state.control;
@@ -132,7 +133,8 @@ impl Msix {
                 last = Some(index / ENTRY_BYTES);
             }
         }
-        // An access of at most eight bytes, aligned or not, ends in the entry that counts.
+        // An access of at most eight bytes, aligned or not, touches the entry it starts in and
+        // `last` only.
         for index in [at / ENTRY_BYTES].into_iter().chain(last) {
             if let Some(vector) = state.vectors.get_mut(index) {
                 vector.update(control);
@@ -140,7 +142,7 @@ impl Msix {
         }
     }
 
-    /// Reads the array of pending bits.
+    /// Reads the pending bit array.
     pub fn read_pending(&self, at: usize, data: &mut [u8]) {
         let state = lock(&self.0);
         for (byte, index) in data.iter_mut().zip(at..) {

@@ -1,4 +1,4 @@
-//! Where KVM delivers an interrupt that an eventfd raises.
+//! The routes by which KVM delivers the interrupts that eventfds raise.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,20 +15,20 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::error::{Step, VmmError};
 use crate::machine::lock;
 
-/// The inputs of the I/O APIC; the 8259s have the first 16, too.
+/// The inputs of the I/O APIC. The two 8259s have the first 16, too.
 const IO_APIC_PINS: u32 = 24;
 const PIC_PINS: u32 = 8;
 
-/// A message that is an interrupt.
+/// A message-signalled interrupt: a write of data to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
-    /// Where it is written to.
+    /// The address that the message is written to.
     pub address: u64,
-    /// What is written.
+    /// The data that is written.
     pub data: u32,
 }
 
-/// The VM's routes.
+/// The VM's interrupt routes.
 #[derive(Debug)]
 pub struct Routes {
     vm: Arc<VmFd>,
@@ -36,14 +36,14 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// The PC's routes: numbers 0 to 23 are those of ISA and of the I/O APIC.
+    /// Installs the PC's routes: numbers 0 to 23 are those of ISA and of the I/O APIC.
     pub fn new(vm: Arc<VmFd>) -> Result<Routes, VmmError> {
         let routes = Routes { vm, messages: Mutex::new(BTreeMap::new()) };
         routes.apply(&BTreeMap::new()).step("route interrupts")?;
         Ok(routes)
     }
 
-    /// A new interrupt, which an event raises. Its route comes with [`Routes::set`].
+    /// Adds an interrupt that an event raises. [`Routes::set`] sets its route later.
     pub fn add(&self) -> Result<(u32, EventFd), VmmError> {
         let event = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
         let mut messages = lock(&self.messages);
@@ -53,14 +53,14 @@ impl Routes {
         Ok((number, event))
     }
 
-    /// An event that raises an interrupt of the I/O APIC, by its edge.
+    /// Returns an event that raises an edge-triggered interrupt of the I/O APIC.
     pub fn pin(&self, pin: u32) -> Result<EventFd, VmmError> {
         let event = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
         self.vm.register_irqfd(&event, pin).step("give an eventfd to KVM")?;
         Ok(event)
     }
 
-    /// Changes the message of an interrupt. If KVM refuses the message, it keeps the old one.
+    /// Changes the message of an interrupt. If KVM refuses the message, the old one stays.
     pub fn set(&self, number: u32, message: Message) {
         let mut messages = lock(&self.messages);
         let before = messages.insert(number, message);
@@ -71,7 +71,7 @@ impl Routes {
 
     fn apply(&self, messages: &BTreeMap<u32, Message>) -> io::Result<()> {
         let mut entries = pc();
-        // A message to address 0 goes nowhere.
+        // An interrupt whose message has address 0 has no route yet.
         let set = messages.iter().filter(|(_, message)| message.address != 0);
         entries.extend(set.map(|(number, message)| of_message(*number, *message)));
         let list = KvmIrqRouting::from_entries(&entries);
@@ -80,7 +80,7 @@ impl Routes {
     }
 }
 
-/// The routes of a PC's chips. The timer, ISA's interrupt 0, is input 2 of the I/O APIC.
+/// Returns the routes of a PC's chips. The timer is ISA's interrupt 0 and input 2 of the I/O APIC.
 fn pc() -> Vec<kvm_irq_routing_entry> {
     let mut entries = Vec::new();
     for number in 0..IO_APIC_PINS {

@@ -1,7 +1,8 @@
 //! virtio over PCI (virtio 1.2, 4.1), without the legacy interface.
 //!
-//! The function's memory has, at fixed offsets, the common configuration, the device's own, a
-//! notification address for each queue, and MSI-X's tables. Without MSI-X, no interrupt is raised.
+//! At fixed offsets, the function's memory has the common configuration, the device's
+//! configuration, a notification address for each queue, and MSI-X's tables. Without MSI-X, the
+//! device raises no interrupts.
 
 mod common;
 
@@ -19,9 +20,9 @@ use common::{Change, Common};
 
 /// Bytes of a function's memory.
 pub const BAR_BYTES: u32 = 0x4000;
-/// Bytes between two queues' notification addresses.
+/// Bytes between the notification addresses of two queues.
 pub const NOTIFY_BYTES: u32 = 4;
-/// Offset of the first one.
+/// Offset of the first queue's notification address.
 pub const NOTIFY: u32 = 0x2000;
 const COMMON: u32 = 0;
 const ISR: u32 = 0x800;
@@ -30,7 +31,7 @@ const TABLE: u32 = 0x3000;
 const PENDING: u32 = 0x3800;
 
 const VENDOR: u16 = 0x1af4;
-/// A device of type N has the number 0x1040 + N.
+/// The base of device numbers: a device of type N has the number 0x1040 + N.
 const DEVICE_ID: u16 = 0x1040;
 const REVISION: u8 = 1;
 const VENDOR_CAPABILITY: u8 = 9;
@@ -41,22 +42,22 @@ const CFG_ISR: u8 = 3;
 const CFG_DEVICE: u8 = 4;
 const CFG_PCI: u8 = 5;
 
-/// A part of the device with a thread, and which of the device's queues it has.
+/// A part of the device that has a thread, and the queues that it serves.
 #[derive(Debug)]
 pub struct Part {
-    /// The thread.
+    /// The part's thread.
     pub handle: Handle,
-    /// Indices of queues.
+    /// The queues' indices in the device.
     pub queues: Vec<usize>,
 }
 
-/// A device.
+/// A virtio device as a PCI function.
 #[derive(Debug)]
 pub struct Function {
     config: Config,
     /// Offset of MSI-X's capability.
     msix_at: usize,
-    /// Offset of the window that leads from configuration space to memory.
+    /// Offset of the capability that is a window from configuration space into device memory.
     window_at: usize,
     msix: Arc<Msix>,
     common: Common,
@@ -67,8 +68,9 @@ pub struct Function {
 }
 
 impl Function {
-    /// A device with its memory from `bar` on. `kicks` has an event for each queue, which a write
-    /// to its notification address raises, and `msix` a vector for each queue and one more.
+    /// Returns a device with its memory from `bar` on. `kicks` has an event for each queue, which a
+    /// write to the queue's notification address raises. `msix` has a vector for each queue and one
+    /// more.
     pub fn new(
         bar: u32,
         description: Description,
@@ -86,7 +88,8 @@ impl Function {
         add(&mut config, CFG_NOTIFY, NOTIFY, notify_bytes, &NOTIFY_BYTES.to_le_bytes(), &[]);
         add(&mut config, CFG_ISR, ISR, 1, &[], &[]);
         add(&mut config, CFG_DEVICE, DEVICE, device_bytes, &[], &[]);
-        // Which memory, where, and how much of it: behind length and type.
+        // The writable fields behind length and type: which memory, the offset in it, and the
+        // length.
         let window = [&[0, 0, 0xff, 0, 0, 0][..], &[0xff; 12]].concat();
         let window_at = add(&mut config, CFG_PCI, 0, 0, &[0; 4], &window);
         let body =
@@ -119,7 +122,8 @@ impl Function {
         }
     }
 
-    /// Where the window leads, if the access is to it, and as large as it is set to.
+    /// Returns the offset in memory that the window selects, if the access is to the window and has
+    /// the length that the driver set.
     fn window(&self, at: usize, bytes: usize) -> Option<usize> {
         if at != self.window_at + 16 {
             return None;
@@ -133,7 +137,7 @@ impl Function {
         there.then_some(offset as usize)
     }
 
-    /// Reads memory.
+    /// Reads device memory.
     pub fn read(&mut self, at: usize, data: &mut [u8]) {
         data.fill(0);
         match at as u32 {
@@ -148,7 +152,7 @@ impl Function {
         }
     }
 
-    /// Writes memory.
+    /// Writes device memory.
     pub fn write(&mut self, at: usize, data: &[u8]) {
         match at as u32 {
             COMMON..ISR => match self.common.write(at, data) {
@@ -156,7 +160,7 @@ impl Function {
                 Change::Start => self.start(),
                 Change::Reset => self.reset(),
             },
-            // KVM raises the events itself; this is for accesses that it does not understand.
+            // KVM raises the events itself. Only accesses that KVM does not recognize arrive here.
             NOTIFY..TABLE => {
                 let queue = (at - NOTIFY as usize) / NOTIFY_BYTES as usize;
                 if let Some(kick) = self.kicks.get(queue) {
@@ -168,7 +172,7 @@ impl Function {
         }
     }
 
-    /// Stops the device: requests in work are finished.
+    /// Stops the device after it has finished its requests in flight.
     pub fn reset(&mut self) {
         if self.common.is_started() {
             self.parts.iter().for_each(|part| part.handle.stop());
@@ -176,7 +180,7 @@ impl Function {
         self.common.reset();
     }
 
-    /// The driver is ready.
+    /// Starts the device, because the driver is ready.
     fn start(&mut self) {
         let mut rings = Vec::new();
         for queue in 0..usize::from(self.description.queues) {
@@ -189,21 +193,22 @@ impl Function {
         for part in &self.parts {
             let own = part.queues.iter().map(|queue| rings[*queue].take()).collect();
             if part.handle.start(features, own).is_err() {
-                // Those that started already would serve half a device.
+                // The parts that have started would serve half a device.
                 self.parts.iter().for_each(|part| part.handle.stop());
                 return self.set_broken();
             }
         }
     }
 
-    /// The device needs a reset. A driver that was ready hears of it by an interrupt (virtio 1.2,
-    /// 2.1.2).
+    /// Marks the device as needing a reset. An interrupt notifies a driver that was ready (virtio
+    /// 1.2, 2.1.2).
     fn set_broken(&mut self) {
         self.common.set_broken();
         self.msix.raise(self.common.config_vector());
     }
 
-    /// A queue's ring, if the driver enabled the queue; an error if it is not in memory.
+    /// Returns a queue's ring, if the driver enabled the queue. Fails if the queue is not in
+    /// memory.
     fn ring(&self, queue: usize) -> Result<Option<Ring>, ()> {
         let Some((queue, vector)) = self.common.queue(queue) else { return Ok(None) };
         let msix = Arc::clone(&self.msix);
@@ -212,7 +217,7 @@ impl Function {
     }
 }
 
-/// Adds a capability of virtio's: where in memory a structure is.
+/// Adds a virtio capability, which locates a structure in memory.
 fn add(
     config: &mut Config,
     kind: u8,

@@ -1,11 +1,12 @@
-//! CPUID: what KVM supports, with the VM's topology: one package, a core for each vCPU.
+//! CPUID: the leaves that KVM supports, with the VM's topology of one package and a core for each
+//! vCPU.
 
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2 as Entry};
 
-/// Leaves with a topology in sub-leaves: x2APIC's, and its successor.
+/// Leaves with a topology in sub-leaves: x2APIC's leaf, and its successor.
 const X2APIC: u32 = 0xb;
 const TOPOLOGY_V2: u32 = 0x1f;
-/// In sub-leaves' ECX: what a level consists of.
+/// Bits 8 to 15 of a sub-leaf's ECX: the type of its level.
 const LEVEL_THREAD: u32 = 1 << 8;
 const LEVEL_CORE: u32 = 2 << 8;
 /// Leaf 1, ECX: x2APIC, TSC deadline timer, hypervisor.
@@ -15,7 +16,7 @@ const HAS_HYPERVISOR: u32 = 1 << 31;
 /// Leaf 1, EDX: the number of logical processors is valid.
 const HAS_HTT: u32 = 1 << 28;
 
-/// The leaves of a vCPU, of all that KVM supports.
+/// Returns a vCPU's leaves, based on all leaves that KVM supports.
 pub fn of(supported: &CpuId, id: u8, vcpus: u8, tsc_deadline: bool) -> Vec<Entry> {
     let mut entries: Vec<Entry> = supported.as_slice().to_vec();
     let max = entries.iter().find(|entry| entry.function == 0).map_or(0, |entry| entry.eax);
@@ -29,7 +30,7 @@ pub fn of(supported: &CpuId, id: u8, vcpus: u8, tsc_deadline: bool) -> Vec<Entry
     entries
 }
 
-/// Bits of APIC numbers that tell cores apart.
+/// Returns the number of APIC ID bits that distinguish cores.
 fn core_bits(vcpus: u8) -> u32 {
     u8::BITS - (vcpus - 1).leading_zeros()
 }
@@ -52,7 +53,7 @@ fn topology(leaf: u32, id: u8, vcpus: u8) -> [Entry; 3] {
     ]
 }
 
-/// Writes the topology into leaves that describe more than it.
+/// Writes the topology into leaves that also describe other things.
 fn place(entry: &mut Entry, id: u8, vcpus: u8, tsc_deadline: bool) {
     let (id, cores) = (u32::from(id), u32::from(vcpus) - 1);
     match entry.function {
@@ -64,19 +65,19 @@ fn place(entry: &mut Entry, id: u8, vcpus: u8, tsc_deadline: bool) {
             }
             entry.edx = if vcpus > 1 { entry.edx | HAS_HTT } else { entry.edx & !HAS_HTT };
         }
-        // Intel's caches: those of levels 1 and 2 are a core's own.
+        // Intel's caches. The caches of levels 1 and 2 belong to one core.
         4 if entry.eax & 0x1f != 0 => {
             let shared = if entry.eax >> 5 & 7 < 3 { 0 } else { cores };
             entry.eax = entry.eax & 0x3fff | shared << 14 | cores.min(63) << 26;
         }
-        // AMD's number of cores, and the bits of APIC numbers.
+        // AMD's number of cores, and of APIC ID bits.
         0x8000_0008 => entry.ecx = entry.ecx & !0xf0ff | cores | core_bits(vcpus) << 12,
         // AMD's caches.
         0x8000_001d if entry.eax & 0x1f != 0 => {
             let shared = if entry.eax >> 5 & 7 < 3 { 0 } else { cores };
             entry.eax = entry.eax & 0x3fff | shared << 14;
         }
-        // AMD's APIC number, core and node.
+        // AMD's APIC ID, core and node.
         0x8000_001e => (entry.eax, entry.ebx, entry.ecx) = (id, id & 0xff, 0),
         _ => {}
     }

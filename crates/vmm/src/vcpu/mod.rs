@@ -1,4 +1,4 @@
-//! vCPUs: a thread each.
+//! vCPUs, each of which has a thread.
 
 pub mod cpuid;
 pub mod registers;
@@ -12,16 +12,16 @@ use crate::es_emu;
 use crate::ghcb::Reader;
 use crate::machine::{End, Machine};
 
-/// What a vCPU's thread has for emulated SEV-ES; nothing for other guests.
+/// The state of a vCPU's thread for emulated SEV-ES; empty for other guests.
 #[derive(Debug, Clone, Default)]
 pub struct SevEs {
-    /// What reads its GHCB, unless KVM does.
+    /// The reader of the vCPU's GHCB, unless KVM reads it.
     pub ghcb: Option<Reader>,
-    /// The key of private memory, if there is one.
+    /// The protection key of private memory, if the processor has keys.
     pub private: Option<Key>,
 }
 
-/// Runs a vCPU until the VM ends. To stop it, end the VM and signal its thread.
+/// Runs a vCPU until the VM ends. To stop the vCPU, end the VM and signal the vCPU's thread.
 pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
     while machine.end.get().is_none() {
         sev_es.private.iter().for_each(|key| key.allow());
@@ -36,7 +36,7 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
             (Ok(VcpuExit::IoIn(port, data)), _) => {
                 let (at, bytes) = (data.as_mut_ptr(), data.len());
                 let size = access_bytes(vcpu.get_kvm_run());
-                // SAFETY: the bytes are behind struct kvm_run, and this thread alone uses them.
+                // SAFETY: the bytes are behind struct kvm_run, and only this thread uses them.
                 let data = unsafe { std::slice::from_raw_parts_mut(at, bytes) };
                 data.chunks_mut(size).for_each(|access| machine.port_read(port, access));
                 Ok(())
@@ -51,7 +51,7 @@ pub fn run(mut vcpu: VcpuFd, id: u8, machine: &Machine, sev_es: &SevEs) {
             }
             (Ok(VcpuExit::InternalError), _) => Err(internal_error(vcpu.get_kvm_run())),
             (Ok(exit), _) => handle(exit, machine),
-            // A signal, or a vCPU that was not started yet.
+            // A signal arrived, or the vCPU has not been started yet.
             (Err(error), _) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Ok(()),
             (Err(error), _) => {
                 fail(&machine.end, id, error);
@@ -70,14 +70,14 @@ fn fail(end: &End, id: u8, error: kvm_ioctls::Error) {
     end.set(Ended::Failed(format!("cannot run vCPU {id}: {error}")));
 }
 
-/// Bytes of each access of an exit for I/O: a string instruction makes several at once, all of them
-/// to one port.
+/// Returns the bytes of each access of an I/O exit. A string instruction makes several accesses to
+/// one port in one exit.
 fn access_bytes(run: &kvm_run) -> usize {
     // SAFETY: KVM has written this part of the union, and any bytes are a number.
     usize::from(unsafe { run.__bindgen_anon_1.io.size }).max(1)
 }
 
-/// What KVM_EXIT_INTERNAL_ERROR is about (KVM_INTERNAL_ERROR_EMULATION is 1).
+/// Returns the reason of KVM_EXIT_INTERNAL_ERROR (KVM_INTERNAL_ERROR_EMULATION is 1).
 fn internal_error(run: &kvm_run) -> String {
     // SAFETY: KVM has written this part of the union, and any bytes are a number.
     match unsafe { run.__bindgen_anon_1.internal.suberror } {

@@ -9,21 +9,21 @@ use kvm_ioctls::VcpuFd;
 use crate::error::{Step, VmmError};
 
 const MSR_MISC_ENABLE: u32 = 0x1a0;
-/// Fast string operations, as firmware leaves them.
+/// Fast string operations are enabled, as firmware leaves them.
 const MISC_ENABLE_FAST_STRING: u64 = 1;
 const MSR_MTRR_DEF_TYPE: u32 = 0x2ff;
-/// MTRRs enabled, everything write-back.
+/// MTRRs are enabled, and all memory is write-back.
 const MTRR_WRITE_BACK: u64 = 1 << 11 | 6;
 
 /// Offsets of the local vector table's pins in the APIC's page (Intel SDM 3, table 11-1).
 const APIC_LVT0: usize = 0x350;
 const APIC_LVT1: usize = 0x360;
-/// Delivery modes, in bits 8 to 10.
+/// Delivery modes, in bits 8 to 10 of an entry.
 const MODE_MASK: u32 = 0x700;
 const MODE_NMI: u32 = 0x400;
 const MODE_EXTINT: u32 = 0x700;
 
-/// What firmware leaves behind on each processor: MTRRs, and the APIC's two pins.
+/// Sets the state that firmware leaves on each processor: MTRRs, and the APIC's two pins.
 pub fn set_firmware_state(vcpu: &VcpuFd) -> Result<(), VmmError> {
     let entry = |index, data| kvm_msr_entry { index, data, ..Default::default() };
     let entries = [
@@ -40,7 +40,8 @@ pub fn set_firmware_state(vcpu: &VcpuFd) -> Result<(), VmmError> {
     vcpu.set_lapic(&apic).step("set a vCPU's APIC")
 }
 
-/// KVM stops at the first MSR that it refuses, and returns how many came before it.
+/// Checks that KVM set all MSRs. KVM stops at the first one that it refuses, and returns the number
+/// of MSRs before it.
 fn all_set(entries: &[kvm_msr_entry], set: usize) -> io::Result<()> {
     match entries.get(set) {
         Some(refused) => Err(io::Error::other(format!("KVM refuses {:#x}", refused.index))),
@@ -56,7 +57,7 @@ fn set_mode(apic: &mut kvm_lapic_state, at: usize, mode: u32) {
     }
 }
 
-/// The registers of the first vCPU.
+/// Sets the registers of the first vCPU.
 pub fn set(vcpu: &VcpuFd, context: &Context) -> Result<(), VmmError> {
     let mut sregs = vcpu.get_sregs().step("read a vCPU's registers")?;
     let data = segment(
@@ -104,8 +105,8 @@ fn general(context: &Context) -> kvm_regs {
     }
 }
 
-/// A segment whose attributes are those of a descriptor: type, S, DPL and P in bits 0 to 7, AVL,
-/// L, D and G in 12 to 15.
+/// Converts a segment from the attributes of a descriptor: type, S, DPL and P are bits 0 to 7; AVL,
+/// L, D and G are bits 12 to 15.
 fn segment(selector: u16, attributes: u16, base: u64, limit: u32) -> kvm_segment {
     let bit = |at: u32| (attributes >> at & 1) as u8;
     kvm_segment {

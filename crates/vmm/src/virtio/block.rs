@@ -8,23 +8,23 @@ use super::ring::{Chain, DRAIN_BYTES, Ring, Served, drain};
 use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
 use crate::sandbox::Kind;
 
-/// Bytes of a sector; the device's capacity and addresses count them.
+/// Bytes of a sector, the unit of the device's capacity and addresses.
 pub const SECTOR_BYTES: u64 = 512;
-/// The most bytes of one request. What the driver may ask for at once is less.
+/// The most bytes of one request. The limits that the device offers to drivers are smaller.
 pub const REQUEST_BYTES_MAX: u64 = 8 << 20;
 
-/// As how many bytes a flush counts for [`drain`]: it can take tens of milliseconds.
+/// The bytes that a flush counts as for [`drain`], because a flush can take tens of milliseconds.
 const FLUSH_COUNTS: u64 = DRAIN_BYTES / 16;
 
 const DEVICE: u16 = 2;
-/// PCI: a mass storage controller, of another kind.
+/// PCI class: a mass storage controller of another kind.
 const CLASS: u32 = 0x01_8000;
 const F_SIZE_MAX: u64 = 1 << 1;
 const F_SEG_MAX: u64 = 1 << 2;
 const F_READ_ONLY: u64 = 1 << 5;
-/// `VIRTIO_BLK_F_FLUSH`. A driver without it expects that a write is stable when it is done.
+/// `VIRTIO_BLK_F_FLUSH`. A driver that does not accept it expects a completed write to be stable.
 pub const F_FLUSH: u64 = 1 << 9;
-/// The most segments of a request: a header and a status need descriptors, too.
+/// The most segments of a request, because header and status need descriptors, too.
 const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 / 2 - 2;
 /// The most bytes of a segment.
 const SEGMENT_BYTES_MAX: u32 = 1 << 16;
@@ -35,7 +35,7 @@ const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
-/// Bytes of the answer to [`GET_ID`]; zeros fill it up.
+/// Bytes of the answer to [`GET_ID`], padded with zeros.
 const ID_BYTES: usize = 20;
 
 /// Statuses of requests.
@@ -43,21 +43,21 @@ const STATUS_OK: u8 = 0;
 const STATUS_IO_ERROR: u8 = 1;
 const STATUS_UNSUPPORTED: u8 = 2;
 
-/// The device.
+/// A disk device.
 #[derive(Debug)]
 pub struct Block {
     file: File,
     bytes: u64,
     read_only: bool,
     id: [u8; ID_BYTES],
-    /// Whether each write is followed by a flush.
+    /// Whether the device flushes after each write.
     write_through: bool,
 }
 
-/// What a request did.
+/// The result of a request.
 struct Done {
     status: u8,
-    /// Without the status.
+    /// The bytes served, without the status byte.
     served: Served,
 }
 
@@ -69,14 +69,14 @@ impl Done {
     fn of(result: io::Result<()>, served: Served) -> Done {
         match result {
             Ok(()) => Done { status: STATUS_OK, served },
-            // The file may have been read or written in part.
+            // The transfer may have been partial, so no bytes count as written.
             Err(_) => Done { status: STATUS_IO_ERROR, served: Served { written: 0, ..served } },
         }
     }
 }
 
 impl Block {
-    /// The VM's disk of that index. It has `bytes`, a multiple of [`SECTOR_BYTES`].
+    /// Returns the VM's disk number `index`. `bytes`, its size, is a multiple of [`SECTOR_BYTES`].
     pub fn new(file: File, bytes: u64, read_only: bool, index: usize) -> Block {
         let mut id = [0; ID_BYTES];
         for (to, byte) in id.iter_mut().zip(format!("unspin-vmm-{index}").bytes()) {
@@ -85,7 +85,7 @@ impl Block {
         Block { file, bytes, read_only, id, write_through: false }
     }
 
-    /// What the driver sees.
+    /// Returns the properties that the driver sees.
     pub fn description(&self) -> Description {
         let mut config = vec![0; CONFIG_BYTES];
         config[..8].copy_from_slice(&(self.bytes / SECTOR_BYTES).to_le_bytes());
@@ -153,7 +153,7 @@ impl Block {
         if wanted { self.file.sync_data() } else { Ok(()) }
     }
 
-    /// Where a request is in the file, if it is in the disk and not too large.
+    /// Returns offset and bytes of a request, if it lies within the disk and is not too large.
     fn place(&self, sector: u64, bytes: u64) -> Option<(u64, u64)> {
         let start = sector.checked_mul(SECTOR_BYTES)?;
         let end = start.checked_add(bytes)?;

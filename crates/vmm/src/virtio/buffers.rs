@@ -1,39 +1,39 @@
-//! Guest memory as a descriptor chain names it: pieces, used from the front.
+//! The guest memory that a descriptor chain names: pieces, which are consumed from the front.
 
 use std::io;
 use std::os::fd::RawFd;
 
 use vm_memory::VolatileSlice;
 
-/// Pieces of guest memory. The guest may change their bytes at any time, so a value is copied once
-/// and judged then.
+/// Pieces of guest memory. The guest may change their bytes at any time, so the code copies a value
+/// once and checks the copy.
 #[derive(Debug, Default)]
 pub struct Buffers<'m> {
     pieces: Vec<VolatileSlice<'m>>,
 }
 
 impl<'m> Buffers<'m> {
-    /// No memory.
+    /// Removes all pieces.
     pub fn clear(&mut self) {
         self.pieces.clear();
     }
 
-    /// Adds a piece.
+    /// Adds a piece at the end.
     pub fn push(&mut self, piece: VolatileSlice<'m>) {
         self.pieces.push(piece);
     }
 
-    /// Number of pieces.
+    /// Returns the number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Bytes of all pieces.
+    /// Returns the number of bytes of all pieces.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// Takes that many bytes from the front; `None` if there are fewer.
+    /// Takes `N` bytes from the front. Returns `None` if there are fewer.
     pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         if self.bytes() < N as u64 {
@@ -45,24 +45,24 @@ impl<'m> Buffers<'m> {
         Some(bytes)
     }
 
-    /// Writes to the front as far as there is room, and returns how many bytes had it.
+    /// Writes to the front as far as there is room, and returns the number of bytes written.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let count = self.bytes().min(bytes.len() as u64) as usize;
         self.each(count, |piece, at| piece.copy_from(&bytes[at..at + piece.len()]));
         count
     }
 
-    /// Drops that many bytes from the front, or all.
+    /// Drops `bytes` bytes from the front, or all if there are fewer.
     pub fn skip(&mut self, bytes: usize) {
         let count = self.bytes().min(bytes as u64) as usize;
         self.each(count, |_, _| {});
     }
 
-    /// Keeps that many bytes from the front, at most.
+    /// Keeps at most `bytes` bytes from the front.
     pub fn truncate(&mut self, bytes: usize) {
         let mut room = bytes;
         self.pieces.retain_mut(|piece| {
-            // At most the piece's length, so there is such a part.
+            // The length is at most the piece's, so `subslice` succeeds.
             if let Ok(kept) = piece.subslice(0, piece.len().min(room)) {
                 *piece = kept;
             }
@@ -71,7 +71,7 @@ impl<'m> Buffers<'m> {
         });
     }
 
-    /// The last byte, taken off.
+    /// Removes the last byte and returns it.
     pub fn take_last(&mut self) -> Option<Buffers<'m>> {
         let piece = self.pieces.pop()?;
         // Pieces are not empty.
@@ -82,8 +82,8 @@ impl<'m> Buffers<'m> {
         Some(Buffers { pieces: vec![last] })
     }
 
-    /// Calls with the pieces of the first `count` bytes, which must be there, and each one's place
-    /// among them; drops them.
+    /// Calls `call` with each piece of the first `count` bytes and its offset in them, and drops
+    /// these bytes. The caller ensures that they exist.
     fn each(&mut self, count: usize, mut call: impl FnMut(&VolatileSlice<'m>, usize)) {
         let (mut done, mut whole) = (0, 0);
         while done < count {
@@ -102,7 +102,7 @@ impl<'m> Buffers<'m> {
         self.pieces.drain(..whole);
     }
 
-    /// The pieces for a system call. They live as long as the guest's memory.
+    /// Returns the pieces for a system call. They live as long as the guest's memory.
     fn vectors(&self) -> Vec<libc::iovec> {
         let vector = |piece: &VolatileSlice| libc::iovec {
             iov_base: piece.ptr_guard_mut().as_ptr().cast(),
@@ -111,21 +111,21 @@ impl<'m> Buffers<'m> {
         self.pieces.iter().map(vector).collect()
     }
 
-    /// One read of a file into the pieces, from where the file is.
+    /// Reads from a file into the pieces once, at the file's position.
     pub fn read_from(&self, fd: RawFd) -> io::Result<usize> {
         let vectors = self.vectors();
         // SAFETY: the vectors are guest memory, which stays mapped; any bytes may be written.
         checked(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
     }
 
-    /// One write of the pieces to a file, to where the file is.
+    /// Writes the pieces to a file once, at the file's position.
     pub fn write_to(&self, fd: RawFd) -> io::Result<usize> {
         let vectors = self.vectors();
         // SAFETY: the vectors are guest memory, which stays mapped.
         checked(unsafe { libc::writev(fd, vectors.as_ptr(), vectors.len() as i32) })
     }
 
-    /// Fills all pieces from a file's bytes at `offset`. An end of the file is an error.
+    /// Fills all pieces from a file at `offset`. The end of the file is an error.
     pub fn read_exact_at(mut self, fd: RawFd, mut offset: u64) -> io::Result<()> {
         while !self.pieces.is_empty() {
             let vectors = self.vectors();
@@ -137,7 +137,7 @@ impl<'m> Buffers<'m> {
         Ok(())
     }
 
-    /// Writes all pieces to a file's bytes at `offset`.
+    /// Writes all pieces to a file at `offset`.
     pub fn write_all_at(mut self, fd: RawFd, mut offset: u64) -> io::Result<()> {
         while !self.pieces.is_empty() {
             let vectors = self.vectors();
@@ -158,8 +158,8 @@ impl<'m> Buffers<'m> {
     }
 }
 
-/// A system call's result. An interrupted call has done nothing, and is an error like others: no
-/// handler of a signal runs in threads of devices.
+/// Converts a system call's result. An interrupted call has done nothing, and is an error like any
+/// other: the devices' threads run no signal handlers.
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -1,4 +1,4 @@
-//! virtio-console (virtio 1.2, 5.3): what the guest writes to /dev/hvc0 goes to a file.
+//! virtio-console (virtio 1.2, 5.3): the guest's output to /dev/hvc0 goes to a file.
 
 use std::fs::File;
 use std::io;
@@ -10,35 +10,36 @@ use super::{Description, F_COMMON, Left, Worker};
 use crate::sandbox::Kind;
 
 const DEVICE: u16 = 3;
-/// PCI: a simple communication controller, of another kind.
+/// PCI class: a simple communication controller of another kind.
 const CLASS: u32 = 0x07_8000;
-/// Index of the queue with the guest's output. The other one, for input, stays unused.
+/// Index of the queue with the guest's output. The other queue, for input, stays unused.
 const OUTPUT: usize = 1;
-/// Without the features of size, ports and emergency output, no field is valid.
+/// Bytes of configuration. No field is valid without the features for size, ports and emergency
+/// output.
 const CONFIG_BYTES: usize = 12;
-/// The most bytes of a chain that are written. A write in Linux has 32 KiB at most.
+/// The most bytes of a chain that the device writes. Linux writes at most 32 KiB at once.
 const CHAIN_BYTES_MAX: usize = 64 << 10;
 
-/// The device.
+/// A console device.
 #[derive(Debug)]
 pub struct Console {
     file: File,
 }
 
 impl Console {
-    /// A console that writes to `file`, which is not blocking.
+    /// Returns a console that writes to `file`, which is nonblocking.
     pub fn new(file: File) -> Console {
         Console { file }
     }
 
-    /// What the driver sees.
+    /// Returns the properties that the driver sees.
     pub fn description() -> Description {
         let (features, config) = (F_COMMON, vec![0; CONFIG_BYTES]);
         Description { device: DEVICE, class: CLASS, features, needs: &[], config, queues: 2 }
     }
 
-    /// Writes a chain, as much of it as has [`CHAIN_BYTES_MAX`]. The device has no way to report
-    /// that a file system is full, or that nobody reads: the output of that chain is lost.
+    /// Writes at most [`CHAIN_BYTES_MAX`] of a chain. The device cannot report a full file system,
+    /// or a missing reader: the output of that chain is lost.
     fn write(&self, mut output: Buffers) -> Served {
         output.truncate(CHAIN_BYTES_MAX);
         let served = Served { written: 0, moved: output.bytes() };

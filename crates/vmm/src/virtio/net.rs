@@ -1,4 +1,4 @@
-//! virtio-net (virtio 1.2, 5.1): pairs of queues, each with a queue of a tap interface.
+//! virtio-net (virtio 1.2, 5.1): pairs of queues, each of which uses one queue of a tap interface.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,20 +10,20 @@ use super::{Description, F_COMMON, Left, QUEUE_SIZE, Worker};
 use crate::sandbox::Kind;
 
 const DEVICE: u16 = 1;
-/// PCI: an Ethernet controller.
+/// PCI class: an Ethernet controller.
 const CLASS: u32 = 0x02_0000;
-/// The device completes checksums, and splits TCP segments.
+/// Offloads of the device: it completes checksums, and splits TCP segments.
 const F_CSUM: u64 = 1 << 0;
 const F_HOST_TSO4: u64 = 1 << 11;
 const F_HOST_TSO6: u64 = 1 << 12;
-/// The driver does the same.
+/// The same offloads of the driver.
 const F_GUEST_CSUM: u64 = 1 << 1;
 const F_GUEST_TSO4: u64 = 1 << 7;
 const F_GUEST_TSO6: u64 = 1 << 8;
 const F_MAC: u64 = 1 << 5;
 const F_CTRL_VQ: u64 = 1 << 17;
 const F_MQ: u64 = 1 << 22;
-/// What features need (virtio 1.2, 5.1.3.1).
+/// Features, each with the feature that it requires (virtio 1.2, 5.1.3.1).
 const NEEDS: &[(u64, u64)] = &[
     (F_HOST_TSO4, F_CSUM),
     (F_HOST_TSO6, F_CSUM),
@@ -32,7 +32,7 @@ const NEEDS: &[(u64, u64)] = &[
     (F_MQ, F_CTRL_VQ),
 ];
 const CONFIG_BYTES: usize = 10;
-/// Header, Ethernet header with a VLAN's tag, and the largest IP packet.
+/// The virtio header, an Ethernet header with a VLAN tag, and the largest IP packet.
 const PACKET_BYTES_MAX: u64 = HEADER_BYTES as u64 + 18 + 65_535;
 
 /// Indices of a worker's queues.
@@ -40,20 +40,21 @@ const RECEIVE: usize = 0;
 const SEND: usize = 1;
 const CONTROL: usize = 2;
 
-/// Class and command of a control request: how many pairs are in use.
+/// Class and command of a control request that sets the number of pairs in use.
 const SET_PAIRS: [u8; 2] = [4, 0];
 const ACK_OK: u8 = 0;
 const ACK_ERROR: u8 = 1;
 
-/// A pair of queues. The first one's worker has the control queue, too.
+/// A pair of queues. The first pair's worker serves the control queue, too.
 pub struct Pair {
     links: Arc<Vec<Box<dyn Link>>>,
     index: usize,
-    /// The driver has one pair, so its control queue has the index of the second one's receiver.
+    /// Whether the driver uses one pair only, so that its control queue has the index of the second
+    /// pair's receive queue.
     first_is_control: bool,
 }
 
-/// The interface's pairs, and what the driver sees.
+/// Returns the interface's pairs, and the properties that the driver sees.
 pub fn pairs(links: Vec<Box<dyn Link>>, mac: [u8; 6]) -> (Description, Vec<Pair>) {
     let count = links.len();
     let mut features = F_COMMON | F_CSUM | F_HOST_TSO4 | F_HOST_TSO6 | F_MAC;
@@ -73,7 +74,8 @@ pub fn pairs(links: Vec<Box<dyn Link>>, mac: [u8; 6]) -> (Description, Vec<Pair>
     (description, (0..count).map(pair).collect())
 }
 
-/// The device's queues that a pair's worker has, of an interface with `pairs` of them.
+/// Returns the device's queues that the worker of `pair` serves, if the interface has `pairs`
+/// pairs.
 pub fn queues(pair: usize, pairs: usize) -> Vec<usize> {
     let mut queues = vec![2 * pair, 2 * pair + 1];
     if pair == 0 && pairs > 1 {
@@ -87,7 +89,7 @@ impl Pair {
         self.links[self.index].fd()
     }
 
-    /// Gives the driver the packets that are there.
+    /// Passes the packets that have arrived to the driver.
     fn receive(&self, ring: &mut Ring) -> Left {
         let window = ring.window();
         let mut chain = Chain::default();
@@ -98,20 +100,20 @@ impl Pair {
                 if ring.rearm(&window) {
                     continue;
                 }
-                // The driver's next buffers come with a notification.
+                // The driver notifies the device of its next buffers.
                 left = Left::Nothing;
                 break;
             }
             let written = match self.read(&mut chain) {
                 Ok(written) => written,
-                // The tap interface dropped a packet that its header cannot describe. It says once
-                // that it has packets, and may have more.
+                // The tap interface dropped a packet that its header cannot describe. The interface
+                // signals only once that it has packets, and may have more.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     ring.unpop(&window);
                     continue;
                 }
                 Err(_) => {
-                    // No packet, or a queue that is not in use.
+                    // The interface has no packet, or its queue is not in use.
                     ring.unpop(&window);
                     left = Left::Nothing;
                     break;
@@ -130,13 +132,13 @@ impl Pair {
             return Ok(0);
         }
         let written = chain.writable.read_from(self.fd())?;
-        // The packet is in one chain: the tap interface leaves that field alone.
+        // The packet is in one chain. The tap interface does not write that field.
         chain.writable.skip(HEADER_BYTES - 2);
         chain.writable.put(&1u16.to_le_bytes());
         Ok(written as u32)
     }
 
-    /// Sends a packet. One that the tap interface refuses is lost, as on a wire.
+    /// Sends a packet. A packet that the tap interface refuses is lost, as on a wire.
     fn send(&self, chain: &mut Chain) -> Served {
         let bytes = chain.readable.bytes();
         if bytes <= HEADER_BYTES as u64 || bytes > PACKET_BYTES_MAX {
@@ -163,7 +165,7 @@ impl Pair {
         if !(1..=self.links.len()).contains(&pairs) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // An interface of one queue cannot be without it.
+        // An interface with a single queue cannot detach it.
         let mut links = self.links.iter().enumerate().filter(|_| self.links.len() > 1);
         links.try_for_each(|(index, link)| link.set_enabled(index < pairs))
     }

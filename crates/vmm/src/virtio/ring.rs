@@ -12,50 +12,51 @@ use crate::access::DeviceMemory;
 use crate::access::window::{Piece, Window};
 use crate::memory::Memory;
 
-/// The most pieces of a chain; a chain with more is malformed. Linux uses at most one for each
-/// descriptor of the queue.
+/// The most pieces of a chain; a chain with more is malformed. Linux uses at most one piece for
+/// each descriptor of the queue.
 const PIECES_MAX: usize = QUEUE_SIZE as usize;
 
-/// Bytes after which commands have their turn.
+/// Bytes that a worker moves before it checks for commands.
 pub const DRAIN_BYTES: u64 = 16 << 20;
 
 /// Flag of the available ring: the driver wants no interrupts.
 const NO_INTERRUPT: u16 = 1;
 
-/// Interrupts the driver of a queue.
+/// A function that interrupts the driver of a queue.
 pub type Interrupt = Arc<dyn Fn() + Send + Sync>;
 
-/// A queue with the memory it is in.
+/// A queue with the memory that contains it.
 pub struct Ring {
     queue: Queue,
     memory: DeviceMemory,
     interrupt: Interrupt,
-    /// Of the last use: a new one would allocate.
+    /// The window of the last use. A new one would allocate.
     window: Option<Window>,
-    /// Chains were given back since the last look at whether the driver wants to hear of them.
+    /// Whether chains were given back since the device last checked if the driver wants an
+    /// interrupt.
     pushed: bool,
-    /// The driver broke the ring's rules: it is ignored until a reset.
+    /// Whether the driver broke the ring's rules. The device then ignores the ring until a reset.
     broken: bool,
 }
 
-/// What a chain of descriptors names.
+/// A descriptor chain and the memory that it names.
 #[derive(Debug, Default)]
 pub struct Chain<'m> {
-    /// The first descriptor.
+    /// The index of the first descriptor.
     pub head: u16,
-    /// What the device reads.
+    /// The buffers that the device reads.
     pub readable: Buffers<'m>,
-    /// What the device writes.
+    /// The buffers that the device writes.
     pub writable: Buffers<'m>,
-    /// Whether it breaks the rules; it is to be returned without a byte written.
+    /// Whether the chain breaks the rules. The device returns such a chain without writing a byte.
     pub malformed: bool,
-    /// All descriptors, and which of them the device writes.
+    /// All descriptors, and for each one whether the device writes it.
     pieces: Vec<Piece>,
     writes: Vec<bool>,
 }
 
 impl Ring {
-    /// A ring, if the queue lies in memory.
+    /// Returns a ring, if the queue lies in memory.
     pub fn new(
         queue: Queue,
         memory: impl Into<DeviceMemory>,
@@ -73,7 +74,7 @@ impl Ring {
         })
     }
 
-    /// Access to the ring and to chains, while the ring is used; [`Ring::end`] ends it.
+    /// Opens access to the ring and to chains, until [`Ring::end`].
     pub fn window(&mut self) -> Window {
         let mut window = self.window.take().unwrap_or_else(|| self.memory.window());
         let size = usize::from(self.queue.size());
@@ -88,13 +89,13 @@ impl Ring {
         window
     }
 
-    /// Ends a use of the ring.
+    /// Ends a use of the ring, which `window` began.
     pub fn end(&mut self, mut window: Window) {
         window.end();
         self.window = Some(window);
     }
 
-    /// Takes the next chain; `false` if there is none.
+    /// Takes the next chain. Returns `false` if there is none.
     pub fn pop<'m>(&mut self, window: &'m Window, chain: &mut Chain<'m>) -> bool {
         if self.broken {
             return false;
@@ -118,7 +119,7 @@ impl Ring {
             count += 1;
             last_has_next = descriptor.has_next();
             let writable = descriptor.is_write_only();
-            // What is read comes first.
+            // Readable descriptors must come first.
             chain.malformed |= !writable && written;
             written |= writable && descriptor.len() > 0;
             chain.pieces.push((descriptor.addr(), descriptor.len() as usize));
@@ -128,14 +129,14 @@ impl Ring {
                 break;
             }
         }
-        // The iterator ends without a word where a chain has a loop or leaves its table.
+        // If a chain has a loop or leaves its table, the iterator ends without an error.
         chain.malformed |= last_has_next;
         chain.malformed = chain.malformed || !chain.reach(window);
         self.broken |= window.has_failed();
         !self.broken
     }
 
-    /// Gives a chain back, with the number of bytes written to it.
+    /// Gives a chain back, with the number of bytes that the device wrote to it.
     pub fn push(&mut self, window: &Window, head: u16, written: u32) {
         window.release();
         window.count_chain();
@@ -149,7 +150,7 @@ impl Ring {
         self.queue.go_to_previous_position();
     }
 
-    /// Asks the driver for notifications. `true` if there are chains already.
+    /// Asks the driver for notifications. Returns `true` if chains are available already.
     pub fn rearm(&mut self, window: &Window) -> bool {
         if self.broken {
             return false;
@@ -158,12 +159,12 @@ impl Ring {
         !self.broken && more.unwrap_or(false)
     }
 
-    /// Asks the driver to spare notifications.
+    /// Asks the driver to omit notifications.
     pub fn disarm(&mut self, window: &Window) {
         let _ = self.queue.disable_notification(window);
     }
 
-    /// Interrupts the driver, if it wants to hear of chains that were given back.
+    /// Interrupts the driver, if it wants an interrupt for the chains that were given back.
     pub fn notify(&mut self, window: &Window) {
         let pushed = std::mem::take(&mut self.pushed);
         let wanted = pushed && self.queue.needs_notification(window).unwrap_or(false);
@@ -172,8 +173,8 @@ impl Ring {
         }
     }
 
-    /// Whether the driver has set the flag that spares it interrupts, without VIRTIO_F_EVENT_IDX
-    /// (virtio 1.2, 2.7.7). The virtio-queue crate does not read it.
+    /// Returns whether the driver has set the flag that suppresses interrupts without
+    /// VIRTIO_F_EVENT_IDX (virtio 1.2, 2.7.7). The virtio-queue crate does not read it.
     fn is_spared(&self, window: &Window) -> bool {
         let flags = || window.load::<u16>(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
         let is_set = |flags: u16| u16::from_le(flags) & NO_INTERRUPT != 0;
@@ -182,8 +183,8 @@ impl Ring {
 }
 
 impl<'m> Chain<'m> {
-    /// Gets access to all descriptors, and sorts them. `false`: not all are memory, or there is no
-    /// access.
+    /// Takes all descriptors into use, and sorts them. Returns `false` if not all are memory, or if
+    /// they are not accessible.
     fn reach(&mut self, window: &'m Window) -> bool {
         let memory = window.memory();
         window.hold(&self.pieces)
@@ -194,7 +195,7 @@ impl<'m> Chain<'m> {
     }
 }
 
-/// Adds guest memory, if it is there and not too much of it.
+/// Adds guest memory to `to`. Returns `false` if it is not memory, or has too many pieces.
 fn add<'m>(memory: &'m Memory, at: GuestAddress, bytes: usize, to: &mut Buffers<'m>) -> bool {
     if bytes == 0 {
         return true;
@@ -208,17 +209,18 @@ fn add<'m>(memory: &'m Memory, at: GuestAddress, bytes: usize, to: &mut Buffers<
     true
 }
 
-/// What became of a chain.
+/// The result of serving a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Bytes written to it, as the used ring reports them.
+    /// Bytes written to the chain, as the used ring reports them.
     pub written: u32,
-    /// Bytes moved between it and the device's file, either way; a flush counts as some.
+    /// Bytes moved between the chain and the device's file, in either direction; a flush counts as
+    /// some.
     pub moved: u64,
 }
 
-/// Handles the chains of a ring, at most as many as the queue has descriptors, and not many more
-/// bytes than [`DRAIN_BYTES`]: a driver that resets the device waits for that long.
+/// Handles the chains of a ring: at most as many as the queue has descriptors, and not many more
+/// bytes than [`DRAIN_BYTES`]. A driver that resets the device waits for that long.
 pub fn drain(ring: &mut Ring, mut one: impl FnMut(&mut Chain) -> Served) -> super::Left {
     let window = ring.window();
     let mut chain = Chain::default();

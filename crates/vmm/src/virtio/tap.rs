@@ -1,29 +1,30 @@
-//! The host's side of a network interface: a tap interface of Linux.
+//! The host's side of a network interface: a Linux tap interface.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Where packets go. Each begins with a header of [`HEADER_BYTES`].
+/// The other end of a queue pair. Each packet begins with a header of [`HEADER_BYTES`].
 pub trait Link: Send + Sync {
-    /// Packets are read from and written to it, without waiting.
+    /// Returns the file that packets are read from and written to, without waiting.
     fn fd(&self) -> RawFd;
 
-    /// Which offloads the reader of packets can handle: the bits `TUN_F_*` of linux/if_tun.h.
+    /// Sets the offloads that the reader of packets can handle: the bits `TUN_F_*` of
+    /// linux/if_tun.h.
     fn set_offload(&self, flags: u32) -> io::Result<()>;
 
-    /// Whether packets may come by this queue.
+    /// Enables or disables packets through this queue.
     fn set_enabled(&self, enabled: bool) -> io::Result<()>;
 }
 
 /// Bytes of `struct virtio_net_hdr_v1`.
 pub const HEADER_BYTES: usize = 12;
-/// Checksums may be left to the reader.
+/// The reader completes checksums.
 pub const TUN_F_CSUM: u32 = 1;
-/// TCP segments over IPv4 may be larger than a packet.
+/// The reader accepts TCP segments over IPv4 that are larger than a packet.
 pub const TUN_F_TSO4: u32 = 2;
-/// The same over IPv6.
+/// The reader accepts TCP segments over IPv6 that are larger than a packet.
 pub const TUN_F_TSO6: u32 = 4;
 
 const IFF_TAP: i16 = 2;
@@ -33,10 +34,10 @@ const IFF_DETACH_QUEUE: i16 = 0x400;
 const IFF_NO_PI: i16 = 0x1000;
 const IFF_VNET_HDR: i16 = 0x4000;
 const TUNSETIFF: u64 = 0x4004_54ca;
-/// The requests that a running device makes.
+/// A request that a running device makes.
 pub const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 const TUNSETVNETHDRSZ: u64 = 0x4004_54d8;
-/// See [`TUNSETOFFLOAD`].
+/// A request that a running device makes.
 pub const TUNSETQUEUE: u64 = 0x4004_54d9;
 /// The most bytes of an interface's name: IFNAMSIZ, without the zero at the end.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -45,7 +46,7 @@ pub const NAME_BYTES_MAX: usize = 15;
 #[derive(Debug)]
 pub struct Tap(File);
 
-/// `struct ifreq`, as far as tap interfaces need it.
+/// The part of `struct ifreq` that tap interfaces need.
 #[repr(C)]
 struct Request {
     name: [u8; NAME_BYTES_MAX + 1],
@@ -54,7 +55,7 @@ struct Request {
 }
 
 impl Tap {
-    /// Attaches a queue to the interface of that name.
+    /// Attaches a queue to the interface with this name.
     pub fn open(name: &str, multi_queue: bool) -> io::Result<Tap> {
         let mut request = Request { name: [0; 16], flags: IFF_TAP, rest: [0; 22] };
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -95,7 +96,7 @@ impl Link for Tap {
         let request = Request { name: [0; 16], flags, rest: [0; 22] };
         // SAFETY: the request is an ifreq, which the kernel reads.
         match checked(unsafe { libc::ioctl(self.fd(), TUNSETQUEUE, &request) }) {
-            // It is so already.
+            // The queue is in that state already.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             result => result,
         }
@@ -106,7 +107,7 @@ fn checked(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A hardware address of local administration, which depends on the interface's name alone.
+/// Returns a locally administered hardware address, which depends on the interface's name alone.
 pub fn mac(name: &str) -> [u8; 6] {
     // FNV-1a, 64 bits.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {

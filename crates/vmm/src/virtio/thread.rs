@@ -1,4 +1,4 @@
-//! The thread of a [`Worker`]: it waits for queues, the backend, and commands of the transport.
+//! The thread of a [`Worker`]. It waits for queues, the backend, and commands of the transport.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use vmm_sys_util::eventfd::EventFd;
 use super::ring::Ring;
 use super::{Left, Worker};
 
-/// What epoll calls the commands' event, the backend, and the first queue.
+/// epoll's data for the commands' event, the backend, and the first queue.
 const COMMAND: u64 = 0;
 const BACKEND: u64 = 1;
 const QUEUES: u64 = 2;
@@ -39,12 +39,12 @@ struct Thread {
     commands: Receiver<Command>,
     replies: Sender<io::Result<()>>,
     wake: EventFd,
-    /// The backend has more, and epoll will not say so again.
+    /// Whether the backend has more, which epoll will not report again.
     backend_left: bool,
 }
 
-/// Starts a worker's thread, which waits for its queues' `kicks`. `enter` is its first call, such
-/// as the installation of a filter; what it returns lives as long as the thread.
+/// Starts a worker's thread, which waits for its queues' `kicks`. The thread calls `enter` first,
+/// which may install a filter, and keeps the value that `enter` returns until the thread ends.
 pub fn spawn<G>(
     worker: Box<dyn Worker>,
     kicks: Vec<EventFd>,
@@ -79,14 +79,14 @@ pub fn spawn<G>(
 }
 
 impl Handle {
-    /// The driver is ready: gives the worker its rings.
+    /// Gives the worker its rings, because the driver is ready.
     pub fn start(&self, features: u64, rings: Vec<Option<Ring>>) -> io::Result<()> {
         self.ask(Command::Start { features, rings })
     }
 
-    /// Takes the rings away. No request is in work afterwards.
+    /// Takes the rings away. Afterwards, no request is in flight.
     pub fn stop(&self) {
-        // A thread that has ended has no request in work either.
+        // A thread that has ended has no request in flight either.
         let _ = self.ask(Command::Stop);
     }
 
@@ -106,7 +106,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let _ = self.ask(Command::Quit);
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the VM has ended for that reason.
+            // If the thread panicked, the VM has ended for that reason.
             let _ = thread.join();
         }
     }
@@ -147,7 +147,7 @@ impl Thread {
         }
     }
 
-    /// Obeys the commands, and goes on with the backend. `false`: the thread ends.
+    /// Executes the commands, and continues with the backend. Returns `false` if the thread ends.
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             let (result, goes_on) = match command {
@@ -163,7 +163,7 @@ impl Thread {
             if !goes_on {
                 return false;
             }
-            // What came before the rings did was not heard.
+            // Notifications that arrived before the rings had no effect.
             (0..self.kicks.len()).for_each(|queue| self.handle(queue));
         }
         if self.backend_left {
@@ -172,7 +172,7 @@ impl Thread {
         true
     }
 
-    /// A worker that fails to start has no rings.
+    /// Starts the worker. If it fails to start, it gets no rings.
     fn start(&mut self, features: u64, rings: Vec<Option<Ring>>) -> io::Result<()> {
         self.worker.start(features)?;
         self.rings = rings;

@@ -1,4 +1,4 @@
-//! From the command line's devices to functions on the PCI bus.
+//! Turns the command line's devices into functions on the PCI bus.
 
 use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom};
@@ -26,25 +26,25 @@ use crate::virtio::console::Console;
 use crate::virtio::tap::{Link, Tap, mac};
 use crate::virtio::{Description, Worker, net, thread};
 
-/// A device before it has threads: each worker with the queues that it has.
+/// A device before it has threads: its workers, each with its queues.
 struct Model {
     description: Description,
     workers: Vec<(Box<dyn Worker>, Vec<usize>)>,
 }
 
-/// What devices are connected to.
+/// The parts of the VM that devices are connected to.
 pub struct Setting<'a> {
     /// The VM.
     pub vm: &'a VmFd,
-    /// Its interrupts.
+    /// The VM's interrupts.
     pub routes: &'a Arc<Routes>,
-    /// Its memory.
+    /// The VM's memory.
     pub memory: &'a DeviceMemory,
-    /// What the devices' threads are denied.
+    /// The key that the devices' threads are denied.
     pub key: Option<Key>,
-    /// Filters for the devices' threads.
+    /// System call filters for the devices' threads.
     pub sandbox: &'a Sandbox,
-    /// What a thread that panics sets.
+    /// The VM's end, which a panicking thread sets.
     pub end: &'a Arc<End>,
 }
 
@@ -61,13 +61,13 @@ impl Line for KvmLine {
     }
 
     fn raise(&self) {
-        // Fails only if the counter is full, and then the interrupt is raised already.
+        // The write fails only if the counter is full, and then the interrupt is raised already.
         let _ = self.event.write(1);
     }
 }
 
 impl Setting<'_> {
-    /// All devices: the console first, then disks and network interfaces.
+    /// Creates all devices: the console first, then disks and network interfaces.
     pub fn devices(&self, config: &Config) -> Result<Vec<Function>, VmmError> {
         let mut models = Vec::new();
         if let Some(path) = &config.console {
@@ -83,7 +83,7 @@ impl Setting<'_> {
         models.map(|(index, model)| self.function(index, model)).collect()
     }
 
-    /// The source of revocations, of that rate.
+    /// Starts the source of revocations, if the rate is not 0 and access is restricted.
     pub fn revoker(&self, per_s: u32) -> Result<Option<Revoker>, VmmError> {
         let Some(table) = self.memory.table().filter(|_| per_s > 0) else { return Ok(None) };
         let enter = self.enter(Kind::Revoker);
@@ -96,7 +96,7 @@ impl Setting<'_> {
         let bar = bar(index);
         let kicks = (0..description.queues).map(|queue| self.kick(bar, queue));
         let kicks = kicks.collect::<Result<Vec<_>, _>>()?;
-        // One for each queue, and one by which a device says that it needs a reset.
+        // One line for each queue, and one by which the device reports that it needs a reset.
         let lines = (0..=description.queues).map(|_| self.line());
         let msix = Arc::new(Msix::new(lines.collect::<Result<_, _>>()?));
         let mut parts = Vec::new();
@@ -111,7 +111,7 @@ impl Setting<'_> {
         Ok(Function::new(bar, description, parts, kicks, msix, self.memory.clone()))
     }
 
-    /// What a thread that is not a vCPU does first.
+    /// Returns the first call of a thread that is not a vCPU.
     pub fn enter(&self, kind: Kind) -> impl FnOnce() -> io::Result<PanicEnds> + use<> {
         let (sandbox, end, key) = (self.sandbox.clone(), Arc::clone(self.end), self.key);
         move || {
@@ -121,7 +121,7 @@ impl Setting<'_> {
         }
     }
 
-    /// The event that a notification of a queue raises.
+    /// Returns the event that a notification of a queue raises.
     fn kick(&self, bar: u32, queue: u16) -> Result<EventFd, VmmError> {
         let event = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
         let address = bar + NOTIFY + u32::from(queue) * NOTIFY_BYTES;
@@ -136,7 +136,8 @@ impl Setting<'_> {
     }
 }
 
-/// A FIFO without another end, and output that nobody reads, are errors instead of waits.
+/// Returns options with which a FIFO without another end, or output without a reader, causes an
+/// error instead of a wait.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags(libc::O_NONBLOCK);

@@ -1,4 +1,4 @@
-//! What the main thread waits for: signals, input, and the end.
+//! The events that the main thread waits for: signals, input, and the VM's end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,12 +16,13 @@ const INPUT: u64 = 1;
 const DRAINED: u64 = 2;
 const END: u64 = 3;
 const EVENTS_MAX: usize = 4;
-/// What one read takes.
+/// The most bytes that one read takes.
 const INPUT_BYTES: usize = 64;
-/// What is read ahead of the guest: Ctrl-A x is seen as long as there is room for it.
+/// The most bytes that are read ahead of the guest. While there is room, the program notices Ctrl-A
+/// x.
 const AHEAD_BYTES: usize = 4096;
 
-/// The files.
+/// The files and the input that the main thread waits for.
 #[derive(Debug)]
 pub struct Events {
     epoll: Epoll,
@@ -32,17 +33,17 @@ pub struct Events {
     typed: Typed,
     /// Input that the serial port has no room for yet.
     ahead: VecDeque<u8>,
-    /// Open as long as the process, or the test.
+    /// The input file, which is open as long as the process, or the test.
     input: RawFd,
-    /// Whether epoll has the input.
+    /// Whether epoll watches the input.
     listening: bool,
-    /// The input has ended, or cannot be waited for.
+    /// Whether the input has ended, or cannot be waited for.
     exhausted: bool,
 }
 
 impl Events {
-    /// Blocks the signals that end a VM, so that all threads inherit that. `input` is what the
-    /// guest's serial port reads.
+    /// Blocks the signals that end a VM, so that all threads inherit the mask. `input` is the file
+    /// that the guest's serial port reads.
     pub fn new(input: RawFd) -> Result<Events, VmmError> {
         let (signals, blocked) = signals().step("wait for signals")?;
         let epoll = Epoll::new().step("create an epoll instance")?;
@@ -63,12 +64,12 @@ impl Events {
         Ok(events)
     }
 
-    /// The event of a serial port whose input was read.
+    /// Returns the event of a serial port whose input the guest has read.
     pub fn drained(&self) -> Result<EventFd, VmmError> {
         self.drained.try_clone().step("copy an eventfd")
     }
 
-    /// Waits until the VM ends, and passes input on meanwhile.
+    /// Waits until the VM ends, and meanwhile passes input to the guest.
     pub fn wait(&mut self, machine: &Machine) -> Result<(), VmmError> {
         self.add(machine.end.event.as_raw_fd(), END).step("wait for the end")?;
         let terminal = Raw::enter(self.input).step("switch the terminal to raw mode")?;
@@ -79,8 +80,8 @@ impl Events {
         Ok(())
     }
 
-    /// Handles the next events, after a wait of so many milliseconds at most, or without a limit
-    /// for -1. Returns how many there were.
+    /// Handles the next events, after a wait of at most `timeout_ms` milliseconds, or without a
+    /// limit for -1. Returns the number of events.
     fn turn(&mut self, machine: &Machine, terminal: bool, timeout_ms: i32) -> usize {
         let mut events = [EpollEvent::default(); EVENTS_MAX];
         // Only a signal that is not blocked ends the wait early.
@@ -104,8 +105,8 @@ impl Events {
         self.epoll.ctl(ControlOperation::Add, fd, EpollEvent::new(EventSet::IN, data))
     }
 
-    /// Waits for input, or stops to. A file that stays in epoll reports its other end's hangup,
-    /// whatever it is asked for.
+    /// Starts or stops waiting for input. If the file stayed in epoll, epoll would report the other
+    /// end's hangup whatever events it is asked for.
     fn listen(&mut self, wanted: bool) {
         if wanted && !self.listening && !self.exhausted {
             self.listening = self.add(self.input, INPUT).is_ok();
@@ -113,7 +114,7 @@ impl Events {
             self.exhausted = !self.listening;
         } else if !wanted && self.listening {
             let nothing = EpollEvent::new(EventSet::empty(), INPUT);
-            // Fails only for a file that epoll does not know.
+            // The call fails only for a file that epoll does not have.
             let _ = self.epoll.ctl(ControlOperation::Delete, self.input, nothing);
             self.listening = false;
         }
@@ -130,7 +131,7 @@ impl Events {
         let count = match usize::try_from(count) {
             Ok(count @ 1..) => count,
             Err(_) if is_temporary(&io::Error::last_os_error()) => return,
-            // The end of the input, or an error that comes again.
+            // The input has ended, or the error would recur.
             _ => {
                 self.exhausted = true;
                 return self.listen(false);
@@ -152,14 +153,15 @@ impl Events {
     }
 }
 
-/// Whether a read may succeed later: another process may share the file, and take its bytes.
+/// Returns whether a later read may succeed. Another process may share the file, and take its
+/// bytes.
 fn is_temporary(error: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error.kind())
 }
 
 impl Drop for Events {
-    /// Signals that come later end the process: it has a last message to write, perhaps to somebody
-    /// who does not read it.
+    /// Restores the old signal mask, so that later signals end the process. The process still has a
+    /// last message to write, and its reader may not read it.
     fn drop(&mut self) {
         let mut bytes = [0u8; size_of::<libc::signalfd_siginfo>()];
         // SAFETY: `bytes` has room for a signal, and `blocked` is a set of signals.
@@ -171,8 +173,8 @@ impl Drop for Events {
     }
 }
 
-/// A file that is readable when SIGINT, SIGTERM or SIGHUP arrives; they do nothing else. And the
-/// signals that were blocked before.
+/// Returns a file that becomes readable when SIGINT, SIGTERM or SIGHUP arrives, and the signals
+/// that were blocked before. The three signals do nothing else.
 fn signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     // SAFETY: a set of signals is plain data, which the calls fill.
     let (fd, blocked) = unsafe {
@@ -187,7 +189,7 @@ fn signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     Ok((unsafe { OwnedFd::from_raw_fd(fd) }, blocked))
 }
 
@@ -206,7 +208,7 @@ mod tests {
     use crate::pc::serial::Com1;
     use crate::pci::host::Host;
 
-    /// Turns that wait for nothing; a busy loop has more.
+    /// The most turns that find an event; a busy loop takes more.
     const TURNS_MAX: usize = 2 * AHEAD_BYTES / INPUT_BYTES;
 
     struct Fixture {
@@ -243,7 +245,7 @@ mod tests {
             assert!((0..TURNS_MAX).any(turn), "a busy loop");
         }
 
-        /// All that the guest can read now.
+        /// Reads all input that the guest can read now.
         fn read(&mut self) -> Vec<u8> {
             let mut bytes = Vec::new();
             while self.machine.com1.room() < INPUT_BYTES {
@@ -291,7 +293,7 @@ mod tests {
         }
         fixture.events.turn(&fixture.machine, false, 0);
         assert_eq!(fixture.machine.end.get(), Some(&Ended::Interrupted));
-        // Those that arrived already do not kill this process.
+        // Signals that have arrived already do not kill this process.
         drop(fixture);
         assert!(!blocks());
     }

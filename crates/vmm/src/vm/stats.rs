@@ -10,7 +10,7 @@ use crate::error::VmmError;
 use crate::ghcb::Reader;
 use crate::memory::Ram;
 
-/// A file that is open before threads are confined, and written when they have ended.
+/// A file that is opened before threads are confined, and written when they have ended.
 #[derive(Debug)]
 pub struct Stats {
     file: File,
@@ -19,7 +19,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// An empty file. A FIFO without a reader is an error instead of a wait.
+    /// Creates an empty file. A FIFO without a reader is an error instead of a wait.
     pub fn create(path: &Path) -> Result<Stats, VmmError> {
         let error = |source| VmmError::File { what: "create", path: path.to_owned(), source };
         let mut options = File::options();
@@ -28,7 +28,7 @@ impl Stats {
         Ok(Stats { file, path: path.to_owned(), start: Instant::now() })
     }
 
-    /// Writes the counters. A file that cannot be written does not change how the VM ended.
+    /// Writes the counters. A failed write does not change how the VM ended.
     pub fn write(&mut self, ram: &Ram, ghcb: Option<&Reader>) {
         let seconds = self.start.elapsed().as_secs_f64();
         let pages = ram

@@ -17,10 +17,10 @@ use crate::machine::{Machine, PanicEnds};
 use crate::sandbox::{Kind, Sandbox};
 use crate::vcpu::{SevEs, cpuid, registers, run};
 
-/// The signal that takes a vCPU out of KVM.
+/// The signal that makes a vCPU leave KVM.
 const KICK: libc::c_int = libc::SIGUSR1;
-/// A kick between a vCPU's look at the end and its entry into KVM is lost: so often there is
-/// another one.
+/// The interval of kicks. A kick is lost if it arrives between the vCPU's check for the end and its
+/// entry into KVM, so kicks repeat.
 const KICK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Creates the vCPUs with these registers.
@@ -57,18 +57,18 @@ pub fn create(
     Ok(vcpus)
 }
 
-/// Lets [`KICK`] interrupt system calls of the threads that this one starts. Whoever started the
-/// process may have blocked the signal.
+/// Lets [`KICK`] interrupt system calls of threads that the calling thread starts. The process may
+/// have inherited a mask that blocks the signal.
 fn prepare() -> io::Result<()> {
     register_signal_handler(KICK, nothing)
         .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
     unblock_signal(KICK).map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Threads that run until the VM ends.
+/// The vCPUs' threads, which run until the VM ends.
 pub struct Threads(Vec<JoinHandle<()>>);
 
-/// Starts a thread for each vCPU. If one fails, the VM has ended.
+/// Starts a thread for each vCPU. If this fails, the VM has ended.
 pub fn start(
     vcpus: Vec<VcpuFd>,
     machine: &Arc<Machine>,
@@ -100,23 +100,23 @@ pub fn start(
 }
 
 impl Threads {
-    /// Waits for the threads of a VM that has ended. Kicks all of them: one may wait for a lock
-    /// that another one holds in a system call.
+    /// Waits for the threads of a VM that has ended. Kicks all of them, because one may wait for a
+    /// lock that another one holds in a system call.
     pub fn stop(self) {
         while self.kick() {
             thread::sleep(KICK_INTERVAL);
         }
         for thread in self.0 {
-            // If it panicked, the VM has ended for that reason.
+            // If the thread panicked, the VM has ended for that reason.
             let _ = thread.join();
         }
     }
 
-    /// Kicks the threads that run; `false` if none does.
+    /// Kicks the threads that run. Returns `false` if none does.
     fn kick(&self) -> bool {
         let mut running = self.0.iter().filter(|thread| !thread.is_finished()).peekable();
         let any = running.peek().is_some();
-        // SAFETY: the thread was not joined, so its number is valid.
+        // SAFETY: the thread was not joined, so its ID is valid.
         running.for_each(|thread| unsafe {
             libc::pthread_kill(thread.as_pthread_t(), KICK);
         });
@@ -124,7 +124,7 @@ impl Threads {
     }
 }
 
-/// Interrupts a system call by its existence.
+/// Does nothing. Its existence as a handler makes the signal interrupt system calls.
 extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::machine::lock;
 
-    /// Reads once, under the lock.
+    /// Starts a thread that reads once, under the lock.
     fn reader(mut pipe: UnixStream, mutex: &Arc<Mutex<()>>) -> JoinHandle<()> {
         let mutex = Arc::clone(mutex);
         thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Grants and revocations: how many calls there are, and which pages are open when.
+//! Grants and revocations: the number of calls, and the pages that are open.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,14 +25,14 @@ use crate::driver::{DATA, Driver};
 const PAGE: u64 = 4096;
 const PAGES: u32 = 16;
 
-/// A gate that remembers calls, and may refuse to open.
+/// A gate that records calls, and may refuse to open.
 #[derive(Debug, Default)]
 struct Calls {
     open: Mutex<BTreeSet<u32>>,
     opened: Mutex<Vec<Range<u32>>>,
     closed: Mutex<Vec<Range<u32>>>,
     refuses: AtomicBool,
-    /// How often the VM was to end.
+    /// The number of failures, each of which would end the VM.
     failures: AtomicU32,
 }
 
@@ -73,7 +73,7 @@ fn devices(table: &Arc<Table>) -> DeviceMemory {
     DeviceMemory::restricted(memory::new(bytes).unwrap(), Arc::clone(table))
 }
 
-/// A chain: 100 bytes in page 1, the end of page 2, all of page 3, and 8 bytes in page 5.
+/// Returns a chain: 100 bytes in page 1, the end of page 2, all of page 3, and 8 bytes in page 5.
 fn pieces() -> [(GuestAddress, usize); 3] {
     [(0x1000, 100), (0x2f00, 0x1100), (0x5008, 8)].map(|(at, bytes)| (GuestAddress(at), bytes))
 }
@@ -144,7 +144,7 @@ fn a_revocation_waits_for_the_chain_and_not_the_chain_for_the_revocation() {
         while !table.state(3).is_closing() {
             thread::yield_now();
         }
-        // The same page once more, by the same chain: a wait would have no end.
+        // The same chain takes the page again. If it waited, it would wait forever.
         assert!(window.hold(&[(GuestAddress(0x3800), 8)]));
         thread::sleep(Duration::from_millis(20));
         assert!(!revocation.is_finished() && calls.open.lock().unwrap().contains(&3));
@@ -182,7 +182,7 @@ fn a_disk_reads_right_under_revocations() {
     }
 }
 
-/// A step of one of three users, or of a revocation of what nobody uses.
+/// A step of one of three users, or a revocation of a page without users.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize, Vec<Range<u32>>),
@@ -203,8 +203,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In any order of steps, a page in use is open, the gate agrees with the table, and what is
-    /// open is what the policy leaves open.
+    /// After any sequence of steps, a page in use is open, the gate agrees with the table, and
+    /// exactly the pages that the policy keeps are open.
     #[test]
     fn states_gate_and_users_agree(
         keeps in any::<bool>(),

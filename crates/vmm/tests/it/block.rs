@@ -1,4 +1,4 @@
-//! What a disk answers.
+//! A disk's answers to requests.
 
 use std::fs::File;
 
@@ -34,7 +34,7 @@ fn each_disk_has_a_serial_number_of_its_own() {
 
 #[test]
 fn a_driver_that_never_flushes_has_each_write_flushed() {
-    // It takes writes, and an fdatasync of it fails: that shows whether there was one.
+    // The file accepts writes but not fdatasync, so an error shows that the device flushed.
     let file = File::options().write(true).open("/dev/null").unwrap();
     let mut block = Block::new(file, 512, false, 0);
     for (features, written) in [(F_FLUSH, 0), (0, 1), (F_FLUSH, 0)] {

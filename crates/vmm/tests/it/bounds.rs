@@ -1,4 +1,4 @@
-//! How much of a chain, and of a queue, a device handles before commands have their turn.
+//! How much of a chain, and of a queue, a device handles before it checks for commands.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::driver::{DATA, Driver, INDIRECT, NEXT, QUEUE_BYTES, WRITE};
 /// Index of a console's queue for output.
 const OUTPUT: usize = 1;
 const PIECE: u32 = 64 << 10;
-/// Of a disk's request that is as large as may be.
+/// The number of pieces of the largest request to a disk.
 const PIECES: u64 = 128;
 
 #[test]

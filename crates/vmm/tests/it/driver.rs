@@ -1,4 +1,4 @@
-//! A driver's side of a queue, as a test writes it into memory.
+//! A driver's side of a queue, which tests write into memory.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -14,13 +14,13 @@ use unspin_vmm::virtio::tap::Link;
 use virtio_queue::{Queue, QueueT};
 use vm_memory::{Bytes, GuestAddress};
 
-/// Where a queue's parts are, for the queue of that index.
+/// Distance of two queues in memory, and offsets of a queue's parts.
 pub const QUEUE_BYTES: u64 = 0x4000;
 pub const AVAILABLE: u64 = 0x1000;
 pub const USED: u64 = 0x2000;
-/// Where buffers begin.
+/// The address at which buffers begin.
 pub const DATA: u64 = 0x1_0000;
-/// Bytes of memory, few enough to look at all of them after each attack.
+/// Bytes of memory, few enough to compare all of them after each attack.
 pub const MEMORY_BYTES: u64 = 256 << 10;
 
 /// A descriptor's flags.
@@ -28,15 +28,15 @@ pub const NEXT: u16 = 1;
 pub const WRITE: u16 = 2;
 pub const INDIRECT: u16 = 4;
 
-/// A test's reason to stop where the product ends the VM.
+/// Creates memory whose failure panics. In the product, it would end the VM.
 pub fn ram(bytes: u64, policy: &Policy) -> Ram {
     Ram::new(bytes, policy, Box::new(|error: &io::Error| panic!("{error}"))).unwrap()
 }
 
-/// Memory, queues in it, and how many interrupts there were.
+/// Memory with queues in it, and a count of interrupts.
 pub struct Driver {
     pub memory: Memory,
-    /// What the rings' device has.
+    /// The memory that the rings' device has.
     pub devices: DeviceMemory,
     pub rings: Vec<Option<Ring>>,
     pub interrupts: Arc<AtomicU32>,
@@ -47,7 +47,7 @@ impl Driver {
         Driver::restricted(queues, event_idx, &Policy::Off)
     }
 
-    /// A driver of a device with that access.
+    /// Returns the driver of a device with this access policy.
     pub fn restricted(queues: u64, event_idx: bool, policy: &Policy) -> Driver {
         let Ram { guest: memory, devices, .. } = ram(MEMORY_BYTES, policy);
         let interrupts = Arc::new(AtomicU32::new(0));
@@ -98,14 +98,15 @@ impl Driver {
         self.write(base + 2, &index.to_le_bytes());
     }
 
-    /// The used ring's index, and head and length of its first entry.
+    /// Returns the used ring's index, and head and length of its first entry.
     pub fn used(&self, queue: u64) -> (u16, u32, u32) {
         let bytes = self.read(queue * QUEUE_BYTES + USED, 12);
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         (u16::from_le_bytes([bytes[2], bytes[3]]), word(4), word(8))
     }
 
-    /// A chain of one descriptor for each piece: its bytes, and whether the device writes them.
+    /// Offers a chain with a descriptor for each piece: address, bytes, and whether the device
+    /// writes them.
     pub fn chain(&self, queue: u64, pieces: &[(u64, u32, bool)]) {
         let last = pieces.len() - 1;
         for (index, (at, bytes, writable)) in pieces.iter().enumerate() {
@@ -117,7 +118,7 @@ impl Driver {
     }
 }
 
-/// A network of one other end, in place of a tap interface.
+/// A network with one other end, in place of a tap interface.
 pub struct Pipe {
     near: UnixDatagram,
     enabled: Arc<AtomicBool>,
@@ -138,13 +139,13 @@ impl Link for Pipe {
     }
 }
 
-/// A pipe, and its other end; nobody waits for either.
+/// Returns a pipe and its other end, both nonblocking.
 pub fn pipe() -> (Box<dyn Link>, UnixDatagram) {
     let (link, far, _) = watched_pipe();
     (link, far)
 }
 
-/// The same, and whether it is enabled.
+/// Returns a pipe, its other end, and whether the pipe is enabled.
 pub fn watched_pipe() -> (Box<dyn Link>, UnixDatagram, Arc<AtomicBool>) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();

@@ -1,4 +1,5 @@
-//! A thread of a device that touches what it may not dies of SIGSEGV. The tests start themselves.
+//! A device's thread that touches a forbidden page dies of SIGSEGV. The tests run themselves as
+//! child processes.
 
 use std::env;
 use std::io;
@@ -14,13 +15,13 @@ use unspin_vmm::memory::{Memory, Private, Ram};
 use unspin_vmm::sandbox::{Kind, Sandbox};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
-/// Names what the process that is to be killed does.
+/// The variable that names the action of the child process.
 const VARIABLE: &str = "UNSPIN_VMM_TOUCHES";
-/// Makes missing protection keys a failure instead of a skipped test.
+/// The variable that turns missing protection keys into a failure instead of a skipped test.
 const NEEDS_KEYS: &str = "UNSPIN_VMM_NEEDS_KEYS";
 const BYTES: u64 = 4 << 20;
 const PAGE: u64 = 4096;
-/// A page that nobody grants.
+/// A page that no policy grants here.
 const PRIVATE: GuestAddress = GuestAddress(7 * PAGE);
 const SHARED: GuestAddress = GuestAddress(9 * PAGE);
 
@@ -28,7 +29,7 @@ fn ram(policy: &Policy) -> Ram {
     driver::ram(BYTES, policy)
 }
 
-/// What a process that does that ends with: an exit status, or a signal.
+/// Runs the action `what` in a child process. Returns its exit status, or its signal.
 fn end(test: &str, what: &str) -> (Option<i32>, Option<i32>) {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", &format!("enforcement::{test}")])
@@ -38,7 +39,8 @@ fn end(test: &str, what: &str) -> (Option<i32>, Option<i32>) {
     (output.status.code(), output.status.signal())
 }
 
-/// Does something in a thread that is confined as a disk's, and ends the process with status 42.
+/// Calls `act` in a thread that is confined like a disk's thread, and ends the process with status
+/// 42.
 fn as_device(ram: Ram, act: impl FnOnce(&Ram) + Send + 'static) -> ! {
     let thread = thread::spawn(move || {
         ram.key.iter().for_each(|key| key.deny());
@@ -100,7 +102,7 @@ fn the_vcpus_mapping_cannot_be_touched() {
         touch(&ram.guest, PRIVATE);
         match &what[..] {
             "vcpu" => {
-                // Threads inherit the right from the one that loads the guest.
+                // Threads inherit the right from the thread that loads the guest.
                 thread::spawn(move || touch(&ram.guest, PRIVATE)).join().unwrap();
                 std::process::exit(42)
             }
@@ -125,7 +127,7 @@ fn private_memory_is_a_running_vcpus_alone() {
         touch(&memory, PRIVATE);
         key.deny();
         let thread = thread::spawn(move || {
-            // As a vCPU's thread does around KVM_RUN.
+            // A vCPU's thread does the same around KVM_RUN.
             match &what[..] {
                 "runs" => key.allow(),
                 "exited" => {

@@ -1,5 +1,5 @@
-//! Device models under a hostile driver: neither a panic, nor a loop, nor a byte outside of what
-//! the driver offered. `UNSPIN_VMM_CHAINS` says how many malformed chains each model gets.
+//! Device models under a hostile driver: they do not panic, loop, or write a byte that the driver
+//! did not offer. `UNSPIN_VMM_CHAINS` sets the number of malformed chains for each model.
 
 use std::env;
 use std::fs::File;
@@ -23,7 +23,7 @@ const CHAINS_OF_A_CASE: u32 = 8;
 const DISK_BYTES: u64 = 64 << 10;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// A descriptor that may be anything, and often nearly makes sense.
+/// A descriptor with any contents, which often nearly make sense.
 #[derive(Debug, Clone)]
 struct Descriptor {
     at: u64,
@@ -65,7 +65,7 @@ fn descriptor() -> impl Strategy<Value = Descriptor> {
     })
 }
 
-/// A request of three descriptors, of which one may be anything instead.
+/// Generates a request of three descriptors, one of which may be replaced by an arbitrary one.
 fn nearly_right() -> impl Strategy<Value = Vec<Descriptor>> {
     let right = |at, bytes, flags, next| Descriptor { at, bytes, flags, next };
     let many = prop::collection::vec(descriptor(), 8);
@@ -84,19 +84,19 @@ fn nearly_right() -> impl Strategy<Value = Vec<Descriptor>> {
     })
 }
 
-/// What a driver does to one queue.
+/// A driver's attack on one queue.
 #[derive(Debug, Clone)]
 struct Attack {
     queue: u64,
     direct: Vec<Descriptor>,
     indirect: Vec<Descriptor>,
     heads: Vec<u16>,
-    /// By how much the available index goes on.
+    /// The number of chains by which the available index advances.
     count: u16,
     /// A request's header, at the addresses that descriptors often name.
     header: (u32, u64),
     event_idx: bool,
-    /// Index of a policy.
+    /// Index in `POLICIES`.
     policy: u8,
 }
 
@@ -137,12 +137,12 @@ impl Attack {
     }
 }
 
-/// Each case is under one of these.
+/// The policies, one of which applies to each case.
 const POLICIES: [Policy; 4] = [Policy::Off, Policy::Request, Policy::Cache, Policy::Batch];
 
-/// Lets a model handle attacks, each in memory of its own, and looks for bytes that it wrote
-/// without an offer. With page access, a touch of what was not offered ends the test by SIGSEGV.
-/// `check` looks at what is left.
+/// Lets a model handle attacks, each in memory of its own, and searches for bytes that the model
+/// wrote without an offer. With page access, an access to memory that the driver did not offer ends
+/// the test by SIGSEGV. `check` checks the effects outside of memory.
 fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: impl FnMut()) {
     let chains = env::var("UNSPIN_VMM_CHAINS").ok().and_then(|count| count.parse().ok());
     let cases = chains.unwrap_or(CHAINS) / CHAINS_OF_A_CASE;
@@ -217,7 +217,7 @@ fn a_read_only_disk_keeps_its_bytes() {
 
 #[test]
 fn a_console_survives() {
-    // Attacks can name much memory: what is written goes nowhere.
+    // Attacks can name much memory, so the output is discarded.
     let sink = || File::options().write(true).open("/dev/null").unwrap();
     survive(2, || Box::new(Console::new(sink())), || {});
 }
@@ -234,7 +234,7 @@ fn a_network_survives() {
         while far.recv(&mut packet).is_ok() {
             sent += 1;
         }
-        // Fails while the other end has packets that nobody took.
+        // The send fails while the other end has unread packets.
         let _ = far.send(&[3; 60]);
     };
     survive(3, || Box::new(pairs.next().unwrap()), || drained(&far));

@@ -1,4 +1,4 @@
-//! Which IGVM files are loaded, and why others are not.
+//! Which IGVM files the loader accepts, and why it refuses others.
 
 use igvm::{Arch, IgvmDirectiveHeader as Directive, IgvmFile, IgvmPlatformHeader, IgvmRevision};
 use igvm_defs::{
@@ -53,7 +53,7 @@ fn refused(directives: Vec<Directive>) -> IgvmError {
 
 const START: Start = Start { rip: 0x10_0000, boot_params: 0x7000, cr3: 0x9000, gdt: 0x6000 };
 
-/// The registers that SEV-ES saves.
+/// Returns the registers that SEV-ES saves.
 fn saved(vp_index: u16) -> Directive {
     let vmsa = if vp_index == 0 { vmsa(START, false) } else { ap_vmsa(0x8_3000) };
     Directive::SnpVpContext { gpa: 0xffff_ffff_f000, compatibility_mask: 1, vp_index, vmsa }

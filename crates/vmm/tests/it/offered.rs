@@ -1,4 +1,4 @@
-//! What a driver let a device write, by rules that are written down here once more.
+//! The memory that a driver lets a device write, by a second implementation of the rules.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,17 +12,18 @@ const USED_BYTES: u64 = 4 + 8 * QUEUE_SIZE + 2;
 /// The most descriptors of a table that a device follows.
 const STEPS_MAX: usize = QUEUE_SIZE as usize + 1;
 
-/// Ranges of a guest's memory.
+/// The ranges of a guest's memory that a driver offers.
 pub struct Offered {
     before: Vec<u8>,
-    /// Used rings, and what chains let the device write.
+    /// Used rings, and the buffers that chains let the device write.
     writable: Vec<Range<u64>>,
-    /// What the device reads to know that.
+    /// The memory from which the device learns the writable ranges.
     tables: Vec<Range<u64>>,
 }
 
 impl Offered {
-    /// What a driver with so many queues offers by one of them. `memory` is all of its memory.
+    /// Computes the offer of one queue of a driver with `queues` queues. `memory` is all of its
+    /// memory.
     pub fn new(memory: Vec<u8>, queues: u64, queue: u64) -> Offered {
         let bases = (0..queues).map(|index| index * QUEUE_BYTES);
         let used = bases.clone().map(|base| base + USED..base + USED + USED_BYTES);
@@ -31,7 +32,7 @@ impl Offered {
             Offered { before: memory, writable: used.collect(), tables: tables.collect() };
         let base = queue * QUEUE_BYTES;
         let count = u64::from(offered.word(base + AVAILABLE + 2));
-        // An index that is further ahead than the queue is long offers nothing.
+        // An index that is further ahead than the queue's length offers nothing.
         let slots = if count > QUEUE_SIZE { 0 } else { count };
         let head = |slot| offered.word(base + AVAILABLE + 4 + 2 * slot);
         let heads: BTreeSet<u16> = (0..slots).map(head).collect();
@@ -50,7 +51,7 @@ impl Offered {
         self.before.get(at..at.checked_add(N)?)?.try_into().ok()
     }
 
-    /// Follows a chain in a table of so many entries.
+    /// Follows a chain in a table of `entries` entries.
     fn walk(&mut self, table: u64, head: u16, entries: u64, indirect: bool) {
         let mut index = u64::from(head);
         for _ in 0..STEPS_MAX {
@@ -79,14 +80,14 @@ impl Offered {
         }
     }
 
-    /// Whether the offer stays the same, whatever the device writes.
+    /// Returns whether the offer stays the same, whatever the device writes.
     pub fn is_stable(&self) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
         let mut tables = self.tables.iter();
         tables.all(|table| self.writable.iter().all(|range| apart(table, range)))
     }
 
-    /// The first byte that was written without an offer.
+    /// Returns the first byte that the device wrote without an offer.
     pub fn violation(&self, mut after: Vec<u8>) -> Option<usize> {
         for range in &self.writable {
             let [start, end] =

@@ -1,5 +1,5 @@
-//! Revocation of 5,000 pages under load: afterwards, each access asks again. Three doubles, one of
-//! them with what the published implementation seems to do, must fail here.
+//! Revocation of 5,000 pages under load: afterwards, each access asks again. Three faulty doubles
+//! must fail here. One of them does what the published implementation seems to do.
 
 use std::io;
 use std::ops::Range;
@@ -18,11 +18,11 @@ const PAGE: u64 = 4096;
 const PAGES: u32 = 5_000;
 const THREADS: u64 = 2;
 
-/// The real calls, and what they did.
+/// A gate that makes the real calls, and records them.
 #[derive(Debug)]
 struct Recorder {
     gate: Mprotect,
-    /// Whether a page is open, how often it was opened, and how many uses it has.
+    /// For each page: whether it is open, how often it was opened, and how many uses it has.
     open: Vec<AtomicBool>,
     opened: Vec<AtomicU32>,
     users: Vec<AtomicU32>,
@@ -53,7 +53,7 @@ impl Gate for Shared {
     }
 }
 
-/// A mapping of so many pages, all closed, with its recorder.
+/// Returns a mapping of [`PAGES`] pages, all closed, with its recorder.
 fn mapping() -> (Memory, Arc<Recorder>) {
     let memory = memory::new(u64::from(PAGES) * PAGE).unwrap();
     let parts: Vec<_> = memory.iter().map(|region| (region.as_ptr(), region.len())).collect();
@@ -72,9 +72,9 @@ fn mapping() -> (Memory, Arc<Recorder>) {
     (memory, Arc::new(recorder))
 }
 
-/// What grants pages to threads, and takes them back.
+/// An implementation that grants pages to threads, and takes them back.
 trait Access: Sync {
-    /// Whether pages that are in use can be touched. A double may close one under a thread's feet.
+    /// Whether pages in use can be touched. A double may close a page while a thread uses it.
     const IS_SAFE: bool;
 
     fn take(&self, pages: &[u32]) -> Vec<Range<u32>>;
@@ -101,18 +101,18 @@ impl Access for Table {
     }
 }
 
-/// How a double is wrong.
+/// The fault of a double.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
-    /// The bitmap's range takes bytes and gets page numbers.
+    /// The bitmap's range takes bytes, but gets page numbers.
     Unit,
-    /// The bitmap that is cleared is a deep copy of the one that devices read.
+    /// The bitmap that is cleared is a deep copy of the bitmap that devices read.
     Copy,
-    /// Nobody waits for I/O in flight.
+    /// The revocation does not wait for I/O in flight.
     NoWait,
 }
 
-/// A bitmap of granted pages beside the gate, as in cloud-hypervisor's mshv/mod.rs by reading.
+/// A bitmap of granted pages next to the gate, as in cloud-hypervisor's mshv/mod.rs by reading.
 struct Double {
     defect: Defect,
     gate: Shared,
@@ -162,7 +162,7 @@ impl Access for Double {
     }
 }
 
-/// Threads use pages, many of them near the one that is revoked, while each page is revoked once.
+/// Revokes each page once while threads use pages, many of them near the revoked page.
 fn revoke_under_load<A: Access>(access: &A, recorder: &Recorder, memory: &Memory) {
     let (stop, current) = (AtomicBool::new(false), AtomicU32::new(0));
     let load = |seed: u64| {
@@ -199,7 +199,7 @@ fn revoke_under_load<A: Access>(access: &A, recorder: &Recorder, memory: &Memory
         (0..THREADS).for_each(|seed| drop(scope.spawn(move || load(seed + 1))));
         for page in 0..PAGES {
             current.store(page, Ordering::SeqCst);
-            // Devices have it: there is something to revoke.
+            // A device takes the page first, so that there is a page to revoke.
             let held = access.take(&[page]);
             access.release(&held);
             thread::yield_now();
@@ -209,7 +209,8 @@ fn revoke_under_load<A: Access>(access: &A, recorder: &Recorder, memory: &Memory
     });
 }
 
-/// Violations under load, and pages that are used without a request after a revocation.
+/// Returns the violations under load, and the number of pages that a thread uses without a request
+/// after a revocation.
 fn judge(access: &impl Access, recorder: &Recorder, memory: &Memory) -> (u32, u32, u32) {
     revoke_under_load(access, recorder, memory);
     let mut silent = 0;

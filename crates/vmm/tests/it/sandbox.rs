@@ -1,4 +1,4 @@
-//! Filters of system calls: a forbidden one kills the process.
+//! System call filters: a forbidden call kills the process.
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;
@@ -7,13 +7,14 @@ use std::thread;
 
 use unspin_vmm::sandbox::{Kind, Sandbox};
 
-/// Names the kind of thread for the process that is to be killed.
+/// The variable that names the kind of thread, and the call, for the child process.
 const VARIABLE: &str = "UNSPIN_VMM_CONFINED";
-/// What glibc's tcgetattr and tcsetattr ask for since 2.42, whichever version is here.
+/// The requests of tcgetattr and tcsetattr in glibc since 2.42, whichever version is installed
+/// here.
 const TCGETS2: u64 = 0x802c_542a;
 const TCSETS2: u64 = 0x402c_542b;
 
-/// This test starts itself for each kind of thread.
+/// This test runs itself as a child process for each kind of thread.
 #[test]
 fn a_forbidden_call_kills_the_process() {
     if let Ok(name) = env::var(VARIABLE) {

@@ -1,4 +1,4 @@
-//! The serial port, when nobody reads its output.
+//! The serial port, including one whose output has no reader.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -68,7 +68,8 @@ fn a_vm_whose_output_nobody_reads_takes_input_and_ends() {
     assert!(!text.contains(&b'l'));
 }
 
-/// Whether writes wait for a reader, or a process that shares the file has made them fail.
+/// Covers writes that wait for a reader, and writes that fail because a process that shares the
+/// file made it nonblocking.
 #[test]
 fn output_is_whole_and_in_order() {
     for nonblocking in [false, true] {
@@ -80,7 +81,7 @@ fn output_is_whole_and_in_order() {
         let expected: Vec<u8> = (0..100_000u32).map(|index| index as u8).collect();
         let bytes = expected.clone();
         let vcpu = thread::spawn(move || bytes.chunks(7).for_each(|chunk| com1.write(0, chunk)));
-        // The socket is full by then.
+        // The socket is full by now.
         thread::sleep(Duration::from_millis(100));
         let mut text = Vec::new();
         reader.read_to_end(&mut text).unwrap();

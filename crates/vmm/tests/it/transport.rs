@@ -1,5 +1,5 @@
-//! The PCI transport and device models under a well-behaved driver, and the transport under one
-//! that writes anything.
+//! The PCI transport and device models under a well-behaved driver, and the transport under a
+//! driver that makes arbitrary accesses.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ impl Line for Nobody {
     fn raise(&self) {}
 }
 
-/// Counts its interrupts.
+/// A line that counts its interrupts.
 struct Counted(Arc<AtomicU32>);
 
 impl Line for Counted {
@@ -50,12 +50,12 @@ fn disk() -> File {
     file
 }
 
-/// A disk of 2048 bytes with its thread, its memory, and what a panic of the thread ends.
+/// Returns a disk of 2048 bytes with its thread, its memory, and the VM's end, which a panic sets.
 fn function() -> (Function, Memory, Arc<End>) {
     function_with(Box::new(Nobody))
 }
 
-/// The same, with the line of its second vector.
+/// Returns such a disk, with `line` as the line of its second vector.
 fn function_with(line: Box<dyn Line>) -> (Function, Memory, Arc<End>) {
     let memory = memory::new(driver::MEMORY_BYTES).unwrap();
     let block = Block::new(disk(), 2048, false, 0);
@@ -78,7 +78,8 @@ fn word(function: &mut Function, at: usize) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// Features, queues from 0 on with their parts in 16 KiB each, ready. Returns the status.
+/// Negotiates features, sets up `queues` queues in 16 KiB each, and becomes ready. Returns the
+/// status.
 fn start(function: &mut Function, queues: u16) -> u32 {
     for status in [1, 3] {
         function.write(20, &[status]);
@@ -146,7 +147,7 @@ fn a_driver_without_the_standards_feature_is_not_accepted() {
     assert_eq!(word(&mut function, 20) & 0xff, 3);
 }
 
-/// Where a capability is in configuration space.
+/// Returns the offset of a capability in configuration space.
 fn capability(function: &mut Function, id: u8) -> usize {
     let mut byte = |at: usize| {
         let mut byte = [0];
@@ -160,14 +161,14 @@ fn capability(function: &mut Function, id: u8) -> usize {
     at
 }
 
-/// The driver hears of it by the interrupt for changes of the configuration.
+/// An interrupt for configuration changes notifies the driver.
 #[test]
 fn a_queue_outside_of_memory_breaks_the_device_until_a_reset() {
     let raised: Arc<AtomicU32> = Arc::default();
     let (mut function, _memory, _) = function_with(Box::new(Counted(Arc::clone(&raised))));
     let control = capability(&mut function, msix::CAPABILITY) + 2;
     function.write_config(control, &msix::ENABLE.to_le_bytes());
-    // Vector 1 is not masked.
+    // Vector 1 is unmasked.
     function.write(0x3000 + msix::ENTRY_BYTES + 12, &0u32.to_le_bytes());
     function.write(16, &1u16.to_le_bytes());
     function.write(8, &1u32.to_le_bytes());
@@ -231,7 +232,7 @@ fn a_device_that_failed_to_start_serves_no_queue() {
     assert_eq!((counts(), before[1]), (before, 0));
 }
 
-/// Without VIRTIO_F_EVENT_IDX, the driver spares itself interrupts by a flag (virtio 1.2, 2.7.7).
+/// Without VIRTIO_F_EVENT_IDX, the driver suppresses interrupts by a flag (virtio 1.2, 2.7.7).
 #[test]
 fn a_driver_hears_of_chains_unless_it_spares_itself_that() {
     let mut console = Console::new(File::options().write(true).open("/dev/null").unwrap());
@@ -270,8 +271,8 @@ fn a_packet_goes_each_way() {
     assert_eq!(driver.read(DATA + 0x2000, 13), [&[0][..], &[9; 12]].concat());
 }
 
-/// A link whose reads of less than 128 bytes fail with EINVAL, as those of a tap interface do that
-/// drops a packet.
+/// A link whose reads of less than 128 bytes fail with EINVAL, like the reads of a tap interface
+/// that drops a packet.
 struct Dropping(OwnedFd);
 
 impl Link for Dropping {
@@ -305,7 +306,7 @@ fn packets_behind_a_dropped_one_are_looked_for() {
     assert_eq!(driver.used(0).0, 0);
 }
 
-/// Without VIRTIO_NET_F_MQ, the control queue is behind the one pair (virtio 1.2, 5.1.2).
+/// Without VIRTIO_NET_F_MQ, the control queue follows the only pair (virtio 1.2, 5.1.2).
 #[test]
 fn a_driver_of_one_pair_finds_its_control_queue() {
     const MQ: u64 = 1 << 22;
@@ -319,9 +320,9 @@ fn a_driver_of_one_pair_finds_its_control_queue() {
         pairs[1].handle(0, &mut driver.rings);
         (driver.used(0), driver.read(DATA + 4, 1))
     };
-    // The number of pairs cannot be set: the answer is an error.
+    // The number of pairs cannot be set, so the answer is an error.
     assert_eq!(answer(0), ((1, 0, 1), vec![1]));
-    // With more pairs, that queue receives, and the buffer is too small for a packet.
+    // With more pairs, that queue receives packets, and the buffer is too small for a packet.
     assert_eq!(answer(MQ), ((1, 0, 0), vec![0xff]));
 }
 
@@ -377,7 +378,7 @@ proptest! {
                 (false, false) => function.read(at, &mut data[..bytes]),
             }
         }
-        // Waits for the thread.
+        // The drop waits for the thread.
         drop(function);
         prop_assert_eq!(end.get(), None);
     }

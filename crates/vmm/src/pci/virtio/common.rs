@@ -9,9 +9,9 @@ pub const BYTES: usize = 56;
 
 const FEATURES_OK: u8 = 8;
 const DRIVER_OK: u8 = 4;
-/// The device can only be reset.
+/// The device is broken and can only be reset.
 const NEEDS_RESET: u8 = 64;
-/// No interrupt.
+/// The vector number that selects no interrupt.
 const NO_VECTOR: u16 = 0xffff;
 
 const DEVICE_FEATURE_SELECT: usize = 0;
@@ -33,14 +33,14 @@ const DRIVER_HIGH: usize = 44;
 const USED: usize = 48;
 const USED_HIGH: usize = 52;
 
-/// What a write to the structure asks for.
+/// The action that a write to the structure requires of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// No action.
     None,
-    /// The driver is ready.
+    /// The driver is ready: start the device.
     Start,
-    /// Everything as it was at first.
+    /// Return to the initial state.
     Reset,
 }
 
@@ -60,9 +60,10 @@ pub struct Common {
 }
 
 impl Common {
-    /// A device that offers these features, some of which need others; it has so many interrupts.
+    /// Returns the structure of a device that offers the features `offered`. In `needs`, each
+    /// feature is paired with one that it requires. `vectors` is the number of interrupts.
     pub fn new(offered: u64, needs: &'static [(u64, u64)], queues: u16, vectors: u16) -> Common {
-        // The size is a power of two, so the queue is made.
+        // The size is a power of two, so `Queue::new` cannot fail.
         let queue = || (Queue::new(QUEUE_SIZE).expect("a power of two"), NO_VECTOR);
         Common {
             offered,
@@ -78,36 +79,36 @@ impl Common {
         }
     }
 
-    /// As before the driver came.
+    /// Returns to the state from before the driver arrived.
     pub fn reset(&mut self) {
         let queues = self.queues.len() as u16;
         *self = Common::new(self.offered, self.needs, queues, self.vectors);
     }
 
-    /// Whether the driver was ready since the last reset.
+    /// Returns whether the driver has become ready since the last reset.
     pub fn is_started(&self) -> bool {
         self.status & DRIVER_OK != 0
     }
 
-    /// The driver did what makes the device useless until a reset.
+    /// Marks the device as unusable until a reset, after an error of the driver.
     pub fn set_broken(&mut self) {
         self.status |= NEEDS_RESET;
     }
 
-    /// The number of the interrupt for changes of the configuration.
+    /// Returns the number of the interrupt for configuration changes.
     pub fn config_vector(&self) -> u16 {
         self.config_vector
     }
 
-    /// Features that both sides have.
+    /// Returns the features that the driver accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// A queue that the driver enabled, with the number of its interrupt.
+    /// Returns a queue that the driver enabled, with the number of its interrupt.
     pub fn queue(&self, index: usize) -> Option<(Queue, u16)> {
         let (queue, vector) = self.queues.get(index).filter(|(queue, _)| queue.ready())?;
-        // The crate's queues have no clone; their state does.
+        // `Queue` is not `Clone`, but its state can be copied.
         let mut queue = Queue::try_from(queue.state()).ok()?;
         queue.set_event_idx(self.accepted & F_EVENT_IDX != 0);
         Some((queue, *vector))
@@ -143,7 +144,7 @@ impl Common {
         data.iter_mut().zip(from).for_each(|(byte, value)| *byte = *value);
     }
 
-    /// Writes a field, or a half of a field of eight bytes. Anything else is ignored.
+    /// Writes a field, or a half of a field of eight bytes. Other writes are ignored.
     pub fn write(&mut self, at: usize, data: &[u8]) -> Change {
         match *data {
             [value] if at == STATUS => return self.set_status(value),
@@ -166,7 +167,7 @@ impl Common {
         if added & FEATURES_OK != 0 && !self.can_accept() {
             added &= !FEATURES_OK;
         }
-        // A driver that is ready before it knows the features is not.
+        // A driver may not be ready before the features are agreed.
         if added & DRIVER_OK != 0 && (self.status | added) & FEATURES_OK == 0 {
             added &= !DRIVER_OK;
         }
@@ -174,7 +175,7 @@ impl Common {
         if added & DRIVER_OK != 0 { Change::Start } else { Change::None }
     }
 
-    /// Whether the device works with what the driver has accepted.
+    /// Returns whether the device works with the features that the driver has accepted.
     fn can_accept(&self) -> bool {
         let has = |feature: u64| self.accepted & feature != 0;
         let mut needs = self.needs.iter();
@@ -227,7 +228,7 @@ impl Common {
         }
     }
 
-    /// The selected queue, while it can be changed.
+    /// Returns the selected queue if it can be changed.
     fn selected(&mut self) -> Option<&mut (Queue, u16)> {
         if self.is_started() {
             return None;
