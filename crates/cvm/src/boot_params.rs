@@ -17,18 +17,18 @@ pub(crate) const RAMDISK_IMAGE: usize = 0x218;
 pub(crate) const RAMDISK_SIZE: usize = 0x21c;
 /// Address of the command line.
 pub(crate) const CMD_LINE_PTR: usize = 0x228;
-/// Address of the list of further data.
+/// Address of the list of `setup_data`.
 const SETUP_DATA: usize = 0x250;
 /// The memory map.
 pub(crate) const E820_TABLE: usize = 0x2d0;
-/// Bytes of an entry.
+/// Bytes of an entry of the memory map.
 pub(crate) const E820_ENTRY_BYTES: usize = 20;
 
-/// A loader without a number of its own.
+/// The loader type of loaders without an assigned number.
 const LOADER_UNDEFINED: u8 = 0xff;
 const VID_MODE_NORMAL: u16 = 0xffff;
 
-/// What the guest finds, and where.
+/// The data that the guest finds in memory, with their addresses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Found {
     /// Bytes of memory.
@@ -41,7 +41,7 @@ pub struct Found {
     pub setup_data: Option<u64>,
 }
 
-/// The page for a kernel that finds its command line at [`layout::COMMAND_LINE`].
+/// Returns the page, for a kernel that finds its command line at [`layout::COMMAND_LINE`].
 pub fn page(kernel: &Kernel, found: Found) -> Vec<u8> {
     let mut page = vec![0; BYTES];
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);

@@ -8,17 +8,17 @@ use serde::{Serialize, Serializer};
 
 use crate::platform::Platform;
 
-/// Protection enabled.
+/// Protected mode is enabled.
 const CR0_PE: u64 = 1;
-/// Paging.
+/// Paging is enabled.
 const CR0_PG: u64 = 1 << 31;
 /// Long mode is active.
 const EFER_LMA: u64 = 1 << 10;
 
-/// The state of a vCPU, as far as it is shown.
+/// The displayed part of a vCPU's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuState {
-    /// The platforms that it is for.
+    /// The platforms that the state is for.
     pub platforms: Vec<Platform>,
     /// Index of the directive.
     pub directive: usize,
@@ -26,7 +26,7 @@ pub struct CpuState {
     pub vp_index: u16,
     /// `64-bit`, `32-bit with paging`, `32-bit`, `real`, or `aarch64`.
     pub mode: &'static str,
-    /// Registers by name, as hexadecimal numbers.
+    /// Registers by name. JSON has them as hexadecimal numbers.
     #[serde(serialize_with = "as_map")]
     pub registers: Vec<(&'static str, u64)>,
 }
@@ -39,7 +39,7 @@ fn as_map<S: Serializer>(
 }
 
 impl CpuState {
-    /// The state in a directive, if it has one.
+    /// Returns the state in a directive, if it has one.
     pub fn of(directive: usize, header: &Directive, platforms: Vec<Platform>) -> Option<CpuState> {
         let (vp_index, registers) = match header {
             Directive::SnpVpContext { vp_index, vmsa, .. } => (*vp_index, of_vmsa(vmsa)),
@@ -57,12 +57,12 @@ impl CpuState {
         Some(CpuState { platforms, directive, vp_index, mode, registers })
     }
 
-    /// A register, 0 if the file does not set it.
+    /// Returns a register, or 0 if the file does not set it.
     pub fn get(&self, name: &str) -> u64 {
         value(&self.registers, name)
     }
 
-    /// Whether addresses go through page tables.
+    /// Returns whether the vCPU translates addresses by page tables.
     pub fn is_paging(&self) -> bool {
         self.get("cr0") & CR0_PG != 0
     }

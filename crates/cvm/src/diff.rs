@@ -1,4 +1,4 @@
-//! How two files differ.
+//! The differences between two files.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::{PAGE_BYTES, as_hex};
 /// The differences, as `unspin igvm diff --json` prints them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differences {
-    /// Whether a guest is the same: what loaders do is equal, in the same order.
+    /// Whether the guests are the same: loaders do the same for both files, in the same order.
     pub same: bool,
     /// The first directive that differs; `null` if none does.
     pub first: Option<First>,
-    /// Headers, registers and directives without memory that differ, in words.
+    /// Differing headers, registers and directives without memory, in words.
     pub headers: Vec<Header>,
-    /// Memory that differs.
+    /// Ranges of memory that differ.
     pub ranges: Vec<Range>,
     /// Digests that differ.
     pub digests: Vec<Digests>,
@@ -31,48 +31,48 @@ pub struct Differences {
 /// The first directive that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct First {
-    /// Its index in both files.
+    /// The directive's index in both files.
     pub directive: usize,
-    /// The byte in the first file at which its header begins; `null` if there is none.
+    /// The byte at which the directive's header begins in the first file; `null` if it has none.
     pub offset_a: Option<usize>,
-    /// The same in the second file.
+    /// The same byte in the second file.
     pub offset_b: Option<usize>,
 }
 
 /// A header that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Header {
-    /// Which one.
+    /// The header's name.
     pub what: String,
-    /// What the first file says; `null` if it has none.
+    /// The header's value in the first file; `null` if the file has none.
     pub a: Option<String>,
-    /// What the second file says.
+    /// The header's value in the second file.
     pub b: Option<String>,
 }
 
 /// A range of memory that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// For which platform of the first file.
+    /// The platform, of those of the first file.
     pub platform: Platform,
-    /// First address.
+    /// The first address.
     #[serde(serialize_with = "as_hex")]
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last.
     #[serde(serialize_with = "as_hex")]
     pub end: u64,
     /// `only in a`, `only in b`, `kind`, or `contents`.
     pub how: &'static str,
-    /// The first byte that differs, where contents do.
+    /// The first byte that differs, if contents do.
     pub first_byte: Option<String>,
 }
 
 /// A digest that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Digests {
-    /// That of the first file; `null` if it is not for this platform.
+    /// The digest of the first file; `null` if the file is not for this platform.
     pub a: Option<Measurement>,
-    /// That of the second file.
+    /// The digest of the second file.
     pub b: Option<Measurement>,
 }
 
@@ -87,7 +87,7 @@ pub fn differences(a: &Image, b: &Image) -> Differences {
     Differences { same, first, headers, ranges, digests: of_digests(&digests(a), &digests(b)) }
 }
 
-/// The platforms that both files are for. If there are none, the first of each.
+/// Returns the platforms that both files are for, or the first platform of each if there are none.
 fn pairs(a: &Image, b: &Image) -> Vec<(Platform, Platform)> {
     let all = |image: &Image| image.platforms().map(|(platform, _)| platform).collect::<Vec<_>>();
     let (of_a, of_b) = (all(a), all(b));
@@ -106,7 +106,7 @@ fn first(a: &Image, b: &Image) -> Option<First> {
     Some(First { directive, offset_a: a.offset(directive), offset_b: b.offset(directive) })
 }
 
-/// Initialization headers that differ in what a summary leaves out.
+/// Compares initialization headers in the properties that a summary omits.
 fn unsaid(a: &Image, b: &Image, said: &[Header]) -> Vec<Header> {
     let (a, b) = (a.initializations(), b.initializations());
     let differs = |index: &usize| a.get(*index) != b.get(*index);
@@ -122,7 +122,7 @@ fn unsaid(a: &Image, b: &Image, said: &[Header]) -> Vec<Header> {
         .collect()
 }
 
-/// Everything that is not memory.
+/// Compares everything that is not memory.
 fn headers(a: &Summary, b: &Summary) -> Vec<Header> {
     let mut found = Vec::new();
     let mut compare = |what: &str, a: Option<String>, b: Option<String>| {
@@ -159,7 +159,7 @@ fn headers(a: &Summary, b: &Summary) -> Vec<Header> {
     found
 }
 
-/// The vCPUs of both files, by platforms and number.
+/// Pairs the vCPUs of both files by platforms and number.
 fn vcpus<'a>(
     a: &'a Summary,
     b: &'a Summary,
@@ -191,7 +191,7 @@ fn registers(
     }
 }
 
-/// The memory of a platform of each file. That of a file that cannot be measured does not count.
+/// Compares the memory of one platform of each file. Skips a file that cannot be measured.
 fn memory(a: &Image, b: &Image, (platform, other): (Platform, Platform)) -> Vec<Range> {
     let (Ok(a), Ok(b)) = (pages(a, platform), pages(b, other)) else { return vec![] };
     let mut both: BTreeMap<u64, (Option<&Page>, Option<&Page>)> = BTreeMap::new();
@@ -212,14 +212,14 @@ fn memory(a: &Image, b: &Image, (platform, other): (Platform, Platform)) -> Vec<
     ranges
 }
 
-/// How a page differs, and from which byte on.
+/// Returns how two pages differ, and the first byte that does.
 fn page(a: Option<&Page>, b: Option<&Page>) -> Option<(&'static str, Option<u64>)> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
         (Some(_), None) => return Some(("only in a", None)),
         (None, _) => return Some(("only in b", None)),
     };
-    // Whether zeros are in the file matters to loaders.
+    // The presence of zeros in the file makes a difference to loaders.
     let kind =
         |page: &Page| -> (PageType, bool, bool) { (page.kind, page.measured, page.has_data()) };
     if kind(a) != kind(b) {

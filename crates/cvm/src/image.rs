@@ -1,4 +1,4 @@
-//! An IGVM file that was read.
+//! An IGVM file in its parsed form.
 
 use std::panic;
 
@@ -9,40 +9,40 @@ use unspin_model::class::chain;
 use crate::guard::{self, CHECKSUM_AT, Head, Header};
 use crate::platform::Platform;
 
-/// Where the fixed header has the offset of the variable headers' section, and its size.
+/// Offsets in the fixed header: the offset of the variable headers, and their size.
 const OFFSET_AT: usize = 8;
 const SIZE_AT: usize = 12;
 
-/// A file that cannot be read.
+/// A reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Shorter than a fixed header.
+    /// The file is shorter than a fixed header.
     #[error("is not an IGVM file: it has only {bytes} bytes")]
     Short {
-        /// Its size.
+        /// The file's size.
         bytes: usize,
     },
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error(
         "is not an IGVM file: it begins with \"{}\", and IGVM files with \"IGVM\"; `unspin igvm \
          build` makes one", magic.escape_ascii()
     )]
     NotIgvm {
-        /// Its first bytes.
+        /// The file's first bytes.
         magic: [u8; 4],
     },
-    /// A format of the future.
+    /// The file has a future version of the format.
     #[error("has version {version} of the format; unspin reads versions 1 and 2")]
     Version {
-        /// Its version.
+        /// The version.
         version: u32,
     },
-    /// Truncated, or with something behind it.
+    /// The file is truncated, or has trailing bytes.
     #[error("has {bytes} bytes, but its header says {stated}: fetch or build it again")]
     Size {
-        /// What the header says.
+        /// The size that the header states.
         stated: u32,
-        /// Its size.
+        /// The file's size.
         bytes: usize,
     },
     /// The headers were changed, or badly copied.
@@ -51,47 +51,47 @@ pub enum ReadError {
          again"
     )]
     Checksum {
-        /// What the header says.
+        /// The checksum that the header states.
         stated: u32,
-        /// What the headers have.
+        /// The checksum of the headers.
         computed: u32,
     },
     /// The section of variable headers is not inside the file.
     #[error("has its variable headers from byte {start:#x} to {end:#x}, where they cannot be")]
     Section {
-        /// First byte.
+        /// The first byte of the section.
         start: usize,
-        /// The byte behind the last.
+        /// The byte after the last.
         end: usize,
     },
-    /// A file that is not a guest's.
+    /// The file has more headers than a guest needs.
     #[error("has {bytes} bytes of headers; unspin reads 32 MiB at most")]
     ManyHeaders {
-        /// Bytes of its variable headers.
+        /// Bytes of the variable headers.
         bytes: usize,
     },
-    /// There are headers only.
+    /// The file has headers only.
     #[error("has no data behind its headers")]
     NoData,
-    /// A variable header cannot be meant.
+    /// A variable header makes no sense.
     #[error("the header at byte {offset:#x} (type {kind:#x}): {what}")]
     Header {
-        /// Its byte in the file.
+        /// Offset of the header in the file.
         offset: usize,
-        /// Its type.
+        /// The header's type.
         kind: u32,
-        /// What is wrong.
+        /// The mistake in the header.
         what: String,
     },
     /// The igvm crate refuses the file.
     #[error("is refused by the igvm crate: {0}")]
     Refused(String),
-    /// The igvm crate panics over the file.
+    /// The igvm crate panics while it reads the file.
     #[error("makes the igvm crate panic: please report it with the file")]
     Panicked,
 }
 
-/// A file, parsed.
+/// A parsed file.
 #[derive(Debug)]
 pub struct Image {
     file: IgvmFile,
@@ -102,7 +102,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads a whole file. Headers that may be passed over are: see [`Image::skipped`].
+    /// Reads a whole file. Skips optional headers: see [`Image::skipped`].
     pub fn read(bytes: &[u8]) -> Result<Image, ReadError> {
         let (head, headers) = guard::scan(bytes)?;
         let (skipped, kept): (Vec<Header>, Vec<Header>) =
@@ -118,27 +118,27 @@ impl Image {
         Ok(Image { file, head, directives, skipped, bytes: bytes.len() })
     }
 
-    /// Version of the format.
+    /// Returns the version of the format.
     pub fn version(&self) -> u32 {
         self.head.version
     }
 
-    /// `x86-64` or `aarch64`.
+    /// Returns `x86-64` or `aarch64`.
     pub fn architecture(&self) -> &'static str {
         if self.head.aarch64 { "aarch64" } else { "x86-64" }
     }
 
-    /// Size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Byte and type of the headers that were passed over.
+    /// Returns offset and type of the headers that [`Image::read`] skipped.
     pub fn skipped(&self) -> impl Iterator<Item = (usize, u32)> {
         self.skipped.iter().map(|header| (header.offset, header.kind))
     }
 
-    /// The platforms that the file is for.
+    /// Returns the platforms that the file is for.
     pub fn platforms(&self) -> impl Iterator<Item = (Platform, &IGVM_VHS_SUPPORTED_PLATFORM)> {
         self.file.platforms().iter().filter_map(|header| {
             let IgvmPlatformHeader::SupportedPlatform(supported) = header;
@@ -146,22 +146,22 @@ impl Image {
         })
     }
 
-    /// The bit of a platform in compatibility masks, if the file is for it.
+    /// Returns the bit of a platform in compatibility masks, if the file is for the platform.
     pub fn mask(&self, platform: Platform) -> Option<u32> {
         self.platforms().find(|(known, _)| *known == platform).map(|(_, s)| s.compatibility_mask)
     }
 
-    /// The headers that prepare a guest.
+    /// Returns the headers that prepare a guest.
     pub fn initializations(&self) -> &[IgvmInitializationHeader] {
         self.file.initializations()
     }
 
-    /// What a loader does, in this order.
+    /// Returns the loader's steps, in the order of execution.
     pub fn directives(&self) -> &[IgvmDirectiveHeader] {
         self.file.directives()
     }
 
-    /// The directives for a platform, with their indices among all of them.
+    /// Returns the directives for a platform, with their indices among all directives.
     pub fn directives_of(&self, mask: u32) -> impl Iterator<Item = (usize, &IgvmDirectiveHeader)> {
         let is_for = move |directive: &IgvmDirectiveHeader| {
             directive.compatibility_mask().is_none_or(|masks| masks & mask != 0)
@@ -169,22 +169,22 @@ impl Image {
         self.directives().iter().enumerate().filter(move |(_, directive)| is_for(directive))
     }
 
-    /// The byte in the file at which the header of a directive begins.
+    /// Returns the offset in the file at which the header of a directive begins.
     pub fn offset(&self, directive: usize) -> Option<usize> {
         self.directives.get(directive).map(|header| header.offset)
     }
 }
 
-/// Reads by the igvm crate. [`guard::scan`] has looked at the bytes; that the crate panics all the
-/// same must not end this process.
+/// Parses a file by the igvm crate. [`guard::scan`] has checked the bytes. If the crate panics all
+/// the same, this process must go on.
 fn parse(bytes: &[u8]) -> Result<IgvmFile, ReadError> {
     let read = panic::catch_unwind(|| IgvmFile::new_from_binary(bytes, None));
     let read = read.map_err(|_| ReadError::Panicked)?;
     read.map_err(|error| ReadError::Refused(chain(&error).to_string()))
 }
 
-/// The file without the headers that may be passed over, because the igvm crate refuses them.
-/// Offsets of data stay as they are: the headers' section begins later instead.
+/// Removes the optional headers from a file, because the igvm crate refuses them. Offsets of data
+/// stay as they are, because the section of headers begins later instead.
 fn without_skipped(file: &[u8], head: Head, kept: &[Header]) -> Vec<u8> {
     let headers: Vec<u8> =
         kept.iter().flat_map(|h| &file[h.offset..][..h.bytes]).copied().collect();

@@ -1,53 +1,53 @@
-//! A Linux bzImage, as far as a loader needs to know it.
+//! The parts of a Linux bzImage that a loader needs.
 //!
 //! Offsets are those of the setup header in Documentation/arch/x86/boot.rst.
 
-/// The version of the boot protocol that has `xloadflags`: 2.12, Linux 3.8.
+/// The first version of the boot protocol with `xloadflags`: 2.12, Linux 3.8.
 const VERSION_MIN: u16 = 0x20c;
 const SECTOR_BYTES: usize = 512;
-/// The 64-bit entry is so far behind the start of the protected-mode code.
+/// Offset of the 64-bit entry from the start of the protected-mode code.
 pub const ENTRY_64: u64 = 0x200;
-/// `xloadflags`: there is a 64-bit entry.
+/// Bit of `xloadflags`: the kernel has a 64-bit entry.
 pub const XLF_KERNEL_64: u16 = 1;
 
-/// Where the setup header begins, in the image as in boot_params.
+/// Offset of the setup header, in the image as in boot_params.
 pub const SETUP_HEADER: usize = 0x1f1;
 const SETUP_SECTS: usize = 0x1f1;
 const SYSSIZE: usize = 0x1f4;
 const BOOT_FLAG: usize = 0x1fe;
 const JUMP_LENGTH: usize = 0x201;
-/// "HdrS".
+/// Offset of the magic number "HdrS".
 pub const MAGIC: usize = 0x202;
 const VERSION: usize = 0x206;
 const INITRD_ADDR_MAX: usize = 0x22c;
-/// Flags about 64-bit mode.
+/// Offset of `xloadflags`, which describe 64-bit mode.
 pub const XLOADFLAGS: usize = 0x236;
-/// The longest command line without its NUL.
+/// Offset of the length of the longest command line, without its NUL.
 pub const CMDLINE_SIZE: usize = 0x238;
 const PREF_ADDRESS: usize = 0x258;
-/// Bytes that it uses before it knows the memory map.
+/// Offset of the number of bytes that the kernel uses before it knows the memory map.
 pub const INIT_SIZE: usize = 0x260;
-/// No kernel has a longer setup header.
+/// An upper limit for the end of the setup header.
 const SETUP_HEADER_END_MAX: usize = 0x290;
 
-/// A file that is not a kernel which can be started so.
+/// A reason why a file is not a kernel that can be started.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KernelError {
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error("is not a bzImage: name the vmlinuz of a Linux x86-64 kernel")]
     NotBzImage,
-    /// Linux before 3.8.
+    /// The kernel is older than Linux 3.8.
     #[error("has boot protocol {:#x}, and the 64-bit entry needs 0x20c (Linux 3.8)", .0)]
     Old(u16),
-    /// A 32-bit kernel.
+    /// The kernel is a 32-bit one.
     #[error("has no 64-bit entry (XLF_KERNEL_64 is not set): it is a 32-bit kernel")]
     Not64Bit,
-    /// Cut off.
+    /// The file is truncated.
     #[error("has {bytes} bytes of the {stated} that its header states: it is cut off")]
     Truncated {
         /// Bytes of the file.
         bytes: usize,
-        /// What the header says.
+        /// The number of bytes that the header states.
         stated: usize,
     },
 }
@@ -55,13 +55,13 @@ pub enum KernelError {
 /// A kernel image.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel<'a> {
-    /// From [`SETUP_HEADER`] to its end.
+    /// The setup header, from [`SETUP_HEADER`] to its end.
     pub setup_header: &'a [u8],
-    /// What is loaded.
+    /// The part that the loader puts into memory.
     pub code: &'a [u8],
-    /// Where the kernel likes to be.
+    /// The kernel's preferred address.
     pub address: u64,
-    /// Bytes from there on that it uses before it knows the memory map.
+    /// Bytes from that address on that the kernel uses before it knows the memory map.
     pub init_bytes: u64,
     /// The last address that the initramfs may use.
     pub initramfs_max: u64,
@@ -104,7 +104,7 @@ impl Kernel<'_> {
     }
 }
 
-/// Reads a field; the bytes must be there.
+/// Reads a field. Panics if the bytes do not exist.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

@@ -1,6 +1,6 @@
-//! Where things are in the memory of a guest that [`crate::build`] prepares.
+//! The memory layout of a guest that [`crate::build`] prepares.
 //!
-//! It depends on the inputs alone, so the same inputs make the same bytes.
+//! The layout depends on the inputs alone, so the same inputs make the same bytes.
 
 /// The global descriptor table.
 pub const GDT: u64 = 0x6000;
@@ -10,46 +10,46 @@ pub const BOOT_PARAMS: u64 = 0x7000;
 pub const PAGE_TABLES: u64 = 0x9000;
 /// The command line.
 pub const COMMAND_LINE: u64 = 0x2_0000;
-/// The longest command line that has room, in bytes with its final NUL.
+/// The longest command line that fits, in bytes with its final NUL.
 pub const COMMAND_LINE_BYTES_MAX: u64 = 0x1_0000;
-/// What an SNP guest finds its special pages by; the page of secrets follows, and that of CPUID.
+/// The data by which an SNP guest finds its special pages, which follow: secrets, then CPUID.
 pub const SNP_BLOB: u64 = 0x8_0000;
 /// The page that SNP's firmware fills with secrets.
 pub const SNP_SECRETS: u64 = 0x8_1000;
 /// The page of CPUID values that SNP's firmware checks.
 pub const SNP_CPUID: u64 = 0x8_2000;
-/// Where the other vCPUs of an SEV-ES guest start: the AP jump table, then code.
+/// The page at which the other vCPUs of an SEV-ES guest start: the AP jump table, then code.
 pub const AP_START: u64 = 0x8_3000;
-/// ACPI tables, the RSDP first, in the area where a kernel without a pointer searches for it.
+/// ACPI tables, the RSDP first, in the area that a kernel without a pointer searches for it.
 pub const ACPI: u64 = 0xe_0000;
 /// The end of the area of ACPI tables.
 pub const ACPI_END: u64 = 0x10_0000;
-/// Where the memory below the hole for devices ends at the latest: 3 GiB.
+/// The highest end of the memory below the hole for devices: 3 GiB.
 pub const LOW_MEMORY_END: u64 = 0xc000_0000;
-/// Where memory goes on above that hole: 4 GiB.
+/// The address at which memory continues above that hole: 4 GiB.
 pub const HIGH_MEMORY: u64 = 0x1_0000_0000;
 /// The end of the addresses that a guest can have: 1 TiB.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
-/// What e820 calls memory.
+/// The e820 type of memory.
 pub const RAM: u32 = 1;
-/// What nobody may use.
+/// The e820 type of reserved addresses.
 pub const RESERVED: u32 = 2;
-/// Memory that is free once the tables in it were read.
+/// The e820 type of memory that is free once the kernel has read the tables in it.
 pub const ACPI_RECLAIMABLE: u32 = 3;
 
-/// A range of e820's map.
+/// A range of the e820 map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// First address.
+    /// The first address.
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last.
     pub end: u64,
     /// [`RAM`], [`RESERVED`] or [`ACPI_RECLAIMABLE`].
     pub kind: u32,
 }
 
-/// The memory map of a guest with so many bytes of memory.
+/// Returns the memory map of a guest with `memory_bytes` of memory.
 pub fn e820(memory_bytes: u64) -> Vec<Range> {
     let low_end = memory_bytes.min(LOW_MEMORY_END);
     let high_end = HIGH_MEMORY + memory_bytes.saturating_sub(LOW_MEMORY_END);

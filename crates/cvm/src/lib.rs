@@ -1,8 +1,9 @@
-//! IGVM files: what a loader puts into a confidential VM before its first instruction.
+//! IGVM files: the data that a loader puts into a confidential VM before its first instruction.
 //!
-//! [`image::Image`] is a file that was read. [`build`] makes one that starts Linux at the kernel's
-//! 64-bit entry; [`measure`] computes what the hardware would measure while a loader loads it;
-//! [`show`], [`diff`] and [`check`] look at files. Nothing here does I/O: bytes in, bytes out.
+//! [`image::Image`] is a parsed file. [`build`] makes a file that starts Linux at the kernel's
+//! 64-bit entry. [`measure`] computes the digest that the hardware would measure while a loader
+//! loads a file. [`show`], [`diff`] and [`check`] inspect files. Nothing here does I/O: bytes in,
+//! bytes out.
 //!
 //! The format is that of the crates `igvm` and `igvm_defs` 0.5, by Microsoft.
 
@@ -29,7 +30,8 @@ pub mod vcpu;
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// An address or a mask in JSON: `"0x100000"`, because not all readers of JSON keep 64 bits.
+/// Writes an address or a mask to JSON as `"0x100000"`, because not all readers of JSON keep 64
+/// bits.
 fn as_hex<S: serde::Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{value:#x}"))
 }

@@ -1,7 +1,7 @@
-//! What the hardware measures while a loader loads a file.
+//! The digest that the hardware measures while a loader loads a file.
 //!
-//! **One file has several correct SNP digests**, because loaders differ in how they add pages, and
-//! the firmware hashes how a page is added. So the [`Loader`] is always named:
+//! **One file has several correct SNP digests.** Loaders differ in how they add pages, and the
+//! firmware hashes how each page is added. So a digest always names its [`Loader`]:
 //!
 //! | | `igvm-crate` | `kvm` |
 //! |---|---|---|
@@ -11,10 +11,10 @@
 //! | parameters | in the file's order | before the run of pages in front of them |
 //! | a shared page | not added | added like any other |
 //!
-//! cloud-hypervisor on KVM differs from `igvm-crate` by the first two; whether by the others, we do
-//! not know. On MSHV it sorts pages by address, which no profile here does. A file without empty
-//! pages, parameters and shared pages that ends with its one VMSA at 0xfffffffff000, as
-//! [`crate::build`] makes them, has one digest.
+//! cloud-hypervisor on KVM differs from `igvm-crate` in the first two rows; we do not know whether
+//! it differs in the others. On MSHV, it sorts pages by address, which no profile here does. A file
+//! has a single digest if it has no empty pages, parameters or shared pages, and ends with its only
+//! VMSA at 0xfffffffff000. [`crate::build`] makes such files.
 
 use igvm::IgvmDirectiveHeader as Directive;
 use igvm_defs::{IgvmPageDataFlags, IgvmPageDataType};
@@ -26,25 +26,25 @@ use crate::platform::Platform;
 use crate::snp::PageType;
 use crate::{PAGE_BYTES, sev, snp, tdx};
 
-/// Where KVM says that VMSAs are, whatever the file says: all ones, cut to 48 bits and a page
-/// (`snp_launch_update_vmsa` in arch/x86/kvm/svm/sev.c, since Linux 6.11).
+/// The address at which KVM places VMSAs, whatever the file says: all ones, cut to 48 bits and a
+/// page (`snp_launch_update_vmsa` in arch/x86/kvm/svm/sev.c, since Linux 6.11).
 pub const KVM_VMSA_GPA: u64 = 0xffff_ffff_f000;
 
-/// Who loads the file.
+/// The program that loads the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loader {
-    /// As the igvm crate measures.
+    /// The igvm crate, as its `measurement` module computes digests.
     IgvmCrate,
-    /// As QEMU loads on KVM.
+    /// QEMU on KVM.
     Kvm,
 }
 
 impl Loader {
-    /// All of them.
+    /// All loaders.
     pub const ALL: [Loader; 2] = [Loader::IgvmCrate, Loader::Kvm];
 
-    /// The name on the command line and in JSON.
+    /// Returns the name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Loader::IgvmCrate => "igvm-crate",
@@ -53,29 +53,29 @@ impl Loader {
     }
 }
 
-/// A digest that cannot be computed.
+/// A reason why a digest cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The file is for other platforms.
     #[error("the file is not for {platform}, but for {}: choose with --platform", list(.those))]
     NotFor {
-        /// The one that was asked for.
+        /// The requested platform.
         platform: Platform,
-        /// Those in the file.
+        /// The file's platforms.
         those: Vec<Platform>,
     },
-    /// The platform's digest is not known here.
+    /// This crate does not know how the platform's digest is computed.
     #[error("unspin computes no digest of {0}: only of snp, tdx, sev and sev-es")]
     Unmeasured(Platform),
     /// The file has large pages.
     #[error("directive {directive} is a page of 2 MiB: unspin measures files of 4 KiB pages only")]
     Large {
-        /// Its index.
+        /// The directive's index.
         directive: usize,
     },
 }
 
-/// Names with commas.
+/// Lists names, separated by commas.
 fn list(platforms: &[Platform]) -> String {
     platforms.iter().map(|platform| platform.name()).collect::<Vec<_>>().join(", ")
 }
@@ -83,17 +83,18 @@ fn list(platforms: &[Platform]) -> String {
 /// A digest, as `unspin igvm measure --json` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Measurement {
-    /// For which platform.
+    /// The platform.
     pub platform: Platform,
-    /// Who loads the file; `null` where all loaders measure the same.
+    /// The loader of the file; `null` if all loaders measure the same.
     pub loader: Option<Loader>,
-    /// What it is: `SNP launch digest`, `MRTD`, `SEV launch digest` or `SEV-ES launch digest`.
+    /// The digest's name: `SNP launch digest`, `MRTD`, `SEV launch digest` or `SEV-ES launch
+    /// digest`.
     pub what: &'static str,
     /// The digest in hexadecimal digits.
     pub digest: String,
-    /// Pages whose contents it covers, VMSAs among them.
+    /// Pages whose contents the digest covers, including VMSAs.
     pub measured_pages: u64,
-    /// Pages of which it covers at most the address.
+    /// Pages of which the digest covers at most the address.
     pub unmeasured_pages: u64,
 }
 
@@ -102,18 +103,18 @@ pub struct Measurement {
 pub(crate) struct Page<'a> {
     pub gpa: u64,
     pub kind: PageType,
-    /// Whether a file says that its contents are measured. Special pages say so, too.
+    /// Whether the file says that the page's contents are measured. Special pages say so, too.
     pub measured: bool,
-    /// Whether the guest shares it with the host.
+    /// Whether the guest shares the page with the host.
     shared: bool,
-    /// Of a page with a directive of its own: the directive's index, and its mask, flags and type.
+    /// For a page with a directive of its own: the directive's index, and its mask, flags and type.
     own: Option<(usize, [u32; 3])>,
-    /// `None`: the file has no data for it.
+    /// The page's data, or `None` if the file has none.
     data: Option<&'a [u8]>,
 }
 
 impl Page<'_> {
-    /// What parameters are inserted into.
+    /// The page that parameters are inserted into.
     const EMPTY: Page<'static> = Page {
         gpa: 0,
         kind: PageType::Unmeasured,
@@ -123,18 +124,18 @@ impl Page<'_> {
         data: None,
     };
 
-    /// Whether the file has data for it.
+    /// Returns whether the file has data for the page.
     pub fn has_data(&self) -> bool {
         self.data.is_some()
     }
 
-    /// Whether the guest shares it with the host.
+    /// Returns whether the guest shares the page with the host.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Whether QEMU adds it in one piece with the page before it (`qigvm_process_mem_page` in its
-    /// backends/igvm.c).
+    /// Returns whether QEMU adds the page in one piece with the page before it
+    /// (`qigvm_process_mem_page` in its backends/igvm.c).
     fn continues(&self, before: &Page) -> bool {
         let (Some((index, own)), Some((index_before, own_before))) = (self.own, before.own) else {
             return false;
@@ -145,7 +146,7 @@ impl Page<'_> {
             && self.has_data() == before.has_data()
     }
 
-    /// Its 4096 bytes.
+    /// Returns the 4096 bytes of the page.
     pub fn contents(&self) -> &[u8] {
         self.data.unwrap_or(&ZEROS)
     }
@@ -153,7 +154,7 @@ impl Page<'_> {
 
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
-/// The digest of a file. `loader` matters for SNP only.
+/// Computes the digest of a file. `loader` matters for SNP only.
 pub fn measure(
     image: &Image,
     platform: Platform,
@@ -181,7 +182,7 @@ pub fn measure(
     })
 }
 
-/// The pages for a platform, in the file's order.
+/// Returns the pages for a platform, in the file's order.
 pub(crate) fn pages(image: &Image, platform: Platform) -> Result<Vec<Page<'_>>, MeasureError> {
     let those = || image.platforms().map(|(platform, _)| platform).collect();
     let mask =
@@ -237,7 +238,7 @@ fn snp_digest(pages: &[Page], loader: Loader) -> [u8; snp::DIGEST_BYTES] {
         }
         Loader::Kvm => {
             let mut add = |page: &Page| digest.add(kind_on_kvm(page), page.gpa, page.contents());
-            // A run waits for the page that ends it; parameters do not.
+            // QEMU holds a run back until a page ends it, but adds parameters at once.
             let mut run: Vec<&Page> = Vec::new();
             for page in pages.iter().filter(|page| !is_vmsa(page)) {
                 if page.own.is_none() {
@@ -258,7 +259,8 @@ fn snp_digest(pages: &[Page], loader: Loader) -> [u8; snp::DIGEST_BYTES] {
     digest.value()
 }
 
-/// Zeros that are in the file are a normal page; a page without data is the firmware's to clear.
+/// Returns the page's type on KVM. Zeros in the file are a normal page; the firmware clears a page
+/// without data.
 fn kind_on_kvm(page: &Page) -> PageType {
     match page.kind {
         PageType::Normal if page.data.is_none() => PageType::Zero,
@@ -266,7 +268,7 @@ fn kind_on_kvm(page: &Page) -> PageType {
     }
 }
 
-/// All pages are added; the contents of those that are not measured are not extended.
+/// Computes the MRTD. All pages are added; the contents of unmeasured pages do not extend it.
 fn mrtd(pages: &[Page]) -> [u8; tdx::DIGEST_BYTES] {
     let mut mrtd = tdx::Mrtd::default();
     for page in pages.iter().filter(|page| page.kind != PageType::Vmsa) {
@@ -278,8 +280,8 @@ fn mrtd(pages: &[Page]) -> [u8; tdx::DIGEST_BYTES] {
     mrtd.value()
 }
 
-/// What is encrypted is measured. Pages that are not measured stay unencrypted, so they are left
-/// out. The firmware takes VMSAs after all memory.
+/// Computes the digest of SEV and SEV-ES. It covers the encrypted pages. Unmeasured pages stay
+/// unencrypted, so they are omitted. The firmware takes VMSAs after all memory.
 fn sev_digest(pages: &[Page]) -> [u8; sev::DIGEST_BYTES] {
     let mut digest = sev::LaunchDigest::default();
     for kind in [PageType::Normal, PageType::Vmsa] {
@@ -288,7 +290,7 @@ fn sev_digest(pages: &[Page]) -> [u8; sev::DIGEST_BYTES] {
     digest.value()
 }
 
-/// Hexadecimal digits, two a byte.
+/// Returns hexadecimal digits, two for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

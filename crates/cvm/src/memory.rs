@@ -1,4 +1,4 @@
-//! A guest's memory as a file fills it.
+//! A guest's memory, as a file fills it.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use crate::measure::Page;
 use crate::page_tables::{ADDRESS, LARGE, PRESENT};
 use crate::snp::PageType;
 
-/// Where AMD's processors have had the C-bit, and what lies between.
+/// The C-bit's positions on AMD's processors so far, and the positions between.
 const C_BITS: u64 = 0x1f << 47;
-/// CR4: page tables have five levels.
+/// Bit of CR4: page tables have five levels.
 const CR4_LA57: u64 = 1 << 12;
 
-/// Pages by address. Of several at one address, the last.
+/// Pages by address. If several have one address, the last one counts.
 #[derive(Debug, Default)]
 pub struct Memory<'a>(BTreeMap<u64, Page<'a>>);
 
 impl<'a> Memory<'a> {
-    /// The memory of these pages. VMSAs are not part of it.
+    /// Returns the memory of these pages, without VMSAs.
     pub fn of(pages: &[Page<'a>]) -> Memory<'a> {
         let pages = pages.iter().filter(|page| page.kind != PageType::Vmsa);
         Memory(pages.map(|page| (page.gpa, *page)).collect())
     }
 
-    /// The page that an address is in.
+    /// Returns the page that contains an address.
     pub fn page(&self, gpa: u64) -> Option<&Page<'a>> {
         self.0.get(&(gpa & !(PAGE_BYTES - 1)))
     }
 
-    /// Bytes from an address on, as far as the file has them, and not more than `max`.
+    /// Returns at most `max` bytes from an address on, as far as the file has them.
     pub fn bytes(&self, gpa: u64, max: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(at) = gpa.checked_add(bytes.len() as u64).filter(|_| bytes.len() < max) {
@@ -47,16 +47,16 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Where an address leads.
+/// The result of an address translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped {
-    /// The guest physical address.
+    /// The guest-physical address.
     pub gpa: u64,
     /// Whether each entry on the way has a C-bit.
     pub private: bool,
 }
 
-/// An address that leads nowhere.
+/// The reason why an address is not mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmapped {
     /// This table is not in the file.
@@ -65,8 +65,8 @@ pub enum Unmapped {
     Entry(u64),
 }
 
-/// Walks the page tables of a vCPU in 64-bit mode. With `c_bits`, the upper bits of addresses are
-/// taken for C-bits.
+/// Walks the page tables of a vCPU in 64-bit mode. With `c_bits`, the upper bits of addresses count
+/// as C-bits.
 pub fn walk(
     memory: &Memory,
     cpu: &CpuState,

@@ -1,28 +1,29 @@
 //! Page tables that map each of the first 4 GiB to itself, in pages of 2 MiB.
 //!
-//! Linux's 64-bit entry wants its image, boot_params and command line mapped so
+//! Linux's 64-bit entry requires this mapping for its image, boot_params and command line
 //! (Documentation/arch/x86/boot.rst). On SEV, a C-bit makes a page private, so each entry has it.
 
-/// Pages of tables: one of each upper level, and one for each GiB.
+/// Pages of tables: one for each upper level, and one for each GiB.
 pub const PAGES: usize = 2 + GIBS;
 const GIBS: usize = 4;
 const ENTRIES: usize = 512;
 const LARGE_PAGE_BYTES: u64 = 1 << 21;
 
-/// Present, writable, accessed. The CPU sets accessed and dirty bits that are clear, and memory
-/// would differ from the file.
+/// An entry's bits: present, writable, accessed. The CPU would set clear accessed and dirty bits,
+/// and the memory would then differ from the file.
 const TABLE: u64 = 0x23;
-/// The same of a large page, and dirty.
+/// The same bits for a large page, and dirty.
 const LARGE_PAGE: u64 = 0xe3;
 
-/// The bits of an entry that are an address, when a page is 4 KiB.
+/// The address bits of an entry for pages of 4 KiB.
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// The entry maps something.
+/// The entry maps a page or a table.
 pub(crate) const PRESENT: u64 = 1;
-/// The entry of an upper level is a large page itself.
+/// The entry of an upper level maps a large page.
 pub(crate) const LARGE: u64 = 1 << 7;
 
-/// The tables for that address, which becomes CR3; the C-bit's number, if there is one.
+/// Returns the tables for the address `base`, which becomes CR3. `c_bit` is the C-bit's number, if
+/// there is one.
 pub fn identity(base: u64, c_bit: Option<u8>) -> Vec<u8> {
     let private = c_bit.map_or(0, |bit| 1 << bit);
     let table = |page: usize| (base + page as u64 * crate::PAGE_BYTES) | TABLE | private;

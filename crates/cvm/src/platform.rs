@@ -26,7 +26,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// All of them, in the order of their numbers in IGVM files.
+    /// All platforms, in the order of their numbers in IGVM files.
     pub const ALL: [Platform; 7] = [
         Platform::Native,
         Platform::Vsm,
@@ -37,7 +37,7 @@ impl Platform {
         Platform::Cca,
     ];
 
-    /// The name on the command line and in JSON.
+    /// Returns the name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Platform::Native => "native",
@@ -50,17 +50,17 @@ impl Platform {
         }
     }
 
-    /// The platform of this name.
+    /// Returns the platform with this name.
     pub fn named(name: &str) -> Option<Platform> {
         Platform::ALL.into_iter().find(|platform| platform.name() == name)
     }
 
-    /// The platform of this number.
+    /// Returns the platform with this number.
     pub fn of(kind: IgvmPlatformType) -> Option<Platform> {
         Platform::ALL.into_iter().find(|platform| platform.kind() == kind)
     }
 
-    /// Its number in IGVM files.
+    /// Returns the platform's number in IGVM files.
     pub fn kind(self) -> IgvmPlatformType {
         match self {
             Platform::Native => IgvmPlatformType::NATIVE,
@@ -73,7 +73,7 @@ impl Platform {
         }
     }
 
-    /// Whether a bit of a page table entry says that the page is encrypted.
+    /// Returns whether a bit of page table entries marks a page as encrypted.
     pub fn has_c_bit(self) -> bool {
         matches!(self, Platform::Snp | Platform::Sev | Platform::SevEs)
     }

@@ -1,6 +1,6 @@
 //! The launch digest of SEV-SNP.
 //!
-//! The firmware extends it by each page that the hypervisor adds: "SEV Secure Nested Paging
+//! The firmware extends the digest by each page that the hypervisor adds: "SEV Secure Nested Paging
 //! Firmware ABI Specification" (AMD, 56860, revision 1.55), section 8.17, SNP_LAUNCH_UPDATE, and
 //! its table of the PAGE_INFO structure. The digest starts as zeros.
 
@@ -15,21 +15,21 @@ const PAGE_INFO_BYTES: u16 = 0x70;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PageType {
-    /// Contents are measured.
+    /// A page whose contents are measured.
     Normal = 1,
-    /// Initial state of a vCPU; its contents are measured.
+    /// The initial state of a vCPU, whose contents are measured.
     Vmsa = 2,
-    /// Zeros; the firmware hashes no contents.
+    /// A page of zeros, whose contents the firmware does not hash.
     Zero = 3,
-    /// The address is measured, the contents are not.
+    /// A page whose address is measured, but not its contents.
     Unmeasured = 4,
-    /// The firmware fills in secrets.
+    /// A page that the firmware fills with secrets.
     Secrets = 5,
     /// The hypervisor's CPUID values, which the firmware checks.
     Cpuid = 6,
 }
 
-/// A digest in the making.
+/// A digest in progress.
 #[derive(Debug, Clone)]
 pub struct LaunchDigest([u8; DIGEST_BYTES]);
 
@@ -40,8 +40,8 @@ impl Default for LaunchDigest {
 }
 
 impl LaunchDigest {
-    /// Adds a page of 4096 bytes at a guest physical address. Of the types without measured
-    /// contents, `contents` is ignored.
+    /// Adds a page of 4096 bytes at a guest-physical address. Ignores `contents` for types without
+    /// measured contents.
     pub fn add(&mut self, kind: PageType, gpa: u64, contents: &[u8]) {
         let hashed = match kind {
             PageType::Normal | PageType::Vmsa => Sha384::digest(contents).into(),
@@ -52,13 +52,13 @@ impl LaunchDigest {
         info.update(hashed);
         info.update(PAGE_INFO_BYTES.to_le_bytes());
         info.update([kind as u8]);
-        // No page of an initial migration image, and no permissions for VMPL 3, 2 and 1.
+        // The page is not part of a migration image, and gives no permissions to VMPL 3, 2 and 1.
         info.update([0; 5]);
         info.update(gpa.to_le_bytes());
         self.0 = info.finalize().into();
     }
 
-    /// The digest of the pages so far.
+    /// Returns the digest of the pages so far.
     pub fn value(&self) -> [u8; DIGEST_BYTES] {
         self.0
     }

@@ -1,7 +1,8 @@
 //! The first vCPU's registers at the kernel's 64-bit entry.
 //!
-//! Linux wants 64-bit mode with paging, flat segments 0x10 (code) and 0x18 (data), interrupts off,
-//! and the address of boot_params in RSI (Documentation/arch/x86/boot.rst, "64-bit boot protocol").
+//! Linux requires 64-bit mode with paging, flat segments 0x10 (code) and 0x18 (data), disabled
+//! interrupts, and the address of boot_params in RSI (Documentation/arch/x86/boot.rst, "64-bit boot
+//! protocol").
 
 use igvm::snp_defs::{SevFeatures, SevSelector, SevVmsa};
 use igvm_defs::IgvmNativeVpContextX64;
@@ -11,52 +12,53 @@ use zerocopy::FromZeros;
 const CODE: u16 = 0x10;
 /// Selector of the data segments, __BOOT_DS.
 const DATA: u16 = 0x18;
-/// Null, null, 64-bit code, data.
+/// Descriptors: null, null, 64-bit code, data.
 const GDT: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
 const GDT_LIMIT: u16 = 31;
 
-/// Attributes as the VMCB has them: type, S, DPL and P in bits 0 to 7, AVL, L, D and G in 8 to 11.
+/// Attributes in the VMCB's format: type, S, DPL and P are bits 0 to 7; AVL, L, D and G are bits 8
+/// to 11.
 const CODE_ATTRIBUTES: u16 = 0xa9b;
 const DATA_ATTRIBUTES: u16 = 0xc93;
-/// A busy TSS.
+/// Attributes of a busy TSS.
 const TASK_ATTRIBUTES: u16 = 0x8b;
 const LDT_ATTRIBUTES: u16 = 0x82;
 
-/// Paging, numeric errors, extension type, protection: what KVM keeps in a VMSA as it is.
+/// CR0 with paging, numeric errors, extension type and protection: KVM keeps these bits in a VMSA.
 const CR0: u64 = 0x8000_0031;
-/// Physical address extension.
+/// CR4 with physical address extension.
 const CR4: u64 = 0x20;
-/// Machine checks. KVM sets it in each VMSA if its own processor has it set, and measures that
-/// (`svm_set_cr4` in arch/x86/kvm/svm/svm.c).
+/// Bit of CR4 for machine checks. KVM sets it in each VMSA if the host has it set, and measures
+/// that value (`svm_set_cr4` in arch/x86/kvm/svm/svm.c).
 pub(crate) const CR4_MCE: u64 = 0x40;
-/// Caches disabled. KVM clears both bits in each VMSA (`svm_set_cr0`).
+/// Bits of CR0 that disable caches. KVM clears both in each VMSA (`svm_set_cr0`).
 pub(crate) const CR0_NO_CACHES: u64 = 0x6000_0000;
-/// Long mode, enabled and active.
+/// EFER with long mode enabled and active.
 const EFER: u64 = 0x500;
-/// VMRUN refuses a guest without it.
+/// The bit of EFER without which VMRUN refuses a guest.
 const EFER_SVME: u64 = 0x1000;
-/// The bit that is always set.
+/// The bit of RFLAGS that is always set.
 const RFLAGS: u64 = 2;
-/// Reset values.
+/// The registers' values after a reset.
 const PAT: u64 = 0x0007_0406_0007_0406;
 const DR6: u64 = 0xffff_0ff0;
 const DR7: u64 = 0x400;
 const MXCSR: u32 = 0x1f80;
-/// Real mode after INIT, without [`CR0_NO_CACHES`]: extension type.
+/// CR0 in real mode after INIT, without [`CR0_NO_CACHES`]: extension type.
 const CR0_INIT: u64 = 0x10;
 const REAL_CODE_ATTRIBUTES: u16 = 0x9b;
 const REAL_DATA_ATTRIBUTES: u16 = 0x93;
 const REAL_LIMIT: u32 = 0xffff;
-/// In the page of [`ap_page`]: what jumps by the table, and what halts until there is one.
+/// Offsets in the page of [`ap_page`]: the jump by the table, and the halt until the table is set.
 const AP_JUMP: u16 = 0x10;
 const AP_HALT: u16 = 0x20;
 const X87_FCW: u16 = 0x37f;
 const XCR0: u64 = 1;
 
-/// What differs between guests.
+/// The registers that differ between guests.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    /// Address of the entry.
+    /// Address of the 64-bit entry.
     pub rip: u64,
     /// Address of boot_params.
     pub boot_params: u64,
@@ -66,14 +68,14 @@ pub struct Start {
     pub gdt: u64,
 }
 
-/// The global descriptor table.
+/// Returns the global descriptor table.
 pub fn gdt() -> Vec<u8> {
     GDT.iter().flat_map(|entry| entry.to_le_bytes()).collect()
 }
 
-/// The registers as SEV-ES and SEV-SNP save them.
+/// Returns the registers in the format of SEV-ES and SEV-SNP.
 pub fn vmsa(start: Start, snp: bool) -> Box<SevVmsa> {
-    // Without it, memory is exhausted, and the process aborts as for any other allocation.
+    // The allocation fails only without memory. The process then aborts, as for any other one.
     let mut vmsa = SevVmsa::new_box_zeroed().expect("4 KiB of memory");
     set_initial(&mut vmsa);
     set_data_segments(&mut vmsa, segment(DATA, DATA_ATTRIBUTES, u32::MAX));
@@ -86,7 +88,7 @@ pub fn vmsa(start: Start, snp: bool) -> Box<SevVmsa> {
     vmsa
 }
 
-/// What vCPUs have in common.
+/// Sets the registers that all vCPUs have in common.
 fn set_initial(vmsa: &mut SevVmsa) {
     vmsa.ldtr = segment(0, LDT_ATTRIBUTES, 0xffff);
     vmsa.tr = segment(0, TASK_ATTRIBUTES, 0xffff);
@@ -98,10 +100,10 @@ fn set_data_segments(vmsa: &mut SevVmsa, data: SevSelector) {
     (vmsa.es, vmsa.ss, vmsa.ds, vmsa.fs, vmsa.gs) = (data, data, data, data, data);
 }
 
-/// The registers of a further vCPU of an SEV-ES guest, whose first SIPI only lets it run: in real
-/// mode, in the page of [`ap_page`] at that address.
+/// Returns the registers of a further vCPU of an SEV-ES guest. It starts in real mode, in the page
+/// of [`ap_page`] at address `page`. The first SIPI lets it run, but does not set its address.
 pub fn ap_vmsa(page: u64) -> Box<SevVmsa> {
-    // See above.
+    // The allocation fails only without memory, as above.
     let mut vmsa = SevVmsa::new_box_zeroed().expect("4 KiB of memory");
     set_initial(&mut vmsa);
     set_data_segments(&mut vmsa, segment(0, REAL_DATA_ATTRIBUTES, REAL_LIMIT));
@@ -113,15 +115,15 @@ pub fn ap_vmsa(page: u64) -> Box<SevVmsa> {
     vmsa
 }
 
-/// Where further vCPUs start: the AP jump table (IP and CS, which Linux changes to its own), and
-/// a jump to where it leads. At first it leads to a halt.
+/// Returns the page at which further vCPUs start. It has the AP jump table (IP and CS, which Linux
+/// changes to its own), and a jump through the table. At first, the table points to a halt.
 pub fn ap_page(page: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::from(AP_HALT)];
     bytes[..2].copy_from_slice(&AP_HALT.to_le_bytes());
     bytes[2..4].copy_from_slice(&((page >> 4) as u16).to_le_bytes());
     // ljmp *%cs:0
     bytes[usize::from(AP_JUMP)..][..5].copy_from_slice(&[0x2e, 0xff, 0x2e, 0, 0]);
-    // cli; hlt; and back to both.
+    // cli; hlt; and a jump back to both.
     bytes.extend([0xfa, 0xf4, 0xeb, 0xfc]);
     bytes
 }
@@ -130,9 +132,9 @@ fn segment(selector: u16, attrib: u16, limit: u32) -> SevSelector {
     SevSelector { selector, attrib, limit, base: 0 }
 }
 
-/// The registers for platforms that do not measure them.
+/// Returns the registers for platforms that do not measure them.
 pub fn native(start: Start) -> Box<IgvmNativeVpContextX64> {
-    // See above.
+    // The allocation fails only without memory, as above.
     let mut context = IgvmNativeVpContextX64::new_box_zeroed().expect("memory");
     (context.rip, context.rsi, context.rflags) = (start.rip, start.boot_params, RFLAGS);
     (context.gdtr_base, context.gdtr_limit) = (start.gdt, GDT_LIMIT);
@@ -144,7 +146,7 @@ pub fn native(start: Start) -> Box<IgvmNativeVpContextX64> {
     context
 }
 
-/// Attributes as a descriptor has them: with four bits of zeros, 8 to 11, in the middle.
+/// Converts attributes to a descriptor's format, with four zero bits, 8 to 11, in the middle.
 fn spread(attributes: u16) -> u16 {
     attributes & 0xff | (attributes & 0xf00) << 4
 }

@@ -1,11 +1,11 @@
-//! The DSDT: a PCI host bridge by ports 0xcf8 and 0xcfc, a serial port, and how to power off.
+//! The DSDT: a PCI host bridge with ports 0xcf8 and 0xcfc, a serial port, and the power-off state.
 //!
-//! In AML (ACPI 6.5, chapter 20), as far as that takes.
+//! The code writes only the part of AML (ACPI 6.5, chapter 20) that this table needs.
 
 use super::{Acpi, IO_APIC};
 use crate::layout;
 
-/// The table.
+/// Returns the DSDT.
 pub fn table(acpi: Acpi) -> Vec<u8> {
     let mut body = scope(b"_SB_", &[bridge(), serial()].concat());
     // Hardware-reduced ACPI powers off by registers that no machine here has.
@@ -15,7 +15,7 @@ pub fn table(acpi: Acpi) -> Vec<u8> {
     super::table(*b"DSDT", 6, &body)
 }
 
-/// All ports and the memory below 4 GiB that is not RAM are PCI's.
+/// Gives PCI all other ports, and the memory below 4 GiB that is not RAM.
 fn bridge() -> Vec<u8> {
     let resources = [
         words(BUS_NUMBERS, 0, 0, 0xff),
@@ -31,7 +31,7 @@ fn serial() -> Vec<u8> {
     device(b"COM1", 0x0501, &[io(0x3f8, 0, 8), interrupt(4)].concat())
 }
 
-/// A device with a number of EISA's for "PNP", and what it uses.
+/// Returns a device with an EISA ID of the vendor "PNP", and the resources that it uses.
 fn device(path: &[u8; 4], pnp: u16, resources: &[u8]) -> Vec<u8> {
     let [high, low] = pnp.to_be_bytes();
     let children = [
@@ -54,18 +54,19 @@ fn name(path: &[u8; 4], object: &[u8]) -> Vec<u8> {
     [&[0x08], &path[..], object].concat()
 }
 
-/// Of objects of one byte each.
+/// Returns a package of objects of one byte each.
 fn package(objects: &[u8]) -> Vec<u8> {
     packed(&[0x12], &[&[objects.len() as u8], objects].concat())
 }
 
-/// Of at most 255 bytes.
+/// Returns a buffer of at most 255 bytes.
 fn buffer(bytes: &[u8]) -> Vec<u8> {
     packed(&[0x11], &[&[BYTE, bytes.len() as u8], bytes].concat())
 }
 
-/// An opcode, how long the rest is, and the rest. The length counts its own bytes: one below 64,
-/// else two, the first with its lower four bits.
+/// Returns an opcode, the length of the rest, and the rest. The length counts its own bytes. A
+/// length below 64 has one byte. A longer one has two, the first of which holds the lower four
+/// bits.
 fn packed(opcode: &[u8], content: &[u8]) -> Vec<u8> {
     let length = match content.len() + 1 {
         short @ ..0x40 => vec![short as u8],
@@ -78,12 +79,12 @@ fn packed(opcode: &[u8], content: &[u8]) -> Vec<u8> {
 const MEMORY: u8 = 0;
 const IO: u8 = 1;
 const BUS_NUMBERS: u8 = 2;
-/// Both ends are fixed, and the bridge passes it on.
+/// The minimum and the maximum are fixed, and the bridge forwards the range.
 const FIXED: u8 = 0x0c;
-/// All ports of the range, not ISA's alone.
+/// The range includes all its ports, not only ISA's.
 const ENTIRE: u8 = 3;
 const READ_WRITE: u8 = 1;
-/// Its checksum, 0, is not checked.
+/// The end tag. A checksum of 0 means that readers do not check it.
 const END_TAG: [u8; 2] = [0x79, 0];
 
 fn words(kind: u8, flags: u8, first: u16, last: u16) -> Vec<u8> {
@@ -97,13 +98,13 @@ fn memory(first: u32, last: u32) -> Vec<u8> {
     [&head[..], &numbers.map(u32::to_le_bytes).concat()].concat()
 }
 
-/// Ports of 16 bits.
+/// Returns a range of I/O ports with 16-bit addresses.
 fn io(first: u16, alignment: u8, count: u8) -> Vec<u8> {
     let [low, high] = first.to_le_bytes();
     vec![0x47, 1, low, high, low, high, alignment, count]
 }
 
-/// Edge-triggered, active high, of this device alone.
+/// Returns an interrupt that is edge-triggered, active high and not shared.
 fn interrupt(number: u32) -> Vec<u8> {
     [&[0x89, 6, 0, 3, 1][..], &number.to_le_bytes()].concat()
 }

@@ -7,43 +7,43 @@ use serde::Serialize;
 const OEM: [u8; 6] = *b"UNSPIN";
 const OEM_TABLE: [u8; 8] = *b"UNSPIN  ";
 const OEM_REVISION: u32 = 1;
-/// What made the tables, in place of a compiler of AML.
+/// The creator of the tables, in place of an AML compiler.
 const CREATOR: [u8; 4] = *b"UNSP";
 const CREATOR_REVISION: u32 = 1;
-/// Bytes of a table before what it is about (ACPI 6.5, 5.2.6).
+/// Bytes of a table's header (ACPI 6.5, 5.2.6).
 const HEADER: usize = 36;
-/// Tables begin at multiples of it.
+/// The alignment of tables.
 const ALIGNMENT: u64 = 64;
 
 /// Address of the local APICs.
 const LOCAL_APIC: u32 = 0xfee0_0000;
 /// Address of the I/O APIC.
 const IO_APIC: u32 = 0xfec0_0000;
-/// Numbers from here on need the x2APIC's structure.
+/// The first APIC ID that needs an x2APIC structure.
 const APIC_IDS: u32 = 255;
-/// Enabled.
+/// Flag of a local APIC: the processor is enabled.
 const CPU_ENABLED: u32 = 1;
-/// The machine has the PC's two 8259s, too.
+/// Flag of the MADT: the machine has the PC's two 8259s, too.
 const PCAT_COMPAT: u32 = 1;
 
-/// Where QEMU's q35 and pc have the power-management registers.
+/// The port of the power-management registers of QEMU's q35 and pc.
 const PM_BASE: u32 = 0x600;
-/// The interrupt by which ACPI reports its events there.
+/// The interrupt by which ACPI reports its events on these machines.
 const SCI: u16 = 9;
 
-/// Which ACPI a guest gets.
+/// The kind of ACPI that a guest gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acpi {
-    /// No tables.
+    /// No ACPI tables.
     None,
     /// Hardware-reduced: no power-management registers, timer or legacy interrupts.
     Reduced,
-    /// A PC: with power-management registers at port 0x600.
+    /// A PC, with power-management registers at port 0x600.
     Pc,
 }
 
-/// The tables, from the RSDP on, for that address.
+/// Returns the tables, with the RSDP first, for the address `base`.
 pub fn tables(base: u64, vcpus: u32, acpi: Acpi) -> Vec<u8> {
     let mut blob = Blob { base, bytes: vec![0; ALIGNMENT as usize] };
     let facs = (acpi == Acpi::Pc).then(|| blob.add(&facs()));
@@ -57,7 +57,7 @@ pub fn tables(base: u64, vcpus: u32, acpi: Acpi) -> Vec<u8> {
     blob.bytes
 }
 
-/// A table of this revision, its length and checksum included.
+/// Returns a table with a header that includes its length and checksum.
 fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
     let bytes = (HEADER + body.len()) as u32;
     let mut table =
@@ -68,12 +68,12 @@ fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
     table
 }
 
-/// What makes the sum of all bytes 0.
+/// Returns the byte that makes the sum of all bytes 0.
 fn checksum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum: u8, byte| sum.wrapping_sub(*byte))
 }
 
-/// Revision 2 (ACPI 6.5, 5.2.5.3): the first checksum is of revision 1's bytes.
+/// Returns an RSDP of revision 2 (ACPI 6.5, 5.2.5.3). The first checksum covers revision 1's bytes.
 fn rsdp(xsdt: u64) -> [u8; 36] {
     let mut rsdp = [0; 36];
     rsdp[..8].copy_from_slice(b"RSD PTR ");
@@ -86,7 +86,7 @@ fn rsdp(xsdt: u64) -> [u8; 36] {
     rsdp
 }
 
-/// A FACS that asks for nothing (5.2.10).
+/// Returns a FACS that requests nothing (5.2.10).
 fn facs() -> [u8; 64] {
     let mut facs = [0; 64];
     facs[..4].copy_from_slice(b"FACS");
@@ -95,7 +95,7 @@ fn facs() -> [u8; 64] {
     facs
 }
 
-/// Tables one behind the other.
+/// Consecutive tables from the address `base` on.
 struct Blob {
     base: u64,
     bytes: Vec<u8>,
@@ -111,7 +111,7 @@ impl Blob {
     }
 }
 
-/// The flags of a FADT that are used here (5.2.9).
+/// The flags of a FADT that this crate uses (5.2.9).
 const WBINVD: u32 = 1 << 0;
 const PROC_C1: u32 = 1 << 2;
 const NO_POWER_BUTTON: u32 = 1 << 4;
@@ -120,14 +120,14 @@ const REDUCED: u32 = 1 << 20;
 
 fn fadt(acpi: Acpi, dsdt: u64, facs: Option<u64>) -> Vec<u8> {
     let mut body = [0; 276 - HEADER];
-    // Offsets are those of the whole table, as the specification has them.
+    // Offsets count from the start of the table, as in the specification.
     let mut put = |at: usize, bytes: &[u8]| {
         body[at - HEADER..][..bytes.len()].copy_from_slice(bytes);
     };
     let flags = WBINVD | NO_POWER_BUTTON | NO_SLEEP_BUTTON;
     let flags = flags | if acpi == Acpi::Reduced { REDUCED } else { PROC_C1 };
     put(112, &flags.to_le_bytes());
-    // Version 6.5.
+    // The minor version of ACPI 6.5.
     put(131, &[5]);
     put(140, &dsdt.to_le_bytes());
     if acpi != Acpi::Reduced {
@@ -138,7 +138,7 @@ fn fadt(acpi: Acpi, dsdt: u64, facs: Option<u64>) -> Vec<u8> {
             put(at, &(PM_BASE + block).to_le_bytes());
             put(at_length, &[length]);
         }
-        // Latencies of C2 and C3 that say: there are none.
+        // These latencies of C2 and C3 mean that neither exists.
         put(96, &[0xff, 0x0f, 0xff, 0x0f]);
     }
     table(*b"FACP", 6, &body)
@@ -148,7 +148,7 @@ fn madt(vcpus: u32) -> Vec<u8> {
     let mut entries = [LOCAL_APIC.to_le_bytes(), PCAT_COMPAT.to_le_bytes()].concat();
     for id in 0..vcpus {
         match u8::try_from(id) {
-            // Processor and APIC have the same number.
+            // The ACPI processor has the same number as its APIC.
             Ok(short) if id < APIC_IDS => {
                 entries.extend([0, 8, short, short]);
                 entries.extend(CPU_ENABLED.to_le_bytes());
@@ -164,7 +164,7 @@ fn madt(vcpus: u32) -> Vec<u8> {
     // ISA's timer interrupt 0 arrives at input 2, edge-triggered; the SCI is level-triggered.
     entries.extend([2, 10, 0, 0, 2, 0, 0, 0, 0, 0]);
     entries.extend([2, 10, 0, SCI as u8, SCI as u8, 0, 0, 0, 0x0d, 0]);
-    // NMIs of all processors are at LINT1.
+    // The NMIs of all processors arrive at LINT1.
     entries.extend([4, 6, 0xff, 0, 0, 1]);
     table(*b"APIC", 4, &entries)
 }
@@ -180,7 +180,7 @@ mod tests {
         &blob[(address - BASE) as usize..]
     }
 
-    /// A table at an address; its checksum is right.
+    /// Returns the table at an address, and checks its checksum.
     fn table_at(blob: &[u8], address: u64) -> &[u8] {
         let bytes = u32_at(at(blob, address), 4) as usize;
         let table = &at(blob, address)[..bytes];
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The APIC numbers in a MADT.
+    /// Returns the APIC IDs in a MADT.
     fn processors(madt: &[u8]) -> Vec<u32> {
         let (mut rest, mut found) = (&madt[44..], Vec::new());
         while let [kind, bytes, ..] = *rest {

@@ -10,18 +10,18 @@ use crate::measure::KVM_VMSA_GPA;
 use crate::platform::Platform;
 use crate::vcpu::{self, Start};
 
-/// A loader that must find memory is asked for no more at once.
+/// The most memory of one directive, because a loader must find it in one piece.
 const REQUIRED_BYTES_MAX: u64 = 1 << 30;
 
-/// What a loader does for the guest.
+/// The steps by which a loader prepares the guest.
 #[derive(Default)]
 pub struct Guest {
-    /// In this order.
+    /// The directives, in the order of execution.
     pub directives: Vec<IgvmDirectiveHeader>,
 }
 
 impl Guest {
-    /// Demands the memory of the map.
+    /// Requires the memory of the map.
     pub fn require_memory(&mut self, bytes: u64) {
         for range in layout::e820(bytes).iter().filter(|range| range.kind == layout::RAM) {
             for gpa in (range.start..range.end).step_by(REQUIRED_BYTES_MAX as usize) {
@@ -35,7 +35,7 @@ impl Guest {
         }
     }
 
-    /// Adds measured pages; the last one is filled up with zeros.
+    /// Adds measured pages, and pads the last one with zeros.
     pub fn add(&mut self, gpa: u64, data: &[u8]) {
         let pages = data.chunks(PAGE_BYTES as usize).zip((gpa..).step_by(PAGE_BYTES as usize));
         for (chunk, gpa) in pages {
@@ -55,9 +55,9 @@ impl Guest {
         });
     }
 
-    /// The pages of secrets and of CPUID, and what leads Linux to them: `struct cc_blob_sev_info`
-    /// (arch/x86/include/asm/sev.h), which an entry of type SETUP_CC_BLOB in its list of
-    /// `setup_data` names.
+    /// Adds the pages of secrets and of CPUID, and the data by which Linux finds them. These data
+    /// are `struct cc_blob_sev_info` (arch/x86/include/asm/sev.h), to which an entry of type
+    /// SETUP_CC_BLOB in the list of `setup_data` points.
     pub fn add_snp_pages(&mut self) {
         let blob = [
             &b"AMDE\x01\0\0\0"[..],
@@ -67,7 +67,7 @@ impl Guest {
             &PAGE_BYTES.to_le_bytes(),
         ]
         .concat();
-        // The next entry: none. Type, bytes and value of this one.
+        // The next entry is 0 (none); type, bytes and value of this entry follow.
         let entry = [0u32, 0, 7, 4, layout::SNP_BLOB as u32].map(u32::to_le_bytes).concat();
         let mut page = blob;
         page.resize((SETUP_DATA - layout::SNP_BLOB) as usize, 0);
@@ -94,7 +94,7 @@ impl Guest {
         });
     }
 
-    /// Adds the registers of the further vCPUs of an SEV-ES guest: nobody can give them others.
+    /// Adds the registers of the further vCPUs of an SEV-ES guest, which nobody can set later.
     pub fn add_further_vcpus(&mut self, vcpus: u32) {
         let further = (1..vcpus as u16).map(|vp_index| IgvmDirectiveHeader::SnpVpContext {
             gpa: KVM_VMSA_GPA - u64::from(vp_index) * PAGE_BYTES,

@@ -1,4 +1,4 @@
-//! Whether a guest can be built, and where the initramfs goes.
+//! Checks whether a guest can be built, and places the initramfs.
 
 use super::{BuildError, Options, VCPUS_MAX};
 use crate::PAGE_BYTES;
@@ -6,13 +6,13 @@ use crate::kernel::Kernel;
 use crate::layout::{self, LOW_MEMORY_END, MEMORY_BYTES_MAX};
 use crate::platform::Platform;
 
-/// The bits that processors have had, and those between: above all memory, and below the bits that
-/// page tables use otherwise.
+/// The C-bit's possible positions: those of processors so far, and the ones between. They are above
+/// all memory, and below the bits that page tables use for other purposes.
 const C_BITS: std::ops::RangeInclusive<u8> = 47..=51;
-/// What the initramfs begins at a multiple of.
+/// The alignment of the initramfs.
 const INITRAMFS_ALIGNMENT: u64 = 1 << 21;
 
-/// Whether it can be built; if so, where the initramfs is.
+/// Checks that the guest can be built. Returns the address of the initramfs, if there is one.
 pub fn judge(options: &Options, kernel: &Kernel) -> Result<Option<u64>, BuildError> {
     judge_platform(options.platform, options.c_bit)?;
     if !(1..=VCPUS_MAX).contains(&options.vcpus) {
@@ -54,7 +54,7 @@ fn judge_platform(platform: Platform, c_bit: Option<u8>) -> Result<(), BuildErro
     }
 }
 
-/// Where the initramfs is: behind the memory that the kernel uses at first.
+/// Returns the address of the initramfs, after the memory that the kernel uses at first.
 fn place(options: &Options, kernel: &Kernel) -> Result<Option<u64>, BuildError> {
     let address = kernel.address;
     let aligned = address % PAGE_BYTES == 0;

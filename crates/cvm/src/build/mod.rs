@@ -1,9 +1,9 @@
-//! A file that starts Linux at its 64-bit entry, without firmware.
+//! Builds a file that starts Linux at its 64-bit entry, without firmware.
 //!
-//! The guest finds boot_params, page tables, command line, ACPI tables, kernel and initramfs where
-//! [`crate::layout`] puts them. All normal pages have data in the file, in order of addresses, and
-//! the registers come last. So every loader measures the same, and the same inputs make the same
-//! bytes.
+//! The guest finds boot_params, page tables, command line, ACPI tables, kernel and initramfs at the
+//! addresses of [`crate::layout`]. All normal pages have data in the file, in the order of their
+//! addresses, and the registers come last. So every loader measures the same, and the same inputs
+//! make the same bytes.
 
 mod guest;
 mod judge;
@@ -24,17 +24,17 @@ use crate::platform::Platform;
 use crate::vcpu::Start;
 use crate::{PAGE_BYTES, layout, page_tables, vcpu};
 
-/// The only platform of a file has this bit.
+/// The compatibility mask of the file's only platform.
 const MASK: u32 = 1;
-/// Local APICs of more vCPUs do not fit into the area of ACPI tables.
+/// The most vCPUs. Their local APICs fit into the area of ACPI tables.
 pub const VCPUS_MAX: u32 = 4096;
-/// SNP's blob is followed by the list that leads to it.
+/// The address of the `setup_data` list, which follows SNP's blob and points to it.
 const SETUP_DATA: u64 = layout::SNP_BLOB + 0x100;
 
-/// What a file is built of.
+/// The inputs of a build.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
-    /// For which platform.
+    /// The platform to build for.
     pub platform: Platform,
     /// A bzImage.
     pub kernel: &'a [u8],
@@ -46,78 +46,78 @@ pub struct Options<'a> {
     pub memory_bytes: u64,
     /// Number of vCPUs in the ACPI tables.
     pub vcpus: u32,
-    /// The bit of page table entries that says that a page is encrypted.
+    /// The bit of page table entries that marks a page as encrypted.
     pub c_bit: Option<u8>,
-    /// Which ACPI tables.
+    /// The kind of ACPI tables.
     pub acpi: Acpi,
 }
 
-/// A file that cannot be built.
+/// A reason why a file cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The platform cannot start so.
+    /// The platform cannot start such a guest.
     #[error("cannot build for {platform}: {why}")]
     Platform {
         /// The platform.
         platform: Platform,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// The kernel is not suitable.
     #[error("the kernel {0}")]
     Kernel(#[from] KernelError),
-    /// The kernel wants to be among the tables, or beyond what they map.
+    /// The kernel's preferred address is below 1 MiB, or not below 3 GiB.
     #[error("the kernel's address {address:#x} is not between 1 MiB and 3 GiB")]
     KernelAddress {
-        /// Its address.
+        /// The address.
         address: u64,
     },
-    /// Too long a command line.
+    /// The command line is too long.
     #[error("the command line has {bytes} bytes, more than the {max} that the kernel reads")]
     CommandLine {
-        /// Its length.
+        /// The command line's length in bytes.
         bytes: u64,
-        /// The longest possible.
+        /// The longest length that the kernel and the layout allow.
         max: u64,
     },
-    /// A NUL would end the command line.
+    /// The command line has a NUL, which would end it.
     #[error("the command line has a NUL in it")]
     Nul,
-    /// Too little memory.
+    /// The memory is too small.
     #[error("kernel and initramfs need {needed} MiB of memory below 3 GiB, and {given} are there")]
     Memory {
-        /// What there is below 3 GiB, in MiB.
+        /// The memory below 3 GiB, in MiB.
         given: u64,
-        /// What is needed there, in MiB.
+        /// The memory that is needed below 3 GiB, in MiB.
         needed: u64,
     },
-    /// Memory of an odd size.
+    /// The memory's size is not a multiple of 2 MiB, or too large.
     #[error("the memory is to be a multiple of 2 MiB, of at most 1 TiB")]
     MemorySize,
-    /// The initramfs ends where the kernel cannot read it.
+    /// The initramfs ends at an address that the kernel cannot read.
     #[error("the initramfs would end at {end:#x}, and this kernel reads to {max:#x} at most")]
     Initramfs {
-        /// Its end.
+        /// The end of the initramfs.
         end: u64,
-        /// The last address.
+        /// The last address that the kernel reads.
         max: u64,
     },
-    /// Too large for what unspin reads again.
+    /// The file would be too large for unspin to read again.
     #[error("the file would have more than 1 GiB of data")]
     Large,
-    /// No or too many vCPUs.
+    /// The number of vCPUs is 0 or too large.
     #[error("{0} vCPUs are not between 1 and {VCPUS_MAX}")]
     Vcpus(u32),
-    /// A C-bit that cannot be.
+    /// The C-bit is at an impossible position.
     #[error("the C-bit {0} is not between 47 and 51; EPYC has 51 from Milan on, and 47 before")]
     CBit(u8),
-    /// A C-bit where nothing is encrypted.
+    /// The options name a C-bit for a platform that encrypts nothing.
     #[error("{0} has no C-bit: leave --cbit out")]
     NoCBit(Platform),
-    /// A C-bit is missing.
+    /// The options lack a C-bit.
     #[error("{0} needs a C-bit: name it with --cbit")]
     CBitNeeded(Platform),
-    /// The igvm crate refuses what was built.
+    /// The igvm crate refuses the built file.
     #[error("the igvm crate refuses the file")]
     Igvm(#[from] igvm::Error),
 }
@@ -131,16 +131,16 @@ impl Classified for BuildError {
     }
 }
 
-/// What a guest's memory holds when it starts Linux, and where its first vCPU starts.
+/// A guest's memory contents when Linux starts, and its first vCPU's registers.
 #[derive(Debug)]
 pub struct Contents<'a> {
-    /// Addresses with their bytes, in order of addresses. The rest of the memory is zero.
+    /// Addresses with their bytes, in the order of addresses. The rest of the memory is zero.
     pub parts: Vec<(u64, Cow<'a, [u8]>)>,
     /// The first vCPU's registers, for [`vcpu::native`] and [`vcpu::vmsa`].
     pub start: Start,
 }
 
-/// Builds the file.
+/// Builds an IGVM file.
 pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
     let Contents { parts, start } = contents(options)?;
     let pages = parts.iter().map(|(_, bytes)| (bytes.len() as u64).div_ceil(PAGE_BYTES));
@@ -166,7 +166,7 @@ pub fn build(options: &Options) -> Result<Vec<u8>, BuildError> {
     serialize(options.platform, guest.directives)
 }
 
-/// Prepares a guest's memory. SNP's special pages are the loader's and not among its parts.
+/// Prepares a guest's memory. The loader adds SNP's special pages, so they are not among the parts.
 pub fn contents<'a>(options: &Options<'a>) -> Result<Contents<'a>, BuildError> {
     let kernel = Kernel::read(options.kernel)?;
     let initramfs = judge::judge(options, &kernel)?;
@@ -203,7 +203,7 @@ pub fn contents<'a>(options: &Options<'a>) -> Result<Contents<'a>, BuildError> {
     Ok(Contents { parts, start })
 }
 
-/// Whether the further vCPUs start by a jump table.
+/// Returns whether the further vCPUs start by a jump table.
 fn has_further_start(options: &Options) -> bool {
     options.platform == Platform::SevEs && options.vcpus > 1
 }
@@ -219,12 +219,12 @@ fn serialize(
         platform_version: 1,
         shared_gpa_boundary: 0,
     });
-    // Hyperthreads allowed; migration and debugging are not.
+    // Hyperthreads are allowed; migration and debugging are not.
     let policy = SnpPolicy::new().with_reserved_must_be_one(1).with_smt(1);
     let policy =
         IgvmInitializationHeader::GuestPolicy { policy: policy.into(), compatibility_mask: MASK };
     let policy = (platform == Platform::Snp).then_some(policy);
-    // The registers of platforms that do not measure them came with version 2.
+    // Version 2 of the format introduced registers for platforms that do not measure them.
     let revision = match platform {
         Platform::Native | Platform::Sev => {
             IgvmRevision::V2 { arch: Arch::X64, page_size: PAGE_BYTES as u32 }

@@ -1,16 +1,16 @@
-//! The first instruction: the vCPU's registers lead to a page that is there and measured.
+//! The first instruction: the vCPU's registers must lead to a page that the file has and measures.
 
 use super::{Found, Subject};
 use crate::cpu::CpuState;
 use crate::memory::{Memory, Unmapped, walk};
 use crate::platform::Platform;
 
-/// Where x86 processors start.
+/// The address at which x86 processors start.
 const RESET_VECTOR: u64 = 0xffff_fff0;
-/// VMRUN refuses a guest whose EFER lacks it.
+/// The bit of EFER without which VMRUN refuses a guest.
 const EFER_SVME: u64 = 1 << 12;
 
-/// The vCPUs of the file; those that are too many are reported.
+/// Returns the vCPUs of the file, and reports those that should not be there.
 pub fn vcpus(subject: &Subject, found: &mut Found) -> Vec<CpuState> {
     let vcpus = subject.vcpus();
     if let (Platform::Tdx, Some(first)) = (subject.platform, vcpus.first()) {
@@ -28,7 +28,7 @@ pub fn vcpus(subject: &Subject, found: &mut Found) -> Vec<CpuState> {
     vcpus
 }
 
-/// Checks a file without registers: its vCPUs start where x86 processors do after a reset.
+/// Checks a file without registers, whose vCPUs start at the reset vector.
 pub fn check_reset(subject: &Subject, memory: &Memory, found: &mut Found) {
     let wrong = match memory.page(RESET_VECTOR) {
         _ if subject.platform == Platform::Cca => "so no vCPU knows where to start",
@@ -39,7 +39,7 @@ pub fn check_reset(subject: &Subject, memory: &Memory, found: &mut Found) {
     found.error(None, format!("has no registers (VP context), {wrong}"));
 }
 
-/// Checks where a vCPU starts.
+/// Checks the address at which a vCPU starts.
 pub fn check(subject: &Subject, memory: &Memory, vcpu: &CpuState, found: &mut Found) {
     let directive = Some(vcpu.directive);
     let saves = matches!(subject.platform, Platform::Snp | Platform::SevEs);
@@ -69,7 +69,7 @@ pub fn check(subject: &Subject, memory: &Memory, vcpu: &CpuState, found: &mut Fo
     found.error(directive, format!("the page of the entry point, {gpa:#x}, {wrong}"));
 }
 
-/// The guest physical address of an address in 64-bit mode, or what is wrong with it.
+/// Translates an address in 64-bit mode to a guest-physical one, or returns what is wrong with it.
 fn mapped(
     subject: &Subject,
     memory: &Memory,

@@ -1,4 +1,4 @@
-//! Policies, digests that a file promises, and what KVM does differently.
+//! Policies, digests that a file promises, and differences on KVM.
 
 use igvm::{IgvmDirectiveHeader as Directive, IgvmInitializationHeader as Initialization};
 
@@ -7,7 +7,7 @@ use crate::measure::{KVM_VMSA_GPA, Loader, hex, measure};
 use crate::platform::Platform;
 use crate::vcpu::{CR0_NO_CACHES, CR4_MCE};
 
-/// Checks what a launch needs besides memory.
+/// Checks the requirements of a launch besides memory.
 pub fn check(subject: &Subject, found: &mut Found) {
     if subject.platform == Platform::Snp {
         policy(subject, found);
@@ -28,7 +28,7 @@ fn policy(subject: &Subject, found: &mut Found) {
     }
 }
 
-/// The digest in an ID block, and whether loaders agree.
+/// Checks the digest in an ID block, and whether loaders agree on the digest.
 fn digests(subject: &Subject, found: &mut Found) {
     let digest = |loader| measure(subject.image, subject.platform, loader).map(|it| it.digest);
     let digests: Vec<String> = Loader::ALL.into_iter().filter_map(|l| digest(l).ok()).collect();
@@ -49,7 +49,7 @@ fn digests(subject: &Subject, found: &mut Found) {
     }
 }
 
-/// KVM builds VMSAs itself and measures them last.
+/// Notes where KVM differs: it builds VMSAs itself and measures them last.
 fn on_kvm(subject: &Subject, found: &mut Found) {
     let mut vmsas = 0;
     for (index, directive) in subject.directives() {

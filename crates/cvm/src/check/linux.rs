@@ -1,6 +1,6 @@
 //! Linux at its 64-bit entry: boot_params, command line, initramfs, memory map, ACPI.
 //!
-//! Only where RSI leads to boot_params with the kernel's magic number.
+//! The checks apply only if RSI points to boot_params with the kernel's magic number.
 
 use super::Found;
 use crate::PAGE_BYTES;
@@ -15,16 +15,16 @@ use crate::kernel::{
 use crate::layout::RAM;
 use crate::memory::Memory;
 
-/// Upper halves of addresses, for kernels that are loaded above 4 GiB.
+/// The upper halves of addresses, for data above 4 GiB.
 const EXT_RAMDISK_IMAGE: usize = 0xc0;
 const EXT_RAMDISK_SIZE: usize = 0xc4;
 const EXT_CMD_LINE_PTR: usize = 0xc8;
-/// No kernel reads more, whatever boot_params say.
+/// The longest command line to look at. No kernel reads more, whatever boot_params say.
 const COMMAND_LINE_MAX: usize = 1 << 20;
-/// Entries that there is room for.
+/// The number of entries that boot_params have room for.
 const E820_ENTRIES_MAX: usize = 128;
 
-/// Checks what a vCPU hands to Linux.
+/// Checks the data that a vCPU passes to Linux.
 pub fn check(memory: &Memory, vcpu: &CpuState, found: &mut Found) {
     let at = vcpu.get("rsi");
     let params = memory.bytes(at, BYTES);
@@ -47,7 +47,7 @@ pub fn check(memory: &Memory, vcpu: &CpuState, found: &mut Found) {
     }
 }
 
-/// An address whose upper half is elsewhere.
+/// Returns an address whose upper half is in another field.
 fn address(params: &[u8], low: usize, high: usize) -> u64 {
     u64::from(u32_at(params, low)) | u64::from(u32_at(params, high)) << 32
 }
@@ -106,7 +106,7 @@ fn rsdp(memory: &Memory, params: &[u8]) -> Option<String> {
     (xsdt != b"XSDT").then(|| format!("the RSDP at {at:#x} leads to no XSDT in the file"))
 }
 
-/// The kernel and the memory that it uses at first must be memory in the map.
+/// Checks that the map has memory for the kernel and the memory that it uses at first.
 fn memory_map(vcpu: &CpuState, params: &[u8]) -> Option<String> {
     let entries = usize::from(params[E820_ENTRIES]);
     if entries == 0 || entries > E820_ENTRIES_MAX {

@@ -1,7 +1,7 @@
-//! What a loader, the processor or Linux would refuse.
+//! Finds the mistakes for which a loader, the processor or Linux would refuse a file.
 //!
-//! One file a subject. A finding is an error if the guest does not load or start anywhere, and a
-//! note if that depends on who loads it.
+//! Each subject has one file. A finding is an error if the guest does not load or start anywhere,
+//! and a note if the effect depends on the loader.
 
 mod entry;
 mod launch;
@@ -18,48 +18,48 @@ use crate::memory::Memory;
 use crate::platform::Platform;
 use crate::show;
 
-/// More findings of one file are counted, not listed.
+/// The most findings that a report lists. It only counts further ones.
 pub const FINDINGS_MAX: usize = 100;
 
-/// Registers of more vCPUs are not followed: a hostile file could have a hundred thousand.
+/// The most vCPUs whose registers are followed. A hostile file could have a hundred thousand.
 const VCPUS_MAX: usize = 16;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// The guest does not load or start.
     Error,
-    /// It depends on the loader.
+    /// The effect depends on the loader.
     Note,
 }
 
-/// Something that is wrong with a file.
+/// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// The platform that it is about; `null`: the file.
+    /// The platform that it concerns; `null` for the whole file.
     pub platform: Option<Platform>,
-    /// The directive that it is about, if it is one.
+    /// The directive that it concerns, if it concerns one.
     pub directive: Option<usize>,
-    /// What is wrong, and why that matters.
+    /// The mistake, and its consequence.
     pub what: String,
 }
 
-/// What was found, as `unspin igvm check --json` prints it.
+/// The findings, as `unspin igvm check --json` prints them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Report {
     /// Number of errors.
     pub errors: usize,
     /// Number of notes.
     pub notes: usize,
-    /// The first [`FINDINGS_MAX`] of them.
+    /// The first [`FINDINGS_MAX`] findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// The report of a file that cannot even be read.
+    /// Returns the report of a file that cannot be read.
     pub fn unreadable(error: &crate::image::ReadError) -> Report {
         let mut report = Report::default();
         report.add(Severity::Error, None, None, format!("the file {error}"));
@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-/// Looks for everything that is wrong with a file.
+/// Searches a file for mistakes.
 pub fn check(image: &Image) -> Report {
     let mut report = Report::default();
     pages::parameters(image, &mut report);
@@ -101,7 +101,7 @@ pub fn check(image: &Image) -> Report {
     report
 }
 
-/// A platform of a file.
+/// A file, and one of its platforms.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     image: &'a Image,
@@ -144,7 +144,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Takes what is found about a platform.
+/// A collector of the findings about a platform.
 struct Found<'a> {
     report: &'a mut Report,
     platform: Platform,

@@ -1,4 +1,4 @@
-//! Memory: overlaps, addresses, and parameters that reach past their area.
+//! Memory: overlaps, addresses, and parameters that exceed their area.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,10 +9,10 @@ use super::{Found, Report, Severity, Subject};
 use crate::PAGE_BYTES;
 use crate::image::Image;
 
-/// No processor has more bits of a physical address.
+/// The most bits that any processor's physical addresses have.
 const ADDRESS_BITS: u32 = 52;
 
-/// Memory that a directive fills: its first address and its bytes.
+/// Returns the memory that a directive fills: its first address and its bytes.
 fn filled(directive: &Directive, areas: &HashMap<u32, u64>) -> Option<(u64, u64)> {
     Some(match directive {
         Directive::PageData { gpa, flags, .. } if flags.is_2mb_page() => (*gpa, 1 << 21),
@@ -24,7 +24,7 @@ fn filled(directive: &Directive, areas: &HashMap<u32, u64>) -> Option<(u64, u64)
     })
 }
 
-/// Bytes of the parameter areas.
+/// Returns the bytes of the parameter areas, by their indices.
 fn areas(image: &Image) -> HashMap<u32, u64> {
     let area = |directive: &Directive| match directive {
         Directive::ParameterArea { number_of_bytes, parameter_area_index, .. } => {
@@ -35,7 +35,7 @@ fn areas(image: &Image) -> HashMap<u32, u64> {
     image.directives().iter().filter_map(area).collect()
 }
 
-/// A page that two directives fill: firmware refuses the second.
+/// Reports pages that two directives fill, because firmware refuses the second.
 pub fn overlaps(subject: &Subject, found: &mut Found) {
     let areas = areas(subject.image);
     let mut known: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub fn overlaps(subject: &Subject, found: &mut Found) {
     }
 }
 
-/// Addresses that no processor has.
+/// Reports addresses that no processor has.
 pub fn addresses(subject: &Subject, found: &mut Found) {
     let areas = areas(subject.image);
     for (index, directive) in subject.directives() {
@@ -77,7 +77,7 @@ pub fn addresses(subject: &Subject, found: &mut Found) {
     }
 }
 
-/// Parameters that their area has no room for.
+/// Reports parameters that exceed their area.
 pub fn parameters(image: &Image, report: &mut Report) {
     let areas = areas(image);
     for (index, directive) in image.directives().iter().enumerate() {
@@ -95,15 +95,15 @@ pub fn parameters(image: &Image, report: &mut Report) {
     }
 }
 
-/// Where a parameter goes, and the bytes that it has at least.
+/// Returns the place of a parameter, and the least number of bytes that it has.
 fn parameter(directive: &Directive) -> Option<(&IGVM_VHS_PARAMETER, u64)> {
     Some(match directive {
         Directive::VpCount(at) | Directive::EnvironmentInfo(at) => (at, 4),
-        // An entry of 24 bytes.
+        // The list has at least one entry of 24 bytes.
         Directive::MemoryMap(at) => (at, 24),
         Directive::MmioRanges(at) => (at, 32),
         Directive::CommandLine(at) => (at, 1),
-        // The header of a table.
+        // The header of an ACPI table.
         Directive::Srat(at) | Directive::Madt(at) | Directive::Slit(at) | Directive::Pptt(at) => {
             (at, 36)
         }

@@ -1,9 +1,9 @@
-//! What must hold of a file before the igvm crate may read it.
+//! The conditions that a file must meet before the igvm crate may read it.
 //!
-//! igvm 0.5.0 trusts more of a file than is good: it subtracts and adds offsets unchecked, divides
-//! by an alignment of 0, asserts that the registers of a VP context have one VTL, copies a page
-//! for each header that names it, and prints headers that it does not know. Each rule here keeps
-//! one of these from happening, and says where the file breaks it.
+//! igvm 0.5.0 trusts files too much. It subtracts and adds offsets unchecked, divides by an
+//! alignment of 0, and asserts that the registers of a VP context have one VTL. It also copies a
+//! page for each header that names it, and prints headers that it does not know. Each rule here
+//! prevents one of these failures, and names the place at which the file breaks the rule.
 
 mod rules;
 
@@ -15,12 +15,12 @@ use zerocopy::FromBytes;
 
 use crate::image::ReadError;
 
-/// Where the fixed header has the checksum.
+/// Offset of the checksum in the fixed header.
 pub const CHECKSUM_AT: usize = 20;
-/// More page data in one file is refused: the igvm crate copies it all.
+/// The most bytes of page data in one file, because the igvm crate copies them all.
 pub const DATA_BYTES_MAX: u64 = 1 << 30;
-/// More headers are refused: each becomes several times as large when it is read. Pages of
-/// [`DATA_BYTES_MAX`] need a quarter of it.
+/// The most bytes of headers, because the parsed form of each is several times as large. The
+/// headers for pages of [`DATA_BYTES_MAX`] need a quarter of this limit.
 const HEADER_BYTES_MAX: usize = 32 << 20;
 
 /// The fixed header.
@@ -28,29 +28,29 @@ const HEADER_BYTES_MAX: usize = 32 << 20;
 pub struct Head {
     /// Version of the format.
     pub version: u32,
-    /// Whether the guest is one of Arm's.
+    /// Whether the guest is for Arm.
     pub aarch64: bool,
     /// Bytes of the fixed header.
     pub bytes: usize,
-    /// Where the variable headers begin.
+    /// Offset of the variable headers.
     pub variable_start: usize,
-    /// Where the file's data begin.
+    /// Offset of the file's data.
     pub data_start: usize,
 }
 
-/// A variable header, and where it is.
+/// A variable header, and its place.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
-    /// Byte in the file.
+    /// Offset in the file.
     pub offset: usize,
-    /// Bytes with type, length and padding.
+    /// Bytes, including type, length and padding.
     pub bytes: usize,
     /// The type.
     pub kind: u32,
 }
 
 impl Header {
-    /// Whether a loader may pass it over.
+    /// Returns whether a loader may skip the header.
     pub fn is_optional(&self) -> bool {
         self.kind & IGVM_VHT_OPTIONAL_BIT != 0 || self.kind == Type::IGVM_VHT_VERSION_STRING.0
     }
@@ -60,7 +60,7 @@ impl Header {
     }
 }
 
-/// The headers of a file that the igvm crate can be given.
+/// Returns the headers of a file, if the igvm crate can safely read the file.
 pub fn scan(file: &[u8]) -> Result<(Head, Vec<Header>), ReadError> {
     let head = fixed_header(file)?;
     let (stated, computed) = (word(file, CHECKSUM_AT), checksum(file, head));
@@ -79,7 +79,7 @@ pub fn scan(file: &[u8]) -> Result<(Head, Vec<Header>), ReadError> {
     Ok((head, headers))
 }
 
-/// The CRC-32 of the fixed header, with the checksum itself as 0, and the variable headers.
+/// Returns the CRC-32 of the variable headers and the fixed header, whose checksum counts as 0.
 pub fn checksum(file: &[u8], head: Head) -> u32 {
     let mut fixed = file[..head.bytes].to_vec();
     fixed[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
@@ -127,7 +127,7 @@ fn fixed_header(file: &[u8]) -> Result<Head, ReadError> {
     Ok(Head { version: fixed.format_version, aarch64, bytes, variable_start, data_start })
 }
 
-/// The header at the start of what is left of their section.
+/// Returns the next header, at the start of `rest`.
 fn next(file: &[u8], rest: std::ops::Range<usize>) -> Result<Header, ReadError> {
     let offset = rest.start;
     let section = &file[rest.clone()];

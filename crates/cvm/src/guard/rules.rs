@@ -12,10 +12,10 @@ use super::{DATA_BYTES_MAX, Header};
 use crate::PAGE_BYTES;
 use crate::image::ReadError;
 
-/// More regions are refused: comparing each with each takes too long.
+/// The most relocatable regions. The comparison of each with each would take too long.
 const REGIONS_MAX: usize = 4096;
 
-/// Judges headers one by one.
+/// A judge of headers, one by one.
 pub struct Guard<'a> {
     file: &'a [u8],
     data_start: usize,
@@ -26,7 +26,7 @@ pub struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// Nothing is judged yet.
+    /// Returns a guard that has not seen any header.
     pub fn new(file: &'a [u8], data_start: usize) -> Guard<'a> {
         Guard { file, data_start, data_bytes: 0, regions: 0, vsm_masks: vec![] }
     }
@@ -46,7 +46,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// The structure in a header, which must have its exact size.
+    /// Returns the structure in a header, which must have its exact size.
     fn body<T: FromBytes + KnownLayout + Immutable>(
         &self,
         header: &Header,
@@ -60,7 +60,7 @@ impl<'a> Guard<'a> {
         Ok(value)
     }
 
-    /// Counts what the igvm crate is going to copy.
+    /// Counts the bytes that the igvm crate will copy.
     fn count(&mut self, header: &Header, bytes: u64) -> Result<(), ReadError> {
         self.data_bytes = self.data_bytes.saturating_add(bytes);
         if self.data_bytes > DATA_BYTES_MAX {
@@ -69,7 +69,7 @@ impl<'a> Guard<'a> {
         Ok(())
     }
 
-    /// The file's data from an offset on.
+    /// Returns `bytes` bytes of the file's data from `offset` on.
     fn data(&self, header: &Header, offset: u32, bytes: u64) -> Result<&[u8], ReadError> {
         let start = offset as usize;
         let end = usize::try_from(bytes).ok().and_then(|bytes| start.checked_add(bytes));
@@ -117,7 +117,7 @@ impl<'a> Guard<'a> {
         let context: IGVM_VHS_VP_CONTEXT = self.body(header)?;
         let behind = self.file.len().saturating_sub(context.file_offset as usize) as u64;
         if !self.vsm_masks.contains(&context.compatibility_mask) {
-            // Whether a whole page is there, the igvm crate finds out.
+            // The igvm crate checks whether a whole page is there.
             self.data(header, context.file_offset, behind)?;
             return self.count(header, PAGE_BYTES);
         }
@@ -126,7 +126,7 @@ impl<'a> Guard<'a> {
         if context.vp_index != 0 || !one_vtl {
             return Err(header.wrong("its registers are not those of VP 0 at one VTL"));
         }
-        // Another platform of the same mask may make a page of it.
+        // Another platform with the same mask may read the context as a page.
         let bytes = registers.len() * size_of::<VbsVpContextRegister>();
         self.count(header, (bytes as u64).max(PAGE_BYTES))
     }
@@ -156,8 +156,8 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// The VTLs of the registers at the start of a VP context of VBS. The igvm crate refuses a list
-/// that is cut off.
+/// Returns the VTLs of the registers at the start of a VBS VP context. The igvm crate refuses a
+/// truncated list.
 fn registers(data: &[u8]) -> Vec<u8> {
     let Ok((head, mut rest)) = VbsVpContextHeader::read_from_prefix(data) else { return vec![] };
     let mut vtls = Vec::new();
@@ -169,7 +169,7 @@ fn registers(data: &[u8]) -> Vec<u8> {
     vtls
 }
 
-/// Types whose structures need no further care.
+/// Returns whether the type is known and its structure needs no further check.
 fn is_known(kind: Type) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! What is in a file.
+//! The contents of a file.
 
 mod ranges;
 
@@ -20,34 +20,34 @@ pub struct Summary {
     pub architecture: &'static str,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The platforms that it is for.
+    /// The platforms that the file is for.
     pub platforms: Vec<Supported>,
     /// Policies and relocatable regions.
     pub initializations: Vec<Other>,
-    /// Memory, in the file's order; neighbours of one kind are one range.
+    /// Memory, in the file's order. Adjoining ranges of one kind are merged.
     pub ranges: Vec<Range>,
     /// Directives that add no memory.
     pub others: Vec<Other>,
     /// Registers of vCPUs.
     pub vcpus: Vec<CpuState>,
-    /// The digest of each platform that has one, for SNP of each loader.
+    /// The digest of each platform that has one; for SNP, one of each loader.
     pub digests: Vec<Measurement>,
-    /// Headers that may be passed over, and were: their byte in the file and their type.
+    /// Optional headers, which the reader skipped: their offset in the file and their type.
     pub skipped: Vec<(usize, u32)>,
 }
 
 /// A platform that a file is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Supported {
-    /// Its name.
+    /// The platform's name.
     pub platform: Platform,
-    /// Its bit in compatibility masks.
+    /// The platform's bit in compatibility masks.
     pub mask: u32,
-    /// Its version.
+    /// The platform's version.
     pub version: u16,
-    /// The highest virtual trust level, 0 without any.
+    /// The highest virtual trust level; 0 if there are none.
     pub highest_vtl: u8,
-    /// Memory from this address on is shared with the host; 0: the guest decides.
+    /// The first address of the memory that the host shares; 0 if the guest decides.
     #[serde(serialize_with = "as_hex")]
     pub shared_gpa_boundary: u64,
 }
@@ -55,40 +55,40 @@ pub struct Supported {
 /// A range of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// First address.
+    /// The first address.
     #[serde(serialize_with = "as_hex")]
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last.
     #[serde(serialize_with = "as_hex")]
     pub end: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub bytes: u64,
     /// `normal`, `secrets`, `cpuid`, `cpuid-xf`, `parameters`, `vmsa`, `required` or `error`.
     pub kind: &'static str,
-    /// `contents`, `address` (where a digest has addresses at all) or `no`.
+    /// The measured part: `contents`, `address` (if the digest has addresses at all) or `no`.
     pub measured: &'static str,
-    /// Whether the file has data for it; without, it is zeros or filled by others.
+    /// Whether the file has data for the range. Otherwise it is zeros, or others fill it.
     pub data: bool,
-    /// The platforms that it is for.
+    /// The platforms that the range is for.
     pub platforms: Vec<Platform>,
-    /// Index of its first directive.
+    /// Index of the range's first directive.
     pub directive: usize,
-    /// Number of its directives.
+    /// Number of the range's directives.
     pub directives: usize,
 }
 
 /// A header in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Other {
-    /// Its index among those of its section.
+    /// The header's index in its section.
     pub index: usize,
-    /// What it says.
+    /// The header's meaning.
     pub what: String,
-    /// The platforms that it is for.
+    /// The platforms that the header is for.
     pub platforms: Vec<Platform>,
 }
 
-/// Sums up a file.
+/// Summarizes a file.
 pub fn summary(image: &Image) -> Summary {
     let directives = || image.directives().iter().enumerate();
     let other = |(index, directive): (usize, &Directive)| {
@@ -125,14 +125,14 @@ fn supported(platform: Platform, header: &igvm_defs::IGVM_VHS_SUPPORTED_PLATFORM
     }
 }
 
-/// The platforms of a mask; all of them without one.
+/// Returns the platforms of a mask, or all platforms without one.
 pub(crate) fn platforms(image: &Image, mask: Option<u32>) -> Vec<Platform> {
     let mask = mask.unwrap_or(u32::MAX);
     let chosen = image.platforms().filter(|(_, header)| header.compatibility_mask & mask != 0);
     chosen.map(|(platform, _)| platform).collect()
 }
 
-/// The digests of a file: those that can be computed.
+/// Returns the digests of a file that can be computed.
 pub fn digests(image: &Image) -> Vec<Measurement> {
     let mut digests = Vec::new();
     for (platform, _) in image.platforms() {
@@ -171,7 +171,7 @@ fn initializations(image: &Image) -> Vec<Other> {
     said.collect()
 }
 
-/// A directive that adds no memory, in words.
+/// Describes a directive that adds no memory.
 fn words(directive: &Directive) -> Option<String> {
     let parameter = |what: &str, at: &igvm_defs::IGVM_VHS_PARAMETER| {
         let (area, offset) = (at.parameter_area_index, at.byte_offset);

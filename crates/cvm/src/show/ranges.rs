@@ -1,4 +1,4 @@
-//! Memory, neighbours of one kind joined.
+//! Memory ranges, with adjoining ranges of one kind merged.
 
 use igvm::IgvmDirectiveHeader as Directive;
 use igvm_defs::{IgvmPageDataFlags, IgvmPageDataType};
@@ -7,7 +7,7 @@ use super::{Range, platforms};
 use crate::PAGE_BYTES;
 use crate::image::Image;
 
-/// Ranges of memory, neighbours joined.
+/// Returns the ranges of memory, with adjoining ranges of one kind merged.
 pub fn ranges(image: &Image) -> Vec<Range> {
     let mut areas = std::collections::HashMap::new();
     let mut ranges: Vec<Range> = Vec::new();
@@ -51,7 +51,7 @@ pub fn ranges(image: &Image) -> Vec<Range> {
 
 type Memory = (u64, u64, &'static str, &'static str, bool);
 
-/// Address, bytes, kind, the measured part, and whether the file has data for it.
+/// Returns address, bytes, kind, the measured part, and whether the file has data for the range.
 fn memory(directive: &Directive, area: impl Fn(&u32) -> (u64, bool)) -> Option<Memory> {
     Some(match directive {
         Directive::PageData { gpa, flags, data_type, data, .. } => {

@@ -1,4 +1,4 @@
-//! Files that are built: they can be read by others, have no findings, and depend on inputs alone.
+//! Built files can be read by other programs, have no findings, and depend on inputs alone.
 
 use crate::common::kernel::synthetic;
 use crate::common::{BUILT, INITRAMFS, built, options};
@@ -113,7 +113,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
     assert!(matches!(error, BuildError::Initramfs { .. }), "{error}");
 }
 
-/// A file has a limit, which a guest that is loaded without one does not have.
+/// A file has a size limit. A guest that is loaded without a file does not.
 #[test]
 fn a_file_has_at_most_1_gib_and_a_guest_more() {
     let (kernel, initramfs) = (synthetic(), vec![0u8; 1 << 30]);
@@ -121,7 +121,7 @@ fn a_file_has_at_most_1_gib_and_a_guest_more() {
     let large = Options { initramfs: Some(&initramfs), memory_bytes: 2 << 30, ..base };
     assert!(contents(&large).is_ok());
     assert!(matches!(build(&large), Err(BuildError::Large)));
-    // The registers of so many vCPUs are what is too much.
+    // The registers of so many vCPUs exceed the limit.
     let most = (1 << 30) - (8 << 20);
     let many = Options { initramfs: Some(&initramfs[..most]), vcpus: 4096, ..large };
     assert!(matches!(build(&many), Err(BuildError::Large)));

@@ -1,4 +1,4 @@
-//! Each rule of the check finds what it is for.
+//! Each rule of the check finds the mistake that it is for.
 
 use crate::common::{SNP, TDX, built, file, last, page, serialized, vmsa};
 use igvm::IgvmDirectiveHeader as Directive;
@@ -61,7 +61,7 @@ fn registers() {
     found(&twice, Severity::Note, "KVM measures the VMSA at 0xfffffffff000, not at 0x5000");
     found(&twice, Severity::Note, "added after a VMSA");
     found(&twice, Severity::Note, "KVM sets CR4.MCE in a VMSA");
-    // Real mode at address 0.
+    // The vCPU starts in real mode at address 0.
     found(&twice, Severity::Error, "the page of the entry point, 0x0, is not in the file");
     let unmeasured = page(0, SNP, IgvmPageDataType::NORMAL, 2, vec![1; 4096]);
     let open = report_of(vec![unmeasured, last(), state(0xffff_ffff_f000)]);
@@ -76,7 +76,7 @@ fn registers() {
     found(&large, Severity::Error, "a page of 2 MiB");
 }
 
-/// A built file with other bytes at an address.
+/// Returns the report of a built file with other bytes at an address.
 fn changed(address: u64, bytes: &[u8]) -> Report {
     let whole = built(Platform::SevEs);
     let file = igvm::IgvmFile::new_from_binary(&whole, None).expect("valid");
@@ -98,7 +98,7 @@ fn changed(address: u64, bytes: &[u8]) -> Report {
 fn page_tables_and_linux() {
     for (address, bytes, what) in [
         (layout::PAGE_TABLES, &[0][..], "page table entry at 0x9000 is not present"),
-        // Points to a table that is nowhere, and lacks the C-bit.
+        // The first entry points to a table that is not in the file, the second lacks the C-bit.
         (layout::PAGE_TABLES, &[3, 0, 0x70], "the page table at 0x700000 is not in the file"),
         (layout::PAGE_TABLES + 6, &[0], "without a C-bit"),
         (layout::BOOT_PARAMS + 0x236, &[0], "XLF_KERNEL_64 is not set"),

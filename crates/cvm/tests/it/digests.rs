@@ -1,4 +1,4 @@
-//! Digests are those of a second implementation, the igvm crate's, and cover what they must.
+//! Digests agree with a second implementation, the igvm crate's, and cover all that they must.
 
 use crate::common::{SNP, TDX, built, directives, file, page, serialized, vmsa};
 use igvm::IgvmDirectiveHeader as Directive;
@@ -33,7 +33,7 @@ proptest! {
     }
 }
 
-/// All bytes that a digest covers, in a file that has one of each kind of page.
+/// Checks each byte that a digest covers, in a file with one page of each kind.
 #[test]
 fn each_flipped_byte_that_is_measured_changes_the_digest() {
     let pages = |at: usize, value: u8| {
@@ -69,7 +69,7 @@ fn each_flipped_byte_that_is_measured_changes_the_digest() {
     }
 }
 
-/// The same of a file that was built, over its data as they are in the file.
+/// Checks the same for a built file, over the data in the file.
 #[test]
 fn each_page_of_a_built_file_is_measured() {
     for platform in [Platform::Snp, Platform::SevEs] {
@@ -123,7 +123,7 @@ fn loaders_differ_over_empty_pages_and_vmsas() {
     assert_eq!(elsewhere[1], early[1]);
 }
 
-/// QEMU adds parameters at once, and a run of pages when a page ends it.
+/// QEMU adds parameters at once, but a run of pages only when a page ends it.
 #[test]
 fn parameters_come_before_the_run_in_front_of_them_on_kvm() {
     let at = |at, fill| page(at, SNP, IgvmPageDataType::NORMAL, 0, vec![fill; 4096]);
@@ -155,7 +155,7 @@ fn parameters_come_before_the_run_in_front_of_them_on_kvm() {
     assert_ne!(behind[1], between[1], "there the run of two waits");
 }
 
-/// The last page of all addresses: no page continues it.
+/// No page continues the page at the last address.
 #[test]
 fn addresses_end_at_64_bits() {
     let normal = |at| page(at, SNP, IgvmPageDataType::NORMAL, 0, vec![1; 4096]);

@@ -1,4 +1,4 @@
-//! No file makes anything here panic, however it was made.
+//! No file makes this crate panic.
 
 use crate::common::{BUILT, built, directives, file, page, serialized, vmsa, with_checksum};
 use igvm_defs::IgvmPageDataType;
@@ -9,8 +9,8 @@ use unspin_cvm::diff::differences;
 use unspin_cvm::image::{Image, ReadError};
 use unspin_cvm::show::summary;
 
-/// Does everything with a file. The igvm crate must not panic either: [`Image::read`] would catch
-/// it, but a guard is missing then.
+/// Applies every function to a file. The igvm crate must not panic either: [`Image::read`] would
+/// catch the panic, but a guard would be missing.
 fn survives(bytes: &[u8]) -> bool {
     match Image::read(bytes) {
         Ok(image) => {
@@ -26,14 +26,14 @@ fn survives(bytes: &[u8]) -> bool {
     }
 }
 
-/// A change of a file.
+/// A change to a file.
 #[derive(Debug, Clone)]
 enum Change {
     /// Flips a bit.
     Flip(Index, u8),
-    /// Puts a telling number somewhere.
+    /// Writes a number that often causes errors.
     Word(Index, u32),
-    /// Cuts the end off.
+    /// Cuts off the end.
     Cut(Index),
 }
 
@@ -56,7 +56,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 1..6)
 }
 
-/// Applies changes to the headers, where most of them matter, or to all of a file.
+/// Applies changes to the headers, where most of them matter, or to the whole file.
 fn changed(mut bytes: Vec<u8>, changes: &[Change], headers: usize) -> Vec<u8> {
     for change in changes {
         let end = headers.min(bytes.len());
@@ -73,7 +73,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change], headers: usize) -> Vec<u8> {
     bytes
 }
 
-/// Makes the stated size right, too, so that what follows is looked at.
+/// Corrects the stated size, so that the reader continues after it.
 fn with_size(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= 20 {
         let size = bytes.len() as u32;
@@ -120,7 +120,7 @@ fn every_truncation() {
     }
 }
 
-/// A file of raw headers, and a page of data behind them.
+/// Returns a file of raw headers, with a page of data after them.
 fn raw(headers: &[(u32, &[u8])]) -> Vec<u8> {
     let mut section = Vec::new();
     for (kind, body) in headers {
@@ -138,7 +138,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A platform header: mask 1, of that type.
+/// Returns a platform header with mask 1 and this type.
 fn platform(kind: u8) -> Vec<u8> {
     vec![1, 0, 0, 0, 0, kind, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
@@ -151,7 +151,7 @@ fn refused(bytes: &[u8], why: &str) {
     }
 }
 
-/// What makes igvm 0.5.0 panic, read without end, or need all memory.
+/// These files make igvm 0.5.0 panic, read without end, or need all memory.
 #[test]
 fn what_the_igvm_crate_does_not_survive_is_refused() {
     let snp = platform(2);
@@ -160,7 +160,7 @@ fn what_the_igvm_crate_does_not_survive_is_refused() {
     refused(&raw(&[(1, &snp), (0x102, &region(0, 4096))]), "alignment is 0");
     refused(&raw(&[(1, &snp), (0x102, &region(4096, 0))]), "empty");
     refused(&raw(&[(1, &snp), (0x103, &words(&[1, !4095, 8192, 0]))]), "beyond all memory");
-    // An offset into the headers, behind the end, and none.
+    // The offset is none, points into the headers, and then points beyond the end.
     let context = |offset: u64| [words(&[0, 1 | offset << 32]), vec![0; 4]].concat();
     for offset in [0, 8, 0xffff_ffff] {
         refused(&raw(&[(1, &snp), (0x304, &context(offset))]), "not in the file's data");
@@ -176,7 +176,7 @@ fn what_the_igvm_crate_does_not_survive_is_refused() {
     refused(&raw(&[(1, &snp), (0x302, &[0; 64])]), "too long");
 }
 
-/// Registers of two VTLs, or of another VP than 0: assertions in igvm 0.5.0.
+/// Registers of two VTLs, or of another VP than 0, violate assertions in igvm 0.5.0.
 #[test]
 fn registers_of_vbs_are_those_of_one_vtl() {
     let vsm = platform(1);
@@ -186,7 +186,7 @@ fn registers_of_vbs_are_those_of_one_vtl() {
         let mut bytes = raw(&[(1, &vsm), (0x304, &context)]);
         let at = data as usize;
         bytes[at] = 2;
-        // RIP and RSP.
+        // The registers are RIP and RSP.
         bytes[at + 4..at + 9].copy_from_slice(&[0, 0x10, 0, 2, 0]);
         bytes[at + 36..at + 41].copy_from_slice(&[vtl, 0x04, 0, 2, 0]);
         bytes
@@ -207,7 +207,7 @@ fn platforms_of_one_mask_do_not_hide_what_contexts_need() {
     refused(&raw(&headers), "more than 1 GiB");
 }
 
-/// Headers of the future, and the version string, do not keep a file from being read.
+/// Future headers and the version string do not prevent reading a file.
 #[test]
 fn headers_that_may_be_passed_over_are() {
     let page = words(&[0x1000, 1, 0]);

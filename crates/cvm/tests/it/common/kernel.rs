@@ -1,6 +1,6 @@
 //! A bzImage with the headers of a kernel.
 
-/// 12,400 bytes of code behind one sector of setup code.
+/// Returns an image with 12,400 bytes of code after one sector of setup code.
 pub fn synthetic() -> Vec<u8> {
     let code = 12_400_u32;
     let mut image = vec![0; 1024];

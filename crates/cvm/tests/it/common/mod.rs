@@ -22,7 +22,7 @@ use zerocopy::FromBytes;
 pub const SNP: u32 = 1;
 pub const TDX: u32 = 2;
 
-/// A file for SNP and TDX of these directives.
+/// Returns a file for SNP and TDX with these directives.
 pub fn file(directives: Vec<Directive>) -> IgvmFile {
     let platform = |compatibility_mask, platform_type| {
         IgvmPlatformHeader::SupportedPlatform(IGVM_VHS_SUPPORTED_PLATFORM {
@@ -61,12 +61,12 @@ pub fn vmsa(gpa: u64, fill: u8) -> Directive {
     Directive::SnpVpContext { gpa, compatibility_mask: SNP, vp_index: 0, vmsa: Box::new(vmsa) }
 }
 
-/// The end of each file: data, without which the igvm crate reads nothing.
+/// Returns the end of each file: data, without which the igvm crate reads nothing.
 pub fn last() -> Directive {
     page(0xf_0000, SNP | TDX, IgvmPageDataType::NORMAL, 0, vec![1; 4096])
 }
 
-/// Pages of all kinds, parameters, VMSAs.
+/// Generates pages of all kinds, parameters and VMSAs.
 pub fn directives() -> impl Strategy<Value = Vec<Directive>> {
     let masks = prop_oneof![Just(SNP), Just(TDX), Just(SNP | TDX)];
     let data = prop_oneof![
@@ -80,7 +80,7 @@ pub fn directives() -> impl Strategy<Value = Vec<Directive>> {
         1 => Just(IgvmPageDataType::CPUID_DATA),
         1 => Just(IgvmPageDataType::CPUID_XF),
     ];
-    // Neither flag, unmeasured, or shared.
+    // No flag, unmeasured, shared, or both.
     let flags = prop_oneof![4 => Just(0u32), 1 => Just(2), 1 => Just(4), 1 => Just(6)];
     let pages = (0u64..1 << 24, masks.clone(), kind, flags, data)
         .prop_map(|(at, masks, kind, flags, data)| vec![page(at, masks, kind, flags, data)]);
@@ -108,7 +108,7 @@ pub fn directives() -> impl Strategy<Value = Vec<Directive>> {
     })
 }
 
-/// Each parameter area needs a number of its own.
+/// Numbers the parameter areas, because each needs a number of its own.
 fn number_areas(directives: &mut [Directive]) {
     let mut next = 0;
     for directive in directives {
@@ -138,7 +138,7 @@ pub fn options(kernel: &[u8], platform: Platform) -> Options<'_> {
     }
 }
 
-/// A file that starts the synthetic kernel.
+/// Returns a file that starts the synthetic kernel.
 pub fn built(platform: Platform) -> Vec<u8> {
     build(&options(&kernel::synthetic(), platform)).expect("it can be built")
 }
@@ -146,7 +146,7 @@ pub fn built(platform: Platform) -> Vec<u8> {
 /// Platforms that files can be built for.
 pub const BUILT: [Platform; 4] = [Platform::Native, Platform::Sev, Platform::SevEs, Platform::Snp];
 
-/// Gives the headers a right checksum again, so that a change of them is looked at.
+/// Corrects the checksum of the headers, so that a reader looks at changed headers.
 pub fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let word = |bytes: &[u8], at: usize| -> Option<usize> {
         bytes.get(at..at + 4).map(|four| u32::from_le_bytes(four.try_into().unwrap()) as usize)
