@@ -1,6 +1,6 @@
-//! CPU cgroups that decide who shares the pCPUs with whom: one group for all
-//! VMs (every vCPU thread counts the same) or one each with equal weight (every
-//! VM counts the same). Version 1 and version 2.
+//! CPU cgroups, which decide how VMs share the pCPUs: one group for all VMs, so that each vCPU
+//! thread counts the same, or one group per VM with equal weight, so that each VM counts the same.
+//! The module supports versions 1 and 2.
 
 use std::fs;
 use std::io;
@@ -13,15 +13,15 @@ use unspin_wire::{Failure, Fairness};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The groups of one boot; removed when dropped.
+/// The groups of one boot, removed when this value is dropped.
 pub struct Groups {
     fairness: Fairness,
     parent: Option<PathBuf>,
 }
 
 impl Groups {
-    /// Makes the parent group. Where that is not possible, per-thread fairness
-    /// does without (all VMs then stay in this process's group), per-VM fails.
+    /// Makes the parent group. If that fails, per-thread fairness works without groups (all VMs
+    /// then stay in this process's group), and per-VM fairness returns an error.
     pub fn create(fairness: Fairness) -> Result<Groups, Failure> {
         Groups::below(make_parent(), fairness)
     }
@@ -62,7 +62,7 @@ impl Drop for Groups {
     }
 }
 
-/// Removes an empty group; a killed process can linger in it for a moment.
+/// Removes an empty group. A killed process may stay in the group for a moment.
 fn remove(group: &Path) {
     if !group.is_dir() {
         return;
@@ -88,12 +88,12 @@ fn make_parent() -> io::Result<PathBuf> {
         hand_on_cpu(&root)?;
     }
     fs::create_dir(&parent).map_err(|e| at(&parent, &e))?;
-    // A failure from here on leaves no group behind.
+    // If a later step fails, the new group is removed.
     let made = if v2 { hand_on_cpu(&parent) } else { Ok(()) };
     made.inspect_err(|_| remove(&parent)).map(|()| parent)
 }
 
-/// Lets the children of a group of version 2 have the cpu controller.
+/// Enables the cpu controller for the children of a group of version 2.
 fn hand_on_cpu(group: &Path) -> io::Result<()> {
     let file = group.join("cgroup.subtree_control");
     fs::write(&file, "+cpu").map_err(|e| at(&file, &e))
@@ -103,7 +103,7 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Removes the groups of processes that were killed. One with a process in it stays.
+/// Removes the groups of processes that were killed. A group with a process in it stays.
 fn sweep(root: &Path) {
     for parent in fs::read_dir(root).into_iter().flatten().flatten() {
         let owner = parent.file_name().to_str().and_then(owner);
@@ -117,16 +117,16 @@ fn sweep(root: &Path) {
     }
 }
 
-/// The process that made the parent group of this name; none where it is not ours.
+/// Returns the process that made the parent group of this name, or `None` if unspin did not.
 fn owner(name: &str) -> Option<u32> {
     let (pid, number) = name.strip_prefix("unspin-")?.split_once('-')?;
     number.parse::<u32>().ok()?;
     pid.parse().ok()
 }
 
-/// The mount point of the hierarchy that has the cpu controller, and whether it
-/// is version 2. Version 1 wins where both are mounted, as a controller bound
-/// there is not available in version 2.
+/// Returns the mount point of the hierarchy with the cpu controller, and whether the hierarchy is
+/// version 2. If both versions are mounted, version 1 wins, because a controller that is bound to
+/// it is not available in version 2.
 fn cpu_hierarchy(mountinfo: &str) -> Option<(PathBuf, bool)> {
     let mounts: Vec<(PathBuf, &str, &str)> = mountinfo.lines().filter_map(parse_mount).collect();
     let v1 = mounts.iter().find(|(_, kind, options)| {
@@ -141,7 +141,7 @@ fn offers_cpu(root: &Path) -> bool {
         .is_ok_and(|list| list.split_whitespace().any(|c| c == "cpu"))
 }
 
-/// Mount point, type and super options of a line of mountinfo (proc(5)).
+/// Returns mount point, type and super options of a line of mountinfo (proc(5)).
 fn parse_mount(line: &str) -> Option<(PathBuf, &str, &str)> {
     let (left, right) = line.split_once(" - ")?;
     let path = left.split(' ').nth(4)?;

@@ -1,6 +1,6 @@
-//! A page of memory that a guest and its host share (QEMU's ivshmem), to compare their
-//! clocks: the host writes a number, the guest answers with its time. Such an answer is
-//! there within a microsecond or so, where one through a device takes hundreds.
+//! A page of memory that a guest and its host share (QEMU's ivshmem), to compare their clocks: the
+//! host writes a number, and the guest answers with its time. Such an answer arrives within a
+//! microsecond or so; an answer through a device takes hundreds.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,31 +16,31 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use unspin_wire::clock::mono_ns;
 
-/// The file behind the page, in the folder of the VM.
+/// The file behind the page, in the VM's folder.
 pub const FILE: &str = "clock.shm";
-/// Size of the file: the least that the device takes.
+/// Size of the file, the least that the device accepts.
 pub const FILE_BYTES: &str = "1M";
 
 const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// PCI vendor and device of ivshmem.
 const ID: [&str; 2] = ["0x1af4", "0x1110"];
-/// The memory of the device.
+/// The sysfs file of the device's memory.
 const MEMORY: &str = "resource2";
-/// Looks at the other side's word, before the CPU is offered to others.
+/// Number of reads of the other side's word before this thread yields the CPU.
 const LOOKS: u32 = 2_000;
 
-/// What lies on the page.
+/// The layout of the page.
 #[repr(C)]
 struct Words {
-    /// The host's question, counted from 1; 0 before the first one.
+    /// The number of the host's question, from 1 on; 0 before the first one.
     asked: AtomicU64,
-    /// The question that the guest answered last.
+    /// The number of the question that the guest answered last.
     answered: AtomicU64,
-    /// Its answer: CLOCK_MONOTONIC, nanoseconds.
+    /// The guest's answer: CLOCK_MONOTONIC, in nanoseconds.
     guest_ns: AtomicU64,
 }
 
-/// The page, mapped.
+/// A mapping of the page.
 pub struct ClockPage {
     words: NonNull<Words>,
 }
@@ -49,19 +49,20 @@ pub struct ClockPage {
 unsafe impl Send for ClockPage {}
 
 impl ClockPage {
-    /// The host's side of a VM that runs in `folder`. QEMU leaves its file without blocks: on a
-    /// full disk, writing to the page would end us by SIGBUS.
+    /// Maps the page on the host's side of a VM that runs in `folder`. QEMU creates the file
+    /// without blocks. On a full disk, a write to the page would end this process by SIGBUS, so the
+    /// file gets its blocks here.
     pub fn of_vm(folder: &Path) -> io::Result<ClockPage> {
         let file = open(&folder.join(FILE))?;
         match posix_fallocate(&file, 0, PAGE.get() as nix::libc::off_t) {
-            // Some file systems cannot.
+            // Some file systems do not support the call.
             Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {}
             Err(error) => return Err(error.into()),
         }
         ClockPage::map(&file)
     }
 
-    /// The guest's side.
+    /// Maps the page on the guest's side.
     pub fn of_this_guest() -> io::Result<ClockPage> {
         let is_ours = |folder: &Path| {
             let reads = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
@@ -82,18 +83,19 @@ impl ClockPage {
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: mapped as long as we live, aligned, and any bits are valid.
+        // SAFETY: the page is mapped as long as `self` lives, it is aligned, and any bits are
+        // valid.
         unsafe { self.words.as_ref() }
     }
 
-    /// The host's side: forgets what was asked before.
+    /// Clears earlier questions, on the host's side.
     pub fn reset(&self) {
         self.words().asked.store(0, Ordering::Relaxed);
         self.words().answered.store(0, Ordering::Release);
     }
 
-    /// The host's side: asks so many times, as long as time is left. Of each question that
-    /// was answered, our time before, the guest's, and our time after.
+    /// Asks up to `rounds` times on the host's side, until `limit` is over. Returns for each
+    /// answered question the host's time before, the guest's time, and the host's time after.
     pub fn ask(&self, rounds: u64, limit: Duration) -> Vec<(u64, u64, u64)> {
         let words = self.words();
         let mut answers = Vec::new();
@@ -110,7 +112,7 @@ impl ClockPage {
         answers
     }
 
-    /// The guest's side: answers so many questions, as long as time is left.
+    /// Answers up to `rounds` questions on the guest's side, until `limit` is over.
     pub fn answer(&self, rounds: u64, limit: Duration) {
         let words = self.words();
         let deadline = Instant::now() + limit;
@@ -126,7 +128,7 @@ impl ClockPage {
 
 impl Drop for ClockPage {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and nobody refers to it any more.
+        // SAFETY: this value owns the mapping, and no reference to it remains.
         let _ = unsafe { munmap(self.words.cast(), PAGE.get()) };
     }
 }
@@ -135,7 +137,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
-/// Waits for something that another CPU does; false where it takes too long.
+/// Waits for a condition that another CPU makes true. Returns false if the deadline passes.
 fn until(mut holds: impl FnMut() -> bool, deadline: Instant) -> bool {
     loop {
         if (0..LOOKS).any(|_| holds()) {

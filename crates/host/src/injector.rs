@@ -1,6 +1,6 @@
-//! Takes a pCPU away for known intervals: a SCHED_FIFO thread on it spins for
-//! the asked-for length and notes when it began and ended. Linux runs it before
-//! every normal thread, so a vCPU held to that pCPU is off meanwhile.
+//! Takes a pCPU away for known intervals. A SCHED_FIFO thread on the pCPU spins for the requested
+//! length, and notes when it began and ended. Linux runs it before every normal thread, so a vCPU
+//! pinned to that pCPU is off meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +14,21 @@ use unspin_model::FailureKind;
 use unspin_wire::clock::mono_ns;
 use unspin_wire::{Failure, Injection};
 
-/// While it pauses, it looks this often whether it is to stop.
+/// The interval at which the pausing injector checks whether it must stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// One interval that was taken away.
+/// An interval that the injector took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injected {
     /// The injector's thread.
     pub tid: i32,
-    /// The pCPU that it was taken from.
+    /// The pCPU of the interval.
     pub pcpu: u32,
-    /// The asked-for length, nanoseconds.
+    /// The requested length in nanoseconds.
     pub asked_ns: u64,
-    /// When the injector began, host CLOCK_MONOTONIC.
+    /// The time at which the injector began, in host CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// When it ended.
+    /// The time at which it ended, in host CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Starts taking the pCPU away.
+    /// Starts an injector that takes the pCPU away.
     pub fn start(plan: Injection) -> Result<Injector, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let (flag, (ready, is_ready)) = (stop.clone(), std::sync::mpsc::channel());
@@ -56,7 +56,7 @@ impl Injector {
         }
     }
 
-    /// Stops it and returns what it took.
+    /// Stops the injector, and returns the intervals that it took.
     pub fn stop(self) -> Vec<Injected> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().ok().and_then(Result::ok).unwrap_or_default()
@@ -84,7 +84,7 @@ fn inject(plan: &Injection, stop: &AtomicBool) -> Vec<Injected> {
     done
 }
 
-/// Sleeps for so long, or until it is to stop.
+/// Sleeps for `length`, or until the injector must stop.
 fn pause(length: Duration, stop: &AtomicBool) {
     let began = Instant::now();
     while let Some(left) = length.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {

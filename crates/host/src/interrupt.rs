@@ -1,5 +1,5 @@
-//! Ctrl-C. The first one ends the run under way and keeps what is finished;
-//! a second one ends the process.
+//! Ctrl-C. The first one ends the current run and keeps finished results; a second one ends the
+//! process.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,11 +14,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Default::default);
-/// Can be read once a signal has come.
+/// A stream that becomes readable when a signal arrives.
 static CAME: OnceLock<UnixStream> = OnceLock::new();
 
-/// The signals that ask this process to end, but for a SIGHUP that it was started to ignore, as
-/// nohup does.
+/// Returns the signals that ask this process to end. SIGHUP is left out if the process was started
+/// to ignore it, as nohup does.
 pub fn signals() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
     if !is_ignored(SIGHUP) {
@@ -29,7 +29,7 @@ pub fn signals() -> Vec<i32> {
 
 fn is_ignored(signal: i32) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only, and writes one struct, for which 0 is valid.
+    // SAFETY: the call only asks, and writes one struct, for which 0 is valid.
     let now = unsafe {
         libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr());
         now.assume_init()
@@ -37,7 +37,7 @@ fn is_ignored(signal: i32) -> bool {
     now.sa_sigaction == libc::SIG_IGN
 }
 
-/// Makes [`signals`] set the flag, and end the process when it is set.
+/// Makes each of [`signals`] set the flag, or end the process if the flag is set already.
 pub fn install() -> std::io::Result<()> {
     for signal in signals() {
         signal_hook::flag::register_conditional_shutdown(signal, 130, FLAG.clone())?;
@@ -45,10 +45,11 @@ pub fn install() -> std::io::Result<()> {
     install_flag()
 }
 
-/// Makes [`signals`] set the flag, however many come: for who has a terminal to restore.
+/// Makes [`signals`] set the flag without ever ending the process, for a caller that has a terminal
+/// to restore.
 pub fn install_flag() -> std::io::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
-    // After the first time nobody writes to the new one.
+    // If `CAME` is set already, no thread reads from the new stream.
     let _ = CAME.set(reader);
     for signal in signals() {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
@@ -57,16 +58,16 @@ pub fn install_flag() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sleeps for so long, or until one of [`signals`] comes, or one of these files can be read.
+/// Sleeps for `time`, or until one of [`signals`] arrives, or one of `files` becomes readable.
 pub fn wait(files: &[BorrowedFd<'_>], time: Duration) {
     let came = CAME.get().map(AsFd::as_fd);
     let files = files.iter().copied().chain(came);
     let mut all: Vec<_> = files.map(|file| PollFd::new(file, PollFlags::POLLIN)).collect();
-    // A signal ends it, too, and so may an error: who waits looks again.
+    // A signal, or an error, also ends the wait. The caller checks again in any case.
     let _ = poll(&mut all, PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX));
 }
 
-/// Whether the user wants us to stop.
+/// Returns whether the user wants this process to stop.
 pub fn requested() -> bool {
     FLAG.load(Ordering::Relaxed)
 }

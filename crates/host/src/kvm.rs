@@ -1,4 +1,4 @@
-//! What the host's KVM says of a VM, and the one setting that the lab writes there.
+//! KVM's data about a VM, and the one KVM setting that the lab changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,17 +10,17 @@ use unspin_wire::Failure;
 use crate::truth::tracefs::{Instance, of_threads};
 
 const PARAMETERS: &str = "/sys/module/kvm_amd/parameters";
-/// PAUSEs in a row that make a loop. A hardware filter lets 3,000 of them pass
-/// (kvm_amd's `pause_filter_count`), some 50 us of spinning. Under emulation one
-/// PAUSE exit follows the other after about 25 us.
+/// The number of consecutive PAUSEs that count as a spin loop. A hardware filter lets 3,000 of them
+/// pass (kvm_amd's `pause_filter_count`), some 50 us of spinning. Under emulation, one PAUSE exit
+/// follows the other after about 25 us.
 const SOFT_PAUSE_COUNT: &str = "2";
 const EXIT_HISTOGRAM: &str = "hist:keys=isa,exit_reason";
 
-/// Makes PAUSE exits happen or not for VMs that are created from now on.
+/// Turns PAUSE exits on or off for VMs that are created from now on.
 ///
-/// The lab kernel's kvm_amd counts PAUSEs itself where the CPU has no pause
-/// filter, and that can be set at any time. On other hosts the modules'
-/// parameters are fixed at load, so they are only checked.
+/// If the CPU has no pause filter, the lab kernel's kvm_amd counts PAUSEs itself, with a limit that
+/// can change at any time. On other hosts, the modules' parameters are fixed at load, so this
+/// function only checks them.
 pub fn set_pause_exits(on: bool) -> Result<(), Failure> {
     let soft = Path::new(PARAMETERS).join("soft_pause_count");
     if soft.exists() {
@@ -51,7 +51,7 @@ fn refused(detail: &str) -> Failure {
     Failure::new(FailureKind::Unavailable, detail)
 }
 
-/// Counts what happens to a VM from start to stop.
+/// Counters of a VM's events from start to stop.
 pub struct Counters {
     folder: Option<PathBuf>,
     before: BTreeMap<String, u64>,
@@ -59,7 +59,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Starts counting; counts nothing where the VM has no KVM or debugfs is not there.
+    /// Starts counting. Counts nothing if the VM has no KVM or debugfs is not available.
     pub fn start(pid: u32, vcpu_threads: &[i32]) -> Counters {
         let folder = debugfs_folder(pid);
         let exits = folder.as_ref().and_then(|_| start_histogram(vcpu_threads));
@@ -67,7 +67,7 @@ impl Counters {
         Counters { folder, before, exits }
     }
 
-    /// Differences since the start: debugfs counters by name, exits as `exit:REASON`.
+    /// Returns the differences since the start: debugfs counters by name, exits as `exit:REASON`.
     pub fn stop(self) -> BTreeMap<String, u64> {
         let after = self.folder.as_deref().map(read_counters).unwrap_or_default();
         let mut counts: BTreeMap<String, u64> = after
@@ -85,8 +85,8 @@ impl Counters {
     }
 }
 
-/// The guest's time stamp counter minus ours; `None` where KVM does not say, the vCPUs differ,
-/// or it runs at another rate.
+/// Returns the guest's time stamp counter minus the host's. Returns `None` if KVM does not publish
+/// it, the vCPUs differ, or the counter runs at another rate.
 pub fn counter_shift(pid: u32, vcpus: u32) -> Option<i64> {
     let folder = debugfs_folder(pid)?;
     let read = |vcpu: u32, file: &str| {
@@ -101,7 +101,7 @@ pub fn counter_shift(pid: u32, vcpus: u32) -> Option<i64> {
     shifts.all(|shift| shift == Some(first)).then_some(first)
 }
 
-/// A ratio with as many bits behind the point as the hardware has: 32 (SVM) or 48 (VMX).
+/// Returns whether a ratio is 1. The hardware's ratios have 32 (SVM) or 48 (VMX) fraction bits.
 fn is_one(ratio: &str) -> bool {
     ratio.trim().parse::<u64>().is_ok_and(|ratio| ratio == 1 << 32 || ratio == 1 << 48)
 }
@@ -129,12 +129,13 @@ fn start_histogram(vcpu_threads: &[i32]) -> Option<Instance> {
     Some(instance)
 }
 
-/// The tracepoint sees the exits of every VM on this machine; a vCPU exits in its own thread.
+/// Returns the trigger of the exit histogram. The tracepoint fires for every VM on this machine; a
+/// vCPU exits in its own thread.
 fn trigger(vcpu_threads: &[i32]) -> String {
     format!("{EXIT_HISTOGRAM} if {}", of_threads(&["common_pid"], vcpu_threads))
 }
 
-/// Lines such as `{ isa: 2, exit_reason: 119 } hitcount: 4711`.
+/// Parses lines such as `{ isa: 2, exit_reason: 119 } hitcount: 4711`.
 fn parse_histogram(text: &str) -> BTreeMap<String, u64> {
     let number = |line: &str, key: &str| -> Option<u64> {
         let rest = &line[line.find(key)? + key.len()..];
@@ -150,7 +151,7 @@ fn parse_histogram(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// KVM's names of exit reasons (arch/x86/include/uapi/asm/svm.h and vmx.h).
+/// Returns KVM's name of an exit reason (arch/x86/include/uapi/asm/svm.h and vmx.h).
 fn reason_name(isa: u64, reason: u64) -> String {
     const VMX: u64 = 1;
     let name = match (isa, reason) {

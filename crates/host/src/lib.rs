@@ -1,6 +1,6 @@
-//! A host: where VMs run. The build machine is one; so is the L1 of a nested
-//! machine, whose init runs the same [`LocalHost`] and is asked over its
-//! control channel by [`NestedHost`].
+//! A host, that is, a machine that runs VMs. The build machine is a host. So is the L1 of a nested
+//! machine: its init runs the same [`LocalHost`], which [`NestedHost`] drives over the L1's control
+//! channel.
 
 mod cgroup;
 mod clock_page;
@@ -20,12 +20,12 @@ pub use local::LocalHost;
 pub use nested::NestedHost;
 pub use truth::AskBy;
 
-/// Something that can start VMs and run jobs on them. After a failure no VM of it runs.
+/// A host that starts VMs and runs jobs on them. After a failure, none of its VMs runs.
 pub trait Host {
-    /// Starts VMs, in place of those that run.
+    /// Starts VMs, after stopping the VMs that run.
     fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure>;
 
-    /// Runs the subject's job; the neighbours' jobs start before and stop after it.
+    /// Runs the subject's job. The neighbours' jobs start before and stop after it.
     fn run(&mut self, spec: &RunSpec) -> Result<RunOutput, Failure>;
 
     /// Stops all VMs.

@@ -14,7 +14,7 @@ use crate::kvm;
 use crate::truth::{self, Alignment, AskBy, Observed, Observer, Totals};
 use crate::vm::{Vm, if_answered};
 
-/// The neighbours run for this long before the subject starts.
+/// The time for which the neighbours run before the subject starts.
 const LEAD: Duration = Duration::from_millis(300);
 
 /// This machine as a host.
@@ -26,14 +26,14 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// A host whose VMs keep their sockets and logs under `folder`.
+    /// Returns a host whose VMs keep their sockets and logs under `folder`.
     pub fn new(folder: PathBuf, ask_by: AskBy) -> LocalHost {
         LocalHost { folder, ask_by, groups: None, vms: Vec::new() }
     }
 
     fn try_boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         self.halt();
-        // Kept at once: after a failure they go when the VMs in them are gone.
+        // `self` owns the groups at once. After a failure, they are removed after the VMs in them.
         let groups = self.groups.insert(Groups::create(spec.fairness)?);
         for vm in &spec.vms {
             if let Some(on) = vm.pause_exits {
@@ -108,7 +108,7 @@ impl LocalHost {
         started
     }
 
-    /// A run whose neighbour went away was not the run that was asked for.
+    /// Checks that all neighbours still run. A run without one of them is not the requested run.
     fn check_neighbours(&mut self) -> Result<(), Failure> {
         let gone = self.vms.iter_mut().skip(1).find_map(|vm| (!vm.is_alive()).then_some(&vm.spec));
         match gone {
@@ -125,13 +125,13 @@ impl LocalHost {
         neighbours.zip(handles).map(|(vm, handle)| if_answered(vm.stop(handle))).collect()
     }
 
-    /// vCPU nanoseconds that each neighbour has been on a pCPU so far.
+    /// Returns the nanoseconds that each neighbour's vCPUs have been on a pCPU so far.
     fn neighbours_on(&self) -> Vec<u64> {
         let neighbours = self.vms.iter().skip(1);
         neighbours.map(|vm| Totals::read(vm.pid(), &vm.vcpu_threads).on_ns).collect()
     }
 
-    /// After a failure the VMs are killed, not shut down: they may not answer.
+    /// Kills the VMs after a failure instead of shutting them down, because they may not answer.
     fn or_kill<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
         if result.is_err() {
             self.vms.clear();
@@ -170,7 +170,7 @@ fn not_booted() -> Failure {
     Failure::new(FailureKind::GuestHang, format!("no VM runs (at {} ns)", mono_ns()))
 }
 
-/// Seconds between two readings in nanoseconds. A thread that ended reads 0.
+/// Returns the seconds between two readings in nanoseconds. A thread that has ended reads 0.
 fn seconds_between(before_ns: &[u64], after_ns: &[u64]) -> Vec<f64> {
     let pairs = before_ns.iter().zip(after_ns);
     pairs.map(|(before, after)| after.saturating_sub(*before) as f64 / 1e9).collect()

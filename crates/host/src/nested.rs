@@ -1,4 +1,4 @@
-//! A host that is itself a guest: its init starts the VMs with the KVM in it.
+//! A host that is itself a guest. Its init starts the VMs on the guest's own KVM.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use unspin_wire::{
 use crate::Host;
 use crate::vm::Vm;
 
-/// What starting a VM may take beyond its own limit, and what tearing it down may.
+/// The time that starting a VM may take beyond its own limit, and the time that its teardown may
+/// take.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// The L1 of a nested machine.
@@ -49,7 +50,7 @@ fn limit(request: &HostRequest) -> Duration {
         HostRequest::Boot(spec) => spec.vms.iter().map(|vm| vm.boot_limit_s).sum(),
         HostRequest::Run(run) => {
             let scheduler = if run.job.scheduler.is_some() { 80.0 } else { 0.0 };
-            // Neighbours are set up first.
+            // The L1 sets up the neighbours first.
             let jobs = run.neighbours.iter().chain([&run.job]);
             let setups: usize = jobs.map(|job| job.setup.len()).sum();
             run.job.time_limit_s + scheduler + f64::from(SETUP_LIMIT_S) * setups as f64
@@ -65,7 +66,7 @@ fn unexpected(reply: &impl std::fmt::Debug) -> Failure {
 
 impl Host for NestedHost {
     fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
-        // The L1 is the machine between; its own VMs have none.
+        // The L1 is the machine in between; its own VMs have no L1.
         let spec = BootSpec { l1: None, ..spec.clone() };
         match self.ask(HostRequest::Boot(Box::new(spec)))? {
             HostReply::Booted(booted) => Ok(booted),
@@ -80,7 +81,7 @@ impl Host for NestedHost {
         }
     }
 
-    /// An L1 that cannot stop its VMs fails at its next boot.
+    /// Stops the L1's VMs. An L1 that fails to stop them fails at its next boot.
     fn halt(&mut self) {
         let _ = self.ask(HostRequest::Halt);
     }

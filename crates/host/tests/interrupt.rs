@@ -1,4 +1,4 @@
-//! Signals that ask to end, in a process that nothing else depends on.
+//! Signals that ask to end, in a process on which no other test depends.
 
 use nix::sys::signal::{Signal, raise};
 use unspin_host::interrupt;

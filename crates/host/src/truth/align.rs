@@ -1,20 +1,21 @@
-//! The guest's clock against the host's. Where KVM says by how much it shifts the guest's
-//! time stamp counter, both say what it stood at when, and nothing else has to be known.
-//! Else by asking the guest the time: its answer was given after it was asked and before it
-//! was heard, which bounds the offset on both sides (Cristian 1989); of many answers, the one
-//! that was quickest there and the one that was quickest back give the closest bounds
-//! (Marzullo 1984). It is asked on a page of memory that both share, and by messages where
-//! there is none.
+//! Aligns the guest's clock with the host's by asking the guest the time. The guest answered after
+//! the question and before the host received the answer, which bounds the offset on both sides
+//! (Cristian 1989). Of many answers, the one with the quickest question and the one with the
+//! quickest reply give the closest bounds (Marzullo 1984).
+//!
+//! The host asks on a page of shared memory, or by messages if there is none. With a message, each
+//! side reads its time stamp counter together with its clock. If KVM publishes by how much it
+//! shifts the guest's counter, the counters give a closer reading, which the messages confirm.
 
 use unspin_wire::Failure;
 use unspin_wire::clock::Moment;
 
 use crate::vm::{Vm, if_answered};
 
-/// Questions by message.
+/// Number of questions by message.
 const PINGS: usize = 8;
 
-/// One reading: guest clock minus host clock, at a host time, within an error.
+/// A reading: guest clock minus host clock at a host time, with an error bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     host_ns: u64,
@@ -27,26 +28,25 @@ pub struct Reading {
 pub struct Alignment {
     from: Reading,
     to: Reading,
-    /// Bound on the conversion's error, nanoseconds.
+    /// Bound on the conversion's error, in nanoseconds.
     pub error_ns: u64,
 }
 
 /// How a host asks its guests the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskBy {
-    /// On the page that both share; by messages where there is none.
+    /// On the shared page, or by messages if there is none.
     Page,
-    /// By messages only. An L1 that QEMU emulates loses an L2's interrupts now and then, and
-    /// more often when the L2 has spun: some L2s that were asked on the page never woke up
-    /// again.
+    /// By messages only. An L1 that QEMU emulates sometimes loses an L2's interrupts, and more
+    /// often after the L2 has spun. Some L2s that were asked on the page never woke up again.
     Messages,
 }
 
-/// Asks a number of times; `None` when the guest does not answer. `shift` is the guest's time
-/// stamp counter minus ours, where it is known.
+/// Compares the clocks by several questions. Returns `None` if the guest does not answer. `shift`
+/// is the guest's time stamp counter minus the host's, if it is known.
 ///
 /// # Errors
-/// Those of [`if_answered`].
+/// Returns the errors of [`if_answered`].
 pub fn align(vm: &mut Vm, shift: Option<i64>, ask_by: AskBy) -> Result<Option<Reading>, Failure> {
     let answers = match ask_by {
         AskBy::Page => if_answered(vm.share_clock())?,
@@ -60,7 +60,7 @@ pub fn align(vm: &mut Vm, shift: Option<i64>, ask_by: AskBy) -> Result<Option<Re
     Ok(pings.and_then(|pings| best(&pings, shift)))
 }
 
-/// The closest reading from answers to messages.
+/// Returns the closest reading from answers to messages.
 fn best(pings: &[[Moment; 3]], shift: Option<i64>) -> Option<Reading> {
     let asked =
         pings.iter().map(|[before, guest, after]| (before.mono_ns, guest.mono_ns, after.mono_ns));
@@ -71,8 +71,8 @@ fn best(pings: &[[Moment; 3]], shift: Option<i64>) -> Option<Reading> {
 }
 
 impl Reading {
-    /// From when the guest was asked, what it said and when it was heard. Where the
-    /// clocks drift so fast that no offset fits all answers, the error is that misfit.
+    /// Computes a reading from the times of question, answer and receipt. If the clocks drift so
+    /// fast that no offset fits all answers, the error is that misfit.
     fn of(pings: &[(u64, u64, u64)]) -> Option<Reading> {
         let offset = |guest: u64, host: u64| i128::from(guest) - i128::from(host);
         let least = pings.iter().map(|(_, guest, after)| offset(*guest, *after)).max()?;
@@ -85,8 +85,8 @@ impl Reading {
         })
     }
 
-    /// From what the counter stood at when: ours before and after that of the guest, which
-    /// is ahead by `shift`. `None` where it was not between them.
+    /// Computes a reading from the time stamp counters: the host's before and after the guest's,
+    /// which is ahead by `shift`. Returns `None` if the guest's value was not between them.
     fn counted([before, guest, after]: &[Moment; 3], shift: i64) -> Option<Reading> {
         let at = guest.tsc.wrapping_add_signed(shift.wrapping_neg());
         let ticks = u128::from(after.tsc.checked_sub(before.tsc).filter(|ticks| *ticks > 0)?);
@@ -100,7 +100,7 @@ impl Reading {
         })
     }
 
-    /// Whether both can be true.
+    /// Returns whether both readings can be true.
     fn agrees(&self, other: &Reading) -> bool {
         let apart = self.offset_ns.abs_diff(other.offset_ns);
         apart <= u128::from(self.error_ns) + u128::from(other.error_ns)
@@ -108,13 +108,13 @@ impl Reading {
 }
 
 impl Alignment {
-    /// The conversion between two readings.
+    /// Returns the conversion between two readings.
     pub fn between(from: Option<Reading>, to: Option<Reading>) -> Option<Alignment> {
         let (from, to) = from.zip(to)?;
         Some(Alignment { from, to, error_ns: from.error_ns.max(to.error_ns) })
     }
 
-    /// Guest time at a host time, the offset interpolated between the readings.
+    /// Converts a host time to guest time. The offset is interpolated between the readings.
     pub fn to_guest(self, host_ns: u64) -> u64 {
         let span = i128::from(self.to.host_ns.saturating_sub(self.from.host_ns)).max(1);
         let passed = i128::from(host_ns) - i128::from(self.from.host_ns);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn counters_that_are_shifted_by_a_known_amount_tell_the_offset() {
         let moment = |mono_ns, tsc| Moment { mono_ns, tsc, error_ns: 10 };
-        // Three ticks a nanosecond; the guest's counter is 1000 behind.
+        // The counter makes three ticks a nanosecond, and the guest's is 1000 behind.
         let guest = moment(700_000, 3_300);
         let ping = [moment(1_000, 3_000), guest, moment(2_000, 6_000)];
         let reading = Reading::counted(&ping, -1_000).unwrap();

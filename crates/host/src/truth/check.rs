@@ -1,4 +1,4 @@
-//! Injected off intervals compared with the observed ones.
+//! Compares injected off intervals with the observed ones.
 
 use unspin_model::VcpuState;
 use unspin_model::run::InjectionCheck;
@@ -8,25 +8,25 @@ use super::Observed;
 use super::states::{Change, ThreadEvent};
 use crate::Injected;
 
-/// The injector notes its begin a little after the vCPU was taken off.
+/// The most by which the injector's begin follows the vCPU's preemption, in nanoseconds.
 const BEGINS_WITHIN_NS: u64 = 300_000;
 
-/// A stretch of a vCPU in one state: start and end, host nanoseconds.
+/// A stretch of a vCPU in one state: start and end in host nanoseconds.
 type Stretch = (VcpuState, u64, u64);
 
-/// What an injected interval met.
+/// The observation that corresponds to an injected interval.
 enum Met {
-    /// An off interval that began with it: start and end.
+    /// An off interval that began with the injected one: start and end.
     Off(u64, u64),
-    /// A vCPU that was not on.
+    /// The vCPU was not on.
     NotOn,
-    /// A vCPU that seems to have stayed on, which cannot be.
+    /// The vCPU seems to have stayed on, which is impossible.
     Missing,
 }
 
 impl Observed {
-    /// For each interval that the injector took from a pCPU: the off interval
-    /// of the vCPU held to that pCPU that began with it, in host time.
+    /// Finds for each interval that the injector took from a pCPU the off interval that began with
+    /// it, in host time. The off interval is that of the vCPU pinned to the pCPU.
     pub fn check(&self, injected: &[Injected], vm: &VmSpec) -> InjectionCheck {
         let mut check =
             InjectionCheck { injected: injected.len() as u64, ..InjectionCheck::default() };
@@ -49,8 +49,8 @@ impl Observed {
         check
     }
 
-    /// Whether the vCPU gave way to another thread than the injector, or came back
-    /// after another one.
+    /// Returns whether the vCPU lost its pCPU to another thread than the injector, or got it back
+    /// from another thread.
     fn prolonged(&self, one: &Injected, start_ns: u64, end_ns: u64) -> bool {
         let others = |t_ns, is: fn(Change) -> bool| {
             self.changes_at(t_ns).any(|c| is(c.change) && c.tid != one.tid)
@@ -59,13 +59,13 @@ impl Observed {
             || others(end_ns, |change| matches!(change, Change::Preempted | Change::Slept))
     }
 
-    /// A switch is two changes at the same time, one for each thread.
+    /// Returns the changes at a time. A switch is two changes, one for each thread.
     fn changes_at(&self, t_ns: u64) -> impl Iterator<Item = &ThreadEvent> {
         let from = self.changes.partition_point(|change| change.t_ns < t_ns);
         self.changes[from..].iter().take_while(move |change| change.t_ns == t_ns)
     }
 
-    /// The stretches of a vCPU, repeats of a state merged.
+    /// Returns the stretches of a vCPU, with repeated states merged.
     fn stretches(&self, vcpu: u16) -> impl Iterator<Item = Stretch> {
         let events = self.events.as_deref().unwrap_or_default();
         let mut changes: Vec<(VcpuState, u64)> = Vec::new();

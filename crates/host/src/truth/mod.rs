@@ -1,9 +1,9 @@
-//! Ground truth: when each vCPU thread was on, off and idle as its host saw it.
+//! Ground truth: the times at which each vCPU thread was on, off and idle, as its host saw it.
 //!
-//! From sched_switch and the wake-ups where tracefs works (every change), else
-//! from schedstat (totals only). A thread that is switched out while runnable
-//! goes off; one that sleeps is idle until it is woken, and off from then until
-//! it runs. Where the guest says when it idled, that decides what a sleep was.
+//! The truth comes from sched_switch and the wake-ups (every change) if tracefs works, else from
+//! schedstat (totals only). A thread that is switched out while runnable becomes off. A thread that
+//! sleeps is idle until it is woken, and off from then until it runs. If the guest reports when it
+//! idled, its report decides what a sleep was.
 
 mod align;
 mod check;
@@ -25,7 +25,7 @@ use switches::SwitchTrace;
 use unspin_wire::clock::mono_ns;
 use unspin_wire::{JobResult, TruthMode, VmSpec};
 
-/// An observation under way.
+/// An observation in progress.
 pub struct Observer {
     threads: Vec<i32>,
     trace: Option<SwitchTrace>,
@@ -34,30 +34,29 @@ pub struct Observer {
     start_ns: u64,
 }
 
-/// What was seen, in host time.
+/// The result of an observation, in host time.
 pub struct Observed {
-    /// Window of the observation, host CLOCK_MONOTONIC.
+    /// Start of the observation, in host CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// Its end.
+    /// End of the observation.
     pub end_ns: u64,
-    /// Changes of state by vCPU, host time; `None` where only totals are known.
+    /// Changes of state by vCPU, in host time; `None` if only totals are known.
     pub events: Option<Vec<VcpuEvent>>,
-    /// What the scheduler did to the vCPUs' threads, and to those that ran before and
-    /// after them; empty where only totals are known.
+    /// Changes that the scheduler made to the vCPUs' threads, and to the threads that ran before
+    /// and after them. Empty if only totals are known.
     pub changes: Vec<ThreadEvent>,
-    /// Events the ring buffer lost.
+    /// Number of events that the ring buffer lost.
     pub lost: u64,
-    /// vCPU nanoseconds on and off.
+    /// Nanoseconds that the vCPUs were on and off.
     pub totals: Totals,
 }
 
-/// A guest that does anything at all runs for more of the time than this: a hundredth of
-/// one vCPU.
+/// The least activity of a live guest: more than a hundredth of one vCPU's time.
 const ALIVE: u64 = 100;
 
 impl Observed {
-    /// Whether the guest stopped as the observation began: all vCPUs were halted throughout.
-    /// An emulated host loses an L2's interrupts now and then, which no guest outlives.
+    /// Returns whether the guest stopped as the observation began: all vCPUs were halted
+    /// throughout. An emulated host sometimes loses an L2's interrupts, and no guest survives that.
     pub fn is_dead(&self) -> bool {
         (self.totals.on_ns + self.totals.off_ns) * ALIVE < self.end_ns - self.start_ns
     }
@@ -87,8 +86,8 @@ impl Observer {
     }
 }
 
-/// The truth of a job's window, in figures and (where known) change by change
-/// in the guest's time base.
+/// Returns the truth of a job's window: figures, and every change in the guest's time base if it is
+/// known.
 pub fn describe(
     observed: &Observed,
     alignment: Option<Alignment>,
@@ -120,8 +119,8 @@ pub fn describe(
     (summary, recording)
 }
 
-/// The events within the job's window, in guest time; each vCPU starts with the
-/// state that it entered the window in.
+/// Returns the events within the job's window, in guest time. Each vCPU starts with its state at
+/// the start of the window.
 fn clip(events: &[VcpuEvent], alignment: Alignment, job: &JobResult, vcpus: u16) -> Vec<VcpuEvent> {
     let mut first = vec![VcpuState::Idle; usize::from(vcpus)];
     let mut inside = Vec::new();

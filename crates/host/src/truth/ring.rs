@@ -1,25 +1,25 @@
-//! The pages of the kernel's ring buffer (Documentation/trace/ring-buffer-design,
-//! include/linux/ring_buffer.h): a header with the time of the page's first
-//! event, then events whose headers hold the time since the one before.
+//! Pages of the kernel's ring buffer (Documentation/trace/ring-buffer-design,
+//! include/linux/ring_buffer.h). A page has a header with the time of its first event, then events
+//! whose headers hold the time since the event before.
 
-/// Size of a page as trace_pipe_raw returns it.
+/// Size of a page that trace_pipe_raw returns.
 pub const PAGE_BYTES: usize = 4096;
 
 const HEADER_BYTES: usize = 16;
-/// Bits of the header's `commit` that hold the length of the data; those above are flags.
+/// Bits of the header's `commit` that hold the length of the data. The bits above are flags.
 const LENGTH_MASK: u64 = 0xf_ffff;
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
-/// Bits that an absolute time stamp cannot hold; they come from the time before it.
+/// Bits that an absolute time stamp cannot hold; the previous time supplies them.
 const TIME_STAMP_HIGH: u64 = 0xf800_0000_0000_0000;
 
-/// The number at the head of an event's records, from its `format` file.
+/// Returns the number at the head of an event's records, from the event's `format` file.
 pub fn event_id(format: &str) -> Option<u16> {
     format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()
 }
 
-/// Where a field is in its event's records.
+/// Returns the offset of a field in its event's records.
 pub fn offset(format: &str, field: &str) -> Option<usize> {
     let line = format.lines().find(|line| {
         let declaration = line.trim().strip_prefix("field:").and_then(|l| l.split(';').next());
@@ -28,7 +28,7 @@ pub fn offset(format: &str, field: &str) -> Option<usize> {
     line.split("offset:").nth(1)?.split(';').next()?.parse().ok()
 }
 
-/// Hands on the records of a page with their times. What does not parse ends the page.
+/// Calls `each` with the records of a page and their times. A malformed event ends the page.
 pub fn parse_page(page: &[u8], each: &mut impl FnMut(u64, &[u8])) {
     let (Some(mut t_ns), Some(commit)) = (u64_at(page, 0), u64_at(page, 8)) else { return };
     let end = (HEADER_BYTES + (commit & LENGTH_MASK) as usize).min(page.len());
@@ -52,7 +52,7 @@ pub fn parse_page(page: &[u8], each: &mut impl FnMut(u64, &[u8])) {
             TYPE_PADDING if delta == 0 => return,
             TYPE_PADDING | 0 => {
                 let Some(length) = u32_at(&page[..end], at) else { return };
-                // The length counts its own word in an event, and not in padding.
+                // The length counts its own word in an event, but not in padding.
                 at += if kind == 0 { 4 } else { 0 };
                 if kind == 0 { (length as usize).saturating_sub(4) } else { length as usize }
             }
@@ -67,12 +67,12 @@ pub fn parse_page(page: &[u8], each: &mut impl FnMut(u64, &[u8])) {
     }
 }
 
-/// Eight bytes as a number; `None` beyond the end.
+/// Reads eight bytes as a number. Returns `None` beyond the end.
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Four bytes as a number; `None` beyond the end.
+/// Reads four bytes as a number. Returns `None` beyond the end.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -86,7 +86,7 @@ pub mod tests {
         \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
         \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n";
 
-    /// A page as the kernel writes it: each record with the time since the one before.
+    /// Returns a page as the kernel writes it: each record with the time since the one before.
     pub fn page(events: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let mut data = Vec::new();
         for (delta, record) in events {
@@ -134,7 +134,7 @@ pub mod tests {
         for _ in 0..2_000 {
             let mut page = vec![0_u8; PAGE_BYTES];
             rng.fill(&mut page[..]);
-            // A length within the page, so that the events are looked at.
+            // The length lies within the page, so that the parser looks at the events.
             page[8..16].copy_from_slice(&(rng.random_range(0..4080_u64)).to_le_bytes());
             assert!(records(&page).len() <= PAGE_BYTES / 4);
         }

@@ -1,20 +1,20 @@
-//! Totals from /proc/PID/task/TID/schedstat: time on a CPU, time waiting for one.
+//! Totals from /proc/PID/task/TID/schedstat: time on a CPU, and time waiting for a CPU.
 
 use std::fs;
 
 use unspin_model::TruthSummary;
 
-/// vCPU nanoseconds on and off, summed over a VM's vCPUs.
+/// Nanoseconds on and off, summed over a VM's vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// On a pCPU.
+    /// Nanoseconds on a pCPU.
     pub on_ns: u64,
-    /// Waiting for one.
+    /// Nanoseconds waiting for a pCPU.
     pub off_ns: u64,
 }
 
 impl Totals {
-    /// The counters now; zero where schedstat is not there.
+    /// Reads the counters. They are zero if schedstat is not available.
     pub fn read(pid: u32, threads: &[i32]) -> Totals {
         let texts = threads
             .iter()
@@ -25,7 +25,7 @@ impl Totals {
         })
     }
 
-    /// The difference to an earlier reading.
+    /// Returns the difference from an earlier reading.
     pub fn since(self, before: Totals) -> Totals {
         Totals {
             on_ns: self.on_ns.saturating_sub(before.on_ns),
@@ -33,7 +33,7 @@ impl Totals {
         }
     }
 
-    /// As the truth of a window of `window_ns` nanoseconds.
+    /// Returns the totals as the truth of a window of `window_ns` nanoseconds.
     pub fn summary(self, window_ns: u64, vcpus: u32) -> TruthSummary {
         let window_s = window_ns as f64 / 1e9;
         let (on_s, off_s) = (self.on_ns as f64 / 1e9, self.off_ns as f64 / 1e9);

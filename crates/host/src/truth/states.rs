@@ -1,44 +1,43 @@
-//! From what the scheduler did to a thread to what its vCPU was.
+//! Derives the states of vCPUs from the scheduler's changes to their threads.
 
 use std::collections::HashMap;
 
 use unspin_model::{VcpuEvent, VcpuState};
 
-/// What the scheduler did to a thread.
+/// A change that the scheduler made to a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It was put on a CPU.
+    /// The thread was put on a CPU.
     SwitchedIn,
-    /// It was taken off a CPU while it wanted to run.
+    /// The thread was taken off a CPU while it wanted to run.
     Preempted,
-    /// It went to sleep.
+    /// The thread went to sleep.
     Slept,
-    /// Its wake-up began (sched_waking).
+    /// The thread's wake-up began (sched_waking).
     Waking,
-    /// Its wake-up is done: it is runnable (sched_wakeup).
+    /// The thread's wake-up is done, and the thread is runnable (sched_wakeup).
     Woken,
 }
 
-/// A change of a thread, host CLOCK_MONOTONIC.
+/// A change to a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadEvent {
-    /// When.
+    /// Host CLOCK_MONOTONIC, in nanoseconds.
     pub t_ns: u64,
-    /// Which thread.
+    /// The thread.
     pub tid: i32,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
-/// Follows each vCPU's thread through the changes. The state before the first
-/// change is the one that the change implies; a thread without any change ran
-/// all the time or slept all the time, which /proc shows.
+/// Follows each vCPU's thread through the changes. The first change implies the state before it. A
+/// thread without any change ran all the time or slept all the time, which /proc shows.
 ///
-/// Some kernels (seen on a 6.18 guest kernel of a cloud) leave out what happens in the
-/// idle task. Two things follow. A woken thread that leaves a CPU, or is to be woken again,
-/// without having been seen to get one got it from the idle task: it was on since then.
-/// And a wake-up that began before the thread left its CPU, and was not done by then,
-/// is done by the idle task there: such a thread sleeps no longer than the switch lasts.
+/// Some kernels (seen on a 6.18 guest kernel of a cloud) omit events of the idle task. This has two
+/// consequences. First, a woken thread may leave a CPU, or be woken again, without a visible switch
+/// to a CPU. It got the CPU from the idle task, so it was on since it was woken. Second, a wake-up
+/// may begin before the thread leaves its CPU, and not be done by then. The idle task on that CPU
+/// completes it, so the thread sleeps no longer than the switch lasts.
 pub fn follow(threads: &[i32], events: &[ThreadEvent], start_ns: u64) -> Vec<VcpuEvent> {
     let mut vcpus: HashMap<i32, Follower> = HashMap::new();
     let mut changes = Vec::new();
@@ -59,12 +58,12 @@ pub fn follow(threads: &[i32], events: &[ThreadEvent], start_ns: u64) -> Vec<Vcp
     changes
 }
 
-/// A vCPU on its way through the changes.
+/// The state of a vCPU while the code follows its changes.
 struct Follower {
     state: VcpuState,
-    /// Index of the change to off by which it was woken, while nothing followed.
+    /// Index of the change to off that its wake-up caused, until another change follows.
     woken_at: Option<usize>,
-    /// A wake-up began while it was on, and is not done.
+    /// Whether a wake-up began while the vCPU was on, and is not done.
     waking: bool,
 }
 
@@ -91,7 +90,7 @@ impl Follower {
             (Change::Preempted, _) => VcpuState::Off,
             (Change::Slept, _) if self.waking => VcpuState::Off,
             (Change::Slept, _) => VcpuState::Idle,
-            // Woken before it was off the CPU: it goes on running.
+            // A thread that is woken before it is off the CPU continues to run.
             (Change::Waking | Change::Woken, VcpuState::On) => VcpuState::On,
             (Change::Waking | Change::Woken, _) => VcpuState::Off,
         }
@@ -161,7 +160,7 @@ mod tests {
             event(24, Change::Slept),
             event(90, Change::Preempted),
             event(95, Change::SwitchedIn),
-            // Woken in time: the sleep that follows is another one.
+            // The wake-up is done in time, so the sleep that follows is another one.
             event(96, Change::Waking),
             event(97, Change::Woken),
             event(98, Change::Slept),

@@ -1,4 +1,4 @@
-//! What a host's scheduler does to some threads: sched_switch, sched_waking, sched_wakeup.
+//! The scheduler's changes to some threads: sched_switch, sched_waking, sched_wakeup.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::tracefs::{Instance, of_threads};
 
 const WAKES: [&str; 2] = ["sched_waking", "sched_wakeup"];
 
-/// The scheduler's events of some threads, being traced.
+/// A trace of the scheduler's events for some threads.
 pub struct SwitchTrace {
     instance: Instance,
 }
@@ -29,7 +29,7 @@ impl SwitchTrace {
         Ok(SwitchTrace { instance })
     }
 
-    /// Ends tracing; the events in time order, and how many were lost.
+    /// Ends tracing. Returns the events in time order, and the number of lost events.
     pub fn finish(self) -> io::Result<(Vec<ThreadEvent>, u64)> {
         self.instance.write("tracing_on", "0")?;
         let format = |event| self.instance.read(&format!("events/sched/{event}/format"));
@@ -43,7 +43,7 @@ impl SwitchTrace {
     }
 }
 
-/// Where the fields that are read stand in their events.
+/// Offsets of the fields in their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     switch_id: u16,
@@ -57,7 +57,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// From the three events' `format` files; `None` where a field is missing.
+    /// Parses the three events' `format` files. Returns `None` if a field is missing.
     fn parse(switch: &str, waking: &str, wakeup: &str) -> Option<Layout> {
         Some(Layout {
             switch_id: event_id(switch)?,
@@ -71,15 +71,15 @@ impl Layout {
         })
     }
 
-    /// Appends what a record says.
+    /// Appends the changes that a record describes.
     fn read(&self, t_ns: u64, record: &[u8], out: &mut Vec<ThreadEvent>) {
         let id = record.get(..2).map(|b| u16::from_le_bytes([b[0], b[1]]));
         let pid = |offset| u32_at(record, offset).map(|pid| pid as i32);
         if id == Some(self.switch_id) {
             let (Some(prev), Some(next)) = (pid(self.prev_pid), pid(self.next_pid)) else { return };
             let Some(state) = u64_at(record, self.prev_state) else { return };
-            // Bits 0 to 7 are the sleeping states (TASK_REPORT); none set is
-            // runnable. Preemption sets TASK_REPORT_MAX beside them.
+            // Bits 0 to 7 are the sleeping states (TASK_REPORT); if none is set, the thread is
+            // runnable. Preemption sets TASK_REPORT_MAX in addition.
             let change = if state & 0xff == 0 { Change::Preempted } else { Change::Slept };
             out.push(ThreadEvent { t_ns, tid: prev, change });
             out.push(ThreadEvent { t_ns, tid: next, change: Change::SwitchedIn });
@@ -109,7 +109,7 @@ mod tests {
     const WAKEUP: &str = "name: sched_wakeup\nID: 317\nformat:\n\
         \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
 
-    /// What one record says: thread and change.
+    /// Returns the thread and the change of each event of a record.
     fn read(fields: &[(usize, i64)]) -> Vec<(i32, Change)> {
         let layout = Layout::parse(SWITCH, WAKING, WAKEUP).unwrap();
         let mut record = vec![0; 64];

@@ -1,5 +1,5 @@
-//! A private tracing instance: its own buffer, so that other users of tracefs
-//! neither see nor disturb it.
+//! A private tracing instance with a buffer of its own, so that other users of tracefs neither see
+//! nor disturb it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ const BUFFER_KB: &str = "8192";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A tracing instance; removed when dropped.
+/// A tracing instance, removed when this value is dropped.
 pub struct Instance {
     path: PathBuf,
 }
 
 impl Instance {
-    /// Makes an instance. Needs root and tracefs, which is mounted if it is not. Instances of
-    /// processes that were killed, which still record, are removed.
+    /// Makes an instance. Needs root and tracefs, and mounts tracefs if necessary. Removes the
+    /// instances of processes that were killed, because these still record.
     pub fn create(purpose: &str) -> io::Result<Instance> {
         let instances = mounted_root()?.join("instances");
         for folder in fs::read_dir(&instances)?.flatten() {
@@ -37,7 +37,7 @@ impl Instance {
         Ok(Instance { path })
     }
 
-    /// Makes one that records events with times of CLOCK_MONOTONIC.
+    /// Makes an instance that records events with times of CLOCK_MONOTONIC.
     pub fn recording(purpose: &str) -> io::Result<Instance> {
         let instance = Instance::create(purpose)?;
         instance.write("trace_clock", "mono")?;
@@ -55,7 +55,8 @@ impl Instance {
         fs::read_to_string(self.path.join(file))
     }
 
-    /// Hands on all records with their times, CPU by CPU; returns how many were lost.
+    /// Calls `each` with all records and their times, CPU by CPU. Returns the number of lost
+    /// records.
     pub fn drain(&self, mut each: impl FnMut(u64, &[u8])) -> io::Result<u64> {
         let mut lost = 0;
         for folder in fs::read_dir(self.path.join("per_cpu"))?.flatten() {
@@ -76,13 +77,13 @@ impl Drop for Instance {
     }
 }
 
-/// The filter of events that have one of these threads in one of these fields.
+/// Returns the filter for events that have one of these threads in one of these fields.
 pub fn of_threads(fields: &[&str], threads: &[i32]) -> String {
     let terms = threads.iter().flat_map(|tid| fields.iter().map(move |f| format!("{f} == {tid}")));
     terms.collect::<Vec<_>>().join(" || ")
 }
 
-/// The process that made the instance of this name; none where it is not ours.
+/// Returns the process that made the instance of this name, or `None` if unspin did not.
 fn owner(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix("unspin-")?.rsplit('-');
     parts.next()?.parse::<u32>().ok()?;
@@ -104,7 +105,7 @@ fn overrun(folder: &Path) -> u64 {
     count.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The buffer's pages. Each read returns at most one.
+/// Returns the buffer's pages. Each read returns at most one.
 fn read_pages(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut file =
         fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;

@@ -1,10 +1,10 @@
-//! When a guest wanted its vCPUs.
+//! The times at which a guest wanted its vCPUs.
 //!
-//! A host sees that a vCPU's thread sleeps, not why. It may have halted; or its hypervisor
-//! makes it wait for something of its own (a lock, a page), and then the guest wants it
-//! and does not have it. And a halted vCPU's thread may be woken for something that the
-//! guest never hears of. The guest itself knows when it wants a vCPU: whenever that does
-//! not idle. Its kernel says so with the tracepoint `cpu_idle`.
+//! A host sees that a vCPU's thread sleeps, but not why. The vCPU may have halted. Or its
+//! hypervisor makes it wait for something of its own (a lock, a page): the guest then wants the
+//! vCPU and does not have it. A halted vCPU's thread may also be woken for an event that the guest
+//! never sees. The guest itself knows when it wants a vCPU: whenever the vCPU does not idle. Its
+//! kernel reports that by the tracepoint `cpu_idle`.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use unspin_wire::IdleSpans;
 use super::ring::{event_id, offset, u32_at};
 use super::tracefs::Instance;
 
-/// The state that `cpu_idle` gives for "not idle any more" (include/trace/events/power.h).
+/// The state that `cpu_idle` reports at the end of idling (include/trace/events/power.h).
 const EXIT: u32 = u32::MAX;
 
-/// This kernel's `cpu_idle`, being traced.
+/// A trace of this kernel's `cpu_idle`.
 pub struct IdleTrace {
     instance: Instance,
 }
@@ -31,10 +31,10 @@ impl IdleTrace {
         Ok(IdleTrace { instance })
     }
 
-    /// Ends tracing: when each of the vCPUs idled, on CLOCK_MONOTONIC.
+    /// Ends tracing. Returns the times at which each of the vCPUs idled, on CLOCK_MONOTONIC.
     ///
     /// # Errors
-    /// Where events were lost, too.
+    /// Lost events are an error, too.
     pub fn finish(self, vcpus: usize) -> io::Result<Vec<IdleSpans>> {
         self.instance.write("tracing_on", "0")?;
         let format = self.instance.read("events/power/cpu_idle/format")?;
@@ -54,7 +54,7 @@ impl IdleTrace {
     }
 }
 
-/// Where the fields stand.
+/// Offsets of the fields in a record.
 struct Layout {
     id: u16,
     state: usize,
@@ -70,7 +70,7 @@ impl Layout {
         })
     }
 
-    /// The vCPU, and whether it idles from now on.
+    /// Returns the vCPU, and whether it idles from now on.
     fn read(&self, record: &[u8]) -> Option<(u32, bool)> {
         let id = u16::from_le_bytes(record.get(..2)?.try_into().ok()?);
         let is_ours = id == self.id;
@@ -96,8 +96,8 @@ fn spans(mut events: Vec<(u64, bool)>) -> IdleSpans {
     spans
 }
 
-/// What the vCPUs did, with the guest's word for when it wanted them. A vCPU that the
-/// guest says nothing of stays as its host saw it.
+/// Returns the vCPUs' states, corrected by the guest's report of when it wanted them. A vCPU
+/// without a report keeps the states that its host saw.
 pub fn as_wanted(recording: &Recording, idle: &[IdleSpans]) -> Vec<VcpuEvent> {
     let mut by_vcpu = vec![Vec::new(); usize::from(recording.vcpus)];
     for interval in recording.intervals() {
@@ -120,7 +120,7 @@ pub fn as_wanted(recording: &Recording, idle: &[IdleSpans]) -> Vec<VcpuEvent> {
     events
 }
 
-/// One vCPU. The guest's word is exact, the host's is shifted by up to `error_ns`.
+/// Corrects one vCPU. The guest's times are exact; the host's are shifted by up to `error_ns`.
 fn of_vcpu(seen: &[Interval], idle: &[[u64; 2]], error_ns: u64) -> Vec<Interval> {
     let mut out = Vec::new();
     let mut before_ns = 0;
@@ -142,7 +142,8 @@ fn of_vcpu(seen: &[Interval], idle: &[[u64; 2]], error_ns: u64) -> Vec<Interval>
     out
 }
 
-/// While the guest idles, its vCPU is off only if it was woken and then leaves idle.
+/// Corrects a span in which the guest idles. The vCPU is off only if it was woken and then leaves
+/// idle.
 fn unwanted(mut pieces: Vec<Interval>) -> Vec<Interval> {
     let mut leaves = true;
     for piece in pieces.iter_mut().rev().filter(|piece| piece.state != VcpuState::On) {
@@ -154,7 +155,7 @@ fn unwanted(mut pieces: Vec<Interval>) -> Vec<Interval> {
     pieces
 }
 
-/// The part of the intervals between two instants.
+/// Returns the part of the intervals between two instants.
 fn cut(seen: &[Interval], from_ns: u64, to_ns: u64) -> impl Iterator<Item = Interval> {
     let first = seen.partition_point(|interval| interval.end_ns <= from_ns);
     let here = seen[first..].iter().take_while(move |interval| interval.start_ns < to_ns);
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use VcpuState::{Idle, Off, On};
 
-    /// What remains of what a host saw until 100, as (start, state).
+    /// Corrects the states that a host saw until 100, and returns them as (start, state).
     fn with_idle(seen: &[(u64, VcpuState)], idle: &[[u64; 2]]) -> Vec<(u64, VcpuState)> {
         let event =
             |(t_ns, state): &(u64, VcpuState)| VcpuEvent { t_ns: *t_ns, vcpu: 0, state: *state };

@@ -5,14 +5,14 @@ use unspin_wire::{PORT_NAME, VmSpec};
 
 use crate::clock_page;
 
-/// Boot parameters of every guest: everything to the serial console, no reboot
-/// after a panic (QEMU's `-no-reboot` then ends it), and no delays at start.
+/// Boot parameters of every guest: all messages go to the serial console, a panic does not reboot
+/// (QEMU's `-no-reboot` then ends QEMU), and the start has no delays.
 pub const BOOT_PARAMS: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 \
                            random.trust_cpu=on no_timer_check tsc=reliable \
                            rcupdate.rcu_cpu_stall_timeout=60";
 
-/// The `-cpu` argument of a flat guest. Under emulation, the hypervisor bit
-/// decides the guest's spinlock: with it, Linux takes the test-and-set lock.
+/// Returns the `-cpu` argument of a flat guest. Under emulation, the hypervisor bit decides the
+/// guest's spinlock: with it, Linux takes the test-and-set lock.
 pub fn cpu_model(accel: Accel, native_spinlock: bool) -> String {
     match (accel, native_spinlock) {
         (Accel::Tcg | Accel::Vt, false) => "max".into(),
@@ -21,7 +21,7 @@ pub fn cpu_model(accel: Accel, native_spinlock: bool) -> String {
     }
 }
 
-/// The arguments for a VM whose sockets and console log go to the current folder.
+/// Returns the arguments for a VM whose sockets and console log are in the current folder.
 pub fn qemu_args(spec: &VmSpec) -> Vec<String> {
     let accel = match spec.accel {
         Accel::Kvm => "kvm".to_owned(),

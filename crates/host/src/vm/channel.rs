@@ -15,20 +15,20 @@ use unspin_wire::{Envelope, Failure, Hello, PROTOCOL, Reply, Request, VmSpec};
 use super::console;
 use crate::interrupt;
 
-/// How long a wait goes on before it looks whether it still should.
+/// How long a wait lasts before it checks whether to go on.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// The longest line that a guest may send, bytes: a session of 64 MiB takes a sixth of it.
+/// The longest line that a guest may send, in bytes. A session of 64 MiB takes a sixth of it.
 const LINE_LIMIT: u64 = 512 << 20;
 
-/// How much of a malformed line an error shows, bytes.
+/// How much of a malformed line an error shows, in bytes.
 const MALFORMED_SHOWN: usize = 200;
 
-/// A reply, or the start of the line that is none.
+/// A reply, or the start of a line that is not a reply.
 type Heard = Result<Reply, String>;
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Heard>>>>;
 
-/// A connection to a guest's init; a thread hands each reply to who waits for it.
+/// A connection to a guest's init. A thread passes each reply to the caller that waits for it.
 pub struct Channel {
     stream: UnixStream,
     waiting: Waiting,
@@ -55,7 +55,7 @@ impl Channel {
         Ok((Channel { stream, waiting, next: AtomicU64::new(1) }, hello))
     }
 
-    /// Sends a request without waiting.
+    /// Sends a request without waiting. Returns its id.
     pub fn send(&self, request: Request) -> Result<u64, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut line = serde_json::to_vec(&Envelope { id, body: request })
@@ -69,8 +69,8 @@ impl Channel {
     pub fn ask(&self, request: Request, limit: Duration) -> Result<Reply, Failure> {
         let (sender, receiver) = mpsc::channel();
         let id = {
-            // Registered under the lock that the reader takes, so that a fast
-            // reply cannot come before its receiver.
+            // The reader takes the same lock, so a fast reply cannot arrive before its receiver is
+            // registered.
             let mut waiting = lock(&self.waiting);
             let id = self.send(request)?;
             waiting.insert(id, sender);
@@ -82,7 +82,7 @@ impl Channel {
     }
 }
 
-/// Waits for a reply; gives up when the user wants us to stop.
+/// Waits for a reply. Gives up if the user wants this process to stop.
 fn wait(
     replies: &mpsc::Receiver<Heard>,
     limit: Duration,
@@ -112,7 +112,7 @@ fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStr
     loop {
         match UnixStream::connect(socket) {
             Ok(stream) => return Ok(stream),
-            // QEMU has it: it uses the name without the folder.
+            // QEMU has a socket there all the same, because it uses the name without the folder.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 let socket = socket.display();
                 let detail = format!("{socket}: {error}: set TMPDIR to a shorter path");
@@ -130,7 +130,7 @@ fn connect(socket: &Path, qemu: &mut Child, deadline: Instant) -> Result<UnixStr
     }
 }
 
-/// Waits for the hello; a panic on the console or QEMU's end is noticed at once.
+/// Waits for the hello. Notices a panic on the console, or QEMU's end, at once.
 fn await_hello(
     hello: &mpsc::Receiver<Heard>,
     qemu: &mut Child,
@@ -168,10 +168,10 @@ fn check_alive(qemu: &mut Child) -> Result<(), Failure> {
     }
 }
 
-/// Hands out replies until the socket closes; then whoever waits is let go,
-/// because the senders are dropped. A line that is not a reply goes to all who wait:
-/// it may have been the answer to any of them. One beyond the limit is cut there. One without an
-/// end is what a QEMU that died left.
+/// Passes replies on until the socket closes. All senders are then dropped, which ends every wait.
+/// A line that is not a reply goes to every waiting caller, because it may have been the answer to
+/// any of them. A line beyond the limit is cut at the limit. A line without an end comes from a
+/// QEMU that died.
 fn dispatch(mut lines: impl BufRead, waiting: &Waiting, limit: u64) {
     let mut line = Vec::new();
     while matches!(lines.by_ref().take(limit).read_until(b'\n', &mut line), Ok(1..)) {

@@ -1,5 +1,5 @@
-//! What a guest's console and QEMU's last words say about a failure. Results
-//! never come from here; only the reasons of failures do.
+//! The evidence about a failure in a guest's console log and QEMU's last messages. Results never
+//! come from here; only the reasons of failures do.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,19 +12,19 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// Lines of a log that a failure shows.
 const LINES_SHOWN: usize = 40;
 
-/// A failure that left its mark in a log.
+/// A failure that left evidence in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The int3 oops of live-patched code under emulation.
     Int3Oops,
-    /// The guest ran out of memory, or QEMU could not get its own.
+    /// The guest ran out of memory, or QEMU could not allocate its memory.
     OutOfMemory,
     /// The kernel panicked.
     Panic,
 }
 
 impl Verdict {
-    /// The failure kind it stands for.
+    /// Returns the failure kind that this verdict means.
     pub fn kind(self) -> FailureKind {
         match self {
             Verdict::Int3Oops => FailureKind::Int3Oops,
@@ -34,7 +34,7 @@ impl Verdict {
     }
 }
 
-/// Refines a failure by what the console log and QEMU's own log say at their ends.
+/// Refines a failure by the ends of the console log and of QEMU's own log.
 pub fn explain(failure: Failure, console: &Path, folder: &Path) -> Failure {
     let (log, qemu) = (tail(console), tail(&folder.join("qemu.log")));
     let kind = match classify(&log, &qemu) {
@@ -72,14 +72,14 @@ pub fn classify(console: &str, qemu: &str) -> Option<Verdict> {
     panic.then_some(Verdict::Panic)
 }
 
-/// The line that says why the kernel gave up.
+/// Returns the line with the reason for which the kernel gave up.
 pub fn reason(log: &str) -> Option<&str> {
     let marks = ["Kernel panic - not syncing", "int3: ", "Oops: ", "BUG: "];
     let line = marks.iter().find_map(|mark| log.lines().find(|line| line.contains(mark)))?;
     Some(line.split_once("] ").map_or(line, |(_, text)| text).trim())
 }
 
-/// The end of a log file; empty where it cannot be read.
+/// Returns the end of a log file. The text is empty if the file cannot be read.
 pub fn tail(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
@@ -92,7 +92,7 @@ pub fn tail(path: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// The last `n` lines of a text.
+/// Returns the last `n` lines of a text.
 pub fn last_lines(text: &str, n: usize) -> &str {
     let start =
         text.trim_end().rmatch_indices('\n').nth(n.saturating_sub(1)).map_or(0, |(at, _)| at + 1);

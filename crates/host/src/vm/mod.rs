@@ -1,4 +1,4 @@
-//! One virtual machine: a QEMU process, its monitor, its control channel.
+//! A virtual machine: a QEMU process, its monitor, and its control channel.
 
 mod args;
 mod channel;
@@ -31,35 +31,34 @@ use crate::clock_page::ClockPage;
 /// QEMU's program name.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// The QEMU that runs VMs on this machine: the one that UNSPIN_QEMU names, else
-/// the one on PATH.
+/// Returns the QEMU that runs VMs on this machine: the program that UNSPIN_QEMU names, else the one
+/// on PATH.
 pub fn qemu_program() -> OsString {
     std::env::var_os("UNSPIN_QEMU").map_or_else(|| QEMU.into(), from_anywhere)
 }
 
-/// A QEMU starts in the folder of its VM, where a path relative to ours leads elsewhere. A name
-/// without a folder is looked up in PATH.
+/// Makes a program's path absolute, because QEMU starts in its VM's folder, where a relative path
+/// would name another file. A name without a folder stays as it is, for a search in PATH.
 fn from_anywhere(program: OsString) -> OsString {
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let path = is_path.then(|| std::path::absolute(&program)).and_then(Result::ok);
     path.map_or(program, PathBuf::into_os_string)
 }
 
-/// How long a guest may take to answer beyond a job's own time limit before it
-/// counts as one that no longer answers.
+/// How long a guest may take to answer beyond a job's own time limit before it counts as hung.
 const ANSWER_GRACE: Duration = Duration::from_secs(20);
-/// Questions by which the clocks are compared, and how long they may take.
+/// Number of questions by which the clocks are compared, and their time limit.
 const CLOCK_ROUNDS: u64 = 1_000;
 const CLOCK_LIMIT: Duration = Duration::from_secs(3);
-/// Time slice of QEMU's own threads: the shortest that the kernel takes.
+/// Time slice of QEMU's own threads, the shortest that the kernel accepts.
 const QEMU_SLICE: Duration = Duration::from_micros(100);
 const POWER_OFF_GRACE: Duration = Duration::from_secs(5);
 
 /// A running virtual machine. Dropping it kills QEMU.
 pub struct Vm {
-    /// What it was started from.
+    /// The specification that it was started from.
     pub spec: VmSpec,
-    /// What its guest said first.
+    /// The guest's first message.
     pub hello: Hello,
     /// Host thread of each vCPU, by index.
     pub vcpu_threads: Vec<i32>,
@@ -71,9 +70,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Starts QEMU in `folder` and waits for the guest's hello. `placed` is
-    /// called with QEMU's process id before the guest runs far, to put it into
-    /// its cgroup.
+    /// Starts QEMU in `folder` and waits for the guest's hello. Calls `placed` with QEMU's process
+    /// ID before the guest has run far, so that the caller can put QEMU into its cgroup.
     pub fn start(
         spec: &VmSpec,
         folder: &Path,
@@ -119,7 +117,7 @@ impl Vm {
         }
     }
 
-    /// Holds each vCPU to a pCPU where the topology asks for it.
+    /// Pins each vCPU to a pCPU if the topology requests that.
     fn pin(&self) -> Result<(), Failure> {
         if !self.spec.pinned {
             return Ok(());
@@ -135,10 +133,10 @@ impl Vm {
         Ok(())
     }
 
-    /// Lets QEMU's own threads go before its vCPUs'. An emulated guest's timers are served by
-    /// one of them, and wait for a vCPU's time slice to end else: under KVM they never do.
-    /// A short slice is what a scheduler since Linux 6.12 (EEVDF) looks at, niceness what one
-    /// before it does. Needs root; without, timers are late.
+    /// Gives QEMU's own threads precedence over its vCPUs. One of these threads serves an emulated
+    /// guest's timers. Without precedence, the timers wait for the end of a vCPU's time slice,
+    /// which never happens under KVM. Schedulers since Linux 6.12 (EEVDF) consider a short slice;
+    /// older ones consider niceness. The calls need root; without it, timers are late.
     fn hurry(&self) {
         let wish = nix::libc::sched_attr {
             size: size_of::<nix::libc::sched_attr>() as u32,
@@ -151,12 +149,12 @@ impl Vm {
             sched_period: 0,
         };
         for thread in self.own_threads() {
-            // SAFETY: the structure says its own size, and is only read.
+            // SAFETY: the structure contains its own size, and the kernel only reads it.
             unsafe { nix::libc::syscall(nix::libc::SYS_sched_setattr, thread, &raw const wish, 0) };
         }
     }
 
-    /// QEMU's threads that are not vCPUs.
+    /// Returns QEMU's threads that are not vCPUs.
     fn own_threads(&self) -> Vec<i32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid()));
         let threads = tasks.into_iter().flatten();
@@ -164,8 +162,8 @@ impl Vm {
         threads.filter(|thread: &i32| !self.vcpu_threads.contains(thread)).collect()
     }
 
-    /// Keeps QEMU's threads that are not vCPUs off a pCPU, so that nothing but the
-    /// injector disturbs the vCPU there. Needs a second CPU that we may run on.
+    /// Keeps QEMU's threads that are not vCPUs off a pCPU, so that only the injector disturbs the
+    /// vCPU there. Needs a second CPU that this process may use.
     pub fn clear(&self, pcpu: u32) -> Result<(), Failure> {
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new(FailureKind::Unavailable, format!("keep QEMU off pCPU {pcpu}: {e}"))
@@ -182,12 +180,12 @@ impl Vm {
         Ok(())
     }
 
-    /// Whether QEMU still runs.
+    /// Returns whether QEMU still runs.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.qemu.try_wait(), Ok(None))
     }
 
-    /// QEMU's process id.
+    /// Returns QEMU's process ID.
     pub fn pid(&self) -> u32 {
         self.qemu.id()
     }
@@ -198,7 +196,7 @@ impl Vm {
         reply.map_err(|failure| self.explain(failure))
     }
 
-    /// Runs a job. `None`: the guest no longer answers, and the time limit is over.
+    /// Runs a job. Returns `None` if the time limit is over and the guest no longer answers.
     pub fn run(&mut self, job: &Job) -> Result<Option<JobResult>, Failure> {
         let scheduler = Duration::from_secs(if job.scheduler.is_some() { 80 } else { 0 });
         let beside = setup_limit(job) + scheduler + ANSWER_GRACE;
@@ -230,7 +228,7 @@ impl Vm {
         }
     }
 
-    /// The guest's clocks, and ours around them: before, guest, after.
+    /// Returns the host's clocks before, the guest's clocks, and the host's clocks after.
     pub fn ping(&mut self) -> Result<[Moment; 3], Failure> {
         let before = Moment::now();
         let reply = self.ask(Request::Ping, ANSWER_GRACE)?;
@@ -241,7 +239,7 @@ impl Vm {
         }
     }
 
-    /// The guest's clock, and ours around it, many times, by a page that both share.
+    /// Compares the guest's clock with the host's many times, on a page that both share.
     pub fn share_clock(&mut self) -> Result<Vec<(u64, u64, u64)>, Failure> {
         let fail = |e: std::io::Error| {
             Failure::new(FailureKind::Unavailable, format!("the page shared with the guest: {e}"))
@@ -260,7 +258,7 @@ impl Vm {
         })
     }
 
-    /// Shuts the guest down, or kills it where it does not go.
+    /// Shuts the guest down. If the guest does not power off in time, kills QEMU.
     pub fn shut_down(mut self) {
         if self.channel.send(Request::PowerOff).is_ok() {
             let asked = Instant::now();
@@ -274,7 +272,7 @@ impl Vm {
         end(&mut self.qemu);
     }
 
-    /// A failure with what the console and QEMU's end say about it.
+    /// Adds the evidence from the console and from QEMU's end to a failure.
     fn explain(&mut self, failure: Failure) -> Failure {
         if failure.kind == FailureKind::Interrupted {
             return failure;
@@ -314,8 +312,8 @@ fn start_qemu(spec: &VmSpec, folder: &Path) -> Result<Child, Failure> {
     process::spawn(&qemu_program(), &qemu_args(spec), folder, &spec.pcpus)
 }
 
-/// So long a job's setup may take. The guest ends each of its commands before that, and says so: a
-/// setup that hangs is not a job that does not finish.
+/// Returns the time limit of a job's setup. The guest ends and reports each setup command before
+/// that, so a hanging setup is not mistaken for a job that does not finish.
 fn setup_limit(job: &Job) -> Duration {
     Duration::from_secs(u64::from(SETUP_LIMIT_S)) * job.setup.len() as u32
 }
@@ -327,8 +325,9 @@ fn unexpected(reply: &Reply) -> Failure {
     }
 }
 
-/// What a guest answered to a question that a run can do without; `None` where it did not or
-/// refused. A malformed reply and Ctrl-C stay failures: no answer may be missing unnoticed.
+/// Returns a guest's answer to a question that a run can do without, or `None` if the guest did not
+/// answer or refused. A malformed reply and Ctrl-C stay failures, so that no missing answer goes
+/// unnoticed.
 pub fn if_answered<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -1,4 +1,4 @@
-//! QEMU as a process of ours.
+//! QEMU as a child process.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,29 +12,29 @@ use unspin_model::FailureKind;
 
 use unspin_wire::Failure;
 
-/// Starts QEMU in `folder`, its own messages in `qemu.log` there. It is held to `cpus`,
-/// unless there are none, and dies with the thread that started it.
+/// Starts QEMU in `folder`, with its own messages in `qemu.log` there. QEMU runs only on `cpus`,
+/// unless the list is empty, and dies with the thread that started it.
 pub fn spawn(
     program: &OsStr,
     args: &[String],
     folder: &Path,
     cpus: &[u32],
 ) -> Result<Child, Failure> {
-    // No QEMU has died yet: what is missing here is missing at the next attempt, too.
+    // QEMU has not run yet. A resource that is missing now is missing at the next attempt, too.
     let fail = |detail: String| Failure::new(FailureKind::Unavailable, detail);
     let stderr = fs::File::create(folder.join("qemu.log")).map_err(|e| fail(e.to_string()))?;
     let set = (!cpus.is_empty()).then(|| cpu_set(cpus));
     let mut command = Command::new(program);
     command.args(args).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    // SAFETY: between fork and exec only the system calls prctl,
-    // sched_setaffinity and setpgid are made; nothing allocates.
+    // SAFETY: between fork and exec, only the system calls prctl, sched_setaffinity and setpgid are
+    // made; nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            // QEMU must not outlive us, whatever ends us.
+            // QEMU must not outlive this process, whatever ends it.
             nix::libc::prctl(nix::libc::PR_SET_PDEATHSIG, nix::libc::SIGKILL);
-            // Ctrl-C is for us, so QEMU leaves our process group; not our session,
-            // because each session can be a scheduling group of its own (autogroup).
+            // Ctrl-C is for this process, so QEMU leaves its process group. QEMU stays in the
+            // session, because each session can be a scheduling group of its own (autogroup).
             nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
             if let Some(set) = &set {
                 sched_setaffinity(Pid::from_raw(0), set)?;
@@ -52,11 +52,11 @@ pub fn spawn(
     })
 }
 
-/// A set of these CPUs.
+/// Returns the set of these CPUs.
 pub fn cpu_set(cpus: &[u32]) -> CpuSet {
     let mut set = CpuSet::new();
     for &cpu in cpus {
-        // Out of range only beyond 1,024 CPUs, which the topology check refuses.
+        // A CPU is out of range only beyond 1,024 CPUs, which the topology check refuses.
         let _ = set.set(cpu as usize);
     }
     set

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use qapi::{Qmp, qmp};
 
-/// The host thread id of each vCPU, in order of index.
+/// Returns the host thread ID of each vCPU, in order of index.
 pub fn vcpu_threads(socket: &Path) -> anyhow::Result<Vec<i32>> {
     let stream = UnixStream::connect(socket).context("connect")?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
