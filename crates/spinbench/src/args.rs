@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What to run. Calibrates the work loop, unless its length is given.
+    /// Returns the plan of the run. Calibrates the work loop, unless its length is given.
     pub fn plan(&self) -> Plan {
         let loop_ns = self.loop_ns.unwrap_or_else(work::calibrate);
         Plan {

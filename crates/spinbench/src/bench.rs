@@ -1,4 +1,4 @@
-//! The run: threads, the loop that is measured, and what comes out of it.
+//! The run: the threads, the measured loop, and its results.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -14,54 +14,55 @@ use crate::locks::{
 };
 use crate::work;
 
-/// Longest wait that the histogram tells apart: an hour, in nanoseconds.
+/// The longest wait that the histogram resolves: an hour, in nanoseconds.
 const WAIT_MAX_NS: u64 = 3_600_000_000_000;
 
-/// A critical section that took so much longer than its work was interrupted: its thread, or
-/// its vCPU, lost the CPU meanwhile.
+/// The excess time that shows that a critical section was interrupted, in nanoseconds: its thread
+/// or its vCPU lost the CPU meanwhile.
 const HIT_NS: u64 = 1_000_000;
 
 /// Significant digits of the histogram: values are within 1 %.
 const WAIT_DIGITS: u8 = 2;
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Number of threads.
     pub threads: usize,
-    /// Length of one loop of work, nanoseconds.
+    /// Length of one loop of work, in nanoseconds.
     pub loop_ns: f64,
-    /// Work inside the lock, nanoseconds.
+    /// Work inside the lock, in nanoseconds.
     pub cs_ns: u64,
     /// Loops inside the lock.
     pub cs_loops: u64,
     /// Loops outside the lock.
     pub outside_loops: u64,
-    /// One in so many acquisitions is timed.
+    /// Mean number of acquisitions for each timed one.
     pub sample_every: u32,
 }
 
-/// What came out of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Measured {
-    /// From the start of all threads to the stop flag.
+    /// Time from the start of all threads to the stop flag.
     pub elapsed: Duration,
     /// Operations of each thread.
     pub per_thread: Vec<u64>,
-    /// Threads that waited for the lock when the run ended and gave up.
+    /// Threads that waited for the lock when the run ended, and gave up.
     pub gave_up: u32,
-    /// Operations missing from the counter that the lock guards: 0 if it excludes.
+    /// Operations missing from the counter that the lock guards: 0 if the lock excludes.
     pub lost_updates: u64,
-    /// How long the timed acquisitions lasted, nanoseconds.
+    /// Durations of the timed acquisitions, in nanoseconds.
     pub waits: Histogram<u64>,
-    /// Critical sections after those acquisitions that took [`HIT_NS`] more than their work.
+    /// Critical sections after those acquisitions that took more than [`HIT_NS`] longer than their
+    /// work.
     pub hits: u64,
 }
 
 /// Runs the plan until `until` returns.
 ///
 /// # Errors
-/// Not all threads can be started.
+/// Fails if not all threads can be started.
 pub fn run(kind: Kind, plan: &Plan, until: impl FnOnce()) -> io::Result<Measured> {
     match kind {
         Kind::Ticket => run_lock::<Ticket>(plan, until),
@@ -74,10 +75,10 @@ pub fn run(kind: Kind, plan: &Plan, until: impl FnOnce()) -> io::Result<Measured
     }
 }
 
-/// The lock and what it guards. Each on cache lines of its own.
+/// The lock and the data that it guards, each on cache lines of its own.
 struct Shared<L> {
     lock: Padded<L>,
-    /// Counts operations, without atomics: lost updates show a lock that does not exclude.
+    /// A counter of operations without atomics: lost updates reveal a lock that does not exclude.
     counter: Padded<UnsafeCell<u64>>,
     stop: Padded<AtomicBool>,
 }
@@ -86,16 +87,17 @@ struct Shared<L> {
 // have ended. The other fields are Sync themselves.
 unsafe impl<L: Sync> Sync for Shared<L> {}
 
-/// Where threads wait until all of them have started.
+/// The gate at which threads wait until all of them have started.
 #[derive(Default)]
 struct Gate {
-    /// How many threads came, and once it is open, whether they are to work.
+    /// The number of threads that have arrived. Once the gate is open, also whether they are to
+    /// work.
     state: Mutex<(usize, Option<bool>)>,
     changed: Condvar,
 }
 
 impl Gate {
-    /// Waits until it is open. Returns whether there is work.
+    /// Waits until the gate is open. Returns whether there is work.
     fn pass(&self) -> bool {
         let mut state = self.state();
         state.0 += 1;
@@ -104,7 +106,7 @@ impl Gate {
         state.expect("nobody panics with it").1 == Some(true)
     }
 
-    /// Waits until so many threads have come.
+    /// Waits until `threads` threads have arrived.
     fn gather(&self, threads: usize) {
         drop(self.changed.wait_while(self.state(), |(came, _)| *came < threads));
     }
@@ -125,7 +127,7 @@ fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> io::Result<Measure
         counter: Padded(UnsafeCell::new(0)),
         stop: Padded(AtomicBool::new(false)),
     };
-    // Nodes outlive all threads: others write to a node even after its thread gave up.
+    // Nodes outlive all threads, because others write to a node even after its thread gave up.
     let nodes: Vec<L::Node> = (0..plan.threads).map(|_| L::Node::default()).collect();
     let gate = Gate::default();
     let mut elapsed = Duration::ZERO;
@@ -141,10 +143,10 @@ fn run_lock<L: RawLock>(plan: &Plan, until: impl FnOnce()) -> io::Result<Measure
             })
         };
         let started: io::Result<Vec<_>> = nodes.iter().enumerate().map(start_thread).collect();
-        // Those that wait must end, because the scope waits for them.
+        // The waiting threads must end, because the scope waits for them.
         let handles = started.inspect_err(|_| gate.open(false))?;
         gate.gather(plan.threads);
-        // Before it opens: no thread may work before the clock runs.
+        // The clock starts before the gate opens, so that no thread works before the clock runs.
         let start = Instant::now();
         gate.open(true);
         until();
@@ -177,7 +179,7 @@ fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, WAIT_MAX_NS, WAIT_DIGITS).expect("constant, valid bounds")
 }
 
-/// One thread's counters.
+/// The counters of one thread.
 struct Thread {
     operations: u64,
     gave_up: bool,
@@ -196,7 +198,8 @@ impl Thread {
         while !shared.stop.0.load(Ordering::Relaxed) {
             let timed = L::EXCLUDES && self.sampler.is_due();
             let wanted = timed.then(Instant::now);
-            // SAFETY: not held here; the node is this thread's own and outlives all threads.
+            // SAFETY: the lock is not held here; the node is this thread's own and outlives all
+            // threads.
             if !unsafe { shared.lock.0.lock(node, &shared.stop.0) } {
                 self.gave_up = true;
                 return;
@@ -208,7 +211,7 @@ impl Thread {
                 unsafe { *shared.counter.0.get() += 1 };
             }
             let done = timed.then(Instant::now);
-            // SAFETY: held, taken with this node.
+            // SAFETY: this thread holds the lock, which it took with this node.
             unsafe { shared.lock.0.unlock(node) };
             self.operations += 1;
             if let (Some(wanted), Some(taken), Some(done)) = (wanted, taken, done) {
@@ -221,13 +224,13 @@ impl Thread {
     }
 }
 
-/// Picks one in n acquisitions, at random distances, so that it cannot fall into
-/// step with a pattern of the lock. Between picks it costs one subtraction.
+/// Picks one in n acquisitions at random distances, so that it cannot fall into step with a pattern
+/// of the lock. Between picks, a call costs one subtraction.
 ///
 /// Three clock reads take some 75 ns; one in 16 adds 5 ns to an operation.
 struct Sampler {
     left: u64,
-    /// Distances are uniform in 1..=2n-1, n on average.
+    /// The largest distance. Distances are uniform in 1..=2n-1, n on average.
     distance_max: u64,
     random: u64,
 }
@@ -250,7 +253,8 @@ impl Sampler {
         true
     }
 
-    /// Xorshift: G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003.
+    /// Returns the next distance by Xorshift: G. Marsaglia, "Xorshift RNGs", Journal of Statistical
+    /// Software 8(14), 2003.
     fn distance(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,7 +1,7 @@
-//! `spinbench`: what a lock gives its threads when vCPUs are overcommitted.
+//! `spinbench`: measures a lock's throughput, fairness and waits when vCPUs are overcommitted.
 //!
-//! Threads take one lock, work inside it, work outside it, and count. Printed are
-//! operations per second, each thread's share and how long taking the lock lasted.
+//! Threads take one lock, work inside it, work outside it, and count. The output has operations per
+//! second, each thread's share, and the time that acquisitions took.
 
 mod args;
 mod bench;
@@ -17,7 +17,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    // Before any thread starts, so that all of them inherit the mask.
+    // The mask is set before any thread starts, so that all of them inherit it.
     signals::block();
     let plan = args.plan();
     let limit = (!args.until_stopped).then(|| Duration::from_secs_f64(args.seconds));

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The output.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::Args;
 use crate::bench::{Measured, Plan};
 
-/// The result: its serialised form is the format of `--json`.
+/// The result. Its serialised form is the format of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Version of this format.
@@ -17,47 +17,47 @@ pub struct Report {
     pub lock: String,
     /// Number of threads.
     pub threads: u32,
-    /// Asked-for work inside the lock, nanoseconds.
+    /// Requested work inside the lock, in nanoseconds.
     pub cs_ns: u64,
-    /// Asked-for work outside the lock, nanoseconds.
+    /// Requested work outside the lock, in nanoseconds.
     pub outside_ns: u64,
-    /// The loops that this came to, inside the lock.
+    /// The loops of that work inside the lock.
     pub cs_loops: u64,
-    /// The loops that this came to, outside the lock.
+    /// The loops of that work outside the lock.
     pub outside_loops: u64,
-    /// Calibrated length of one loop, nanoseconds.
+    /// Calibrated length of one loop, in nanoseconds.
     pub loop_ns: f64,
     /// Seconds from the start of all threads to the end.
     pub elapsed_s: f64,
-    /// True when a signal ended the run.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
     /// Operations of all threads.
     pub operations: u64,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_s: f64,
     /// Operations of each thread.
     pub per_thread: Vec<u64>,
-    /// Jain's fairness index over `per_thread`: 1 all equal, 1/threads one did all.
-    /// Null when no operation was done.
+    /// Jain's fairness index over `per_thread`: 1 if all are equal, 1/threads if one thread did
+    /// all. Null if no operation was done.
     pub jain: Option<f64>,
-    /// How long taking the lock lasted. Null when nothing was timed.
+    /// The time that acquisitions took. Null if none was timed.
     pub wait: Option<Wait>,
-    /// Critical sections that took a millisecond more than their work, because their thread
-    /// or its vCPU lost the CPU meanwhile: their share of those after the timed acquisitions.
-    /// Null when nothing was timed.
+    /// Share of the critical sections after timed acquisitions that took over a millisecond longer
+    /// than their work, because their thread or its vCPU lost the CPU meanwhile. Null if none was
+    /// timed.
     pub hit_share: Option<f64>,
     /// Threads that still waited when the run ended. Their last wait is not in `wait`.
     pub gave_up: u32,
-    /// Operations that two threads did at once. Anything but 0 is a broken lock.
+    /// Operations that two threads did at once. Any other value than 0 reveals a broken lock.
     pub lost_updates: u64,
 }
 
-/// Percentiles of the time that taking the lock lasted, within 1 %, nanoseconds.
+/// Percentiles of the time that acquisitions took, within 1 %, in nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct Wait {
-    /// One acquisition in so many was timed, at random.
+    /// Mean number of acquisitions for each timed one, which was chosen at random.
     pub sample_every: u32,
-    /// Acquisitions timed.
+    /// Number of timed acquisitions.
     pub samples: u64,
     /// Median.
     pub p50_ns: u64,
@@ -67,12 +67,12 @@ pub struct Wait {
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest one that was timed.
+    /// The longest timed acquisition.
     pub max_ns: u64,
 }
 
 impl Report {
-    /// Puts a run's figures together.
+    /// Combines the figures of a run.
     pub fn new(args: &Args, plan: &Plan, measured: &Measured, interrupted: bool) -> Self {
         let operations: u64 = measured.per_thread.iter().sum();
         let elapsed_s = measured.elapsed.as_secs_f64();
@@ -101,12 +101,12 @@ impl Report {
         }
     }
 
-    /// One line of JSON.
+    /// Returns the report as one line of JSON.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("plain numbers and strings") + "\n"
     }
 
-    /// For a reader.
+    /// Returns the report as text for people.
     pub fn text(&self) -> String {
         let mut out = format!(
             "{}, {} threads, {} ns inside, {} ns outside, {:.2} s\n{:.0} ops/s",
@@ -162,8 +162,8 @@ fn lock_name(args: &Args) -> String {
     value.map_or_else(String::new, |value| value.get_name().into())
 }
 
-/// R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for
-/// resource allocation in shared computer systems", DEC-TR-301, 1984.
+/// Returns the fairness index of R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and
+/// discrimination for resource allocation in shared computer systems", DEC-TR-301, 1984.
 fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|&x| x as f64).sum();
     let squares: f64 = shares.iter().map(|&x| (x as f64).powi(2)).sum();

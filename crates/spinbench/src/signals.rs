@@ -1,21 +1,21 @@
-//! Ending early: SIGINT and SIGTERM are waited for, not handled.
+//! Early end: the program waits for SIGINT and SIGTERM instead of handling them.
 //!
-//! A blocked signal stays pending until it is fetched, even one that a shell set to
-//! ignored for its background jobs. So there is no handler, and no other thread is interrupted.
+//! A blocked signal stays pending until it is fetched, even if a shell set it to ignored for its
+//! background jobs. So no handler is needed, and no other thread is interrupted.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// Blocks SIGINT and SIGTERM for this thread and those that it starts.
+/// Blocks SIGINT and SIGTERM for this thread and the threads that it starts.
 pub fn block() {
     let set = stop_set();
     // SAFETY: `set` is initialised; a null pointer means that the old mask is not wanted.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) };
 }
 
-/// Sleeps until SIGINT or SIGTERM comes or the time is over; without a limit, until
-/// one comes. True when it was a signal.
+/// Sleeps until SIGINT or SIGTERM arrives or the limit is over; without a limit, until a signal
+/// arrives. Returns whether it was a signal.
 pub fn wait(limit: Option<Duration>) -> bool {
     let set = stop_set();
     let end = limit.map(|limit| Instant::now() + limit);

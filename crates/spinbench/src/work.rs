@@ -1,26 +1,26 @@
 //! Work of a known length, made of a calibrated loop.
 //!
-//! A loop count is fixed work: a thread whose vCPU goes off in between still has
-//! the rest to do. A clock read would count the time off as work done.
+//! A loop count is fixed work: a thread whose vCPU goes off meanwhile still has the rest to do. A
+//! clock read would count the time off as work done.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Loops in one calibration sample: some 10 us on hardware, some 20 us under emulation. Short, so
-/// that many samples are not preempted.
+/// Loops in one calibration sample: some 10 us on hardware, some 20 us under emulation. The samples
+/// are so short that many of them are not preempted.
 const SAMPLE_LOOPS: u64 = 10_000;
 
-/// How long samples are taken. The fastest counts: preemption, interrupts and a busy sibling
+/// The time for samples. Only the fastest counts, because preemption, interrupts and a busy sibling
 /// hyper-thread only ever add time.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// Multiplier of Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4):
-/// a chain of dependent multiplications, which nothing can run in parallel, and by the shift
-/// between them no compiler can take several at once. It stays in registers: through memory, an
+/// Multiplier of Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4). The loop is a
+/// chain of dependent multiplications, which no CPU can run in parallel. The shift between them
+/// keeps compilers from combining several. The chain stays in registers: through memory, an
 /// emulated loop took twice as long in one process as in the next.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
-/// Runs the loop so many times.
+/// Runs the loop `loops` times.
 #[inline]
 pub fn run(loops: u64) {
     let mut x = black_box(loops);
@@ -30,7 +30,7 @@ pub fn run(loops: u64) {
     black_box(x);
 }
 
-/// The length of one loop on an undisturbed CPU, in nanoseconds.
+/// Returns the length of one loop on an undisturbed CPU, in nanoseconds.
 pub fn calibrate() -> f64 {
     let begin = Instant::now();
     let mut fastest_ns = f64::INFINITY;
@@ -39,11 +39,11 @@ pub fn calibrate() -> f64 {
         run(black_box(SAMPLE_LOOPS));
         fastest_ns = fastest_ns.min(start.elapsed().as_nanos() as f64);
     }
-    // Never 0, also where the clock is coarse.
+    // The length is never 0, even if the clock is coarse.
     (fastest_ns / SAMPLE_LOOPS as f64).max(1e-3)
 }
 
-/// How many loops last `ns` nanoseconds: at least one, unless it is for no work.
+/// Returns how many loops last `ns` nanoseconds: at least one, unless `ns` is 0.
 pub fn loops(ns: u64, loop_ns: f64) -> u64 {
     match ns {
         0 => 0,

@@ -1,14 +1,15 @@
-//! The MCS lock: a queue of nodes, each waiter spins on its own. FIFO.
+//! The MCS lock: a queue of nodes, in which each waiter spins on its own node. FIFO.
 //!
 //! Source: J. M. Mellor-Crummey and M. L. Scott, "Algorithms for scalable synchronization
-//! on shared-memory multiprocessors", ACM TOCS 9(1), 1991, algorithm 5. Linux's qspinlock builds on it.
+//! on shared-memory multiprocessors", ACM TOCS 9(1), 1991, algorithm 5. Linux's qspinlock builds
+//! on it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::{Padded, RawLock, spin_until};
 
-/// An MCS lock: the tail of the queue, null when free.
+/// An MCS lock: the tail of the queue, null if the lock is free.
 #[derive(Default)]
 pub struct Mcs {
     tail: Padded<AtomicPtr<Node>>,
@@ -30,7 +31,7 @@ impl RawLock for Mcs {
         node.next.store(ptr::null_mut(), Ordering::Relaxed);
         node.waits.store(true, Ordering::Relaxed);
         let me = ptr::from_ref(node).cast_mut();
-        // Release publishes the node's fields, acquire sees the predecessor's.
+        // Release publishes the node's fields; acquire sees the predecessor's fields.
         let previous = self.tail.0.swap(me, Ordering::AcqRel);
         // SAFETY: a non-null tail is a node in the queue. The caller keeps nodes alive as long
         // as any thread uses the lock, and a node is accessed by shared reference only.
@@ -49,14 +50,14 @@ impl RawLock for Mcs {
             {
                 return;
             }
-            // A successor is between its swap and its link. It looks at no stop flag
-            // there, so this ends.
+            // A successor is between its swap and its link. It does not check the stop flag there,
+            // so this loop ends.
             while next.is_null() {
                 std::hint::spin_loop();
                 next = node.next.load(Ordering::Acquire);
             }
         }
-        // SAFETY: the successor's node is alive as above, also when the successor gave up.
+        // SAFETY: the successor's node is alive as above, even if the successor gave up.
         unsafe { &*next }.waits.store(false, Ordering::Release);
     }
 }

@@ -1,13 +1,12 @@
-//! The locks, one algorithm a file, behind one trait without dynamic calls.
+//! The locks, one algorithm per file, behind one trait without dynamic calls.
 //!
 //! # How a run ends
-//! Under overcommit a FIFO lock hands itself to a waiter whose vCPU is off, and at
-//! the end of the run a line of threads still waits. So waiters look at a stop flag
-//! while they wait, and give up. One that gives up keeps its place in the line and will
-//! never pass the lock on: everybody behind it can only give up as well. That keeps
-//! exclusion (nobody enters out of turn), costs the holder's path nothing, and leaves
-//! the lock unusable, which is right at the end of its only run. The flag is written once,
-//! so reading it is a hit in the waiter's own cache.
+//! Under overcommit, a FIFO lock passes to a waiter whose vCPU is off, and threads still queue at
+//! the end of the run. So waiters check a stop flag while they wait, and give up. A waiter that
+//! gives up keeps its place in the queue and never passes the lock on, so every waiter behind it
+//! can only give up as well. That keeps exclusion (no thread enters out of turn) and costs the
+//! holder's path nothing. It leaves the lock unusable, which is right at the end of the lock's only
+//! run. The flag is written once, so each read of it hits the waiter's own cache.
 
 mod mcs;
 mod none;
@@ -32,28 +31,28 @@ pub use ttas::Ttas;
 
 /// A lock as the benchmark uses it.
 pub trait RawLock: Default + Send + Sync {
-    /// What each thread brings to the lock: MCS's queue node, nothing for the others.
+    /// A thread's own data for the lock: MCS's queue node, and nothing for the other locks.
     type Node: Default + Send + Sync;
 
-    /// False for the absence of a lock: nothing may be written inside it.
+    /// Whether the lock excludes. If false, the critical section must not write shared data.
     const EXCLUDES: bool = true;
 
-    /// Takes the lock; true once it is held. False when `stop` was set while waiting:
-    /// the lock is not held, and neither it nor the node may be used again.
+    /// Takes the lock. Returns true once the lock is held. Returns false if `stop` was set during
+    /// the wait: the lock is then not held, and neither it nor the node may be used again.
     ///
     /// # Safety
-    /// The lock must not be held by this thread. `node` must belong to this thread alone
-    /// and must outlive every other thread's use of the lock.
+    /// The calling thread must not hold the lock. `node` must belong to this thread alone, and must
+    /// outlive every other thread's use of the lock.
     unsafe fn lock(&self, node: &Self::Node, stop: &AtomicBool) -> bool;
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Safety
-    /// The lock must be held by this thread, taken with this `node`.
+    /// The calling thread must hold the lock, and must have taken it with this `node`.
     unsafe fn unlock(&self, node: &Self::Node);
 }
 
-/// The names on the command line.
+/// The locks, by their names on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// FIFO ticket lock
@@ -72,13 +71,13 @@ pub enum Kind {
     None,
 }
 
-/// Keeps what is inside on cache lines of its own: 128 bytes, because the adjacent-line
-/// prefetcher of x86 fetches lines in pairs.
+/// A value on cache lines of its own. They have 128 bytes, because the adjacent-line prefetcher of
+/// x86 fetches lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
 
-/// Spins until `done`; false when `stop` came first.
+/// Spins until `done` returns true. Returns false if `stop` is set first.
 #[inline]
 fn spin_until(stop: &AtomicBool, mut done: impl FnMut() -> bool) -> bool {
     while !done() {

@@ -1,10 +1,10 @@
-//! No lock: the measure of what the CPUs give, and the greedy neighbour.
+//! No lock: measures what the CPUs provide, and acts as the greedy neighbour.
 
 use std::sync::atomic::AtomicBool;
 
 use super::RawLock;
 
-/// Excludes nobody.
+/// A lock that excludes no thread.
 #[derive(Default)]
 pub struct NoLock;
 

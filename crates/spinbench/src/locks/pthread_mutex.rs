@@ -1,8 +1,8 @@
 //! glibc's `pthread_mutex_t`: waiters sleep on a futex. Unfair.
 //!
-//! Source: POSIX.1-2017, `pthread_mutex_lock`; the code that runs is the C library's.
-//! A waiter cannot look at the stop flag, and need not: each holder gives the mutex back,
-//! so every waiter gets it in the end and then sees the flag.
+//! Source: POSIX.1-2017, `pthread_mutex_lock`; the C library's code runs. A waiter cannot check the
+//! stop flag, and need not: each holder releases the mutex, so every waiter gets it in the end and
+//! then sees the flag.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -10,11 +10,12 @@ use std::sync::atomic::AtomicBool;
 
 use super::RawLock;
 
-/// A `pthread_mutex_t` with default attributes, at an address of its own.
+/// A `pthread_mutex_t` at an address of its own.
 #[repr(align(128))]
 struct Inner(UnsafeCell<libc::pthread_mutex_t>);
 
-/// glibc's mutex lock. Boxed, since it may not move once it is initialised.
+/// glibc's mutex with default attributes. It is boxed, because it must not move once it is
+/// initialised.
 pub struct PthreadMutex(Box<Inner>);
 
 // SAFETY: the C library's lock is made to be used from several threads at once.
@@ -26,7 +27,7 @@ impl Default for PthreadMutex {
     fn default() -> Self {
         // SAFETY: all zeroes is a valid bit pattern of this plain C type; it is initialised below.
         let lock = Box::new(Inner(UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() })));
-        // SAFETY: the pointer is valid, nobody else knows it yet, and the box keeps its address.
+        // SAFETY: the pointer is valid, nothing else has it yet, and the box keeps its address.
         let error = unsafe { libc::pthread_mutex_init(lock.0.get(), std::ptr::null()) };
         assert_eq!(error, 0, "pthread_mutex_init failed: error {error}");
         Self(lock)
@@ -35,7 +36,7 @@ impl Default for PthreadMutex {
 
 impl Drop for PthreadMutex {
     fn drop(&mut self) {
-        // SAFETY: initialised in `default`; no thread holds it when its last owner goes.
+        // SAFETY: it was initialised in `default`; no thread holds it when its last owner drops it.
         unsafe { libc::pthread_mutex_destroy(self.0.0.get()) };
     }
 }

@@ -1,7 +1,8 @@
-//! The test-and-set lock: swap until it was free. Unfair.
+//! The test-and-set lock: swap until the old value was free. Unfair.
 //!
 //! Source: the oldest spinlock; measured by T. E. Anderson, "The performance of spin lock
-//! alternatives for shared-memory multiprocessors", IEEE TPDS 1(1), 1990. Here without back-off.
+//! alternatives for shared-memory multiprocessors", IEEE TPDS 1(1), 1990. This version has no
+//! back-off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

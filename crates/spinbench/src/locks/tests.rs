@@ -1,4 +1,4 @@
-//! Exclusion and ending, for every lock.
+//! Exclusion and the end of a run, for every lock.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn every_lock_excludes() {
     }
 }
 
-/// A lock that excludes nobody, to show that the check above can fail.
+/// Unlocked updates show that the check above can fail.
 #[test]
 fn the_counter_shows_a_lock_that_does_not_exclude() {
     let counter = std::sync::atomic::AtomicU64::new(0);
@@ -64,7 +64,7 @@ fn one_thread_never_gives_up() {
     }
 }
 
-/// A waiter behind a holder that never returns gives up, and nobody gets in after it.
+/// Checks that all waiters behind a holder that never returns give up without the lock.
 fn waiters_give_up<L: RawLock>() {
     let (lock, stop) = (L::default(), AtomicBool::new(false));
     let nodes: Vec<L::Node> = (0..3).map(|_| L::Node::default()).collect();

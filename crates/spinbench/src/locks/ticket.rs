@@ -1,4 +1,4 @@
-//! The ticket lock: take a number, wait until it is called. FIFO.
+//! The ticket lock: take a number, and wait until it is called. FIFO.
 //!
 //! Source: D. P. Reed and R. K. Kanodia, "Synchronization with eventcounts and
 //! sequencers", CACM 22(2), 1979; as a spinlock, J. M. Mellor-Crummey and M. L. Scott,
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Padded, RawLock, spin_until};
 
-/// A ticket lock. Both counters wrap round.
+/// A ticket lock. Both counters wrap around.
 #[derive(Default)]
 pub struct Ticket {
     next: Padded<AtomicU32>,

@@ -1,4 +1,4 @@
-//! The test-and-test-and-set lock: swap only after a read saw it free. Unfair.
+//! The test-and-test-and-set lock: swap only after a read saw the lock free. Unfair.
 //!
 //! Source: L. Rudolph and Z. Segall, "Dynamic decentralized cache schemes for MIMD
 //! parallel processors", ISCA 1984.

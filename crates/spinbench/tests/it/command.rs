@@ -1,4 +1,4 @@
-//! The command line: output formats, early ending, refusals.
+//! The command line: output formats, early end, refusals.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
@@ -64,7 +64,7 @@ fn a_signal_ends_the_run_with_its_result() {
         let start = Instant::now();
         let child = spinbench("--lock ticket --threads 8 --until-stopped --json").spawn().unwrap();
         wait_until_blocked(child.id(), signal);
-        // SAFETY: the child is ours and has not been waited for, so its id is still its own.
+        // SAFETY: the child is this test's and has not been waited for, so its ID is still its own.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
         let result = json(&child.wait_with_output().unwrap());
         assert_eq!(result["interrupted"], true);
@@ -72,7 +72,7 @@ fn a_signal_ends_the_run_with_its_result() {
     }
 }
 
-/// Waits until a process blocks `signal`: earlier, the signal would end it.
+/// Waits until a process blocks `signal`. An earlier signal would end the process.
 fn wait_until_blocked(pid: u32, signal: libc::c_int) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(30) {

@@ -9,7 +9,7 @@ const COSTS: &str = "getpid context_switch pipe_one_cpu pipe_two_cpus wake_futex
                      lock_uncontended cache_line_move lock_handover";
 const EXIT_NOT_HERE: i32 = 77;
 
-/// Its output, or none on a machine with one CPU or too busy for IPIs to be seen.
+/// Returns the output, or `None` on a machine with one CPU, or too busy for IPIs to be seen.
 fn microbench(args: &[&str]) -> Option<Output> {
     let output = Command::new(env!("CARGO_BIN_EXE_microbench")).args(args).output().unwrap();
     if output.status.code() == Some(EXIT_NOT_HERE) {
@@ -46,7 +46,7 @@ fn the_json_format_is_stable() {
 
 #[test]
 fn one_cpu_is_refused() {
-    // SAFETY: between fork and exec, one async-signal-safe call on memory of its own.
+    // SAFETY: between fork and exec, the child makes async-signal-safe calls on memory of its own.
     let output = unsafe {
         use std::os::unix::process::CommandExt;
         Command::new(env!("CARGO_BIN_EXE_microbench")).pre_exec(hold_to_one_cpu).output().unwrap()

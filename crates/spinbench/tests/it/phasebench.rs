@@ -1,4 +1,4 @@
-//! phasebench sees what vCPUs its threads may use.
+//! phasebench detects which vCPUs its threads may use.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,7 +15,7 @@ fn result(child: Child) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Lets a thread use one of the CPUs that this test may use; false where there is but one.
+/// Limits a thread to one of the CPUs that this test may use. Returns false if there is only one.
 fn limit(thread: i32) -> bool {
     // SAFETY: all-zero sets are empty ones; the kernel reads and writes at most their size.
     unsafe {
@@ -51,7 +51,7 @@ fn a_limit_that_stays_is_seen_and_never_lifted() {
     while child.try_wait().unwrap().is_none() {
         let Ok(threads) = std::fs::read_dir(&folder) else { break };
         let ids = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
-        // The first thread stays as it was, as it is what the others are compared with.
+        // The first thread keeps its CPUs, because phasebench compares the others with it.
         for id in ids.filter(|id| *id != child.id() as i32) {
             if !limit(id) {
                 eprintln!("skipped: one CPU cannot be limited");
@@ -63,7 +63,7 @@ fn a_limit_that_stays_is_seen_and_never_lifted() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let result = result(child);
-    // On a busy machine, the first rounds may be over before anybody is limited.
+    // On a busy machine, the first rounds may be over before any thread is limited.
     let rounds = |what: &str| result.pointer(what).unwrap().as_u64().unwrap();
     let limited = rounds("/limited/seen") + rounds("/still_limited");
     assert!(limited > 0 && limited + rounds("/limited/missed") == 3, "{result}");

@@ -1,4 +1,4 @@
-//! What is held, and how.
+//! The objects that a thread holds, and the ways to hold them.
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is held.
+/// The object that the holder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Hold {
     /// A kernel mutex: that of an open file's position, over a long read
@@ -19,34 +19,35 @@ pub enum Hold {
     Ipi,
 }
 
-/// Most of a file that one read takes.
+/// Size of the file, the most that one read takes.
 const FILE_BYTES: usize = 64 << 20;
-/// With it the read's speed is found out.
+/// Size of the samples that measure the speed of reads.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// A glibc mutex is not fair: its holder lets it alone for so long at most, until a waiter
-/// that was woken has it.
+/// A glibc mutex is not fair. After each release, its holder leaves it alone for up to this time,
+/// until a woken waiter has it.
 const FUTEX_GAP: Duration = Duration::from_millis(20);
-/// Threads that the holder of a spinlock looks at each time: it takes some time.
+/// Sleeping threads that the holder of a spinlock visits each time, so that each hold takes some
+/// time.
 pub const SLEEPERS: usize = 300;
-/// What the sleepers wait for, and what nobody does.
+/// Futex bits: the one that the sleepers wait for, and one that no thread waits for.
 const SLEEPERS_BIT: u32 = 1;
 const NOBODYS_BIT: u32 = 2;
-/// A value that the word never has.
+/// A value that the futex word never has.
 const OTHER_VALUE: u32 = 7;
-/// Of include/uapi/linux/membarrier.h.
+/// Commands of include/uapi/linux/membarrier.h.
 const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// What holder and waiter share.
+/// The state that holder and waiter share.
 pub struct Shared {
     what: Hold,
     hold: Duration,
-    /// Twice the same open file: only then does the kernel lock its position.
+    /// Two handles of one open file, because the kernel locks the position of a shared file only.
     files: Option<[File; 2]>,
     bytes: usize,
-    /// 0 while the sleepers sleep.
+    /// The futex word: 0 while the sleepers sleep.
     word: AtomicU32,
-    /// The waiter wants the mutex.
+    /// Whether the waiter wants the mutex.
     wanted: AtomicBool,
     mutex: UnsafeCell<libc::pthread_mutex_t>,
 }
@@ -55,7 +56,7 @@ pub struct Shared {
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The lock, free; for a kernel mutex with a file whose read takes `hold`.
+    /// Returns a free lock. For a kernel mutex, it has a file whose read takes `hold`.
     pub fn new(what: Hold, hold: Duration) -> io::Result<Shared> {
         let mut shared = Shared {
             what,
@@ -78,8 +79,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// What [`Shared::hold`] reads into. All of it is in memory already, as the samples' was: page
-    /// faults would make the read longer.
+    /// Returns the buffer into which [`Shared::hold`] reads. All of it is in memory already, like
+    /// the samples' buffer, because page faults would make the read longer.
     pub fn buffer(&self) -> Vec<u8> {
         vec![1; self.bytes]
     }
@@ -108,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Wants it once.
+    /// Takes the lock once as the waiter.
     pub fn wait(&self) -> io::Result<()> {
         match (self.what, &self.files) {
             (Hold::Mutex, Some([_, file])) => {
@@ -126,7 +127,7 @@ impl Shared {
     }
 
     fn with_mutex(&self, inside: impl FnOnce()) {
-        // SAFETY: it was initialised, and is unlocked by the thread that locked it.
+        // SAFETY: the mutex was initialised, and the thread that locked it unlocks it.
         unsafe {
             libc::pthread_mutex_lock(self.mutex.get());
             inside();
@@ -134,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// One of those that the holder of a spinlock looks at: sleeps until [`Shared::wake`].
+    /// Sleeps until [`Shared::wake`], as one of the sleepers that the holder of a spinlock visits.
     pub fn sleep(&self) {
         while self.word.load(Ordering::Acquire) == 0 {
             // Whatever ends the sleep, the word decides.
@@ -142,19 +143,19 @@ impl Shared {
         }
     }
 
-    /// Ends all sleep.
+    /// Wakes all sleepers for good.
     pub fn wake(&self) {
         self.word.store(1, Ordering::Release);
         let _ = self.futex(libc::FUTEX_WAKE_BITSET, i32::MAX as u32, SLEEPERS_BIT);
     }
 
-    /// Wakes those that wait for something that nobody waits for: the kernel looks at each
-    /// sleeper, with the hash bucket locked.
+    /// Wakes the threads that wait for a bit for which none waits. The kernel visits each sleeper
+    /// with the hash bucket locked.
     fn wake_nobody(&self) -> io::Result<()> {
         self.futex(libc::FUTEX_WAKE_BITSET, i32::MAX as u32, NOBODYS_BIT)
     }
 
-    /// Asks to sleep on a futex that has another value: the kernel looks, with the hash
+    /// Asks to sleep on a futex that has another value. The kernel checks the value with the hash
     /// bucket locked, and returns.
     fn fail_to_sleep(&self) -> io::Result<()> {
         match self.futex(libc::FUTEX_WAIT_BITSET, OTHER_VALUE, NOBODYS_BIT) {
@@ -175,12 +176,12 @@ impl Shared {
 }
 
 fn membarrier(command: i32) -> io::Result<()> {
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A file that has no name any more.
+/// Creates a file and removes its name.
 fn tempfile() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("holdbench-{}", std::process::id()));
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
@@ -190,7 +191,7 @@ fn tempfile() -> io::Result<File> {
     Ok(file)
 }
 
-/// How much is read in a time, by the fastest of some samples.
+/// Returns how many bytes a read takes in `time`, by the fastest of some samples.
 fn bytes_read_in(file: &mut File, time: Duration) -> io::Result<usize> {
     let mut buffer = vec![0; SAMPLE_BYTES];
     let mut fastest = Duration::MAX;

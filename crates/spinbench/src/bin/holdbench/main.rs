@@ -1,6 +1,6 @@
-//! `holdbench`: one thread has a lock nearly all of the time, another one wants it now and
-//! then. Each is held to a vCPU of its own, so whoever knows when those were off knows why
-//! the second one waited.
+//! `holdbench`: one thread has a lock nearly all of the time, and another one wants it now and
+//! then. Each is pinned to a vCPU of its own. The times at which those vCPUs were off therefore
+//! explain why the second thread waited.
 
 mod holds;
 
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How often the waiter got what it wanted, and in how many seconds.
+/// Returns how often the waiter got the lock, and the seconds that this took.
 fn run(args: &Args) -> std::io::Result<(u64, f64)> {
     let shared = Shared::new(args.what, Duration::from_micros(args.hold_us))?;
     let stop = AtomicBool::new(false);
@@ -121,7 +121,7 @@ fn run(args: &Args) -> std::io::Result<(u64, f64)> {
     Ok((waits, started.elapsed().as_secs_f64()))
 }
 
-/// Holds this thread to a vCPU.
+/// Pins this thread to a vCPU.
 fn hold_to(vcpu: usize) -> std::io::Result<()> {
     // SAFETY: an all-zero set is an empty one; `vcpu` is far below its size.
     let result = unsafe {

@@ -9,10 +9,10 @@ use crate::os::now_ns;
 use crate::sample::Samples;
 
 const PAGE_BYTES: usize = 4096;
-/// Half of a page table's: few faults build a table.
+/// Number of pages to touch. They are half of a page table's, so few faults build a table.
 const PAGES: usize = 256;
 
-/// A system call that does nothing: no C library keeps its result.
+/// Measures a system call that does nothing. No C library caches the result of this direct call.
 pub fn getpid() -> io::Result<Samples> {
     Samples::of_batches(200, 100, || {
         // SAFETY: it takes no arguments.
@@ -21,7 +21,7 @@ pub fn getpid() -> io::Result<Samples> {
     })
 }
 
-/// The first write to a page of anonymous memory.
+/// Measures the first write to a page of anonymous memory.
 pub fn page_fault() -> io::Result<Samples> {
     Samples::take(40, || {
         let pages = Pages::new()?;
@@ -31,7 +31,7 @@ pub fn page_fault() -> io::Result<Samples> {
     })
 }
 
-/// Lock and unlock of a spinlock that nobody else wants: one LOCK CMPXCHG and one store.
+/// Measures lock and unlock of an uncontended spinlock: one LOCK CMPXCHG and one store.
 pub fn lock() -> io::Result<Samples> {
     let word = AtomicU32::new(0);
     Samples::of_batches(200, 1000, || {
@@ -42,7 +42,7 @@ pub fn lock() -> io::Result<Samples> {
     })
 }
 
-/// Anonymous memory in small pages, unmapped when dropped.
+/// Anonymous memory in small pages, unmapped when this value is dropped.
 struct Pages(*mut u8);
 
 impl Pages {
@@ -70,7 +70,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the range is this object's, and no reference to it is left.
+        // SAFETY: the range belongs to this object, and no reference to it is left.
         unsafe { libc::munmap(self.0.cast(), PAGES * PAGE_BYTES) };
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that another CPU, which runs a thread of this process, must acknowledge: membarrier(2)
+//! Calls that another CPU must acknowledge while it runs a thread of this process. membarrier(2)
 //! sends it an IPI and waits until it has executed a barrier.
 
 use std::io;
@@ -7,37 +7,39 @@ use crate::os::{now_ns, spin_until};
 use crate::peer::{Busy, beside};
 use crate::sample::Samples;
 
-/// Of include/uapi/linux/membarrier.h.
+/// Commands of include/uapi/linux/membarrier.h.
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Between two reads of the clock that nothing interrupts.
+/// The most time between two clock reads without an interruption, in nanoseconds.
 const UNINTERRUPTED_NS: u64 = 150;
 const CALLS: usize = 400;
-/// From one call to the next.
+/// Time from one call to the next, in nanoseconds.
 const GAP_NS: u64 = 10_000;
 
-/// Calls that interrupted the thread on the other CPU. Where it did not run, no IPI is sent.
+/// Calls that interrupted the thread on the other CPU. The kernel sends no IPI if that thread does
+/// not run.
 pub struct Calls {
-    /// The whole call, kernel entry and return included.
+    /// Duration of the whole call, including kernel entry and return.
     pub round_trip: Samples,
-    /// From the call to the interruption of the thread on the called CPU.
+    /// Time from the call to the interruption of the thread on the called CPU.
     pub delivery: Samples,
-    /// From the call until that thread runs again.
+    /// Time from the call until that thread runs again.
     pub acknowledgement: Samples,
 }
 
-/// The clocks of two CPUs differ by less. In virtual time they do by up to a quantum.
+/// The most by which the clocks of two CPUs differ. In virtual time, they differ by up to a
+/// quantum.
 const SKEW_NS: u64 = 2_000;
 
-/// Nanoseconds of the clock at the two ends.
+/// Start and end of a time span, in nanoseconds.
 type Span = (u64, u64);
 
-/// How often to repeat all calls while other programs keep the called CPU from the thread on it.
+/// How often to repeat all calls if other programs keep the thread off the called CPU.
 const TRIES: usize = 5;
 
-/// Calls a CPU now and then, and looks when it was interrupted. Fails with `ResourceBusy` if no
-/// call was seen to interrupt it.
+/// Calls a CPU now and then, and checks when the call interrupted it. Fails with `ResourceBusy` if
+/// no call visibly interrupted it.
 pub fn calls(cpu: usize) -> io::Result<Calls> {
     membarrier(REGISTER_PRIVATE_EXPEDITED)?;
     for _ in 1..TRIES {
@@ -78,13 +80,13 @@ fn call() -> io::Result<Span> {
     Ok((start, now_ns()))
 }
 
-/// The first interruption that began during a call, as far as the two clocks can say.
+/// Returns the first interruption that began during a call, as far as the two clocks can say.
 fn during<'a>(call: &Span, interrupted: &'a [Span]) -> Option<&'a Span> {
     let first = interrupted.partition_point(|gap| gap.0 + SKEW_NS < call.0);
     interrupted.get(first).filter(|gap| gap.0 < call.1)
 }
 
-/// Reads the clock all the time, and keeps the gaps.
+/// Reads the clock all the time, and returns the gaps between reads.
 fn interruptions(busy: &Busy) -> Vec<Span> {
     let mut found = Vec::with_capacity(4 * CALLS);
     let mut last = now_ns();
@@ -99,7 +101,7 @@ fn interruptions(busy: &Busy) -> Vec<Span> {
 }
 
 fn membarrier(command: i32) -> io::Result<()> {
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

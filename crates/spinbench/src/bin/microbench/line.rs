@@ -10,13 +10,13 @@ use crate::sample::Samples;
 /// The word's value that ends the peer of a ping-pong.
 const STOP: u32 = u32::MAX;
 
-/// A word on cache lines of its own; two, because CPUs prefetch the neighbour.
+/// A word on cache lines of its own; two lines, because CPUs prefetch the neighbour.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line<T>(T);
 
-/// One move of a modified cache line to another CPU: half of a ping-pong. Odd values are the
-/// peer's to write, even ones the measuring thread's.
+/// Measures one move of a modified cache line to another CPU, which is half of a ping-pong. The
+/// measuring thread writes the odd values, and the peer answers with even ones.
 pub fn move_of(cpu: usize) -> io::Result<Samples> {
     let word = Line(AtomicU32::new(0));
     let word = &word.0;
@@ -38,8 +38,8 @@ pub fn move_of(cpu: usize) -> io::Result<Samples> {
     Ok(beside(cpu, answer, measure)?.0.divided_by(2.0))
 }
 
-/// Answers odd values with the next one until [`STOP`]. It never pauses: a PAUSE would delay
-/// it by more than the move.
+/// Answers odd values with the next one until [`STOP`]. The loop never pauses: a PAUSE would delay
+/// the answer by more than the move.
 fn answer_odd(word: &AtomicU32) {
     loop {
         match word.load(Ordering::Acquire) {
@@ -50,8 +50,8 @@ fn answer_odd(word: &AtomicU32) {
     }
 }
 
-/// A ticket lock from its holder to the one that waits for it. Both want it all the time, so
-/// each gets it every second time.
+/// Measures how a ticket lock passes from its holder to the waiting thread. Both threads want it
+/// all the time, so they alternate.
 pub fn handover(cpu: usize) -> io::Result<Samples> {
     let (lock, busy) = (Ticket::default(), Line(Busy::default()));
     let contend = || {
@@ -70,12 +70,12 @@ pub fn handover(cpu: usize) -> io::Result<Samples> {
     Ok(beside(cpu, contend, measure)?.0.divided_by(2.0))
 }
 
-/// A ticket lock, both words on one line as in the kernel's of 2.6.25 to 4.1.
+/// A ticket lock with both words on one line, as in the kernel's lock of 2.6.25 to 4.1.
 #[derive(Default)]
 struct Ticket(Line<(AtomicU32, AtomicU32)>);
 
 impl Ticket {
-    /// Takes it, and lets it go.
+    /// Takes the lock and releases it.
     fn pass(&self) {
         let Line((next, owner)) = &self.0;
         let ticket = next.fetch_add(1, Ordering::Relaxed);

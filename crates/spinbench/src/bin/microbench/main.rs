@@ -1,5 +1,5 @@
 //! `microbench`: the small costs of a machine, in nanoseconds: kernel entry, context switch,
-//! wake-up, IPI, page fault, locks. They are comparable with published figures of hardware.
+//! wake-up, IPI, page fault, locks. They are comparable with published figures for hardware.
 
 mod alone;
 mod ipi;
@@ -27,7 +27,7 @@ struct Args {
     json: bool,
 }
 
-/// Not possible on this machine, or not while it is this busy.
+/// Exit status: the measurement is impossible on this machine, or while it is this busy.
 const EXIT_NOT_HERE: u8 = 77;
 /// Version of the format of `--json`.
 const FORMAT: u32 = 1;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Every cost, in the order of printing. This thread stays on the first CPU.
+/// Measures every cost, in the order of printing. This thread stays on the first CPU.
 fn measure(cpus: &Cpus) -> io::Result<Vec<Cost>> {
     os::pin_to(cpus.first)?;
     os::no_timer_slack()?;
@@ -73,7 +73,7 @@ fn measure(cpus: &Cpus) -> io::Result<Vec<Cost>> {
     ])
 }
 
-/// `{"format": 1, "costs": {NAME: {"median_ns": …, "p90_ns": …, "n": …}, …}}`
+/// Returns `{"format": 1, "costs": {NAME: {"median_ns": …, "p90_ns": …, "n": …}, …}}`.
 fn json(costs: &[Cost]) -> serde_json::Value {
     let by_name: serde_json::Map<_, _> =
         costs.iter().map(|cost| (cost.name.to_owned(), serde_json::json!(cost))).collect();

@@ -1,4 +1,4 @@
-//! What the measurements ask of the kernel.
+//! The kernel services that the measurements need.
 
 use std::fs::File;
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::atomic::AtomicU32;
 
 /// Two CPUs that this process may use.
 pub struct Cpus {
-    /// The measuring thread's.
+    /// The measuring thread's CPU.
     pub first: usize,
-    /// The other thread's, where two CPUs take part.
+    /// The other thread's CPU, for measurements with two CPUs.
     pub second: usize,
 }
 
 impl Cpus {
-    /// The first two of the affinity mask; none where there is one only.
+    /// Returns the first two CPUs of the affinity mask, or `None` if it has only one.
     pub fn allowed() -> Option<Cpus> {
         // SAFETY: an all-zero set is an empty one, and the kernel writes at most its size.
         let set = unsafe {
@@ -30,7 +30,7 @@ impl Cpus {
     }
 }
 
-/// CLOCK_MONOTONIC, which the vDSO reads.
+/// Returns CLOCK_MONOTONIC in nanoseconds, which the vDSO reads.
 pub fn now_ns() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes `time`, and cannot fail for this clock.
@@ -41,14 +41,14 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Computes until a time.
+/// Spins until a time.
 pub fn spin_until(time_ns: u64) {
     while now_ns() < time_ns {
         std::hint::spin_loop();
     }
 }
 
-/// Binds this thread to a CPU.
+/// Pins this thread to a CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     // SAFETY: an all-zero set is an empty one; `cpu` is below its size.
     let result = unsafe {
@@ -59,30 +59,30 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sleeps end at their deadline, not up to 50 us later. Threads inherit it.
+/// Makes sleeps end at their deadline instead of up to 50 us later. Threads inherit the setting.
 pub fn no_timer_slack() -> io::Result<()> {
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     let result = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A pipe: its reading and its writing end. The standard library has one since Rust 1.87.
+/// Returns a pipe's reading and writing ends. The standard library has pipes since Rust 1.87.
 pub fn pipe() -> io::Result<(File, File)> {
     let mut ends = [0; 2];
     // SAFETY: the kernel writes two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both were just opened, and nobody else owns them.
+    // SAFETY: both were just opened, and nothing else owns them.
     Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
 }
 
-/// Sleeps while the word has this value; false if it had another one.
+/// Sleeps while the word has this value. Returns false if the word had another value.
 pub fn futex_wait(word: &AtomicU32, value: u32) -> bool {
     futex(word, libc::FUTEX_WAIT, value) == 0
 }
 
-/// Wakes one sleeper; false if nobody slept.
+/// Wakes one sleeper. Returns false if no thread slept.
 pub fn futex_wake(word: &AtomicU32) -> bool {
     futex(word, libc::FUTEX_WAKE, 1) == 1
 }

@@ -1,4 +1,4 @@
-//! A second thread beside the measuring one.
+//! A second thread next to the measuring one.
 
 use std::hint::spin_loop;
 use std::io;
@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::os::pin_to;
 
-/// Runs `measure` beside `peer`, which is bound to a CPU. `measure` must end `peer`, also where
-/// it fails. It may wait for `peer`, so neither runs where the CPU has been taken away.
+/// Runs `measure` while `peer` runs on another CPU, to which it is pinned. `measure` must end
+/// `peer` even if `measure` fails. Since it may wait for `peer`, neither runs if the pinning fails.
 pub fn beside<P: Send, T>(
     cpu: usize,
     peer: impl FnOnce() -> io::Result<P> + Send,
@@ -30,7 +30,7 @@ pub fn beside<P: Send, T>(
     })
 }
 
-/// A thread that computes until it is stopped.
+/// The state of a thread that computes until it is stopped.
 #[derive(Default)]
 pub struct Busy {
     runs: AtomicBool,
@@ -38,7 +38,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Repeats `step` until it is stopped.
+    /// Repeats `step` until [`Busy::stop`].
     pub fn run(&self, mut step: impl FnMut()) {
         self.runs.store(true, Ordering::Release);
         while !self.stopped.load(Ordering::Relaxed) {
@@ -46,14 +46,14 @@ impl Busy {
         }
     }
 
-    /// Waits until it runs.
+    /// Waits until the thread runs.
     pub fn await_start(&self) {
         while !self.runs.load(Ordering::Acquire) {
             spin_loop();
         }
     }
 
-    /// Lets the peer thread return.
+    /// Makes the thread return.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

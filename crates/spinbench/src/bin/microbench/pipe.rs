@@ -7,8 +7,8 @@ use crate::os::pipe;
 use crate::peer::beside;
 use crate::sample::Samples;
 
-/// A byte to a thread on `cpu` and back. On the measuring thread's own CPU that is two context
-/// switches; on another one, two wake-ups of an idle CPU.
+/// Measures how long a byte takes to a thread on `cpu` and back. On the measuring thread's own CPU,
+/// this takes two context switches; on another CPU, two wake-ups of an idle CPU.
 pub fn round_trip(cpu: usize) -> io::Result<Samples> {
     let (mut from_main, mut to_peer) = pipe()?;
     let (mut from_peer, mut to_main) = pipe()?;
@@ -16,7 +16,7 @@ pub fn round_trip(cpu: usize) -> io::Result<Samples> {
         while pass_on(&mut from_main, &mut to_main)? {}
         Ok(())
     };
-    // It owns `to_peer`: the peer reads the end of the pipe when this is over.
+    // The closure owns `to_peer`, so the peer reads the end of the pipe when the measurement ends.
     let measure = move || {
         Samples::of_batches(100, 20, || {
             to_peer.write_all(&[1])?;
@@ -26,7 +26,7 @@ pub fn round_trip(cpu: usize) -> io::Result<Samples> {
     Ok(beside(cpu, echo, measure)?.0)
 }
 
-/// Passes a byte on; false at the end.
+/// Passes a byte on. Returns false at the end of the pipe.
 fn pass_on(from: &mut File, to: &mut File) -> io::Result<bool> {
     let mut byte = [0];
     let read = from.read(&mut byte)?;

@@ -7,29 +7,30 @@ use serde::Serialize;
 
 use crate::os::now_ns;
 
-/// No cost is measured for longer, so that all of them together end within half a second.
+/// The time limit for one cost, in nanoseconds, so that all of them together take at most half a
+/// second.
 const BUDGET_NS: u64 = 40_000_000;
 
 /// Nanoseconds per operation, one value for each batch.
 #[derive(Debug, Clone)]
 pub struct Samples(Vec<f64>);
 
-/// A cost; its serialised form is the format of `--json`.
+/// A cost. Its serialised form is the format of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// Its name, the key of this object.
+    /// The cost's name, the key of this object.
     #[serde(skip)]
     pub name: &'static str,
-    /// The median of the batches, nanoseconds per operation.
+    /// The median of the batches, in nanoseconds per operation.
     pub median_ns: f64,
-    /// The 90th percentile of the batches, nanoseconds per operation.
+    /// The 90th percentile of the batches, in nanoseconds per operation.
     pub p90_ns: f64,
     /// Number of batches.
     pub n: usize,
 }
 
 impl Samples {
-    /// Takes `count` samples, fewer if the time is up, after one that warms up caches.
+    /// Takes `count` samples, or fewer if the time is up, after one that warms up caches.
     pub fn take(count: usize, mut one: impl FnMut() -> io::Result<f64>) -> io::Result<Samples> {
         one()?;
         let until = now_ns() + BUDGET_NS;
@@ -40,7 +41,7 @@ impl Samples {
         Ok(Samples(values))
     }
 
-    /// Times batches of `operations`.
+    /// Times `count` batches of `operations` operations.
     pub fn of_batches(
         count: usize,
         operations: u32,
@@ -53,18 +54,18 @@ impl Samples {
         })
     }
 
-    /// The cost of a part of the operation.
+    /// Returns the cost of one of `parts` equal parts of the operation.
     pub fn divided_by(self, parts: f64) -> Samples {
         Samples(self.0.into_iter().map(|value| value / parts).collect())
     }
 
-    /// Median and 90th percentile.
+    /// Returns median and 90th percentile.
     pub fn cost(mut self, name: &'static str) -> Cost {
         self.0.sort_by(f64::total_cmp);
         Cost { name, median_ns: self.quantile(0.5), p90_ns: self.quantile(0.9), n: self.0.len() }
     }
 
-    /// A value of sorted samples, to a tenth of a nanosecond.
+    /// Returns a quantile of sorted samples, to a tenth of a nanosecond.
     fn quantile(&self, q: f64) -> f64 {
         let last = self.0.len() - 1;
         (10.0 * self.0[(last as f64 * q).round() as usize]).round() / 10.0

@@ -1,4 +1,4 @@
-//! From the event to the thread that waited for it, on an idle CPU.
+//! The time from an event to the run of the thread that waited for it, on an idle CPU.
 
 use std::hint::spin_loop;
 use std::io;
@@ -9,25 +9,26 @@ use crate::os::{futex_wait, futex_wake, now_ns, spin_until};
 use crate::peer::beside;
 use crate::sample::Samples;
 
-/// A CPU with nothing to run halts within this time.
+/// Time within which a CPU with nothing to run halts, in nanoseconds.
 const SETTLE_NS: u64 = 100_000;
-/// Sleep before a timer's deadline.
+/// Length of the sleep before a timer's deadline, in nanoseconds.
 const SLEEP_NS: u64 = 100_000;
 /// The word's value that ends the sleeper.
 const STOP: u32 = u32::MAX;
 
-/// What waker and sleeper share.
+/// The state that waker and sleeper share.
 #[derive(Default)]
 struct Shared {
-    /// The sleeper sleeps while this has the number of its sleep.
+    /// The futex word. The sleeper sleeps while the word has the number of its sleep.
     word: AtomicU32,
-    /// Number of the sleep that begins, from 1. The sleeper writes it.
+    /// Number of the sleep that begins, from 1 on. The sleeper writes it.
     asleep: AtomicU32,
-    /// When the sleeper ran again. The sleeper writes it before `asleep`.
+    /// The time at which the sleeper ran again. The sleeper writes it before `asleep`.
     woke_ns: AtomicU64,
 }
 
-/// From FUTEX_WAKE to the woken thread, on a halted CPU; the call's entry included.
+/// Measures the time from FUTEX_WAKE to the woken thread on a halted CPU, including the call's
+/// entry.
 pub fn by_futex(cpu: usize) -> io::Result<Samples> {
     let shared = Shared::default();
     let measure = || {
@@ -46,7 +47,7 @@ pub fn by_futex(cpu: usize) -> io::Result<Samples> {
 }
 
 impl Shared {
-    /// The sleeping thread.
+    /// Runs the sleeping thread.
     fn sleep(&self) -> io::Result<()> {
         for turn in 0.. {
             self.asleep.store(turn + 1, Ordering::Release);
@@ -61,7 +62,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Wakes the sleeper once. None if it did not sleep yet.
+    /// Wakes the sleeper once. Returns `None` if it did not sleep yet.
     fn wake_once(&self) -> Option<u64> {
         let turn = self.word.load(Ordering::Relaxed);
         self.await_sleep(turn + 1);
@@ -80,7 +81,7 @@ impl Shared {
     }
 }
 
-/// How much later than its deadline a thread runs that slept, while its CPU was halted.
+/// Measures how much later than its deadline a sleeping thread runs if its CPU was halted.
 pub fn by_timer() -> io::Result<Samples> {
     Samples::take(200, || {
         let deadline = now_ns() + SLEEP_NS;

@@ -1,4 +1,4 @@
-//! What vCPUs the threads may use, looked at every millisecond.
+//! The vCPUs that the threads may use, checked every millisecond.
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -6,32 +6,34 @@ use std::time::{Duration, Instant};
 
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Looks at threads' vCPUs, ahead of all other tasks where it may.
+/// A follower of the threads' vCPUs. It runs ahead of all other tasks if it may.
 pub struct Follower {
     threads: Vec<i32>,
     all: u32,
 }
 
 impl Follower {
-    /// `threads` are ids in the kernel; this thread may use all vCPUs.
+    /// Creates a follower of the threads with these kernel IDs. The calling thread may use all
+    /// vCPUs.
     pub fn new(threads: Vec<i32>) -> io::Result<Follower> {
         let priority = libc::sched_param { sched_priority: 1 };
-        // SAFETY: the kernel reads `priority`. A user without the right to it is served later.
+        // SAFETY: the kernel reads `priority`. Without the right to this policy, the thread only
+        // runs later.
         unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
         Ok(Follower { threads, all: vcpus(0)? })
     }
 
-    /// Whether all threads are limited.
+    /// Returns whether all threads are limited.
     pub fn is_limited(&self) -> io::Result<bool> {
         self.threads.iter().try_fold(true, |all, id| Ok(all && vcpus(*id)? < self.all))
     }
 
-    /// Whether any thread is.
+    /// Returns whether any thread is limited.
     pub fn is_any_limited(&self) -> io::Result<bool> {
         self.threads.iter().try_fold(false, |any, id| Ok(any || vcpus(*id)? < self.all))
     }
 
-    /// Waits for a phase to pass; after how long this became true, if it did.
+    /// Waits until a phase is over. Returns after how long `is` became true, if it did.
     pub fn watch(
         &self,
         phase: Duration,
@@ -54,7 +56,7 @@ impl Follower {
     }
 }
 
-/// How many vCPUs a thread may use; 0 is the caller.
+/// Returns the number of vCPUs that a thread may use; 0 is the calling thread.
 fn vcpus(thread: i32) -> io::Result<u32> {
     // SAFETY: an all-zero set is an empty one, and the kernel writes at most its size.
     unsafe {
@@ -66,7 +68,7 @@ fn vcpus(thread: i32) -> io::Result<u32> {
     }
 }
 
-/// Times until something happened; of rounds in which it did not, only the number.
+/// The times until an event, and the number of rounds without the event.
 #[derive(Default)]
 pub struct Reactions {
     seen: Vec<Duration>,
@@ -81,14 +83,15 @@ impl Reactions {
         }
     }
 
-    /// Median and greatest, in milliseconds.
+    /// Returns median and maximum, in milliseconds.
     fn figures(&self) -> Option<[f64; 2]> {
         let mut ms: Vec<_> = self.seen.iter().map(|after| after.as_secs_f64() * 1e3).collect();
         ms.sort_by(f64::total_cmp);
         Some([*ms.get(ms.len() / 2)?, *ms.last()?])
     }
 
-    /// `seen` and `missed` are rounds; without any, the figures are absent.
+    /// Returns the figures as JSON. `seen` and `missed` count rounds; without a seen one, the other
+    /// figures are absent.
     pub fn to_json(&self) -> serde_json::Value {
         let mut json = serde_json::json!({ "seen": self.seen.len(), "missed": self.missed });
         if let Some([median, max]) = self.figures() {

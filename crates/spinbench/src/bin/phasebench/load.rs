@@ -1,4 +1,4 @@
-//! The threads, and what they do.
+//! The threads and their load.
 
 use std::fs::File;
 use std::io;
@@ -6,37 +6,37 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the threads do.
+/// The threads' current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// They wait for the first phase.
+    /// The threads wait for the first phase.
     Wait,
-    /// They duplicate a file descriptor and close it. All take the spinlock of the process's
-    /// table for that, twice.
+    /// Each thread duplicates a file descriptor and closes it. For that, it takes the spinlock of
+    /// the process's descriptor table twice.
     Spin,
-    /// Each counts, and shares nothing with the others.
+    /// Each thread counts, and shares nothing with the others.
     Compute,
-    /// They end.
+    /// The threads end.
     Stop,
 }
 
-/// Additions of one counted loop: tens of microseconds.
+/// Additions of one counted loop, which take tens of microseconds.
 const ADDITIONS: u64 = 50_000;
-/// A guest that cannot start threads for so long has another problem.
+/// The time limit for starting the threads. A guest that takes longer has another problem.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Most threads: each has a descriptor in addition at times, and many a limit is 1,024.
+/// The most threads. Each has an additional descriptor at times, and many a limit is 1,024.
 pub const THREADS_MAX: usize = 512;
 
-/// What the threads share.
+/// The state that the threads share.
 pub struct Load {
     descriptor: File,
     kind: AtomicU8,
-    /// Ids in the kernel; 0 before a thread has started.
+    /// The threads' kernel IDs; 0 before a thread has started.
     ids: [AtomicI32; THREADS_MAX],
 }
 
-/// Ends the threads when dropped: also where the caller returns early.
+/// A guard that ends the threads when it is dropped, even if the caller returns early.
 pub struct StopAtTheEnd<'a>(&'a Load);
 
 impl Drop for StopAtTheEnd<'_> {
@@ -46,7 +46,7 @@ impl Drop for StopAtTheEnd<'_> {
 }
 
 impl Load {
-    /// Threads that will wait until this is changed.
+    /// Creates the state of threads that wait until [`Load::change`].
     pub fn new() -> io::Result<Load> {
         Ok(Load {
             descriptor: File::open("/dev/null")?,
@@ -63,22 +63,22 @@ impl Load {
         StopAtTheEnd(self)
     }
 
-    /// Starts a thread; `number` counts from 0. Its result is how often it did the one and the
-    /// other.
+    /// Starts a thread; `number` counts from 0. The thread returns how often it spun and how often
+    /// it computed.
     pub fn spawn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         number: usize,
     ) -> io::Result<ScopedJoinHandle<'scope, io::Result<[u64; 2]>>> {
         std::thread::Builder::new().spawn_scoped(scope, move || {
-            // SAFETY: it takes no arguments and cannot fail.
+            // SAFETY: the call takes no arguments and cannot fail.
             let id = unsafe { libc::gettid() };
             self.ids[number].store(id, Ordering::Relaxed);
             self.work()
         })
     }
 
-    /// The threads' ids in the kernel, once all have started.
+    /// Returns the threads' kernel IDs, once all threads have started.
     pub fn thread_ids(&self, threads: usize) -> io::Result<Vec<i32>> {
         let started = Instant::now();
         loop {

@@ -1,5 +1,5 @@
-//! `phasebench`: threads spin in the kernel, then compute, and so on. How soon whoever limits
-//! vCPUs to avoid the spinning does so, and lifts the limit.
+//! `phasebench`: threads alternately spin in the kernel and compute. A program may limit the vCPUs
+//! to avoid the spinning. `phasebench` measures how soon it sets the limit and lifts it.
 
 mod follow;
 mod load;
@@ -52,15 +52,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the rounds brought.
+/// The results of the rounds.
 struct Outcome {
     spun_per_s: f64,
     computed_per_s: f64,
-    /// How long after the begin of a spinning phase the vCPUs were limited, and how long after
-    /// its end they were all free again.
+    /// Time from the start of a spinning phase until the vCPUs were limited, and time from its end
+    /// until all vCPUs were free again.
     limited: Reactions,
     lifted: Reactions,
-    /// Rounds that began with a limit of the round before.
+    /// Rounds that began with a limit from the round before.
     still_limited: u32,
 }
 
@@ -77,7 +77,7 @@ fn run(args: &Args) -> std::io::Result<Outcome> {
         drop(stop);
         let mut work = [0; 2];
         for thread in threads {
-            // A thread that could not go on is why its vCPUs cannot be asked for.
+            // If a thread failed, its error explains why its vCPUs could not be read.
             let done = thread.join().expect("it does not panic")?;
             work.iter_mut().zip(done).for_each(|(sum, part)| *sum += part);
         }
@@ -91,8 +91,8 @@ fn run(args: &Args) -> std::io::Result<Outcome> {
     })
 }
 
-/// All but the rates, and how long the threads spun and computed: whoever watches them may be
-/// late.
+/// Runs the rounds. Returns all figures but the rates, and how long the threads spun and computed.
+/// These times are measured, because the watching thread may be late.
 fn rounds(args: &Args, load: &Load, phase: Duration) -> std::io::Result<(Outcome, [Duration; 2])> {
     let mut outcome = Outcome {
         spun_per_s: 0.0,
