@@ -124,24 +124,15 @@ static int leave(void *frame)
 	return 0;
 }
 
-/* How much of the time from one instant to another lies between two others. */
-static u64 overlap_ns(u64 from_ns, u64 to_ns, u64 begin_ns, u64 end_ns)
-{
-	u64 first_ns = from_ns > begin_ns ? from_ns : begin_ns;
-	u64 last_ns = to_ns < end_ns ? to_ns : end_ns;
-
-	return last_ns > first_ns ? last_ns - first_ns : 0;
-}
-
 /* An off interval is over. It lies in a slow path that goes on, or in one that held the tick back
- * by disabled interrupts. There the vCPU may have been on as well: half of it counts as off. */
-static void count_off(struct account *a, u64 off_ns, u64 now_ns)
+ * by disabled interrupts. There the vCPU may have been on as well: half of it counts as off. One
+ * that a late wake-up showed ended before this tick, and before the spins since. */
+static void count_off(struct account *a, const struct activity_off *off)
 {
-	u64 from_ns = now_ns > off_ns ? now_ns - off_ns : 0;
-	u64 held_ns = overlap_ns(from_ns, now_ns, a->last_since_ns, a->last_end_ns) / 2;
+	u64 held_ns = activity_off_within_ns(off, a->last_since_ns, a->last_end_ns) / 2;
 
 	if (a->since_ns)
-		a->spin_off_ns += overlap_ns(from_ns, now_ns, a->since_ns, now_ns);
+		a->spin_off_ns += activity_off_within_ns(off, a->since_ns, off->end_ns);
 	a->spin_off_ns += held_ns;
 	a->held_ns += held_ns;
 }
@@ -156,9 +147,9 @@ int BPF_PROG(tick, int vector)
 
 	if (!a || !v)
 		return 0;
-	if (v->off_ns != a->off_ns) {
-		count_off(a, v->off_ns - a->off_ns, bpf_ktime_get_ns());
-		a->off_ns = v->off_ns;
+	if (v->last_off.end_ns != a->off_end_ns) {
+		count_off(a, &v->last_off);
+		a->off_end_ns = v->last_off.end_ns;
 	}
 	if (a->since_ns && a->task != bpf_get_current_task()) {
 		*(volatile u64 *)&a->since_ns = 0;

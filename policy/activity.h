@@ -71,6 +71,16 @@ POLICY u64 activity_off_ns(const struct activity_off *off)
 	return off->end_ns - off->latest_ns + (off->latest_ns - off->earliest_ns) / 2;
 }
 
+/* How much of it lies between two instants, if it began in the middle of its bounds. */
+POLICY u64 activity_off_within_ns(const struct activity_off *off, u64 from_ns, u64 to_ns)
+{
+	u64 left_ns = off->end_ns - activity_off_ns(off);
+	u64 first_ns = from_ns > left_ns ? from_ns : left_ns;
+	u64 last_ns = to_ns < off->end_ns ? to_ns : off->end_ns;
+
+	return last_ns > first_ns ? last_ns - first_ns : 0;
+}
+
 /* A new run begins now, after an off interval if there was one. */
 POLICY void activity_begin_run(struct activity *a, const struct activity_off *off, u64 now_ns)
 {

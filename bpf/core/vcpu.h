@@ -88,6 +88,7 @@ static void observe(struct vcpu *v, const struct activity_limits *limits, u64 no
 	if (found->off.end_ns) {
 		v->offs++;
 		v->off_ns += activity_off_ns(&found->off);
+		v->last_off = found->off;
 	}
 }
 

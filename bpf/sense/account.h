@@ -27,9 +27,9 @@ struct account {
 	/* The last slow path that ended, from when to when. */
 	u64 last_since_ns;
 	u64 last_end_ns;
-	/* What the vCPU's time off came to when it was looked at last, how much of it lay in slow
+	/* When the off interval ended that was looked at last; how much of the time off lay in slow
 	 * paths since the start, and how much of it was on after all. */
-	u64 off_ns;
+	u64 off_end_ns;
 	u64 spin_off_ns;
 	u64 held_ns;
 	u64 unused[3];

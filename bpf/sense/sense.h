@@ -68,6 +68,8 @@ struct vcpu {
 	 * idle. */
 	u64 switches;
 	struct stopper stopper;
+	/* Its last off interval; its end is 0 where there was none. */
+	struct activity_off last_off;
 } __attribute__((aligned(64)));
 
 /* An off interval. */

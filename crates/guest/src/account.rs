@@ -37,7 +37,7 @@ struct Record {
     lost: u64,
     window: [u64; 2],
     last: [u64; 2],
-    off_ns: u64,
+    off_end_ns: u64,
     spin_off_ns: u64,
     held_ns: u64,
     unused: [u64; 3],

@@ -62,6 +62,7 @@ pub struct Off {
 // are given by reference, and each struct has the C one's fields in its order.
 unsafe extern "C" {
     fn activity_off_ns(off: *const Off) -> u64;
+    fn activity_off_within_ns(off: *const Off, from_ns: u64, to_ns: u64) -> u64;
     fn activity_is_early(a: *mut Activity, limits: *const Limits, now_ns: u64) -> u32;
     fn activity_alive(a: *mut Activity, limits: *const Limits, now_ns: u64, due_ns: u64) -> Off;
     fn activity_set_timer(a: *mut Activity, due_ns: u64);
@@ -79,6 +80,12 @@ impl Off {
     pub fn length_ns(&self) -> u64 {
         // SAFETY: see above.
         unsafe { activity_off_ns(self) }
+    }
+
+    /// How much of it lies between two instants, nanoseconds.
+    pub fn within_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        // SAFETY: see above.
+        unsafe { activity_off_within_ns(self, from_ns, to_ns) }
     }
 
     fn found(self) -> Option<Off> {

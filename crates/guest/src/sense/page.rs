@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use unspin_policy::activity::Activity;
+use unspin_policy::activity::{Activity, Off};
 
 use crate::confine::online;
 
@@ -47,6 +47,7 @@ pub struct Vcpu {
     pub switches: u64,
     /// Until then, the thread that moves its tasks which run.
     pub stopper: Stopper,
+    last_off: Off,
 }
 
 /// The thread of a vCPU that moves tasks which run; `struct stopper` of bpf/sense/sense.h.
@@ -237,6 +238,7 @@ mod tests {
             let sizes = [
                 ("vcpu", size_of::<Vcpu>()),
                 ("activity", size_of::<Activity>()),
+                ("activity_off", size_of::<Off>()),
                 ("samples", size_of::<Samples>()),
                 ("stopper", size_of::<Stopper>()),
             ];

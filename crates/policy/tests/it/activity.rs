@@ -96,6 +96,18 @@ proptest! {
         prop_assert!(wrong.is_empty(), "{wrong:?}");
     }
 
+    /// Spans one after the other have all of an off interval, and none of it twice.
+    #[test]
+    fn spans_share_an_off_interval(times in prop::collection::vec(1..9_000_u64, 3..9)) {
+        let (bounds, cuts) = times.split_at(3);
+        let (mut bounds, mut cuts) = (bounds.to_vec(), [cuts, &[0, 9_000][..]].concat());
+        bounds.sort_unstable();
+        cuts.sort_unstable();
+        let off = Off { earliest_ns: bounds[0], latest_ns: bounds[1], end_ns: bounds[2] };
+        let shares = cuts.windows(2).map(|span| off.within_ns(span[0], span[1]));
+        prop_assert_eq!(shares.sum::<u64>(), off.length_ns());
+    }
+
     /// Any order of calls with any times: no panic, no interval that ends before it begins.
     #[test]
     fn any_history_is_survived(
@@ -166,6 +178,22 @@ fn a_late_answer_to_a_wake_up_is_an_off_interval() {
     vcpu.idle(63_100_000, 90_000_000);
     vcpu.wake(70_000_000);
     assert_eq!(vcpu.resume(&LIMITS, 70_100_000, 71_000_000), None, "answered in time");
+}
+
+/// The tick that books it comes later.
+#[test]
+fn time_off_before_a_wake_up_lies_in_no_later_spin() {
+    let mut vcpu = Activity::default();
+    vcpu.alive(&LIMITS, 1_000, 4_000_000);
+    vcpu.idle(2_000, 90_000_000);
+    vcpu.wake(10_000_000);
+    let off = vcpu.resume(&LIMITS, 15_000_000, 16_000_000).unwrap();
+    assert_eq!(off.length_ns(), 5_000_000);
+    assert_eq!(off.within_ns(15_000_000, 16_000_000), 0);
+    // Off in a spin, which the tick interrupts once the vCPU is back.
+    let off = vcpu.alive(&LIMITS, 22_000_000, 24_000_000).unwrap();
+    assert_eq!(off.length_ns(), 6_500_000, "from the middle of 15 and 16 ms on");
+    assert_eq!(off.within_ns(17_000_000, off.end_ns), 5_000_000);
 }
 
 #[test]
