@@ -228,6 +228,14 @@ POLICY u32 confine_fewer(const struct confine *c)
 	return least < half ? least : half;
 }
 
+/* Of trials of fewer in a row that fail, the one before which most was spun is remembered: loads may
+ * alternate. */
+POLICY void confine_note_spin(struct confine *c, u32 share, u64 now_ns)
+{
+	if (share > c->tried_spin || !confine_recent(c->fewer_wait_ns, c->fewer_ns, now_ns))
+		c->tried_spin = share;
+}
+
 /* Whether the load spins so much more than when fewer did not pay that it must be another. */
 POLICY int confine_spins_anew(const struct confine *c, u32 share)
 {
@@ -268,7 +276,7 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 		    confine_spins_anew(c, share))
 			c->fewer_wait_ns = c->fewer_ns = 0;
 		if (now_ns >= c->fewer_ns && !confine_switches_much(&c->sums)) {
-			c->tried_spin = share;
+			confine_note_spin(c, share, now_ns);
 			c->trials_fewer++;
 			confine_begin(c, CONFINE_FEWER, confine_fewer(c), now_ns);
 			c->learnt = 0;

@@ -29,9 +29,11 @@ struct confine {
 	u32 tried;
 	/* What was in use before the limit went because there was little to do; 0: nothing. */
 	u32 learnt;
-	/* Of the last trial of fewer, in percent: the spin share before it, and how much of the time
-	 * on the fewer kept (confine_left_percent), if that was seen; 0: unknown. */
+	/* The most that was spun before a trial of fewer, in percent, since one was kept or the wait
+	 * was forgotten. */
 	u32 tried_spin;
+	/* Of the last trial of fewer, in percent: how much of the time on the fewer kept
+	 * (confine_left_percent), if that was seen; 0: unknown. */
 	u32 left;
 	/* Calm windows with a limit until now, and how many are needed; 0: as many as at first. */
 	u32 calm;

@@ -57,6 +57,40 @@ fn more_are_tried_where_rivals_come_and_fewer_do_not_pay() {
     assert_eq!(confine.in_use(), 6, "{confine:?}");
 }
 
+/// Two loads, each for so many windows, for a minute. A limit helps neither.
+fn alternate(confine: &mut Confine, spin_percents: [u32; 2], windows: u32) -> u64 {
+    let mut now_ns = 0;
+    for _ in 0..3_000 / windows {
+        for percent in spin_percents {
+            run(confine, &mut now_ns, windows, |used| beside_rivals(used, percent));
+        }
+    }
+    now_ns
+}
+
+/// A steady load meets eight trials in a minute. A change of load in the middle of a trial can pass
+/// for a gain, and then the waits begin again.
+#[test]
+fn loads_that_alternate_are_not_tried_at_each_change() {
+    for spin_percents in [[50, 92], [92, 30], [92, 3]] {
+        for windows in [50, 100, 200] {
+            let mut confine = Confine::new(4);
+            alternate(&mut confine, spin_percents, windows);
+            let trials = confine.trials_fewer[0];
+            assert!(trials <= 20, "{spin_percents:?}, {windows} windows: {confine:?}");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_spins_more_than_those_that_alternate_is_tried_at_once() {
+    let mut confine = Confine::new(4);
+    let mut now_ns = alternate(&mut confine, [50, 30], 50);
+    let collapse = |used| beside_rivals(used, if used == 4 { 85 } else { 3 });
+    run(&mut confine, &mut now_ns, 20, collapse);
+    assert_eq!((confine.in_use(), confine.trials_fewer[1]), (2, 1), "{confine:?}");
+}
+
 /// Four vCPUs without rivals on one pCPU: what a limit gives away stays theirs.
 fn stacked(used: u32, spin_percent: u32) -> Facts {
     Facts {
