@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Exact accounting of spins: how long each vCPU is in slow paths that wait without sleeping,
- * by their entry and exit. It counts with interrupts on and off, and needs neither the owner
- * of the lock nor a stack. An uncontended acquire does not come here.
+ * Exact accounting of spins: how long each vCPU is in slow paths that wait without sleeping, by
+ * their entry and exit. It counts with interrupts enabled and disabled, and needs neither the
+ * owner of the lock nor a stack. An uncontended acquire does not enter a slow path.
  *
- * Slow paths nest: an interrupt's within a task's, osq_lock() within rwsem_optimistic_spin().
- * The outermost one is counted, which its frame identifies: both programs of a function get
- * the address of the same trampoline's frame as their context. These functions run with preemption
- * disabled, so the task is the same at both ends, and so is the vCPU. That is why
- * smp_call_function_single() is left out: it enables preemption before it returns. From Linux 7.3
- * on, smp_call_function_many_cond() waits with preemption enabled (8df8a6028309). A wait whose task
- * lost its vCPU is forgotten at that vCPU's next tick.
+ * Slow paths nest: an interrupt's inside a task's, osq_lock() inside rwsem_optimistic_spin().
+ * Only the outermost one is counted. Its frame identifies it: the programs at the entry and the
+ * exit of a function get the same address as their context, that of the trampoline's frame. These
+ * functions run with preemption disabled, so task and vCPU are the same at both ends.
+ * smp_call_function_single() is left out, because it enables preemption before it returns. From
+ * Linux 7.3 on, smp_call_function_many_cond() waits with preemption enabled (8df8a6028309). If a
+ * task loses its vCPU during a wait, the vCPU's next tick drops the wait.
  *
  * A guest without PV spinlocks on a hypervisor that announces itself takes test-and-set locks,
  * which spin in virt_spin_lock(), inlined into native_queued_spin_lock_slowpath().
  *
- * Each function is optional. The agent leaves out those that the kernel does not have and
- * names them.
+ * Each function is optional. The agent skips those that the kernel lacks, and names them.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -34,7 +33,7 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* The light sensor's records (watch.bpf.c), which the agent puts here. */
+/* The light sensor's records (watch.bpf.c). The agent makes both objects share one map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -43,9 +42,9 @@ struct {
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 
-/* A spin that lasts longer is one whose end was not seen. */
+/* A longer spin is one whose end was missed. */
 #define LOST_NS 1000000000ULL
-/* A vCPU that spins for so long in a window of so long wakes the agent. */
+/* If a vCPU spins for ALARM_NS in a window of WINDOW_NS, it wakes the agent. */
 #define WINDOW_NS 10000000ULL
 #define ALARM_NS 1000000ULL
 
@@ -54,7 +53,8 @@ struct {
 	__uint(max_entries, 4096);
 } alarms SEC(".maps");
 
-/* Whether the agent rests until then. It sets this, and who wakes it clears it. */
+/* 1 while the agent sleeps until the alarm. The agent sets it, and the program that raises the
+ * alarm clears it. */
 volatile u32 agent_rests;
 
 static struct account *this_account(void)
@@ -73,14 +73,15 @@ static int enter(void *frame)
 	if (!a)
 		return 0;
 	if (a->since_ns) {
-		/* An interrupt has the task that it interrupts. */
+		/* An interrupt runs as the task that it interrupts. */
 		if (a->task == task && a->frame != (u64)frame && now_ns - a->since_ns < LOST_NS)
 			return 0;
-		/* The kernel skips a program that an interrupt would start while it runs. */
+		/* The end was missed: the kernel skips a program that an interrupt would start
+		 * while it runs. */
 		a->lost++;
 	}
-	/* In this order, because an interrupt may spin in between: before since_ns is set, it undoes all
-	 * that it writes here, and then it finds a spin under way. */
+	/* In this order, because an interrupt may spin in between: before since_ns is set, its
+	 * own leave() clears what it wrote; after that, its enter() finds a spin under way. */
 	a->task = task;
 	barrier();
 	*(volatile u64 *)&a->since_ns = now_ns;
@@ -118,15 +119,16 @@ static int leave(void *frame)
 	a->last_since_ns = a->since_ns;
 	a->last_end_ns = now_ns;
 	count_window(a, now_ns, spun_ns);
-	/* Last, so that an interrupt before it finds the outer spin under way. */
+	/* Last, so that an interrupt before it finds the outer spin still under way. */
 	barrier();
 	*(volatile u64 *)&a->since_ns = 0;
 	return 0;
 }
 
-/* An off interval is over. It lies in a slow path that goes on, or in one that held the tick back
- * by disabled interrupts. There the vCPU may have been on as well: half of it counts as off. One
- * that a late wake-up showed ended before this tick, and before the spins since. */
+/* Books an off interval that has ended. It lies in a slow path that is still under way, or in one
+ * that held the tick back with interrupts disabled. In the latter, the vCPU may also have been
+ * on, so half of the interval counts as off. An interval that a late wake-up revealed ended
+ * before this tick, and before any spin since. */
 static void count_off(struct account *a, const struct activity_off *off)
 {
 	u64 held_ns = activity_off_within_ns(off, a->last_since_ns, a->last_end_ns) / 2;
@@ -137,7 +139,7 @@ static void count_off(struct account *a, const struct activity_off *off)
 	a->held_ns += held_ns;
 }
 
-/* The light sensor has looked at this tick before. */
+/* The light sensor's program has already handled this tick. */
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(tick, int vector)
 {

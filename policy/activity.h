@@ -71,7 +71,8 @@ POLICY u64 activity_off_ns(const struct activity_off *off)
 	return off->end_ns - off->latest_ns + (off->latest_ns - off->earliest_ns) / 2;
 }
 
-/* How much of it lies between two instants, if it began in the middle of its bounds. */
+/* Returns how much of an off interval lies between two instants, in nanoseconds, if it began in
+ * the middle of its bounds. */
 POLICY u64 activity_off_within_ns(const struct activity_off *off, u64 from_ns, u64 to_ns)
 {
 	u64 left_ns = off->end_ns - activity_off_ns(off);

@@ -68,7 +68,7 @@ struct vcpu {
 	 * idle. */
 	u64 switches;
 	struct stopper stopper;
-	/* Its last off interval; its end is 0 where there was none. */
+	/* The last off interval; its end is 0 if there was none. */
 	struct activity_off last_off;
 } __attribute__((aligned(64)));
 
