@@ -1,4 +1,4 @@
-//! Runs programs with their output in a log file.
+//! Runs programs and logs their output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use super::SourcesError;
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 15;
 
-/// A program that has to be installed: its name and its package.
+/// A required program: its name and its Debian package.
 pub(super) type Tool = (&'static str, &'static str);
 
 /// Checks that all `tools` are in `PATH`.
@@ -21,7 +21,7 @@ pub(super) fn need(purpose: &'static str, tools: &[Tool]) -> Result<(), SourcesE
     missing(purpose, absent)
 }
 
-/// The error that names what is absent, if anything is.
+/// Returns an error that names the absent tools, if there are any.
 pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), SourcesError> {
     if absent.is_empty() {
         return Ok(());
@@ -32,8 +32,8 @@ pub(super) fn missing(purpose: &'static str, absent: Vec<Tool>) -> Result<(), So
     Err(SourcesError::Missing { purpose, missing, packages })
 }
 
-/// Checks that make and QEMU's configure take `folder`, before it is filled: they refuse blanks and
-/// colons.
+/// Checks, before the folder is filled, that make and QEMU's configure accept its path. Both refuse
+/// blanks and colons.
 pub(super) fn buildable(folder: &Path) -> Result<(), SourcesError> {
     let refused = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
     match folder.as_os_str().as_encoded_bytes().iter().any(refused) {
@@ -46,8 +46,8 @@ fn in_path(tool: &str) -> bool {
     program(tool).is_absolute()
 }
 
-/// The tool's full path. Unlike `PATH` of a user who is not root, this knows the
-/// administrator's folders too. Just the name if it is nowhere.
+/// Returns the tool's full path, or only its name if no folder has it. The search includes the
+/// administrator's folders, which the `PATH` of an ordinary user lacks.
 pub(super) fn program(tool: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -55,7 +55,8 @@ pub(super) fn program(tool: &str) -> PathBuf {
     files.find(|file| file.is_file()).unwrap_or_else(|| tool.into())
 }
 
-/// The first line of the compiler's version. Without a log: on a full disk none can be written.
+/// Returns the first line of the compiler's version. The call writes no log, so it works on a full
+/// disk.
 pub(super) fn compiler() -> Result<String, SourcesError> {
     let fail = |error| SourcesError::io("run", "gcc", error);
     let output = Command::new("gcc").arg("--version").output().map_err(fail)?;
@@ -66,7 +67,7 @@ pub(super) fn compiler() -> Result<String, SourcesError> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Runs commands one after the other; all that they print goes to one log.
+/// Runs commands one after the other and appends their output to one log.
 pub(super) struct Runner {
     log: PathBuf,
 }
@@ -83,10 +84,10 @@ impl Runner {
         &self.log
     }
 
-    /// Runs `command` and gives each line of its output to `line`.
+    /// Runs `command` and passes each line of its output to `line`.
     ///
     /// # Errors
-    /// When it cannot be started or ends with a failure; `what` says what it was for.
+    /// If the command cannot start or fails. The message names the command's purpose, `what`.
     pub(super) fn run(
         &self,
         what: &str,
@@ -97,7 +98,7 @@ impl Runner {
         self.check(what, status)
     }
 
-    /// Runs `command` and returns its standard output, which the log does not get.
+    /// Runs `command` and returns its standard output. The log gets only standard error.
     pub(super) fn output(&self, what: &str, command: &mut Command) -> Result<String, SourcesError> {
         let output = self
             .begin(command)
@@ -107,7 +108,7 @@ impl Runner {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Notes the command in the log.
+    /// Logs the command line and opens the log for its output.
     fn begin(&self, command: &mut Command) -> io::Result<File> {
         let mut log = OpenOptions::new().append(true).open(&self.log)?;
         writeln!(log, "+ {command:?}")?;
@@ -115,12 +116,13 @@ impl Runner {
         Ok(log)
     }
 
-    /// One pipe for both streams keeps errors in their place among the other lines.
+    /// Runs `command` with one pipe for both streams, so that errors keep their order among the
+    /// other lines.
     fn stream(&self, command: &mut Command, line: &mut dyn FnMut(&str)) -> io::Result<ExitStatus> {
         let mut log = self.begin(command)?;
         let (output, end) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         let mut child = command.stdout(end.try_clone()?).stderr(end).spawn()?;
-        // The command holds the pipe's other end, and reading ends when all of them are closed.
+        // The parent must close its write ends. Reading ends when the last write end is closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let logged = pass_on(File::from(output), &mut log, line);
         let status = child.wait()?;
@@ -131,7 +133,7 @@ impl Runner {
         if status.success() { Ok(()) } else { Err(self.failed(what, &status.to_string())) }
     }
 
-    /// The error of a failed step, with the end of the log.
+    /// Returns the error of a failed step, with the end of the log.
     fn failed(&self, what: &str, status: &str) -> SourcesError {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
@@ -146,12 +148,13 @@ impl Runner {
     }
 }
 
-/// Copies all lines to the log, and gives them to `line`. Where the log cannot be written, they are
-/// read all the same: their command must not go on in a folder that is being removed.
+/// Copies all lines to the log and passes them to `line`. If the log cannot be written, the
+/// function still reads to the end. Otherwise the command would go on in a folder that the caller
+/// is removing.
 fn pass_on(output: impl Read, log: &mut File, line: &mut dyn FnMut(&str)) -> io::Result<()> {
     let mut logged = Ok(());
     for bytes in BufReader::new(output).split(b'\n') {
-        // Compilers may print what is not UTF-8.
+        // Compilers may print bytes that are not UTF-8.
         let text = String::from_utf8_lossy(&bytes?).into_owned();
         logged = logged.and_then(|()| writeln!(log, "{text}"));
         line(&text);

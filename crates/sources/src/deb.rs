@@ -1,4 +1,4 @@
-//! Unpacks packages without installing them, and their sources.
+//! Unpacks packages without installing them, and tarballs of sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub(super) fn unpack_all(folder: &Path, root: &Path, runner: &Runner) -> Result<
     Ok(())
 }
 
-/// Unpacks a tarball of sources into a folder, which may be a new one, without the first `strip`
-/// parts of each name.
+/// Unpacks a tarball of sources into a folder, and creates the folder if necessary. The first
+/// `strip` parts of each name are removed.
 pub(super) fn unpack_source(
     tarball: &Path,
     into: &Path,

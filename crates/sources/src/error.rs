@@ -1,12 +1,12 @@
-//! Failures that every customer of this crate shares.
+//! Errors that kernels and QEMU share.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use unspin_model::class::{Class, Classified};
 
-/// Why a source could not be fetched, verified, patched or built. Each message names
-/// the next step.
+/// The reason why a source could not be fetched, verified, patched or built. Each message names the
+/// next step.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
     /// A file operation failed.
@@ -24,7 +24,7 @@ pub enum SourcesError {
     Metadata {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The parser's reason.
         source: serde_json::Error,
     },
     /// Programs or headers that the work needs are not installed.
@@ -34,11 +34,11 @@ pub enum SourcesError {
         .packages.join(" ")
     )]
     Missing {
-        /// What they are needed for.
+        /// The work that needs them, as a verb phrase.
         purpose: &'static str,
-        /// Programs and headers.
+        /// The missing programs and headers.
         missing: Vec<&'static str>,
-        /// The packages that hold them.
+        /// The packages that contain them.
         packages: Vec<&'static str>,
     },
     /// The file system of the cache is nearly full.
@@ -48,14 +48,14 @@ pub enum SourcesError {
         .needed >> 20
     )]
     Space {
-        /// The folder that was to be filled.
+        /// The folder that needs the space.
         path: PathBuf,
-        /// Free bytes.
+        /// Free space, in bytes.
         free: u64,
-        /// Bytes that the work takes at its peak.
+        /// Peak space of the work, in bytes.
         needed: u64,
     },
-    /// A build cannot take place in this folder.
+    /// make and QEMU's configure cannot build in this folder.
     #[error(
         "make and QEMU's configure refuse the blank or colon in {0}; use another folder, or point \
          UNSPIN_CACHE to one"
@@ -64,26 +64,26 @@ pub enum SourcesError {
     /// The archive's signatures cannot be checked.
     #[error("no Debian archive keyring at {0}; install with: apt install debian-archive-keyring")]
     Keyring(PathBuf),
-    /// apt knows no fitting package.
+    /// apt's lists have no suitable package.
     #[error("no package {what} in {suites}; `{log}` has what apt said")]
     NoPackage {
-        /// What was looked for.
+        /// The wanted package.
         what: String,
-        /// Where.
+        /// The searched suites.
         suites: String,
-        /// apt's output.
+        /// Path of the log with apt's output.
         log: PathBuf,
     },
     /// A program failed.
     #[error("{what} failed ({status}); the whole log: {log}\n{tail}")]
     Command {
-        /// What was being done.
+        /// The failed step.
         what: String,
-        /// How the program ended.
+        /// The program's exit status or signal.
         status: String,
-        /// All of its output.
+        /// Path of the log with all of its output.
         log: PathBuf,
-        /// The last lines of it.
+        /// The log's last lines.
         tail: String,
     },
 }
@@ -98,7 +98,7 @@ impl Classified for SourcesError {
 }
 
 impl SourcesError {
-    /// A failed file operation; `what` is a verb phrase such as "create".
+    /// Returns the error of a failed file operation. `what` is a verb phrase such as "create".
     pub(crate) fn io(what: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Self::Io { what, path: path.as_ref().into(), source }
     }

@@ -1,4 +1,4 @@
-//! Digests that name what is cached.
+//! Digests that name the entries of the cache.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::SourcesError;
 
-/// The SHA-256 of a file, in hexadecimal digits.
+/// Returns the SHA-256 of a file, in hexadecimal digits.
 pub(super) fn of_file(path: &Path) -> Result<String, SourcesError> {
     let read = |error| SourcesError::io("read", path, error);
     let mut file = File::open(path).map_err(read)?;
@@ -22,7 +22,7 @@ pub(super) fn of_file(path: &Path) -> Result<String, SourcesError> {
     }
 }
 
-/// A digest over a list of texts; where one text ends matters.
+/// A digest over a list of texts. It depends on the boundaries between the texts.
 pub(super) struct Digest(Sha256);
 
 impl Digest {
@@ -35,12 +35,12 @@ impl Digest {
         self.0.update(text);
     }
 
-    /// Eight hexadecimal digits: enough to tell the entries of one cache apart.
+    /// Returns eight hexadecimal digits, which distinguish the entries of one cache.
     pub(super) fn short(self) -> String {
         self.hex(4)
     }
 
-    /// 32 hexadecimal digits: enough for results from anywhere never to mix.
+    /// Returns 32 hexadecimal digits, which distinguish results from any two machines.
     pub(super) fn long(self) -> String {
         self.hex(16)
     }
@@ -50,7 +50,7 @@ impl Digest {
     }
 }
 
-/// The part of an id that stands for all that an entry was made of.
+/// Returns the part of an id that identifies all ingredients of an entry.
 pub(super) fn build_key(source: &str, recipe: &str, compiler: &str) -> String {
     let mut digest = Digest::new();
     for text in [source, recipe, compiler] {

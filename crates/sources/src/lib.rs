@@ -1,8 +1,8 @@
-//! What the lab boots: fetched, verified, patched, built and cached.
+//! The kernels and QEMUs of the lab: fetched, verified, patched, built and cached.
 //!
-//! Each customer has a module: [`kernel`] and [`qemu`]. A result is a folder in the cache
-//! that is named by its content and appears complete or not at all: work happens in a
-//! staging folder beside it, which is renamed at the end.
+//! [`kernel`] and [`qemu`] have a module each. A result is a folder in the cache, named by its
+//! content. It appears there complete or not at all, because the work happens in a staging folder
+//! that is renamed at the end.
 
 mod apt;
 mod cache;

@@ -7,8 +7,8 @@ use std::process::Command;
 use super::SourcesError;
 use super::command::Runner;
 
-/// Applies one patch to `tree`. A hunk that needs fuzz is a failure, for it may land
-/// elsewhere.
+/// Applies one patch to `tree`. A hunk that needs fuzz fails, because it may land in the wrong
+/// place.
 pub(super) fn apply(
     tree: &Path,
     name: &str,

@@ -1,29 +1,30 @@
-//! Progress of long work, and of `make` and `ninja` by the lines they print.
+//! Progress of long work, and of `make` and `ninja`, derived from the lines that they print.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
-/// Where long work has got to.
+/// The current state of long work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What is being done, such as `compile`.
+    /// The current stage, such as `compile`.
     pub stage: String,
-    /// Done part of this stage, 0 to 1, where it is known.
+    /// Completed fraction of this stage, 0 to 1, if it is known.
     pub fraction: Option<f64>,
-    /// The step at hand, such as the file being compiled.
+    /// The current step, such as the file being compiled.
     pub detail: String,
 }
 
 impl Progress {
-    /// The start of a stage that cannot be measured.
+    /// Returns the start of a stage whose progress cannot be measured.
     pub(super) fn stage(stage: &str, detail: impl Into<String>) -> Self {
         Self { stage: stage.into(), fraction: None, detail: detail.into() }
     }
 }
 
-/// Prints a warning to standard error, each text once: one command may come across a fault many
-/// times. A stage of [`Progress`] would not do, because a terminal shows the last one only.
+/// Prints a warning to standard error, and each text only once, because one command may meet the
+/// same fault many times. A stage of [`Progress`] would not suffice, because a terminal shows only
+/// the last one.
 pub(super) fn warn(text: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().is_ok_and(|mut said| said.insert(text.to_owned())) {
@@ -33,29 +34,31 @@ pub(super) fn warn(text: &str) {
     }
 }
 
-/// The environment variable of that name makes ninja count finished steps and all steps.
+/// The value of the environment variable `NINJA_STATUS`, with which ninja prints the numbers of
+/// finished steps and of all steps.
 pub(super) const NINJA_STATUS: &str = "[%f/%t] ";
 
-/// Counts the steps of a build against the number that the last one took.
+/// Counts the steps of a build, as a fraction of the steps of the last build.
 pub(super) struct Steps {
     done: u64,
     expected: u64,
 }
 
 impl Steps {
-    /// Expects `expected` steps, at least one.
+    /// Starts a count that expects `expected` steps, at least one.
     pub(super) fn new(expected: u64) -> Self {
         Self { done: 0, expected: expected.max(1) }
     }
 
-    /// Steps seen so far.
+    /// Returns the number of steps so far.
     pub(super) fn done(&self) -> u64 {
         self.done
     }
 
-    /// Takes a line of make's output; a step's line such as `  CC      mm/slub.o` is progress.
+    /// Returns the progress if `line` of make's output announces a step, such as `  CC
+    /// mm/slub.o`.
     ///
-    /// Never says that all is done: a build may take more steps than the last one.
+    /// The fraction stays below 1, because a build may take more steps than the last one.
     pub(super) fn line(&mut self, line: &str) -> Option<Progress> {
         let (command, target) = step(line)?;
         self.done += 1;
@@ -68,7 +71,7 @@ impl Steps {
     }
 }
 
-/// Reads a line of ninja's output under [`NINJA_STATUS`].
+/// Parses a line that ninja prints with [`NINJA_STATUS`].
 pub(super) fn ninja(line: &str) -> Option<Progress> {
     let (count, detail) = line.strip_prefix('[')?.split_once("] ")?;
     let (done, total) = count.split_once('/')?;
@@ -77,7 +80,7 @@ pub(super) fn ninja(line: &str) -> Option<Progress> {
     Some(Progress { stage: "compile".into(), fraction, detail: detail.into() })
 }
 
-/// The parts of a line that announces a step in kbuild's short form.
+/// Splits a line that announces a step in kbuild's short form.
 fn step(line: &str) -> Option<(&str, &str)> {
     let rest = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
     let (command, target) = rest.split_once(char::is_whitespace)?;

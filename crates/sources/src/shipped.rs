@@ -1,49 +1,49 @@
-//! Files of the repository that are part of the program, so that an installed `unspin`
-//! builds without a checkout.
+//! Files of the repository that the program contains, so that an installed `unspin` builds without
+//! a checkout.
 
 use include_dir::{Dir, include_dir};
 
 /// Fragments and patches of the lab kernel.
 static KERNEL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../kernel");
-/// The decisions, as freestanding C headers.
+/// The policy, as freestanding C headers.
 static POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policy");
 /// Patches, devices and options of the lab's QEMU.
 static QEMU: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../qemu");
 
-/// A shipped file: its path within its folder, and its text.
+/// A shipped file: its path below its folder, and its text.
 pub(crate) type Part = (&'static str, &'static str);
 
-/// The fragments of `kernel/config/` in the order in which they are merged.
+/// Returns the fragments of `kernel/config/`, in the order in which they are merged.
 pub(crate) fn kernel_fragments() -> Vec<Part> {
     parts(&KERNEL, "config", ".config")
 }
 
-/// The patches of `kernel/patches/` in the order in which they apply.
+/// Returns the patches of `kernel/patches/`, in the order in which they apply.
 pub(crate) fn kernel_patches() -> Vec<Part> {
     parts(&KERNEL, "patches", ".patch")
 }
 
-/// What a confidential guest's kernel has beside the lab kernel's: fragments and patches.
+/// Returns the fragments and patches that a confidential guest's kernel adds to the lab kernel's.
 pub(crate) fn cvm_kernel_parts() -> [Vec<Part>; 2] {
     [".config", ".patch"].map(|suffix| parts(&KERNEL, "cvm", suffix))
 }
 
-/// What a host that emulates SEV-ES has beside it: fragments and patches.
+/// Returns the fragments and patches that the kernel of a host that emulates SEV-ES adds.
 pub(crate) fn es_emu_kernel_parts() -> [Vec<Part>; 2] {
     [".config", ".patch"].map(|suffix| parts(&KERNEL, "es-emu", suffix))
 }
 
-/// The patches of `qemu/patches/` in the order in which they apply.
+/// Returns the patches of `qemu/patches/`, in the order in which they apply.
 pub(crate) fn qemu_patches() -> Vec<Part> {
     parts(&QEMU, "patches", ".patch")
 }
 
-/// A file of `qemu/`; empty if absent.
+/// Returns the text of a file in `qemu/`, which is empty if the file is absent.
 pub(crate) fn qemu_file(name: &str) -> &'static str {
     QEMU.get_file(name).and_then(|file| file.contents_utf8()).unwrap_or_default()
 }
 
-/// `policy/base.h` and the headers of `policy/host/`, by their paths below `policy/`.
+/// Returns `policy/base.h` and the headers of `policy/host/`, by their paths below `policy/`.
 pub(crate) fn host_headers() -> Vec<(String, &'static str)> {
     let base = parts(&POLICY, "", ".h").into_iter().filter(|(name, _)| *name == "base.h");
     let host = parts(&POLICY, "host", ".h").into_iter();
@@ -51,7 +51,8 @@ pub(crate) fn host_headers() -> Vec<(String, &'static str)> {
     base.chain(host.map(|(name, text)| (format!("host/{name}"), text))).collect()
 }
 
-/// The files of `folder` whose names end in `suffix`, by name. An absent folder has none.
+/// Returns the files of `folder` whose names end in `suffix`, by name. An absent folder yields
+/// none.
 fn parts(dir: &'static Dir<'_>, folder: &str, suffix: &str) -> Vec<Part> {
     let inner = if folder.is_empty() { Some(dir) } else { dir.get_dir(folder) };
     let files = inner.into_iter().flat_map(|dir| dir.files());

@@ -1,4 +1,4 @@
-//! Free space, checked before long work rather than found out at its end.
+//! Checks for free space before long work starts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! apt's configuration and sources, in files of our own.
+//! Writes private configuration and source files for apt.
 //!
 //! Source of the formats: apt.conf(5), sources.list(5).
 
@@ -10,11 +10,11 @@ use super::mirror::Mirrors;
 /// The system's apt configuration.
 pub(super) const SYSTEM: &str = "/etc/apt";
 
-/// Options of https, in lower case: whom to trust, and the client's own certificate. Mirrors inside
-/// a company may need them.
+/// The https options, in lower case, that name trusted authorities and the client's certificate.
+/// Mirrors inside a company may need them.
 const CERTIFICATES: [&str; 4] = ["cainfo", "capath", "sslcert", "sslkey"];
 
-/// One line per kind (`deb`, `deb-src`) and suite, in the form of sources.list(5).
+/// Returns one line per kind (`deb`, `deb-src`) and suite, in the form of sources.list(5).
 pub(super) fn sources(
     mirrors: &Mirrors,
     kinds: &[&str],
@@ -28,7 +28,7 @@ pub(super) fn sources(
     kinds.iter().flat_map(|kind| suites.iter().map(move |suite| line(kind, suite))).collect()
 }
 
-/// The configuration that keeps apt below `home`.
+/// Returns the configuration that keeps apt's files below `home`.
 pub(super) fn own(home: &Path, network: &str) -> String {
     let path = |name: &str| home.join(name).display().to_string();
     let settings = [
@@ -45,7 +45,7 @@ pub(super) fn own(home: &Path, network: &str) -> String {
         // The lab's guests are x86, wherever apt runs.
         ("APT::Architecture", "amd64".into()),
         ("APT::Architectures", "amd64".into()),
-        // apt's own user may not be let into the cache folder.
+        // apt's own user may lack access to the cache folder.
         ("APT::Sandbox::User", "".into()),
         ("Acquire::Languages", "none".into()),
         ("Acquire::Retries", "3".into()),
@@ -54,7 +54,8 @@ pub(super) fn own(home: &Path, network: &str) -> String {
     network.to_owned() + &lines.collect::<String>()
 }
 
-/// The system's proxies and certificates, as `apt-config dump` prints and apt.conf takes them.
+/// Returns the system's proxy and certificate settings as `apt-config dump` prints them. apt.conf
+/// accepts the same form.
 pub(super) fn network() -> String {
     let dump = Command::new("apt-config").arg("dump").output().map(|output| output.stdout);
     network_of(&String::from_utf8_lossy(&dump.unwrap_or_default()))
@@ -65,7 +66,8 @@ fn network_of(dump: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Each setting may be for all hosts, or name one before or behind the option.
+/// Returns whether a line sets a proxy or certificate. A setting applies to all hosts, or names one
+/// host before or after the option.
 fn is_network(line: &str) -> bool {
     let name = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let Some(option) = name.strip_prefix("acquire::") else { return false };

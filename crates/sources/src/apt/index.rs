@@ -1,4 +1,4 @@
-//! What apt knows about packages.
+//! apt's index of packages.
 
 use super::version;
 
@@ -9,11 +9,11 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// Size of the archive in bytes.
     pub(crate) size: u64,
-    /// Names of the packages that it depends on, all alternatives.
+    /// Names of the packages in its dependencies, with all alternatives.
     pub(crate) depends: Vec<String>,
 }
 
-/// Reads `apt-cache dumpavail`.
+/// Parses the output of `apt-cache dumpavail`.
 pub(crate) fn parse(text: &str) -> Vec<Package> {
     text.split("\n\n").filter_map(package).collect()
 }
@@ -32,7 +32,7 @@ fn package(stanza: &str) -> Option<Package> {
     })
 }
 
-/// The newest version of the package of that name.
+/// Returns the newest version of the package `name`.
 pub(crate) fn newest<'a>(packages: &'a [Package], name: &str) -> Option<&'a Package> {
     let named = packages.iter().filter(|package| package.name == name);
     named.max_by(|a, b| version::compare(&a.version, &b.version))

@@ -1,18 +1,19 @@
-//! Where Debian's archive is, as this system's own apt sources say.
+//! Finds the addresses of Debian's archives in this system's apt sources.
 //!
 //! Source of the formats: sources.list(5).
 
 use std::fs;
 use std::path::Path;
 
-/// Debian's own name for the nearest mirror: the fallback of systems that have
-/// no Debian source themselves, such as Ubuntu.
+/// Debian's name for the nearest mirror. Systems without a Debian source, such as Ubuntu, use this
+/// fallback.
 const FALLBACK: &str = "http://deb.debian.org";
 
-/// Debian's archive of debug symbols: it has the same key, and none of our packages.
+/// Debian's archive of debug symbols. It is signed with the same key but has none of the packages
+/// that the lab needs.
 const DEBUG: &str = "debian-debug";
 
-/// The words by which apt takes a stanza for disabled.
+/// The values of `Enabled` with which apt disables a stanza.
 const NO: [&str; 6] = ["no", "false", "without", "off", "disable", "0"];
 
 /// A source of binary packages.
@@ -34,7 +35,7 @@ pub(super) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Those that the system's sources below `etc` (`/etc/apt`) name.
+    /// Returns the mirrors that the system's sources below `etc` (`/etc/apt`) name.
     pub(super) fn of_system(etc: &Path) -> Self {
         Self::of_sources(&system_sources(etc))
     }
@@ -42,7 +43,7 @@ impl Mirrors {
     fn of_sources(sources: &[AptSource]) -> Self {
         let find = |archive: &str| {
             let found: Vec<&str> = sources.iter().flat_map(|one| one.debian(archive)).collect();
-            // One key signs several archives. The customary path says which one it is.
+            // One key signs several archives. The customary path identifies the archive.
             let named = found.iter().find(|uri| is_named(uri, archive));
             let uri = named.or(found.first()).copied().map(str::to_owned);
             uri.unwrap_or_else(|| format!("{FALLBACK}/{archive}"))
@@ -52,9 +53,11 @@ impl Mirrors {
 }
 
 impl AptSource {
-    /// The addresses if this is Debian's archive of that name. Others use Debian's suite names, and
-    /// vendors also its customary path: what counts is the archive's key, or the path where the key
-    /// is not another one's.
+    /// Returns this source's addresses if it is Debian's archive of that name.
+    ///
+    /// Suite names don't identify the archive, because others use Debian's. Vendors also use its
+    /// customary path. The archive's key therefore decides, or the customary path if no vendor's
+    /// key is given.
     fn debian(&self, archive: &str) -> Vec<&str> {
         let security = self.suites.iter().any(|suite| suite.ends_with("-security"));
         let main = self.components.iter().any(|component| component == "main");
@@ -72,12 +75,12 @@ impl AptSource {
     }
 }
 
-/// Whether an address has the customary path of the archive of that name.
+/// Returns whether an address ends in the archive's customary path.
 fn is_named(uri: &str, archive: &str) -> bool {
     uri.rsplit('/').next() == Some(archive)
 }
 
-/// All sources below `etc`; what cannot be read is as good as absent.
+/// Returns all sources below `etc`. An unreadable file counts as absent.
 fn system_sources(etc: &Path) -> Vec<AptSource> {
     let mut files = vec![etc.join("sources.list")];
     let parts = fs::read_dir(etc.join("sources.list.d")).into_iter().flatten().flatten();
@@ -95,7 +98,7 @@ fn system_sources(etc: &Path) -> Vec<AptSource> {
     files.iter().flat_map(|file| parse(file)).collect()
 }
 
-/// Lines `deb [option=value ...] URI SUITE COMPONENT...`.
+/// Parses lines of the form `deb [option=value ...] URI SUITE COMPONENT...`.
 fn one_line(text: &str) -> Vec<AptSource> {
     text.lines().filter_map(one_source).collect()
 }
@@ -117,7 +120,7 @@ fn one_source(line: &str) -> Option<AptSource> {
     })
 }
 
-/// Stanzas of `Field: values`, values going on in lines that begin with a blank.
+/// Parses stanzas of `Field: values`. A line that begins with a blank continues a field's values.
 fn deb822(text: &str) -> Vec<AptSource> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     lines.split(|line| line.trim().is_empty()).filter_map(stanza).collect()
@@ -136,7 +139,7 @@ fn stanza(lines: &[&str]) -> Option<AptSource> {
     })
 }
 
-/// The words of a field; names of fields know no case.
+/// Returns the words of a field. Field names are case-insensitive.
 fn words(lines: &[&str], name: &str) -> Vec<String> {
     let value = |line: &&str| {
         let (field, value) = line.split_once(':')?;

@@ -1,8 +1,8 @@
-//! Debian's archive through apt, with a configuration of our own.
+//! Accesses Debian's archive through apt, with a private configuration.
 //!
-//! The system's sources, lists and installed packages are neither used nor
-//! changed; signatures are checked with Debian's archive keyring. Only the
-//! system's network settings (proxies, certificates) are taken over.
+//! This module neither uses nor changes the system's sources, lists and installed packages. apt
+//! checks signatures with Debian's archive keyring. The private configuration copies only the
+//! system's network settings (proxies, certificates).
 
 mod conf;
 mod index;
@@ -22,7 +22,7 @@ use mirror::Mirrors;
 
 /// The public keys of Debian's archive, from the package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// What fetching needs.
+/// The programs that fetching needs.
 pub(super) const TOOLS: &[Tool] = &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
 
 /// apt with its own sources, lists and cache.
@@ -35,15 +35,15 @@ impl PrivateApt {
     /// Prepares apt below `home` for the binary packages of these Debian suites.
     ///
     /// # Errors
-    /// When apt or the keyring is missing, or the folder cannot be written.
+    /// If apt or the keyring is missing, or the folder cannot be written.
     pub(super) fn new(home: &Path, suites: &[&'static str]) -> Result<Self, SourcesError> {
         Self::with_keyring(home, &["deb"], suites, Path::new(KEYRING))
     }
 
-    /// The same for binary and source packages.
+    /// Prepares apt like [`PrivateApt::new`], for binary and source packages.
     ///
     /// # Errors
-    /// Those of [`PrivateApt::new`].
+    /// The errors of [`PrivateApt::new`].
     pub(super) fn with_sources(home: &Path, suites: &[&'static str]) -> Result<Self, SourcesError> {
         Self::with_keyring(home, &["deb", "deb-src"], suites, Path::new(KEYRING))
     }
@@ -73,7 +73,7 @@ impl PrivateApt {
         Ok(Self { home: home.into(), suites: suites.into() })
     }
 
-    /// Refreshes the lists. Without the option, apt-get is content if it could fetch none.
+    /// Refreshes the lists. Without `--error-on=any`, apt-get succeeds even if it fetches no list.
     pub(super) fn update(&self, runner: &Runner) -> Result<(), SourcesError> {
         let mut command = self.command("apt-get");
         command.args(["update", "--error-on=any"]);
@@ -88,7 +88,7 @@ impl PrivateApt {
         Ok(parse(&text))
     }
 
-    /// All versions of the package `name`; the lists must be fresh.
+    /// Returns all versions of the package `name`. The caller refreshes the lists first.
     pub(super) fn versions(
         &self,
         name: &str,
@@ -99,7 +99,7 @@ impl PrivateApt {
         Ok(parse(&runner.output("apt-cache show", &mut command)?))
     }
 
-    /// All versions of the source package `name`; the lists must be fresh.
+    /// Returns all versions of the source package `name`. The caller refreshes the lists first.
     pub(super) fn source_versions(
         &self,
         name: &str,
@@ -138,7 +138,7 @@ impl PrivateApt {
         download(&mut command, runner, progress)
     }
 
-    /// The error that says that `what` is not there.
+    /// Returns the error for a package that no suite has.
     pub(super) fn lacks(&self, what: &str, runner: &Runner) -> SourcesError {
         let suites = self.suites.join(", ");
         SourcesError::NoPackage { what: what.into(), suites, log: runner.log().into() }
@@ -151,7 +151,7 @@ impl PrivateApt {
     }
 }
 
-/// Runs an apt-get that downloads and reports how far it is.
+/// Runs an apt-get command that downloads, and reports its progress.
 pub(super) fn download(
     command: &mut Command,
     runner: &Runner,
@@ -166,7 +166,7 @@ pub(super) fn download(
     })
 }
 
-/// Reads apt's status line `dlstatus:FILE:PERCENT:TEXT`.
+/// Parses apt's status line `dlstatus:FILE:PERCENT:TEXT`.
 fn download_status(line: &str) -> Option<(f64, &str)> {
     let mut fields = line.strip_prefix("dlstatus:")?.splitn(3, ':').skip(1);
     Some((fields.next()?.parse().ok()?, fields.next()?))

@@ -10,14 +10,14 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     a.0.cmp(&b.0).then_with(|| alternate(a.1, b.1)).then_with(|| alternate(a.2, b.2))
 }
 
-/// Epoch, upstream version and revision.
+/// Splits a version into epoch, upstream version and revision.
 fn parts(version: &str) -> (u64, &str, &str) {
     let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
     let (upstream, revision) = rest.rsplit_once('-').unwrap_or((rest, ""));
     (epoch.parse().unwrap_or(0), upstream, revision)
 }
 
-/// Runs of non-digits and runs of digits are compared in turn.
+/// Compares non-digit and digit parts alternately.
 fn alternate(mut a: &str, mut b: &str) -> Ordering {
     while !a.is_empty() || !b.is_empty() {
         let ((text_a, rest_a), (text_b, rest_b)) = (text(a), text(b));
@@ -39,7 +39,7 @@ fn number(s: &str) -> (&str, &str) {
     s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()))
 }
 
-/// Letters sort before all else but the end, and `~` even before the end.
+/// Compares non-digit parts. `~` sorts before the end, and letters sort before other characters.
 fn texts(a: &str, b: &str) -> Ordering {
     let rank = |byte: Option<&u8>| match byte {
         Some(b'~') => -1,
@@ -53,7 +53,7 @@ fn texts(a: &str, b: &str) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// Numbers of any length: without leading zeros, the longer one is larger.
+/// Compares numbers of any length. Without leading zeros, the longer number is larger.
 fn numbers(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))

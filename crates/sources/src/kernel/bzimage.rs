@@ -11,15 +11,16 @@ use crate::SourcesError;
 
 /// Offset of the magic `HdrS`.
 const MAGIC_AT: usize = 0x202;
-/// Offset of the pointer to the version string, less 0x200 (protocol 2.00 and later).
+/// Offset of the pointer to the version string (protocol 2.00 and later). The pointer counts from
+/// 0x200.
 const VERSION_AT: usize = 0x20e;
-/// The version string lies in the setup code, which has at most 64 sectors.
+/// Bytes that include the version string: the boot sector and at most 64 sectors of setup code.
 const SETUP_MAX: u64 = 65 * 512;
 
-/// The release (`uname -r`) of the bzImage at `path`.
+/// Returns the release (`uname -r`) of the bzImage at `path`.
 ///
 /// # Errors
-/// When the file cannot be read or is not a bzImage.
+/// If the file cannot be read or is not a bzImage.
 pub(super) fn release(path: &Path) -> Result<String, KernelError> {
     let read = |error| SourcesError::io("read", path, error);
     let mut head = Vec::new();
@@ -27,7 +28,7 @@ pub(super) fn release(path: &Path) -> Result<String, KernelError> {
     parse_release(&head).map_err(|why| KernelError::NotBzImage { path: path.into(), why })
 }
 
-/// The first word of the version string, `6.12.117-unspin (user@host) #1 SMP ...`.
+/// Returns the first word of the version string, such as `6.12.117-unspin (user@host) #1 SMP ...`.
 fn parse_release(head: &[u8]) -> Result<String, &'static str> {
     if head.get(MAGIC_AT..MAGIC_AT + 4) != Some(b"HdrS") {
         return Err("it has no boot header");
@@ -46,7 +47,8 @@ fn parse_release(head: &[u8]) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    /// A header as the kernel's build writes it, with the version string at 0x200 + `pointer`.
+    /// Returns a header as the kernel's build writes it, with the version string at 0x200 +
+    /// `pointer`.
     fn header(pointer: u16, version: &[u8]) -> Vec<u8> {
         let mut head = vec![0; 0x4000];
         head[MAGIC_AT..MAGIC_AT + 4].copy_from_slice(b"HdrS");

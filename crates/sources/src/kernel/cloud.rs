@@ -1,26 +1,26 @@
-//! Which of Debian's packages make a cloud kernel, and where its parts are in them.
+//! Finds the Debian packages of a cloud kernel, and the kernel's parts in them.
 
 use std::path::{Path, PathBuf};
 
 use crate::apt::{Package, newest, version};
 
-/// Suffix of the versioned image packages that are wanted.
+/// Suffix of the versioned image packages of cloud kernels.
 const FLAVOUR: &str = "-cloud-amd64";
 
-/// A cloud kernel and the packages that hold it.
+/// A cloud kernel and its packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CloudKernel {
     /// `uname -r`, such as `7.3.4+deb13-cloud-amd64`.
     pub(super) release: String,
-    /// The image package first, then those that it depends on.
+    /// The image package, followed by the packages that it depends on.
     pub(super) packages: Vec<Package>,
 }
 
-/// All cloud kernels, the newest first.
+/// Returns all cloud kernels, the newest first.
 ///
-/// The image package holds the kernel, its configuration and its modules; or, in the
-/// split packaging, it depends on packages that do, found by the release in their names. A
-/// kernel whose parts are not all there is left out.
+/// The image package contains the kernel, its configuration and its modules. In the split
+/// packaging, it depends on packages with these parts, whose names contain the release. The result
+/// omits a kernel if one of its packages is missing.
 pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
     let mut images: Vec<&Package> =
         packages.iter().filter(|p| image_release(p).is_some()).collect();
@@ -29,7 +29,7 @@ pub(super) fn cloud_kernels(packages: &[Package]) -> Vec<CloudKernel> {
     images.into_iter().filter_map(|image| cloud_kernel(packages, image)).collect()
 }
 
-/// The cloud kernel that a release installs by default, of those.
+/// Returns those of `kernels` that Debian's meta package installs by default.
 pub(super) fn default_of(kernels: Vec<CloudKernel>, packages: &[Package]) -> Vec<CloudKernel> {
     let meta = newest(packages, &format!("linux-image{FLAVOUR}"));
     let depends = meta.map(|meta| meta.depends.as_slice()).unwrap_or_default();
@@ -50,7 +50,7 @@ fn cloud_kernel(packages: &[Package], image: &Package) -> Option<CloudKernel> {
     Some(CloudKernel { release: release.into(), packages: parts })
 }
 
-/// The release of a versioned, signed cloud image package.
+/// Returns the release of a versioned, signed cloud image package.
 fn image_release(package: &Package) -> Option<&str> {
     let release = package.name.strip_prefix("linux-image-")?;
     let versioned = release.ends_with(FLAVOUR) && release.starts_with(|c: char| c.is_ascii_digit());
@@ -67,8 +67,8 @@ pub(super) struct Parts {
 
 /// Finds the parts of the kernel `release` below `root`.
 ///
-/// Packages with everything in one put the image into `/boot`; the split ones
-/// into the folder of the modules, where `/usr/lib` may stand for `/lib`.
+/// An undivided package has the image in `/boot`. A split package has it in the folder of the
+/// modules, which is below `/lib` or `/usr/lib`.
 pub(super) fn parts(root: &Path, release: &str) -> Result<Parts, &'static str> {
     let modules = ["lib/modules", "usr/lib/modules"].map(|home| root.join(home).join(release));
     let modules = modules.into_iter().find(|folder| folder.join("kernel").is_dir());

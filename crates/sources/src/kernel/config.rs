@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::SourcesError;
 
-/// Whether `option` is built in (`=y`) in the configuration file at `path`.
-/// The option is named without its prefix: `SCHED_CLASS_EXT`.
+/// Returns whether `option` is built in (`=y`) in the configuration file at `path`. `option` has no
+/// `CONFIG_` prefix: `SCHED_CLASS_EXT`.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn config_has(path: &Path, option: &str) -> Result<bool, SourcesError> {
     let text = fs::read_to_string(path)
         .map_err(|e| SourcesError::io("read the kernel's configuration", path, e))?;
@@ -22,10 +22,10 @@ fn has(text: &str, option: &str) -> bool {
     })
 }
 
-/// The options that `wanted` (a fragment) sets and `got` (a configuration) has not.
+/// Returns the options that `wanted` (a fragment) sets and that `got` (a configuration) lacks.
 ///
-/// An option that `wanted` turns off is not looked at: it is off too when the
-/// kernel does not know it.
+/// The result ignores options that `wanted` turns off, because a kernel that does not know an
+/// option has it off, too.
 pub(super) fn missing(wanted: &str, got: &str) -> Vec<String> {
     let got: std::collections::HashSet<&str> = got.lines().collect();
     let set = wanted.lines().filter(|line| line.starts_with("CONFIG_"));

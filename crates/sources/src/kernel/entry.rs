@@ -8,12 +8,12 @@ use super::{Kernel, KernelError};
 use crate::cache::{Cached, cache_dir, entries};
 use crate::progress::warn;
 
-/// A kernel in the cache and what it was made by.
+/// A kernel in the cache and the recipe of its build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     #[serde(flatten)]
     pub(super) kernel: Kernel,
-    /// Digest of fragments and patches; `None` for a fetched kernel.
+    /// Digest of fragments, patches and headers; `None` for a fetched kernel.
     pub(super) recipe: Option<String>,
 }
 
@@ -32,17 +32,17 @@ impl Cached for Entry {
     }
 }
 
-/// Where the kernels are.
+/// Returns the folder of the cached kernels.
 pub(super) fn kernels_dir() -> PathBuf {
     cache_dir().join("kernels")
 }
 
-/// All kernels below `home`, the newest made first.
+/// Returns all kernels below `home`, the most recently made first.
 pub(super) fn kernels(home: &Path) -> Result<Vec<Kernel>, KernelError> {
     Ok(entries::<Entry>(home)?.into_iter().map(|entry| entry.kernel).collect())
 }
 
-/// The newest made kernel that answers to `spec`, of that recipe if one is given.
+/// Returns the most recently made kernel with this spec and, if given, this recipe.
 pub(super) fn newest(
     home: &Path,
     spec: &str,
@@ -54,18 +54,18 @@ pub(super) fn newest(
     Ok(entries(home)?.into_iter().find(fits).map(|entry| entry.kernel))
 }
 
-/// The kernel of that id, if it is in the cache.
+/// Returns the kernel with this id, if the cache has it.
 pub(super) fn by_id(home: &Path, id: &str) -> Result<Option<Kernel>, KernelError> {
     Ok(kernels(home)?.into_iter().find(|kernel| kernel.id == id))
 }
 
-/// The cached kernel, with a warning that `error` kept a newer one from being looked for.
+/// Returns the cached kernel, with a warning that `error` prevented the search for a newer one.
 ///
 /// # Errors
-/// `error` when nothing is cached.
+/// `error`, if no kernel is cached.
 pub(super) fn instead(cached: Option<Kernel>, error: KernelError) -> Result<Kernel, KernelError> {
     let Some(kernel) = cached else { return Err(error) };
-    // An error may show the end of a log.
+    // Only the first line is shown, because an error may include the end of a log.
     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
     warn(&format!("{why}; {} is taken, which is in the cache", kernel.id));
     Ok(kernel)

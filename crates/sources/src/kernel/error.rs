@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a kernel, and what to do about it.
+//! Errors of obtaining a kernel.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use unspin_model::class::{Class, Classified};
 
 use crate::SourcesError;
 
-/// Why there is no kernel. Each message says what to do next.
+/// The reason why no kernel could be obtained. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// A step that all customers share failed.
+    /// A step that kernels and QEMU share failed.
     #[error(transparent)]
     Sources(#[from] SourcesError),
     /// The text is not a kernel spec.
@@ -23,13 +23,13 @@ pub enum KernelError {
     NotBzImage {
         /// The file.
         path: PathBuf,
-        /// What is missing in it.
+        /// The part that the file lacks.
         why: &'static str,
     },
-    /// A kernel was fetched and lacks what it is for.
+    /// None of the fetched kernels has sched_ext.
     #[error("none of the newest Debian cloud kernels ({0}) has CONFIG_SCHED_CLASS_EXT=y")]
     NoSchedExt(String),
-    /// Options of the fragments did not make it into the configuration.
+    /// The final configuration lacks options of the fragments.
     #[error(
         "the kernel's configuration lacks {}: an option that it depends on is off or was renamed",
         .0.join(", ")

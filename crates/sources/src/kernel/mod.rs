@@ -1,9 +1,9 @@
-//! Kernels: built from a source package with the lab's fragments and patches,
-//! or fetched from Debian's archive, and cached by content.
+//! Kernels: built from a source package with the lab's fragments and patches, or fetched from
+//! Debian's archive, and cached by content.
 //!
-//! A cached kernel is a folder below [`cache_dir`](crate::cache_dir)`/kernels` named by its id. It
-//! appears there complete or not at all: work happens in a staging folder beside
-//! it, which is renamed at the end.
+//! A cached kernel is a folder below [`cache_dir`](crate::cache_dir)`/kernels`, named by its id. It
+//! appears there complete or not at all, because the work happens in a staging folder that is
+//! renamed at the end.
 
 mod bzimage;
 mod cloud;
@@ -34,46 +34,48 @@ use spec::Spec;
 /// A kernel that a VM can boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// As asked for: `lab`, `lab:linux-source-7.3`, `lab:/path`, `debian-cloud`,
+    /// The spec that the user gave: `lab`, `lab:linux-source-7.3`, `lab:/path`, `debian-cloud`,
     /// `debian-cloud:trixie` or a path.
     pub spec: String,
-    /// Names the folder in the cache, such as `lab-6.12.117-1a2b3c4d`; for a path, the release.
+    /// The name of the folder in the cache, such as `lab-6.12.117-1a2b3c4d`; for a path, the
+    /// release.
     pub id: String,
-    /// What `uname -r` says in a guest.
+    /// The output of `uname -r` in a guest.
     pub release: String,
-    /// The bzImage.
+    /// The path of the bzImage.
     pub image: PathBuf,
-    /// Its configuration, where known.
+    /// The path of its configuration, if known.
     pub config: Option<PathBuf>,
     /// The folder `lib/modules/RELEASE`, if the kernel has modules.
     pub modules: Option<PathBuf>,
-    /// Where it comes from: package and version, or a path.
+    /// The origin: package and version, or a path.
     pub source: String,
 }
 
-/// All cached kernels, the newest made first.
+/// Returns all cached kernels, the most recently made first.
 ///
 /// # Errors
-/// When the cache exists and cannot be read.
+/// If the cache exists and cannot be read.
 pub fn list() -> Result<Vec<Kernel>, KernelError> {
     entry::kernels(&kernels_dir())
 }
 
-/// The kernel that `spec` means, if it is here already: the one made last of those
-/// in the cache that match, or the bzImage at a path. `None` means that
-/// [`ensure`] would have to build or fetch it.
+/// Returns the kernel that `spec` names if it is available locally: the most recently made match in
+/// the cache, or the bzImage at a path. If it returns `None`, [`ensure`] has to build or fetch the
+/// kernel.
 ///
-/// A `lab` kernel of other fragments or patches than this program's does not match, nor does one
-/// of a folder that has changed since.
+/// A `lab` kernel matches only if its fragments and patches are those of this program. A kernel
+/// that was built from a folder matches only if the folder has not changed since.
 ///
 /// # Errors
-/// When `spec` is not one, or names a file that is not a bzImage or a folder that is not a
-/// kernel's source.
+/// If `spec` is not valid, or names a file that is not a bzImage or a folder that is not a kernel's
+/// source.
 pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     match Spec::parse(spec)? {
         Spec::Image(path) => from_image(spec, &path).map(Some),
         Spec::DebianCloud(_) => newest(&kernels_dir(), spec, None),
-        // What the folder holds decides, which may have been edited since the last build.
+        // The folder's current content decides, because the user may have edited it since the last
+        // build.
         Spec::Build(source @ Source::Dir(_)) => make::cached(&source),
         Spec::Build(source) => {
             let recipe = recipe::Recipe::of(&source).digest();
@@ -82,10 +84,10 @@ pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// The kernel that `spec` means, built or fetched if it is not here.
+/// Returns the kernel that `spec` names, and builds or fetches it if necessary.
 ///
 /// # Errors
-/// Those of [`resolve`], [`build`] and [`fetch_debian_cloud`].
+/// The errors of [`resolve`], [`build`] and [`fetch_debian_cloud`].
 pub fn ensure(spec: &str, progress: &mut dyn FnMut(Progress)) -> Result<Kernel, KernelError> {
     if let Some(kernel) = resolve(spec)? {
         return Ok(kernel);
@@ -97,8 +99,8 @@ pub fn ensure(spec: &str, progress: &mut dyn FnMut(Progress)) -> Result<Kernel, 
     }
 }
 
-/// A kernel outside the cache. Its configuration is looked for where distributions
-/// put it: beside the image, as `config-RELEASE` or `config`.
+/// Returns a kernel outside the cache. Its configuration is searched where distributions put it:
+/// next to the image, as `config-RELEASE` or `config`.
 fn from_image(spec: &str, path: &Path) -> Result<Kernel, KernelError> {
     let image = path.canonicalize().map_err(|e| SourcesError::io("open the kernel", path, e))?;
     let release = bzimage::release(&image)?;

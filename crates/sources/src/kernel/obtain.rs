@@ -1,5 +1,5 @@
-//! The source of a build, or the kernel that was built of it before. What is cached is looked up
-//! first: it takes neither network nor free space.
+//! Obtains the source for a build, or the kernel of an earlier build. The cache is searched first,
+//! because that needs neither network nor free space.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ use crate::command::{Runner, compiler};
 use crate::key::build_key;
 use crate::{Progress, SourcesError, space};
 
-/// Source tree and objects at their peak.
+/// Peak space of source tree and objects, in bytes.
 const SPACE: u64 = 5 << 30;
 
-/// What makes a kernel, and where those are that were made before.
+/// The ingredients of a kernel, and the folder of the kernels built before.
 pub(super) struct Wanted<'a> {
     pub(super) home: PathBuf,
     pub(super) source: &'a Source,
     pub(super) recipe: Recipe,
-    /// First line of its `--version`.
+    /// First line of the compiler's `--version`.
     pub(super) compiler: String,
 }
 
-/// As much as is known of a source without network.
+/// A source, as far as it is known without network.
 pub(super) enum Origin {
     Folder(Tree),
     Offer(Offer),
@@ -34,19 +34,19 @@ pub(super) enum Origin {
     Archive(String),
 }
 
-/// What a build begins with.
+/// The starting point of a build.
 pub(super) enum Found {
-    /// It was built before.
+    /// A kernel from an earlier build.
     Kernel(Kernel),
-    /// Its tree, and the tarball to unpack if the tree is not there yet.
+    /// The source tree, and the tarball to unpack if the tree does not exist yet.
     Tree(Tree, Option<PathBuf>),
 }
 
 impl<'a> Wanted<'a> {
-    /// The lab's recipe for `source`, with this machine's compiler.
+    /// Returns the lab's recipe for `source`, with this machine's compiler.
     ///
     /// # Errors
-    /// When the compiler does not run.
+    /// If the compiler does not run.
     pub(super) fn of(source: &'a Source) -> Result<Self, SourcesError> {
         let compiler = compiler()?;
         Ok(Self { home: kernels_dir(), source, recipe: Recipe::of(source), compiler })
@@ -54,15 +54,15 @@ impl<'a> Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The end of the id of a kernel that is built of the source of this identity.
+    /// Returns the end of the id of a kernel that is built from the source with this identity.
     pub(super) fn key(&self, identity: &str) -> String {
         build_key(identity, &self.recipe.digest(), &self.compiler)
     }
 
-    /// The source as it is now. Writes nothing.
+    /// Returns the current source. The call writes no files.
     ///
     /// # Errors
-    /// When a folder is not a kernel's source.
+    /// If a folder is not a kernel's source.
     pub(super) fn origin(&self) -> Result<Origin, KernelError> {
         let name: &str = match self.source {
             Source::Dir(path) => return Ok(Origin::Folder(tree::folder(path)?)),
@@ -72,7 +72,7 @@ impl Wanted<'_> {
         Ok(package::known(name).map_or_else(|| Origin::Archive(name.into()), Origin::Offer))
     }
 
-    /// The kernel that was built of `origin` before, if its content is known.
+    /// Returns the kernel that was built from `origin` before, if the origin's version is known.
     pub(super) fn cached(&self, origin: &Origin) -> Result<Option<Kernel>, KernelError> {
         let identity = match origin {
             Origin::Folder(tree) => tree.identity.clone(),
@@ -83,10 +83,10 @@ impl Wanted<'_> {
         Ok(kernels(&self.home)?.into_iter().find(|kernel| kernel.id.ends_with(&end)))
     }
 
-    /// Gets what is missing to build, or a kernel that another process has built meanwhile.
+    /// Returns the source for a build, or the kernel if another process has built it meanwhile.
     ///
     /// # Errors
-    /// When space or network are missing.
+    /// If space or network is missing.
     pub(super) fn find(
         &self,
         origin: Origin,
@@ -109,7 +109,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The offer's tree, with the tarball that it has yet to be unpacked from.
+    /// Returns the offer's tree, and its tarball if the tree has to be unpacked first.
     fn get(
         &self,
         offer: Offer,
@@ -127,11 +127,11 @@ impl Wanted<'_> {
         }
     }
 
-    /// The newest made kernel of the same recipe and compiler, of whichever version of the
-    /// package, with a warning that `error` kept its source from being looked for.
+    /// Returns the most recently made kernel of the same recipe and compiler, from any version of
+    /// the package. It warns that `error` prevented the search for the source.
     ///
     /// # Errors
-    /// `error` when there is none. A folder has no versions, so its kernel has none.
+    /// `error`, if no such kernel exists. A folder has no versions, so it never has such a kernel.
     pub(super) fn instead(&self, error: KernelError) -> Result<Kernel, KernelError> {
         let (spec, recipe) = (self.source.spec(), self.recipe.digest());
         let fits = |entry: &Entry| {

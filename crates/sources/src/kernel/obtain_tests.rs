@@ -13,7 +13,7 @@ fn offer(version: &str) -> Origin {
     Origin::Offer(Offer::at(PINNED, version, Path::new("/nonexistent")))
 }
 
-/// Puts a kernel into the cache, built of a source of that identity.
+/// Puts a kernel into the cache that was built from a source with this identity.
 fn publish(wanted: &Wanted, identity: &str) -> Kernel {
     let kernel = Kernel {
         spec: wanted.source.spec(),

@@ -1,4 +1,4 @@
-//! Gets a Debian source package without installing it.
+//! Obtains a Debian source package without installing it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use crate::cache::cache_dir;
 use crate::command::{Runner, need};
 use crate::{Progress, SourcesError, deb};
 
-/// Where source packages are looked for when the system's own sources lack them.
+/// The suites that are searched if the system's own sources lack the package.
 const SUITES: &[&str] = &["bookworm-security", "trixie-security", "trixie-backports"];
 
-/// A version of a source package, and where it is. Nothing has been downloaded yet.
+/// A version of a source package and its location, before any download.
 pub(super) struct Offer {
     pub(super) name: String,
     /// The package's version, such as `6.12.117-1~deb12u1`.
@@ -21,22 +21,24 @@ pub(super) struct Offer {
 }
 
 enum Place {
-    /// The package is installed: the path of its tarball.
+    /// The package is installed and has its tarball at this path.
     Installed(PathBuf),
-    /// The system's apt knows it. Its lists may be stale, and only root may refresh them.
+    /// The system's apt lists the package. These lists may be stale, and only root may refresh
+    /// them.
     System,
-    /// Debian's archive has it, by lists of our own.
+    /// Debian's archive has the package, according to the private apt's lists.
     Debian(PrivateApt),
 }
 
 impl Offer {
-    /// Stands for the content of the package.
+    /// Returns a text that identifies the package's content.
     pub(super) fn identity(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
 
-    /// The path of the tarball. Downloads go to `work`. `None` if the system's apt offers what
-    /// its mirror no longer has: [`debian`] knows what there is.
+    /// Returns the path of the tarball, which it downloads to `work` if necessary. Returns `None`
+    /// if the system's apt offers a version that its mirror no longer has. [`debian`] finds the
+    /// current version.
     pub(super) fn tarball(
         &self,
         work: &Path,
@@ -59,7 +61,7 @@ impl Offer {
         Ok(Some(path))
     }
 
-    /// Whether the package could be had.
+    /// Downloads the package. Returns `false` if the system's apt cannot download it.
     fn download(
         &self,
         debs: &Path,
@@ -78,13 +80,13 @@ impl Offer {
     }
 }
 
-/// The package `name` as it is installed, else as the system's apt knows it. Needs no network
-/// and writes nothing.
+/// Returns the installed package `name`, or else the version that the system's apt lists. The call
+/// needs no network and writes no files.
 pub(super) fn known(name: &str) -> Option<Offer> {
     installed(name).or_else(|| system(name))
 }
 
-/// Where the package puts its tarball, relative to the root.
+/// Returns the path of the package's tarball, relative to the root.
 fn inside(name: &str) -> PathBuf {
     Path::new("usr/src").join(format!("{name}.tar.xz"))
 }
@@ -107,10 +109,10 @@ fn system(name: &str) -> Option<Offer> {
     Some(Offer { name: name.into(), version, place: Place::System })
 }
 
-/// The newest version in Debian's archive.
+/// Returns the newest version in Debian's archive.
 ///
 /// # Errors
-/// When the archive cannot be asked, or lacks the package.
+/// If the archive is unreachable or lacks the package.
 pub(super) fn debian(
     name: &str,
     runner: &Runner,
@@ -125,7 +127,7 @@ pub(super) fn debian(
 
 #[cfg(test)]
 impl Offer {
-    /// One that is installed, with its tarball at `path`.
+    /// Returns the offer of an installed package with its tarball at `path`.
     pub(super) fn at(name: &str, version: &str, path: &Path) -> Self {
         Self { name: name.into(), version: version.into(), place: Place::Installed(path.into()) }
     }

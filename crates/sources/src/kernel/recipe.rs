@@ -1,24 +1,24 @@
-//! What is done to a kernel source: the fragments of configuration and the patches of the
-//! repository's folder `kernel/`, and the headers of `policy/` that patches use.
+//! The changes to a kernel's source: the configuration fragments and patches in the repository's
+//! folder `kernel/`, and the headers of `policy/` that the patches use.
 
 use super::spec::Source;
 use crate::key::Digest;
 use crate::shipped::{self, Part};
 
-/// What KVM's part of vNAE includes.
+/// Headers that KVM's part of vNAE includes.
 const ES_HEADERS: &[&str] = &["base.h", "host/config.h", "host/vnae.h"];
 
-/// What makes a lab kernel out of a source.
+/// The ingredients that turn a source into a lab kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
     pub(super) fragments: Vec<Part>,
     pub(super) patches: Vec<Part>,
-    /// Paths below `include/policy/`, and texts.
+    /// Each header's path below `include/policy/`, and its text.
     pub(super) headers: Vec<(String, &'static str)>,
 }
 
 impl Recipe {
-    /// The recipe for `source`: only the pinned one is patched.
+    /// Returns the recipe for `source`. Only the pinned source is patched.
     pub(super) fn of(source: &Source) -> Self {
         let mut recipe = Self {
             fragments: shipped::kernel_fragments(),
@@ -42,22 +42,22 @@ impl Recipe {
         recipe
     }
 
-    /// All fragments in one, as `KCONFIG_ALLCONFIG` takes them.
+    /// Returns all fragments as one file for `KCONFIG_ALLCONFIG`.
     pub(super) fn config(&self) -> String {
         self.fragments.iter().map(|(_, text)| *text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Stands for the content of all parts.
+    /// Returns a digest of all parts, which identifies the recipe.
     pub(super) fn digest(&self) -> String {
         self.digest_with(&self.fragments)
     }
 
-    /// Stands for the content of headers and patches, and so for a source tree.
+    /// Returns a digest of headers and patches, which identifies the patched source tree.
     pub(super) fn tree_digest(&self) -> String {
         self.digest_with(&[])
     }
 
-    /// Names count as well: they decide the order.
+    /// Returns the digest of the parts and their names. Names decide the order of the parts.
     fn digest_with(&self, fragments: &[Part]) -> String {
         let mut digest = Digest::new();
         let mut add = |kind: &str, name: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! The ways to name a kernel.
+//! Kernel specs: the names that users give for kernels.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use super::KernelError;
 /// The source package that the lab's patches are made for.
 pub(super) const PINNED: &str = "linux-source-6.12";
 
-/// What a lab kernel is built from.
+/// The source of a lab kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The pinned source package, with the lab's patches.
     Lab,
-    /// The same, with those for confidential guests, too.
+    /// The pinned source package, with the lab's patches and those for confidential guests.
     LabCvm,
-    /// The lab's, with those for hosts that emulate SEV-ES, too.
+    /// The pinned source package, with the lab's patches and those for hosts that emulate SEV-ES.
     LabEs,
     /// Another source package, such as `linux-source-7.3`, unpatched.
     Package(String),
@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The spec that means this source.
+    /// Returns the spec of this source.
     pub fn spec(&self) -> String {
         match self {
             Self::Lab => "lab".into(),
@@ -35,10 +35,10 @@ impl Source {
         }
     }
 
-    /// A source as `--source` takes it: a package's name, a folder, `lab-cvm` or `lab-es`.
+    /// Parses the argument of `--source`: a package's name, a folder, `lab-cvm` or `lab-es`.
     ///
     /// # Errors
-    /// When it is none of them.
+    /// If `text` is none of them.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let path = Path::new(text);
         if text == "lab-cvm" {
@@ -56,22 +56,22 @@ impl Source {
     }
 }
 
-/// Which of Debian's cloud kernels.
+/// One of Debian's cloud kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cloud {
     /// The newest one that has sched_ext.
     Newest,
-    /// That of Debian 12.
+    /// The kernel of Debian 12.
     Bookworm,
-    /// That of Debian 13.
+    /// The kernel of Debian 13.
     Trixie,
 }
 
 impl Cloud {
-    /// All of them.
+    /// All cloud kernels.
     pub const ALL: [Cloud; 3] = [Cloud::Newest, Cloud::Bookworm, Cloud::Trixie];
 
-    /// The spec that means this kernel.
+    /// Returns the spec of this kernel.
     pub fn spec(self) -> &'static str {
         match self {
             Self::Newest => "debian-cloud",
@@ -80,19 +80,19 @@ impl Cloud {
         }
     }
 
-    /// The kernel that `spec` means.
+    /// Returns the cloud kernel that `spec` names.
     pub fn parse(spec: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cloud| cloud.spec() == spec)
     }
 }
 
 impl Source {
-    /// Whether it is the pinned source package, with patches.
+    /// Returns whether this is the pinned source package, which the lab patches.
     pub(super) fn is_pinned(&self) -> bool {
         matches!(self, Self::Lab | Self::LabCvm | Self::LabEs)
     }
 
-    /// What ids of its builds begin with.
+    /// Returns the prefix of the ids of kernels that are built from this source.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::LabCvm => "lab-cvm",
@@ -111,7 +111,8 @@ pub(super) enum Spec {
 }
 
 impl Spec {
-    /// A name is a known word; whatever has a slash, or exists as a file, is a path.
+    /// Parses a spec. A text with a slash, or the name of an existing file, is a path unless it is
+    /// a known name.
     pub(super) fn parse(text: &str) -> Result<Self, KernelError> {
         if let Some(cloud) = Cloud::parse(text) {
             return Ok(Self::DebianCloud(cloud));
@@ -131,7 +132,8 @@ impl Spec {
     }
 }
 
-/// The name goes into command lines: nothing but what package names have.
+/// Returns whether `name` is a source package. The name becomes part of command lines, so only the
+/// characters of package names are allowed.
 fn is_source_package(name: &str) -> bool {
     name.strip_prefix("linux-source-").is_some_and(|version| {
         !version.is_empty()

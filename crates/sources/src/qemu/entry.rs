@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::Qemu;
 use crate::cache::{Cached, cache_dir};
 
-/// A QEMU in the cache and what it was made of.
+/// A QEMU in the cache and its ingredients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// The result.
+    /// The built QEMU.
     #[serde(flatten)]
     pub qemu: Qemu,
     /// Names of the patches, in the order in which they were applied.
     pub patches: Vec<String>,
-    /// Headers of `policy/`, by their paths in it.
+    /// Headers of `policy/`, by their paths below it.
     pub headers: Vec<String>,
     /// Arguments of `configure`.
     pub options: Vec<String>,
@@ -38,7 +38,7 @@ impl Cached for Build {
     }
 }
 
-/// Where the QEMUs are.
+/// Returns the folder of the cached QEMUs.
 pub(super) fn qemu_dir() -> PathBuf {
     cache_dir().join("qemu")
 }

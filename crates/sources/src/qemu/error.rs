@@ -1,19 +1,19 @@
-//! What can go wrong on the way to a QEMU, and what to do about it.
+//! Errors of obtaining a QEMU.
 
 use unspin_model::class::{Class, Classified};
 
 use crate::SourcesError;
 
-/// Only the pinned source is used unasked.
+/// The advice for an unpinned QEMU. The lab uses only the pinned one by default.
 const NAME_IT: &str = "then set UNSPIN_VT_QEMU to the path that it prints as `program`";
 
-/// Why there is no QEMU. Each message names the next step.
+/// The reason why no QEMU could be obtained. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuError {
-    /// A step that all customers share failed.
+    /// A step that kernels and QEMU share failed.
     #[error(transparent)]
     Sources(#[from] SourcesError),
-    /// The archive replaced a version.
+    /// The archive replaced the wanted version of a package.
     #[error(
         "Debian's archive has no {package} {wanted}, but {available}; to use what it has, \
          run: unspin lab qemu build --source-version {instead}; {}",
@@ -22,11 +22,11 @@ pub enum QemuError {
     Gone {
         /// The package.
         package: String,
-        /// Its version that was looked for.
+        /// The wanted version.
         wanted: String,
-        /// The versions that the archive has.
+        /// The versions in the archive.
         available: String,
-        /// The source version to give on the command line.
+        /// The source version for the command line.
         instead: String,
     },
     /// A fetched file differs from the pinned one.
@@ -41,17 +41,17 @@ pub enum QemuError {
         file: String,
         /// Its pinned digest.
         expected: String,
-        /// Its digest.
+        /// Digest of the fetched file.
         found: String,
         /// The version of the source package.
         version: String,
     },
-    /// A file is missing in a package.
+    /// A package lacks a file.
     #[error("{package} has no file {file}: this version is packaged differently")]
     Layout {
         /// The package.
         package: String,
-        /// What was looked for.
+        /// The missing file.
         file: String,
     },
 }

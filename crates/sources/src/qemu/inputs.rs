@@ -1,4 +1,4 @@
-//! What is fetched for a QEMU, with digests.
+//! The fetched files for a QEMU, with their digests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ pub const VERSION: &str = "1:10.0.13+ds-0+deb13u1";
 /// The pinned version of the package `seabios`.
 pub(super) const SEABIOS: &str = "1.16.3-2";
 
-/// The source's tarball as QEMU's authors made it, less what Debian may not ship.
+/// The tarball of QEMU's authors, without the files that Debian may not ship.
 pub(super) const ORIG: &str = "orig.tar.xz";
 /// Debian's patches.
 pub(super) const DEBIAN: &str = "debian.tar.xz";
-/// The firmware of a q35 guest that boots with `-kernel`: package and path in it.
+/// The firmware of a q35 guest that boots with `-kernel`: each file's package and its path there.
 pub(super) const FIRMWARE: &[(&str, &str)] = &[
     ("seabios", "usr/share/seabios/bios-256k.bin"),
     ("qemu-system-data", "usr/share/qemu/kvmvapic.bin"),
@@ -24,7 +24,7 @@ pub(super) const FIRMWARE: &[(&str, &str)] = &[
     ("qemu-system-data", "usr/share/qemu/pvh.bin"),
 ];
 
-/// The firmware's file names, as a guest's QEMU looks for them.
+/// Returns the names under which a guest's QEMU looks for the firmware files.
 pub fn firmware_names() -> impl Iterator<Item = &'static str> {
     FIRMWARE.iter().map(|(_, path)| file_name(path))
 }
@@ -39,7 +39,7 @@ const PINS: &[(&str, &str)] = &[
     ("pvh.bin", "1703b779814fc0c701dd648032e10dc758767a8dd85b37a7c52b7349f5e52f81"),
 ];
 
-/// A source version, and the SHA-256 of all files by their names in the fetched folder.
+/// A source version, and the SHA-256 of each file by its name in the fetched folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Inputs {
     pub(super) version: String,
@@ -47,13 +47,13 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// What the pinned version must be.
+    /// Returns the inputs of the pinned version.
     pub(super) fn pinned() -> Self {
         let files = PINS.iter().map(|(name, digest)| (name.to_string(), digest.to_string()));
         Self { version: VERSION.into(), files: files.collect() }
     }
 
-    /// What is in `folder`.
+    /// Returns the inputs that `folder` contains.
     pub(super) fn of_folder(version: &str, folder: &Path) -> Result<Self, SourcesError> {
         let digest = |name: &str| Ok((name.to_owned(), of_file(&folder.join(name))?));
         let files = PINS.iter().map(|(name, _)| digest(name)).collect::<Result<_, _>>()?;
@@ -74,7 +74,7 @@ impl Inputs {
         }
     }
 
-    /// Adds version and files to `digest`.
+    /// Adds the version and the files to `digest`.
     pub(super) fn add_to(&self, digest: &mut Digest) {
         digest.add(&self.version);
         for (name, sha256) in &self.files {
@@ -84,7 +84,7 @@ impl Inputs {
     }
 }
 
-/// The file name of a path in [`FIRMWARE`].
+/// Returns the file name of a path in [`FIRMWARE`].
 pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -1,9 +1,9 @@
 //! The lab's QEMU: Debian's source package with the patches of the repository's folder
 //! `qemu/`, one machine and pinned firmware.
 //!
-//! A built QEMU is a folder below [`cache_dir`](crate::cache_dir)`/qemu` named by its id:
-//! `bin/qemu-system-x86_64` and `share/qemu/`, the firmware. Run it with `-L` and the
-//! firmware's folder.
+//! A built QEMU is a folder below [`cache_dir`](crate::cache_dir)`/qemu`, named by its id. It
+//! contains `bin/qemu-system-x86_64` and the firmware in `share/qemu/`. Run the program with `-L`
+//! and the firmware's folder.
 
 mod entry;
 mod error;
@@ -29,19 +29,19 @@ use entry::qemu_dir;
 use inputs::Inputs;
 use recipe::Recipe;
 
-/// Which source a QEMU is built from.
+/// The source of a QEMU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The pinned version, [`VERSION`]: source and firmware have known digests.
+    /// The pinned version, [`VERSION`]. Source and firmware have known digests.
     #[default]
     Pinned,
-    /// Another version of Debian's archive, or the pinned one with the firmware that the
-    /// archive has now. apt checks the signatures; the digests are whatever is found.
+    /// Another version in Debian's archive, or the pinned version with the archive's current
+    /// firmware. apt checks the signatures; the digests are not pinned.
     Version(String),
 }
 
 impl Source {
-    /// The version of the source package.
+    /// Returns the version of the source package.
     pub fn version(&self) -> &str {
         match self {
             Self::Pinned => VERSION,
@@ -53,52 +53,52 @@ impl Source {
 /// A QEMU that boots guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qemu {
-    /// Names the folder in the cache, such as `qemu-10.0.13-1a2b3c4d`. Differs also by
+    /// The name of the folder in the cache, such as `qemu-10.0.13-1a2b3c4d`. It also depends on the
     /// compiler.
     pub id: String,
-    /// Stands for all that decides what a guest sees: source, patches, headers, devices,
-    /// options and firmware, but not the compiler. The identity of a result has this.
+    /// Digest of all ingredients that affect a guest: source, patches, headers, devices, options
+    /// and firmware, but not the compiler. The identity of a result includes it.
     pub behaviour: String,
     /// The version of Debian's source package.
     pub version: String,
-    /// The executable.
+    /// The path of the executable.
     pub program: PathBuf,
     /// The folder of the firmware, for `-L`.
     pub firmware: PathBuf,
-    /// Source package and version.
+    /// Name and version of the source package.
     pub source: String,
 }
 
-/// All QEMUs in the cache, the newest made first.
+/// Returns all QEMUs in the cache, the most recently made first.
 ///
 /// # Errors
-/// When the cache exists and cannot be read.
+/// If the cache exists and cannot be read.
 pub fn list() -> Result<Vec<Qemu>, QemuError> {
     Ok(builds()?.into_iter().map(|build| build.qemu).collect())
 }
 
-/// The same with what each was made of.
+/// Returns all QEMUs in the cache, with their ingredients.
 ///
 /// # Errors
-/// Those of [`list`].
+/// The errors of [`list`].
 pub fn builds() -> Result<Vec<Build>, QemuError> {
     Ok(entries(&qemu_dir())?)
 }
 
-/// The QEMU of `source` if it is in the cache. `None` means that [`ensure`] would have to
-/// build it. A QEMU of other patches, headers, devices or options than this program's does
-/// not match.
+/// Returns the QEMU of `source` if the cache has it. If it returns `None`, [`ensure`] has to build
+/// the QEMU. A QEMU matches only if its patches, headers, devices and options are those of this
+/// program.
 ///
 /// # Errors
-/// Those of [`list`].
+/// The errors of [`list`].
 pub fn resolve(source: &Source) -> Result<Option<Qemu>, QemuError> {
     Ok(matching(builds()?, source, &Recipe::shipped()))
 }
 
-/// The QEMU of `source`, built if it is not in the cache.
+/// Returns the QEMU of `source`, and builds it if the cache lacks it.
 ///
 /// # Errors
-/// Those of [`resolve`] and [`build`].
+/// The errors of [`resolve`] and [`build`].
 pub fn ensure(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Qemu, QemuError> {
     match resolve(source)? {
         Some(qemu) => Ok(qemu),
@@ -106,7 +106,7 @@ pub fn ensure(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Qem
     }
 }
 
-/// The first of `builds` that has the source and the recipe.
+/// Returns the first of `builds` with this source and recipe.
 fn matching(builds: Vec<Build>, source: &Source, recipe: &Recipe) -> Option<Qemu> {
     let pinned = recipe.behaviour(&Inputs::pinned());
     let digest = recipe.digest();

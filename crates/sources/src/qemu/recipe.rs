@@ -1,30 +1,30 @@
-//! What is done to QEMU's source: patches, headers, devices and options, all of them files
-//! of the repository.
+//! The changes to QEMU's source: patches, headers, devices and options, all of them files of the
+//! repository.
 
 use super::inputs::Inputs;
 use crate::key::Digest;
 use crate::shipped::{self, Part};
 
-/// Debian's patches without which the source does not configure: the tarball lacks
-/// firmware images and Python packages that Debian may not ship.
+/// Debian's patches that the source needs to configure, because its tarball lacks the firmware
+/// images and Python packages that Debian may not ship.
 pub(super) const DEBIAN_PATCHES: &[&str] =
     &["skip-unpack-edk2-blobs.patch", "disable-pycotap.patch"];
 
-/// What makes the lab's QEMU out of a source.
+/// The ingredients that turn a source into the lab's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// In the order in which they apply.
+    /// Names and texts of the patches, in the order in which they apply.
     pub(super) patches: Vec<Part>,
-    /// Paths below `include/policy/`, and texts.
+    /// Each header's path below `include/policy/`, and its text.
     pub(super) headers: Vec<(String, &'static str)>,
-    /// The whole of `configs/devices/i386-softmmu/default.mak`.
+    /// The content of `configs/devices/i386-softmmu/default.mak`.
     pub(super) devices: &'static str,
     /// Arguments of `configure`.
     pub(super) options: Vec<&'static str>,
 }
 
 impl Recipe {
-    /// The one that is part of this program.
+    /// Returns the recipe that this program contains.
     pub(super) fn shipped() -> Self {
         Self {
             patches: shipped::qemu_patches(),
@@ -34,12 +34,12 @@ impl Recipe {
         }
     }
 
-    /// Stands for the content of all parts.
+    /// Returns a digest of all parts, which identifies the recipe.
     pub(super) fn digest(&self) -> String {
         self.digested().short()
     }
 
-    /// Stands for all that decides what a guest sees.
+    /// Returns a digest of all ingredients that affect a guest.
     pub(super) fn behaviour(&self, inputs: &Inputs) -> String {
         let mut digest = self.digested();
         inputs.add_to(&mut digest);
@@ -60,7 +60,7 @@ impl Recipe {
     }
 }
 
-/// One a line; lines that begin with `#` are comments.
+/// Returns the options in `text`, one a line. Lines that begin with `#` are comments.
 fn options(text: &'static str) -> Vec<&'static str> {
     let lines = text.lines().map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()

@@ -1,4 +1,4 @@
-//! The source tree: unpacked, overlaid and patched.
+//! Unpacks, overlays and patches QEMU's source tree.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::recipe::{DEBIAN_PATCHES, Recipe};
 use crate::command::Runner;
 use crate::{SourcesError, deb, overlay, patch};
 
-/// The devices of the only target that is built.
+/// The file with the devices of the only target that the lab builds.
 const DEVICES: &str = "configs/devices/i386-softmmu/default.mak";
 
-/// Makes the tree `into`. The lab's patches apply last, so they see devices and headers.
+/// Makes the tree `into`. The lab's patches apply last, so they can change devices and headers.
 pub(super) fn prepare(
     fetched: &Fetched,
     recipe: &Recipe,

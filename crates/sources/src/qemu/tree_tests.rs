@@ -4,7 +4,7 @@ use std::process::Command;
 use super::super::inputs::Inputs;
 use super::*;
 
-/// A patch that replaces the only line of `file`.
+/// Returns a patch that replaces the only line of `file`.
 fn one_line_patch(file: &str, from: &str, to: &str) -> String {
     format!(
         "diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-{from}\n+{to}\n"
@@ -17,7 +17,7 @@ fn pack(folder: &Path, tarball: &Path) {
     assert!(tar.status().unwrap().success());
 }
 
-/// Tarballs of the shape of Debian's, whose `main.c` is the line `old`.
+/// Writes tarballs that are laid out like Debian's. Their `main.c` contains the line `old`.
 fn fetched(home: &Path) -> Fetched {
     let (orig, debian, folder) = (home.join("orig"), home.join("deb"), home.join("files"));
     overlay::write(&orig.join("main.c"), "old\n").unwrap();
@@ -28,7 +28,7 @@ fn fetched(home: &Path) -> Fetched {
         overlay::write(&debian.join("debian/patches").join(name), &text).unwrap();
     }
     fs::create_dir(&folder).unwrap();
-    // Like the original tarball: all of it in one folder.
+    // The original tarball also has one folder that contains all files.
     let upstream = home.join("upstream");
     fs::create_dir(&upstream).unwrap();
     fs::rename(&orig, upstream.join("qemu-1")).unwrap();
