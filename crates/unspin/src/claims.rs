@@ -22,7 +22,7 @@ use crate::failure::of_class;
 use crate::lab::report;
 use crate::{new_file, out, screen};
 
-/// Columns where standard output is not a terminal.
+/// Columns if standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// List the figures that the project states, each with its target
@@ -118,7 +118,7 @@ fn list(claims: &[Claim], pattern: Option<&str>, json: bool) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The claims whose ids match; that there is none is an error.
+/// Returns the claims whose ids match. No match is an error.
 fn matching<'a>(claims: &'a [Claim], pattern: &str) -> anyhow::Result<Vec<&'a Claim>> {
     let matches = |claim: &&Claim| blocks::matches(pattern, &claim.id);
     let found: Vec<&Claim> = claims.iter().filter(matches).collect();
@@ -152,8 +152,8 @@ fn record(path: &Path, found: Vec<Claim>, how: How) -> anyhow::Result<ExitCode> 
     Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The old claims of those experiments whose claims were derived from runs, which are not among
-/// them.
+/// Returns the old claims that their experiment's runs no longer yield. Only experiments with newly
+/// derived claims count.
 fn no_longer_derived(old: &[Claim], found: &[Claim]) -> Vec<Claim> {
     let derived = |claim: &&Claim| claim.not_derived.is_empty();
     let of_runs = found.iter().filter(derived);
@@ -165,7 +165,7 @@ fn no_longer_derived(old: &[Claim], found: &[Claim]) -> Vec<Claim> {
     old.iter().filter(derived).filter(gone).cloned().collect()
 }
 
-/// A file of plots.
+/// The content of a file of plots.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plots {
@@ -201,16 +201,16 @@ fn render(claims: &[Claim], documents: &[PathBuf], how: How) -> anyhow::Result<E
     how.end(&made, "unspin claims render README.md docs/*.md results/tables/*.md")
 }
 
-/// How files are made of claims.
+/// Options for writing files from claims.
 #[derive(Clone, Copy)]
 struct How {
-    /// Change nothing, and fail where a file is out of date.
+    /// Change nothing, and fail if a file is out of date.
     check: bool,
     /// Print the files as JSON.
     json: bool,
 }
 
-/// A file that is made of claims.
+/// A file that is generated from claims.
 #[derive(serde::Serialize)]
 struct Made {
     file: PathBuf,
@@ -226,7 +226,7 @@ enum State {
 }
 
 impl How {
-    /// Gives a file its new text, unless it has it or is only checked.
+    /// Writes the new text to a file, unless the file already has this text or is only checked.
     fn replace(self, path: &Path, new: &str) -> anyhow::Result<Made> {
         let state = if std::fs::read_to_string(path).is_ok_and(|old| old == new) {
             State::UpToDate

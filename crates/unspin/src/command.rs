@@ -1,4 +1,4 @@
-//! The command that `run` and `record` are around.
+//! Runs the command of `unspin run` and `unspin record`.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,18 +18,19 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::low_level::{pipe, unregister};
 use unspin_lab::interrupt;
 
-/// Its end, and a signal, are seen at once. Should that fail, they are seen so much later.
+/// Time between two looks at the command. A pipe reports its end and signals at once, so this is
+/// the delay only if the pipe fails.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A command under way. It gets the signals that ask this process to end, and is waited
-/// for.
+/// A running command. It gets the signals that ask this process to end, and this process waits for
+/// it.
 pub struct Running {
     child: Child,
     signals: Signals,
     news: News,
 }
 
-/// Can be read once the command has ended, or a signal has come.
+/// A file that becomes readable when the command ends or a signal arrives.
 struct News {
     stream: UnixStream,
     ids: Vec<SigId>,
@@ -46,7 +47,7 @@ impl News {
         Ok(news)
     }
 
-    /// Whoever looks now sees what has come.
+    /// Empties the pipe. The caller checks for the command's end and for signals next.
     fn forget(&mut self) {
         let mut buffer = [0; 64];
         while self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
@@ -61,10 +62,10 @@ impl Drop for News {
     }
 }
 
-/// The signals that ask this process to end; they only count while this exists.
+/// The signals that ask this process to end. This process catches them while the value exists.
 pub struct Signals(SignalsInfo<WithRawSiginfo>);
 
-/// A command that could not be started.
+/// The error of a command that could not be started.
 #[derive(Debug)]
 pub struct NotStarted {
     program: String,
@@ -72,7 +73,7 @@ pub struct NotStarted {
 }
 
 impl NotStarted {
-    /// Says so on standard error. The exit status is a shell's.
+    /// Prints the error on standard error, and returns a shell's exit status.
     pub fn report(&self) -> ExitCode {
         note!("unspin: cannot start {}: {}", self.program, self.error);
         ExitCode::from(self.status())
@@ -84,13 +85,13 @@ impl NotStarted {
 }
 
 impl Running {
-    /// Starts a command, if there is one: its name and its arguments. With `apart`, its standard
-    /// output is standard error, because JSON goes to standard output.
+    /// Starts a command, given as its name and arguments, if there is one. With `apart`, its
+    /// standard output goes to standard error, because standard output has JSON.
     pub fn start(command: &[String], apart: bool) -> Result<Option<Running>, NotStarted> {
         Running::start_in(None, command, apart)
     }
 
-    /// The same in the cgroup of this folder, if one is given.
+    /// Starts a command like [`Running::start`], in the cgroup of this folder if one is given.
     pub fn start_in(
         cgroup: Option<&Path>,
         command: &[String],
@@ -106,7 +107,7 @@ impl Running {
             }
             if let Some(folder) = cgroup {
                 let procs = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
-                // SAFETY: between fork and exec it makes one write, and allocates nothing.
+                // SAFETY: between fork and exec, the closure makes one write and allocates nothing.
                 unsafe { command.pre_exec(move || (&procs).write_all(b"0")) };
             }
             Ok(Running { child: command.spawn()?, signals, news })
@@ -114,7 +115,7 @@ impl Running {
         spawn().map(Some).map_err(|error| NotStarted { program: program.clone(), error })
     }
 
-    /// Waits for it, and returns its exit code as shells have it.
+    /// Waits for the command and returns its exit code in the form of shells.
     pub fn wait(&mut self) -> io::Result<u8> {
         loop {
             if let Some(code) = self.step()? {
@@ -124,12 +125,13 @@ impl Running {
         }
     }
 
-    /// What can be read once there is something for [`Running::step`].
+    /// Returns a file that becomes readable when the caller has to call [`Running::step`].
     pub fn news(&self) -> BorrowedFd<'_> {
         self.news.stream.as_fd()
     }
 
-    /// Passes on what has come; the exit code as shells have it, if it has ended.
+    /// Passes on pending signals. Returns the command's exit code in the form of shells, if the
+    /// command has ended.
     pub fn step(&mut self) -> io::Result<Option<u8>> {
         self.news.forget();
         if let Some(status) = self.child.try_wait()? {
@@ -141,23 +143,23 @@ impl Running {
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Catches the signals from now on.
     pub fn new() -> io::Result<Signals> {
         SignalsInfo::new(interrupt::signals()).map(Signals)
     }
 
-    /// Passes on what has come to a command that has not been waited for, if there is one.
-    /// Returns whether something has.
+    /// Passes pending signals on to `child`, which must not have been reaped. Returns whether a
+    /// signal was pending.
     pub fn pass_on(&mut self, child: Option<&Child>) -> bool {
         let mut came = false;
         for info in self.0.pending() {
             came = true;
-            // What the kernel sends comes from the terminal, which gives it to the
-            // command, too.
+            // Signals from the kernel come from the terminal, which sends them to the command as
+            // well.
             let sent_by_a_process = info.si_code <= 0;
             let signal = Signal::try_from(info.si_signo).ok().filter(|_| sent_by_a_process);
             if let (Some(child), Some(signal)) = (child, signal) {
-                // It has not been waited for, so the number is still its own.
+                // The child has not been reaped, so its PID is still valid.
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
         }
@@ -170,7 +172,7 @@ fn code(status: ExitStatus) -> u8 {
     status.code().or_else(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Held by tests that catch signals, because a signal is for all that this process runs.
+/// Lock for tests that catch signals, because a signal reaches all tests of this process.
 #[cfg(test)]
 pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -197,7 +199,7 @@ mod tests {
         let mut running = start("exit 0");
         let mut news = [PollFd::new(running.news(), PollFlags::POLLIN)];
         let mut look = || poll(&mut news, PollTimeout::from(60_000_u16));
-        // The signal itself may end the first look.
+        // SIGCHLD may interrupt the first call.
         assert_eq!(look().or_else(|_| look()), Ok(1));
         assert_eq!(running.wait().unwrap(), 0);
     }

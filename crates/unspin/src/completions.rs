@@ -17,7 +17,7 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Kernels that the lab knows by name.
+/// Named kernels of the lab.
 const KERNELS: [&str; 6] =
     ["lab", "lab-cvm", "lab-es", "debian-cloud", "debian-cloud:bookworm", "debian-cloud:trixie"];
 
@@ -36,8 +36,8 @@ fn script(shell: Shell) -> String {
     script
 }
 
-/// The values of positional arguments, which the generator for fish leaves out. `path` are the
-/// subcommands above `command`.
+/// Appends the values of positional arguments, which clap's generator for fish leaves out. `path`
+/// has the subcommands above `command`.
 fn fish_values(command: &Command, path: &mut Vec<String>, script: &mut String) {
     let values = command.get_positionals().flat_map(Arg::get_possible_values);
     let values: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
@@ -56,8 +56,8 @@ fn fish_values(command: &Command, path: &mut Vec<String>, script: &mut String) {
     }
 }
 
-/// The command line, with the names that some arguments take besides files. For the program
-/// itself they are not the only values, so they are only here.
+/// Returns the command line with the names that some arguments accept besides files. The program
+/// itself accepts other values too, so only the completions list these names.
 fn completed() -> Command {
     let names = |names: Vec<&'static str>| {
         move |arg: Arg| arg.value_parser(PossibleValuesParser::new(names))
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Both are still more than what is completed.
+    /// Checks that both arguments still accept other values than the completed ones.
     #[test]
     fn files_stay_possible_values() {
         for line in ["unspin lab run mine.toml --kernel /boot/vmlinuz", "unspin lab kernel show x"]

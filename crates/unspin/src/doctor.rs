@@ -9,9 +9,9 @@ use unspin_guest::machine::Facts;
 
 use crate::{out, screen};
 
-/// Where the output is not a terminal.
+/// Columns if the output is not a terminal.
 const COLUMNS: usize = 80;
-/// Longer lines are hard to read.
+/// Maximum columns, because longer lines are hard to read.
 const COLUMNS_MAX: usize = 120;
 
 /// Show what this machine is, and which verbs of unspin work on it

@@ -10,9 +10,9 @@ use unspin_report::explain::{Explanation, Topic, list, text};
 
 use crate::{out, screen};
 
-/// Where the output is not a terminal.
+/// Columns if the output is not a terminal.
 const COLUMNS: usize = 80;
-/// Longer lines are hard to read.
+/// Maximum columns, because longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
 
 /// Explain a cause of lost time: meaning, evidence, remedy
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a cause in the words of any view; completions know the names.
+/// Parses a cause in the words of any view. Shell completions offer the names.
 #[derive(Clone)]
 struct Topics;
 
@@ -58,7 +58,7 @@ impl TypedValueParser for Topics {
         if let Some(topic) = value.to_str().and_then(Topic::of) {
             return Ok(topic);
         }
-        // It says what the names are.
+        // This parser's error lists the valid names.
         let known = PossibleValuesParser::new(names()).parse_ref(command, arg, value)?;
         Topic::of(&known).ok_or_else(|| clap::Error::new(ErrorKind::InvalidValue))
     }

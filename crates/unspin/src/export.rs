@@ -50,7 +50,7 @@ enum Input {
     Recordings(Vec<Recording>),
 }
 
-/// What is written.
+/// The content of the output file.
 enum Content<'a> {
     Session(&'a Session),
     Recordings(&'a [Recording]),
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut file = if to_stdout { NewFile::stdout() } else { NewFile::create(&out) }?;
     let bytes = match stream(&content, &mut file) {
         Ok(bytes) => bytes,
-        // Nobody reads on, as with `head`.
+        // The reader, such as `head`, has closed the pipe.
         Err(error) if to_stdout && error.kind() == ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }
@@ -122,7 +122,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes it in pieces: a trace can be larger than what it is made from. Returns its bytes.
+/// Writes the content piece by piece, because a trace can be larger than its input. Returns the
+/// number of bytes.
 fn stream(content: &Content, out: impl Write) -> io::Result<u64> {
     let mut out = Counted { out: BufWriter::new(out), bytes: 0 };
     let written = match content {
@@ -138,7 +139,7 @@ fn stream(content: &Content, out: impl Write) -> io::Result<u64> {
     Ok(out.bytes)
 }
 
-/// Counts what is written.
+/// Counts the written bytes.
 struct Counted<W> {
     out: W,
     bytes: u64,
@@ -156,14 +157,15 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// What is not a session may be a recording; where it is neither, both say why.
+/// Reads a session or, failing that, a recording. If the file is neither, the error has both
+/// reasons.
 fn read(file: &Path) -> anyhow::Result<Input> {
     let no_session = match session::read(file) {
         Ok(session) => return Ok(Input::Session(Box::new(session))),
         Err(error @ (SessionError::Open { .. } | SessionError::Empty { .. })) => {
             return Err(error.into());
         }
-        // The head is that of a session.
+        // The head is valid, so the file is a damaged session.
         Err(error @ SessionError::Damaged { batch: 1.., .. }) => return Err(error.into()),
         Err(error) => error,
     };
@@ -182,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk that is full after so many bytes; the largest piece that it was given.
+    /// A disk with `room` bytes. It notes the largest piece that it got.
     struct Disk {
         room: usize,
         largest: usize,

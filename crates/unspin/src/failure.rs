@@ -1,4 +1,4 @@
-//! Errors at the end of the program: the message, the exit status, the next command.
+//! Reports errors at the end of the program: message, exit status and next command.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -14,7 +14,7 @@ use unspin_report::printable;
 use unspin_sources::kernel::KernelError;
 use unspin_sources::qemu::QemuError;
 
-/// Types of errors that have a class; those of all others have [`Class::Failed`].
+/// Error types that have a class. All other types have [`Class::Failed`].
 const CLASSIFIED: &[fn(&(dyn Error + 'static)) -> Option<Class>] = &[
     of::<Message>,
     of::<SenseError>,
@@ -34,7 +34,7 @@ fn of<E: Classified + 'static>(error: &(dyn Error + 'static)) -> Option<Class> {
     error.downcast_ref::<E>().map(Classified::class)
 }
 
-/// An error of the command line itself.
+/// An error with its class and its text.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 struct Message {
@@ -48,19 +48,19 @@ impl Classified for Message {
     }
 }
 
-/// An error that has this class.
+/// Returns an error of this class.
 pub fn of_class(class: Class, text: impl Into<String>) -> anyhow::Error {
     Message { class, text: text.into() }.into()
 }
 
-/// The class of an error: that of the outermost cause that has one.
+/// Returns the class of an error, which is the class of the outermost cause that has one.
 pub fn class(error: &anyhow::Error) -> Class {
     let class_of = |cause| CLASSIFIED.iter().find_map(|of| of(cause));
     error.chain().find_map(class_of).unwrap_or(Class::Failed)
 }
 
-/// The message: each cause once, and the next command where a privilege is missing. What it
-/// quotes from a file cannot send escape sequences to the terminal.
+/// Returns the message, with each cause once, and with the next command if a privilege is missing.
+/// The text cannot send escape sequences from a file to the terminal.
 pub fn message(error: &anyhow::Error, args: &[String]) -> String {
     let text = match class(error) {
         Class::NeedsRoot => format!("{error:#}: sudo {}", command_line(args)),
@@ -69,18 +69,18 @@ pub fn message(error: &anyhow::Error, args: &[String]) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// The words of this command line after the program's name.
+/// Returns the words of this command line after the program's name.
 pub fn words() -> Vec<String> {
     std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect()
 }
 
-/// A command line as it is typed.
+/// Returns a command line as a user types it.
 pub fn command_line(args: &[String]) -> String {
     let words: Vec<Cow<str>> = args.iter().map(|word| quoted(word)).collect();
     format!("unspin {}", words.join(" "))
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

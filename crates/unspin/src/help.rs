@@ -1,18 +1,18 @@
-//! Examples, exit statuses and relatives of each verb: the ends of `--help` and of the man pages.
+//! The ends of `--help` and of the man pages: examples, exit statuses and related verbs.
 
 use clap::Command;
 
 use crate::{igvm, lab};
 
-/// What a verb's help says besides its options.
+/// The help of a verb besides its options.
 pub struct Help {
-    /// The verb as it is typed after `unspin`.
+    /// The verb as users type it after `unspin`.
     pub verb: &'static str,
-    /// Command lines, each with what it does.
+    /// Command lines, each with its explanation.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit statuses besides those of [`STATUS`].
     pub status: &'static [(&'static str, &'static str)],
-    /// Verbs that go with it.
+    /// Related verbs.
     pub see: &'static [&'static str],
 }
 
@@ -39,7 +39,7 @@ const OF_RUN: &[(&str, &str)] = &[
     ("130", "with --ab: interrupted; the result of the rounds so far is printed"),
 ];
 
-/// A verb about which there is nothing to say.
+/// Empty help.
 pub const NONE: Help = Help { verb: "", examples: &[], status: &[], see: &[] };
 
 static VERBS: &[Help] = &[
@@ -262,13 +262,13 @@ fn all() -> impl Iterator<Item = &'static Help> {
     VERBS.iter().chain(lab::help::VERBS).chain(igvm::help::VERBS)
 }
 
-/// The help of a verb.
+/// Returns the help of a verb.
 pub fn of(verb: &str) -> &'static Help {
     all().find(|help| help.verb == verb).unwrap_or(&NONE)
 }
 
 impl Help {
-    /// All its exit statuses.
+    /// Returns all exit statuses of the verb.
     pub fn statuses(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         let own = |code: &str| self.status.iter().any(|(known, _)| *known == code);
         STATUS.iter().filter(move |(code, _)| !own(code)).chain(self.status)
@@ -307,7 +307,7 @@ fn complete_below(command: Command, verb: &str) -> Command {
 mod tests {
     use super::*;
 
-    /// Every verb, verbs below verbs included.
+    /// Collects every verb, including verbs below verbs.
     fn verbs(command: &Command, verb: &str, found: &mut Vec<(String, Command)>) {
         found.push((verb.to_owned(), command.clone()));
         for sub in command.get_subcommands() {

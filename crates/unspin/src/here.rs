@@ -1,4 +1,4 @@
-//! Where this program runs.
+//! Describes this program and the machine that it runs on.
 
 use std::time::SystemTime;
 
@@ -9,13 +9,13 @@ use unspin_model::session::About;
 /// This program's version.
 pub const PROGRAM: &str = concat!("unspin ", env!("CARGO_PKG_VERSION"));
 
-/// A date and time in UTC, to the second.
+/// Formats a date and time in UTC, to the second.
 pub fn utc(time: SystemTime) -> String {
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.replace('T', " ").replace('Z', " UTC")
 }
 
-/// This program, kernel and machine.
+/// Returns the program's version, the kernel and the machine.
 pub fn about() -> About {
     let release = nix::sys::utsname::uname().ok();
     About {

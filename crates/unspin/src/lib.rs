@@ -1,8 +1,8 @@
-//! The command. Verbs are one file each: arguments and printing, nothing else.
+//! The `unspin` program. Each verb has a file with only its arguments and its printing.
 //!
-//! It is a library so that tests can parse command lines as the program does.
+//! This is a library so that tests can parse command lines as the program does.
 
-/// The same as `note!`, without an end of the line.
+/// Prints on standard error, like `note!`, without a newline.
 macro_rules! show {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -10,8 +10,8 @@ macro_rules! show {
     }};
 }
 
-/// A line on standard error. Where nobody reads it any more, as after `2>&1 | head`, it is lost,
-/// and nothing else is.
+/// Prints a line on standard error. If the reader has closed the pipe, as after `2>&1 | head`, the
+/// line is lost and the program goes on.
 macro_rules! note {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -59,7 +59,7 @@ struct Cli {
     verb: Verb,
 }
 
-// The verbs' own types have their help: a comment on a variant would replace all of it.
+// Each verb's own type has its help. A doc comment on a variant would replace that help.
 #[derive(Subcommand)]
 enum Verb {
     Doctor(doctor::Args),
@@ -79,12 +79,12 @@ enum Verb {
     Man(man::Args),
 }
 
-/// The whole command line, with the examples of each verb.
+/// Returns the whole command line, with the examples of each verb.
 pub fn command() -> Command {
     help::complete(Cli::command())
 }
 
-/// Does what the command line says.
+/// Runs the verb of the command line.
 pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

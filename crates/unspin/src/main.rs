@@ -1,4 +1,4 @@
-//! The command.
+//! The `unspin` program.
 
 use std::process::ExitCode;
 

@@ -27,7 +27,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of a verb, and those of the verbs below it.
+/// Writes the page of a verb, and the pages of the verbs below it.
 fn write_pages(command: &Command, verb: &str, folder: &Path) -> io::Result<()> {
     let page = format!("unspin {verb}").trim_end().replace(' ', "-");
     let mut bytes = Vec::new();
@@ -57,7 +57,7 @@ fn write_page(command: &Command, verb: &str, page: &str, out: &mut dyn Write) ->
     man.render_version_section(out)
 }
 
-/// Terms, each with its meaning.
+/// Writes a section of terms and their meanings.
 fn section<'a>(
     title: &str,
     terms: impl Iterator<Item = &'a (&'a str, &'a str)>,

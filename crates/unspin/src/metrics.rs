@@ -14,15 +14,15 @@ use std::time::Duration;
 use anyhow::anyhow;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Clients that are answered at a time; more are turned away.
+/// Maximum number of concurrent clients. Further connections are closed.
 const CLIENTS: usize = 64;
-/// After an error that may last, such as too many open files.
+/// Pause after an error that may last, such as too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is served, where it can be had.
+/// A function that returns the served text, or `None` if the figures are unavailable.
 type Figures = dyn Fn() -> Option<String> + Send + Sync;
 
-/// An address to listen at; `:9469` is that port on all IPv4 interfaces.
+/// Parses an address to listen on. `:9469` is that port on all IPv4 interfaces.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     whole.parse().map_err(|_| {
@@ -30,23 +30,23 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// An address that is listened at.
+/// A listening socket for clients.
 pub struct Metrics {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// A server at work; it ends when this is dropped.
+/// A running server. Dropping this value ends it.
 pub struct Serving {
     _end: UnixStream,
 }
 
 impl Metrics {
-    /// Listens at this address.
+    /// Listens on this address.
     pub fn listen(address: SocketAddr) -> anyhow::Result<Metrics> {
         let listen = || {
             let listener = TcpListener::bind(address)?;
-            // A client can be gone again before it is accepted.
+            // A client may disconnect before the server accepts it.
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             Ok(Metrics { listener, address })
@@ -54,13 +54,13 @@ impl Metrics {
         listen().map_err(|error: io::Error| anyhow!("cannot listen on {address}: {error}"))
     }
 
-    /// Where the figures are.
+    /// Returns the address of the figures.
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Answers clients from now on, each in a thread of its own: none of them can hold up
-    /// others, or who asks for this. Nothing wakes up until one comes.
+    /// Answers clients from now on, each in its own thread, so that a slow client delays neither
+    /// other clients nor the caller. The server sleeps until a client connects.
     pub fn serve(
         self,
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -90,33 +90,33 @@ fn accept(listener: &TcpListener, ended: &UnixStream, figures: &Arc<Figures>) {
     }
 }
 
-/// Waits for a client. Says whether the server is to end.
+/// Waits for a client. Returns whether the server has to end.
 fn is_over(listener: &TcpListener, ended: &UnixStream) -> bool {
     let files = [listener.as_fd(), ended.as_fd()];
     let mut files = files.map(|file| PollFd::new(file, PollFlags::POLLIN));
-    // A signal may end it as well: then nobody is there to be accepted.
+    // A signal may interrupt the call. `accept` then finds no client.
     let _ = poll(&mut files, PollTimeout::NONE);
     files[1].any() != Some(false)
 }
 
-/// Each client keeps its clone of `clients` until it is done with.
+/// Starts a thread for a client. The thread keeps its clone of `clients` until it has answered.
 fn start(client: TcpStream, clients: Arc<()>, figures: Arc<Figures>) -> io::Result<()> {
-    // One is the server's own.
+    // The server itself holds one reference.
     if Arc::strong_count(&clients) > CLIENTS + 1 {
         return Ok(());
     }
     let serve = move || {
-        // Who asked may have gone, or be too slow; others are answered all the same.
+        // The client may have disconnected or be too slow. Other clients still get their answers.
         let _ = http::serve(client, &*figures);
         drop(clients);
     };
     thread::Builder::new().spawn(serve).map(drop)
 }
 
-/// What clients ask of a thread that has the figures to itself.
+/// Requests by clients to the thread that owns the figures.
 pub struct Questions(Receiver<Sender<String>>);
 
-/// The figures for [`Metrics::serve`] by way of [`Questions`].
+/// Returns the function for [`Metrics::serve`], and the [`Questions`] that it asks.
 pub fn questions() -> (impl Fn() -> Option<String> + Send + Sync + 'static, Questions) {
     let (ask, asked) = channel();
     let figures = move || {
@@ -128,7 +128,7 @@ pub fn questions() -> (impl Fn() -> Option<String> + Send + Sync + 'static, Ques
 }
 
 impl Questions {
-    /// Answers all who ask, once one does within this time.
+    /// Waits up to `within` for a client's request, and then answers all pending requests.
     pub fn answer(&self, within: Duration, figures: impl FnOnce() -> String) {
         let first = match self.0.recv_timeout(within) {
             Ok(first) => first,
@@ -137,7 +137,7 @@ impl Questions {
         };
         let text = figures();
         for reply in std::iter::once(first).chain(self.0.try_iter()) {
-            // Who does not wait any more is gone.
+            // The client has timed out if this fails.
             let _ = reply.send(text.clone());
         }
     }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Serves these figures; with its address.
+    /// Serves these figures, and returns the server's address.
     fn serving(
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> (SocketAddr, Serving) {
@@ -190,7 +190,7 @@ mod tests {
             assert!(answer.contains(holds), "{path}: {answer}");
         }
         let long = format!("/{}", "x".repeat(9_000));
-        // The kernel may take the answer back, because the request was not read.
+        // The kernel may discard the answer, because the server did not read the whole request.
         let answer = answer(asking(at, &long)).unwrap_or_default();
         assert!(!answer.contains(" 200 "), "{answer}");
     }

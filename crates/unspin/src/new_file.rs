@@ -1,4 +1,4 @@
-//! Files that are written: an old one is there until the new one is complete.
+//! Writes files. An old file stays until the new one is complete.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tempfile::{NamedTempFile, PersistError};
 
-/// A file being written. Where one of this name exists, it is replaced by [`NewFile::finish`] in
-/// one step, and stays as it is if that is not reached. Where none exists, others can read the
+/// A file that is being written. If a file of this name exists, [`NewFile::finish`] replaces it
+/// atomically; without that call, the old file stays. If no such file exists, others can read the
 /// new one while it grows.
 pub struct NewFile {
     path: PathBuf,
@@ -18,30 +18,30 @@ pub struct NewFile {
 }
 
 enum Kind {
-    /// Replaces the file at `path`.
+    /// A new file that will replace the file at `path`.
     Replacement(NamedTempFile),
-    /// Has this name already.
+    /// A new file that already has its final name.
     Fresh(File),
     /// A terminal, a pipe or a device, which is never replaced.
     Special(File),
 }
 
 impl NewFile {
-    /// Opens the file beside its final name.
+    /// Opens the file next to its final name.
     pub fn create(path: &Path) -> anyhow::Result<NewFile> {
         let file = open(path).with_context(|| format!("cannot write {}", path.display()))?;
-        // What a symbolic link points to is replaced, not the link.
+        // The file behind a symbolic link is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Ok(NewFile { path, file })
     }
 
-    /// Standard output, as it is.
+    /// Returns standard output, which is written directly.
     pub fn stdout() -> anyhow::Result<NewFile> {
         let copy = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
         Ok(NewFile { path: "-".into(), file: Kind::Special(copy.into()) })
     }
 
-    /// The file is complete: it is on the disk when this returns, under its name.
+    /// Completes the file. When this call returns, the file is on the disk under its name.
     pub fn finish(self) -> anyhow::Result<()> {
         let NewFile { path, file } = self;
         let finished = match file {
@@ -52,8 +52,8 @@ impl NewFile {
         finished.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// What was written so far stays. Returns where: beside a file that it was to replace; `None`
-    /// where it is not kept.
+    /// Keeps the written part of the file and returns its path. A replacement stays next to the
+    /// file that it was to replace. Returns `None` if nothing is kept.
     pub fn keep(self) -> Option<PathBuf> {
         match self.file {
             Kind::Replacement(new) => new.keep().ok().map(|(_, path)| path),
@@ -62,10 +62,11 @@ impl NewFile {
         }
     }
 
-    /// There will be no such file.
+    /// Removes the new file.
     pub fn discard(self) {
         if let Kind::Fresh(_) = self.file {
-            // It is empty, or incomplete: if it cannot be removed, that says enough.
+            // The file is empty or incomplete. If it cannot be removed, users notice that it is
+            // incomplete.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -99,7 +100,7 @@ fn open(path: &Path) -> io::Result<Kind> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         created => return created.map(Kind::Fresh),
     }
-    // Opening also finds out whether this user may write it.
+    // Opening also checks that this user may write the file.
     let old = OpenOptions::new().write(true).open(path)?;
     let about = old.metadata()?;
     if !about.is_file() {
@@ -113,7 +114,8 @@ fn open(path: &Path) -> io::Result<Kind> {
     let builder = builder.prefix(&prefix).suffix(".part");
     let permissions = Permissions::from_mode(about.permissions().mode() & 0o777);
     let new = builder.permissions(permissions).tempfile_in(folder)?;
-    // Root keeps the owner; others own what they may replace, or cannot give it away.
+    // Root keeps the owner. Other users own the files that they may replace, or cannot give them
+    // away.
     let _ = fchown(new.as_file(), Some(about.uid()), Some(about.gid()));
     Ok(Kind::Replacement(new))
 }
@@ -125,11 +127,11 @@ fn replace(new: NamedTempFile, path: &Path) -> anyhow::Result<()> {
     if let Err(PersistError { error, file }) = new.persist(path) {
         return Err(kept(file, error));
     }
-    // The name is on the disk only with the folder.
+    // The name is on the disk only after the folder is synced.
     Ok(File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?)
 }
 
-/// What was written stays where it is, since it may be all that there is of it.
+/// Keeps the written file where it is, because it may be the only copy of the data.
 fn kept(new: NamedTempFile, error: io::Error) -> anyhow::Error {
     match new.keep() {
         Ok((_, path)) => {
@@ -168,7 +170,7 @@ mod tests {
         fs::write(&path, "old").expect("write");
         let mut file = NewFile::create(&path).expect("a file");
         file.write_all(b"new").expect("write");
-        // A folder cannot be replaced.
+        // A file cannot replace a folder.
         fs::remove_file(&path).expect("remove");
         fs::create_dir(&path).expect("a folder");
         let error = format!("{:#}", file.finish().expect_err("a folder has its name"));

@@ -1,5 +1,5 @@
-//! Standard output. That it cannot be written is an error like any other; that nobody
-//! reads on, as with `head`, is none.
+//! Standard output. A failed write is an error. A reader that closes the pipe, such as `head`, is
+//! not.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,12 +12,12 @@ use unspin_model::session::About;
 
 use crate::here;
 
-/// What all JSON begins with.
+/// The beginning of every JSON document.
 #[derive(Serialize)]
 struct Document<'a, T> {
-    /// The version of the format, which is a verb's own.
+    /// Version of the format. Each verb has its own versions.
     format: u32,
-    /// The version of unspin that prints it.
+    /// Version of the unspin that prints the document.
     program: &'static str,
     #[serde(flatten)]
     place: Option<Place<'a>>,
@@ -25,7 +25,7 @@ struct Document<'a, T> {
     value: &'a T,
 }
 
-/// Where it was measured, as far as that is known.
+/// The kernel and machine of the measurement, as far as they are known.
 #[derive(Serialize)]
 struct Place<'a> {
     kernel: Option<&'a str>,
@@ -42,8 +42,8 @@ impl<'a, T> Document<'a, T> {
     }
 }
 
-/// Prints a document as JSON, in lines that are indented. `format` is the version of what `value`
-/// looks like; `about` is where it was measured.
+/// Prints a document as indented JSON. `format` is the version of the format of `value`; `about`
+/// describes the machine of the measurement.
 pub fn json(format: u32, about: Option<&About>, value: &impl Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string_pretty(&Document::of(format, about, value))?)
 }
@@ -53,12 +53,12 @@ pub fn json_line(format: u32, about: &About, value: &impl Serialize) -> anyhow::
     line(serde_json::to_string(&Document::of(format, Some(about), value))?)
 }
 
-/// Prints a document that is a list of this name.
+/// Prints a document that consists of a list with this name.
 pub fn json_list(format: u32, name: &str, list: &impl Serialize) -> anyhow::Result<()> {
     json(format, None, &BTreeMap::from([(name, list)]))
 }
 
-/// Whether a file's name stands for standard output.
+/// Returns whether a file's name means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }

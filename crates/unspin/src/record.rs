@@ -96,8 +96,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Until the command ends, or until a signal or the time limit where there is none. Returns the
-/// command's exit status.
+/// Records until the command ends. Without a command, records until a signal or the time limit.
+/// Returns the command's exit status.
 fn record(
     recorder: &mut Recorder<impl Write>,
     mut running: Option<&mut Running>,
@@ -119,7 +119,7 @@ fn record(
     }
 }
 
-/// Of a recording that failed, so many seconds stay if there are any, and a line says where.
+/// Keeps the first `seconds` of a failed recording, if there are any, and prints the file's path.
 fn keep(file: NewFile, seconds: f64) {
     if seconds == 0.0 {
         file.discard();
@@ -133,7 +133,7 @@ fn kept(path: &Path, seconds: f64) -> String {
     printable(&format!("unspin: the first {time} are in {path}: `unspin report {path}` reads them"))
 }
 
-/// A command goes on when nothing more can be recorded, such as on a full disk.
+/// Lets the command go on when recording fails, for example on a full disk.
 fn ended_without(running: Option<Running>, error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
     let Some(mut running) = running else { return Ok(error) };
     note!("unspin: {error:#}; the command goes on without a recording");
@@ -149,7 +149,7 @@ fn print(args: &Args, recorded: &Recorded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was found, what this kernel hides, and what to do next.
+/// Describes the findings, the data that this kernel hides, and the next command.
 fn closing(path: &Path, recorded: &Recorded) -> String {
     let is_file = !out::is_stdout(path);
     let out = if is_file { path.display().to_string() } else { "standard output".to_owned() };
@@ -179,7 +179,7 @@ fn closing(path: &Path, recorded: &Recorded) -> String {
     found.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Why standard output cannot have the session.
+/// Returns why standard output cannot carry the session.
 fn wrong_output(args: &Args) -> Option<&'static str> {
     let because = |wrong: bool, why| wrong.then_some(why);
     because(args.json, "-o - has standard output to itself: leave out --json, or name a file")

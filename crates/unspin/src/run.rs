@@ -111,9 +111,9 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// What the help says above the options that only one actuator has.
+/// Heading in the help of the options that only sched-ext has.
 const SCHED_EXT: &str = "Options of --actuator sched-ext";
-/// Milliseconds.
+/// Default time slice, in milliseconds.
 const SLICE: u64 = 3;
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -142,7 +142,7 @@ impl Args {
         }
     }
 
-    /// The first option given that only the scheduler in place of the kernel's has.
+    /// Returns the first given option that only the sched-ext scheduler has.
     fn of_sched_ext(&self) -> Option<&'static str> {
         let given = [
             ("--pack", self.pack.is_some()),
@@ -185,11 +185,12 @@ impl Args {
     }
 }
 
-/// What the light actuator does.
+/// Description of the cpuset actuator.
 const LIMITS: &str = "limits vCPUs while they spin,";
-/// A signal, a question or the command's end ends it, so that an idle guest is woken rarely.
+/// Longest pause between two looks at the actuator. A signal, a query or the command's end ends the
+/// pause at once, so an idle guest wakes rarely.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
-/// The same with a scheduler that may have to be loaded again.
+/// The same pause if a scheduler acts, which may have to be loaded again.
 const SCHEDULER_PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -220,7 +221,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Actuator::Cpuset if args.command.is_empty() => (LIMITS, None),
         Actuator::Cpuset => (LIMITS, choice::cgroup()?),
     };
-    // Who is answered there finds it at work.
+    // The address answers only after the actuator has started.
     let metrics = args.listen.map(Metrics::listen).transpose()?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
@@ -236,7 +237,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(running) => running,
         Err(not_started) => return Ok(not_started.report()),
     };
-    // Where figures are JSON, each line says where they are of.
+    // Each JSON line names the machine that its figures come from.
     let about = args.json.then(here::about);
     let about = about.as_ref();
     let (code, printed) = work(&args, about, &mut keeper, offer, running)?;
@@ -248,8 +249,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Until the command ends, or until a signal or the scheduler's end where there is none.
-/// Returns the command's exit code, and whether all figures could be printed.
+/// Keeps the actuator running until the command ends. Without a command, it runs until a signal or
+/// the scheduler's end. Returns the command's exit code, and whether all figures were printed.
 fn work(
     args: &Args,
     about: Option<&About>,
@@ -298,8 +299,8 @@ fn work(
     }
 }
 
-/// When the line after one that was due is due. Who was stopped (Ctrl-Z) has missed some, and makes
-/// up for none.
+/// Returns when the next line of figures is due. A stopped process (Ctrl-Z) does not print the
+/// missed lines.
 fn following(due: Instant, every: Duration, now: Instant) -> Instant {
     (due + every).max(now)
 }

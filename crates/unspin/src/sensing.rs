@@ -1,4 +1,4 @@
-//! How the sensor is to work: the options that `watch` and `record` share.
+//! Options of the sensor that `watch` and `record` share.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// For this machine.
+    /// Returns the settings for this machine.
     pub fn settings(&self) -> Settings {
         let mut settings = Settings::of_this_machine();
         settings.beat = match (self.beat, self.budget) {
@@ -47,13 +47,13 @@ impl Options {
         settings
     }
 
-    /// Whether heartbeats were asked for, or asked not to be.
+    /// Returns whether the user set heartbeats, including off.
     pub fn chooses_heartbeats(&self) -> bool {
         self.beat.is_some() || self.budget.is_some()
     }
 }
 
-/// What this kernel does not show, if there is something.
+/// Describes the events that this kernel does not show, if there are any.
 pub fn missing(names: &[String]) -> Option<String> {
     let hidden = sense::hidden(names).join(", ");
     let hidden = if hidden.is_empty() { "everything".into() } else { hidden };
@@ -63,7 +63,7 @@ pub fn missing(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("this kernel does not show {hidden} ({lacks})"))
 }
 
-/// The heartbeats that were chosen, in words; with what this kernel lacks.
+/// Describes the chosen heartbeats, and the events that this kernel lacks.
 pub fn describe(heartbeat: Heartbeat, missing: &[String]) -> String {
     let cost = match heartbeat.cost_ns {
         Some(ns) => format!("; each costs {:.1} us here", ns as f64 / 1e3),
@@ -121,7 +121,8 @@ mod tests {
         assert_eq!(super::missing(&[]), None);
     }
 
-    /// A limit below what timers need here would call every vCPU off.
+    /// Checks that `--late` has a lower bound: below the usual timer lateness, every vCPU would
+    /// count as off.
     #[test]
     fn a_limit_that_is_too_low_is_raised_and_others_are_taken() {
         assert!(timer_ns("1us") >= 10_000, "{}", timer_ns("1us"));

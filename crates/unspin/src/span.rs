@@ -1,14 +1,14 @@
-//! Lengths of time on the command line: `3`, `3s`, `500ms`, `2m`, `1.5h`.
+//! Parses times on the command line: `3`, `3s`, `500ms`, `2m`, `1.5h`.
 
 use std::time::Duration;
 
-/// Units, with their nanoseconds; those that end like another one come first.
+/// Units and their nanoseconds. A unit that ends like another one comes first.
 const UNITS: [(&str, f64); 7] =
     [("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
-/// A year is a mistake.
+/// Longest time, in nanoseconds. More than a year is a mistake.
 const LONGEST_NS: f64 = 365.0 * 24.0 * 3600e9;
 
-/// A time above 0; a number without a unit is seconds.
+/// Parses a time above 0. A number without a unit counts seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match parse(text, 1e9)? {
         Duration::ZERO => Err("a time above 0 is needed, such as 10s".into()),
@@ -16,7 +16,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time up to a second; a number without a unit is microseconds.
+/// Parses a time up to a second. A number without a unit counts microseconds.
 pub fn microseconds(text: &str) -> Result<Duration, String> {
     match parse(text, 1e3)? {
         span if span > Duration::from_secs(1) => Err("at most a second makes sense".into()),
@@ -24,7 +24,8 @@ pub fn microseconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time between two heartbeats, each of which can cost the guest an exit; 0 for none.
+/// Parses the time between two heartbeats, or 0 for none. Each heartbeat can cost the guest a VM
+/// exit.
 pub fn beat(text: &str) -> Result<Duration, String> {
     match microseconds(text)? {
         span if !span.is_zero() && span < Duration::from_micros(100) => {

@@ -81,7 +81,7 @@ fn symbols(path: &Path) -> anyhow::Result<Symbols> {
     Symbols::read(BufReader::new(file)).with_context(|| path.display().to_string())
 }
 
-/// The input, and its length where it has one.
+/// Opens the input. Returns its length as well, if it has one.
 fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin().lock()), None));
@@ -92,7 +92,7 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
     Ok((Box::new(file), length))
 }
 
-/// Shows on a terminal how far reading has come.
+/// Reader that shows its progress on a terminal.
 struct Progress<R> {
     input: R,
     length: Option<u64>,

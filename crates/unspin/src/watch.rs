@@ -26,9 +26,9 @@ use crate::failure::of_class;
 use crate::metrics::{self, Metrics};
 use crate::{here, out, screen, sensing, span};
 
-/// A slice of a lane, and the time between two pictures.
+/// Duration of one character of a lane, and the time between two redraws.
 const SLICE: Duration = Duration::from_millis(200);
-/// Where nothing is to be fetched meanwhile: how soon a signal is noticed.
+/// Longest delay until a signal is noticed if no sums have to be read in between.
 const REST: Duration = Duration::from_secs(1);
 
 /// Show live what this guest loses to preemption and spinning, and why
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let machine = unspin_report::doctor::kind(&doctor::diagnose(&Facts::probe()).machine);
     interrupt::install_flag()?;
-    // It may fail halfway.
+    // Initialization may fail halfway.
     let mut terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore())?;
     let done = watch(&mut terminal, &mut watcher, &machine);
     ratatui::restore();
@@ -128,7 +128,7 @@ fn once(args: &Args, watcher: &mut Watcher) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves sums, which have to be asked for that often, if at all.
+/// Serves sums. `at_least` is the longest time between two reads of the sums, if they need any.
 fn serve(
     address: SocketAddr,
     missing: &[String],
@@ -152,7 +152,7 @@ fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Until `q`, Ctrl-C or a signal that asks for it.
+/// Draws until `q`, Ctrl-C or a signal that asks this process to end.
 fn watch(
     terminal: &mut DefaultTerminal,
     watcher: &mut Watcher,
@@ -202,7 +202,7 @@ fn watch(
     Ok(())
 }
 
-/// Does what a key stands for; false where that is to end. A page is so many lanes.
+/// Handles a key. Returns false if the program has to end. `page` is the number of visible lanes.
 fn obey(key: KeyEvent, view: &mut View, page: usize) -> bool {
     match key.code {
         _ if key.kind != KeyEventKind::Press => {}
@@ -218,7 +218,7 @@ fn obey(key: KeyEvent, view: &mut View, page: usize) -> bool {
         KeyCode::PageDown => view.first = view.first.saturating_add(page),
         KeyCode::PageUp => view.first = view.first.saturating_sub(page),
         KeyCode::Home => view.first = 0,
-        // Drawing moves it back to the last one that there is.
+        // Drawing reduces this to the last lane.
         KeyCode::End => view.first = usize::MAX,
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! `unspin claims check`: measures again what the claims rest on.
+//! `unspin claims check`: repeats the measurements behind claims.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,30 +17,30 @@ use crate::failure::of_class;
 use crate::lab::options;
 use crate::out;
 
-/// How far apart two values without an interval may be, relative to the larger one.
+/// Largest difference between two equal values without an interval, relative to the larger one.
 const ALIKE: f64 = 0.1;
-/// The same in virtual time, where runs repeat to the bit.
+/// The same limit in virtual time, where runs repeat to the bit.
 const ROUNDING: f64 = 1e-9;
 
-/// What a new measurement says of a claim.
+/// The result of comparing a claim with a new measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Finding {
-    /// The target is met, as claimed.
+    /// The new measurement meets the target, as claimed.
     Met,
-    /// The target is missed, as claimed.
+    /// The new measurement misses the target, as claimed.
     StillMissed,
-    /// The target is met, and was claimed to be missed.
+    /// The new measurement meets the target, but the claim misses it.
     NowMet,
-    /// The target is missed, and was claimed to be met.
+    /// The new measurement misses the target, but the claim meets it.
     NowMissed,
-    /// No target; the intervals overlap.
+    /// The claim has no target, and the intervals overlap.
     Overlaps,
-    /// No target and no interval; the values are alike.
+    /// The claim has neither target nor interval, and the values are about equal.
     Agrees,
-    /// No target; the intervals do not overlap, or the values are not alike.
+    /// The claim has no target, and the intervals or values differ.
     Differs,
-    /// The experiment gave no such figure.
+    /// The experiment did not yield this figure.
     NotMeasured,
 }
 
@@ -67,7 +67,7 @@ impl Finding {
         }
     }
 
-    /// Whether the claim may stay as it is, or only got better.
+    /// Returns whether the claim may stay, or only improved.
     fn confirms(self) -> bool {
         !matches!(self, Finding::NowMissed | Finding::Differs | Finding::NotMeasured)
     }
@@ -86,20 +86,20 @@ impl Finding {
     }
 }
 
-/// A claim beside the new measurement.
+/// A claim and its new measurement.
 #[derive(Serialize)]
 struct Checked {
     id: String,
     claimed: Option<f64>,
     measured: Option<f64>,
     finding: Finding,
-    /// Whether the claim may stay as it is, or only got better.
+    /// Whether the claim may stay, or only improved.
     confirmed: bool,
     text: String,
 }
 
-/// Runs the experiments behind the claims that match, each in a new folder below `out`, and
-/// compares. It fails where a claim is not confirmed.
+/// Runs the experiments behind the matching claims, each in a new folder below `out`, and compares
+/// the figures. Fails if a claim is not confirmed.
 pub fn run(
     claims: &[Claim],
     pattern: Option<&str>,
@@ -143,8 +143,8 @@ pub fn run(
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The accelerator of a label such as `lab/tcg, kernel 6.12`: a figure is comparable only with
-/// one of the same accelerator. `None` where labels differ.
+/// Returns the accelerator of a label such as `lab/tcg, kernel 6.12`, or `None` if labels differ.
+/// Figures are comparable only if their accelerators are equal.
 fn accelerator(label: &str) -> Option<&str> {
     let mut all = label.split("; ").map(|one| {
         let (_, how) = one.split_once('/')?;
@@ -168,13 +168,15 @@ fn check(claim: &Claim, measured: &[Claim]) -> Checked {
     }
 }
 
-/// Both ends, of which one may be infinite; `None` for a figure without an interval.
+/// Returns both ends of the interval, one of which may be infinite. Returns `None` for a figure
+/// without an interval.
 fn interval(claim: &Claim) -> Option<(f64, f64)> {
     let ends = (claim.lo.unwrap_or(f64::NEG_INFINITY), claim.hi.unwrap_or(f64::INFINITY));
     (claim.lo.is_some() || claim.hi.is_some()).then_some(ends)
 }
 
-/// Whether two figures have about the same value. Both may lack a bound, on the same side.
+/// Returns whether two figures are about equal. Both may lack a value, but only if the same bound
+/// is infinite.
 fn alike(claim: &Claim, now: &Claim) -> bool {
     let accel = accelerator(&claim.label).and_then(Accel::parse);
     let apart = if accel.is_some_and(Accel::is_deterministic) { ROUNDING } else { ALIKE };
@@ -247,7 +249,7 @@ mod tests {
         let below = Claim { unbounded_below: true, ..claim(None, real) };
         assert_eq!(Finding::of(&below, Some(&claim(None, real))), Finding::Differs);
         assert!(Finding::Agrees.confirms());
-        // A single open end is that of an interval.
+        // A figure with one open end still has an interval.
         let open = Claim { hi: None, ..self::claim(1.0, 2.0, "") };
         let far = self::claim(7.0, 8.0, "");
         assert_eq!(Finding::of(&open, Some(&far)), Finding::Overlaps);

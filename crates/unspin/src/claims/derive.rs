@@ -1,4 +1,4 @@
-//! Claims out of an output folder, or out of a file that a script wrote.
+//! Derives claims from an output folder, or reads them from a file that a script wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use unspin_model::{Claim, Summary};
 use super::file;
 use crate::lab::report;
 
-/// What becomes of a folder whose runs do not give every claim.
+/// The treatment of a folder whose runs do not support every claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gaps {
-    /// It is refused.
+    /// The folder is refused.
     Refused,
-    /// The claims that its runs give are taken. The others are named, and left out.
+    /// The supported claims are recorded. The others are reported and left out.
     Allowed,
 }
 
-/// The claims that these folders and files support. Where there are several, folders that hold no
-/// experiment, or one without claims, are left out.
+/// Returns the claims that these folders and files support. If there are several sources, folders
+/// without an experiment or without claims are skipped.
 pub fn from_all(sources: &[PathBuf], gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     if let [source] = sources {
         return from(source, gaps);
@@ -45,7 +45,7 @@ pub fn from_all(sources: &[PathBuf], gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     Ok(found)
 }
 
-/// The claims that a folder or a file supports.
+/// Returns the claims that a folder or a file supports.
 fn from(source: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let found = if source.is_dir() { of_folder(source, gaps)? } else { of_file(source)? };
     if found.is_empty() {
@@ -54,7 +54,7 @@ fn from(source: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     Ok(found)
 }
 
-/// The claims that an output folder supports.
+/// Returns the claims that an output folder supports.
 pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let summary = report::summarize(out)?;
     let loaded = unspin_lab::run::load(out)?;
@@ -91,13 +91,14 @@ pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     Ok(found)
 }
 
-/// How many planned runs have neither a result nor failed for good.
+/// Returns the number of planned runs that have no result and did not fail permanently.
 fn missing_runs(summary: &Summary) -> u64 {
     let failed: u64 = summary.cells.iter().map(|cell| u64::from(cell.failed)).sum();
     summary.planned.saturating_sub(summary.done + failed)
 }
 
-/// Runs that failed for good are of no claim. If their scheduler is why, the others flatter it.
+/// Returns a warning about runs that failed permanently. No claim includes them, so the others
+/// flatter a scheduler that made them fail.
 fn failed_for_good(summary: &Summary) -> Option<String> {
     let failed = summary.cells.iter().filter(|cell| cell.failed > 0);
     let failed: Vec<String> =
@@ -106,10 +107,10 @@ fn failed_for_good(summary: &Summary) -> Option<String> {
     (!failed.is_empty()).then(text)
 }
 
-/// The claims of a file that a script wrote.
+/// Reads the claims of a file that a script wrote.
 fn of_file(path: &Path) -> anyhow::Result<Vec<Claim>> {
     let mut claims = file::load(path)?;
-    // Only a ratio of runs that did not finish has no bound, and a script has none.
+    // Only a ratio with unfinished runs may lack a value, and scripts have no such ratio.
     let is_empty = |claim: &&Claim| claim.value.is_none() && !claim.experiment.ends_with(".toml");
     if let Some(claim) = claims.iter().find(is_empty) {
         bail!("{}: claim `{}` is not measured: it has no value", path.display(), claim.id);

@@ -1,4 +1,4 @@
-//! The file of claims.
+//! Reads and writes the file of claims.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Claim>> {
     }
 }
 
-/// Reads it; a file that does not exist yet has no claims.
+/// Reads `claims.json`, or returns no claims if the file does not exist yet.
 pub fn load_or_new(path: &Path) -> anyhow::Result<Vec<Claim>> {
     Ok(read(path)?.unwrap_or_default())
 }
@@ -40,7 +40,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<Claim>>> {
     }
 }
 
-/// The claims of a text. Whether they meet their targets is judged here, whatever it says.
+/// Parses claims. It judges each claim's target again, whatever the file says.
 fn parse(text: &str) -> anyhow::Result<Vec<Claim>> {
     let mut claims: Vec<Claim> = serde_json::from_str(text)?;
     for claim in &mut claims {
@@ -49,7 +49,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Replaces it in one step.
+/// Replaces `claims.json` atomically.
 pub fn save(path: &Path, claims: &[Claim]) -> anyhow::Result<()> {
     new_file::write(path, (serde_json::to_string_pretty(claims)? + "\n").as_bytes())
 }

@@ -17,7 +17,7 @@ use super::{bytes, platforms};
 use crate::failure::of_class;
 use crate::{new_file, out};
 
-/// The C-bit of EPYC processors from Milan on.
+/// Number of the C-bit of EPYC processors since Milan.
 const C_BIT: u8 = 51;
 
 /// Build an IGVM file that starts Linux at its 64-bit entry, without firmware
@@ -68,7 +68,7 @@ enum AcpiName {
     Reduced,
 }
 
-/// What was built, as `--json` prints it.
+/// The result of a build, as `--json` prints it.
 #[derive(serde::Serialize)]
 struct Built<'a> {
     out: &'a Path,

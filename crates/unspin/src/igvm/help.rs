@@ -2,7 +2,7 @@
 
 use crate::help::{Help, NONE};
 
-/// Its verbs.
+/// Help of `unspin igvm` and its verbs.
 pub static VERBS: &[Help] = &[
     Help {
         verb: "igvm",

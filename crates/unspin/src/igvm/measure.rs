@@ -66,7 +66,7 @@ fn chosen(args: &Args, image: &Image) -> anyhow::Result<Vec<Measurement>> {
     });
     let mut found = digests(image);
     if let Some(platform) = args.platform {
-        // Says why there is none.
+        // This call's error says why no digest exists.
         measure::measure(image, platform, loader.unwrap_or(Loader::Kvm))?;
         found.retain(|digest| digest.platform == platform);
     }

@@ -18,7 +18,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use unspin_cvm::image::Image;
 use unspin_cvm::platform::Platform;
 
-/// No file with more data is read, and headers are far smaller than data.
+/// Maximum size of a file, in bytes. Files with more data are refused, and headers are far smaller
+/// than data.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// Show, build, measure, compare and check launch files of confidential VMs (IGVM)
@@ -44,7 +45,7 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The bytes of a file, or of standard input.
+/// Reads a file or standard input.
 fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     let input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -68,7 +69,7 @@ fn image(path: &Path) -> anyhow::Result<Image> {
     Image::read(&bytes(path)?).with_context(|| path.display().to_string())
 }
 
-/// The names of platforms.
+/// Parses the name of a platform.
 fn platforms() -> impl TypedValueParser<Value = Platform> {
     let names = Platform::ALL.map(Platform::name);
     let known = |name: String| Platform::named(&name).ok_or("no such platform");

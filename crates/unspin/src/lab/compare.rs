@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::report;
 use crate::{out, screen};
 
-/// Columns where standard output is not a terminal.
+/// Columns if standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// Compare the cells of two output folders: B against A

@@ -54,7 +54,7 @@ pub struct Args {
 
 const SCHEDULER: &str = "unspin run";
 const KERNEL: &str = "debian-cloud";
-/// Seeds that one command can name.
+/// Maximum number of seeds in one command.
 const MOST: u64 = 100_000;
 
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
@@ -65,7 +65,7 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     }
 }
 
-/// What a seed does.
+/// The planned steps of a seed.
 #[derive(Serialize)]
 struct PlannedSeed {
     seed: u64,
@@ -123,7 +123,7 @@ fn print_plans(seeds: RangeInclusive<u64>, json: bool) -> anyhow::Result<()> {
     })
 }
 
-/// The command that tries a seed again, without the seed.
+/// Returns the command that repeats a seed, without the seed's number.
 fn again(scheduler: &str, kernel: &str) -> String {
     let mut command = "unspin lab fuzz".to_owned();
     if scheduler != SCHEDULER {

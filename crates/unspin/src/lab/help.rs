@@ -1,8 +1,8 @@
-//! Examples, exit statuses and relatives of what the lab is made of.
+//! The ends of `--help` of `unspin lab kernel` and `unspin lab qemu`.
 
 use crate::help::{Help, NONE};
 
-/// `unspin lab kernel`, `unspin lab qemu` and their verbs.
+/// Help of `unspin lab kernel`, `unspin lab qemu` and their verbs.
 pub static VERBS: &[Help] = &[
     Help {
         verb: "lab kernel",

@@ -35,7 +35,7 @@ struct ListedExperiment {
     title: String,
     about: String,
     runs: u64,
-    /// About how many seconds all of them take.
+    /// Estimated duration of all runs, in seconds.
     expected_s: f64,
 }
 
@@ -45,7 +45,7 @@ struct ListedWorkload {
     name: &'static str,
     title: String,
     stresses: String,
-    /// Debian packages that hold its programs.
+    /// Debian packages that contain the workload's programs.
     packages: Vec<String>,
 }
 

@@ -42,12 +42,13 @@ pub fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The commit behind the mark at which the lab blanks it in the guests' copy of this program.
-/// The bytes must be in one piece, so the compiler is kept from folding them into code.
+/// The commit, after a mark. The lab searches for the mark and blanks the commit in the guests'
+/// copy of this program. `black_box` keeps the bytes in one piece, because the compiler could
+/// otherwise fold them into code.
 #[used]
 static BUILT_FROM: &str = concat!("unspin commit ", env!("UNSPIN_COMMIT"));
 
-/// Options of a run by this program.
+/// Returns the options of a run by this program.
 pub fn options() -> Options {
     let mark_and_commit = std::hint::black_box(BUILT_FROM);
     let commit = mark_and_commit.trim_start_matches(COMMIT_MARK).trim_end_matches('.');

@@ -42,7 +42,8 @@ pub enum Verb {
 struct Shown {
     #[serde(flatten)]
     build: Build,
-    /// Whether this program boots guests with it: its source and patches are the pinned ones.
+    /// Whether this program boots guests with this QEMU. Its source and patches are then the pinned
+    /// ones.
     current: bool,
 }
 
@@ -95,7 +96,7 @@ fn print(shown: &Shown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One a line below the first.
+/// Lists one item per line, with the lines below the first one indented.
 fn listed(items: &[String]) -> String {
     if items.is_empty() { "none".into() } else { items.join(&format!("\n{:14}", "")) }
 }

@@ -10,7 +10,7 @@ use unspin_report::terminal::Style;
 
 use crate::{out, screen};
 
-/// Columns where standard output is not a terminal.
+/// Columns if standard output is not a terminal.
 const WIDTH: usize = 100;
 
 /// Summarise an output folder of `unspin lab run`
@@ -82,7 +82,7 @@ pub fn write(out: &Path) -> anyhow::Result<Summary> {
 /// Prints the table, or the summary as JSON.
 pub fn print(summary: &Summary, out: &Path, json: bool) -> anyhow::Result<()> {
     if json {
-        // The summary's format is that of the document.
+        // The document has the summary's format, so the summary itself omits it.
         let mut document = serde_json::to_value(summary)?;
         document.as_object_mut().map(|fields| fields.remove("format"));
         return out::json(summary.format, None, &document);

@@ -115,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How to go on after Ctrl-C: `--twice` refuses a folder that has results.
+/// Returns how to continue after Ctrl-C. `--twice` refuses a folder with results.
 fn goes_on(twice: bool) -> &'static str {
     match twice {
         false => "the same command goes on",
@@ -125,8 +125,8 @@ fn goes_on(twice: bool) -> &'static str {
     }
 }
 
-/// How the runs compare with the published ones, in a line behind everything else. JSON has
-/// standard output to itself.
+/// Prints how the runs compare with the published ones, as the last line. With JSON, the line goes
+/// to standard error.
 fn print_verdict(
     folder: &Path,
     published: Option<&Published>,
@@ -145,7 +145,7 @@ fn print_verdict(
     out::line(verdict)
 }
 
-/// How many of the selected runs have their result.
+/// Returns the number of selected runs with a result.
 fn done(out: &Path, runs: Selection) -> anyhow::Result<u64> {
     let loaded = load(out)?;
     let done = loaded.records.iter().filter(|record| record.observation().is_some());
@@ -163,7 +163,7 @@ fn print_plan(out: &Path, json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// The experiment's committed results, where the working directory is a checkout.
+/// Returns the experiment's committed results, if the working directory is a checkout.
 fn own_results(name: &str) -> Vec<PathBuf> {
     let folder = PathBuf::from("results").join(name);
     if folder.join("runs.jsonl").is_file() { vec![folder] } else { Vec::new() }
@@ -173,7 +173,7 @@ fn dry_run(outlook: &Outlook, json: bool) -> anyhow::Result<()> {
     if json { out::json(1, None, outlook) } else { out::text(in_words(outlook)) }
 }
 
-/// What is left to do, a statement a line.
+/// Describes the remaining work, one statement per line.
 fn in_words(outlook: &Outlook) -> String {
     let Outlook { runs, boots, expected_s, done, missing, .. } = outlook;
     let mut text = match (*runs, *done) {

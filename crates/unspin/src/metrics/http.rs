@@ -1,4 +1,4 @@
-//! One request by HTTP, and its answer.
+//! Answers one HTTP request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,15 +8,15 @@ use unspin_report::openmetrics;
 
 use super::Figures;
 
-/// A request may take so long, and its answer may as well.
+/// Time limit for reading a request, and for writing its answer.
 pub const TIME: Duration = Duration::from_secs(10);
-/// How long a client that has its answer may take to close the connection.
+/// Time limit for a client to close the connection after it has the answer.
 const LINGER: Duration = Duration::from_secs(1);
-/// Bytes of a request's line and headers.
+/// Maximum size of a request's line and headers, in bytes.
 const HEAD_MAX: usize = 8 << 10;
-/// What separates headers and body of an answer.
+/// The separator between headers and body of an answer.
 const HEAD_END: &str = "\r\n\r\n";
-/// For who opens the address in a browser.
+/// The page for users who open the address in a browser.
 const PAGE: &str = "<!doctype html><title>unspin</title>\
                     <p>unspin: time lost by this guest's vCPUs. \
                     The figures are at <a href=\"/metrics\">/metrics</a>, for Prometheus.\n";
@@ -25,14 +25,15 @@ const PAGE: &str = "<!doctype html><title>unspin</title>\
 pub fn serve(mut client: TcpStream, figures: &Figures) -> io::Result<()> {
     let head = read_head(&mut client)?;
     write(&mut client, &head.map_or_else(too_long, |head| answer(&head, figures)))?;
-    // What is left unread would make the kernel take the answer back.
+    // If the socket closes with unread input, the kernel resets the connection and discards the
+    // answer.
     client.shutdown(Shutdown::Write)?;
     client.set_read_timeout(Some(LINGER))?;
     let mut rest = [0; HEAD_MAX];
     client.read(&mut rest).map(drop)
 }
 
-/// The request's line and headers; `None` where they are too long.
+/// Reads the request's line and headers. Returns `None` if they are too long.
 fn read_head(client: &mut TcpStream) -> io::Result<Option<String>> {
     let deadline = Instant::now() + TIME;
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
@@ -72,7 +73,7 @@ fn answer(head: &str, figures: &Figures) -> String {
         _ => text("404 Not Found", "text/plain", "the figures are at /metrics\n"),
     };
     if method == "HEAD" {
-        // RFC 9110, 9.3.2: what GET would get, without the body.
+        // RFC 9110, 9.3.2: HEAD gets the answer to GET without the body.
         let end = answer.find(HEAD_END).map_or(answer.len(), |at| at + HEAD_END.len());
         answer.truncate(end);
     }
@@ -106,7 +107,8 @@ fn write(client: &mut TcpStream, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The time until then, which is never 0: that would be no limit.
+/// Returns the time until `deadline`. The result is never 0, because a socket timeout of 0 means no
+/// limit.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -1,4 +1,4 @@
-//! `unspin run --ab`: is it worth it for the user's work?
+//! `unspin run --ab`: does unspin improve the user's work?
 
 mod command;
 mod interval;
@@ -29,7 +29,7 @@ use schedulers::Schedulers;
 /// Exit status after a signal.
 const INTERRUPTED: u8 = 130;
 
-/// Nobody waits for more.
+/// Maximum number of pairs. More would take too long.
 const PAIRS_MAX: u32 = 1000;
 
 /// Options of the comparison.
@@ -66,21 +66,21 @@ enum Which {
     Lower,
 }
 
-/// What is compared.
+/// The compared work.
 struct Subject {
     metric: Metric,
     source: Source,
-    /// Seconds of a round, if they are known before.
+    /// Length of a round in seconds, if it is known in advance.
     round_s: Option<f64>,
 }
 
 impl Ab {
-    /// How many pairs are asked for; none if it is not asked at all.
+    /// Returns the number of pairs, or `None` without `--ab`.
     pub fn pairs(&self) -> Option<u32> {
         self.ab
     }
 
-    /// Compares, and prints what came out.
+    /// Compares, and prints the result.
     pub fn run(
         &self,
         pairs: u32,
@@ -185,7 +185,7 @@ fn print(rounds: Rounds, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The figure in a text: the first group of the first match, or all of the text.
+/// Returns the figure in a text: the first group of the first match, or the whole text.
 fn figure(text: &str, metric: Option<&Regex>) -> anyhow::Result<f64> {
     let found = match metric {
         None => text.trim(),
@@ -201,7 +201,7 @@ fn figure(text: &str, metric: Option<&Regex>) -> anyhow::Result<f64> {
     number.filter(|number| number.is_finite()).ok_or_else(|| anyhow!("`{found}` is not a number"))
 }
 
-/// The figure, if speeds can be made of it.
+/// Returns the figure if a speed can be computed from it, or else an error.
 fn comparable(figure: f64, better: Better) -> anyhow::Result<f64> {
     match better {
         Better::Higher if figure >= 0.0 => Ok(figure),

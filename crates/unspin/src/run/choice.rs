@@ -1,4 +1,4 @@
-//! Which of the two actuators acts.
+//! Chooses between the two actuators.
 
 use anyhow::Context;
 use unspin_guest::confine::{self, ConfineError, Confiner, CpusetError, OwnCgroup, Rest};
@@ -9,22 +9,23 @@ use unspin_model::scheduler::Actuator;
 use super::keeper::Keeper;
 use crate::failure::{class, of_class};
 
-/// What the user wants.
+/// The user's choice.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// None: cpusets, and a scheduler in place of the kernel's where those are not to be had.
+    /// The actuator, or `None` for cpusets, and for sched-ext if cpusets are unavailable.
     pub actuator: Option<Actuator>,
-    /// Whether nothing is done where the host's help makes it needless and no actuator is named.
+    /// Whether unspin does nothing if the host's help suffices and the user names no actuator.
     pub rests: bool,
-    /// Of a scheduler in place of the kernel's.
+    /// Options of the sched-ext scheduler.
     pub options: Options,
 }
 
 impl Choice {
-    /// Starts what is wanted, or what is possible where nothing in particular is.
+    /// Starts the chosen actuator, or an available one if the user chose none.
     pub fn start(self) -> anyhow::Result<Keeper> {
         only_root()?;
-        // A scheduler acts on the whole guest as well, and nobody outside could ask for its state.
+        // A scheduler acts on the whole guest as well, and no process outside the container could
+        // query it.
         if let Some(error @ CpusetError::Container(_)) = confine::lacks() {
             return Err(error.into());
         }
@@ -35,7 +36,7 @@ impl Choice {
             return Err(RunError::Taken(NAME.into()).into());
         }
         if let Some(rest) = self.rest() {
-            // What a killed one has left.
+            // Lifts limits that a killed `unspin run` has left.
             confine::restore()?;
             return Ok(Keeper::rest(rest));
         }
@@ -43,20 +44,20 @@ impl Choice {
         cpusets_or_scheduler(confined, self.actuator, || self.scheduler())
     }
 
-    /// Nothing, where that is as good.
+    /// Returns a keeper that does nothing if the host's help suffices.
     pub fn rest(self) -> Option<Rest> {
         let may = self.rests && self.actuator.is_none() && !confine::in_container();
         may.then(Rest::where_helped).flatten()
     }
 
     fn scheduler(self) -> anyhow::Result<Keeper> {
-        // What a killed one with the other actuator has left.
+        // Lifts limits that a killed `unspin run` with the other actuator has left.
         confine::restore()?;
         Ok(Keeper::start(self.options)?)
     }
 }
 
-/// The scheduler that was asked for, or an error that names the other actuator where it works.
+/// Returns the requested scheduler. If it fails, the error suggests cpusets if they work.
 fn scheduler_or_hint<K>(
     scheduler: anyhow::Result<K>,
     cpusets_work: impl FnOnce() -> bool,
@@ -67,7 +68,8 @@ fn scheduler_or_hint<K>(
     })
 }
 
-/// What limits by cpusets, or a scheduler where those are not to be had and nobody named them.
+/// Returns the cpuset actuator. If cpusets are unavailable and the user did not name them, returns
+/// a scheduler.
 fn cpusets_or_scheduler<K>(
     confined: Result<K, ConfineError>,
     actuator: Option<Actuator>,
@@ -93,7 +95,7 @@ fn cpusets_or_scheduler<K>(
     }
 }
 
-/// Root alone may limit vCPUs and lift limits.
+/// Fails unless root runs the program. Only root may set and lift limits.
 pub fn only_root() -> Result<(), RunError> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(RunError::Root) }
 }
@@ -102,13 +104,13 @@ fn hinted(error: &anyhow::Error, hint: &str) -> anyhow::Error {
     of_class(class(error), format!("{error:#}; {hint}"))
 }
 
-/// The cgroup for a command, where it cannot stay in this process's.
+/// Makes a cgroup for a command if no limit would reach the command in this process's cgroup.
 pub fn cgroup() -> anyhow::Result<Option<OwnCgroup>> {
     confine::own_cgroup().context("make a cgroup for the command")
 }
 
-/// Moves this process, and with it the commands that it starts, to where a limit reaches them. It
-/// is back when the result is dropped.
+/// Moves this process, and thus the commands that it starts, into a cgroup that limits reach. The
+/// process moves back when the result is dropped.
 pub fn leave_root() -> anyhow::Result<Option<OwnCgroup>> {
     let cgroup = cgroup()?;
     if let Some(cgroup) = &cgroup {

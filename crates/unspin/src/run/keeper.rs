@@ -1,4 +1,4 @@
-//! Keeps the scheduler loaded, or the limit on vCPUs at work.
+//! Keeps the scheduler loaded, or the limit on vCPUs active.
 
 use unspin_guest::confine::{Confiner, Rest};
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
@@ -7,16 +7,16 @@ use unspin_model::class::chain;
 use unspin_model::scheduler::Stats;
 use unspin_report::printable;
 
-/// What acts, as long as it can be kept.
+/// The active actuator.
 pub struct Keeper {
     acts: Acts,
-    /// Its figures, those of its end where it has ended.
+    /// Its latest figures; after its end, the final ones.
     pub stats: Stats,
-    /// Why it has ended.
+    /// The reason of its end.
     pub ended: Option<String>,
 }
 
-/// Of the thread that decides, which ends only if it panics.
+/// The reason if the deciding thread has ended. The thread ends only by a panic.
 const GONE: &str = "the thread that limits vCPUs has ended, and the limit is lifted: please report \
      what it printed";
 
@@ -33,24 +33,24 @@ impl Keeper {
         Ok(Keeper { acts: Acts::Scheduler(Box::new(kept)), stats, ended: None })
     }
 
-    /// Lets a limit on vCPUs act.
+    /// Wraps a limit on vCPUs, which is already active.
     pub fn confine(confiner: Confiner) -> Keeper {
         let stats = confiner.stats();
         Keeper { acts: Acts::Confiner(confiner), stats, ended: None }
     }
 
-    /// Does nothing.
+    /// Returns a keeper that does nothing.
     pub fn rest(rest: Rest) -> Keeper {
         let stats = rest.stats();
         Keeper { acts: Acts::Rest(rest), stats, ended: None }
     }
 
-    /// Whether it does nothing.
+    /// Returns whether the keeper does nothing.
     pub fn rests(&self) -> bool {
         matches!(self.acts, Acts::Rest(_))
     }
 
-    /// Looks at it.
+    /// Updates the figures, and notices the actuator's end.
     pub fn step(&mut self) {
         match &mut self.acts {
             Acts::Scheduler(kept) => self.ended = kept.step(&mut self.stats),
@@ -65,18 +65,19 @@ impl Keeper {
     }
 }
 
-/// Finds out which vCPUs share a pCPU, where that matters: which of two is left says everything.
+/// Starts to find out which vCPUs share a pCPU, if the scheduler uses that. With two vCPUs, the
+/// answer does not matter.
 fn prober(options: &Options, stats: &Stats) -> Option<Prober> {
     let asks = options.topology && options.pack != Rule::Never && stats.vcpus > 2;
     asks.then(Prober::start)
 }
 
-/// The scheduler, loaded again where vCPUs have come or gone.
+/// The scheduler. It is loaded again when vCPUs come or go.
 struct Kept {
     options: Options,
     scheduler: Option<Scheduler>,
     prober: Option<Prober>,
-    /// For each vCPU the first one of those that share its pCPU.
+    /// For each vCPU, the first vCPU that shares its pCPU.
     stacks: Vec<u32>,
     ended: Option<String>,
 }
@@ -90,8 +91,8 @@ impl Kept {
         Ok((Kept { options, scheduler, prober, stacks, ended }, stats))
     }
 
-    /// Where the number of vCPUs has changed, the kernel has ended it, and it is loaded again.
-    /// Returns why it has ended for good.
+    /// Loads the scheduler again if the kernel ended it because the number of vCPUs changed.
+    /// Returns the reason if the scheduler has ended for good.
     fn step(&mut self, stats: &mut Stats) -> Option<String> {
         self.look(stats);
         self.ended.clone()
@@ -110,11 +111,11 @@ impl Kept {
             self.ended = Some(format!("the kernel ended the scheduler: {}", ended.reason));
             return;
         }
-        // The kernel quotes the names that tasks give themselves.
+        // The kernel quotes the names of tasks, which can contain escape sequences.
         note!("unspin: {}: loading it again", printable(&ended.reason));
         match Scheduler::start(&self.options) {
             Ok(scheduler) => {
-                // What was found out is about other vCPUs.
+                // The old stacks describe the previous set of vCPUs.
                 self.stacks.clear();
                 *stats = self.stats_of(&scheduler);
                 self.prober = prober(&self.options, stats);

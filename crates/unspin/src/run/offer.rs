@@ -1,4 +1,4 @@
-//! Where others can read the scheduler's figures while it works.
+//! Offers the scheduler's figures to other processes while it works.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -10,7 +10,7 @@ use unspin_report::openmetrics;
 
 use crate::metrics::{Metrics, Serving};
 
-/// The socket, and the address for Prometheus; both are gone when this is dropped.
+/// The socket, and the address for Prometheus. Dropping this value closes both.
 pub struct Offer {
     socket: Option<Socket>,
     latest: Arc<Mutex<Stats>>,
@@ -18,7 +18,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Opens both. What cannot be opened is reported, and is not there then.
+    /// Opens both. A failure is reported, and the other one still works.
     pub fn open(path: &Path, metrics: Option<Metrics>) -> Offer {
         let socket = Socket::bind(path)
             .inspect_err(|error| {
@@ -30,12 +30,12 @@ impl Offer {
         Offer { socket, latest, _serving: serving }
     }
 
-    /// What can be read where somebody asks.
+    /// Returns the files that become readable when a client asks.
     pub fn files(&self) -> Vec<BorrowedFd<'_>> {
         self.socket.iter().flat_map(Socket::files).collect()
     }
 
-    /// These are the figures now: answers who asks for them.
+    /// Stores the current figures, and answers waiting clients.
     pub fn step(&mut self, stats: &Stats) {
         stats.clone_into(&mut self.latest.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(socket) = &mut self.socket {

@@ -1,5 +1,5 @@
-//! `results/claims.json` against the committed runs: every figure of an experiment is derived
-//! again, to the last digit.
+//! Derives every figure of `results/claims.json` again from the committed runs, and compares all
+//! digits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use unspin_model::Claim;
 
-/// Claims of experiments that no committed runs give again.
+/// Claims that do not follow from committed runs, each with the reason.
 const NOT_DERIVED: &[(&str, &str)] = &[
     ("lab.aa_false_positive", "its runs were not kept"),
     ("lab.cost", "its runs were not kept"),
@@ -30,7 +30,7 @@ fn stated() -> Vec<Claim> {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The folders of committed runs that claims follow from. Those of the demo are only compared.
+/// Returns the folders of committed runs that claims follow from. The demo has no claims.
 fn folders() -> Vec<String> {
     let all = fs::read_dir(root().join("results")).expect("results/ is there").flatten();
     let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -53,7 +53,7 @@ fn claims_follow_from_the_committed_runs() {
     let file = folder.path().join("claims.json").display().to_string();
     let folders = folders();
     assert!(folders.len() > 10, "{folders:?}");
-    // One folder holds half of its runs.
+    // `--partial`, because one folder holds only half of its runs.
     let mut args = vec!["claims", "record", "--partial", "--json", "--file", &file];
     args.extend(folders.iter().map(String::as_str));
     let output = unspin(&root(), &args);

@@ -1,6 +1,6 @@
-//! The README and the pages of docs/ against the program: every command in them must be
-//! one that the program or the Makefile knows, every TOML example one that it reads.
-//! Figures in them, and in results/tables/, must be those of `results/claims.json`.
+//! Compares the README and the pages of docs/ with the program. The program or the Makefile must
+//! accept every command in them, and the program must read every TOML example. Their figures, and
+//! those in results/tables/, must match `results/claims.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and the pages of docs/.
+/// Returns the README and the pages of docs/.
 fn pages() -> Vec<PathBuf> {
     let mut pages = markdown_in("docs");
     pages.push(root().join("README.md"));
     pages
 }
 
-/// The Markdown files of a folder.
+/// Returns the Markdown files of a folder.
 fn markdown_in(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).expect("the folder is there").flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -71,13 +71,13 @@ fn fenced(page: &Path) -> Vec<Block> {
     done
 }
 
-/// The words of a command, without quotes and without `>FILE`; the pages need no more of the shell.
+/// Splits a command into words, without quotes and `>FILE`. The pages use no other shell syntax.
 fn words(line: &str) -> Vec<String> {
     let words = line.split_whitespace().filter(|word| !word.starts_with('>'));
     words.map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
-/// What is wrong with a command, if something is.
+/// Returns what is wrong with a command, if anything.
 fn complaint(line: &str) -> Option<String> {
     let words = words(line.strip_prefix("sudo ").unwrap_or(line));
     let (program, args) = words.split_first()?;
@@ -112,7 +112,7 @@ fn commands_are_known() {
     assert!(count > 20, "only {count} commands were found: is this test still reading the pages?");
 }
 
-/// What a transcript shows to be typed, and the pages outside of docs/: all that is ours.
+/// Checks our commands in transcripts and on the pages outside of docs/.
 #[test]
 fn commands_in_transcripts_and_on_other_pages_are_known() {
     let others = ["CONTRIBUTING.md", "qemu/README.md", "python/README.md"];
@@ -140,7 +140,7 @@ fn a_wrong_command_is_noticed() {
         "unspin lab runs",
         "unspin lab run x --no-flag",
         "rm x",
-        // A missing argument, and options that exclude each other.
+        // A missing argument and options that exclude each other.
         "unspin lab report",
         "sudo unspin run --status --stats 1",
         "unspin claims check --json x y",
@@ -206,7 +206,7 @@ fn the_services_start_known_commands() {
     }
 }
 
-/// The tables and plots of README, docs/ and results/tables/ are what `results/claims.json` says.
+/// Compares the tables and plots of README, docs/ and results/tables/ with `results/claims.json`.
 #[test]
 fn tables_and_plots_match_the_claims() {
     let check = |what: &str, pages: &[PathBuf]| {
@@ -219,8 +219,8 @@ fn tables_and_plots_match_the_claims() {
     check("plot", &[]);
 }
 
-/// A row that ends with a claim's id repeats the claim: its figure, target and result, and
-/// its label in the caption above the table. Returns the ids, and what is wrong.
+/// Checks the rows that end with a claim's id. Such a row repeats the claim's figure, target and
+/// result, and the caption above the table has its label. Returns the ids and the errors.
 fn rows(page: &str, claims: &[Claim]) -> (Vec<String>, Vec<String>) {
     let (mut ids, mut wrong) = (Vec::new(), Vec::new());
     let mut caption = "";
@@ -245,7 +245,7 @@ fn rows(page: &str, claims: &[Claim]) -> (Vec<String>, Vec<String>) {
     (ids, wrong)
 }
 
-/// A claim's id in brackets follows its figure: `FIGURE (`ID`)`. Returns what is wrong.
+/// Checks figures that a claim's id in brackets follows: `FIGURE (`ID`)`. Returns the errors.
 fn figures_before_ids(page: &str, claims: &[Claim]) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in page.lines() {
@@ -260,7 +260,7 @@ fn figures_before_ids(page: &str, claims: &[Claim]) -> Vec<String> {
     wrong
 }
 
-/// The last cell of a row such as `| ... | 2 of 3 |`.
+/// Parses the last cell of a row such as `| ... | 2 of 3 |`.
 fn missed_of_targets(row: &str) -> Option<(usize, usize)> {
     let (missed, of) = row.trim_end_matches([' ', '|']).rsplit('|').next()?.split_once(" of ")?;
     Some((missed.trim().parse().ok()?, of.trim().parse().ok()?))
@@ -317,7 +317,7 @@ fn a_row_that_differs_from_its_claim_is_noticed() {
     }
 }
 
-/// Whoever doubts a claim finds here what measured it.
+/// Checks that each claim names an existing experiment, so that readers can repeat its measurement.
 #[test]
 fn claims_name_experiments_that_are_here() {
     let claims = claims();

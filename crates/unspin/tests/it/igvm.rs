@@ -1,4 +1,4 @@
-//! `unspin igvm`: files that are built, shown, measured, compared and checked on the command line.
+//! `unspin igvm`: builds, shows, measures, compares and checks files on the command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn unspin(folder: &Path, args: &[&str]) -> Output {
     command.current_dir(folder).args(args).output().expect("start unspin")
 }
 
-/// What a verb prints; its exit status is that one.
+/// Returns the output of a verb, which must exit with `status`.
 fn prints(folder: &Path, args: &[&str], status: i32) -> String {
     let output = unspin(folder, args);
     let all = [&output.stdout[..], &output.stderr[..]].concat();
@@ -31,7 +31,7 @@ fn json(folder: &Path, args: &[&str], status: i32) -> Value {
     value
 }
 
-/// A folder with a kernel, an initramfs and files that start them, for SNP and SEV-ES.
+/// Returns a folder with a kernel, an initramfs, and launch files of both for SNP and SEV-ES.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("vmlinuz"), kernel::synthetic()).expect("write");
@@ -150,13 +150,13 @@ fn what_cannot_be_meant_has_status_2() {
     assert!(!folder.join("x").exists());
 }
 
-/// Debian's kernel, which `unspin lab kernel fetch debian-cloud` gets.
+/// Returns Debian's kernel, if `unspin lab kernel fetch debian-cloud` has fetched it.
 fn debian() -> Option<PathBuf> {
     let kernel = unspin_sources::kernel::resolve("debian-cloud").expect("a cache that can be read");
     kernel.map(|kernel| kernel.image)
 }
 
-/// From the file's memory and registers alone; emulated, so it takes seconds.
+/// Boots from the file's memory and registers alone. The boot is emulated, so it takes seconds.
 #[test]
 fn a_native_file_boots_in_qemu() {
     let Some(kernel) = debian() else {

@@ -1,5 +1,5 @@
-//! What report, trace and export say of inputs that are cut off, disordered, repeated or empty,
-//! that files are written only where that was asked for, and what all JSON has.
+//! Checks how report, trace and export handle truncated, disordered, repeated and empty inputs,
+//! that they write files only on request, and that all JSON has the common fields.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ fn unspin(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_unspin")).args(args).output().expect("start unspin")
 }
 
-/// A folder with one file, and the file's path.
+/// Makes a folder with one file, and returns both.
 fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join(name);
@@ -39,7 +39,7 @@ fn about() -> About {
     About { kernel: text("6.18-test"), machine: text("a test"), ..About::default() }
 }
 
-/// Three batches of a second.
+/// Returns a session of three batches, each a second long.
 fn session() -> Vec<u8> {
     session_of(&about())
 }
@@ -71,19 +71,20 @@ fn session_of(about: &About) -> Vec<u8> {
     bytes
 }
 
-/// Where a session's gzip members begin, the head's first and the end's last; and its length.
+/// Returns the offsets of a session's gzip members, and its length. The first member is the head,
+/// and the last one the end.
 fn members(session: &[u8]) -> Vec<usize> {
     let begins = |at: &usize| session[*at..].starts_with(&[0x1f, 0x8b, 8]);
     (0..session.len()).filter(begins).chain([session.len()]).collect()
 }
 
-/// All that it printed, in one line for what wraps.
+/// Returns the whole output as one line, because its lines wrap.
 fn text(output: &Output) -> String {
     let all = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&all).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a verb prints of a file, as text and as JSON; it succeeds.
+/// Returns a verb's output for a file, as text and as JSON. The verb must succeed.
 fn both(verb: &str, path: &Path) -> (String, Value) {
     let path = path.display().to_string();
     let (plain, json) = (unspin(&[verb, &path]), unspin(&[verb, &path, "--json"]));
@@ -114,7 +115,7 @@ fn a_trace_that_is_out_of_order_or_repeated_says_so() {
     let (_folder, path) = file("t.txt", STORM.repeat(3).as_bytes());
     let (plain, json) = both("trace", &path);
     assert!(plain.contains("40 events are out of time order, first in line 26,"), "{plain}");
-    // The last event of each copy is that of the first one again.
+    // The last event of each copy repeats the last event of the first copy.
     assert_eq!(json["repeated"], serde_json::json!({"events": 2, "first_line": 46}));
     assert_eq!((json["storms"].clone(), json["exits"].clone()), (1.into(), 11.into()));
     assert!(json["storm_s"].as_f64() <= json["span_s"].as_f64(), "{json}");
@@ -133,7 +134,7 @@ fn a_trace_that_is_out_of_order_or_repeated_says_so() {
     }
 }
 
-/// Who tries the documented trace sees what the page shows.
+/// Checks that the page shows the real output for its trace.
 #[test]
 fn the_trace_on_the_page_for_hosts_prints_what_is_shown_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -298,7 +299,7 @@ fn all_json_says_its_format_and_what_printed_it() {
         let text = String::from_utf8_lossy(&output.stdout);
         let json: Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"));
-        // A summary has had a second format.
+        // The summary is in its second format.
         let format = if args[..2.min(args.len())] == ["lab", "report"] { 2 } else { 1 };
         let begins = format!("{{\n  \"format\": {format},\n  \"program\": \"unspin ");
         assert!(

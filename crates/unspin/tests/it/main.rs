@@ -1,4 +1,4 @@
-//! The tests of this crate from outside, in one program.
+//! Integration tests of this crate, in one program.
 
 mod claims;
 mod docs;

@@ -1,4 +1,4 @@
-//! The man pages that `unspin man` writes.
+//! Checks the man pages that `unspin man` writes.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What is printed where something is in the way: of output, of rights, of options.
+//! Messages when output fails, rights are missing, or options conflict.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ fn who_has_read_enough_is_no_error() {
     assert_eq!((done.status.code(), done.stderr), (Some(0), Vec::new()));
 }
 
-/// What an unprivileged user's command says, whose exit status is 77.
+/// Returns the standard error of a command that runs unprivileged and must exit with status 77.
 fn unprivileged(args: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
@@ -56,7 +56,7 @@ fn who_is_not_root_gets_the_command_to_run() {
         (&["run", "--restore"], "sudo unspin run --restore".to_owned(), false),
     ] {
         let stderr = unprivileged(args);
-        // A kernel without what the sensor needs says that first, to anybody.
+        // A kernel that lacks the sensor's hooks is reported first, to any user.
         if senses && stderr.contains("this kernel") {
             eprintln!("skipped: {args:?}: {stderr}");
             continue;
@@ -65,8 +65,9 @@ fn who_is_not_root_gets_the_command_to_run() {
     }
 }
 
-/// The container's cgroups may look like the guest's own, but nobody outside would find a limit
-/// that a killed `unspin run` leaves there. A scheduler would act on the whole guest, too.
+/// Checks that `unspin run` refuses containers. The container's cgroups may look like the guest's
+/// own, but no process outside would find a limit that a killed `unspin run` leaves in them. A
+/// scheduler would also act on the whole guest.
 #[test]
 fn a_container_limits_nothing() {
     if !nix::unistd::geteuid().is_root() {
@@ -98,7 +99,7 @@ fn options_that_do_not_go_together_are_wrong_usage() {
     }
 }
 
-/// Before anything is loaded, and for anybody.
+/// Checks that conflicting options fail before anything is loaded, for any user.
 #[test]
 fn what_does_not_go_together_is_a_usage_error() {
     for (args, says) in [
@@ -134,7 +135,7 @@ fn a_wrong_file_of_plots_is_an_error_of_one_line() {
     assert!(stderr.starts_with(&starts) && stderr.lines().count() == 1, "{stderr}");
 }
 
-/// Nothing of the folder is touched.
+/// Checks that the refused folder stays unchanged.
 #[test]
 fn a_folder_of_another_experiment_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -156,7 +157,7 @@ fn a_folder_of_another_experiment_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }
 
-/// What a terminal gets of the demo's report, by script(1).
+/// Returns the demo's report as a terminal gets it. script(1) provides the terminal.
 fn on_a_terminal(environment: &[(&str, &str)]) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/demo");
@@ -171,7 +172,7 @@ fn on_a_terminal(environment: &[(&str, &str)]) -> Option<String> {
     Some(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// How wide the first line of `doctor` is, on a terminal of that width.
+/// Returns the width of the first line of `doctor` on a terminal with that many columns.
 fn doctor_on(columns: usize) -> Option<usize> {
     let line = format!("stty cols {columns} && {} doctor", env!("CARGO_BIN_EXE_unspin"));
     let done = Command::new("script").args(["-qec", &line, "/dev/null"]).output().ok()?;

@@ -1,5 +1,5 @@
-//! `unspin record -- CMD` ends as CMD does, and never loses a session. Needs root and a kernel
-//! that can sense; says so where it skips.
+//! Checks that `unspin record -- CMD` exits like CMD and never loses a session. The tests need root
+//! and a kernel that supports the sensor, and report when they skip.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn unspin(args: &[&str]) -> Command {
     command
 }
 
-/// `None` where nothing can be recorded here.
+/// Records a command. Returns `None` if this machine cannot record.
 fn record(file: &Path, command: &[&str]) -> Option<Output> {
     let mut record = unspin(&["record", "-o"]);
     let output = record.arg(file).arg("--").args(command).output().expect("start unspin");

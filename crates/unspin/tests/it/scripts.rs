@@ -1,4 +1,5 @@
-//! Shell scripts, on this machine and in guests, pass shellcheck; Python scripts pass their tests.
+//! Runs shellcheck on the shell scripts of this machine and of guests, and the tests of Python
+//! scripts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +22,7 @@ fn shell_scripts_pass_shellcheck() {
 #[test]
 fn python_scripts_pass_their_tests() {
     let mut python = Command::new("python3");
-    // A checkout may be one that this user cannot write.
+    // `-B`, because this user may not be able to write to the checkout.
     python.args(["-B", "-m", "unittest", "discover", "-s", "scripts"]).current_dir(root());
     let Ok(output) = python.output() else {
         return eprintln!("skipped: needs python3");
@@ -75,8 +76,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What is a shell script in the repository's folders of scripts, relative to the root: `*.sh`, and
-/// what starts with a shell's name.
+/// Returns the shell scripts in the repository's folders of scripts, relative to the root: files
+/// named `*.sh`, and files whose first line names a shell.
 fn scripts() -> Vec<PathBuf> {
     let folders =
         [".ci", "scripts", "tests/lab/guest", "crates/lab/src/experiment", "crates/lab/src/fuzz"];

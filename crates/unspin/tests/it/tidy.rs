@@ -1,5 +1,5 @@
-//! The house rules that a machine can check, over every file that git knows.
-//! All violations are listed at once, as `file:line: what`.
+//! Checks the house rules that a machine can check, in every file that git knows. One failure lists
+//! all violations, as `file:line: what`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::Command;
 
 const FILE_LINES_MAX: usize = 400;
 const RUST_COLUMNS_MAX: usize = 100;
-/// How far above its block a SAFETY comment may begin, in lines.
+/// Maximum distance of a SAFETY comment above its block, in lines.
 const SAFETY_REACH: usize = 6;
 
-/// Files over the limit, each with its reason.
+/// Files above the limit, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Parts of the paths of files that hold what others, or programs, wrote: kept as they are.
+/// Parts of the paths of files that other people or programs wrote, which stay unchanged.
 const VERBATIM: &[&str] = &[
     "/golden/",
     "/snapshots/",
@@ -24,8 +24,8 @@ const VERBATIM: &[&str] = &[
     "LICENSE-",
 ];
 
-/// The licence of each crate: what runs in or touches the kernel is GPL-2.0-only, what
-/// others may want to build on is as free as Rust itself.
+/// The licence of each crate. Code that runs in the kernel or changes it is GPL-2.0-only. Code that
+/// others may build on has Rust's own licences.
 const LICENCES: &[(&str, &str)] = &[
     ("analysis", "MIT OR Apache-2.0"),
     ("cvm", "MIT OR Apache-2.0"),
@@ -45,7 +45,7 @@ const LICENCES: &[(&str, &str)] = &[
     ("wire", "GPL-2.0-only"),
 ];
 
-/// What a rule says of a file: lines, from 1, and what is wrong there.
+/// Violations of a rule: line, from 1, and the reason.
 type Violations = Vec<(usize, String)>;
 
 const RULES: &[fn(&File) -> Violations] = &[
@@ -128,7 +128,7 @@ impl File {
         self.text.lines().count()
     }
 
-    /// The lines about which `judge` has something to say.
+    /// Returns the lines for which `judge` returns a reason.
     fn by_line(&self, judge: impl Fn(&str) -> Option<String>) -> Violations {
         let lines = self.text.lines().enumerate();
         lines.filter_map(|(index, line)| Some((index + 1, judge(line)?))).collect()
@@ -139,20 +139,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What git tracks, and new files that it does not ignore; `None` without a checkout.
+/// Returns the files that git tracks, and new files that it does not ignore. Returns `None` without
+/// a checkout.
 fn files() -> Option<Vec<File>> {
     if !root().join(".git").exists() {
         eprintln!("skipped: this is no git checkout, so the list of files is not known");
         return None;
     }
-    // The tests may run as another user than the one who cloned.
+    // The user of the tests may differ from the user who cloned.
     let listing = ["-c", "safe.directory=*", "ls-files", "-z", "-c", "-o", "--exclude-standard"];
     let output = Command::new("git").args(listing).current_dir(root()).output();
     let output = output.expect("git is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let paths = String::from_utf8(output.stdout).expect("paths are UTF-8");
     let read = |path: &str| {
-        // A deleted file is still listed, and a binary one is no text.
+        // git also lists deleted files, and binary files are not text.
         let text = fs::read_to_string(root().join(path)).ok()?;
         Some(File { path: path.to_owned(), text })
     };
@@ -168,7 +169,7 @@ fn short_file(file: &File) -> Violations {
     vec![(file.last_line(), format!("more than {FILE_LINES_MAX} lines"))]
 }
 
-/// What `unspin lab report` makes from runs stays out of git.
+/// Checks that git does not track the files that `unspin lab report` generates.
 fn not_derived(file: &File) -> Violations {
     let derived = file.path.starts_with("results/") && file.is(&["/summary.json", "/report.html"]);
     if derived { vec![(1, "it is made from runs.jsonl".to_owned())] } else { Vec::new() }
@@ -177,7 +178,8 @@ fn not_derived(file: &File) -> Violations {
 fn short_lines(file: &File) -> Violations {
     file.by_line(|line| {
         let columns = line.chars().count();
-        // A text that is printed or compared is not broken for the margin's sake.
+        // Lines with a string literal may be longer, because breaking printed text would obscure
+        // it.
         let quotes = line.contains('"');
         let long = file.is(&[".rs"]) && columns > RUST_COLUMNS_MAX && !quotes;
         long.then(|| format!("{columns} columns, more than {RUST_COLUMNS_MAX}"))
@@ -252,7 +254,7 @@ fn live_links(file: &File) -> Violations {
     })
 }
 
-/// A file of tests that its crate's `main.rs` does not name would never run.
+/// Finds files of tests that their crate's `main.rs` does not name, because they would never run.
 fn compiled_test(file: &File) -> Violations {
     let Some((folder, name)) = file.path.rsplit_once('/') else { return Vec::new() };
     let module = name.strip_suffix(".rs").filter(|name| *name != "main");
@@ -262,13 +264,13 @@ fn compiled_test(file: &File) -> Violations {
     if named { Vec::new() } else { vec![(1, format!("{folder}/main.rs does not name it"))] }
 }
 
-/// The relative targets of a line's Markdown links.
+/// Returns the relative targets of a line's Markdown links.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://"))
 }
 
-/// Whether a page has a heading of that anchor, as forges make them of its words.
+/// Returns whether a page has a heading with this anchor. Forges derive anchors from the words.
 fn has_heading(page: &str, anchor: &str) -> bool {
     page.lines().filter(|line| line.starts_with('#')).any(|line| {
         let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");

@@ -19,12 +19,12 @@ use unspin_model::ab::Figure;
 use super::{comparable, figure};
 use crate::command::Signals;
 
-/// How soon a signal is seen, and the scheduler's end: each look wakes a vCPU.
+/// Longest delay until a signal or the scheduler's end is noticed. Each check wakes a vCPU.
 const LOOK: Duration = Duration::from_millis(250);
-/// So much of the output of a command that failed is printed.
+/// Bytes of a failed command's output that are printed.
 const OUTPUT_MAX: u64 = 64 * 1024;
 
-/// A command that is run once a round, with its output in files that are not kept.
+/// A command that runs once per round, with its output in temporary files.
 pub struct Command<'a> {
     program: &'a str,
     args: &'a [String],
@@ -34,7 +34,7 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A program with its arguments; where no metric is named, its duration counts.
+    /// Takes a program and its arguments. Without a metric, the command's duration counts.
     pub fn new(
         program: &'a str,
         args: &'a [String],
@@ -60,7 +60,7 @@ impl<'a> Command<'a> {
 
 impl Job<anyhow::Error> for Command<'_> {
     fn round(&mut self, check: &mut Check<'_, anyhow::Error>) -> anyhow::Result<Option<Figure>> {
-        // The terminal's came before the command, which would never get it.
+        // The terminal's signal came before the command started, so the command would never get it.
         if self.signals.pass_on(None) {
             return Ok(None);
         }
@@ -92,8 +92,8 @@ impl Job<anyhow::Error> for Command<'_> {
     }
 }
 
-/// Waits for a command to end, and asks it to if the round is void. Returns when it ended, and
-/// whether a signal came. The command is not reaped, so its number stays its own.
+/// Waits for a command to end, and sends it SIGTERM if the round is void. Returns the time of its
+/// end, and whether a signal came. The command is not reaped, so its PID stays valid.
 fn wait(
     child: &Child,
     signals: &mut Signals,
@@ -117,7 +117,7 @@ fn wait(
     (void.map(|()| ended), interrupted)
 }
 
-/// When a child ends, to the microsecond: a thread waits for it.
+/// Starts a thread that waits for a child and sends the time of its end, to the microsecond.
 fn when_ended(pid: Pid) -> Receiver<Instant> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

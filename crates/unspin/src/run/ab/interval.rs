@@ -1,4 +1,4 @@
-//! Rounds that are intervals of what the machine does anyway.
+//! Rounds that are intervals of the machine's ordinary work.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -13,22 +13,23 @@ use unspin_model::ab::Figure;
 use super::{comparable, figure};
 use crate::command::Signals;
 
-/// How soon a signal is seen, and the scheduler's end.
+/// Longest delay until a signal or the scheduler's end is noticed.
 const LOOK: Duration = Duration::from_millis(250);
-/// An interval begins that long after the scheduler has changed: two trials of fewer vCPUs fit.
+/// Time from a change of the scheduler to the start of an interval. Two trials of fewer vCPUs fit
+/// into it.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Something that grows with the work done.
+/// A counter that grows with the work done.
 pub trait Probe {
-    /// What it is read as.
+    /// The result of one reading.
     type Reading;
-    /// Takes one reading.
+    /// Reads the counter.
     fn read(&mut self) -> anyhow::Result<Self::Reading>;
-    /// The figure of an interval.
+    /// Computes the figure of the interval between two readings.
     fn figure(&self, from: &Self::Reading, to: &Self::Reading) -> anyhow::Result<Figure>;
 }
 
-/// A round is an interval between two readings.
+/// A round that is an interval between two readings.
 pub struct Interval<'a, P> {
     probe: P,
     length: Duration,
@@ -37,12 +38,12 @@ pub struct Interval<'a, P> {
 }
 
 impl<'a, P: Probe> Interval<'a, P> {
-    /// An interval of this length.
+    /// Returns a round of this length.
     pub fn new(probe: P, length: Duration, signals: &'a mut Signals) -> Interval<'a, P> {
         Interval { probe, length, settle: SETTLE, signals }
     }
 
-    /// Waits. Returns whether a signal came.
+    /// Waits for `time`. Returns whether a signal came.
     fn wait(
         &mut self,
         time: Duration,
@@ -62,7 +63,8 @@ impl<'a, P: Probe> Interval<'a, P> {
         }
     }
 
-    /// A reading; none if a signal came, which may have ended what is read, too.
+    /// Reads the counter. Returns `None` if a signal came, because the same signal may have ended
+    /// the counted work.
     fn read(&mut self) -> anyhow::Result<Option<P::Reading>> {
         let reading = self.probe.read();
         if self.signals.pass_on(None) { Ok(None) } else { reading.map(Some) }
@@ -91,13 +93,13 @@ pub struct Counter<'a> {
 }
 
 impl<'a> Counter<'a> {
-    /// The figure of what this line of shell prints.
+    /// Returns the counter that this shell command prints.
     pub fn new(line: &'a str, (metric, better): (Option<&'a Regex>, Better)) -> Counter<'a> {
         Counter { line, metric, better }
     }
 }
 
-/// A counter, and the middle of the time that reading it took.
+/// A counter's value, and the middle of the time that the reading took.
 pub struct Count {
     at: Instant,
     value: f64,
@@ -128,13 +130,13 @@ impl Probe for Counter<'_> {
     }
 }
 
-/// What the guest itself did.
+/// The useful work of the guest itself, as a sensor finds it.
 pub struct Guest {
     useful: Useful,
 }
 
 impl Guest {
-    /// As this sensor finds.
+    /// Returns a probe that uses this sensor.
     pub fn new(useful: Useful) -> Guest {
         Guest { useful }
     }
@@ -183,13 +185,14 @@ mod tests {
         assert_eq!(fell, "the counter fell from 7 to 6");
     }
 
-    /// A reading takes long on a busy machine, and counts as made in its middle.
+    /// Checks the figure on a busy machine too: a long reading counts as made in its middle.
     #[test]
     fn a_round_waits_between_two_readings() {
         for (line, metric) in [("date +%s%3N", None), ("echo n $(date +%s%3N)", Some(r"n (\d+)"))] {
             let figure = round(line, metric).unwrap().unwrap();
             assert!(figure.seconds >= 0.3, "{figure:?}");
-            // Both round down to milliseconds, and are at most a half reading away each.
+            // Both readings round down to milliseconds, and each is off by at most half its
+            // duration.
             let grown_ms = figure.value * figure.seconds;
             assert!(grown_ms > 298.0 && figure.value < 2_010.0, "{figure:?}");
         }

@@ -1,4 +1,4 @@
-//! Where the comparison is, on a terminal.
+//! Shows the progress of the comparison on a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use unspin_guest::ab::Place;
 use unspin_lab::run::duration;
 use unspin_model::ab::Arm;
 
-/// Between two updates.
+/// Time between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A line on standard error, which is gone when this is dropped.
+/// A line on standard error. Dropping this value removes it.
 pub struct Progress {
     terminal: bool,
     pairs: u32,
@@ -20,13 +20,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many pairs, with rounds of so many seconds where that is known.
+    /// Returns the progress of `pairs` pairs. `round_s` is a round's length in seconds, if it is
+    /// known.
     pub fn new(pairs: u32, round_s: Option<f64>) -> Progress {
         let terminal = stderr().is_terminal();
         Progress { terminal, pairs, round_s, began: Instant::now(), shown: None }
     }
 
-    /// Shows where the rounds are.
+    /// Shows the current round.
     pub fn show(&mut self, place: Place) {
         let fresh = |(last, at): &(Place, Instant)| *last == place && at.elapsed() < EVERY;
         if !self.terminal || self.shown.as_ref().is_some_and(fresh) {
@@ -55,7 +56,7 @@ fn line(place: Place, pairs: u32, round_s: Option<f64>, elapsed_s: f64) -> Strin
     let mean_s = (place.done > 0).then(|| elapsed_s / f64::from(place.done)).or(round_s);
     let left = mean_s.map(|mean_s| {
         let rounds = f64::from(2 * pairs + 1);
-        // Since the round under way began, the mean of the rounds done has grown with it.
+        // `elapsed_s` includes the current round, so the mean has already grown with it.
         let left_s = match place.done {
             0 => mean_s * rounds - elapsed_s,
             done => mean_s * (rounds - f64::from(done)),

@@ -1,4 +1,4 @@
-//! The guest without unspin, and with it.
+//! Switches between the guest without unspin and with it.
 
 use anyhow::bail;
 use unspin_guest::ab::Switch;
@@ -9,30 +9,31 @@ use unspin_model::scheduler::Actuator;
 use crate::run::choice::{self, Choice};
 use crate::run::keeper::Keeper;
 
-/// What schedules now.
+/// The guest's current scheduler or limit.
 pub struct Schedulers {
     choice: Choice,
     actuator: Actuator,
-    /// None while the kernel's own does. Dropping it gives the tasks back.
+    /// `None` in rounds without unspin. Dropping the keeper returns the tasks to the kernel's
+    /// scheduler.
     unspin: Option<Keeper>,
-    /// Where all rounds are; left after the last limit.
+    /// The cgroup of this process in all rounds. Field order drops it after the last limit.
     _cgroup: Option<OwnCgroup>,
 }
 
 impl Schedulers {
-    /// Without unspin. Fails if it cannot act.
+    /// Starts without unspin. Fails if the actuator does not work.
     pub fn new(choice: Choice) -> anyhow::Result<Schedulers> {
         let actuator = choice.start()?.stats.actuator;
         let cgroup = match actuator {
             Actuator::Cpuset => choice::leave_root()?,
             Actuator::SchedExt => None,
         };
-        // The same one in all rounds.
+        // All rounds use the same actuator.
         let choice = Choice { actuator: Some(actuator), ..choice };
         Ok(Schedulers { choice, actuator, unspin: None, _cgroup: cgroup })
     }
 
-    /// What acts in the rounds with unspin.
+    /// Returns the actuator of the rounds with unspin.
     pub fn actuator(&self) -> Actuator {
         self.actuator
     }

@@ -1,6 +1,6 @@
-//! The rules of language that a machine can check: in pages, doc comments (which are help
-//! texts, too), fields of TOML files, comments of scripts, and subjects of commits.
-//! All violations are listed at once, as `file:line: what`.
+//! Checks the language rules that a machine can check: in pages, doc comments (which include help
+//! texts), fields of TOML files, comments of scripts, and subjects of commits. One failure lists
+//! all violations, as `file:line: what`.
 
 mod rules;
 mod text;
@@ -9,15 +9,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where the rules do not hold yet, with the reason. Take a line off when its reason is gone.
+/// Paths that do not follow the rules yet, with the reason. Remove a line when its reason is gone.
 const NOT_YET: &[(&str, &str)] = &[];
 
-/// Parts of the paths of files that hold what others, or programs, wrote.
+/// Parts of the paths of files that other people or programs wrote.
 const VERBATIM: &[&str] =
     &["/golden/", "/snapshots/", "kernel/patches/", "qemu/patches/", "LICENSE-"];
 
-/// The rule for subjects applies to commits after this one. Results name later ones, so it cannot
-/// be reworded.
+/// The rule for subjects applies to commits after this one. Results name later commits, so the
+/// earlier ones cannot be reworded.
 const SUBJECTS_SINCE: &str = "3d18eb68959ab838149f8661f986f2ab3294f894";
 const SUBJECT_COLUMNS_MAX: usize = 72;
 
@@ -53,7 +53,7 @@ fn a_long_subject_is_noticed() {
     assert!(long_subject(&format!("0123 {at_limit}x")).is_some());
 }
 
-/// What is wrong with a commit, given as its id and subject.
+/// Returns what is wrong with a commit, given as its id and subject.
 fn long_subject(line: &str) -> Option<String> {
     let (id, subject) = line.split_once(' ')?;
     let columns = subject.chars().count();
@@ -61,7 +61,7 @@ fn long_subject(line: &str) -> Option<String> {
     long.then(|| format!("{id}: {columns} columns, more than {SUBJECT_COLUMNS_MAX}: {subject}"))
 }
 
-/// A line a commit: id and subject. `None` where the history is not known.
+/// Returns each commit's id and subject on a line, or `None` if the history is unknown.
 fn subjects() -> Option<String> {
     let known = root().join(".git").exists()
         && git(&["rev-parse", "--is-shallow-repository"]).stdout == b"false\n"
@@ -73,7 +73,8 @@ fn subjects() -> Option<String> {
     Some(stdout(git(&["log", "--format=%h %s", &format!("{SUBJECTS_SINCE}..HEAD")])))
 }
 
-/// Path and content of the files that git tracks, and of new ones that it does not ignore.
+/// Returns the path and content of all files that git tracks, and of new files that it does not
+/// ignore.
 fn files() -> Option<Vec<(String, String)>> {
     if !root().join(".git").exists() {
         eprintln!("skipped: without a git checkout, the list of files is not known");
@@ -81,7 +82,7 @@ fn files() -> Option<Vec<(String, String)>> {
     }
     let paths = stdout(git(&["ls-files", "-z", "-c", "-o", "--exclude-standard"]));
     let read = |path: &str| {
-        // A deleted file is still listed, and a binary one is not text.
+        // git also lists deleted files, and binary files are not text.
         let text = fs::read_to_string(root().join(path)).ok()?;
         Some((path.to_owned(), text))
     };
@@ -92,7 +93,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The tests may run as another user than the one who cloned.
+/// Runs git. The user of the tests may differ from the user who cloned.
 fn git(args: &[&str]) -> Output {
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*"]).args(args).current_dir(root());

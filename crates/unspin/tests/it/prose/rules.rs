@@ -1,21 +1,21 @@
-//! The rules.
+//! The language rules.
 
 use super::text::{Kind, Passage, passages};
 
 const SENTENCE_WORDS_MAX: usize = 40;
 const PAGE_LINES_MAX: usize = 200;
-/// The README's, which people read first.
+/// Limit of the README, which people read first.
 const README_LINES_MAX: usize = 120;
 
-/// What breaks a rule: lines, from 1, and what is wrong there.
+/// Violations: line, from 1, and the reason.
 pub type Violations = Vec<(usize, String)>;
 
-/// A phrase that reads as if translated, and what to write.
+/// A phrase that reads as if translated, and its replacement.
 struct Phrase {
     words: &'static [&'static str],
-    /// Words before it that make it good English.
+    /// Words before the phrase that make it good English.
     unless_after: &'static [&'static str],
-    /// Words behind it that do.
+    /// Words after the phrase that make it good English.
     unless_before: &'static [&'static str],
     instead: &'static str,
 }
@@ -63,7 +63,7 @@ const PHRASES: &[Phrase] = &[
 /// Words with a full stop that do not end a sentence.
 const ABBREVIATIONS: &[&str] = &["al.", "e.g.", "i.e.", "vs.", "vol.", "etc.", "..."];
 
-/// All violations of a file.
+/// Returns all violations in a file.
 pub fn broken(path: &str, text: &str) -> Violations {
     let mut found = long_page(path, text);
     for passage in passages(path, text) {
@@ -74,7 +74,7 @@ pub fn broken(path: &str, text: &str) -> Violations {
     found
 }
 
-/// Pages end; the tables that programs write do not have to.
+/// Checks the length of a page. Generated tables have no limit.
 fn long_page(path: &str, text: &str) -> Violations {
     let lines = text.lines().count();
     let is_page = path.ends_with(".md") && !path.starts_with("results/tables/");
@@ -86,7 +86,7 @@ fn long_page(path: &str, text: &str) -> Violations {
 }
 
 fn phrases(passage: &Passage) -> Violations {
-    // A mark between two words is kept with the first, so that no phrase spans it.
+    // Trailing punctuation stays with its word, so no phrase spans it.
     let word =
         |(_, word): &(usize, String)| word.trim_start_matches(['*', '_', '(', '[']).to_lowercase();
     let words: Vec<String> = passage.words.iter().map(word).collect();
@@ -111,7 +111,7 @@ fn phrases(passage: &Passage) -> Violations {
     found
 }
 
-/// A word without what follows it.
+/// Strips trailing punctuation from a word.
 fn stripped(word: &str) -> &str {
     word.trim_end_matches(|c: char| !c.is_alphanumeric())
 }
@@ -141,7 +141,7 @@ fn ends_sentence(word: &str) -> bool {
     end.ends_with(['.', '!', '?']) && !ABBREVIATIONS.contains(&end)
 }
 
-/// A doc comment such as "Does it.", which only repeats that there is a function.
+/// Finds doc comments such as "Does it.", which only repeat that the function exists.
 fn says_nothing(passage: &Passage) -> Violations {
     let empty = passage.kind == Kind::Doc
         && matches!(&passage.words[..], [_, (_, it)] if stripped(it) == "it");

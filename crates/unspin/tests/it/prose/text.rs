@@ -1,6 +1,6 @@
-//! Which parts of a file are prose.
+//! Finds the parts of a file that are prose.
 
-/// What a passage is part of.
+/// The context of a passage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A paragraph or list item of a page.
@@ -20,7 +20,7 @@ pub struct Passage {
     pub words: Vec<(usize, String)>,
 }
 
-/// The passages of a file, by its name.
+/// Returns the passages of a file. The file's name decides how it is read.
 pub fn passages(path: &str, text: &str) -> Vec<Passage> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let ends = |kinds: &[&str]| kinds.iter().any(|kind| name.ends_with(kind));
@@ -47,7 +47,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Adds a line to the passage that is open, if that is of the same kind.
+    /// Adds a line to the open passage, or opens a new one if the kind differs.
     fn add(&mut self, kind: Kind, line: usize, text: &str) {
         if self.kind.is_some_and(|open| open != kind) {
             self.flush();
@@ -71,7 +71,7 @@ impl Reader {
     }
 }
 
-/// Code counts as one word, and the target of a link as none.
+/// Replaces code with one word, and removes the targets of links.
 fn without_code(line: &str) -> String {
     let parts = line.split('`').enumerate();
     let plain: String = parts.map(|(i, part)| if i % 2 == 0 { part } else { "CODE" }).collect();
@@ -111,7 +111,7 @@ fn markdown(reader: &mut Reader, text: &str) {
     }
 }
 
-/// Whether a line begins a list item.
+/// Returns whether a line begins a list item.
 fn is_item(content: &str) -> bool {
     let number = content.split_once(". ").map_or("", |(number, _)| number);
     let numbered = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit());
@@ -136,7 +136,7 @@ fn docs(reader: &mut Reader, text: &str) {
     }
 }
 
-/// The fields of TOML files that people read.
+/// The fields of TOML files whose text people read.
 const FIELDS: &[&str] = &["what", "about", "title", "reason", "stresses", "label"];
 
 fn fields(reader: &mut Reader, text: &str) {
@@ -168,7 +168,7 @@ fn comments(reader: &mut Reader, text: &str) {
     text.lines().enumerate().for_each(|(index, line)| comment(reader, index + 1, line));
 }
 
-/// A comment that has its line for itself, or is a target's help in a Makefile.
+/// Reads a comment on its own line, or a target's help in a Makefile.
 fn comment(reader: &mut Reader, line: usize, whole: &str) {
     let content = whole.trim_start();
     if let Some((_, help)) = whole.split_once(" ## ") {
