@@ -1,4 +1,4 @@
-"""Where unspin keeps what can be made again, by the rules of crates/sources/src/cache.rs."""
+"""The folder of unspin's cache, by the rules of crates/sources/src/cache.rs."""
 
 import os
 import re
@@ -6,18 +6,19 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """$UNSPIN_CACHE, else $XDG_CACHE_HOME/unspin, else ~/.cache/unspin. Empty ones do not count."""
+    """Returns $UNSPIN_CACHE, else $XDG_CACHE_HOME/unspin, else ~/.cache/unspin. Empty variables do not
+    count."""
     home = Path(os.environ.get("HOME") or "/root") / ".cache"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or home) / "unspin"
     return Path(os.environ.get("UNSPIN_CACHE") or folder).absolute()
 
 
 def version(folder: Path) -> list[int]:
-    """That of a folder such as debian-cloud-6.12.118, in an order that has 6.12 after 6.9."""
+    """Returns the version of a folder such as debian-cloud-6.12.118 as numbers, which sort 6.12 after 6.9."""
     return [int(number) for number in re.findall(r"\d+", folder.name)]
 
 
 def cached_kernel() -> Path | None:
-    """The newest of Debian's cloud kernels that the lab has fetched."""
+    """Returns the newest of Debian's cloud kernels that the lab has fetched."""
     images = cache_folder().glob("kernels/debian-cloud-*/vmlinuz")
     return max((image.parent for image in images), key=version, default=None)

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Sourced. Where unspin keeps what can be made again, by the rules of crates/sources/src/cache.rs.
+# Sourced. Finds the folder of unspin's cache, by the rules of crates/sources/src/cache.rs.
 
 # Prints an absolute path, so the caller may change folders afterwards.
 unspin_cache() {

@@ -1,4 +1,4 @@
-"""Lists of checks: functions `check_NAME` that return what they found, or raise Failed."""
+"""Runs lists of checks: functions `check_NAME` that return their findings, or raise Failed."""
 
 import sys
 import traceback
@@ -10,37 +10,37 @@ from claims import Claims, in_file
 
 
 class Bench(Protocol):
-    """What checks share."""
+    """The data that checks share."""
 
     claims: Claims
-    # How often the check under way was tried.
+    # Number of tries of the current check.
     tries: int
 
 
 class Failed(Exception):
-    """A check that does not hold."""
+    """The error of a failed check."""
 
 
 def want(holds: object, what: str, log: str = "") -> None:
-    """Raises Failed with `what` and the end of the log unless it holds."""
+    """Raises Failed with `what` and the end of the log unless `holds` is true."""
     if not holds:
         raise Failed(what + ("\n" + "\n".join(log.splitlines()[-25:]) if log else ""))
 
 
 def one(name: str, check: Callable[[], str]) -> bool:
-    """Runs a check and prints its line. Returns whether it holds."""
+    """Runs a check and prints its line. Returns whether the check passes."""
     try:
         print(f"{name}: ok: {check()}", flush=True)
         return True
     except Failed as error:
         print(f"{name}: FAILED: {error}", flush=True)
-    except Exception:  # What a check did not expect is a failure of that check, too.
+    except Exception:  # An unexpected exception fails the check as well.
         print(f"{name}: FAILED: {traceback.format_exc()}", flush=True)
     return False
 
 
 def claims_that(*claims: tuple[str, str]) -> Callable[[Callable], Callable]:
-    """Marks a check: that it holds is one or several claims, each an id and what it says."""
+    """Marks a check that supports claims, each given as an id and its statement."""
 
     def mark(check: Callable) -> Callable:
         check.says = claims  # type: ignore[attr-defined]
@@ -56,8 +56,8 @@ def only_by_name(check: Callable) -> Callable:
 
 
 def run(checks: Sequence[Callable[..., str]], names: list[str], bench: Bench, file: str) -> int:
-    """Runs the named checks, or all that need no name, with the bench, and writes their claims into a file. Returns the
-    script's exit status."""
+    """Runs the named checks, or all checks that need no name, with the bench, and writes their claims into a
+    file. Returns the script's exit status."""
     known = {check.__name__.removeprefix("check_"): check for check in checks}
     if unknown := set(names) - known.keys():
         print(f"no such check: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)

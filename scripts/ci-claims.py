@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long CI takes on this machine, and whether the tests pass beside a load.
+"""Measures how long CI takes on this machine, and whether the tests pass under load.
 Usage: scripts/ci-claims.py ci|busy [RUNS]
 
-`ci` times `.ci/run`, each time in a fresh clone; kernels and QEMU may be in the cache already. It wants
-a quiet machine. `busy` runs `make test` in a clone beside two loops that always compute. Each run
-takes a quarter of an hour and more. Prints what `unspin claims record` takes.
+`ci` times `.ci/run`, each time in a fresh clone; the cache may already have kernels and QEMU. It needs
+a quiet machine. `busy` runs `make test` in a clone while two loops compute all the time. Each run takes
+a quarter of an hour or more. Prints claims for `unspin claims record`.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ LOOPS = 2
 
 @contextlib.contextmanager
 def clone() -> Iterator[Path]:
-    """A fresh clone of this checkout's last commit. It is not in /tmp: guests have a /tmp of their own,
-    which hides the tests' scripts."""
+    """Makes a fresh clone of this checkout's last commit. The clone is outside of /tmp, because each guest
+    mounts its own /tmp, which would hide the tests' scripts."""
     out = ROOT / "out"
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as folder:
@@ -37,7 +37,7 @@ def clone() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def busy_loops() -> Iterator[None]:
-    """Processes that always compute."""
+    """Runs processes that compute all the time."""
     loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(LOOPS)]
     try:
         yield
@@ -48,7 +48,7 @@ def busy_loops() -> Iterator[None]:
 
 
 def minutes(command: list[str], folder: Path) -> tuple[float, bool]:
-    """How long a command takes there, and whether it succeeds. What it prints goes to stderr."""
+    """Returns how long a command takes in a folder, and whether it succeeds. Its output goes to stderr."""
     began = time.monotonic()
     done = subprocess.run(
         command,
@@ -62,7 +62,7 @@ def minutes(command: list[str], folder: Path) -> tuple[float, bool]:
 
 
 def ci_minutes(runs: int, claims: Claims) -> None:
-    """The claim `product.ci_min`."""
+    """Measures the claim `product.ci_min`."""
     times = []
     for _ in range(runs):
         with clone() as folder:
@@ -77,7 +77,7 @@ def ci_minutes(runs: int, claims: Claims) -> None:
 
 
 def busy_green(runs: int, claims: Claims) -> None:
-    """The claim `product.tests_busy_green`."""
+    """Measures the claim `product.tests_busy_green`."""
     with clone() as folder:
         passed = []
         for _ in range(runs):
@@ -91,7 +91,7 @@ def busy_green(runs: int, claims: Claims) -> None:
 
 
 def main() -> int:
-    """Measures what is named."""
+    """Measures the named claim."""
     kinds = {"ci": ci_minutes, "busy": busy_green}
     arguments = sys.argv[1:]
     if not arguments or arguments[0] not in kinds or len(arguments) > 2:
@@ -100,12 +100,12 @@ def main() -> int:
     if not shutil.which("git"):
         print("skipped: needs git", file=sys.stderr)
         return 77
-    # SIGTERM, too, must not leave loops that compute for ever, nor clones.
+    # SIGTERM must not leave endless loops or clones behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs = int(arguments[1]) if len(arguments) > 1 else 3
     label = f"host: {processor()}, {os.cpu_count()} CPUs"
     claims = Claims(label, "ci-claims.py", f"scripts/ci-claims.py {arguments[0]}")
-    # What is measured is a clone.
+    # The measured clone is clean, even if this checkout is not.
     claims.every["commit"] = claims.every["commit"].removesuffix("-dirty")
     kinds[arguments[0]](runs, claims)
     print(claims.text())

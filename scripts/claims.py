@@ -1,4 +1,4 @@
-"""What scripts measure, as `unspin claims record` takes it."""
+"""Claims that scripts measure, in the form that `unspin claims record` reads."""
 
 import datetime
 import json
@@ -8,24 +8,25 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The least and the most of so many samples have the median between them in 96.9 % of all cases.
+# With 6 samples, the minimum and the maximum enclose the median in 96.9 % of all cases.
 SPREAD_MIN = 6
 
 
 def processor() -> str:
-    """This machine's, or its architecture where it does not say."""
+    """Returns this machine's processor model, or its architecture if the kernel does not report a model."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
     return next(models, "") or platform.machine()
 
 
 def spread(values: list[float]) -> tuple[float | None, float | None]:
-    """The least and the most, where they are an interval of at least 95 % for the median."""
+    """Returns the minimum and the maximum if they are an interval of at least 95 % for the median."""
     return (min(values), max(values)) if len(values) >= SPREAD_MIN else (None, None)
 
 
 def in_file(file: Path) -> list[dict]:
-    """The claims that a file has, none where it does not exist. Ends the script where it has anything else."""
+    """Returns the claims in a file, or none if the file does not exist. Ends the script if the file has other
+    content."""
     try:
         return json.loads(file.read_text()) if file.exists() else []
     except ValueError:
@@ -33,7 +34,7 @@ def in_file(file: Path) -> list[dict]:
 
 
 class Claims:
-    """The claims of one script; `command` runs it again."""
+    """The claims of one script. `command` repeats the measurement."""
 
     def __init__(self, label: str, script: str, command: str):
         head = ["git", "-c", "safe.directory=*", "-C", ROOT, "describe", "--always", "--dirty"]
@@ -51,8 +52,8 @@ class Claims:
         interval: tuple[float | None, float | None] = (None, None), reason: str = "",
         label: str = "",
     ) -> None:
-        """A figure from `n` samples; `target` is as in `>= 0.95`. `unspin` judges it, and `reason` says
-        why it misses its target, should it; `label` is its own, where it differs from the others'."""
+        """Adds a figure from `n` samples. `target` has the form `>= 0.95`, and `unspin` judges it. `reason`
+        explains a missed target. `label` replaces the label of the other claims."""
         low, high = interval
         claim = {
             "id": name, "what": what, "value": value, "lo": low, "hi": high, "n": n,
@@ -61,11 +62,11 @@ class Claims:
         self.found.append(claim | ({"label": label} if label else {}))
 
     def text(self) -> str:
-        """All of them, as JSON."""
+        """Returns all claims as JSON."""
         return json.dumps(self.found, indent=1)
 
     def save(self, file: Path) -> None:
-        """Writes them into a file, and keeps others that it has."""
+        """Writes the claims into a file, and keeps the file's other claims."""
         if not self.found:
             return
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # clean-root.sh SUITE: prints the path of a tarball of a minimal system with systemd: Debian
-# bookworm or trixie, or Ubuntu noble. Makes it by mmdebstrap, from the mirror that apt uses
-# here; Ubuntu from the same mirror's /ubuntu. Keeps it in unspin's cache for 30 days.
-# Needs root. Exit code 77: this suite cannot be had here.
+# bookworm or trixie, or Ubuntu noble. mmdebstrap makes it from the mirror that apt uses here.
+# Ubuntu comes from /ubuntu on the same mirror. The tarball stays in unspin's cache for 30 days.
+# Needs root. Exit code 77: this machine cannot make the suite.
 set -eu
 suite=$1
 # shellcheck source=scripts/cache.sh
@@ -24,18 +24,18 @@ fi
 command -v mmdebstrap >/dev/null || cannot "mmdebstrap is missing: apt install mmdebstrap"
 mkdir -p "$cache"
 work=$(mktemp -d)
-# Of this process alone: two may make the same suite at once.
+# The name is unique to this process, because two processes may make the same suite at once.
 part=$tarball.part.$$
 trap 'rm -rf "$work" "$part"' EXIT
 trap 'exit 130' INT TERM
 
-# The base of Debian's archive as apt has it, such as http://mirror/debian/.
+# The base address of Debian's archive in apt's sources, such as http://mirror/debian/.
 # shellcheck disable=SC2016 # apt's variable
 debian=$(apt-get indextargets 'Created-By: Packages' 'Origin: Debian' --format '$(REPO_URI)' |
     grep '/debian/*$' | head -n 1)
 [ -n "$debian" ] || cannot "apt has no source of Debian here"
 
-# Debian's trixie has the keys of Ubuntu's archive; their package is verified by apt.
+# Debian's trixie has a package with the keys of Ubuntu's archive. apt verifies the package.
 ubuntu_keys() {
     keys=/usr/share/keyrings/debian-archive-keyring.gpg
     echo "deb [signed-by=$keys] $debian trixie main" >"$work/sources.list"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# What the agents cost on this machine itself, at its own speed: workloads alone, beside
-# `unspin watch --listen --causes` and beside `unspin record`, alternating, ten rounds of 45 s. Both
-# have programs at contended locks. Prints what `unspin claims record` takes. Usage: scripts/cost-here.sh [UNSPIN]
+# Measures the cost of the agents on this machine at its own speed. The workloads run alone, under
+# `unspin watch --listen --causes`, and under `unspin record`, alternating, in ten rounds of 45 s.
+# Both agents attach programs to contended locks. Prints claims for `unspin claims record`. Usage:
+# scripts/cost-here.sh [UNSPIN]
 set -eu
 unspin=${1:-unspin}
 address=127.0.0.1:9469
@@ -11,7 +12,7 @@ for program in hackbench stress-ng dbench sysbench; do
 done
 folder=$(mktemp -d -p /dev/shm)
 agent=
-# stop_agent: asks it to end, and returns its exit status.
+# stop_agent: asks the agent to end, and returns its exit status.
 stop_agent() {
     [ -n "$agent" ] || return 0
     stopping=$agent
@@ -22,7 +23,7 @@ stop_agent() {
 trap 'stop_agent || true; rm -r "$folder"' EXIT
 trap 'exit 130' INT TERM
 
-# start_agent HOW: returns once it works.
+# start_agent HOW: starts an agent and returns when it works.
 start_agent() {
     case $1 in
     alone) return ;;
@@ -44,17 +45,17 @@ start_agent() {
     exit 1
 }
 
-# finish_agent: stops it. One that crashed left the workload alone, whose speed then does not count.
+# finish_agent: stops the agent. If the agent crashed, the workload ran alone and its speed is void.
 finish_agent() {
     [ -n "$agent" ] || return 0
-    # A crashed one may still be there as a zombie; then its exit status shows it.
+    # A crashed agent may still exist as a zombie. Its exit status then shows the crash.
     kill -0 "$agent" 2> "$folder/gone" && stop_agent && return
     cat "$folder/agent" >&2
     echo "the agent did not work to the end of the workload" >&2
     exit 1
 }
 
-# speed WORKLOAD: runs it for some 3 s.
+# speed WORKLOAD: runs the workload for about 3 s and prints its speed.
 speed() {
     case $1 in
     hackbench-pipe-threads)
@@ -87,7 +88,7 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
 done > "$folder/speeds"
 cat "$folder/speeds" >&2
 
-# The second and the ninth of ten are an interval of 97.9 % for the median.
+# Of ten samples, the second and the ninth are an interval of 97.9 % for the median.
 awk -v date="$(date -u +%F)" -v commit="$(git -C "$(dirname "$0")" describe --always --dirty --abbrev=12 2> "$folder/no-git" || true)" \
     -v machine="$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, Linux $(uname -r)" '
     $4 <= 0 { print "no result: " $0 > "/dev/stderr"; exit failed = 1 }

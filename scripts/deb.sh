@@ -1,8 +1,8 @@
 #!/bin/sh
-# deb.sh [VERSION [FOLDER]]: makes a Debian package of target/dist/root, which dist.sh fills,
-# in FOLDER (target/dist). VERSION is Debian's, with a revision; without it, that of Cargo.toml
-# and revision 1. The first time it builds cargo-deb into unspin's cache. Prints the package's
-# path.
+# deb.sh [VERSION [FOLDER]]: makes a Debian package from target/dist/root, which dist.sh fills.
+# FOLDER is target/dist by default. VERSION is a Debian version with a revision; by default, it is
+# the version in Cargo.toml with revision 1. The first call builds cargo-deb into unspin's cache.
+# Prints the package's path.
 set -eu
 # shellcheck source=scripts/cache.sh
 . "$(dirname "$0")/cache.sh"
@@ -22,7 +22,7 @@ tools=$cache/tools/cargo-deb-$CARGO_DEB
     scripts/with-rust cargo install --quiet --locked --root "$tools" --version "$CARGO_DEB" cargo-deb >&2
 }
 
-# Debian's form of CHANGELOG.md: the changes of the newest version.
+# Converts the newest version's changes in CHANGELOG.md to Debian's form.
 changes() {
     awk '/^## \[[0-9]/ { if (found++) exit }
         /^### / { limits = /Known limits/ }
@@ -40,6 +40,6 @@ changes() {
 } >"$dist/changelog"
 
 mkdir -p "$folder"
-# It prints the path.
+# cargo-deb prints the package's path.
 scripts/with-rust "$tools/bin/cargo-deb" --quiet --manifest-path crates/unspin/Cargo.toml --no-build \
     --no-strip --locked --deb-version "$version" --output "$folder/unspin_${version}_amd64.deb"

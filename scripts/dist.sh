@@ -1,8 +1,8 @@
 #!/bin/sh
-# dist.sh: what is given to others, into target/dist: static programs for x86_64 in a tarball
-# and in a Debian package, with man pages, completions, systemd units, alert rules, a
-# dashboard, licences and SHA256SUMS. The same commit gives the same bytes with the same
-# toolchain and libraries. Fails if a program is dynamic, too large or slow to start.
+# dist.sh: makes a release in target/dist: static programs for x86_64, in a tarball and in a Debian
+# package, with man pages, completions, systemd units, alert rules, a dashboard, licences and
+# SHA256SUMS. The same commit yields the same bytes with the same toolchain and libraries. Fails if
+# a program is dynamic, too large or slow to start.
 set -eu
 cd "$(dirname "$0")/.."
 TARGET=x86_64-unknown-linux-gnu
@@ -24,14 +24,14 @@ export SOURCE_DATE_EPOCH
 version=$(awk -F'"' '/^version/ { print $2; exit }' Cargo.toml)
 name=unspin-$version-x86_64-linux
 
-# The static programs contain glibc, not musl: libelf does not build for musl as it is
-# (libbpf-sys issue 153). rustc prefers static libraries in a static program, so libelf and
-# zlib are those of Debian's -dev packages. With --target, the flags do not apply to build
-# scripts and macros, which cannot be static.
+# The static programs contain glibc, not musl, because libelf does not build for musl without
+# changes (libbpf-sys issue 153). rustc prefers static libraries for a static program, so libelf and
+# zlib come from Debian's -dev packages. With --target, the flags do not apply to build scripts and
+# macros, which cannot be static.
 flags="-Ctarget-feature=+crt-static
 --remap-path-prefix=$(pwd)=unspin
 --remap-path-prefix=${CARGO_HOME:-${HOME:-/root}/.cargo}=cargo"
-# From elfutils 0.189 on, Debian's libelf can read sections that zstd compressed.
+# Since elfutils 0.189, Debian's libelf can read sections that zstd compressed.
 zstd=
 if nm "$libraries/libelf.a" 2>/dev/null | grep -q ' U ZSTD_'; then
     [ -f "$libraries/libzstd.a" ] || die "libelf needs zstd here: apt install libzstd-dev"
@@ -41,13 +41,13 @@ if nm "$libraries/libelf.a" 2>/dev/null | grep -q ' U ZSTD_'; then
 fi
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s' "$flags" | tr '\n' '\037')
 export CARGO_ENCODED_RUSTFLAGS
-# Optimized as a whole it is a quarter smaller, and slow to build.
+# Link-time optimization makes the program a quarter smaller, but the build slow.
 export CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
-# Size comes first here. What runs often in a guest is BPF, which clang optimizes.
+# Size comes first for the agent. The code that runs often in a guest is BPF, which clang optimizes.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=s
 # shellcheck disable=SC2046,SC2086 # lists
 scripts/with-rust cargo build --release --locked --target "$TARGET" $(printf -- '-p %s ' $PACKAGES)
-# Programs for this machine, such as cargo-deb, must not be built like that.
+# Programs for this machine, such as cargo-deb, need the default flags.
 unset CARGO_ENCODED_RUSTFLAGS CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_CODEGEN_UNITS \
     CARGO_PROFILE_RELEASE_OPT_LEVEL
 
@@ -71,10 +71,10 @@ awk -v ms="$start_ms" -v max="$START_MAX_MS" 'BEGIN { exit ms > max }' ||
 
 rm -rf "$dist"
 mkdir -p "$dist"
-# shellcheck disable=SC2086 # a list, and what may be empty
+# shellcheck disable=SC2086 # a list, and a word that may be empty
 scripts/with-rust scripts/third-party.py "$TARGET" $PACKAGES $zstd >"$dist/third-party.txt"
 
-# Debian's zsh looks into vendor-completions.
+# Debian's zsh searches vendor-completions.
 ZSH_FOLDER=zsh/vendor-completions scripts/install.sh "$built" /usr "$dist/root"
 deb=$(scripts/deb.sh)
 

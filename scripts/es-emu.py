@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Whether guests run as SEV-ES guests of a real KVM that emulates SEV-ES (kernel/es-emu).
+"""Checks that guests run as SEV-ES guests of a real KVM that emulates SEV-ES (kernel/es-emu).
 Usage: scripts/es-emu.py UNSPIN-VMM UNSPIN CLAIMS [--real-time] [CHECK...]
-Returns 77 where something it needs is missing.
+Returns 77 if a dependency is missing.
 
-The lab's QEMU, or what UNSPIN_VT_QEMU names, emulates AMD's SVM in virtual time for an L1 with the kernel
-lab-es, or the bzImage that UNSPIN_ES_KERNEL names; with --real-time, this machine's QEMU does so in real time.
-Its guests start from IGVM files. Each check boots an L1 of its own. The checks are: guest, boot, smp, virtio,
-ghcb, exits (how long exits take, by who reads the GHCB), keys, plain, vnae, and fuzz, which takes
-long and runs only by name. Writes what `unspin claims record` takes into the file CLAIMS.
+The lab's QEMU, or the one that UNSPIN_VT_QEMU names, emulates AMD's SVM in virtual time. Its L1 boots the
+kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names. With --real-time, this machine's QEMU emulates SVM in
+real time. The guests of the L1 start from IGVM files. Each check boots its own L1. The checks are: guest, boot,
+smp, virtio, ghcb, exits (the duration of exits, by the reader of the GHCB), keys, plain, vnae, and fuzz, which
+takes long and runs only by name. Writes claims for `unspin claims record` into the file CLAIMS.
 """
 
 import json
@@ -30,13 +30,14 @@ from nested import L2_APPEND, Bench, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu, test_kernel
 
-# tests/sev-es/exits.h.
+# The value of EXITS_EACH in tests/sev-es/exits.h.
 EXITS_EACH = 16
-# Kernel memory that a guest could leave behind, and how much of it and of the VMM's own may remain, in KiB.
+# Measures the kernel memory that a guest could leave behind. The limits for the remaining memory and for the
+# VMM's own memory are in KiB.
 KEPT = "echo kept $(awk '/^(SUnreclaim|VmallocUsed|PageTables):/ { sum += $2 } END { print sum }' /proc/meminfo)\n"
 KEPT_KIB = 4096
 OWN_KIB = 20480
-# Who reads the GHCB; the second `mapped` is the control.
+# The readers of the GHCB. The second `mapped` is the control.
 WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
 ROUNDS = 12
 LABEL = "emulated SEV-ES by kvm nested in {}"
@@ -44,8 +45,8 @@ FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 
 def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS) -> str:
-    """Runs the test guest. Neither KVM's trace nor what the hypervisor may read shows its registers
-    or its private memory; KVM does not warn, and neither it nor the VMM keeps memory."""
+    """Runs the test guest. Its registers and private memory must appear neither in KVM's trace nor in the
+    memory that the hypervisor may read. KVM must not warn, and neither KVM nor the VMM may keep memory."""
     kernel = test_kernel(bench.folder, "-DKVM", *options)
     files = {"guest.igvm": bench.igvm(name, kernel, MEMORY)}
     log = bench.run(name, KEPT + run(MEMORY, after=KEPT, look=True), files, seconds=seconds)
@@ -56,7 +57,7 @@ def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS
     want({what for what, size in read if size != "0"} == {"kvm_run", "memory"}, f"read {read}", log)
     seen = re.findall(r"^(\w+) shown (\d+) canary (\d+)", log, re.MULTILINE)
     seen = sorted((what, shown != "0", canary != "0") for what, shown, canary in seen)
-    # The numbers are constants of its code, too, which is private.
+    # The canaries are also constants in the guest's code, which is private.
     wanted = [("kvm_run", False, False), ("memory", True, False), ("memory", True, True)]
     want(seen == wanted, f"canaries: {seen}", log)
     own = int(re.search(r"^own (\d+)", log, re.MULTILINE)[1])
@@ -73,7 +74,7 @@ def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS
     ("cvm.canaries.kvm", "a guest's canaries are neither in shared memory nor in kvm_run, and what it shows is found"),
 )
 def check_guest(bench: Bench) -> str:
-    """The test guest judges KVM's answers."""
+    """Runs the test guest, which judges KVM's answers."""
     return judged(bench, "guest")
 
 
@@ -82,7 +83,7 @@ def check_guest(bench: Bench) -> str:
 )
 @only_by_name
 def check_fuzz(bench: Bench) -> str:
-    """The same with a million random GHCB pages."""
+    """Runs the test guest with a million random GHCB pages."""
     return judged(bench, "fuzz", "-DFUZZ_ROUNDS=1000000", seconds=3600)
 
 
@@ -90,8 +91,8 @@ def guest(
     bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
     more: str = "", after: str = "", before: str = "",
 ) -> str:
-    """What an L1 prints that runs a Linux guest, whose init runs `do`. No traced exit shows a
-    register, and the L1's kernel does not warn."""
+    """Returns the output of an L1 with a Linux guest, whose init runs `do`. No traced exit may show a
+    register, and the L1's kernel must not warn."""
     words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
     file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
     files = {"guest.igvm": file, "disk": bytes(4 << 20)}
@@ -103,7 +104,7 @@ def guest(
 
 
 def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
-    """The same with Debian's kernel."""
+    """Runs a guest like `guest`, with Debian's kernel."""
     return guest(bench, name, bench.kernel / "vmlinuz", vcpus, do, more, after)
 
 
@@ -111,7 +112,7 @@ def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: s
     ("cvm.gate.g2", "Debian's unmodified kernel boots with one vCPU, KVM with emulated SEV-ES"),
 )
 def check_boot(bench: Bench) -> str:
-    """A stock kernel with one vCPU."""
+    """Boots a stock kernel with one vCPU."""
     log = stock(bench, "boot", 1, "true")
     return f"{FEATURES}; {counts(log)}; {hidden(log)}"
 
@@ -120,8 +121,8 @@ def check_boot(bench: Bench) -> str:
     ("cvm.gate.g3.smp", "Debian's unmodified kernel boots with 2, 4 and 8 vCPUs, KVM with emulated SEV-ES"),
 )
 def check_smp(bench: Bench) -> str:
-    """Several vCPUs, which start by the jump table, and hackbench to its end. In real time, the kernel
-    dies of code that is patched while another vCPU runs it, the more often the more vCPUs there are."""
+    """Boots several vCPUs, which start by the jump table, and runs hackbench to its end. In real time,
+    patching code while another vCPU runs it can kill the kernel, more often with more vCPUs."""
     lines = []
     for vcpus in (2, 4, 8):
         log = stock(bench, f"smp-{vcpus}", vcpus, "hackbench -g 1 -l 20")
@@ -131,7 +132,7 @@ def check_smp(bench: Bench) -> str:
 
 
 def devices(bench: Bench, name: str, more: str = "", after: str = "") -> tuple[str, str]:
-    """What an L1 prints whose stock guest uses a virtio console and a disk, and what held."""
+    """Returns the output of an L1 whose stock guest uses a virtio console and a disk, and a summary."""
     count = 20000
     size = sum(len(str(number)) + 1 for number in range(1, count + 1))
     do = f"echo by virtio > /dev/hvc0; seq 1 {count} > /dev/vda; sync; sleep 1"
@@ -146,17 +147,17 @@ def devices(bench: Bench, name: str, more: str = "", after: str = "") -> tuple[s
     ("cvm.gate.g3.virtio", "Debian's unmodified kernel uses a virtio console and a disk, KVM with emulated SEV-ES"),
 )
 def check_virtio(bench: Bench) -> str:
-    """Devices reach what the guest shares with them: a console, and a disk."""
+    """Checks that devices access the guest's shared memory: a console and a disk."""
     return devices(bench, "virtio")[1]
 
 
 def ghcbs(log: str) -> list[dict]:
-    """What unspin-vmm counted of GHCBs."""
+    """Returns the counts of GHCB exits that unspin-vmm prints."""
     return [json.loads(line) for line in re.findall(r'^\{"ghcb".*\}', log, re.MULTILINE)]
 
 
 def check_ghcb(bench: Bench) -> str:
-    """The test guest judges unspin-vmm's answers, and a stock guest with virtio lives by them."""
+    """Checks unspin-vmm's answers with the test guest, and with a stock guest that uses virtio."""
     kernel = test_kernel(bench.folder, "-DKVM")
     files = {"guest.igvm": bench.igvm("ghcb", kernel, MEMORY)}
     answers, lines = [], []
@@ -180,7 +181,7 @@ def check_ghcb(bench: Bench) -> str:
 
 
 def check_keys(bench: Bench) -> str:
-    """In an L1 with protection keys, only a vCPU's thread in KVM has private memory's."""
+    """Checks in an L1 with protection keys that only a vCPU's thread in KVM has the key of private memory."""
     kernel = test_kernel(bench.folder, "-DKVM")
     files = {"guest.igvm": bench.igvm("keys", kernel, MEMORY)}
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
@@ -191,7 +192,7 @@ def check_keys(bench: Bench) -> str:
 
 
 def exits_script() -> str:
-    """One guest after the other, each arm once a round, in another order each round."""
+    """Runs guests one after the other. Each round runs each arm once, in random order."""
     script = "echo 1 > /proc/sys/kernel/printk; grep -m 1 MHz /proc/cpuinfo\n"
     order = random.Random(SEED)
     for _ in range(ROUNDS):
@@ -204,7 +205,7 @@ def exits_script() -> str:
 
 
 def check_exits(bench: Bench) -> str:
-    """How long an exit takes in a guest's fastest slice: others were interrupted."""
+    """Measures the duration of an exit in a guest's fastest slice, because slower slices were interrupted."""
     kernel = test_kernel(bench.folder, "-DKVM", "-DEXITS")
     files = {"guest.igvm": bench.igvm("exits", kernel, MEMORY)}
     log = bench.run("exits", exits_script(), files, seconds=900)
@@ -237,7 +238,8 @@ def check_exits(bench: Bench) -> str:
 
 
 def table(us: dict[str, dict[str, list[float]]], per_exit: dict[str, float]) -> list[str]:
-    """A line for each kind and arm: microseconds of an exit, and how often `mapped`'s."""
+    """Returns a line for each kind and arm: the duration of an exit in microseconds, and its ratio to
+    `mapped`."""
     lines = []
     for kind, arms in us.items():
         for arm, values in sorted(arms.items()):
@@ -248,7 +250,7 @@ def table(us: dict[str, dict[str, list[float]]], per_exit: dict[str, float]) -> 
 
 
 def check_plain(bench: Bench) -> str:
-    """Must fail: a file for sev-es is none for a VM without the platform."""
+    """Must fail: a VM without the platform refuses a file for sev-es."""
     kernel = test_kernel(bench.folder, "-DKVM")
     script = f"unspin-vmm --igvm /guest.igvm --memory {MEMORY} < /dev/null; echo status $?\n"
     log = bench.run("plain", script, {"guest.igvm": bench.igvm("plain", kernel, MEMORY)})
@@ -256,15 +258,15 @@ def check_plain(bench: Bench) -> str:
     return "refused"
 
 
-# A directory in which four tasks rename files; then KVM's last counts have time to be read.
+# Four tasks rename files in a directory. The sleep leaves time to read KVM's last counts.
 RENAMES = "mkdir /names; cd /names; for i in 1 2 3 4; do (echo > a$i;"
 RENAMES += " for n in $(seq 400); do mv a$i b$i; mv b$i a$i; done) & done; wait; sleep 3"
-# What a pause loop is under emulation, and the guest's and the host's part of vNAE.
+# The settings of emulated pause loops, and the host's part of vNAE.
 PAUSE_LOOPS = """
 cd /sys/module/kvm_amd/parameters
 echo 16 > soft_pause_count; echo 1 > es_emu_vnae; cd /tmp
 """
-# vNAE is turned off and on again while loops are answered.
+# Turns vNAE off and on again while the guest answers loops.
 TOGGLED = """
 (cd /sys/module/kvm_amd/parameters
 while usleep 20000; do
@@ -279,8 +281,8 @@ OUTCOMES = ("yielded", "target_running", "refused", "own_choice")
     ("cvm.gate.vnae", "a guest says whom its pause loops wait for, and KVM with emulated SEV-ES yields to it"),
 )
 def check_vnae(bench: Bench) -> str:
-    """Four vCPUs on two CPUs. Debian's kernel has not agreed, and gets none of its loops back; it has
-    two vCPUs, because the more there are, the more often live patching kills it under emulation."""
+    """Runs four vCPUs on two CPUs. Debian's kernel has not negotiated vNAE, so none of its loops may be
+    reflected. It has two vCPUs, because live patching kills it under emulation more often with more vCPUs."""
     kernel = lab_kernel(bench.unspin, "lab-cvm")
     want(kernel.is_file(), "needs the kernel lab-cvm: unspin lab kernel build --source lab-cvm")
     found = {
@@ -292,10 +294,10 @@ def check_vnae(bench: Bench) -> str:
     one = {name.removeprefix("es_emu_"): count for name, count in found["agreed"].items()}
     answers = sum(one[outcome] for outcome in OUTCOMES)
     want(one["reflected"] >= 100 and one["yielded"] > 0, f"{one}")
-    # A loop within the handler of another #VC has no answer.
+    # A loop in the handler of another #VC has no answer.
     want(0.95 * one["reflected"] <= answers <= one["reflected"] + 10, f"{one}")
     want(one["refused"] == 0, f"an answer made no sense: {one}")
-    # Who was asked before may answer afterwards.
+    # The guest may answer after vNAE is off, if KVM asked before.
     before = PAUSE_LOOPS + TOGGLED
     log = guest(bench, "vnae-toggled", kernel, 4, RENAMES, before=before, after=TOGGLES)
     want(re.search(r"^toggles [1-9]", log, re.MULTILINE), "vNAE was not turned off and on", log)

@@ -1,29 +1,28 @@
-"""An L1 whose KVM emulates SEV-ES (kernel/es-emu): what it runs, and what its console says of a guest."""
+"""Writes the script of an L1 whose KVM emulates SEV-ES (kernel/es-emu), and reads the L1's console."""
 
 import re
 
 from checks import want
 
-# tests/sev-es/guest.c: what the hypervisor must not see, and what it must.
+# Constants of tests/sev-es/guest.c: the value that the hypervisor must not see, and the one that it must see.
 CANARY = 0x5EC2E7CA9A21F00D
 SHOWN = 0x0BE9CA9A215E7000
-# Of the test guest, in MiB and in pages.
+# Memory of the test guest, in MiB and in pages.
 MEMORY = 64
 PAGES = MEMORY << 8
-# What KVM's own trace of exits finds where the instruction pointer was.
+# The value in KVM's trace of exits that replaces the instruction pointer.
 POISON = "0xe4e4e4e4e4e4e4e4"
 
-# What an L1's kernel says of itself. How long it was kept from running is not among it: emulation
-# may do that.
+# Warnings of an L1's kernel. They exclude soft lockups, because emulation may delay the L1.
 WARNINGS = "WARNING:|BUG:|Oops|general protection fault[,:]|blocked for more than"
 
 
 def octal(value: int) -> str:
-    """The bytes of a number, without zeros, for the shell's printf."""
+    """Returns the bytes of a number, without zeros, for the shell's printf."""
     return "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little").lstrip(b"\0"))
 
 
-# The L1 looks at the VMM's memory when the guest has said its last word, and then types a byte.
+# The L1 searches the VMM's memory after the guest's last output, and then types a byte.
 LOOK = f"""
 look() {{
     dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 of=/tmp/raw 2> /dev/null
@@ -51,8 +50,8 @@ TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
 
 
 def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
-    """Lines of the L1 that run a guest, and say how it ended, what KVM counted, and what it traced.
-    The guest gets a byte after `look`, or at once if it is `typed`."""
+    """Returns the lines of the L1 that run a guest and print its status, KVM's counts and KVM's trace. The
+    guest gets a byte after `look`, or at once if `typed` is true."""
     first = TYPE if look else "echo" if typed else "true"
     return f"""
 echo 1 > /proc/sys/kernel/printk
@@ -91,7 +90,8 @@ def status(log: str) -> int:
 
 
 def counted(log: str) -> dict[str, int]:
-    """What KVM counted of a guest, a second before its end; nothing of one that was too short."""
+    """Returns KVM's counts for a guest up to a second before its end, or nothing if the guest ended too
+    soon."""
     found = re.search(r"^counts (.+)", log, re.MULTILINE)
     pairs = (one.split("=") for one in (found[1].split() if found else ()))
     return {name: int(value) for name, value in pairs}
@@ -103,7 +103,7 @@ def counts(log: str) -> str:
 
 
 def hidden(log: str) -> str:
-    """All exits that were traced have poison where the guest's registers were."""
+    """Checks that all traced exits show poison instead of the guest's registers."""
     found = re.search(r"^exits (\d+) (\d+)", log, re.MULTILINE)
     want(found, "no exits were traced", log)
     want("warnings 0" in log, "the kernel warns", log)

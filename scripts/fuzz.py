@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether random steps break unspin, and whether they would find a bug. Runs in virtual time.
+"""Checks that random steps do not break unspin, and that they would find a bug. Runs in virtual time.
 Usage: scripts/fuzz.py UNSPIN FOLDER [--seeds FIRST-LAST] [--only seeds|planted]
 
-seeds runs `unspin lab fuzz` over the seeds, with both actuators. planted puts one bug after the
-other into a copy of the source, looks for a seed that fails, and runs it again elsewhere: it must
-fail in the same way, and the program without the bug must not. Both resume in FOLDER; prints what
-`unspin claims record` takes. The 500 seeds of each actuator take some three hours on two CPUs.
+seeds runs `unspin lab fuzz` over the seeds, with both actuators. planted puts one bug after the other into
+a copy of the source, searches for a failing seed, and repeats it in another folder. The repetition must fail
+in the same way, and the program without the bug must not fail. Both resume in FOLDER. Prints claims for
+`unspin claims record`. The 500 seeds of each actuator take about three hours on two CPUs.
 """
 
 import argparse
@@ -20,24 +20,25 @@ from claims import ROOT, Claims
 
 CPUSET = "unspin run"
 SCHED_EXT = "unspin run --actuator sched-ext"
-# Where the search for a seed that fails begins, how many seeds it tries at a time, and where it ends.
-# The guest of seed 0 collapses for a minute of virtual time, whatever its scheduler.
+# First seed of the search for a failing seed, number of seeds at a time, and end of the search. Seed 0 is
+# skipped: under any scheduler, its guest collapses for a minute of virtual time.
 FIRST, STEP, MOST = 1, 2, 400
-# A program without the bug shows whose a failure is, so the kernel's scheduler need not.
+# The program without the bug already shows whether the bug causes a failure, so no control runs are
+# necessary.
 ALONE = ("--controls", "0", "--shrink", "0")
 
 
 @dataclass
 class Bug:
-    """What is put in place of some text of a file."""
+    """A planted bug: the replacement of some text in a file."""
 
     name: str
     scheduler: str
     file: str
     text: str
     instead: str
-    # Whether to look for the shortest plan, too: that runs the seed again for each of its steps, and
-    # a seed whose tasks are not run takes minutes.
+    # Whether to search for the shortest plan too. The search repeats the seed for each of its steps, and a
+    # seed whose tasks do not run takes minutes.
     shrink: bool = False
 
 
@@ -63,7 +64,7 @@ BUGS = [
 
 
 def fuzz(program: Path, out: Path, scheduler: str, seeds: str, *options: str) -> dict:
-    """What `unspin lab fuzz` reports."""
+    """Returns the report of `unspin lab fuzz`."""
     command = [program, "lab", "fuzz", "--seeds", seeds, "--scheduler", scheduler, "--out", out]
     command += [*options, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -73,19 +74,19 @@ def fuzz(program: Path, out: Path, scheduler: str, seeds: str, *options: str) ->
 
 
 def its_own(report: dict) -> list[dict]:
-    """The failures that never come under the kernel's scheduler."""
+    """Returns the failures that never occur under the kernel's scheduler."""
     return [one for one in report["failures"] if not (one["stock"] and one["stock"]["failed"])]
 
 
 def label(out: Path) -> str:
-    """That of a folder's runs."""
+    """Returns the label of a folder's runs."""
     with (out / "fuzz/runs.jsonl").open() as lines:
         one = json.loads(next(lines))["label"]
     return f"{one['source']}/{one['accel']}, kernel {one['kernel']}, prices {one['prices']}"
 
 
 def check_seeds(program: Path, folder: Path, seeds: str, claims: Claims) -> None:
-    """All seeds, with both actuators."""
+    """Runs all seeds with both actuators."""
     for name, scheduler in (("cpuset", CPUSET), ("sched-ext", SCHED_EXT)):
         report = fuzz(program, folder / name, scheduler, seeds)
         claims.every["label"] = label(folder / name)
@@ -112,8 +113,8 @@ def check_seeds(program: Path, folder: Path, seeds: str, claims: Claims) -> None
 
 
 def build(bug: Bug, folder: Path) -> Path:
-    """The program with a bug. All bugs share a source and a target folder, so that only what a bug
-    changes is compiled again."""
+    """Builds the program with a bug. All bugs share a source and a target folder, so that cargo compiles only
+    the changed code again."""
     source = folder / "source"
     if not source.exists():
         subprocess.run(["git", "clone", "--quiet", ROOT, source], check=True)
@@ -131,7 +132,7 @@ def build(bug: Bug, folder: Path) -> Path:
 
 
 def first_failure(program: Path, sound: Path, here: Path, scheduler: str) -> dict | None:
-    """That of the first seed that fails, and passes without the bug."""
+    """Returns the failure of the first seed that fails with the bug and passes without it."""
     for first in range(FIRST, MOST, STEP):
         seeds = f"{first}-{first + STEP - 1}"
         for failure in fuzz(program, here / f"first/{first}", scheduler, seeds, *ALONE)["failures"]:
@@ -143,13 +144,13 @@ def first_failure(program: Path, sound: Path, here: Path, scheduler: str) -> dic
 
 
 def is_found(bug: Bug, index: int, sound: Path, folder: Path) -> bool:
-    """Whether a seed fails by the bug, fails again in the same way, and not without it. The answer is
-    kept for as long as the source is the same."""
+    """Returns whether a seed fails with the bug, fails again in the same way, and passes without it. The
+    answer is kept until the source changes."""
     here = folder / f"bug-{index}"
     kept = here / "verdict.json"
     trees = ["git", "rev-parse", *(f"HEAD:{room}" for room in ("bpf", "crates", "policy", "qemu"))]
     of = [subprocess.check_output(trees, cwd=ROOT, text=True).split(), bug.text, bug.instead]
-    # Without its runs, there would be nothing to take a label from.
+    # The kept answer needs its runs too, because the label comes from them.
     runs = here / "first"
     if kept.is_file() and runs.is_dir() and (verdict := json.loads(kept.read_text()))["of"] == of:
         return verdict["found"]
@@ -160,7 +161,7 @@ def is_found(bug: Bug, index: int, sound: Path, folder: Path) -> bool:
 
 
 def look_for(bug: Bug, here: Path, sound: Path, folder: Path) -> bool:
-    """What `is_found` says, without what was kept."""
+    """Computes the answer of `is_found`."""
     program = build(bug, folder)
     failure = first_failure(program, sound, here, bug.scheduler)
     if failure is None:
@@ -179,9 +180,9 @@ def look_for(bug: Bug, here: Path, sound: Path, folder: Path) -> bool:
 
 
 def check_planted(sound: Path, folder: Path, claims: Claims) -> None:
-    """All bugs."""
+    """Searches for all planted bugs."""
     found = [is_found(bug, index, sound, folder / "planted") for index, bug in enumerate(BUGS)]
-    # Each search leaves the runs of its first seeds, whether or not one failed.
+    # Each search keeps the runs of its first seeds, even if none failed.
     claims.every["label"] = label(min((folder / "planted").glob("bug-*/first/*")))
     claims.add(
         "run.fuzz.planted", "planted bugs that a seed finds, and finds again in the same way",
@@ -207,7 +208,7 @@ def main() -> None:
         if args.only != "seeds":
             check_planted(program, folder, claims)
     finally:
-        # The seeds took hours: a bug that cannot be planted must not cost their claims.
+        # Print the claims in any case: the seeds took hours, and one bug may fail to be planted.
         print(claims.text())
 
 

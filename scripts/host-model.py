@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The simulated host beside this machine's scheduler: how long threads that always compute
-are on and off, 4 and 6 of them on two pCPUs, each for itself and in two VMs' groups. Needs
-root, tracefs, exactly two CPUs and a quiet machine whose kernel has EEVDF (6.6 or later).
-Prints what `unspin claims record` takes. Usage: scripts/host-model.py [UNSPIN]
+"""Compares the simulated host with this machine's scheduler: how long threads that compute all the time are on
+and off. 4 and 6 threads share two pCPUs, once as single threads and once in the groups of two VMs. Needs root,
+tracefs, exactly two CPUs and a quiet machine whose kernel has EEVDF (6.6 or later).
+Prints claims for `unspin claims record`. Usage: scripts/host-model.py [UNSPIN]
 """
 
 import json
@@ -23,7 +23,7 @@ from claims import Claims
 SECONDS = 10
 SETTLE_S = 2
 SEEDS = range(1, 6)
-# Ticks of a real host jitter by some microseconds: what is closer counts as the same.
+# Ticks of a real host jitter by a few microseconds. Smaller differences count as equal.
 RESOLUTION_MS = 0.25
 TRACING = Path("/sys/kernel/tracing")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -34,7 +34,7 @@ ON, OFF = 1, 2
 
 
 class Intervals:
-    """Lengths of the intervals on and off, in milliseconds."""
+    """Lengths of the on and off intervals, in milliseconds."""
 
     def __init__(self) -> None:
         self.on: list[float] = []
@@ -54,13 +54,13 @@ class Intervals:
 
 
 def share_time() -> bool:
-    """Whether cgroups have shares of CPU time. In version 2, their parent may not give them any."""
+    """Returns whether cgroups have shares of CPU time. In version 2, the parent may not enable them."""
     controllers = CGROUPS / "cgroup.subtree_control"
     return CGROUPS_V1.is_dir() or (controllers.exists() and "cpu" in controllers.read_text().split())
 
 
 def groups(count: int) -> list[Path]:
-    """Fresh cgroups with equal shares, of version 1 or 2."""
+    """Makes cgroups of version 1 or 2 with equal shares."""
     top = CGROUPS_V1 if CGROUPS_V1.is_dir() else CGROUPS
     made = [top / f"unspin-host-model-{number}" for number in range(count)]
     for group in made:
@@ -69,10 +69,10 @@ def groups(count: int) -> list[Path]:
 
 
 def busy(group: Path) -> int:
-    """A process that computes for ever in a cgroup; its id."""
+    """Starts a process that computes forever in a cgroup, and returns its id."""
     pid = os.fork()
     if pid == 0:
-        # Whatever ends the loop, the child does not go on as a second script.
+        # The child exits in any case. It must not go on as a second copy of this script.
         try:
             (group / "cgroup.procs").write_text(str(os.getpid()))
             while True:
@@ -83,7 +83,7 @@ def busy(group: Path) -> int:
 
 
 def real(threads: int, per_vm: bool) -> Intervals:
-    """As this machine's scheduler has it."""
+    """Measures the intervals under this machine's scheduler."""
     made = groups(2 if per_vm else 1)
     event = TRACING / "events/sched/sched_switch"
     pids: list[int] = []
@@ -121,7 +121,7 @@ def real(threads: int, per_vm: bool) -> Intervals:
 
 
 def simulated(qemu: dict, folder: Path, threads: int, per_vm: bool) -> Intervals:
-    """As the simulated host has it: modelled neighbours beside a guest that is idle."""
+    """Measures the intervals on the simulated host, with modelled neighbours and an idle guest."""
     found = Intervals()
     record = folder / "record.bin"
     for seed in SEEDS:
@@ -150,7 +150,7 @@ def simulated(qemu: dict, folder: Path, threads: int, per_vm: bool) -> Intervals
 
 
 def distance(one: list[float], other: list[float]) -> float:
-    """Kolmogorov and Smirnov's, of lengths rounded to the resolution."""
+    """Returns the Kolmogorov-Smirnov distance of lengths rounded to the resolution."""
     first, second = (sorted(round(x / RESOLUTION_MS) for x in of) for of in (one, other))
     at = sorted({*first, *second})
     return max(
@@ -160,7 +160,7 @@ def distance(one: list[float], other: list[float]) -> float:
 
 def main() -> None:
     unspin = sys.argv[1] if len(sys.argv) > 1 else "unspin"
-    # SIGTERM, too, must not leave processes that compute for ever.
+    # SIGTERM must not leave processes that compute forever.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() or len(os.sched_getaffinity(0)) != 2:
         print("needs root and exactly two CPUs", file=sys.stderr)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Boots a native IGVM file in QEMU from its memory and registers alone, and waits for Linux to bring
-up its CPUs. Usage: scripts/igvm-boot.py FILE [VCPUS]; returns 77 where QEMU is missing.
+up its CPUs. Usage: scripts/igvm-boot.py FILE [VCPUS]; returns 77 if QEMU is missing.
 
-A firmware of a hundred bytes enters 64-bit mode as the file's registers say: CR0, CR3, CR4, EFER,
-the descriptor table and RSI are the file's, and so is everything else in memory.
+A firmware of a hundred bytes loads the file's values of CR0, CR3, CR4, EFER, RSI and the descriptor
+table, and enters 64-bit mode. The rest of the memory comes from the file.
 """
 
 import shutil
@@ -18,12 +18,12 @@ ROM_BYTES = 0x10000
 ROM = 0x1_0000_0000 - ROM_BYTES
 PAGE_DATA = 0x302
 VP_CONTEXT = 0x304
-# Of IgvmNativeVpContextX64: where each register is.
+# Offset of each register in IgvmNativeVpContextX64.
 REGISTERS = {"rsi": 48, "rip": 128, "gdt_limit": 158, "gdt": 160, "cr0": 200, "cr3": 208, "cr4": 216, "efer": 224}
 
 
 def headers(file: bytes):
-    """Type and body of each variable header."""
+    """Yields the type and body of each variable header."""
     at, size = struct.unpack_from("<II", file, 8)
     end = at + size
     while at < end:
@@ -33,7 +33,7 @@ def headers(file: bytes):
 
 
 def read(file: bytes) -> tuple[dict[int, bytearray], dict[str, int]]:
-    """Memory as a few ranges, and registers."""
+    """Returns the file's memory as a few ranges, and its registers."""
     ranges: dict[int, bytearray] = {}
     last = -1
     registers: dict[str, int] = {}
@@ -54,7 +54,7 @@ def read(file: bytes) -> tuple[dict[int, bytearray], dict[str, int]]:
 
 
 def firmware(r: dict[str, int]) -> bytes:
-    """Code at the reset vector that loads these registers and jumps to RIP."""
+    """Returns code at the reset vector that loads these registers and jumps to RIP."""
     flat = struct.pack("<4Q", 0, 0x00CF9B000000FFFF, 0, 0x00CF93000000FFFF)
     rom = bytearray(ROM_BYTES)
     own_gdt, own_pointer, pointer, protected = 0x200, 0x220, 0x228, 0x100
@@ -69,7 +69,7 @@ def firmware(r: dict[str, int]) -> bytes:
     load = lambda register, value: b"\xb8" + struct.pack("<I", value) + b"\x0f\x22" + register  # noqa: E731
     code = b"\x66\xb8\x18\x00\x8e\xd8\x8e\xc0\x8e\xd0"
     code += load(b"\xe0", r["cr4"]) + load(b"\xd8", r["cr3"])
-    # EFER without LMA, which the processor sets.
+    # Load EFER without LMA, which the processor sets.
     code += b"\xb9\x80\x00\x00\xc0\xb8" + struct.pack("<I", r["efer"] & ~0x400) + b"\x31\xd2\x0f\x30"
     code += b"\xbe" + struct.pack("<I", r["rsi"])
     code += b"\x0f\x01\x15" + struct.pack("<I", ROM + pointer)
@@ -80,7 +80,7 @@ def firmware(r: dict[str, int]) -> bytes:
 
 
 def run(command: list[str], wanted: str) -> bool:
-    """Whether the guest prints that."""
+    """Returns whether the guest prints `wanted`."""
     print(f"waiting for: {wanted}", file=sys.stderr)
     guest = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
     assert guest.stdout
@@ -91,7 +91,7 @@ def run(command: list[str], wanted: str) -> bool:
                 return True
         return False
     finally:
-        # `timeout` passes it on. If it were killed, QEMU would go on without it.
+        # SIGTERM, because `timeout` passes it on to QEMU. SIGKILL would leave QEMU running.
         guest.terminate()
         guest.wait()
 
@@ -114,7 +114,8 @@ def main() -> int:
         rom.write_bytes(firmware(registers))
         machine = "microvm,acpi=off,x-option-roms=off,rtc=on,pit=on,pic=on,isa-serial=on"
         command = ["timeout", str(SECONDS), qemu, "-M", machine, "-cpu", "max", "-m", "512"]
-        # One thread for all CPUs: with one each, an interrupt can be lost, and the guest waits for ever.
+        # One thread runs all CPUs. With one thread each, an interrupt can be lost, and the guest waits
+        # forever.
         command += ["-accel", "tcg,thread=single", "-smp", vcpus, "-bios", str(rom)]
         command += ["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]
         for gpa, data in ranges.items():

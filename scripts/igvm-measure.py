@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the digests of `unspin igvm measure` with those of sev-snp-measure (IBM, from PyPI): 1,000
 random files with either loader, and the vectors that the sev crate (VirTEE) publishes. Returns 77
-where one of them cannot be fetched. Usage: scripts/igvm-measure.py UNSPIN CLAIMS [FILES]
-Writes what `unspin claims record` takes into the file CLAIMS.
+if one of them cannot be fetched. Usage: scripts/igvm-measure.py UNSPIN CLAIMS [FILES]
+Writes claims for `unspin claims record` into the file CLAIMS.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ PACKAGE = "sev-snp-measure==0.0.13"
 SEV_CRATE = "8.0.0"
 SEED = 20261125
 PAGE = 4096
-# Of the firmware: page types. Of IGVM: platforms, and flags of page data.
+# Page types of the SNP firmware, then platforms and data types of IGVM.
 NORMAL, VMSA, ZERO, UNMEASURED, SECRETS, CPUID = range(1, 7)
 SNP, SEV = 2, 4
 IGVM_TYPES = {NORMAL: 0, ZERO: 0, UNMEASURED: 0, SECRETS: 1, CPUID: 2}
 KVM_VMSA_GPA = 0xFFFFFFFFF000
 
-# Firmware, vCPUs, features, and a kernel or none: the launch digest. From tests/measurement.rs there.
+# Launch digests by firmware, vCPUs, features, and kernel or none. From tests/measurement.rs of the sev crate.
 VECTORS = [
     ("AmdSev", 1, 0x1, None, "19358ba9a7615534a9a1e2f0dfc29384dcd4dcb7062ff9c6013b26869a5fc6ecabe033c48dd6f6db5d6d76e7c5df632d"),
     ("AmdSev", 1, 0x21, None, "e1e1ca029dd7973ab9513295be68198472dcd4fc834bd9af9b63f6e8a1674dbf281a9278a4a2ebe0eed9f22adbcd0e2b"),
@@ -38,7 +38,7 @@ VECTORS = [
     ("OvmfX64", 1, 0x1, None, "da0296de8193586a5512078dcd719eccecbd87e2b825ad4148c44f665dc87df21e5b49e21523a9ad993afdb6a30b4005"),
     ("OvmfX64", 1, 0x21, None, "28797ae0afaba4005a81e629acebfb59e6687949d6be44007cd5506823b0dd66f146aaae26ff291eed7b493d8a64c385"),
 ]
-# The digest of SEV, of the firmware alone.
+# SEV's digest of the firmware alone.
 SEV_VECTOR = ("OvmfX64", "b4c021e085fb83ceffe6571a3d357b4a98773c83c474e47f76c876708fe316da")
 
 
@@ -48,7 +48,7 @@ def skip(why: str) -> NoReturn:
 
 
 def fetch(folder: Path) -> Path:
-    """Makes the package importable, and returns the folder of the crate's firmware."""
+    """Makes the package importable, and returns the crate's folder with the firmware."""
     # Debian's Python comes without pip.
     if importlib.util.find_spec("pip") is None:
         skip("needs apt install python3-pip")
@@ -75,7 +75,7 @@ def fetch(folder: Path) -> Path:
 
 
 def igvm(platform: int, pages: list[tuple[int, int, bytes]]) -> bytes:
-    """A file that adds these pages: type, address, contents or none."""
+    """Returns a file that adds these pages, each given as type, address and contents (empty if none)."""
     headers = [(1, struct.pack("<IBBHQ", 1, 0, platform, 1, 0))]
     if platform == SNP:
         headers.append((0x101, struct.pack("<QII", 0x30000, 1, 0)))
@@ -103,7 +103,7 @@ def igvm(platform: int, pages: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def measure(unspin: str, file: bytes) -> dict[str, str]:
-    """The digest by loader."""
+    """Returns the digest for each loader."""
     printed = subprocess.check_output([unspin, "igvm", "measure", "-", "--json"], input=file)
     return {digest["loader"]: digest["digest"] for digest in json.loads(printed)["digests"]}
 
@@ -119,7 +119,7 @@ def random_pages(dice: random.Random) -> list[tuple[int, int, bytes]]:
 
 
 def expected(pages: list[tuple[int, int, bytes]], kvm: bool) -> str:
-    """Their digest, with pages as a loader adds them."""
+    """Returns the package's digest of these pages, in the way that the loader adds them."""
     from sevsnpmeasure.gctx import GCTX
 
     context = GCTX()
@@ -137,7 +137,7 @@ def expected(pages: list[tuple[int, int, bytes]], kvm: bool) -> str:
 
 
 def recorded(firmware: Path, vcpus: int, features: int, kernel: str | None):
-    """The package's digest of a guest with firmware, and the pages that it adds for it."""
+    """Returns the package's digest of a guest with this firmware, and the pages that the package adds."""
     from sevsnpmeasure import guest
     from sevsnpmeasure.gctx import GCTX
     from sevsnpmeasure.vcpu_types import CPU_SIGS

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Whether IGVM files of another implementation are read, and loaded or refused with a reason. Wraps
-Debian's OVMF by igvm-wrap (virtfw-igvm-tools, from crates.io) in several ways. Returns 77 where one
+"""Checks that unspin reads the IGVM files of another implementation, and loads them or refuses them with a
+reason. igvm-wrap (virtfw-igvm-tools, from crates.io) wraps Debian's OVMF in several ways. Returns 77 if one
 of them cannot be fetched. Usage: scripts/igvm-others.py UNSPIN-VMM UNSPIN CLAIMS
-Writes what `unspin claims record` takes into the file CLAIMS.
+Writes claims for `unspin claims record` into the file CLAIMS.
 """
 
 import re
@@ -19,7 +19,7 @@ from nested import Bench, missing
 TOOLS = "virtfw-igvm-tools@0.2.6"
 FIRMWARE = "usr/share/OVMF/OVMF_CODE_4M.fd"
 VARIABLES = "usr/share/OVMF/OVMF_VARS_4M.fd"
-# How a file is wrapped, and whether it is one for SNP, which has a digest.
+# Name of each file, options of igvm-wrap, and whether the file is for SNP and has a digest.
 FILES = (
     ("native", [], False),
     ("native-32-bit", ["--flat32"], False),
@@ -35,7 +35,7 @@ def skip(why: str) -> NoReturn:
 
 
 def fetch(folder: Path) -> Path:
-    """The program igvm-wrap; OVMF is unpacked into the folder."""
+    """Returns the program igvm-wrap, and unpacks OVMF into the folder."""
     install = [ROOT / "scripts/with-rust", "cargo", "install", "--quiet", "--locked"]
     install += ["--root", folder / "tools", TOOLS]
     if subprocess.run(install).returncode:
@@ -50,8 +50,8 @@ def fetch(folder: Path) -> Path:
 
 
 def wrong_answers(unspin: Path, file: Path, has_digest: bool) -> list[str]:
-    """Verbs that do not answer as they should: `show` and `check` read the file, and `measure` has a
-    digest of a file for SNP, and for others a reason why not."""
+    """Returns the verbs with a wrong answer. `show` and `check` must read the file. `measure` must print the
+    digest of a file for SNP, and the reason for any other file."""
     wrong = []
     for verb, status in (("show", 0), ("check", 0), ("measure", 0 if has_digest else 1)):
         done = subprocess.run([unspin, "igvm", verb, file], capture_output=True, text=True)
@@ -62,7 +62,7 @@ def wrong_answers(unspin: Path, file: Path, has_digest: bool) -> list[str]:
 
 
 def refusals(vmm: Path, unspin: Path, kernel: Path, folder: Path, files: list[Path]) -> dict[str, str]:
-    """By file, why unspin-vmm refuses it on a real KVM, which QEMU emulates."""
+    """Returns why unspin-vmm refuses each file. It runs on a real KVM, in a machine that QEMU emulates."""
     bench = Bench(vmm, unspin, kernel, folder)
     script = "".join(f"unspin-vmm --igvm /{file.name} < /dev/null; echo status $?\n" for file in files)
     log = bench.run("others", script, {file.name: file.read_bytes() for file in files})
@@ -89,7 +89,8 @@ def main() -> int:
             subprocess.run(command, check=True, capture_output=True)
             wrong.append(wrong_answers(unspin, igvm, has_digest))
             files.append(igvm)
-        # unspin-vmm has no firmware, and these files have little else: each is refused.
+        # unspin-vmm has no firmware, and these files contain little besides firmware, so it must refuse each
+        # file.
         refused = refusals(vmm, unspin, kernel, folder, files)
     for file, found in zip(files, wrong, strict=True):
         why = refused.get(file.name)

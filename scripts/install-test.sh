@@ -1,13 +1,13 @@
 #!/bin/bash
-# install-test.sh [SUITE...]: the Debian package of target/dist, by lintian and in clean roots
-# of bookworm, trixie and noble. In each: install (ten times, timed), run the program, upgrade
-# to a package of a higher version, remove, purge; afterwards no file may be left. Where
-# `record` has no hooks in the kernel, that is reported and no failure. Prints the claims that
-# `unspin claims record` takes. Needs root. Usage: make install-test
+# install-test.sh [SUITE...]: tests the Debian package of target/dist with lintian and in clean
+# roots of bookworm, trixie and noble. In each root, it installs the package (ten times, timed),
+# runs the program, upgrades to a package of a higher version, removes it and purges it. Afterwards,
+# no file may be left. If the kernel has no hooks for `record`, the script reports that and passes.
+# Prints claims for `unspin claims record`. Needs root. Usage: make install-test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" -eq 0 ] || { echo "skipped: chroot and mount take root" >&2; exit 77; }
-# Mounts are this script's own, and are gone when it ends.
+# The script has its own mount namespace, so its mounts disappear when it ends.
 [ -n "${UNSPIN_OWN_MOUNTS-}" ] || UNSPIN_OWN_MOUNTS=1 exec unshare --mount -- scripts/install-test.sh "$@"
 [ $# -gt 0 ] || set -- bookworm trixie noble
 
@@ -34,7 +34,7 @@ die() {
     exit 1
 }
 
-# in_root COMMAND...: in the root of the suite.
+# in_root COMMAND...: runs a command in the suite's root.
 in_root() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 TERM=dumb \
         DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
@@ -47,7 +47,7 @@ apt_in_root() {
     }
 }
 
-# Every file but records that dpkg and apt themselves keep, and what no restart survives.
+# Lists all files except the records of dpkg and apt, and files that do not survive a restart.
 files() {
     (cd "$root" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/log -o -path ./var/lib/apt \
         -o -path ./var/cache -o -path ./proc -o -path ./sys -o -path ./dev -o -path ./run \
@@ -66,7 +66,7 @@ prepare() {
     mount --rbind /dev "$root/dev"
 }
 
-# Seconds that apt takes to install it, ten times.
+# Prints the seconds of ten installations by apt.
 install_times() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         local begin end
@@ -78,7 +78,7 @@ install_times() {
     done
 }
 
-# Files are where shells, man and systemd look for them; nothing is enabled.
+# Checks that files are where shells, man and systemd search, and that no unit is enabled.
 check_files() {
     local file
     for file in share/man/man1/unspin-run.1.gz share/bash-completion/completions/unspin \
@@ -93,7 +93,7 @@ check_files() {
     in_root systemd-analyze verify --man=no unspin.service unspin-watch.service || die "units"
 }
 
-# It runs here as it would on a machine with this system and the build machine's kernel.
+# Checks that the program runs as on a machine with this system and the build machine's kernel.
 check_program() {
     local code=0
     [ "$(in_root unspin --version)" = "unspin $version" ] || die "--version"
@@ -109,7 +109,7 @@ check_program() {
     esac
 }
 
-# A changed configuration file survives the upgrade.
+# Checks that a changed configuration file survives the upgrade.
 check_upgrade() {
     echo 'UNSPIN_RUN_OPTIONS=--no-pack' >>"$root/etc/default/unspin"
     apt_in_root install /debs/newer.deb
@@ -127,7 +127,7 @@ check_removal() {
     files | diff "$work/before" - >&2 || die "files are left or gone after the purge"
 }
 
-# Errors and warnings fail; packaging/deb/lintian-overrides has what is as it should be.
+# Errors and warnings fail. packaging/deb/lintian-overrides has the intended exceptions.
 if command -v lintian >/dev/null; then
     lintian --allow-root --fail-on error,warning "$deb" >&2
     echo "lintian: no error, no warning" >&2
@@ -154,7 +154,7 @@ for suite; do
 done
 [ -s "$work/times" ] || { echo "skipped: no suite could be had" >&2; exit 77; }
 
-# The second and the ninth of ten are an interval of 97.9 % for the median.
+# Of ten samples, the second and the ninth are an interval of 97.9 % for the median.
 sort -k 1,1 -k 2,2n "$work/times" | awk -v date="$(date -u +%F)" \
     -v commit="$(git -c safe.directory='*' rev-parse --short=12 HEAD)" \
     -v bytes="$(stat -c %s "$dist/root/usr/bin/unspin")" \

@@ -1,10 +1,10 @@
 #!/bin/sh
-# install.sh RELEASE PREFIX [DESTDIR]: installs the programs of the folder RELEASE, the man
-# pages, the shell completions, the systemd units, and the rules and dashboard for Prometheus
-# and Grafana below PREFIX; with DESTDIR, into that folder instead of /, as packages are made.
-# install.sh --programs: prints the names of the programs in lib/unspin.
+# install.sh RELEASE PREFIX [DESTDIR]: installs the programs of the folder RELEASE, the man pages,
+# the shell completions, the systemd units, and the rules and dashboard for Prometheus and Grafana
+# below PREFIX. Package builds give DESTDIR, the folder that replaces /. install.sh --programs:
+# prints the names of the programs in lib/unspin.
 set -eu
-# What the lab runs in its guests, their init included; unspin looks for them there.
+# Programs that the lab runs in its guests, including their init. unspin searches lib/unspin.
 programs="unspin-init spinbench holdbench microbench phasebench"
 if [ "$1" = --programs ]; then
     echo "$programs"
@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# What is missing is found before the first file is installed.
+# needed FILE: fails before the first file is installed if FILE is missing.
 needed() {
     [ -f "$1" ] || {
         echo "install.sh: $1 is missing: nothing is installed" >&2
@@ -35,7 +35,7 @@ done
 for shell in bash zsh fish; do
     "$release/unspin" completions "$shell" >"$work/$shell"
 done
-# systemd splits commands at blanks, and reads \x20 as one.
+# systemd splits commands at blanks, and reads \x20 as a blank.
 escaped=$(printf '%s' "$2" | sed 's/ /\\\\x20/g')
 for unit in unspin unspin-watch; do
     sed "s|@PREFIX@|$escaped|" "$packaging/systemd/$unit.service.in" >"$work/$unit.service"

@@ -1,5 +1,5 @@
-"""A machine with a real KVM on a machine without: QEMU emulates AMD's SVM for an L1, which has
-Debian's cloud kernel and its kvm_amd. Its guests, L2, have the same kernel."""
+"""Runs a machine with a real KVM on a machine without KVM. QEMU emulates AMD's SVM for an L1 with Debian's
+cloud kernel and its kvm_amd. The L1's guests, L2, have the same kernel."""
 
 import json
 import lzma
@@ -16,17 +16,16 @@ from claims import Claims
 
 SECONDS = 300
 TRIALS = 3
-# Without the option, a Ctrl-C of the terminal does not reach QEMU: `timeout` is then killed, and QEMU
-# goes on without a limit.
+# Without the option, a Ctrl-C of the terminal does not reach QEMU. `timeout` then ends, and QEMU goes on
+# without a limit.
 LIMITED = ("timeout", "--foreground")
-# Of an L1.
+# CPUs of an L1.
 CPUS = 2
 OOPS = re.compile(r"Kernel panic - not syncing: Fatal exception|Oops: ")
 QEMU = "qemu-system-x86_64"
 FIRMWARE = [Path("/usr/share") / name for name in ("qemu", "seabios")]
-# What XSAVE needs makes a nested guest die under emulation.
+# XSAVE and the features that depend on it kill a nested guest under emulation.
 L1_CPU = "max,-xsave,-avx,-avx2,-f16c,-fma"
-# Nested paging corrupts the L1's memory under emulation.
 L1_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check tsc=reliable"
 L1_MODULES = ("irqbypass", "kvm", "ccp", "kvm-amd", "tun")
 L2_MODULES = ("virtio_blk", "failover", "net_failover", "virtio_net")
@@ -71,20 +70,20 @@ poweroff -f
 
 
 def es_kernel(unspin: Path) -> Path:
-    """The bzImage of the kernel lab-es, or a path that does not exist."""
+    """Returns the bzImage of the kernel lab-es, or a path that does not exist."""
     named = os.environ.get("UNSPIN_ES_KERNEL")
     return Path(named) if named else lab_kernel(unspin, "lab-es")
 
 
 def lab_kernel(unspin: Path, name: str) -> Path:
-    """The bzImage of a kernel that the lab has built, or a path that does not exist."""
+    """Returns the bzImage of a kernel that the lab has built, or a path that does not exist."""
     show = [unspin, "lab", "kernel", "show", name, "--json"]
     shown = subprocess.run(show, capture_output=True, text=True)
     return Path(json.loads(shown.stdout)["kernels"][0]["image"] if not shown.returncode else "none")
 
 
 def modules(kernel: Path, names: tuple[str, ...], root: Path) -> None:
-    """Copies modules, unpacked; those that are built in are not there."""
+    """Copies and unpacks modules, and skips those that are built into the kernel."""
     (root / "modules").mkdir(parents=True)
     for name in names:
         for file in kernel.glob(f"lib/modules/*/kernel/**/{name}.ko*"):
@@ -94,7 +93,7 @@ def modules(kernel: Path, names: tuple[str, ...], root: Path) -> None:
 
 
 def archive(root: Path, out: Path) -> None:
-    """A folder as an initramfs."""
+    """Packs a folder as an initramfs."""
     names = "\n".join(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
     cpio = ["cpio", "-o", "-H", "newc", "--quiet", "--reproducible"]
     packed = subprocess.run(cpio, cwd=root, input=names.encode(), check=True, capture_output=True)
@@ -121,13 +120,14 @@ def install(root: Path, program: Path, name: str) -> None:
 
 
 def emulated(cpu: str) -> list[str]:
-    """QEMU in real time, with a thread for each of the L1's CPUs."""
+    """Returns the start of the command of QEMU in real time, with a thread for each of the L1's CPUs."""
     return [QEMU, "-accel", "tcg,thread=multi", "-cpu", cpu]
 
 
 def virtual(qemu: Path, seed: int, cpu: str = L1_CPU) -> list[str]:
-    """The lab's QEMU in virtual time: the L1's CPUs are the pCPUs of a simulated host, and have no other
-    guest. Nothing is priced: what an exit of an L2 costs is what the L1 executes for it."""
+    """Returns the start of the command of the lab's QEMU in virtual time. The L1's CPUs are the pCPUs of a
+    simulated host without other guests. Prices are free: an exit of an L2 costs only the L1's
+    instructions."""
     host = f"virtual-host,id=host0,pcpus={CPUS},quantum=1000,instructions=1,prices=free,seed={seed}"
     command = [str(qemu), "-L", str(firmware_of(qemu)), "-accel", "tcg,thread=single,tb-size=512", "-object", host]
     command += ["-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm", "-seed", str(seed)]
@@ -135,19 +135,19 @@ def virtual(qemu: Path, seed: int, cpu: str = L1_CPU) -> list[str]:
 
 
 def firmware_of(qemu: Path) -> Path:
-    """The firmware beside a QEMU, or that of a build in the cache."""
+    """Returns the firmware next to a QEMU, or that of a build in the cache."""
     beside = qemu.parent.parent / "share/qemu"
     cached = sorted(cache_folder().glob("qemu/qemu-*/share/qemu"))
     return cached[-1] if cached and not beside.is_dir() else beside
 
 
 class Bench:
-    """The files of an L1, and how one is run. `host` is the L1's kernel, if not the guests'; the
-    folder that it is in may have modules. `kvm_amd` are parameters of the L1's module."""
+    """The files of an L1, and the way to run one. `host` is the L1's kernel, if it differs from the guests'
+    kernel; its folder may have modules. `kvm_amd` has parameters of the L1's module."""
 
     claims: Claims
     tries = 1
-    # How QEMU begins, by the model of the L1's CPUs.
+    # The start of QEMU's command, by the model of the L1's CPUs.
     machine: Callable[[str], list[str]] = staticmethod(emulated)
 
     def __init__(
@@ -162,7 +162,7 @@ class Bench:
     ) -> None:
         self.unspin, self.kernel, self.folder = unspin, kernel, folder
         self.host = host or kernel / "vmlinuz"
-        # If it is built in.
+        # Boot parameters apply if kvm_amd is built in. npt=0: nested paging corrupts an emulated L1's memory.
         parameters = ("npt=0", *kvm_amd.split()) if host else ()
         self.append = " ".join((L1_APPEND, *(f"kvm_amd.{parameter}" for parameter in parameters)))
         guest = folder / "l2"
@@ -180,11 +180,11 @@ class Bench:
         self.program(vmm, "unspin-vmm")
 
     def program(self, program: Path, name: str) -> None:
-        """Gives the L1 a program."""
+        """Adds a program to the L1."""
         install(self.root, program, name)
 
     def qemu(self) -> None:
-        """Gives the L1 this machine's QEMU, which needs `-L /share`."""
+        """Adds this machine's QEMU to the L1. It needs `-L /share`."""
         self.program(Path(shutil.which(QEMU) or QEMU), "qemu")
         share = self.root / "share"
         share.mkdir()
@@ -194,7 +194,7 @@ class Bench:
             shutil.copy(found[0], share)
 
     def igvm(self, name: str, kernel: Path, memory_mib: int, *more: str | Path) -> bytes:
-        """The file of a guest with emulated SEV-ES."""
+        """Builds the file of a guest with emulated SEV-ES."""
         out = self.folder / f"{name}.igvm"
         command = [self.unspin, "igvm", "build", "--platform", "sev-es", "--cbit", "47", "-o", out]
         command += ["--kernel", kernel, "--memory", str(memory_mib), *more]
@@ -211,7 +211,7 @@ class Bench:
         memory_mib: int = 2048,
         machine: Callable[[str], list[str]] | None = None,
     ) -> str:
-        """What an L1 prints that runs a script."""
+        """Returns the output of an L1 that runs a script."""
         root = self.folder / f"{name}-root"
         shutil.copytree(self.root, root, symlinks=True)
         (root / "check.sh").write_text(script)
@@ -228,19 +228,19 @@ class Bench:
             limited = [*LIMITED, str(seconds), *command]
             done = subprocess.run(limited, capture_output=True, text=True)
             log = console.read_text(errors="replace") if console.exists() else done.stderr
-            # Code that is patched while another CPU runs it sometimes kills an emulated kernel.
+            # Patching code while another CPU runs it sometimes kills an emulated kernel.
             if not OOPS.search(log) or not left:
                 break
             whose = "a guest's" if "L1: end" in log else "the L1's"
             print(f"{name}: {whose} kernel died; it is started again", flush=True)
-            # An L1 that dies says nothing of its guests.
+            # Only an L1 that survives counts as a try, because a dead L1 says nothing about its guests.
             self.tries += "L1: end" in log
         want("L1: end" in log, f"the L1 did not end (status {done.returncode})", log)
         return log.split("L1: begin")[1]
 
 
 def missing(kernel: Path | None) -> str:
-    """What cannot be done without, or nothing."""
+    """Returns a message about a missing dependency, or an empty string."""
     if kernel is None:
         return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
     programs = (

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What page access of unspin-vmm keeps devices from, and what it costs.
+"""Checks that unspin-vmm's page access restricts devices, and measures its cost.
 Usage: scripts/pages.py RELEASE [--rounds N] [--out FILE] [--claims FILE] [CHECK...]
-Returns 77 where something it needs is missing.
+Returns 77 if a dependency is missing.
 
 RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. QEMU emulates the L1, whose
 guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
-with protection keys), guests, loop (the device model alone, here), threads (a device's thread and a
-driver without a guest, here), measure, revoke. The results of the last two go to measure-FILE and
-revoke-FILE as JSON, and what `unspin claims record` takes to the file of --claims.
+with protection keys), guests, loop (the device model alone, on this machine), threads (a device's thread
+and a driver without a guest, on this machine), measure, revoke. The results of the last two go to
+measure-FILE and revoke-FILE as JSON, and claims for `unspin claims record` go to the file of --claims.
 """
 
 import argparse
@@ -34,19 +34,19 @@ THREADS = 4
 SLICE_MS, SLICES = 400, 4
 SEED = 1
 LOOP_ROUNDS, LOOP_MS = 120, 10
-# Requests at a time; slices are longer than a wait for a busy machine's processor.
+# Numbers of concurrent requests, then rounds. A slice is longer than a wait for a busy machine's processor.
 DEPTHS = (1, 4)
 THREADS_ROUNDS, THREADS_MS = 120, 50
-# Why a cache's hit may cost too much.
+# Reason why a hit in the cache of grants may cost too much.
 SLOW = "page access adds 70 to 250 ns to a request, and this disk is memory"
-# The least part of a disk's requests a second that a cache of grants may leave.
+# Lowest acceptable ratio of a disk's requests a second with a cache of grants.
 CACHE_MIN = 0.98
 OPERATIONS = ("read", "write", "send")
-# Of the crate's tests: those that need an L1 with protection keys.
+# Modules of the crate's tests that need an L1 with protection keys.
 MODULES = ("enforcement", "revocation")
-# A pool of 4 MiB, whose pages all have had their turn soon.
+# The pool has 4 MiB, so the guest soon uses all of its pages.
 APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog"
-# A name, a policy, and the rate of revocations: without them, and with.
+# A name, a policy, and the rate of revocations a second. The first list revokes nothing.
 Arm = tuple[str, str, int]
 ARMS: tuple[Arm, ...] = (
     ("off", "off", 0),
@@ -66,7 +66,7 @@ REVOKING_ARMS: tuple[Arm, ...] = (
 
 
 def vmm(policy: str, rate: int, do: str, more: str) -> str:
-    """A command line for an L2, whose init runs `do`."""
+    """Returns a command line for an L2, whose init runs `do`."""
     line = shlex.quote(f'{APPEND} do="{do}"')
     words = f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --memory {MEMORY_MIB} {more}"
     if policy != "off":
@@ -77,7 +77,8 @@ def vmm(policy: str, rate: int, do: str, more: str) -> str:
 
 
 def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
-    """With protection keys, a device's thread that touches the vCPUs' mapping dies of SIGSEGV."""
+    """Checks that SIGSEGV kills a device's thread that touches the vCPUs' mapping, in an L1 with protection
+    keys."""
     bench.program(test_program(), "tests")
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n"
     words = " ".join(MODULES)
@@ -85,13 +86,13 @@ def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
     log = bench.run("enforced", script, cpu="max")
     want("ospke" in log and "status 0" in log, "a test failed", log)
     passed = re.findall(r"^test (\w+)::\S+ \.\.\. ok$", log, re.MULTILINE)
-    # A name that no test has passes, too.
+    # The test program also succeeds if no test matches a name, so this checks that each module ran.
     want(set(passed) >= set(MODULES), f"tests of {sorted(set(passed))} ran", log)
     return f"{len(passed)} tests in an L1 with keys"
 
 
 def test_program() -> Path:
-    """The crate's tests, built."""
+    """Builds the crate's tests and returns the program."""
     words = ["scripts/with-rust", "cargo", "test", "--locked", "-p", "unspin-vmm", "--test", "it"]
     words += ["--no-run", "--message-format=json"]
     output = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -100,7 +101,7 @@ def test_program() -> Path:
 
 
 def device_loop(options: argparse.Namespace, *words: int | str) -> dict[str, list[float]]:
-    """Requests a second of a device without a guest: by policy, one for each round."""
+    """Returns a device's requests a second without a guest: for each policy, one value per round."""
     command = [options.release / "examples" / "device-loop", *(str(word) for word in words)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, list[float]] = {}
@@ -110,7 +111,7 @@ def device_loop(options: argparse.Namespace, *words: int | str) -> dict[str, lis
 
 
 def table(found: dict[str, list[float]], claims: Claims, prefix: str, what: str, least: str) -> str:
-    """A line and a claim for each policy. `least` is the target of a cache of grants."""
+    """Returns a line for each policy and adds its claim. `least` is the target of a cache of grants."""
     lines = []
     for name, values in found.items():
         middle, low, high = ratio(values, found["off"])
@@ -125,7 +126,7 @@ def table(found: dict[str, list[float]], claims: Claims, prefix: str, what: str,
 
 
 def check_loop(bench: Bench, options: argparse.Namespace) -> str:
-    """Requests of a device model without a guest, in CPU time of this machine."""
+    """Measures a device model's requests without a guest, in CPU time of this machine."""
     del bench
     claims = Claims(f"host: {processor()}, the device model alone", "pages.py", "make pages ARGS=loop")
     found = device_loop(options, "alone", LOOP_ROUNDS, LOOP_MS)
@@ -136,7 +137,7 @@ def check_loop(bench: Bench, options: argparse.Namespace) -> str:
 
 
 def check_threads(bench: Bench, options: argparse.Namespace) -> str:
-    """Requests of a device's thread and a driver without a guest, in real time."""
+    """Measures the requests of a device's thread and a driver without a guest, in real time."""
     del bench
     label = f"host: {processor()}, a device and a driver without a guest"
     claims, text = Claims(label, "pages.py", "make pages ARGS=threads"), ""
@@ -151,7 +152,7 @@ def check_threads(bench: Bench, options: argparse.Namespace) -> str:
 
 
 def check_guests(bench: Bench, options: argparse.Namespace) -> str:
-    """Under each policy and revocations, a disk, a console and a network do as without."""
+    """Checks that a disk, a console and a network work under each policy, and with revocations."""
     del options
     check = "md5sum /dev/vda; dd if=/tmp.bin of=/dev/vda bs=1M seek=2 conv=fsync 2>/dev/null;"
     do = "dd if=/dev/urandom of=/tmp.bin bs=1M count=4 2>/dev/null;" + check
@@ -173,7 +174,7 @@ def check_guests(bench: Bench, options: argparse.Namespace) -> str:
         want(before == first and after == file != before, f"{case}: the disk is another", log)
     want(log.count("lines 99") == len(cases), "the console has something else", log)
     answers = [int(found) for found in re.findall(r"(\d+) packets received", log)]
-    # Without restrictions, too, a busy machine loses a few.
+    # A busy machine loses a few pings even without restrictions.
     want(len(answers) == len(cases) and min(answers) >= 4, f"of 5 pings each, {answers} answers", log)
     found = stats(log)
     want(len(found) == len(cases), f"counters of {len(found)} guests", log)
@@ -190,7 +191,7 @@ def stats(log: str) -> list[dict]:
 
 
 def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
-    """One guest after the other, each arm once a round, in another order each round."""
+    """Runs guests one after the other. Each round runs each arm once, in random order."""
     script = "echo never > /sys/kernel/mm/transparent_hugepage/enabled\n"
     script += f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null\n"
     work = " ".join(f"{operation}:{SLICE_MS}" for operation in OPERATIONS for _ in range(SLICES + 1))
@@ -212,25 +213,25 @@ def measure_script(arms: tuple[Arm, ...], rounds: int) -> str:
 
 
 def boots(log: str, arms: tuple[Arm, ...]) -> list[tuple[str, str]]:
-    """Each guest's arm, and what was printed."""
+    """Returns each guest's arm and output."""
     parts = log.split("\narm ")[1:]
     return [(arms[int(part.split()[0])][0], part) for part in parts]
 
 
 def rates(log: str, arms: tuple[Arm, ...], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Operations a second: by operation and arm, one for each boot. Raises Failed unless all guests
-    ended well."""
+    """Returns operations a second by operation and arm, one for each boot. Raises Failed unless all guests
+    end successfully."""
     found: dict[str, dict[str, list[float]]] = {}
     counts = Counter(name for name, _ in boots(log, arms))
     want(counts == {name: rounds for name, *_ in arms}, f"guests of {dict(counts)}", log)
     for name, boot in boots(log, arms):
-        # Of the guest's command, then of the VMM.
+        # The statuses of the guest's command and of the VMM.
         statuses = re.findall(r"^status (\d+)", boot, re.MULTILINE)
         want(statuses == ["0", "0"], f"{name}: statuses {statuses}", boot)
         for operation in OPERATIONS:
             slices = re.findall(rf"^pump {operation} (\d+) (\d+)", boot, re.MULTILINE)
             want(len(slices) == SLICES + 1, f"{name}: {len(slices)} slices of {operation}", boot)
-            # The first slice fills caches, and grants what stays granted.
+            # The first slice fills caches and grants the lasting pages.
             count, ns = (sum(int(one[at]) for one in slices[1:]) for at in (0, 1))
             by_arm = found.setdefault(operation, {name: [] for name, *_ in arms})
             by_arm[name].append(count / (ns / 1e9))
@@ -238,14 +239,14 @@ def rates(log: str, arms: tuple[Arm, ...], rounds: int) -> dict[str, dict[str, l
 
 
 def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Namespace) -> str:
-    """Operations a second of each arm, beside those without restrictions, of one L1."""
+    """Compares operations a second of each arm with the arm without restrictions, in one L1."""
     seconds = 300 + 120 * len(arms) * options.rounds
     log = bench.run(name, measure_script(arms, options.rounds), seconds=seconds)
     found = rates(log, arms, options.rounds)
     restricted = [arm for arm, policy, _ in arms if policy != "off"]
     ended = [(arm, one) for arm, boot in boots(log, arms) for one in stats(boot)]
     want(len(ended) == len(restricted) * options.rounds, "not all guests ended", log)
-    # Of the last round.
+    # The last round's counters.
     counters = dict(ended)
     rows, lines, claims = [], [], Claims("kvm nested in tcg", "pages.py", f"make pages ARGS={name}")
     for operation, by_arm in found.items():
@@ -280,12 +281,12 @@ def compare(name: str, arms: tuple[Arm, ...], bench: Bench, options: argparse.Na
 
 
 def check_measure(bench: Bench, options: argparse.Namespace) -> str:
-    """What policies cost."""
+    """Measures the cost of policies."""
     return compare("measure", ARMS, bench, options)
 
 
 def check_revoke(bench: Bench, options: argparse.Namespace) -> str:
-    """What revocations cost."""
+    """Measures the cost of revocations."""
     return compare("revoke", REVOKING_ARMS, bench, options)
 
 

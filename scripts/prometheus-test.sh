@@ -1,8 +1,8 @@
 #!/bin/bash
-# prometheus-test.sh [UNSPIN]: the alert rules by promtool, then Debian's Prometheus, which
-# scrapes `unspin watch --listen` on this machine and must have our series, load our rules, and
-# answer every query of the dashboard. unspin runs with the rights that unspin-watch.service
-# gives it. Exit code 77, with the reason, where something is missing.
+# prometheus-test.sh [UNSPIN]: tests the alert rules with promtool, then runs Debian's Prometheus,
+# which scrapes `unspin watch --listen` on this machine. Prometheus must have our series, load our
+# rules, and answer every query of the dashboard. unspin runs with the rights of
+# unspin-watch.service. Exit code 77, with the reason, if a dependency is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unspin=${1:-unspin}
@@ -36,18 +36,18 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# The capabilities of the unit, as setpriv wants them: -all,+bpf,+perfmon,+syslog.
+# The unit's capabilities in the form of setpriv: -all,+bpf,+perfmon,+syslog.
 rights=$(sed -n 's/^CapabilityBoundingSet=//p' packaging/systemd/unspin-watch.service.in |
     tr 'A-Z ' 'a-z\n' | sed 's/^cap_/,+/' | tr -d '\n')
 
-# watch NAME [OPTION...]: starts it; its address is in $url, its words are in $work/NAME. The
-# address is empty where the kernel lacks what it takes.
+# watch NAME [OPTION...]: starts `unspin watch`, sets $url to its address, and writes its messages
+# to $work/NAME. The address is empty if the kernel lacks the sensor's hooks.
 watch() {
     local log=$work/$1 process code=0
     setpriv --no-new-privs --bounding-set="-all$rights" --inh-caps=-all \
         "$unspin" watch --listen 127.0.0.1:0 "${@:2}" >"$log" 2>&1 &
     process=$!
-    # From now on: an interrupt must not leave it, nor wait for it.
+    # Registered at once, so that an interrupt ends the process instead of leaving it.
     processes+=("$process")
     for _ in $(seq 100); do
         sleep 0.1
@@ -58,7 +58,7 @@ watch() {
     if [ -z "$url" ]; then
         ! kill "$process" 2>/dev/null || die "unspin watch: not at work within 10 s: $(cat "$log")"
         wait "$process" || code=$?
-        # Its number may be another process's soon.
+        # The process has ended, so another process may soon get its PID.
         unset 'processes[-1]'
         [ "$code" -ne 77 ] || { echo "not possible here: $(cat "$log")" && return; }
         die "unspin watch: exit code $code: $(cat "$log")"
@@ -66,7 +66,7 @@ watch() {
     cat "$log"
 }
 
-# As the unit runs it, and with all that it can serve.
+# Once with the unit's options, and once with all figures.
 watch plain
 plain=$url
 watch causes --causes
@@ -80,7 +80,7 @@ rule_files: [unspin.rules.yml]
 scrape_configs:
   - {job_name: unspin-watch, static_configs: [{targets: [${plain:+"'$plain', "}${causes:+"'$causes'"}]}]}
 END
-# Prometheus does not choose a port itself.
+# Prometheus cannot choose a port itself.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 server=http://127.0.0.1:$port
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
@@ -90,7 +90,7 @@ processes+=("$prometheus")
 
 query() { promtool query instant "$server" "$1"; }
 
-# A rate takes several scrapes.
+# A rate needs several scrapes.
 for _ in $(seq 60); do
     sleep 1
     kill -0 "$prometheus" || die "prometheus: $(tail -n 5 "$work/prometheus.log")"
@@ -103,7 +103,7 @@ instance=${plain:-$causes}
 for metric in off_seconds off_intervals idle_seconds spin_seconds user_spin_seconds ticks; do
     series=$(query "unspin_vcpu_${metric}_total{instance=\"$instance\"}" | grep -c . || true)
     echo "unspin_vcpu_${metric}_total: $series series of $(nproc --all) vCPUs"
-    # A kernel without what it takes has no such series, and watch says so at its start.
+    # A kernel without the hooks has no such series, and watch reports that at its start.
     [ "$series" -eq "$(nproc --all)" ] || { [ "$series" -eq 0 ] && grep -q 'does not show' "$work/${name:-causes}"; } ||
         die "unspin_vcpu_${metric}_total: $series series"
 done
@@ -120,7 +120,8 @@ END
 ) || die "rules"
 echo "rules that Prometheus evaluates without error: $rules"
 
-# Each query of the dashboard, its variables filled in. The scheduler's have no data here.
+# Runs each query of the dashboard with its variables filled in. The scheduler's queries have no
+# data.
 # shellcheck disable=SC2016 # Grafana's variables
 sed -n 's/^ *"expr": "\(.*\)",*$/\1/p' packaging/grafana/unspin.json |
     sed 's/\\"/"/g; s/\$__rate_interval/10s/g; s/\$instance/.*/g; s/\$watch/unspin-watch/g; s/\$run/unspin-run/g' \

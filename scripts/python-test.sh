@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks python/ with ruff and pytest in a virtual environment of its own:
-#   scripts/python-test.sh [OPTION OF pytest]...
-# Exits with 77 where Python is older than 3.11 or cannot make virtual environments.
+# Checks python/ with ruff and pytest in its own virtual environment:   scripts/python-test.sh
+# [OPTION OF pytest]... Exits with 77 if Python is older than 3.11 or cannot make virtual
+# environments.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
@@ -24,10 +24,11 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 wanted=$(sha256sum "$root/python/pyproject.toml" | cut -c 1-16)
 venv=$cache/python-$version
 mkdir -p "$cache"
-# Another checkout's tests must not lose the environment that they run in. pytest keeps the lock.
+# pytest keeps the lock, so that no other checkout removes the environment while its tests run.
 exec 9> "$venv.lock"
 flock 9
-# The environment is of one checkout and one pyproject.toml; another one makes it again.
+# The environment belongs to one checkout and one pyproject.toml. A change of either makes a new
+# one.
 if [ "$(cat "$venv/made-for" 2> /dev/null)" != "$root $wanted" ]; then
     echo "python-test: making $venv" >&2
     rm -rf "$venv"
@@ -37,7 +38,7 @@ if [ "$(cat "$venv/made-for" 2> /dev/null)" != "$root $wanted" ]; then
     echo "$root $wanted" > "$venv/made-for"
 fi
 
-# Tests name the program from the folder of this call, and run in python/.
+# A relative path of the program counts from the caller's folder, but the tests run in python/.
 if [ -n "${UNSPIN_PROGRAM:-}" ]; then
     UNSPIN_PROGRAM=$(realpath "$UNSPIN_PROGRAM")
     export UNSPIN_PROGRAM

@@ -1,4 +1,4 @@
-"""What two arms of a measurement differ by."""
+"""Compares two arms of a measurement."""
 
 import math
 import random
@@ -9,8 +9,8 @@ RESAMPLES = 4000
 
 
 def ratio(arm: list[float], base: list[float]) -> tuple[float, float, float]:
-    """The geometric mean of the rounds' ratios, and a bootstrap interval of 95 %. Raises ValueError
-    where a round lacks a figure: a claim of all rounds would be one of fewer."""
+    """Returns the geometric mean of the rounds' ratios, and a bootstrap interval of 95 %. Raises ValueError
+    if a round lacks a figure, because the claim would then cover fewer rounds than it states."""
     if not arm or len(arm) != len(base) or not all(value > 0 for value in (*arm, *base)):
         raise ValueError(f"expected a figure above 0 of each round, found {arm} and {base}")
     logs = [math.log(a / b) for a, b in zip(arm, base, strict=True)]

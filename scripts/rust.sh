@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Sourced. Finds a Rust toolchain that is new enough; changes nothing.
-# The caller is in the repository's root.
+# Sourced. Finds a Rust toolchain that is new enough, and changes nothing. The caller's working
+# directory is the repository's root.
 
-# The oldest rustc that builds the workspace, such as 1.85.
+# Prints the version of the oldest rustc that builds the workspace, such as 1.85.
 rust_needed() {
     awk -F'"' '/^rust-version/ { print $2; exit }' Cargo.toml
 }
@@ -13,13 +13,13 @@ rust_in() {
         [ -x "$1/$program" ] || return 1
     done
     version=$("$1/rustc" --version 2>/dev/null | awk '{ print $2 }')
-    # A proxy of rustup is there without the component that it stands for.
+    # rustup installs proxies even for missing components, so existence is not enough.
     "$1/rustfmt" --version >/dev/null 2>&1 && "$1/cargo-clippy" --version >/dev/null 2>&1 &&
         [ -n "$version" ] && dpkg --compare-versions "$version" ge "$(rust_needed)"
 }
 
-# Prints the folder of the first toolchain that will do: what PATH has, rustup's, and
-# the versioned packages of Ubuntu, the newest first.
+# Prints the folder of the first suitable toolchain: the one on PATH, rustup's, and the versioned
+# packages of Ubuntu, the newest first.
 rust_find() {
     for dir in \
         "$(dirname "$(command -v cargo || echo /none/cargo)")" \

@@ -1,9 +1,9 @@
 #!/bin/bash
-# service-test.sh [SUITE]: the services of the Debian package under a real systemd, with all that
-# their units forbid: boots a clean root (bookworm) by systemd-nspawn on this machine's kernel.
-# unspin-watch serves figures, is restarted by an upgrade and stopped by a purge; wrong options
-# and a kernel without sched_ext are not tried again. Exit code 77, with the reason, where
-# something is missing. Usage: make install-test
+# service-test.sh [SUITE]: tests the Debian package's services under a real systemd, with all
+# restrictions of their units. systemd-nspawn boots a clean root (bookworm) on this machine's
+# kernel. unspin-watch must serve figures, an upgrade must restart it, and a purge must stop it.
+# After wrong options or on a kernel without sched_ext, systemd must not restart the services. Exit
+# code 77, with the reason, if a dependency is missing. Usage: make install-test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=${1:-bookworm}
@@ -40,7 +40,7 @@ ln -s ../service-test.service "$root/etc/systemd/system/multi-user.target.wants/
 
 cat >"$root/root/test.sh" <<'END'
 set -eu
-# The system goes down with it: to systemd as a container's init this is poweroff.
+# Ends the system with this script: for systemd as a container's init, this signal means poweroff.
 trap 'kill -s RTMIN+4 1' EXIT
 settings=/etc/default/unspin
 check() { "$@" >/dev/null || { echo "FAILED: $*"; journalctl --no-pager -u unspin -u unspin-watch; exit 1; }; }
@@ -58,7 +58,7 @@ echo 'installed: both services are disabled'
 systemctl start unspin-watch
 sleep 3
 if ! systemctl -q is-active unspin-watch; then
-    # Ticks are not to be had from every kernel.
+    # Some kernels lack the hook for ticks.
     check is unspin-watch ExecMainStatus 77
     check is unspin-watch NRestarts 0
     echo 'unspin-watch without --causes: not possible with this kernel (77), and not tried again'

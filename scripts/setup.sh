@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what building and running unspin needs on Debian 12, Debian 13 and Ubuntu 24.04
-# or later. Installs only what is missing, replaces and removes nothing; with nothing
-# missing it changes nothing and takes less than a second.
+# Installs the packages that building and running unspin needs on Debian 12, Debian 13 and Ubuntu
+# 24.04 or later. It installs only missing packages, and replaces and removes none. If nothing is
+# missing, it changes nothing and takes less than a second.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/rust.sh
@@ -24,8 +24,8 @@ may_install() {
     [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null
 }
 
-# need_root WHY PACKAGE...: where nothing can be installed, says what is missing and what to do.
-# Called before output goes to the log, which nobody would see.
+# need_root WHY PACKAGE...: without the right to install, prints the missing packages and the next
+# step. Callers call it before they redirect output to the log, where users would miss the message.
 need_root() {
     ! may_install || return 0
     why=$1
@@ -44,20 +44,21 @@ installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# missing PACKAGE...: those of them that are not installed.
+# missing PACKAGE...: prints the packages that are not installed.
 missing() {
     for package in "$@"; do
         installed "$package" || printf '%s ' "$package"
     done
 }
 
-# Packages busybox and busybox-static exclude each other. The lab takes whichever PATH has, and
-# copies its libraries too. Guests with busybox have another base image, and so another identity.
+# Packages busybox and busybox-static exclude each other. The lab uses the busybox on PATH, and
+# copies its libraries too. Guests with package busybox have another base image, and thus another
+# identity.
 busybox_package() {
     installed busybox || echo busybox-static
 }
 
-# The packages that the workloads name, each once.
+# Prints the packages that the workloads name, each once.
 workload_packages() {
     awk -F'[][]' '/^packages *=/ { gsub(/[",]/, " ", $2); print $2 }' workloads/*.toml |
         tr ' ' '\n' | sed '/^$/d' | sort -u
@@ -66,7 +67,7 @@ workload_packages() {
 updated=no
 update_index() {
     [ "$updated" = no ] || return 0
-    # need_root names what is missing later, by the index that is here.
+    # need_root lists the missing packages later, from the existing index.
     may_install || return 0
     say "updating the package index"
     apt_get update -q
@@ -81,7 +82,7 @@ apt_get() {
     }
 }
 
-# install WHY PACKAGE...: says what is missing and why, and installs it.
+# install WHY PACKAGE...: prints the missing packages and the reason, and installs them.
 install() {
     why=$1
     shift
@@ -95,19 +96,19 @@ install() {
     apt_get install -q -y --no-install-recommends --no-remove $list
 }
 
-# candidate PACKAGE: the version that apt would install; empty where it knows none.
+# candidate PACKAGE: prints the version that apt would install, or nothing if apt knows none.
 candidate() {
     LC_ALL=C apt-cache policy "$1" 2>/dev/null |
         awk '/Candidate:/ && $2 != "(none)" { sub(/^[0-9]+:/, "", $2); print $2 }'
 }
 
-# newest PREFIX OLDEST: the highest-numbered package PREFIX<number> from OLDEST on.
+# newest PREFIX OLDEST: prints the highest-numbered package PREFIX<number>, from OLDEST on.
 newest() {
     apt-cache pkgnames "$1" | sed -n "s/^$1\([0-9][0-9]*\)$/\1/p" | sort -rn |
         awk -v oldest="$2" -v prefix="$1" '$1 >= oldest { print prefix $1; exit }'
 }
 
-# clang compiles BPF programs. 19 is what we test with; the system's default stays.
+# clang compiles the BPF programs. We test with 19. The system's default stays unchanged.
 setup_clang() {
     for version in $(seq "$CLANG_OLDEST" 40); do
         [ ! -x "/usr/bin/clang-$version" ] || return 0
@@ -119,8 +120,8 @@ setup_clang() {
     install "BPF programs" "$package"
 }
 
-# Debian 13 and the latest Ubuntu have a rustc that is new enough; Debian 12 has a second,
-# newer one as rustc-web; Ubuntu 24.04 has one package a version.
+# Debian 13 and the latest Ubuntu have a rustc that is new enough. Debian 12 has a second, newer one
+# as rustc-web. Ubuntu 24.04 has a package for each version.
 rust_packages() {
     needed=$(rust_needed)
     for set in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy"; do
@@ -135,7 +136,7 @@ rust_packages() {
     [ -z "$package" ] || echo "rustc-$number cargo-$number rustfmt-$number rust-$number-clippy"
 }
 
-# with-rust takes rustup's stable where the user's default toolchain is too old; that one stays.
+# If the user's default toolchain is too old, with-rust uses rustup's stable. The default stays.
 has_rust() {
     scripts/with-rust true 2>/dev/null
 }
@@ -162,7 +163,7 @@ trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
 # shellcheck disable=SC2046,SC2086 # lists
 {
-    # All at once: whoever is asked to install them is asked once.
+    # Names all packages at once, so that the user has to install only once.
     may_install || all=$(missing $BUILD $LAB $(busybox_package) $TESTS $(workload_packages) $KERNEL $QEMU |
         tr ' ' '\n' | sort -u)
     [ -z "${all-}" ] || need_root "building, the lab and its kernels" $all

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether a stock kernel boots as a guest of the emulated SEV-ES platform, and fails where it must.
-Usage: scripts/sev-es.py UNSPIN CLAIMS [CHECK...]; returns 77 where something it needs is missing.
+"""Checks that a stock kernel boots as a guest of the emulated SEV-ES platform, and fails where it must.
+Usage: scripts/sev-es.py UNSPIN CLAIMS [CHECK...]; returns 77 if a dependency is missing.
 
-QEMU is the lab's, or what UNSPIN_VT_QEMU names. The checks are: guest, ends, measured,
-boot, twice, smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes what
-`unspin claims record` takes into the file CLAIMS.
+QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: guest, ends, measured, boot, twice,
+smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes claims for
+`unspin claims record` into the file CLAIMS.
 """
 
 import hashlib
@@ -20,10 +20,11 @@ from checks import claims_that, only_by_name, run, want
 from claims import Claims
 from sev_es_bench import APPEND, C_BIT, KERNEL, SECONDS, Bench, Monitor, lab_qemu, missing, test_kernel, watched
 
-# tests/sev-es/guest.c: what the hypervisor must not see, another one each time, and what it must.
+# Constants of tests/sev-es/guest.c: a random value that the hypervisor must not see, and one that it must
+# see.
 CANARY = secrets.token_bytes(8)
 SHOWN = struct.pack("<Q", 0x0BE9CA9A215E7000)
-# Where a VMSA has registers: AMD's manual, volume 2, table B-4.
+# Offsets of registers in a VMSA: AMD's manual, volume 2, table B-4.
 VMSA = {"cr3": 0x150, "rip": 0x178, "rsi": 0x330}
 LABEL = "emulated SEV-ES, in the lab's QEMU"
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
@@ -33,8 +34,9 @@ PORT = ["-chardev", "file,id=out,path=port.txt", "-device", "virtserialport,char
 
 
 def judged(bench: Bench, name: str, *options: str, record: bool = True, seconds: int = SECONDS) -> str:
-    """Runs the test guest. Its canaries are neither in what the hypervisor sees, if that is recorded,
-    nor in shared memory, and what it shows is found by the same search. QEMU's memory does not grow."""
+    """Runs the test guest. Its canaries must appear neither in shared memory nor, if it is recorded, in the
+    data that the hypervisor sees. The same search must find the value that the guest shows. QEMU's memory
+    must not grow."""
     memory = 64
     canary = f"-DCANARY={int.from_bytes(CANARY, 'little'):#x}ul"
     igvm = bench.igvm(name, 1, test_kernel(bench.folder, canary, *options), memory)
@@ -67,7 +69,7 @@ def judged(bench: Bench, name: str, *options: str, record: bool = True, seconds:
 
 
 def private_kib(pid: int) -> int:
-    """How much memory of its own a process has, in KiB."""
+    """Returns the private memory of a process in KiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("RssAnon:")[2].split()[0])
 
@@ -77,7 +79,7 @@ def private_kib(pid: int) -> int:
     ("cvm.canaries", "a guest's canaries are in nothing that the hypervisor sees, and what it shows is found"),
 )
 def check_guest(bench: Bench) -> str:
-    """The test guest judges every answer."""
+    """Runs the test guest, which judges every answer."""
     return judged(bench, "guest")
 
 
@@ -86,12 +88,14 @@ def check_guest(bench: Bench) -> str:
 )
 @only_by_name
 def check_fuzz(bench: Bench) -> str:
-    """The same with a million random GHCB pages, whose record would take 4 GB."""
+    """Runs the test guest with a million random GHCB pages. It records nothing, because a record would take 4
+    GB."""
     return judged(bench, "fuzz", "-DFUZZ_ROUNDS=1000000", record=False, seconds=1200)
 
 
 def check_ends(bench: Bench) -> str:
-    """A guest that asks for its termination gets it, with QEMU's status 5 and its reason."""
+    """Checks that a guest can request its termination. QEMU must exit with status 5 and the guest's
+    reason."""
     igvm = bench.igvm("ends", 1, test_kernel(bench.folder, "-DTERMINATES"), 64)
     for pcpus in (0, 1):
         status, log, _ = bench.run(f"ends-{pcpus}", bench.command(1, pcpus, 64) + bench.confidential(igvm))
@@ -100,7 +104,7 @@ def check_ends(bench: Bench) -> str:
 
 
 def launch_digest(monitor: Monitor, shown: dict, vmsas: bytes, folder: Path) -> str:
-    """SHA-256 of what a stopped guest's private memory has where its file has contents, in the file's
+    """Returns the SHA-256 of a stopped guest's private memory, wherever its file has contents, in the file's
     order, and of the VMSAs, which lie outside of memory."""
     digest = hashlib.sha256()
     parts = [part for part in shown["ranges"] if part["kind"] == "normal" and part["measured"] == "contents"]
@@ -115,8 +119,8 @@ def launch_digest(monitor: Monitor, shown: dict, vmsas: bytes, folder: Path) -> 
     ("cvm.igvm_digests.loaded", "the digest of a loaded guest's memory is its IGVM file's, QEMU with emulated SEV-ES"),
 )
 def check_measured(bench: Bench) -> str:
-    """Before its first instruction, a guest's memory and registers have what `unspin igvm measure` hashed;
-    once it runs, its memory has another digest."""
+    """Checks that memory and registers match the digest of `unspin igvm measure` before the first
+    instruction. Once the guest runs, its memory must have another digest."""
     vcpus = 4
     igvm = bench.igvm("measured", vcpus)
     shown, measured = (
@@ -124,7 +128,7 @@ def check_measured(bench: Bench) -> str:
         for verb in ("show", "measure")
     )
     (file,) = measured["digests"]
-    # The file ends with the first vCPU's and what all others have in common.
+    # The file ends with the first vCPU's VMSA, and with the VMSA that all other vCPUs share.
     first, other = igvm.read_bytes()[-8192:-4096], igvm.read_bytes()[-4096:]
     vmsas = first + (vcpus - 1) * other
     digests: list[str] = []
@@ -154,7 +158,7 @@ def check_measured(bench: Bench) -> str:
     ("cvm.gate.a2", "Debian's unmodified kernel boots with one vCPU, QEMU with emulated SEV-ES"),
 )
 def check_boot(bench: Bench) -> str:
-    """A stock kernel with one vCPU, in real time."""
+    """Boots a stock kernel with one vCPU, in real time."""
     command = bench.command(1, 0) + bench.confidential(bench.igvm("boot", 1))
     status, log, _ = bench.run("boot", command)
     want(status == 0 and FEATURES in log and "init: end" in log, "it did not boot", log)
@@ -162,7 +166,7 @@ def check_boot(bench: Bench) -> str:
 
 
 def check_twice(bench: Bench) -> str:
-    """In virtual time, the same bytes twice."""
+    """Checks that two runs in virtual time yield the same bytes."""
     igvm = bench.igvm("twice", 1)
     files = []
     for name in ("first", "second"):
@@ -177,9 +181,9 @@ def check_twice(bench: Bench) -> str:
     ("cvm.gate.a3", "Debian's unmodified kernel boots with 4 and 8 vCPUs, uses virtio devices, and fio and hackbench end"),
 )
 def check_smp(bench: Bench) -> str:
-    """4 and 8 vCPUs, on 2 pCPUs and in real time with a thread for each vCPU: a virtio port behind
-    swiotlb, and hackbench to its end. In real time also a virtio disk that fio writes and verifies:
-    virtual time has no disks."""
+    """Boots 4 and 8 vCPUs, on 2 pCPUs, and in real time with a thread for each vCPU. The guest uses a virtio
+    port behind swiotlb and runs hackbench to its end. In real time, fio also writes and verifies a virtio
+    disk, because virtual time has no disks."""
     for vcpus, pcpus in ((4, 2), (8, 2), (4, 0), (8, 0)):
         name = f"smp-{vcpus}-{pcpus}"
         command = bench.command(vcpus, pcpus, tcg=",thread=multi")
@@ -206,7 +210,7 @@ def check_smp(bench: Bench) -> str:
     ("cvm.must_fail.access", "the guest refuses a device that would need private memory"),
 )
 def check_access(bench: Bench) -> str:
-    """Must fail: a device that would need private memory is refused by the guest."""
+    """Must fail: the guest refuses a device that would need private memory."""
     command = bench.command(1, 1) + bench.confidential(bench.igvm("access", 1))
     status, log, folder = bench.run("access", [*command, "-device", SERIAL_DEVICE, *PORT])
     refusal = "device must provide VIRTIO_F_ACCESS_PLATFORM"
@@ -219,8 +223,8 @@ def check_access(bench: Bench) -> str:
     ("cvm.must_fail.cbit", "the guest stops under a host that lies about the C-bit"),
 )
 def check_cbit(bench: Bench) -> str:
-    """Must fail: under a host that lies about the C-bit, the guest stops in sev_verify_cbit, which
-    leaves a stack pointer that no other code has."""
+    """Must fail: if the host lies about the C-bit, the guest stops in sev_verify_cbit, which leaves a stack
+    pointer that no other code has."""
     lie = f",x-reported-cbit={C_BIT - 1}"
     command = bench.command(1, 0) + bench.confidential(bench.igvm("cbit", 1), lie)
     registers = ""
@@ -238,7 +242,7 @@ def check_cbit(bench: Bench) -> str:
 
 
 def check_plain(bench: Bench) -> str:
-    """The same file's kernel without the platform starts firmware, and knows nothing of SEV."""
+    """Checks that the same kernel starts through firmware without the platform, and does not report SEV."""
     command = [*bench.command(1, 0), "-kernel", str(KERNEL), "-initrd", str(bench.initramfs)]
     status, log, _ = bench.run("plain", [*command, "-append", APPEND])
     want(status == 0 and "init: end" in log and "AMD SEV" not in log, "it is not plain", log)

@@ -1,4 +1,4 @@
-"""A QEMU with the emulated SEV-ES platform: guests for it, how to run them, and how to watch one."""
+"""A QEMU with the emulated SEV-ES platform: builds guests for it, runs them, and watches one."""
 
 import json
 import os
@@ -37,7 +37,7 @@ echo "init: end"
 
 
 class Bench:
-    """What all checks share: programs, an initramfs, and a folder."""
+    """The data that all checks share: programs, an initramfs, and a folder."""
 
     claims: Claims
     tries = 1
@@ -48,7 +48,7 @@ class Bench:
         self.initramfs = self.archived("initramfs", ("hackbench",))
 
     def archived(self, name: str, programs: tuple[str, ...], drivers: tuple[str, ...] = ()) -> Path:
-        """An initramfs with busybox, and programs with their libraries."""
+        """Makes an initramfs with busybox, and with programs and their libraries."""
         out, root = self.folder / name, self.folder / f"{name}-root"
         if not out.exists():
             skeleton(root, INIT)
@@ -61,7 +61,7 @@ class Bench:
     def igvm(
         self, name: str, vcpus: int, kernel: Path = KERNEL, memory: int = 512, initramfs: Path | None = None
     ) -> Path:
-        """A guest's file."""
+        """Builds a guest's IGVM file."""
         out = self.folder / f"{name}.igvm"
         command = [self.unspin, "igvm", "build", "--kernel", kernel, "--cbit", str(C_BIT), "-o", out]
         command += ["--vcpus", str(vcpus), "--memory", str(memory), "--append", APPEND]
@@ -71,7 +71,7 @@ class Bench:
         return out
 
     def command(self, vcpus: int, pcpus: int, memory: int = 512, tcg: str = "") -> list[str]:
-        """QEMU in virtual time; without pCPUs, in real time."""
+        """Returns the command of QEMU in virtual time, or in real time if `pcpus` is 0."""
         command = [str(self.qemu), "-L", str(self.firmware), "-machine", "q35"]
         if pcpus:
             command += ["-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off"]
@@ -87,7 +87,8 @@ class Bench:
         return [*command, "-no-reboot", "-serial", "file:console.log"]
 
     def run(self, name: str, command: list[str], seconds: int = SECONDS) -> tuple[int, str, Path]:
-        """Exit status, console, and the run's folder. A guest that goes on is ended: status 124."""
+        """Returns exit status, console, and the run's folder. A guest that exceeds its time is ended: status
+        124."""
         folder = self.folder / name
         folder.mkdir()
         limited = [*LIMITED, str(seconds), *command]
@@ -100,14 +101,14 @@ class Bench:
 
 
 def test_kernel(folder: Path, *options: str) -> Path:
-    """tests/sev-es/guest.c as a bzImage."""
+    """Builds tests/sev-es/guest.c as a bzImage."""
     source, elf, raw = ROOT / "tests/sev-es", folder / "guest.elf", folder / "guest.bin"
     flags = "-O1 -ffreestanding -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -w -Wno-main"
     flags += " -fno-stack-protector -fcf-protection=none -nostdlib -static -Wl,--build-id=none"
     command = ["gcc", *flags.split(), f"-Wl,-T,{source}/guest.ld", "-Wl,--no-warn-rwx-segments"]
     subprocess.run([*command, *options, "-o", elf, source / "guest.c"], check=True)
     subprocess.run(["objcopy", "-O", "binary", elf, raw], check=True)
-    # The 64-bit entry is 0x200 bytes behind the begin of the code.
+    # The 64-bit entry is 0x200 bytes after the start of the code.
     code = bytes(0x200) + raw.read_bytes()
     code += bytes(-len(code) % 16)
     image = bytearray(1024)
@@ -130,7 +131,7 @@ def test_kernel(folder: Path, *options: str) -> Path:
 
 
 class Monitor:
-    """QMP, and the process that it belongs to."""
+    """A QMP connection and its QEMU process."""
 
     def __init__(self, path: Path, pid: int):
         self.pid = pid
@@ -152,7 +153,7 @@ class Monitor:
 def watched(
     bench: Bench, name: str, command: list[str], done: Callable[[str, Monitor], bool], seconds: int = SECONDS
 ) -> str:
-    """Runs until `done` with the console and the monitor says so."""
+    """Runs until `done` returns true for the console and the monitor. Returns the console."""
     folder = bench.folder / name
     folder.mkdir()
     command = [*command, "-qmp", "unix:qmp,server=on,wait=off"]
@@ -181,7 +182,7 @@ def watched(
                 if done(console, monitor):
                     return console
             except (OSError, ValueError):
-                # The monitor is gone.
+                # The monitor has closed.
                 goes_on()
                 raise
             goes_on()
@@ -195,7 +196,7 @@ def watched(
 
 
 def lab_qemu(unspin: str) -> Path:
-    """The program of `unspin lab qemu build`."""
+    """Returns the program of `unspin lab qemu build`."""
     named = os.environ.get("UNSPIN_VT_QEMU")
     if named:
         return Path(named)
@@ -206,7 +207,7 @@ def lab_qemu(unspin: str) -> Path:
 
 
 def missing(qemu: Path) -> str:
-    """What cannot be done without, or nothing."""
+    """Returns a message about a missing dependency, or an empty string."""
     if not KERNEL.is_file():
         return "needs Debian's cloud kernel: unspin lab kernel fetch debian-cloud"
     for program, package in (

@@ -1,12 +1,12 @@
 #!/bin/bash
-# source-test.sh [SUITE]: from source in a clean root of bookworm, trixie (the default) or noble,
-# where nothing is prepared: clones this checkout's last commit there, then runs `make demo` and
-# `make test`, and prints how long each took. Takes half an hour on two quiet CPUs, and 20 GB of disk for
-# that time. Needs root. Usage: make source-test
+# source-test.sh [SUITE]: tests an installation from source in a clean root of bookworm, trixie (the
+# default) or noble. It clones this checkout's last commit, runs `make demo` and `make test` in the
+# root, and prints how long each took. It takes half an hour on two quiet CPUs, and 20 GB of disk
+# for that time. Needs root. Usage: make source-test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" -eq 0 ] || { echo "skipped: chroot and mount take root" >&2; exit 77; }
-# Mounts are this script's own, and are gone when it ends.
+# The script has its own mount namespace, so its mounts disappear when it ends.
 [ -n "${UNSPIN_OWN_MOUNTS-}" ] || UNSPIN_OWN_MOUNTS=1 exec unshare --mount -- scripts/source-test.sh "$@"
 suite=${1:-trixie}
 
@@ -26,7 +26,7 @@ tar -C "$root" -xf "$tarball"
 mount --rbind /sys "$root/sys"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
-# How this machine reaches the archive and the registry of crates, and whom it trusts.
+# The root uses this machine's DNS servers, and its certificates if they exist.
 cp /etc/resolv.conf "$root/etc/"
 trust=/etc/ssl/certs/ca-certificates.crt
 trusted=()
@@ -40,7 +40,7 @@ in_root() {
         "${trusted[@]}" chroot "$root" "$@"
 }
 
-# step WORDS...: runs a shell command in the clone, and says how long it took.
+# step WORDS...: runs a shell command in the clone, and prints how long it took.
 step() {
     local begin=$SECONDS
     in_root sh -c "cd /root/unspin && $*" </dev/null >&2 || {

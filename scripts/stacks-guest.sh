@@ -1,5 +1,6 @@
 #!/bin/sh
-# What scripts/stacks.py runs in each guest: stacks-guest.sh SECONDS. Prints `figure NAME VALUE`.
+# stacks-guest.sh SECONDS: runs the workloads of scripts/stacks.py in a guest. Prints `figure NAME
+# VALUE`.
 seconds=$1
 mkdir -p /tmp
 ifconfig lo 127.0.0.1 up
@@ -10,8 +11,8 @@ echo "guest: $(uname -r), clock $(cat /sys/devices/system/clocksource/clocksourc
 sysbench cpu --cpu-max-prime=20000 --threads=1 --time="$seconds" run |
     awk '/events per second/ { print "figure sysbench", $4 }'
 
-# random NAME FIELD: fio's terse format has KiB and milliseconds of reads from field 6 on, those of
-# writes from field 47 on. Its operations a second are whole numbers.
+# random NAME FIELD: prints fio's operations a second, which are whole numbers. fio's terse format
+# has KiB and milliseconds of reads from field 6 on, and of writes from field 47 on.
 random() {
     fio --name="$1" --rw="$1" --filename=/dev/vda --direct=1 --bs=4k --ioengine=libaio --iodepth=4 \
         --numjobs=1 --randseed=1 --time_based --ramp_time=1 --runtime="$seconds" --minimal |
@@ -21,7 +22,7 @@ random() {
 random randread 6
 random randwrite 47
 
-# stream NAME ADDRESS OPTION...: two TCP streams, in Mbit/s as they are received.
+# stream NAME ADDRESS OPTION...: prints the rate of two TCP streams at their receiver, in Mbit/s.
 stream() {
     name=$1
     address=$2
@@ -34,7 +35,7 @@ for pairs in 1 2; do
     stream "send-$pairs" 10.0.$pairs.1
     stream "receive-$pairs" 10.0.$pairs.1 -R
 done
-# The pairs of queues that sent something: each has an interrupt of its own.
+# Prints the number of queue pairs that sent something. Each pair has its own interrupt.
 for device in eth0 eth1; do
     virtio=$(basename "$(readlink /sys/class/net/$device/device)")
     awk -v device=$device -v queue="$virtio-output" '

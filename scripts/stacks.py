@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How fast one guest is in stacks of a real KVM and a VMM, in a machine in virtual time.
+"""Measures the speed of one guest in stacks of a real KVM and a VMM, in a machine in virtual time.
 Usage: scripts/stacks.py RELEASE [--rounds N] [--seconds N] [--jobs N] [--real-time] [--json] [--claims FILE]
-Returns 77 where something it needs is missing.
+Returns 77 if a dependency is missing.
 
-RELEASE is the folder of unspin-vmm and unspin. The lab's QEMU, or what UNSPIN_VT_QEMU names, emulates AMD's
-SVM for an L1 in virtual time; with --real-time, this machine's QEMU does so in real time. The stacks are
-qemu (QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es), which needs the kernel lab-es as
-the L1's kernel; without it, the L1 has Debian's. Each round boots an L1, in which the stacks start the same
-guest one after the other; all orders occur equally often, and in virtual time each round has its own seed.
+RELEASE is the folder of unspin-vmm and unspin. The lab's QEMU, or the one that UNSPIN_VT_QEMU names, emulates
+AMD's SVM for an L1 in virtual time. With --real-time, this machine's QEMU does so in real time. The stacks are
+qemu (QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es). The stack es needs the kernel lab-es
+as the L1's kernel; without es, the L1 has Debian's kernel. Each round boots an L1, in which the stacks start the
+same guest one after the other. All orders occur equally often. In virtual time, each round has its own seed.
 --seconds is how long each workload runs in the guest.
 """
 
@@ -53,13 +53,13 @@ STACKS = {
     "vmm": "unspin-vmm",
     "es": "unspin-vmm with emulated SEV-ES",
 }
-# A stack, and the one that it is compared with: they differ by one thing.
+# Each stack and its baseline, which differ in one component.
 PAIRS = (("vmm", "qemu"), ("es", "vmm"))
-# How far the control may lie from 1, in percent.
+# Largest acceptable distance of the control from 1, in percent.
 CONTROL_MAX = 3
-# Seconds of this machine that an L1 in virtual time may take.
+# Time limit of an L1 in virtual time, in seconds of this machine.
 LIMIT = 3600
-# By stack and measure, one for each round.
+# For each stack and measure, one figure per round.
 Figures = dict[str, dict[str, list[float]]]
 
 
@@ -68,10 +68,10 @@ def append(seconds: int) -> str:
 
 
 def command(stack: str, seconds: int) -> str:
-    """The L1's command that starts the guest. tap1 has one pair of queues, and tap2 two."""
+    """Returns the L1's command that starts the guest. tap1 has one queue pair, and tap2 has two."""
     line = shlex.quote(append(seconds))
     if stack == "qemu":
-        # As unspin-vmm has them: modern virtio, the page cache, one queue of a disk, no vhost.
+        # The same devices as unspin-vmm: modern virtio, the page cache, one disk queue, no vhost.
         words = "qemu -L /share -machine q35 -accel kvm -cpu host -nodefaults -display none -no-reboot"
         words += f" -serial stdio -m {MEMORY_MIB} -smp {VCPUS}"
         words += f" -kernel /vmlinuz -initrd /initramfs -append {line}"
@@ -90,12 +90,12 @@ def command(stack: str, seconds: int) -> str:
 
 
 def script(stacks: Sequence[str], seconds: int) -> str:
-    """What the L1 runs: the guest in one stack after the other."""
+    """Returns the L1's script, which runs the guest in one stack after the other."""
     lines = [
         "uname -r | sed 's/^/host: /'",
         f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null",
         "iperf3 -s -D",
-        # A VMM makes its taps when it starts.
+        # A VMM creates its taps when it starts.
         "up() { until ifconfig tap$1 10.0.$1.1 netmask 255.255.255.0 up 2>/dev/null; do usleep 100000; done; }",
     ]
     for stack in stacks:
@@ -106,7 +106,8 @@ def script(stacks: Sequence[str], seconds: int) -> str:
 
 
 def figures(log: str) -> dict[str, dict[str, float]]:
-    """The figures of each stack's guest, by what an L1 printed. A guest without all of them fails."""
+    """Returns the figures of each stack's guest in an L1's output. Raises Failed if a guest lacks a
+    figure."""
     found: dict[str, dict[str, float]] = {}
     for part in re.split(r"^stack ", log, flags=re.MULTILINE)[1:]:
         stack = part.split(maxsplit=1)[0]
@@ -124,7 +125,7 @@ def figures(log: str) -> dict[str, dict[str, float]]:
 def rounds_in_virtual_time(
     bench: Bench, stacks: list[str], files: dict[str, bytes], options: argparse.Namespace
 ) -> list[str]:
-    """What the L1s printed, several at once. A seed always prints the same."""
+    """Returns the output of the L1s, which run in parallel. The same seed always prints the same output."""
     qemu, orders = lab_qemu(str(bench.unspin)).resolve(), list(itertools.permutations(stacks))
 
     def one(seed: int) -> str:
@@ -142,8 +143,8 @@ def rounds_in_virtual_time(
 def rounds_in_real_time(
     bench: Bench, stacks: list[str], files: dict[str, bytes], options: argparse.Namespace
 ) -> list[str]:
-    """The same, one after the other. Under emulation, an L1 sometimes loses a timer and hangs: then its
-    round is made again."""
+    """Returns the output of the L1s in real time, which run one after the other. Under emulation, an L1
+    sometimes loses a timer and hangs. Its round is then repeated."""
     orders, logs, failures = list(itertools.permutations(stacks)), [], 0
     random.Random(SEED).shuffle(orders)
     limit = 120 + len(stacks) * (60 + 15 * options.seconds)
@@ -163,7 +164,7 @@ def rounds_in_real_time(
 
 
 def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dict:
-    """The figures of all rounds, and what they were measured on."""
+    """Returns the figures of all rounds, and a description of the measured system."""
     files = {}
     if "es" in stacks:
         words = ("--initramfs", bench.initramfs, "--append", append(options.seconds))
@@ -182,7 +183,7 @@ def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dic
 
 
 def comparisons(each: Figures) -> list[dict]:
-    """Rows of a stack beside another one, then of two pairs of queues beside one in each stack."""
+    """Returns the ratio of each stack to its baseline, and of two queue pairs to one in each stack."""
     cases = [
         (f"{stack}.{name}", f"{MEASURES[name]}: {STACKS[stack]} beside {STACKS[base]}", stack, name, base, name)
         for stack, base in PAIRS
@@ -206,15 +207,15 @@ def comparisons(each: Figures) -> list[dict]:
 
 
 def distance(row: dict) -> tuple[float, float, float]:
-    """How far a ratio lies from 1 in percent, with its interval."""
+    """Returns the distance of a ratio from 1 in percent, and its interval."""
     middle, low, high = (100 * abs(row[part] - 1) for part in ("ratio", "low", "high"))
     nearest = 0.0 if row["low"] <= 1 <= row["high"] else min(low, high)
     return middle, nearest, max(low, high)
 
 
 def claims(result: dict) -> tuple[Claims, Claims]:
-    """A claim of each comparison, of plain guests and of those with emulated SEV-ES; and the control: a
-    VMM does not decide how fast a guest computes."""
+    """Returns the claims of all comparisons: of plain guests, and of guests with emulated SEV-ES. The control
+    compares how fast a guest computes, because a VMM does not affect that."""
     where = "tcg" if result["time"] == "real" else "virtual time, prices free"
     label, rounds = f"kvm nested in {where}, L1 kernel {result['host_kernel']}", result["rounds"]
     plain, es = (Claims(one, "stacks.py", "make stacks") for one in (label, f"emulated SEV-ES by {label}"))
@@ -230,7 +231,7 @@ def claims(result: dict) -> tuple[Claims, Claims]:
 
 
 def table(result: dict) -> str:
-    """Medians of each stack, then the ratios."""
+    """Returns the medians of each stack, then the ratios."""
     lines = [f"L1 has Linux {result['host_kernel']}, the guest {result['guest_kernel']}; medians:"]
     each = result["each"]
     for name, what in MEASURES.items():
@@ -242,7 +243,7 @@ def table(result: dict) -> str:
 
 
 def lacking(kernel: Path | None) -> str:
-    """What cannot be done without, or nothing."""
+    """Returns a message about a missing dependency, or an empty string."""
     packages = [program for program in PROGRAMS if not shutil.which(program)]
     return missing(kernel) or (f"needs apt install {' '.join(packages)}" if packages else "")
 
@@ -257,7 +258,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--claims", type=Path)
     options = parser.parse_args()
-    # Real time needs more and longer rounds, because other work on the machine disturbs it.
+    # Real time needs more and longer rounds, because other work on the machine disturbs them.
     options.rounds = options.rounds or (12 if options.real_time else 6)
     options.seconds = options.seconds or (4 if options.real_time else 1)
     kernel, release = cached_kernel(), options.release.resolve()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What `unspin record` finds of this machine's own vCPUs, beside the steal time that its
-hypervisor reports: half a minute idle, then half a minute of computing, ten times.
-Prints what `unspin claims record` takes. Usage: scripts/steal-here.py [UNSPIN]
+"""Compares what `unspin record` finds of this machine's own vCPUs with the steal time that the hypervisor
+reports: half a minute idle, then half a minute of computing, ten times.
+Prints claims for `unspin claims record`. Usage: scripts/steal-here.py [UNSPIN]
 """
 
 import json
@@ -26,7 +26,7 @@ LOADS = {
 
 
 def observe(unspin: str, folder: Path, load: str) -> dict:
-    """What a session of one load holds: the figures of `unspin report --json`."""
+    """Records a session under one load, and returns the figures of `unspin report --json`."""
     session = folder / "session.arrow.gz"
     session.unlink(missing_ok=True)
     record = [unspin, "record", "--beat", "500", "--out", str(session), "--", *LOADS[load]]
@@ -47,7 +47,7 @@ def observe(unspin: str, folder: Path, load: str) -> dict:
 
 
 def ratio(rounds: list[dict]) -> float:
-    """Time found off, of the steal time of the same rounds."""
+    """Returns the time found off, relative to the steal time of the same rounds."""
     return sum(one["found_s"] for one in rounds) / max(sum(one["steal_s"] for one in rounds), 0.01)
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     if not any(one["steal_s"] for rounds in seen.values() for one in rounds):
         sys.exit("this machine's hypervisor reports no steal time: nothing to compare with")
 
-    # Steal time comes in ticks: less than one of them in half a minute counts as none.
+    # Steal time comes in ticks. Less than one tick in half a minute counts as none.
     quiet = [one["intervals"] for one in seen["idle"] if one["steal_s"] == 0]
     busy = seen["computing"]
     draws = random.Random(1)

@@ -1,20 +1,20 @@
 #!/bin/sh
-# In a guest: random stressors under `unspin run` for $1 minutes, seed $2. Fails, with what the
-# kernel said, where the scheduler does not last, does not leave, or the kernel complains.
+# Runs random stressors under `unspin run` in a guest for $1 minutes, with seed $2. Fails, with the
+# kernel's log, if the scheduler ends early or does not unload, or if the kernel complains.
 MINUTES=$1 SEED=$2
 ROUND_S=30 WORKERS=8
 STATE=/sys/kernel/sched_ext/state
 
-# Left out, because they break a guest by themselves, whatever its scheduler.
-# They restart it, or write to its devices, its firmware or its settings:
+# Excluded stressors, because they break a guest under any scheduler. They restart the guest, or
+# write to its devices, its firmware or its settings:
 OUT="reboot watchdog smi dev sysfs ioport physpage rawdev efivar memhotplug gpu nvme cpu-online"
 # They call the kernel at random, as root:
 OUT="$OUT sysinval sysbadaddr enosys"
-# They take all memory; there is no swap:
+# They take all memory, and the guest has no swap:
 OUT="$OUT bigheap brk stack oom-pipe malloc vm mmapmany mlockmany swap resources forkheavy pageswap"
-# They run at real-time priority for as long as they can:
+# They run at real-time priority as long as they can:
 OUT="$OUT softlockup cyclic"
-# They have code patched while it runs, which emulation does not survive reliably:
+# They patch code while it runs, which sometimes crashes an emulated guest:
 OUT="$OUT uprobe"
 
 fail() {
@@ -24,7 +24,7 @@ fail() {
     exit 1
 }
 
-# Waits until $1 holds, for 60 s.
+# within CONDITION MESSAGE: waits up to 60 s until the condition holds.
 within() {
     for _ in $(seq 600); do
         eval "$1" && return
@@ -33,7 +33,7 @@ within() {
     fail "$2"
 }
 
-# Looks at the clock for $1 seconds; writes down the longest time between two looks, 1/100 s.
+# Reads the clock for $1 seconds, and records the longest time between two reads, in 1/100 s.
 cat > /tmp/look <<'END'
 now() { read n _ < /proc/uptime; n=${n%.*}${n#*.}; }
 now; last=$n; end=$((n + $1 * 100)); worst=0
@@ -78,7 +78,7 @@ done
 kill -INT $agent
 within "grep -q disabled $STATE" "the scheduler does not leave"
 wait $agent || fail "exit code $? at its end"
-# Stressors get general protection faults on purpose; those have no `,` or `:` behind them.
+# Stressors cause general protection faults on purpose. Those messages lack a `,` or `:`.
 complaints='BUG:|WARNING:|Oops|general protection fault[,:]|runtime error|task stall|hung_task'
 complaints="$complaints|self-detected stall|detected (expedited )?stalls|blocked for more than"
 dmesg > /tmp/dmesg || fail "dmesg"

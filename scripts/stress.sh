@@ -1,12 +1,12 @@
 #!/bin/sh
-# Random stressors of stress-ng under `unspin run`, in a guest with four vCPUs on one pCPU.
-# Usage: stress.sh UNSPIN [MINUTES [SEED]]; 30 minutes, 55 at most. The result is in
-# out/stress-SEED/runs.jsonl: `outcome` is "done" where the scheduler lasted and the kernel's
-# log is clean, `metric` then the worst wait that a computing task saw, in seconds; else
-# `detail` says what happened. out/stress-SEED/claims.json is what `unspin claims record` takes.
+# Runs random stressors of stress-ng under `unspin run`, in a guest with four vCPUs on one pCPU.
+# Usage: stress.sh UNSPIN [MINUTES [SEED]]; 30 minutes by default, 55 at most. The result is in
+# out/stress-SEED/runs.jsonl. `outcome` is "done" if the scheduler lasted and the kernel's log is
+# clean. `metric` is then the longest wait of a computing task, in seconds. Otherwise, `detail` has
+# the reason. out/stress-SEED/claims.json has claims for `unspin claims record`.
 set -eu
 unspin=$1 minutes=${2:-30} seed=${3:-$(date +%s)}
-# The lab lets nothing run for more than an hour, and the guest needs some of it to begin and end.
+# The lab's time limit is an hour, and the guest needs some of it to start and end.
 case $minutes in
     [1-9] | [1-4][0-9] | 5[0-5]) ;;
     *)
@@ -68,7 +68,7 @@ END
 mv "$out/lab"/* "$out"
 grep -q '"outcome":"done"' "$out/runs.jsonl"
 
-# field NAME: the last one of that name in the record of the attempt that came to its end.
+# field NAME: prints the last field of that name in the record of the completed attempt.
 field() { sed -n '/"outcome":"done"/s/.*"'"$1"'":"\{0,1\}\([^,"}]*\).*/\1/p' "$out/runs.jsonl"; }
 cat > "$out/claims.json" <<END
 [{"id": "sched.stress.worst_wait",

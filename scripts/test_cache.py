@@ -1,4 +1,4 @@
-"""Where scripts look for the cache. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests how scripts find the cache. Run by `python3 -m unittest discover -s scripts`."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from unittest import mock
 import cache
 
 SCRIPTS = Path(__file__).resolve().parent
-# An environment, and the folder that unspin takes in it.
+# An environment, and the cache folder that unspin uses in it.
 CASES = [
     ({}, "/root/.cache/unspin"),
     ({"HOME": "/home/one"}, "/home/one/.cache/unspin"),

@@ -1,5 +1,4 @@
-"""What scripts/fuzz.py keeps where bugs are not found. Run by
-`python3 -m unittest discover -s scripts`."""
+"""Tests what scripts/fuzz.py keeps when it finds no bug. Run by `python3 -m unittest discover -s scripts`."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
-"""What scripts/install.sh and uninstall.sh do where something is missing: all or nothing. Run by
-`python3 -m unittest discover -s scripts`."""
+"""Tests that scripts/install.sh and uninstall.sh do all or nothing if a file is missing. Run by `python3 -m
+unittest discover -s scripts`."""
 
 import subprocess
 import tempfile

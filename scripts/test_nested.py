@@ -1,5 +1,5 @@
-"""How L1s are started again, and the lab's QEMU found. Run by
-`python3 -m unittest discover -s scripts`."""
+"""Tests how L1s are started again, and how scripts find the lab's QEMU. Run by `python3 -m unittest discover
+-s scripts`."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ import sev_es_bench
 import vnae
 from checks import Failed
 
-# Writes an L1's console as QEMU does; the kernel dies as often as a file says.
+# Writes an L1's console like QEMU. The kernel dies as often as a file says.
 EMULATOR = """#!/bin/sh
 for word; do
     case $word in
@@ -43,7 +43,7 @@ class Nested(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def tries(self, oopses: int, end: str = 'echo "L1: end"') -> int:
-        """How many tries a check counts whose kernels die so often."""
+        """Returns the number of tries that a check counts if its kernels die `oopses` times."""
         program = self.folder / "emulator"
         program.write_text(EMULATOR % end)
         program.chmod(0o755)
@@ -76,7 +76,7 @@ class Nested(unittest.TestCase):
         qemu = int(check.stdout.readline())
         os.killpg(check.pid, signal.SIGINT)
         try:
-            # Whoever still has the pipe is still there.
+            # The call returns only when no process has the pipe open.
             check.communicate(timeout=20)
         except subprocess.TimeoutExpired:
             os.kill(qemu, signal.SIGKILL)

@@ -1,5 +1,4 @@
-"""How scripts/pages.py reads what an L1 prints. Run by
-`python3 -m unittest discover -s scripts`."""
+"""Tests how scripts/pages.py parses an L1's output. Run by `python3 -m unittest discover -s scripts`."""
 
 import argparse
 import contextlib
@@ -18,7 +17,7 @@ ROUNDS = 2
 
 
 def guest(arm: int, slices: int = pages.SLICES + 1, status: int = 0, vmm: int = 0) -> str:
-    """What an L1 prints of one guest. The first slice is not counted."""
+    """Returns an L1's output for one guest. pages.py does not count the first slice."""
     lines = [f"arm {arm}"]
     for operation in pages.OPERATIONS:
         counts = [1, *[200 * (arm + 1)] * (slices - 1)]
@@ -27,7 +26,7 @@ def guest(arm: int, slices: int = pages.SLICES + 1, status: int = 0, vmm: int = 
 
 
 def log(*last: str) -> str:
-    """Two rounds; `last` takes the place of the last guest."""
+    """Returns the output of two rounds. `last` replaces the last guest."""
     return "\n" + "".join([guest(0), guest(1), guest(1), *(last or [guest(0)])]) + "L1: end\n"
 
 

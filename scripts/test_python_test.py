@@ -1,5 +1,5 @@
-"""Whether two checkouts may call scripts/python-test.sh at once. Run by
-`python3 -m unittest discover -s scripts`."""
+"""Tests that two checkouts can call scripts/python-test.sh at once. Run by `python3 -m unittest discover -s
+scripts`."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent
-# A Python that makes environments of itself. Its ruff passes, and its pytest takes a while.
+# A Python that makes environments from itself. Its ruff passes, and its pytest takes a while.
 PYTHON = """#!/bin/sh
 case "$*" in
 *print*) echo 3.99 ;;
@@ -49,7 +49,7 @@ class PythonTest(unittest.TestCase):
             running.append(subprocess.Popen(
                 [scripts / "python-test.sh"], env=environment, stderr=subprocess.PIPE, text=True
             ))
-            # The next one comes while these tests run.
+            # Start the next call while these tests run.
             while not begun.exists() and running[-1].poll() is None:
                 time.sleep(0.01)
         said = [(process.communicate(timeout=60)[1], process.returncode) for process in running]

@@ -1,4 +1,4 @@
-"""Intervals of figures. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests the intervals of figures. Run by `python3 -m unittest discover -s scripts`."""
 
 import unittest
 

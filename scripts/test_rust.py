@@ -1,4 +1,4 @@
-"""Where scripts look for Rust. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests how scripts find Rust. Run by `python3 -m unittest discover -s scripts`."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""How scripts/stacks.py reads what an L1 prints. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests how scripts/stacks.py parses an L1's output. Run by `python3 -m unittest discover -s scripts`."""
 
 import unittest
 
@@ -7,7 +7,7 @@ from checks import Failed
 
 
 def printed(stack: str, without: str = "", status: int = 0, pairs: int = 2) -> str:
-    """What an L1 prints of one guest; its serial port ends lines by CR LF."""
+    """Returns an L1's output for one guest. Its serial port ends lines with CR LF."""
     lines = [f"stack {stack}", "guest: 7.3.4+deb13-cloud-amd64, clock kvm-clock"]
     names = [name for name in stacks.MEASURES if name != without]
     lines += [f"figure {name} {at}.5" for at, name in enumerate(names, 1)]

@@ -1,4 +1,4 @@
-"""How long scripts/stress.sh lets stressors run. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests how long scripts/stress.sh runs stressors. Run by `python3 -m unittest discover -s scripts`."""
 
 import subprocess
 import tempfile
@@ -10,7 +10,7 @@ STRESS = Path(__file__).resolve().parent / "stress.sh"
 
 class Minutes(unittest.TestCase):
     def call(self, minutes: str) -> tuple[int, str, bool]:
-        """The exit code, what it says, and whether it has begun. The lab fails at once."""
+        """Returns the exit code, the messages, and whether a run has begun. The lab fails at once."""
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [STRESS, "false", minutes, "7"], cwd=folder, capture_output=True, text=True

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The licences of what the static programs contain, on standard output.
+"""Prints the licences of the code in the static programs.
 
-Rust crates: those that Cargo links into PACKAGE for TARGET, with the licence files that their
-sources have. C libraries: the Debian packages that hold the static libraries. Where another one is
-linked, LIBRARY=DEBIAN-PACKAGE adds it, such as libzstd.a=libzstd-dev.
+Rust crates: those that Cargo links into PACKAGE for TARGET, with the licence files in their sources.
+C libraries: the Debian packages of the static libraries. LIBRARY=DEBIAN-PACKAGE adds another linked
+library, such as libzstd.a=libzstd-dev.
 
 usage: scripts/third-party.py TARGET PACKAGE... [LIBRARY=DEBIAN-PACKAGE...]
 """
@@ -13,19 +13,19 @@ import pathlib
 import subprocess
 import sys
 
-# libbpf is part of the crate libbpf-sys; libgcc_eh unwinds.
+# The crate libbpf-sys contains libbpf. libgcc_eh is the unwinder.
 LIBRARIES = {"libc.a": "libc6-dev", "libelf.a": "libelf-dev", "libz.a": "zlib1g-dev"}
 NAMES = ("LICEN", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE")
 RULE = "=" * 80
 
 
 def output(*command: str) -> str:
-    """What a command prints."""
+    """Returns a command's output."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def linked(target: str, packages: list[str]) -> set[str]:
-    """`name version` of every crate that is linked, build scripts and macros left out."""
+    """Returns the `name version` of every linked crate, without build scripts and macros."""
     chosen = [word for package in packages for word in ("-p", package)]
     tree = output("cargo", "tree", "--locked", "--edges=normal,no-proc-macro", "--prefix=none",
                   "--format={p}", f"--target={target}", *chosen)
@@ -33,14 +33,14 @@ def linked(target: str, packages: list[str]) -> set[str]:
 
 
 def licence_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The files of a crate that hold licences, and those of libbpf."""
+    """Returns the licence files of a crate, and those of its libbpf."""
     folders = [folder, folder / "libbpf"]
     files = (file for place in folders if place.is_dir() for file in sorted(place.iterdir()))
     return [file for file in files if file.is_file() and file.name.upper().startswith(NAMES)]
 
 
 def crates(target: str, packages: list[str]) -> list[dict]:
-    """The linked crates of others, by name."""
+    """Returns the linked third-party crates, by name."""
     wanted = linked(target, packages)
     metadata = json.loads(output("cargo", "metadata", "--locked", "--format-version=1"))
     found = [one for one in metadata["packages"]
@@ -49,7 +49,7 @@ def crates(target: str, packages: list[str]) -> list[dict]:
 
 
 def main() -> None:
-    """Prints the names first, then each text once with those that have it."""
+    """Prints the names, then each licence text once with the names of its owners."""
     target, *words = sys.argv[1:]
     packages = [word for word in words if "=" not in word]
     libraries = LIBRARIES | dict(word.split("=", 1) for word in words if "=" in word)

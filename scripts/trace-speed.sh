@@ -1,6 +1,6 @@
 #!/bin/sh
-# How fast `unspin trace` reads: writes a trace of 160 MB like one of perf, reads it ten times,
-# and prints what `unspin claims record` takes. Usage: scripts/trace-speed.sh [UNSPIN]
+# Measures how fast `unspin trace` reads: writes a trace of 160 MB in perf's format, reads it ten
+# times, and prints claims for `unspin claims record`. Usage: scripts/trace-speed.sh [UNSPIN]
 set -eu
 unspin=${1:-unspin}
 folder=$(mktemp -d)
@@ -29,7 +29,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     echo "$size $start $end" | awk '{ printf "%.0f\n", $1 * 1e3 / ($3 - $2) }'
 done > "$folder/speeds"
 echo "MB/s: $(tr "\n" " " <"$folder/speeds")" >&2
-# The second and the ninth of ten are an interval of 97.9 % for the median.
+# Of ten samples, the second and the ninth are an interval of 97.9 % for the median.
 sort -n "$folder/speeds" | awk -v date="$(date -u +%F)" \
     -v commit="$(git -C "$(dirname "$0")" describe --always --dirty --abbrev=12 2> "$folder/no-git" || true)" \
     -v machine="$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" '

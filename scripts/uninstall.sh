@@ -1,7 +1,7 @@
 #!/bin/sh
-# uninstall.sh PREFIX [DESTDIR]: removes what install.sh installed there, and the folders of its
-# own. Services are stopped first; settings in /etc/default stay. The installed program gives
-# the list of files, so it needs no build.
+# uninstall.sh PREFIX [DESTDIR]: removes the files that install.sh installed, and its own folders.
+# It stops services first; settings in /etc/default stay. The installed program provides the list of
+# files, so the script needs no build.
 set -eu
 folder=$(dirname "$0")
 prefix=$1
@@ -15,8 +15,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 mkdir "$work/programs" "$work/files"
 cp "$root$prefix/bin/unspin" "$work/programs"
-# Another version than this checkout's may be installed, with programs more or less: for the list,
-# names are enough.
+# The installed version may have other programs than this checkout. For the list, their names are
+# enough.
 for program in $("$folder/install.sh" --programs); do
     : >"$work/programs/$program"
 done
@@ -24,16 +24,16 @@ done
 for file in "$root$prefix/lib/unspin"/*; do
     [ ! -f "$file" ] || : >"$work/files$prefix/lib/unspin/${file##*/}"
 done
-# The program comes last: as long as it is there, an interrupted call can be made again.
+# The program comes last, because an interrupted call can be repeated as long as it exists.
 (cd "$work/files" && find . -type f ! -path ".$prefix/bin/unspin") >"$work/list"
 echo ".$prefix/bin/unspin" >>"$work/list"
 
-# Whether there is a systemd to talk to: not for a DESTDIR, and only root may change its units.
+# Whether to change systemd's units: not for a DESTDIR, and only root may.
 rules_systemd() {
     [ -z "$root" ] && [ -d /run/systemd/system ] && [ "$(id -u)" -eq 0 ]
 }
 
-# A unit of that name may be another installation's, such as the Debian package's.
+# A unit of that name may belong to another installation, such as the Debian package's.
 stop() {
     of=$(systemctl show -P FragmentPath "$1" 2>/dev/null) || return 0
     ours=$(readlink -f "$prefix/lib/systemd/system/$1.service") || return 0
@@ -53,7 +53,7 @@ done <"$work/list"
 done
 rmdir "$root$prefix/share/unspin/prometheus" "$root$prefix/share/unspin/grafana" \
     "$root$prefix/share/unspin" 2>/dev/null || true
-# A failure of systemd does not matter any more: the files are removed.
+# A failure of systemd does not matter now, because the files are removed.
 if rules_systemd; then
     systemctl daemon-reload || true
 fi

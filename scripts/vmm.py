@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether unspin-vmm runs stock guests on a real KVM, which runs in an emulated machine.
-Usage: scripts/vmm.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 where something it needs is missing.
+"""Checks that unspin-vmm runs stock guests on a real KVM, in an emulated machine.
+Usage: scripts/vmm.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 if a dependency is missing.
 
 QEMU emulates AMD's SVM for an L1 with Debian's cloud kernel and its kvm_amd. The guests, L2, have
-the same kernel. Each check boots an L1 of its own. The checks are: linux, smp, ends, igvm, block,
-net, console, held, and beside, whose L1 runs in virtual time. Writes what `unspin claims record`
-takes into the file CLAIMS.
+the same kernel. Each check boots its own L1. The checks are: linux, smp, ends, igvm, block, net,
+console, held, and beside, whose L1 runs in virtual time. Writes claims for `unspin claims record`
+into the file CLAIMS.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ BESIDE_SECONDS = 1500
 
 
 def guest(do: str = "true", more: str = "", append: str = "", vcpus: int = 1) -> str:
-    """A shell line that runs an L2, whose init runs `do`."""
+    """Returns a shell line that runs an L2, whose init runs `do`."""
     line = shlex.quote(f'{L2_APPEND} {append} do="{do}"')
     return (
         f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --vcpus {vcpus} --append {line}"
@@ -44,7 +44,7 @@ def statuses(log: str) -> list[int]:
 
 
 def check_linux(bench: Bench) -> str:
-    """A stock kernel with one vCPU boots, and powers off by ACPI."""
+    """Boots a stock kernel with one vCPU, which powers off by ACPI."""
     log = bench.run("linux", guest())
     want(statuses(log) == [0] and "init: 1 CPUs" in log, "it did not boot", log)
     version = re.search(r"Linux version (\S+)", log)
@@ -59,7 +59,7 @@ def up(log: str) -> str:
     ("cvm.vmm.smp", "Debian's unmodified kernel boots with four vCPUs in unspin-vmm, on a real KVM"),
 )
 def check_smp(bench: Bench) -> str:
-    """Four vCPUs on the L1's two CPUs; each is a core of one package."""
+    """Runs four vCPUs on the L1's two CPUs. Each vCPU is a core of one package."""
     do = "grep -c . /sys/devices/system/cpu/cpu0/topology/core_siblings_list /proc/interrupts;"
     do += "echo package $(cat /sys/devices/system/cpu/cpu0/topology/package_cpus_list)"
     log = bench.run("smp", guest(do, vcpus=4))
@@ -69,7 +69,7 @@ def check_smp(bench: Bench) -> str:
 
 
 def check_ends(bench: Bench) -> str:
-    """A reboot, a panic and a triple fault have their exit statuses, and SIGTERM ends a guest."""
+    """Checks the exit statuses of a reboot, a panic and a triple fault, and that SIGTERM ends a guest."""
     script = guest("reboot -f") + guest("echo c > /proc/sysrq-trigger")
     script += guest("reboot -f", append="reboot=triple")
     script += "sh -c 'sleep 12; kill -TERM $(pidof unspin-vmm)' &\n" + guest("sleep 1000", vcpus=2)
@@ -80,7 +80,7 @@ def check_ends(bench: Bench) -> str:
 
 
 def check_igvm(bench: Bench) -> str:
-    """A native file boots like its kernel; what cannot be loaded is refused with its reason."""
+    """Checks that a native file boots like its kernel, and that other files are refused with a reason."""
     files = {}
     for platform in ("native", "sev-es"):
         out = bench.folder / f"{platform}.igvm"
@@ -103,7 +103,7 @@ def check_igvm(bench: Bench) -> str:
 
 
 def check_block(bench: Bench) -> str:
-    """What the guest writes is in the file; a read-only disk is not written."""
+    """Checks that the guest's writes reach the file, and that a read-only disk stays unchanged."""
     size = 8 << 20
     disk = bytes(range(256)) * (size // 256)
     do = "md5sum /dev/vda; dd if=/dev/urandom of=/tmp.bin bs=1M count=5 2>/dev/null;"
@@ -125,7 +125,7 @@ def check_block(bench: Bench) -> str:
 
 
 def check_net(bench: Bench) -> str:
-    """Pings, and 4 MiB of TCP each way, through a tap interface, with one and two pairs of queues."""
+    """Sends pings, and 4 MiB of TCP each way, through a tap interface, with one and two queue pairs."""
     script = "dd if=/dev/urandom of=/tmp/sent bs=1M count=4 2>/dev/null; echo sum $(md5sum < /tmp/sent)\n"
     script += "mkdir /tmp/www; cp /tmp/sent /tmp/www; httpd -p 5000 -h /tmp/www\n"
     do = "ifconfig eth0 10.0.0.2 up; ping -c 3 10.0.0.1; wget -q -O /got http://10.0.0.1:5000/sent;"
@@ -150,7 +150,7 @@ def check_net(bench: Bench) -> str:
 
 
 def check_console(bench: Bench) -> str:
-    """The virtio console's output is in its file, and uses MSI-X."""
+    """Checks that the virtio console writes to its file and uses MSI-X."""
     do = "echo by virtio: $(nproc) CPUs > /dev/hvc0; seq 1 20000 > /dev/hvc0; sleep 1;"
     do += "grep -E 'virtio0' /proc/interrupts"
     log = bench.run("console", guest(do, "--console /tmp/console") + "md5sum /tmp/console\n")
@@ -163,16 +163,16 @@ def check_console(bench: Bench) -> str:
 
 
 def check_held(bench: Bench) -> str:
-    """All threads are confined, and little memory is held beside the guest's. Without KVM, the
-    program says so."""
+    """Checks that seccomp confines all threads, and that the VMM takes little memory besides the guest's.
+    Without KVM, the program must print the reason."""
     devices = "--disk /tmp/disk --net tap=tap0,queues=2 --console /tmp/console"
     script = "dd if=/dev/zero of=/tmp/disk bs=1M count=1 2>/dev/null\n"
     script += "( sleep 14; p=$(pidof unspin-vmm); echo threads $(ls /proc/$p/task | wc -l);"
     script += " echo confined $(grep -h Seccomp: /proc/$p/task/*/status | grep -c 2);"
-    # The guest's memory is the only mapping of its size; what is left is the program's.
+    # The guest's memory is the only mapping of its size. All other mappings are the program's.
     script += " awk '/^[0-9a-f]+-/ { own = 1 } /^Size:/ { own = ($2 != 262144) }"
     script += ' /^Rss:/ && own { rss += $2 } END { print "held", rss }\' /proc/$p/smaps;'
-    # The guest's kernel writes to the console meanwhile.
+    # The guest's kernel writes to the console in the meantime.
     script += " kill $p ) > /tmp/held &\n"
     script += guest("sleep 1000", f"--memory 256 {devices}", vcpus=2) + "wait; cat /tmp/held\n"
     script += "rm /dev/kvm\n" + guest()
@@ -180,7 +180,7 @@ def check_held(bench: Bench) -> str:
     want(statuses(log) == [130, 77] and "cannot open /dev/kvm" in log, f"{statuses(log)}", log)
     found = [re.search(rf"^{word} (\d+)", log, re.MULTILINE) for word in ("threads", "confined", "held")]
     threads, confined, held = (int(one.group(1)) if one else -1 for one in found)
-    # Main, two vCPUs, console, disk, two pairs of queues, and since Linux 6.13 KVM's own.
+    # Main, two vCPUs, console, disk, two queue pairs, and KVM's own thread since Linux 6.13.
     want(threads == confined >= 7, f"{confined} of {threads} threads are confined", log)
     want(held > 0, "no memory was counted", log)
     what = "memory that unspin-vmm holds beside its guest's"
@@ -190,8 +190,9 @@ def check_held(bench: Bench) -> str:
 
 
 def check_beside(bench: Bench) -> str:
-    """From start to power-off of a guest with four vCPUs, beside one of QEMU's q35 in the same L1: five
-    times each, alternating. The L1 is one in virtual time, so this machine's load changes nothing."""
+    """Compares the time from start to power-off of a guest with four vCPUs with that of QEMU's q35 in the
+    same L1: five times each, alternating. The L1 runs in virtual time, so this machine's load has no
+    effect."""
     qemu_of_l1 = lab_qemu(str(bench.unspin))
     want(qemu_of_l1.is_file(), "needs the lab's QEMU: unspin lab qemu build")
     bench.qemu()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Whether pause loops come back to guests that have asked for it, and to no others.
-Usage: scripts/vnae.py UNSPIN [CHECK...]; returns 77 where something it needs is missing.
+"""Checks that the host reflects pause loops to guests that have asked for it, and to no others.
+Usage: scripts/vnae.py UNSPIN [CHECK...]; returns 77 if a dependency is missing.
 
-QEMU is the lab's, or what UNSPIN_VT_QEMU names. The checks are: unasked, forced, agreed. The last
-one needs the kernel lab-cvm, or a bzImage of it that UNSPIN_VNAE_KERNEL names.
+QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: unasked, forced, agreed. The last
+check needs the kernel lab-cvm, or a bzImage of it that UNSPIN_VNAE_KERNEL names.
 """
 
 import collections
@@ -18,14 +18,14 @@ from checks import one, want
 from nested import lab_kernel
 from sev_es_bench import APPEND, Bench, lab_qemu, missing
 
-# Kinds of events of a record, docs/emulated-sev-es.md.
+# Kinds of events in a record: docs/emulated-sev-es.md.
 PAUSE_LOOP, REFLECT, ANSWER = 6, 12, 13
 WAITS = ("unknown", "spinlock", "queue", "ipi", "sleeplock")
 NO_NAME = 0xFF
 
 
 def events(record: Path) -> list[tuple[int, int, int, int, int]]:
-    """Time, kind, pCPU, entity and argument of each event."""
+    """Returns time, kind, pCPU, entity and argument of each event."""
     return list(struct.iter_unpack("<QBBHI", record.read_bytes()[32:]))
 
 
@@ -34,7 +34,7 @@ def count(record: Path) -> collections.Counter:
 
 
 def command(bench: Bench, vnae: str) -> list[str]:
-    """Four vCPUs on two pCPUs, whose host has pause exits."""
+    """Returns the command of QEMU with four vCPUs on two pCPUs, on a host with PAUSE exits."""
     line = bench.command(4, 2)
     at = next(i for i, part in enumerate(line) if part.startswith("virtual-host"))
     line[at] += f",pause-exits=svm,vnae={vnae}"
@@ -42,7 +42,7 @@ def command(bench: Bench, vnae: str) -> list[str]:
 
 
 def check_unasked(bench: Bench) -> str:
-    """A stock kernel does not ask: nothing is reflected, and not a byte differs."""
+    """Checks that nothing is reflected to a stock kernel, which does not ask, and that no byte differs."""
     igvm = bench.igvm("unasked", 4)
     files = []
     for vnae in ("both", "off"):
@@ -58,7 +58,7 @@ def check_unasked(bench: Bench) -> str:
 
 
 def check_forced(bench: Bench) -> str:
-    """Must fail: a stock kernel that gets a reflected PAUSE cannot handle it, and ends."""
+    """Must fail: a stock kernel cannot handle a reflected PAUSE, and ends."""
     forced = command(bench, "force") + bench.confidential(bench.igvm("forced", 4))
     status, log, _ = bench.run("forced", forced)
     want(status == 5, f"status {status}", log)
@@ -68,7 +68,7 @@ def check_forced(bench: Bench) -> str:
 
 
 def check_agreed(bench: Bench) -> str:
-    """The patched kernel asks and answers, to the end of hackbench, and twice alike."""
+    """Checks that the patched kernel asks and answers to the end of hackbench, with the same bytes twice."""
     igvm = bench.folder / "agreed.igvm"
     build = [bench.unspin, "igvm", "build", "--kernel", cvm_kernel(bench.unspin), "--cbit", "47"]
     build += ["--vcpus", "4", "--memory", "512", "--append", APPEND + " nopvspin"]
@@ -93,7 +93,7 @@ def check_agreed(bench: Bench) -> str:
 
 
 def cvm_kernel(unspin: Path) -> Path:
-    """The bzImage of lab-cvm, or a path that does not exist."""
+    """Returns the bzImage of lab-cvm, or a path that does not exist."""
     named = os.environ.get("UNSPIN_VNAE_KERNEL")
     return Path(named) if named else lab_kernel(unspin, "lab-cvm")
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# How many planted defects of a record the checkers catch: the tests of crates/trace that end
-# in `is_caught` or `are_caught`, each with a defect of its own. Prints what `unspin claims
-# record` takes.
+# Counts the planted defects of a record that the checkers catch. Each test of crates/trace whose
+# name ends in `is_caught` or `are_caught` plants its own defect. Prints claims for `unspin claims
+# record`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 output=$(scripts/with-rust cargo test --locked -p unspin-trace --test it check:: 2>&1) || true

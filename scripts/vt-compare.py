@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the bytes of runs in virtual time: what guest and host wrote, by the digest of
-each run, in two folders of output folders. Prints what `unspin claims record` takes.
+"""Compares the bytes of runs in virtual time, which guest and host wrote, by the digest of each run, in two
+folders of output folders. Prints claims for `unspin claims record`.
 Usage: scripts/vt-compare.py FIRST SECOND
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def digests(folder: Path) -> tuple[dict[str, str], list[dict]]:
-    """The digest of each finished run, by identity, and all labels."""
+    """Returns the digest of each finished run by identity, and all labels."""
     found, labels = {}, []
     for file in sorted(folder.glob("**/runs.jsonl")):
         for line in file.read_text().splitlines():

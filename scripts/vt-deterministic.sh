@@ -1,8 +1,8 @@
 #!/bin/bash
-# Whether virtual time gives the same bytes again: twenty cells here, and once more from a second
-# checkout that is built for it, with an empty cache (so it fetches the kernel and builds the QEMU
-# itself), beside a load. Prints what `unspin claims record` takes. Needs stress-ng, and half an hour.
-# Usage: scripts/vt-deterministic.sh UNSPIN FOLDER
+# Checks that virtual time repeats the same bytes. It runs twenty cells from this checkout, and
+# again under load from a second checkout with its own build and an empty cache, which fetches the
+# kernel and builds the QEMU again. Prints claims for `unspin claims record`. Needs stress-ng, and
+# half an hour. Usage: scripts/vt-deterministic.sh UNSPIN FOLDER
 set -euo pipefail
 unspin=$(realpath "$1")
 mkdir -p "$2"
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 run() { # PROGRAM OUT
     mkdir -p "$2"
-    # Elsewhere than in a checkout, whose committed results would be taken over.
+    # Not in a checkout, because unspin would take over its committed results.
     cd "$2"
     "$1" lab run vt-abandoned --runs 0-11 --out vt-abandoned >&2
     # A busy neighbour, without and with unspin.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether the lab notices a fault of its simulated host. Virtual time.
+"""Checks that the lab notices a fault of its simulated host. Virtual time.
 Usage: scripts/vt-faults.py UNSPIN FOLDER [CHECKER...]
 
-Builds the lab's QEMU in FOLDER, puts one fault after the other into its source, and runs four vCPUs
-that compute on two pCPUs with it. The invariant named beside the fault must be the one that breaks,
-and none may break without a fault. Prints what `unspin claims record` takes. The first build takes
-four minutes of CPU time, each fault half a minute. FOLDER is kept, so the next time is shorter.
+Builds the lab's QEMU in FOLDER, puts one fault after the other into its source, and runs four computing
+vCPUs on two pCPUs with it. Each fault must break the invariant that its entry names, and no invariant may
+break without a fault. Prints claims for `unspin claims record`. The first build takes four minutes of CPU
+time, and each fault half a minute. FOLDER is kept, so the next call is shorter.
 """
 
 import json
@@ -40,17 +40,17 @@ vt = { %s }
 
 @dataclass
 class Fault:
-    """What is put in place of some text of a file, and the checker that must notice. The reader of
-    records notices first if time goes back."""
+    """The replacement of some text in a file, and the checker that must notice it. If time goes back, the
+    reader of records notices first."""
 
     checker: str
     what: str
     file: str
     text: str
     instead: str
-    # What the four vCPUs do: to compute, or to sleep and wake all the time.
+    # The workload of the four vCPUs, which compute, or sleep and wake all the time.
     workload: str = "sysbench-cpu-lasting"
-    # What the host sets beside its defaults.
+    # The host's settings besides the defaults.
     host: str = ""
 
 
@@ -91,7 +91,7 @@ FAULTS = [
 
 
 class Lab:
-    """A program, and the QEMU that it built in a folder."""
+    """The program unspin, and the QEMU that it built in a folder."""
 
     def __init__(self, unspin: Path, folder: Path):
         self.unspin, self.folder, self.tree = unspin, folder, folder / "tree"
@@ -102,7 +102,7 @@ class Lab:
                            stdout=sys.stderr)
 
     def broken(self, workload: str, host: str) -> str:
-        """What breaks in a run with the tree as it is, or nothing."""
+        """Runs with the current source tree, and returns the broken invariant or an empty string."""
         (self.folder / "vt-faults.toml").write_text(EXPERIMENT % (workload, host))
         with self.log.open("a") as log:
             subprocess.run([self.tree / "build"], check=True, stdout=log, stderr=log)
@@ -116,7 +116,7 @@ class Lab:
         return "" if run["outcome"] == "done" else run.get("detail", run["outcome"])
 
     def with_fault(self, fault: Fault) -> str:
-        """The invariant that breaks with that fault, which is mended afterwards."""
+        """Returns the invariant that the fault breaks, and removes the fault afterwards."""
         file = self.tree / "source" / fault.file
         sound = file.read_text()
         if sound.count(fault.text) != 1:

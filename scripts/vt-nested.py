@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A real KVM in virtual time: what an L2 of four vCPUs loses on the two CPUs of its L1.
-Usage: scripts/vt-nested.py UNSPIN [CELL[:SEED]...]; returns 77 where something it needs is missing.
+"""Runs a real KVM in virtual time: what an L2 with four vCPUs loses on the two CPUs of its L1.
+Usage: scripts/vt-nested.py UNSPIN [CELL[:SEED]...]; returns 77 if a dependency is missing.
 
-The L1 is a Linux whose CPUs are the pCPUs of a simulated host; its KVM, its scheduler and its QEMU
-are real. The L2 has neither PV help nor PAUSE exits, and runs hackbench. The cells are: control,
-stock, hold, unspin, pv; the seed is 1 by default. What is named twice must give the same bytes twice. QEMU
-is the lab's, or what UNSPIN_VT_QEMU names; without the patch 0008 of the series, no L2 boots.
+The L1 is a Linux whose CPUs are the pCPUs of a simulated host. Its KVM, its scheduler and its QEMU are real.
+The L2 has neither PV help nor PAUSE exits, and runs hackbench. The cells are: control, stock, hold, unspin, pv.
+The seed is 1 by default. A cell that is named twice must yield the same bytes twice. QEMU is the lab's, or the
+one that UNSPIN_VT_QEMU names. Without patch 0008 of the series, no L2 boots.
 """
 
 import hashlib
@@ -24,11 +24,12 @@ from checks import Failed, want
 from sev_es_bench import lab_qemu
 
 PCPUS = 2
-# Seconds of this machine that a cell may take.
+# Time limit of a cell, in seconds of this machine.
 LIMIT = 1800
 JOB = "hackbench -g 1 -l 200 -T"
 NO_HELP = ("host,-kvm-pv-unhalt,-kvm-steal-time", "nopvspin")
-# By name: vCPUs of the L2, its CPU, its further boot parameters, what the job is started by.
+# For each cell: vCPUs and CPU model of the L2, its further boot parameters, and the command that starts the
+# job.
 CELLS = {
     "control": (2, *NO_HELP, ""),
     "stock": (4, *NO_HELP, ""),
@@ -56,14 +57,14 @@ poweroff -f
 
 
 def pack(root: Path, out: Path) -> None:
-    """An archive of the same bytes each time: it has the files' times."""
+    """Packs an archive with the same bytes each time, by resetting the files' times."""
     for path in root.rglob("*"):
         os.utime(path, (0, 0))
     nested.archive(root, out)
 
 
 def write_image(folder: Path, cell: str, kernel: Path, unspin: Path, qemu: Path) -> Path:
-    """An L1 that runs one L2."""
+    """Makes the image of an L1 that runs one L2."""
     vcpus, cpu, more, by = CELLS[cell]
     guest, root, packed = folder / f"{cell}-l2", folder / f"{cell}-l1", folder / f"{cell}.cpio"
     nested.skeleton(guest, nested.L2_INIT % {"modules": ""})
@@ -85,7 +86,7 @@ def write_image(folder: Path, cell: str, kernel: Path, unspin: Path, qemu: Path)
 
 
 def run(folder: Path, name: str, kernel: Path, unspin: Path, qemu: Path) -> tuple[str, str]:
-    """What a cell shows, and the digest of its console and its record."""
+    """Runs a cell. Returns its output, and the digest of its console and its record."""
     cell, _, given = name.partition(":")
     seed = given or "1"
     firmware = nested.firmware_of(qemu)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Init of the guest that scripts/vt-speed.py boots. The kernel's command line says
- * what it does: speed=none, speed=compute (a fixed number of instructions on each vCPU)
+ * Init of the guest that scripts/vt-speed.py boots. The kernel's command line selects its
+ * work: speed=none, speed=compute (a fixed number of instructions on each vCPU)
  * or speed=spin (a ticket lock that all vCPUs take, for a fixed time). Then it powers off.
  */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How fast virtual time runs on this machine, beside QEMU's own ways to run vCPUs: guest
-instructions a second on one core, computing and spinning; CPU seconds of this machine for
-a vCPU-second; memory. Wants a quiet machine. Prints what `unspin claims record` takes.
+"""Measures the speed of virtual time on this machine, and compares it with QEMU's own ways to run vCPUs: guest
+instructions a second on one core, computing and spinning; this machine's CPU seconds for a vCPU-second; memory.
+Needs a quiet machine. Prints claims for `unspin claims record`.
 Usage: scripts/vt-speed.py [UNSPIN]
 """
 
@@ -24,7 +24,7 @@ ON, OFF, IDLE = 1, 2, 3
 
 
 def initramfs(folder: Path) -> Path:
-    """A guest that is one static program."""
+    """Makes the initramfs of a guest that consists of one static program."""
     root = folder / "root"
     for name in ("proc", "dev"):
         (root / name).mkdir(parents=True)
@@ -58,7 +58,7 @@ class Lab:
         self.initramfs = initramfs(folder)
 
     def run(self, how: list[str], vcpus: int, speed: str) -> tuple[float, float, float]:
-        """CPU seconds, vCPU-seconds on (virtual time only) and MiB of one guest."""
+        """Runs a guest. Returns its CPU seconds, vCPU-seconds on (virtual time only) and MiB."""
         record = self.folder / "record.bin"
         record.unlink(missing_ok=True)
         command = [self.qemu["program"], "-L", self.qemu["firmware"], "-M", "q35", *how]
@@ -85,7 +85,7 @@ MTTCG = ["-accel", "tcg,thread=multi"]
 
 
 def on_seconds(record: bytes, vcpus: int) -> float:
-    """How long vCPUs were on in all, by the record of the virtual host."""
+    """Returns the total on time of the vCPUs in the virtual host's record, in seconds."""
     since: dict[int, int] = {}
     total = 0
     for ns, kind, _, entity, _ in EVENT.iter_unpack(record[HEADER:]):

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what `unspin watch` showed on a terminal, as a PNG. docs/watch.png was made so, in a
-guest of the lab with four vCPUs on two pCPUs, in virtual time, beside
-`stress-ng --cpu 2` and then dbench:
+"""Draws the output of `unspin watch` on a terminal as a PNG. docs/watch.png comes from a guest of the lab
+with four vCPUs on two pCPUs in virtual time, which ran `stress-ng --cpu 2` and then dbench:
 
     script -c 'stty cols 100 rows 30; unspin watch' typescript
     scripts/watch-picture.py typescript 100 30 docs/watch.png
@@ -23,16 +22,16 @@ BACKGROUND, TEXT = "#1e1e1e", "#d4d4d4"
 
 
 def screen(typescript: bytes, columns: int, rows: int) -> pyte.Screen:
-    """The last screen before it gave the terminal back."""
+    """Returns the last screen before the program restored the terminal."""
     shown, _, _ = typescript.rpartition(LEAVES_SCREEN)
     result = pyte.Screen(columns, rows)
-    # The first line is what `script` says.
+    # The first line comes from `script` itself.
     pyte.ByteStream(result).feed((shown or typescript).partition(b"\n")[2])
     return result
 
 
 def colours(cell: pyte.screens.Char) -> tuple[str, str]:
-    """Its text's and its background's."""
+    """Returns the colours of a cell's text and background."""
     text = TEXT if cell.fg == "default" else f"#{cell.fg}"
     background = BACKGROUND if cell.bg == "default" else f"#{cell.bg}"
     return (background, text) if cell.reverse else (text, background)
