@@ -1,5 +1,6 @@
-//! `unspin run --ab` in a guest with four vCPUs on two pCPUs: its verdict on a job that spins and
-//! on one that does not, and how it ends. In virtual time, so that no busy machine decides.
+//! `unspin run --ab` in a guest with four vCPUs on two pCPUs: its verdicts on a job that spins and
+//! on one that does not, and its exits. Virtual time keeps a busy machine from deciding the
+//! verdict.
 
 use libtest_mimic::Failed;
 
@@ -7,7 +8,7 @@ use crate::bench::{Bench, check, experiment};
 use crate::virtual_time::vt_guest;
 use crate::{Case, Plain, Takes, Test};
 
-/// All cases of this file.
+/// Returns all cases of this file.
 pub fn cases() -> Vec<Case> {
     let vt = |name, takes, test: Plain| {
         let test = Test::Plain(test);
@@ -25,13 +26,13 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// A guest that loses most by spinning. In the first second of a program with threads, it spins
-/// even if the program does not: there, `sysbench cpu --time=1` is nine times faster under unspin.
+/// A guest that loses most by spinning. In its first second, a program with threads spins even if
+/// its own code does not: here, `sysbench cpu --time=1` is nine times faster under unspin.
 const ABANDONED: &str = "abandoned";
-/// A guest that its hypervisor helps.
+/// A guest with the hypervisor's PV help.
 const PV: &str = "pv";
 
-/// The ratio of speeds that a script found, whose verdict it has checked.
+/// Checks that a script, which checks its own verdict, finds at least this ratio of speeds.
 fn is_above(script: &str, regime: &str, ratio_min: f64) -> Result<(), Failed> {
     let ratio = ratio(script, regime)?;
     if ratio < ratio_min {
@@ -40,7 +41,7 @@ fn is_above(script: &str, regime: &str, ratio_min: f64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs a script of `guest/` to its `result`.
+/// Runs a script of `guest/` and returns its `result`.
 fn ratio(script: &str, regime: &str) -> Result<f64, Failed> {
     let vt = format!("vt = {{ instructions = 1, regime = {regime:?} }}");
     let more = format!("accel = \"vt\"\ntime_limit_s = 240\n{vt}");

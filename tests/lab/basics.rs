@@ -1,4 +1,4 @@
-//! What the lab measures when nothing goes wrong.
+//! The lab's measurements when nothing fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use libtest_mimic::{Completion, Failed};
 
 use crate::bench::{Bench, UNSPIN, busy_machine, check, experiment};
 
-/// From an experiment's file to table, summary, page, comparison and trace. In the same guest,
-/// `unspin doctor` says what that guest is.
+/// Checks the path from an experiment's file to table, summary, page, comparison and trace. In the
+/// same guest, `unspin doctor` must identify the guest.
 pub fn measures_and_reports() -> Result<(), Failed> {
     let text = experiment(&["fine.toml", "ask.toml"], "keep_recordings = true", "");
     let ask = "unspin doctor --json > d; grep -q '\"hypervisor\": \"tcg\"' d && \
@@ -47,7 +47,7 @@ pub fn measures_and_reports() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A greedy neighbour shares the pCPUs, fairly per VM.
+/// Checks that a greedy neighbour shares the pCPUs, fairly per VM.
 pub fn neighbours() -> Result<(), Failed> {
     let neighbour =
         "fairness = \"per-vm\"\n[[topology.neighbour]]\nvcpus = 2\nworkload = \"other.toml\"\n";
@@ -67,15 +67,16 @@ pub fn neighbours() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What `watch --listen` counts as spinning in user space while a lock is wanted that spins, and
-/// while none is, in milliseconds.
+/// Shell functions that print the user-space spinning that `watch --listen` counts, in
+/// milliseconds, while programs contend for a lock of this kind (`none` for no lock).
 const SPUN: &str = "\
     told() { wget -q -O /tmp/m $U; awk '/user_spin_seconds_total/ { s += $2 } \
         END { print int(1000 * s) }' /tmp/m; }; \
     spun() { A=$(told); spinbench --lock $1 --threads 4 --seconds 2 >/dev/null; \
         echo $(($(told) - A)); }; ";
 
-/// A guest finds its off intervals by itself, and what it found is compared with the truth.
+/// Checks that a guest finds its off intervals by itself, and that the lab compares them with the
+/// truth.
 pub fn records_itself() -> Result<(), Failed> {
     let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
         argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--beat\", \"500\", \"--look\", \"5000\"]";
@@ -127,8 +128,8 @@ pub fn records_itself() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each injected off interval is observed, with its length; what a killed lab left is gone, also
-/// where the machine is too busy to judge the lengths.
+/// Checks that each injected off interval is observed with its length. A killed lab's tracing
+/// instance must disappear, even if the machine is too busy to judge the lengths.
 pub fn truth() -> Result<Completion, Failed> {
     let busy = busy_machine();
     let injector = "pinned = true\ninjector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 30000, count = 40 }";
@@ -149,13 +150,13 @@ pub fn truth() -> Result<Completion, Failed> {
     assert!(pairs >= 5, "most of the others met a vCPU that was on: {check_of}");
     for pair in check_of["pairs_us"].as_array().into_iter().flatten() {
         let of = |index: usize| pair[index].as_f64().unwrap_or_default();
-        // The injector was on for all of it, so the vCPU was off at least that long.
+        // The injector was on the whole time, so the vCPU was off at least that long.
         assert!(of(2) >= 0.99 * of(1) - 5.0, "asked, injected, observed: {pair}");
     }
     Ok(Completion::Completed)
 }
 
-/// The tracing instance of a lab that was killed.
+/// Makes the tracing instance of a killed lab, and returns its path.
 fn left_trace() -> Result<PathBuf, Failed> {
     let instances = Path::new("/sys/kernel/tracing/instances");
     if !instances.is_dir() {

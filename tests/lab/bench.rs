@@ -1,4 +1,4 @@
-//! What the tests share: a folder with an experiment in it, and the command.
+//! Shared parts of the tests: a folder with an experiment, and the command.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Why a test cannot run here; `None` when it can.
+/// The reason why a test cannot run here; `None` if it can.
 pub type Missing = Option<String>;
 
-/// What a test needs, if anything.
+/// The check of a test's requirements, if it has any.
 pub type Needs = Option<fn() -> Missing>;
 
-/// The command under test: `UNSPIN_UNDER_TEST`, which is faster in an emulated guest if it is
-/// optimized, or this build's.
+/// The program under test: this build's, or the one that `UNSPIN_UNDER_TEST` names. An optimized
+/// program is faster in an emulated guest.
 pub static UNSPIN: LazyLock<PathBuf> = LazyLock::new(|| {
     let named = std::env::var_os("UNSPIN_UNDER_TEST").map(PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_unspin").into())
 });
 
-/// The init of guests, QEMU and a Debian cloud kernel.
+/// Checks for the guests' init, QEMU and a Debian cloud kernel.
 pub fn guest() -> Missing {
     if !UNSPIN.with_file_name("unspin-init").is_file() {
         return Some("needs unspin-init beside unspin: cargo build --workspace".into());
@@ -36,7 +36,7 @@ pub fn guest() -> Missing {
     has_kernel("debian-cloud", "unspin lab kernel fetch debian-cloud")
 }
 
-/// A guest whose kernel can hibernate.
+/// Checks for a guest whose kernel can hibernate.
 pub fn suspending_guest() -> Missing {
     let hibernates = || {
         let mut show = Command::new(&*UNSPIN);
@@ -48,39 +48,39 @@ pub fn suspending_guest() -> Missing {
     guest().or_else(|| hibernates().is_none().then(|| "needs a kernel that can hibernate".into()))
 }
 
-/// The lab kernel, for nested machines.
+/// Checks for the lab kernel, which nested machines need.
 pub fn lab_kernel() -> Missing {
     guest().or_else(|| has_kernel("lab", "unspin lab kernel build (minutes)"))
 }
 
-/// The kernel of guests that answer reflected pause loops.
+/// Checks for the kernel of guests that answer reflected pause loops.
 pub fn cvm_kernel() -> Missing {
     has_kernel("lab-cvm", "unspin lab kernel build --source lab-cvm (minutes)")
 }
 
-/// Root.
+/// Checks for root.
 pub fn root() -> Missing {
     (!nix::unistd::geteuid().is_root()).then(|| "needs root".into())
 }
 
-/// A guest, and root for its cgroup.
+/// Checks for a guest, and for root, which its cgroup needs.
 pub fn guest_and_root() -> Missing {
     guest().or_else(root)
 }
 
-/// A guest, and tracefs.
+/// Checks for a guest and tracefs.
 pub fn guest_and_tracing() -> Missing {
     let tracefs = fs::read_to_string("/proc/filesystems").is_ok_and(|f| f.contains("tracefs"));
     guest_and_root().or_else(|| (!tracefs).then(|| "needs a kernel with tracefs".into()))
 }
 
-/// Why what must be timed cannot be timed now: others use more than a fifth of this machine.
+/// Returns why timing is unreliable now: other processes use more than a fifth of this machine.
 pub fn busy_machine() -> Missing {
     let ticks = || -> Option<(u64, u64)> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let cpu = stat.lines().next()?.split_whitespace().skip(1);
         let ticks: Vec<u64> = cpu.filter_map(|field| field.parse().ok()).collect();
-        // Idle, and waiting for input and output.
+        // Fields for idle time and for waiting for input and output.
         let idle = ticks.get(3)? + ticks.get(4)?;
         Some((idle, ticks.iter().take(8).sum()))
     };
@@ -91,20 +91,20 @@ pub fn busy_machine() -> Missing {
     (share < 0.8).then(|| format!("this machine is busy ({:.0} % idle)", 100.0 * share))
 }
 
-/// A kernel of the cache, or how to get it.
+/// Checks for a kernel in the cache. The message has `how`, the command that obtains it.
 pub fn has_kernel(spec: &str, how: &str) -> Missing {
     let found = Command::new(&*UNSPIN).args(["lab", "kernel", "show", spec]).output();
     let found = found.is_ok_and(|output| output.status.success());
     (!found).then(|| format!("needs the {spec} kernel: {how}"))
 }
 
-/// A folder with an experiment; gone when dropped.
+/// A folder with an experiment. Dropping this value removes it.
 pub struct Bench {
     folder: tempfile::TempDir,
 }
 
 impl Bench {
-    /// A folder with the experiment `x.toml`.
+    /// Makes a folder with the experiment `x.toml`.
     pub fn new(experiment: &str) -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let bench = Bench { folder };
@@ -124,7 +124,7 @@ impl Bench {
         self
     }
 
-    /// Puts programs into the guests of a workload of this folder.
+    /// Adds programs to the guests of one of this folder's workloads.
     pub fn with_programs(self, name: &str, programs: &[&str]) -> Bench {
         let file = format!("{name}.toml");
         let text = fs::read_to_string(self.path(&file)).expect("a workload");
@@ -137,17 +137,17 @@ impl Bench {
         fs::write(self.path(name), text).expect("write a test's file");
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// `unspin lab run x.toml --out out --accel vt`, ready to start.
+    /// Returns the command `unspin lab run x.toml --out out --accel vt`.
     pub fn lab_run(&self) -> Command {
         self.lab_run_with(&["--accel", "vt"])
     }
 
-    /// The same with other arguments.
+    /// Returns the same command with other arguments.
     pub fn lab_run_with(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&*UNSPIN);
         command.args(["lab", "run"]).arg(self.path("x.toml"));
@@ -161,46 +161,46 @@ impl Bench {
         self.lab_run().output().expect("start unspin")
     }
 
-    /// Runs it to its end in real time.
+    /// Runs the experiment to its end, in real time.
     pub fn run_in_real_time(&self) -> Output {
         self.lab_run_with(&["--accel", "tcg"]).output().expect("start unspin")
     }
 
-    /// The records in `out/runs.jsonl`.
+    /// Returns the records in `out/runs.jsonl`.
     pub fn records(&self) -> Vec<Value> {
         records(&self.path("out/runs.jsonl"))
     }
 
-    /// The records of runs that have a result: without attempts that failed and
-    /// were made again, as an emulated guest's may be.
+    /// Returns the records of runs with a result. It skips failed attempts, which the lab may
+    /// repeat for emulated guests.
     pub fn results(&self) -> Vec<Value> {
         self.records().into_iter().filter(|record| record["outcome"] != "failed").collect()
     }
 }
 
-/// A command in the background; where a test fails before its end, it ends with the test.
+/// A command in the background. If a test fails earlier, dropping this value ends the command.
 pub struct Background(Option<Child>);
 
-/// How long such a command may take to end its guests.
+/// Time limit for a background command to end its guests.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Background {
-    /// Errors are those of starting a process.
+    /// Starts a command. Errors are those of starting a process.
     pub fn start(command: &mut Command) -> io::Result<Background> {
         command.spawn().map(|child| Background(Some(child)))
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.0.as_ref().map_or(0, Child::id)
     }
 
-    /// How it ended, if it has.
+    /// Returns the command's exit status if it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.as_mut().map_or(Ok(None), Child::try_wait)
     }
 
-    /// What it has printed at its end.
+    /// Waits for the command's end and returns its output.
     pub fn output(mut self) -> io::Result<Output> {
         self.0.take().expect("it is there until now").wait_with_output()
     }
@@ -230,14 +230,14 @@ impl Drop for Background {
     }
 }
 
-/// The records of a runs file; every line must be whole.
+/// Returns the records of a runs file, whose lines must all be whole.
 pub fn records(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     assert!(text.is_empty() || text.ends_with('\n'), "{}: the last line is cut", path.display());
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// The head of an experiment over debian-cloud guests.
+/// Returns the head of an experiment with debian-cloud guests.
 pub fn experiment(workloads: &[&str], more: &str, topology: &str) -> String {
     format!(
         "name = \"x\"\ntitle = \"A test\"\nabout = \"Does it work?\"\nrepeats = 1\n\
@@ -246,7 +246,7 @@ pub fn experiment(workloads: &[&str], more: &str, topology: &str) -> String {
     )
 }
 
-/// Fails a test with what the command printed.
+/// Fails a test with the command's output unless `holds` is true.
 pub fn check(holds: bool, what: &str, output: &Output) -> Result<(), Failed> {
     if holds {
         return Ok(());

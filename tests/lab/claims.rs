@@ -1,4 +1,4 @@
-//! Claims that are measured again.
+//! `unspin claims check` with real runs.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, UNSPIN, check, experiment, records};
 
-/// Each check measures in a new folder, and says what became of targets that were met and
-/// missed.
+/// Checks that each call measures in a new folder, and reports whether targets are met or missed.
 pub fn check_measures_each_time() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["fine.toml"], "accel = \"vt\"", "")).workload(
         "fine",

@@ -1,4 +1,4 @@
-//! What needs no guest: files that are wrong, dry runs, generated pages.
+//! Cases without a guest: malformed files, dry runs, generated pages.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 
 use crate::bench::{Bench, UNSPIN, check, experiment};
 
-/// What is written wrongly ends with 2 and says file, line and choices.
+/// Checks that a malformed file exits with 2, and that the error has file, line and valid choices.
 pub fn malformed_toml() -> Result<(), Failed> {
     let good = experiment(&["greedy"], "", "");
     let cases = [
@@ -26,7 +26,7 @@ pub fn malformed_toml() -> Result<(), Failed> {
     Ok(())
 }
 
-/// More pCPUs than there are: named with its line and what is offered.
+/// Checks that the error of too many pCPUs has the line and the available number.
 pub fn impossible_topology() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["greedy"], "", "").replace("pcpus = 2", "pcpus = 4096"));
     let output = bench.run_in_real_time();
@@ -35,7 +35,7 @@ pub fn impossible_topology() -> Result<(), Failed> {
     check(output.status.code() == Some(2) && says, "the line and the offer", &output)
 }
 
-/// A name that is not shipped.
+/// Checks the error of a name that is not shipped.
 pub fn unknown_experiment() -> Result<(), Failed> {
     let output = Command::new(&*UNSPIN).args(["lab", "run", "quickstrat"]).output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +43,7 @@ pub fn unknown_experiment() -> Result<(), Failed> {
     check(output.status.code() == Some(2) && says, "the name that was meant", &output)
 }
 
-/// Runs are counted without running any, and nothing is written.
+/// Checks that a dry run counts the runs, but neither runs them nor writes files.
 pub fn dry_run() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let dry_run = |more: &[&str]| {
@@ -63,7 +63,7 @@ pub fn dry_run() -> Result<(), Failed> {
     check(output.status.code() == Some(2), "refused as by the run itself", &output)
 }
 
-/// Every shipped experiment is valid and listed.
+/// Checks that every shipped experiment is valid and listed.
 pub fn shipped_experiments_parse() -> Result<(), Failed> {
     let output = Command::new(&*UNSPIN).args(["lab", "list", "--json"]).output()?;
     let listed: serde_json::Value = serde_json::from_slice(&output.stdout)?;
@@ -80,7 +80,7 @@ pub fn shipped_experiments_parse() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Generated from the command's own definition, so they cannot go out of date.
+/// Checks the pages and completions that the program generates from its own definition.
 pub fn man_and_completions() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let output = Command::new(&*UNSPIN).arg("man").arg(folder.path()).output()?;

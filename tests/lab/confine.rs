@@ -1,27 +1,27 @@
-//! The limit on vCPUs by cgroups, in a guest in virtual time that spins: it comes, it leaves what
-//! others set, and it goes however `unspin run` ends.
+//! The limit on vCPUs by cgroups, in a guest in virtual time that spins. The limit must come, must
+//! leave other programs' cpusets unchanged, and must go however `unspin run` ends.
 
 use libtest_mimic::Failed;
 
 use crate::bench::{Bench, Missing, check, experiment, has_kernel};
 use crate::virtual_time::vt_guest;
 
-/// The lab's usual kernel.
+/// Tests the limit with the lab's usual kernel.
 pub fn comes_and_goes() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited")
 }
 
-/// The same kernel: cgroups whose vCPUs others have chosen.
+/// Tests cgroups whose vCPUs another program has set.
 pub fn leaves_others() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_beside")
 }
 
-/// The same kernel: what is rarer.
+/// Tests rare cases: a killed guard, and a disabled controller.
 pub fn survives_more() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_more")
 }
 
-/// A guest that has a pCPU for each vCPU, until a neighbour comes.
+/// Tests a guest with a pCPU for each vCPU, until a neighbour comes.
 pub fn counts_where_preempted() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"at\"\n\
                      times_us = [[12000000, 100000000]]";
@@ -29,7 +29,7 @@ pub fn counts_where_preempted() -> Result<(), Failed> {
     ends_well_on(4, &host, "debian-cloud", "uncounted", "")
 }
 
-/// With no more rights than the systemd unit gives.
+/// Tests the limit with only the capabilities of the systemd unit.
 pub fn needs_the_unit_s_rights_only() -> Result<(), Failed> {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/unspin.service.in");
     let unit = std::fs::read_to_string(unit).expect("the unit");
@@ -39,22 +39,22 @@ pub fn needs_the_unit_s_rights_only() -> Result<(), Failed> {
     ends_well_as("debian-cloud", "limited_unit", &format!("\"-all{rights}\""))
 }
 
-/// A host with PV spinlocks and steal time.
+/// Tests a host with PV spinlocks and steal time.
 pub fn rests() -> Result<(), Failed> {
     ends_well_on(2, "vt = { regime = \"pv\", instructions = 1 }", "debian-cloud", "helped", "")
 }
 
-/// vCPUs go and come meanwhile.
+/// Tests vCPUs that go and come during the limit.
 pub fn follows_hotplug() -> Result<(), Failed> {
     ends_well("debian-cloud", "limited_hotplug")
 }
 
-/// Debian 13's kernel, which refuses to clear the set of a cgroup that has tasks.
+/// Tests Debian 13's kernel, which refuses to clear the set of a cgroup with tasks.
 pub fn comes_and_goes_on_trixie() -> Result<(), Failed> {
     ends_well_as(TRIXIE, "limited", "\"briefly\"")
 }
 
-/// Debian 12's, which also has no sched_ext.
+/// Tests Debian 12's kernel, which refuses this too and has no sched_ext.
 pub fn comes_and_goes_on_bookworm() -> Result<(), Failed> {
     ends_well(BOOKWORM, "limited")
 }
@@ -62,12 +62,12 @@ pub fn comes_and_goes_on_bookworm() -> Result<(), Failed> {
 const TRIXIE: &str = "debian-cloud:trixie";
 const BOOKWORM: &str = "debian-cloud:bookworm";
 
-/// Debian 13's kernel.
+/// Checks for Debian 13's kernel.
 pub fn trixie() -> Missing {
     needs(TRIXIE, "unspin lab kernel fetch debian-cloud:trixie")
 }
 
-/// Debian 12's.
+/// Checks for Debian 12's kernel.
 pub fn bookworm() -> Missing {
     needs(BOOKWORM, "unspin lab kernel fetch debian-cloud:bookworm")
 }
@@ -81,14 +81,14 @@ fn ends_well(kernel: &str, script: &str) -> Result<(), Failed> {
     ends_well_as(kernel, script, "")
 }
 
-/// The same with an argument.
+/// Runs a script like [`ends_well`], with an argument.
 fn ends_well_as(kernel: &str, script: &str, argument: &str) -> Result<(), Failed> {
     ends_well_on(2, VT, kernel, script, argument)
 }
 
 const VT: &str = "vt = { regime = \"abandoned\", instructions = 1 }";
 
-/// The same in a guest with four vCPUs on a host with so many pCPUs and these settings.
+/// Runs a script in a guest with four vCPUs on a host with these pCPUs and settings.
 fn ends_well_on(
     pcpus: u32,
     host: &str,

@@ -1,5 +1,4 @@
-//! What goes wrong becomes a record with its reason; the experiment goes on,
-//! and what was finished stays.
+//! Failures: each becomes a record with its reason, the experiment goes on, and finished runs stay.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,13 +13,13 @@ use serde_json::Value;
 
 use crate::bench::{Background, Bench, check, experiment, records};
 
-/// The record of a workload.
+/// Returns the record of a workload.
 fn of<'a>(records: &'a [Value], workload: &str) -> &'a Value {
     let found = records.iter().rfind(|record| record["cell"]["workload"] == workload);
     found.unwrap_or(&Value::Null)
 }
 
-/// A workload whose program no package has installed, and one that no package has.
+/// Checks the errors of a program whose package is not installed, and of one without a package.
 pub fn missing_package() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["odd.toml"], "", "")).workload(
         "odd",
@@ -40,8 +39,8 @@ pub fn missing_package() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A panic, an endless job and a fine one: each has its kind without a retry, the console log is
-/// kept, and the experiment goes on.
+/// Checks a panic, an endless job and a successful one: each record has its kind without a retry,
+/// the lab keeps the console log, and the experiment goes on.
 pub fn kinds() -> Result<(), Failed> {
     let text = experiment(&["panic.toml", "endless.toml", "fine.toml"], "time_limit_s = 1", "");
     let bench = Bench::new(&text)
@@ -63,7 +62,7 @@ pub fn kinds() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A guest whose init never says hello, beside one that does.
+/// Checks that the lab ends a guest whose init never reports, next to one that does.
 pub fn boot_hang() -> Result<(), Failed> {
     let more = "boot_limit_s = 15\nboot_params = [\"\", \"rdinit=/usr/bin/cat\"]";
     let bench =
@@ -77,7 +76,7 @@ pub fn boot_hang() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A workload that takes more memory than the guest has.
+/// Checks a workload that takes more memory than the guest has.
 pub fn out_of_memory() -> Result<(), Failed> {
     let bench = Bench::new(&experiment(&["hungry.toml"], "", "")).workload(
         "hungry",
@@ -90,7 +89,7 @@ pub fn out_of_memory() -> Result<(), Failed> {
     Ok(())
 }
 
-/// QEMU, killed while a workload runs.
+/// Checks a QEMU that is killed while a workload runs.
 pub fn qemu_killed() -> Result<(), Failed> {
     let slow = "echo it begins > /dev/ttyS0; while :; do :; done";
     let bench = Bench::new(&experiment(&["slow.toml"], "", "")).workload("slow", slow, "");
@@ -106,7 +105,7 @@ pub fn qemu_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A disk that fills up keeps what was finished; with room again, it goes on.
+/// Checks that a full disk keeps finished runs, and that the lab resumes when space is free again.
 pub fn full_disk() -> Result<(), Failed> {
     let text = experiment(&["fine.toml"], "keep_recordings = true", "");
     let bench = Bench::new(&text.replace("repeats = 1", "repeats = 4")).workload(
@@ -151,7 +150,7 @@ impl Drop for Unmount {
     }
 }
 
-/// Ctrl-C while a guest boots, then in the middle, then the same command again.
+/// Checks Ctrl-C while a guest boots, Ctrl-C in the middle of the runs, and resuming.
 pub fn ctrl_c() -> Result<(), Failed> {
     let text = experiment(&["fine.toml"], "", "");
     let bench = Bench::new(&text.replace("repeats = 1", "repeats = 3")).workload(
@@ -183,8 +182,8 @@ pub fn ctrl_c() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What decides the runs changes: the old ones stay in the file, and new ones are made. Of
-/// the same experiment none is made.
+/// Checks that a change of the experiment keeps the old runs in the file and makes new ones. An
+/// unchanged experiment makes no new runs.
 pub fn changed_experiment() -> Result<(), Failed> {
     let bench =
         Bench::new(&experiment(&["fine.toml"], "", "")).workload("fine", "echo result 1", "");
@@ -213,7 +212,7 @@ fn start(bench: &Bench) -> std::io::Result<Background> {
 }
 
 impl Bench {
-    /// The lines that are whole so far.
+    /// Returns the records of the whole lines so far.
     fn records_so_far(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path("out/runs.jsonl")).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -231,7 +230,7 @@ pub fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
     None
 }
 
-/// The QEMU child of `parent` that runs a guest.
+/// Returns the QEMU child of `parent` that runs a guest.
 pub fn guest_of(parent: u32) -> Option<i32> {
     let list = fs::read_dir("/proc").ok()?.flatten();
     let pids = list.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

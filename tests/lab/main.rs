@@ -1,6 +1,6 @@
-//! The lab from its command line, with real guests: what it measures, and what
-//! it does when something goes wrong. Needs QEMU and a kernel; a test that
-//! cannot run here says why, and exit code 77 means that none that needs them could.
+//! Tests of the lab's command line with real guests: its measurements, and its behaviour on
+//! failures. They need QEMU and a kernel. A test that cannot run here prints the reason. Exit code
+//! 77 means that no test with such requirements could run.
 
 mod ab;
 mod basics;
@@ -21,23 +21,24 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use bench::{Needs, guest, guest_and_root, guest_and_tracing};
 use virtual_time::{vt_answering_guest, vt_guest, vt_guest_and_compiler, vt_guest_and_root};
 
-/// What a test takes of the machine.
+/// The share of the machine that a test needs.
 #[derive(Clone, Copy, PartialEq)]
 enum Takes {
-    /// Virtual time, which no load disturbs, or no guest at all: some of them run at a time.
+    /// Virtual time, which no load disturbs, or no guest at all. Several such tests run in
+    /// parallel.
     Little,
-    /// Real time: no other test runs beside it.
+    /// Real time. No other test runs at the same time.
     Machine,
-    /// Minutes: only `make test-all` runs it.
+    /// Minutes. Only `make test-all` runs the test.
     Minutes,
 }
 
-/// What a test does.
+/// The function of a test.
 #[derive(Clone, Copy)]
 enum Test {
-    /// It passes or fails.
+    /// A test that passes or fails.
     Plain(Plain),
-    /// It may find that the machine was too busy to judge by what it measured.
+    /// A test that may find the machine too busy to judge its measurements.
     Timed(fn() -> Result<Completion, Failed>),
 }
 
@@ -52,7 +53,7 @@ impl Test {
     }
 }
 
-/// A test.
+/// A test with its requirements.
 struct Case {
     name: &'static str,
     needs: Needs,
@@ -60,13 +61,13 @@ struct Case {
     test: Test,
 }
 
-/// Set by `make test-all`.
+/// The environment variable that `make test-all` sets.
 const ALL: &str = "UNSPIN_TEST_ALL";
 
-/// Held for writing by a test that needs the machine for itself.
+/// Lock that a test takes for writing if it needs the machine for itself.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// The plain cases outside of [`ab`] and [`scheduler`].
+/// The plain cases, except those of [`ab`] and [`scheduler`].
 const CASES: [(&str, Needs, Takes, Plain); 39] = {
     use Takes::{Little, Machine, Minutes};
     [
@@ -147,7 +148,7 @@ const CASES: [(&str, Needs, Takes, Plain); 39] = {
     ]
 };
 
-/// The one case that is not plain.
+/// The only timed case.
 const TRUTH: Case = Case {
     name: "injected_off_intervals_come_back",
     needs: Some(guest_and_tracing),
@@ -157,7 +158,7 @@ const TRUTH: Case = Case {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // A CI in which most tests are skipped would pass by mistake.
+    // CI must not pass only because most tests are skipped.
     let in_ci = std::env::var_os("CI").is_some() && !arguments.list;
     if let Some(reason) = in_ci.then(vt_guest_and_root).flatten() {
         eprintln!("failed: CI {reason}");
@@ -168,7 +169,7 @@ fn main() -> ExitCode {
     let others = CASES.map(plain);
     let mut cases: Vec<Case> =
         ab::cases().into_iter().chain(scheduler::cases()).chain(others).chain([TRUTH]).collect();
-    // Those that can run side by side first, so that none waits for the machine.
+    // Parallel tests come first, so that none of them waits for a test that needs the machine.
     cases.sort_by_key(|case| case.takes != Takes::Little);
     let mut able = 0;
     let trials = cases.into_iter().map(|case| {
@@ -189,7 +190,7 @@ fn main() -> ExitCode {
 }
 
 impl Case {
-    /// Why it does not run here; none if it does.
+    /// Returns why the case does not run here, or `None` if it does.
     fn missing(&self, all: bool) -> Option<String> {
         if self.takes == Takes::Minutes && !all {
             return Some("takes minutes: run `make test-all`".into());

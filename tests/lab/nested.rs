@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use crate::bench::{Bench, check, experiment};
 
-/// The regimes are what their names say, as the L2's own kernel and the L1's
-/// KVM see them.
+/// Checks that the L2's kernel and the L1's KVM confirm each regime.
 pub fn regimes() -> Result<(), Failed> {
     let text = experiment(&["stress-ng-rename"], "truth = \"totals\"\ntime_limit_s = 60", "")
         .replace("debian-cloud", "lab")
@@ -34,8 +33,8 @@ pub fn regimes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The records of a run of the experiment in which every job came to its end: now and then
-/// an L2 stops in the emulator, and its run at its time limit.
+/// Runs the experiment until every job ends, up to three times, and returns the records. An L2
+/// sometimes hangs in the emulator until its run's time limit.
 fn all_done(text: &str) -> Result<Vec<Value>, Failed> {
     let mut records = Vec::new();
     for _ in 0..3 {

@@ -1,6 +1,6 @@
-//! The guest scheduler in a real guest: it runs tasks of all kinds and leaves none waiting, and
-//! the kernel always gets its own scheduler back. What happens in the guest is a script in
-//! `guest/`; in virtual time, where it can be, so that no busy machine decides how it ends.
+//! The guest scheduler in a real guest. It runs tasks of all kinds, lets none wait long, and the
+//! kernel always gets its own scheduler back. Each case is a script in `guest/`. Most run in
+//! virtual time, so that a busy machine does not decide their results.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::faults::guest_of;
 use crate::virtual_time::vt_guest;
 use crate::{Case, Plain, Takes, Test};
 
-/// All cases of this file.
+/// Returns all cases of this file.
 pub fn cases() -> Vec<Case> {
     let case = |name, needs: Needs, takes, test: Plain| {
         let test = Test::Plain(test);
@@ -54,12 +54,12 @@ fn in_virtual_time(scripts: &str) -> Result<(), Failed> {
     has_result(&guest(scripts, "vt"), "vt")
 }
 
-/// A guest with four vCPUs on two pCPUs that runs scripts of `guest/`.
+/// Makes a guest with four vCPUs on two pCPUs that runs scripts of `guest/`.
 fn guest(scripts: &str, accel: &str) -> Bench {
     guest_of_kernel(scripts, accel, "debian-cloud")
 }
 
-/// The same with that kernel.
+/// Makes the same guest with this kernel.
 fn guest_of_kernel(scripts: &str, accel: &str, kernel: &str) -> Bench {
     let vt = if accel == "vt" { "vt = { instructions = 1 }" } else { "" };
     let more = format!("accel = {accel:?}\ntime_limit_s = 600\n{vt}");
@@ -84,7 +84,7 @@ fn guest_of_kernel(scripts: &str, accel: &str, kernel: &str) -> Bench {
     bench
 }
 
-/// A guest with six vCPUs, of which the script uses four.
+/// Makes a guest with six vCPUs, of which the script uses four.
 fn packing_guest(kernel: &str) -> Bench {
     let bench = guest_of_kernel("packs", "vt", kernel);
     let text = std::fs::read_to_string(bench.path("x.toml")).expect("the experiment");
@@ -92,7 +92,7 @@ fn packing_guest(kernel: &str) -> Bench {
     bench
 }
 
-/// Runs a guest's script to its `result`.
+/// Runs a guest's script and checks that it ends with its `result`.
 fn has_result(bench: &Bench, accel: &str) -> Result<(), Failed> {
     let output = bench.lab_run_with(&["--accel", accel]).output()?;
     check(output.status.success(), &format!("{:#?}", bench.records()), &output)?;
@@ -101,7 +101,7 @@ fn has_result(bench: &Bench, accel: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// vCPUs that the host holds to pCPUs, two to each.
+/// Tests a host that pins two vCPUs to each pCPU.
 fn spreads() -> Result<(), Failed> {
     let bench = guest("spreads", "tcg");
     let text = std::fs::read_to_string(bench.path("x.toml"))?;
@@ -109,9 +109,9 @@ fn spreads() -> Result<(), Failed> {
     has_result(&bench, "tcg")
 }
 
-/// An emulated machine that hibernates may be reset without a word: the scheduler is loaded again
-/// while vCPUs come back, and the emulator may meet an int3 late with which the kernel patches
-/// itself. Such a run shows nothing.
+/// Tests hibernation. An emulated machine may be reset without a message, because the scheduler is
+/// loaded again while vCPUs come back: the kernel then patches its own code, and the emulator may
+/// deliver the patching int3 late. The test repeats such a run, which shows nothing.
 fn suspend() -> Result<(), Failed> {
     for _ in 0..5 {
         let bench = guest("suspend", "tcg");
@@ -126,7 +126,7 @@ fn suspend() -> Result<(), Failed> {
     Err("the machine was reset each time".into())
 }
 
-/// Stops the machine again and again.
+/// Tests a machine that the host stops again and again.
 fn stopped_by_the_host() -> Result<(), Failed> {
     let bench = guest("stopped", "tcg");
     if bench::lab_kernel().is_none() {
@@ -139,7 +139,7 @@ fn stopped_by_the_host() -> Result<(), Failed> {
         if let Some(ended) = lab.ended()? {
             break ended;
         }
-        // It may be another one by now: a guest that dies while it boots is made again.
+        // QEMU may have changed, because the lab boots again a guest that dies while it boots.
         let Some(qemu) = guest_of(lab.id()).map(Pid::from_raw) else { continue };
         if kill(qemu, Signal::SIGSTOP).is_err() {
             continue;

@@ -1,4 +1,4 @@
-//! Runs in virtual time: the same bytes twice, the truth, and what is refused.
+//! Runs in virtual time: repeated bytes, the truth, and refused settings.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 
 use crate::bench::{self, Bench, Missing, UNSPIN, check, cvm_kernel, experiment, guest};
 
-/// A guest, and the QEMU with virtual pCPUs.
+/// Checks for a guest and the QEMU with virtual pCPUs.
 pub fn vt_guest() -> Missing {
     let named = std::env::var_os("UNSPIN_VT_QEMU").is_some();
     let show = || Command::new(&*UNSPIN).args(["lab", "qemu", "show"]).output();
@@ -17,12 +17,12 @@ pub fn vt_guest() -> Missing {
     })
 }
 
-/// The same, and root.
+/// Checks for the same and root.
 pub fn vt_guest_and_root() -> Missing {
     vt_guest().or_else(bench::root)
 }
 
-/// The same, and what builds a program for it.
+/// Checks for the same and a C compiler.
 pub fn vt_guest_and_compiler() -> Missing {
     let has_compiler = || Command::new("cc").arg("--version").output().is_ok();
     vt_guest().or_else(|| (!has_compiler()).then(|| "needs a C compiler: apt install gcc".into()))
@@ -32,7 +32,7 @@ fn twice(bench: &Bench) -> Output {
     bench.lab_run_with(&["--accel", "vt", "--twice"]).output().expect("start unspin")
 }
 
-/// The same cell twice gives the same bytes; its truth adds up without any error.
+/// Checks that two runs of a cell yield the same bytes, and that the truth adds up exactly.
 pub fn same_bytes_twice() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"greedy\"\n";
     let text = experiment(&["burn.toml"], "accel = \"vt\"\nkeep_recordings = true", neighbour);
@@ -56,7 +56,8 @@ pub fn same_bytes_twice() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The injector takes a pCPU for exact times, and the vCPU that stays there is off for as long.
+/// Checks that the injector takes a pCPU for exact times, and that a vCPU pinned to it is off as
+/// long.
 pub fn injected_times_are_exact() -> Result<(), Failed> {
     let injector = "pinned = true\n\
         injector = { pcpu = 1, lengths_us = [1000, 5000], gap_us = 10000, count = 10 }";
@@ -77,8 +78,8 @@ pub fn injected_times_are_exact() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A guest's own look at its clocks: they never go back, and those of two vCPUs differ by a quantum
-/// at most, also where vCPUs are off.
+/// Checks from inside a guest that clocks never go back, and that those of two vCPUs differ by at
+/// most a quantum, even if vCPUs are off.
 pub fn clocks_agree() -> Result<(), Failed> {
     const QUANTUM_NS: f64 = 500.0;
     let neighbour = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"greedy\"\n";
@@ -107,7 +108,7 @@ pub fn clocks_agree() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The lab's QEMU refuses options that make no sense, and says which.
+/// Checks that the lab's QEMU refuses invalid options, and names them.
 pub fn wrong_options() -> Result<(), Failed> {
     let show = Command::new(&*UNSPIN).args(["lab", "qemu", "show", "--json"]).output()?;
     let shown: serde_json::Value = serde_json::from_slice(&show.stdout)?;
@@ -126,7 +127,7 @@ pub fn wrong_options() -> Result<(), Failed> {
         (&*format!("{host},unknown=1"), "'unknown'"),
         (&*format!("{host},record=/no/such/file"), "/no/such/file"),
     ] {
-        // One that is not refused would run on.
+        // `timeout` ends a QEMU that accepts the option and runs.
         let output = Command::new("timeout")
             .args(["20", &qemu, "-machine", "q35", "-accel", "tcg,thread=single"])
             .args(["-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none"])
@@ -139,8 +140,8 @@ pub fn wrong_options() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Neighbours that sleep, whose pCPUs the guest takes over at once. The record is checked: time
-/// goes on for each vCPU, and no pCPU idles beside one that waits.
+/// Checks that the guest takes over the pCPUs of sleeping neighbours at once. The lab also checks
+/// the record: time goes on for each vCPU, and no pCPU idles while a vCPU waits.
 pub fn neighbours_sleep() -> Result<(), Failed> {
     let neighbours = "[[topology.neighbour]]\nvcpus = 2\nmodel = \"periodic\"\n\
         work_us = 3000\nsleep_us = 5000\n\
@@ -155,7 +156,8 @@ pub fn neighbours_sleep() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A host that asks is given the kernel's count, and sees which preemptions hit critical sections.
+/// Checks that the kernel gives its count to a host that asks, and that the host sees which
+/// preemptions hit critical sections.
 pub fn critical_sections_are_counted() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 4\nmodel = \"greedy\"\n";
     let asks = "accel = \"vt\"\nvt = { critical = \"count\" }";
@@ -170,8 +172,8 @@ pub fn critical_sections_are_counted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waiters of PV spinlocks halt where no PAUSE exits end their loops, and whoever kicks one gives
-/// way to it. KVM does so at a kick, and the host records what came of it.
+/// Checks that a PV spinlock's waiters halt if no PAUSE exits end their loops. The vCPU that kicks
+/// a waiter yields to it: KVM yields at a kick, and the host records the outcome.
 pub fn kicked_vcpus_are_yielded_to() -> Result<(), Failed> {
     let more = "accel = \"vt\"\nvt = { regime = \"tdx-like\" }";
     let text = experiment(&["hackbench-pipe-threads"], more, "");
@@ -185,8 +187,8 @@ pub fn kicked_vcpus_are_yielded_to() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The first waiter of a native queued spinlock spins outside of the queue, where no tracepoint
-/// is. The recorder sees it, and that its holder was off.
+/// Checks that the recorder sees the first waiter of a native queued spinlock, and that its holder
+/// was off. This waiter spins outside of the queue, where the kernel has no tracepoint.
 pub fn first_waiters_are_seen() -> Result<(), Failed> {
     let record = "seconds = 2\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
         argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--beat\", \"500\"]";
@@ -204,8 +206,8 @@ pub fn first_waiters_are_seen() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A guest that takes itself for an SEV-ES guest, twice with the same bytes; its label says
-/// what it is.
+/// Checks a guest that detects SEV-ES. Two runs yield the same bytes, and the label names the
+/// platform.
 pub fn confidential_guest() -> Result<(), Failed> {
     let cvm = "accel = \"vt\"\nvt = { cvm = \"sev-es-emulated\" }";
     let active = "Memory Encryption Features active: AMD SEV SEV-ES";
@@ -220,12 +222,13 @@ pub fn confidential_guest() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a guest that answers reflected pause loops needs.
+/// Checks for the requirements of a guest that answers reflected pause loops.
 pub fn vt_answering_guest() -> Missing {
     vt_guest().or_else(cvm_kernel)
 }
 
-/// The waiter at a spinlock names the vCPU that its holder is held to; twice the same bytes.
+/// Checks that a spinlock's waiter names the vCPU to which its holder is pinned. Two runs yield the
+/// same bytes.
 pub fn reflected_pause_loops_name_the_holder() -> Result<(), Failed> {
     let asks = "accel = \"vt\"\nseconds = 1\n\
         vt = { cvm = \"sev-es-emulated\", regime = \"ple\", vnae = \"both\" }";
@@ -247,7 +250,7 @@ pub fn reflected_pause_loops_name_the_holder() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A real neighbour is refused, with what to write instead.
+/// Checks that a real neighbour is refused, with the alternative.
 pub fn real_neighbours_are_refused() -> Result<(), Failed> {
     let neighbour = "[[topology.neighbour]]\nvcpus = 2\nworkload = \"greedy\"\n";
     let bench = Bench::new(&experiment(&["stress-ng-rename"], "", neighbour));

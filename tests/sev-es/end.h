@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How a guest of KVM ends; part of guest.c. */
+/* The end of a guest of KVM; part of guest.c. */
 
-/* Waits for a byte from the serial port: scripts/es-emu.py looks at the memory until then. */
+/* Waits for a byte from the serial port. Until then, scripts/es-emu.py reads the memory. */
 static void power_off(void)
 {
 	do {
 		clear();
 		call(0x7b, 0x3fd << 16 | 1 << 4 | 1, 0);
 	} while (!(get(RAX) & 1));
-	/* ACPI's register. */
+	/* The ACPI register that powers off. */
 	clear();
 	put(RAX, 1 << 13);
 	call(0x7b, 0x604 << 16 | 2 << 4, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How long a VMGEXIT takes, without the #VC that comes first; part of guest.c. */
+/* Measures a VMGEXIT, without the #VC that precedes it; part of guest.c. */
 
-/* A slice is shorter than the turns of what else runs on the machine. */
+/* A slice is shorter than the time slices of other processes on the machine. */
 #define EXITS_EACH 16
 #define SLICES 150
-/* Neither KVM nor unspin-vmm has a device at either. */
+/* Neither KVM nor unspin-vmm has a device at either address. */
 #define NO_PORT 0x2f8ul
 #define NO_MEMORY 0xe0000000ul
 
@@ -15,7 +15,7 @@ static const struct kind {
 	{ "in", 0x7b, NO_PORT << 16 | 1 << 4 | 1, 0 },
 	{ "out", 0x7b, NO_PORT << 16 | 1 << 4, 0 },
 	{ "mmio", 0x80000001, NO_MEMORY, 4 },
-	/* The control: the kernel answers it, whoever reads the GHCB for devices. */
+	/* The control: the kernel always answers it, whoever reads the GHCB for devices. */
 	{ "cpuid", 0x72, 0, 0 },
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -28,7 +28,7 @@ static u64 ticks(void)
 	return low | (u64)high << 32;
 }
 
-/* Whether the answer is what nothing answers: all ones. */
+/* Whether the answer is all ones, which means that no device answered. */
 static int is_right(const struct kind *kind)
 {
 	if ((u32)get(INFO_1))
@@ -40,7 +40,7 @@ static int is_right(const struct kind *kind)
 	return 1;
 }
 
-/* Ticks of so many exits of a kind, whose answers are judged. */
+/* Measures the ticks of EXITS_EACH exits of a kind, and checks their answers. */
 static u64 slice(const struct kind *kind)
 {
 	u64 begin = ticks();
@@ -61,7 +61,7 @@ static u64 slice(const struct kind *kind)
 	return ticks() - begin;
 }
 
-/* Kinds alternate. Only the fastest slices are said: the others were interrupted. */
+/* Alternates between kinds. Prints only the fastest slices, because the others were interrupted. */
 static void measure(void)
 {
 	u64 fastest[KINDS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* GHCB pages that are right, malformed and random; part of guest.c. */
+/* Valid, malformed and random GHCB pages; part of guest.c. */
 
 #ifndef FUZZ_ROUNDS
-/* An exit of an emulated KVM takes long. */
+/* Fewer rounds with an emulated KVM, whose exits take long. */
 #define FUZZ_ROUNDS (IS_KVM ? 2000 : 20000)
 #endif
 
@@ -55,14 +55,15 @@ static void test_malformed(void)
 	put(RCX, 0xc0000080);
 	check_is("RDMSR of EFER by the page: an exception", call(0x7c, 0, 0), 1);
 #ifndef KVM
-	/* KVM's guest may lack AVX. This one's own XCR0 is 1. */
+	/* Only here: KVM's guest may lack AVX. This guest's own XCR0 is 1. */
 	clear();
 	put(RAX, 0xd);
 	put(RCX, 0);
 	put(XCR0, 7);
 	call(0x72, 0, 0);
 	check_is("CPUID 0xd: the size for the XCR0 in the page", get(RBX), 576 + 256);
-	/* KVM asks user space, which has a bus without devices there. */
+	/* Only here: KVM passes this to user space, which has a bus without devices at that
+	 * address. */
 	clear();
 	put(SCRATCH, SHARED + BUFFER);
 	refused("MMIO to private memory: invalid input", call(0x80000001, CBIT | 0x1000000, 8), 5);
@@ -85,7 +86,7 @@ static u64 any(void)
 	return seed;
 }
 
-/* A port without a device. KVM ends a guest whose string is too long. */
+/* Returns a port without a device. KVM ends a guest whose string operation is too long. */
 static u64 any_port(void)
 {
 #ifdef KVM
@@ -95,7 +96,7 @@ static u64 any_port(void)
 #endif
 }
 
-/* Exits that neither end the guest nor let it wait; ports and addresses without a device. */
+/* Tests exits that neither end nor block the guest, on ports and addresses without a device. */
 static void test_fuzz(u64 rounds)
 {
 	static const u64 codes[] = {

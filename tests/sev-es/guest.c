@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest that speaks the protocol of SEV-ES with the emulated platform of qemu/patches, and
- * judges every answer. scripts/sev-es.py builds and runs it; with KVM defined, it is for the one of
+ * A guest that uses the SEV-ES protocol with the emulated platform of qemu/patches, and judges
+ * every answer. scripts/sev-es.py builds and runs it. With KVM defined, the platform is that of
  * kernel/es-emu, and scripts/es-emu.py runs it. With EXITS, it measures how long exits take instead.
  *
  * It starts at a kernel's 64-bit entry, with the page tables of `unspin igvm build`: the first
- * 4 GiB mapped to themselves in pages of 2 MiB, all with the C-bit. It has one shared page of
- * 2 MiB, in which the GHCB is, and one for the I/O APIC.
+ * 4 GiB are mapped to themselves in pages of 2 MiB, all with the C-bit. It has one shared page of
+ * 2 MiB, which contains the GHCB, and one for the I/O APIC.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -42,8 +42,8 @@ struct regs {
 	u64 error, rip, cs, rflags, rsp, ss;
 };
 
-/* What the hypervisor must never see, unless the script that runs this chooses another one, and what
- * the control shows it. */
+/* The value that the hypervisor must never see, unless the running script chooses another one, and
+ * the value that the control shows to the hypervisor. */
 #ifndef CANARY
 #define CANARY 0x5ec2e7ca9a21f00dul
 #endif
@@ -55,7 +55,7 @@ static u64 idt[2 * 32] __attribute__((aligned(16)));
 static volatile u64 vcs;
 static volatile u64 last_error;
 static volatile u64 length;	/* of the instruction that raises #VC */
-static volatile u64 info_1;	/* what its VMGEXIT says */
+static volatile u64 info_1;	/* operands of its VMGEXIT */
 static volatile u64 info_2;
 static volatile int by_msr;	/* CPUID by the MSR protocol */
 static u64 seed = 88172645463325252ul;
@@ -131,7 +131,7 @@ static void check_is(const char *what, u64 is, u64 wanted)
 	}
 }
 
-/* The handler of #VC. What it does not put into the GHCB, nobody sees. */
+/* The handler of #VC. The hypervisor sees only the registers that it puts into the GHCB. */
 void vc(struct regs *r)
 {
 	u64 code = r->error;
@@ -166,7 +166,7 @@ void vc(struct regs *r)
 		return;
 	if (is_valid(RAX))
 		r->rax = get(RAX);
-	/* KVM returns all four registers after every exit. CPUID alone has one in RBX. */
+	/* KVM returns all four registers after every exit. Only CPUID returns one in RBX. */
 	if (code == 0x72 && is_valid(RBX))
 		r->rbx = get(RBX);
 	if (is_valid(RCX))
@@ -177,7 +177,7 @@ void vc(struct regs *r)
 		r->rax = *(u32 *)(ghcb + BUFFER);
 }
 
-/* The next instruction raises #VC, has so many bytes, and its VMGEXIT says that. */
+/* Sets the length of the next instruction, which raises #VC, and the operands of its VMGEXIT. */
 static void next(u64 bytes, u64 one, u64 two)
 {
 	last_error = 0;
@@ -186,7 +186,7 @@ static void next(u64 bytes, u64 one, u64 two)
 	info_2 = two;
 }
 
-/* Makes the 2 MiB at an address shared. */
+/* Makes the 2 MiB page at an address shared. */
 static void share(u64 address)
 {
 	u64 *entry = (u64 *)DIRECTORY + address / LARGE;
@@ -196,8 +196,8 @@ static void share(u64 address)
 	asm volatile("mov %%cr3, %0; mov %0, %%cr3" : "=r"(cr3) : : "memory");
 }
 
-/* An instruction with canaries in all registers that it does not use; returns 0 if none is lost. RAX,
- * RCX and RDX are what it takes and returns, RBX only what it returns. */
+/* Runs an instruction with canaries in all registers that it does not use, and returns 0 if none is
+ * lost. The instruction takes and returns RAX, RCX and RDX. It also returns RBX. */
 #define KEEPING(name, instruction)                                                                  \
 	static u64 name(u32 *regs)                                                                  \
 	{                                                                                           \
@@ -229,7 +229,7 @@ static void share(u64 address)
 		return lost;                                                                        \
 	}
 
-/* Where it returns nothing in RBX, R15 is lost with that one. */
+/* For an instruction that returns nothing in RBX: a lost canary in RBX changes R15. */
 #define WITH_RBX "; xor %%rbx, %%r15; xor %%rdi, %%r15"
 
 KEEPING(keeping_cpuid, "cpuid")
@@ -260,7 +260,7 @@ static void test_entry(u64 vcs_early, u32 *early)
 	check("CPUID by the GHCB page says the same", regs[0] == early[0] && regs[1] == early[1]);
 	check_is("SEV information: versions 1 to 2, C-bit 47", by_msr_protocol(2),
 		 2ul << 48 | 1ul << 32 | 47ul << 24 | 1);
-	/* KVM's are for SNP only. */
+	/* The features that KVM reports apply to SNP only. */
 	check_is("features of the hypervisor", by_msr_protocol(0x80), IS_KVM ? 0x3081 : 0x81);
 	check_is("an unknown request stays a request", by_msr_protocol(0x7f2), 0x7f2);
 }
@@ -319,7 +319,7 @@ static void test_instructions(void)
 	value = rdmsr(0xc0000080);
 	check("RDMSR of EFER raises nothing", !last_error && value & 0x400);
 #ifndef KVM
-	/* KVM injects #GP instead. */
+	/* KVM injects #GP instead of #VC. */
 	next(2, 0, 0);
 	asm volatile("rdpmc" : "=a"(value), "=d"(high) : "c"(0));
 	check("RDPMC raised #VC 0x6f, answered by an exception",
@@ -330,7 +330,7 @@ static void test_instructions(void)
 	check_is("WBINVD raised #VC 0x89", last_error, 0x89);
 	next(3, 0, 0);
 	asm volatile("mov %%dr7, %%rax" : "=a"(value));
-	/* KVM leaves it to the guest to know the value. */
+	/* KVM does not return DR7, because a guest has to keep its own copy. */
 	check("reading DR7 raised #VC 0x27", last_error == 0x27 && (IS_KVM || value == 0x400));
 	next(3, 0, 0);
 	asm volatile("mov %%rax, %%dr7" : : "a"(0x400));
@@ -367,7 +367,7 @@ void main(void)
 		      (handler >> 16 & 0xffff) << 48;
 	idt[2 * 29 + 1] = handler >> 32;
 	asm volatile("lidt %0" : : "m"(pointer));
-	/* SSE, for canaries there. */
+	/* Enables SSE for canaries in its registers. */
 	asm volatile("mov %%cr4, %%rax; or $0x600, %%rax; mov %%rax, %%cr4" : : : "rax");
 	by_msr = 1;
 	next(2, 0, 0);
@@ -388,7 +388,7 @@ void main(void)
 	test_malformed();
 	test_fuzz(FUZZ_ROUNDS);
 	clear();
-	/* The control: this one must be found, by the hypervisor and in shared memory. */
+	/* The control: the hypervisor must find this value, also in shared memory. */
 	*(volatile u64 *)(SHARED + 0x5000) = SHOWN;
 	put(RAX, SHOWN);
 	call(0x8000fffd, 0, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Questions by the GHCB page, and text by the serial port; part of guest.c. */
+/* Requests by the GHCB page, and text by the serial port; part of guest.c. */
 
 static void put(u32 field, u64 value)
 {
@@ -23,7 +23,7 @@ static void clear(void)
 		((volatile u8 *)ghcb)[i] = 0;
 }
 
-/* A VMGEXIT by the GHCB page. Returns INFO_1 of the answer. */
+/* Makes a VMGEXIT by the GHCB page. Returns INFO_1 of the answer. */
 static u64 call(u64 code, u64 one, u64 two)
 {
 	put(CODE, code);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job that computes without any lock: nothing to gain.
+# A job that computes without any lock: the comparison finds no gain.
 . "$(dirname "$0")/tools.sh"
 unspin run --ab 6 --metric 'events per second: +(\S+)' -- \
     sysbench cpu --threads=4 --time=1 run > /tmp/verdict || fail "$(cat /tmp/verdict)"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# However `unspin run --ab` ends, the guest is as before, and its exit code says how.
+# However `unspin run --ab` ends, it restores the guest, and its exit code reports the reason.
 . "$(dirname "$0")/tools.sh"
 
-# A process has BPF programs at work.
+# acts PID: whether the process has BPF programs loaded.
 acts() {
     for fd in /proc/"$1"/fd/*; do
         case $(readlink "$fd") in *bpf*) return 0 ;; esac
@@ -15,13 +15,13 @@ if [ "$1" = once ]; then
     exit
 fi
 if [ "$1" = fails ]; then
-    # The third round is the second of the first pair.
+    # The third round is the second round of the first pair.
     echo round >> /tmp/rounds
     [ "$(wc -l < /tmp/rounds)" -lt 3 ] || { echo its output; exit 4; }
     exit
 fi
 
-# The warm-up round is without unspin, and half of the others are.
+# The warm-up round and half of the other rounds run without unspin.
 unspin run --ab 6 --json -- sh "$0" once > /tmp/judged || fail "$(cat /tmp/judged)"
 [ "$(head -n 1 /tmp/states)" = rests ] || fail "the warm-up round"
 [ "$(grep -c rests /tmp/states)" = 7 ] || fail "$(cat /tmp/states)"
@@ -34,7 +34,7 @@ unspin run --ab 6 -- sh "$0" fails > /tmp/none 2> /tmp/said
 grep -q 'its output$' /tmp/said || fail "$(cat /tmp/said)"
 [ "$(wc -l < /tmp/rounds)" = 3 ] || fail "it went on"
 
-# A signal between commands, and one while a command runs.
+# Sends a signal between commands, and another one while a command runs.
 unspin run --ab 6 --round 1 > /tmp/interval 2>&1 &
 run=$!
 wait_until acts $run
@@ -49,7 +49,7 @@ kill -TERM $run
 wait $run
 [ $? = 130 ] || fail "interrupted: $(cat /tmp/sleep)"
 
-# When the kernel ends the scheduler, the round is void.
+# If the kernel ends the scheduler, the round is void.
 unspin run --actuator sched-ext --ab 6 -- sleep 5 > /tmp/ended 2>&1 &
 run=$!
 is enabled

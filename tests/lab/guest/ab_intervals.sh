@@ -1,5 +1,5 @@
 #!/bin/sh
-# Work that runs anyway: unspin counts its useful time, or what a command reads.
+# Rounds of a job that runs all the time: unspin measures its useful time, or a command's counter.
 . "$(dirname "$0")/tools.sh"
 sysbench cpu --threads=4 --time=200 run > /dev/null 2>&1 &
 work=$!
@@ -7,7 +7,7 @@ unspin run --ab 6 --round 500ms > /tmp/proxy || fail "$(cat /tmp/proxy)"
 grep -q '^No difference shown after 6 pairs' /tmp/proxy || fail "$(cat /tmp/proxy)"
 grep -q 'a proxy' /tmp/proxy || fail "$(cat /tmp/proxy)"
 is disabled
-# Seconds since boot: a clock that no scheduler changes.
+# The figure is the time since boot in seconds, which no scheduler changes.
 unspin run --ab 6 --round 500ms --metric '^(\S+)' --metric-cmd 'cat /proc/uptime' > /tmp/verdict ||
     fail "$(cat /tmp/verdict)"
 cat /tmp/proxy /tmp/verdict

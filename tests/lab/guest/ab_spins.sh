@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job that spins in the kernel while lock holders are preempted: leave it on.
+# A job that spins in the kernel while lock holders are preempted: the verdict is to use unspin.
 . "$(dirname "$0")/tools.sh"
 renames='\] rename +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)'
 unspin run --ab 6 --metric "$renames" -- stress-ng --rename 8 -t 1 --metrics --stdout \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# 51 tasks of every kind on four vCPUs: none waits for as long as the kernel's watchdog allows,
-# which is 10 s, nor for a quarter of it.
+# 51 tasks of every kind on four vCPUs. The kernel's watchdog allows waits of 10 s, and no task may
+# wait for a quarter of that.
 . "$(dirname "$0")/tools.sh"
 gaps=$(dirname "$0")/gaps.sh
 watched() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tasks whose cgroups, weights, limits and vCPUs change while they run: none waits for long.
+# No task waits long while its cgroup, weight, limit and vCPUs change.
 . "$(dirname "$0")/tools.sh"
 gaps=$(dirname "$0")/gaps.sh
 move() { for task in $tasks; do echo "$task" > $groups/"$1"/cgroup.procs; done; }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads the clocks of all vCPUs against each other: a thread held to each reads its time stamp
- * counter and CLOCK_MONOTONIC beside the others. Prints how often time went back on a vCPU, and
- * the most by which what one vCPU read was behind what another had read before, in ns.
+ * Compares the clocks of all vCPUs: a thread pinned to each vCPU reads its time stamp counter and
+ * CLOCK_MONOTONIC concurrently with the other threads. Prints how often time went back on a vCPU,
+ * and the largest lag of a vCPU's reading behind an earlier reading of another vCPU, in ns.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,14 +15,14 @@
 #include <x86intrin.h>
 
 #define VCPUS_MAX 64
-/* Until so many readings followed one of another vCPU, but no longer than this. */
+/* Number of handovers to reach, and the time limit. */
 #define HANDOVERS 20000
 #define LONGEST_NS 5000000000ULL
 
-/* The latest reading of all, published after it was read. */
+/* The latest readings of all vCPUs. A thread publishes its reading after it has read the clock. */
 static _Atomic uint64_t latest_tsc, latest_ns;
 static _Atomic uint64_t back, behind_tsc, behind_ns;
-/* Readings that follow one of another vCPU. */
+/* Number of readings that follow a reading of another vCPU. */
 static _Atomic uint64_t handovers, last_reader;
 static pthread_barrier_t start;
 
@@ -42,7 +42,7 @@ static void raise(_Atomic uint64_t *most, uint64_t value)
 		;
 }
 
-/* Reads a clock that is later than what others have published, or says by how much it is not. */
+/* Publishes a reading, and records its lag if it is behind the readings published before. */
 static uint64_t read_after(_Atomic uint64_t *latest, _Atomic uint64_t *behind, uint64_t now,
 			   uint64_t published)
 {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loaded and unloaded quickly, and vCPUs that come and go, while all vCPUs are busy.
+# The scheduler loads and unloads quickly, and vCPUs come and go, while all vCPUs are busy.
 . "$(dirname "$0")/tools.sh"
 busy 200 &
 load=$!

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tasks of all kinds run to their end around a command: free ones, and bound ones.
+# Free and pinned tasks of a command run to their end under the scheduler.
 . "$(dirname "$0")/tools.sh"
 if [ "$1" = load ]; then
     cat $state > /tmp/during

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A stopped process changes nothing. When the kernel ends the scheduler, `unspin run` says why,
-# and the work goes on.
+# Stopping `unspin run` changes nothing. When the kernel ends the scheduler, `unspin run` reports
+# the reason, and the work goes on.
 . "$(dirname "$0")/tools.sh"
 start
 start_work

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The scheduler gives its figures while it runs, by socket and by HTTP. A command gets our
-# signals, and goes on when the kernel ends the scheduler.
+# The scheduler serves its figures while it runs, by socket and by HTTP. A command gets our signals,
+# and goes on when the kernel ends the scheduler.
 . "$(dirname "$0")/tools.sh"
 if [ "$1" = wait ]; then
     trap 'exit 5' TERM

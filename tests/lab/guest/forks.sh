@@ -1,5 +1,5 @@
 #!/bin/sh
-# More tasks than may be started: Ctrl-C gets the kernel's own scheduler back in their midst.
+# A fork bomb reaches the limit of tasks. Ctrl-C still restores the kernel's own scheduler.
 . "$(dirname "$0")/tools.sh"
 bomb() { while :; do bomb & done; }
 if [ "$1" = bomb ]; then

@@ -1,4 +1,4 @@
 #!/bin/sh
-# NAME SECONDS: a task that watches its gaps.
+# gaps.sh NAME SECONDS: runs a task that records its gaps.
 . "$(dirname "$0")/tools.sh"
 watch_gaps "$1" "$2"

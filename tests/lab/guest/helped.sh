@@ -1,5 +1,5 @@
 #!/bin/sh
-# This host offers PV spinlocks and steal time, so nothing is limited, unless somebody asks for it.
+# The host offers PV spinlocks and steal time, so `unspin run` limits only on request.
 . "$(dirname "$0")/limit_tools.sh"
 mount -t tracefs tracefs /sys/kernel/tracing
 counts() { grep -q queued_spin_lock_slowpath /sys/kernel/tracing/enabled_functions; }
@@ -20,7 +20,7 @@ unspin watch --once --for 0.2 >/tmp/watched 2>&1 || fail "watch beside it: $(cat
 kill -INT "$run"
 wait "$run" || fail "exit $?: $(cat /tmp/said)"
 
-# One that acts is asked for its figures, also beside one that does nothing.
+# `--status` asks the acting `unspin run`, even while an idle one runs.
 unspin run 2>/tmp/idle_said & idle=$!
 wait_until unspin run --status >/tmp/status
 unspin run --actuator cpuset 2>/tmp/said & run=$!

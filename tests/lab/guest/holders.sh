@@ -1,6 +1,6 @@
 #!/bin/sh
-# Holders of a glibc mutex go on until they have released it, in a container, too, where threads
-# have other numbers.
+# Holders of a glibc mutex keep their vCPU until they have released it. This also works in a
+# container, where threads have other ids.
 . "$(dirname "$0")/tools.sh"
 load() {
     "$@" spinbench --lock pthread-mutex --threads 8 --seconds 2 --cs 200000 \

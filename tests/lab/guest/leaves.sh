@@ -1,5 +1,5 @@
 #!/bin/sh
-# A second scheduler is refused, a killed one leaves, a changed number of vCPUs is survived.
+# A second scheduler is refused, a killed one unloads, and a changed number of vCPUs does no harm.
 . "$(dirname "$0")/tools.sh"
 start
 unspin run --actuator sched-ext -- true 2> /tmp/second

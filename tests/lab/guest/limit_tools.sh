@@ -1,12 +1,12 @@
 # shellcheck shell=sh disable=SC2034 # scripts use these variables
-# What the scripts about the limit by cgroups share.
+# Functions of the scripts that test the limit by cgroups.
 . "$(dirname "$0")/tools.sh"
 own=$groups$(sed s/0::// /proc/self/cgroup)
 set=$own/cpuset.cpus.effective
 theirs=$groups/theirs/cpuset.cpus
 lock=/run/unspin/cpuset.lock
 
-# Without a limit, a cgroup has all vCPUs.
+# is_free: whether the cgroup has all vCPUs, as without a limit.
 is_free() {
     now=$(cat "$set")
     [ -z "$now" ] || [ "$now" = 0-3 ]
@@ -16,12 +16,12 @@ is_limited() { ! is_free; }
 
 is_partition() { grep -qx isolated "$groups/unspin.spare/cpuset.cpus.partition"; }
 
-# Nothing is left: no cgroup, no quota, and the controllers of before.
+# is_gone: whether the spare cgroup is gone and the root has its former controllers.
 is_gone() {
     [ ! -e "$groups/unspin.spare" ] && [ "$(cat "$groups/cgroup.subtree_control")" = cpuset ]
 }
 
-# A kernel thread that may run anywhere.
+# A kernel thread that may run on any vCPU.
 rcu=$(grep -lxE 'rcu_(preempt|sched)' /proc/[0-9]*/comm)
 rcu=${rcu%/comm}
 rcu_is_free() { grep -q '^Cpus_allowed_list:.0-3$' "$rcu/status"; }
@@ -33,7 +33,7 @@ is_up() {
     return 1
 }
 
-# With the rights of the command in `rights`, if there is one.
+# start_run: starts `unspin run`, with the command in `rights` in front if it is set.
 start_run() {
     rm -f /run/unspin/run.sock
     ${rights:-} unspin run --actuator cpuset > /tmp/said 2>&1 &
@@ -48,7 +48,7 @@ start_load() {
     wait_until is_limited
 }
 
-# A limit comes and goes during a trial: stops it where there is one.
+# stop_while_limited: stops `unspin run` during a limit, which comes and goes while it tries limits.
 stop_while_limited() {
     for _ in $(seq 200); do
         kill -STOP "$run"
@@ -64,10 +64,10 @@ begin() {
     start_load
 }
 
-# How often the threads of `unspin run` have slept.
+# sleeps: prints how often the threads of `unspin run` have slept.
 sleeps() { cat "/proc/$run/task"/*/status | awk '/^voluntary/ { sum += $2 } END { print sum }'; }
 
-# The process that watches `unspin run`.
+# guard: prints the id of the process that watches `unspin run`.
 guard() {
     for process in /proc/[0-9]*; do
         case $(tr '\0' ' ' 2> /dev/null < "$process/cmdline") in

@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC2016 # ids of other shells
-# The limit comes while tasks spin, for cgroups and kernel threads, and goes where `unspin run` is
-# killed. `limited.sh briefly` shows no more than that, and without sets of others.
+# The limit comes while tasks spin, for cgroups and kernel threads, and goes when `unspin run` is
+# killed. `limited.sh briefly` tests only that, without other programs' cpusets.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"
@@ -9,7 +9,7 @@ echo +cpuset > "$groups/cgroup.subtree_control"
 echo 3 > "$theirs"
 
 beside_others() {
-    # Idle, it wakes twice a second. Killed, the process that watches it lifts the limit.
+    # An idle `unspin run` wakes twice a second. When it is killed, its guard lifts the limit.
     start_run
     sleep 1
     before=$(sleeps)
@@ -26,7 +26,7 @@ beside_others() {
 }
 [ "$1" = briefly ] || beside_others
 
-# Without sets of others, the spare vCPUs are a partition as well.
+# Without other programs' cpusets, the spare vCPUs also form a partition.
 echo > "$theirs"
 rmdir "$groups/theirs"
 begin
@@ -44,7 +44,7 @@ over
 [ "$1" != briefly ] || { echo result 1; exit; }
 
 echo 0 > "$groups/cgroup.procs"
-# Tasks of the root cgroup are limited, too: by the partition.
+# The partition also limits tasks of the root cgroup.
 start_run
 stress-ng --rename 8 -t 30 --temp-path /tmp > /dev/null 2>&1 &
 load=$!
@@ -62,7 +62,7 @@ grep -qx 0::/unspin /tmp/group || fail "its cgroup: $(cat /tmp/group)"
 unspin run --actuator cpuset -- cut -d ' ' -f 41 /proc/self/stat > /tmp/policy || fail "exit $?"
 [ "$(cat /tmp/policy)" = 0 ] || fail "the command has policy $(cat /tmp/policy)"
 
-# It ends as its command does, as in a shell.
+# `unspin run` exits like its command, in the form of shells.
 ends_with() {
     code=$1
     shift

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The limit leaves what others set, says so, and goes with the terminal.
+# The limit leaves other programs' cpusets unchanged and reports them. It goes with the terminal.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# vCPUs go and come while others are limited to a part of them.
+# vCPUs go and come while a limit is active.
 . "$(dirname "$0")/limit_tools.sh"
 online=/sys/devices/system/cpu/cpu3/online
 has() { unspin run --status --json | grep -q "\"vcpus\":$1,"; }

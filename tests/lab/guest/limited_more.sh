@@ -1,12 +1,12 @@
 #!/bin/sh
-# A limit whose guard is killed, too, and one whose controller is taken away.
+# A limit whose guard is also killed, and a limit whose controller is disabled.
 . "$(dirname "$0")/limit_tools.sh"
 
 mkdir "$groups/theirs"
 echo +cpuset > "$groups/cgroup.subtree_control"
 echo 3 > "$theirs"
 
-# Killed with that process: the next one lifts it.
+# If the guard is killed too, the next call lifts the limit.
 begin
 stop_while_limited
 kill -KILL "$(guard)" || fail "nobody watches it"
@@ -17,7 +17,7 @@ unspin run --restore 2> /tmp/restored || fail "$(cat /tmp/restored)"
 grep -Eq 'lifted the limits of [1-9]' /tmp/restored || fail "$(cat /tmp/restored)"
 over
 
-# The controller is taken away, as systemd may do, and comes back with the limit.
+# The controller is disabled, as systemd may do, and comes back with the limit.
 echo > "$theirs"
 rmdir "$groups/theirs"
 begin

@@ -1,7 +1,7 @@
 #!/bin/sh
-# `unspin run` with the capabilities of its systemd unit alone: there is a partition, and a brake.
+# `unspin run` makes its partition and its brake with only the capabilities of its systemd unit.
 . "$(dirname "$0")/limit_tools.sh"
-# The shell has a setpriv of its own, which cannot do this.
+# The shell's own setpriv cannot do this.
 rights="/usr/bin/setpriv --bounding-set=$1"
 
 begin

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Cgroups with limits get no more time than those allow, nor much less, however many tasks they
-# have: one with a limit, and one in another that is limited. A limit that is lifted ends at once.
-# Two seconds can hold 21 periods of 20 (42 %), and what four vCPUs were off, 16 ms each (3 %).
+# Cgroups get no more time than their limits allow, and not much less, however many tasks they have.
+# One cgroup has a limit, and another one is inside a limited cgroup. A lifted limit ends at once.
+# Two seconds can include 21 periods of 20 (42 %), and off intervals of four vCPUs, 16 ms each (3
+# %).
 . "$(dirname "$0")/tools.sh"
 echo +cpu > $groups/cgroup.subtree_control
 mkdir $groups/a $groups/b $groups/c
@@ -9,7 +10,7 @@ echo +cpu > $groups/b/cgroup.subtree_control
 mkdir $groups/b/d
 echo '40000 100000' > $groups/a/cpu.max
 echo '20000 50000' > $groups/b/cpu.max
-# Percent of a vCPU since `look_at_clock` and the first count.
+# share BEFORE AFTER: prints the used percentage of a vCPU between `since` and `now`.
 share() { echo $((100 * ($2 - $1) / ((now - since) * 10000))); }
 start
 for _ in 1 2 3 4 5 6; do

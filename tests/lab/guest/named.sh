@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tasks that the user names count as holders: they go on when others wait, for a while.
+# Tasks that the user names count as holders: they go on for a while when others wait.
 . "$(dirname "$0")/tools.sh"
 if [ "$1" = load ]; then
     [ -z "$2" ] || echo 0 > "$2/cgroup.procs"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tasks that spin are kept on fewer vCPUs, and the others leave them alone. Only tasks that may run
-# nowhere else use these, also those that vCPUs which are offline might run.
+# Spinning tasks stay on fewer vCPUs, and other tasks avoid the remaining vCPUs. Only tasks that
+# cannot run elsewhere use these, even if their affinity includes vCPUs that are offline.
 . "$(dirname "$0")/tools.sh"
 echo 0 > /sys/devices/system/cpu/cpu1/online
 echo 0 > /sys/devices/system/cpu/cpu5/online
@@ -15,7 +15,8 @@ sed -n 's/^cpu\([0-9]\) \([0-9]* \)\{3\}\([0-9]*\).*/\1 \3/p' /proc/stat > /tmp/
 idle=0
 while read -r vcpu before && read -r _ after <&3; do
     echo "vCPU $vcpu was idle for $((after - before)) hundredths of a second"
-    # A kernel that counts by ticks takes the agent, which wakes at a tick, for busy until the next.
+    # The agent wakes at a tick. A kernel that counts by ticks charges its vCPU as busy until the
+    # next.
     [ $((after - before)) -lt 25 ] || idle=$((idle + 1))
 done < /tmp/before 3< /tmp/after
 unspin run --status
@@ -29,7 +30,7 @@ wait_until uses_two
 wait $bound
 nobody_waited 6 50
 wait $work
-# There is little to do: all are used again.
+# With little work, all vCPUs are used again.
 uses_all() { unspin run --status --json | grep -q '"used":4,'; }
 wait_until uses_all
 stop

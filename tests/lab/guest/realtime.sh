@@ -1,6 +1,6 @@
 #!/bin/sh
-# A real-time task takes a vCPU for seconds: tasks that waited in the kernel's own queue of that
-# vCPU, and tasks that may run elsewhere, go on.
+# A real-time task takes a vCPU for seconds. Tasks that waited in the kernel's queue of that vCPU go
+# on, and so do tasks that may run elsewhere.
 . "$(dirname "$0")/tools.sh"
 gaps=$(dirname "$0")/gaps.sh
 start

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs scripts of this folder one after the other, each in a cgroup. What it left running or made
-# there is gone before the next. After `one-run`, they share one `unspin run`.
+# Runs scripts of this folder one after the other, each in a cgroup. It kills a script's processes
+# and removes its cgroups before the next script. With `one-run`, they share one `unspin run`.
 . "$(dirname "$0")/tools.sh"
 if [ "$1" = one-run ]; then
     shift

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Of vCPUs that the host holds to one pCPU, `unspin run` uses one after the other.
+# If the host pins several vCPUs to one pCPU, `unspin run` uses one vCPU of each pCPU first.
 . "$(dirname "$0")/tools.sh"
 if [ "$1" = load ]; then
     for _ in 1 2 3 4; do busy 20 & done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The host stops the machine for longer than the kernel lets a task wait, again and again, until
-# that was once while the scheduler was loaded: it is there afterwards.
+# The host stops the machine again and again, for longer than the kernel lets a task wait. The
+# script ends after one stop while the scheduler is loaded. The scheduler must survive it.
 . "$(dirname "$0")/tools.sh"
 start
 start_work

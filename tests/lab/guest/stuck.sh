@@ -1,5 +1,5 @@
 #!/bin/sh
-# Real-time tasks take the vCPUs in use: those that wait go on elsewhere, and `--status` says that
+# Real-time tasks take the vCPUs in use. Waiting tasks go on elsewhere, and `--status` reports that
 # the limit does not hold.
 . "$(dirname "$0")/tools.sh"
 start

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The machine hibernates, which stops all tasks and all vCPUs but one, finds no disk to write to,
-# and goes on. The lab's channel does not survive that, so the guest says by the way it ends how
-# it went: it crashes where all went well, and says so on the console where not.
+# and goes on. The lab's channel does not survive that, so the guest reports by its end: it crashes
+# on success, and prints a message on the console on failure.
 . "$(dirname "$0")/tools.sh"
 trap 'echo went wrong > /dev/ttyS0; poweroff -f' EXIT
 start

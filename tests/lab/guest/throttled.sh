@@ -1,6 +1,6 @@
 #!/bin/sh
-# A hundred tasks for which their cgroup's limit leaves hardly any time do not wait for so long that
-# the kernel's watchdog ends the scheduler.
+# A cgroup's limit leaves a hundred tasks hardly any time. Still, none waits so long that the
+# kernel's watchdog ends the scheduler.
 . "$(dirname "$0")/tools.sh"
 echo +cpu > $groups/cgroup.subtree_control
 mkdir $groups/e

@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC2034 # scripts use these variables
-# What the scripts of this folder share. A script runs in a guest, prints `result 1` where all
-# went well, and its trace says how far it came where not.
+# Functions of the scripts in this folder. A script runs in a guest and prints `result 1` on
+# success. On failure, its trace shows how far it came.
 set -x
 state=/sys/kernel/sched_ext/state
 
-# The policy by which the kernel schedules who asks; 0 is the ordinary one.
+# policy: prints the caller's scheduling policy. 0 is SCHED_OTHER.
 policy() { cut -d ' ' -f 41 /proc/self/stat; }
 
 fail() {
@@ -12,7 +12,7 @@ fail() {
     exit 1
 }
 
-# Waits until a command succeeds, 30 s at most.
+# wait_until COMMAND...: waits up to 30 s until the command succeeds.
 wait_until() {
     set +x
     for _ in $(seq 300); do
@@ -23,16 +23,16 @@ wait_until() {
     fail "never: $*"
 }
 
-# Whether the scheduler is loaded, or has ended instead.
+# has_started: whether the scheduler is loaded, or `unspin run` has ended.
 has_started() { grep -q enabled $state || gone "$run"; }
 
-# The state of sched_ext: enabled or disabled.
+# is STATE: waits until sched_ext has this state, enabled or disabled.
 is() { wait_until grep -q "$1" $state; }
 
 gone() { ! kill -0 "$1" 2> /dev/null; }
 
-# Starts `unspin run` in the background, with what it says in /tmp/said. Its priority keeps what
-# it does at each change of the vCPUs short, however busy they are.
+# start: starts `unspin run` in the background, with its messages in /tmp/said. Its priority keeps
+# its reaction to a change of the vCPUs short, however busy they are.
 start() {
     [ -z "$shared_run" ] || return 0
     nice -n -20 unspin run --actuator sched-ext "$@" > /tmp/said 2>&1 &
@@ -41,7 +41,7 @@ start() {
     ! gone "$run" || fail "$(cat /tmp/said)"
 }
 
-# Ends it as Ctrl-C does.
+# stop: ends `unspin run` with Ctrl-C's signal.
 stop() {
     [ -z "$shared_run" ] || return 0
     kill -INT "$run"
@@ -49,17 +49,17 @@ stop() {
     wait "$run" || fail "unspin run: exit $?: $(cat /tmp/said)"
 }
 
-# The last count of a name in JSON lines.
+# count NAME FILE: prints the last count of this name in a file of JSON lines.
 count() { grep -o "\"$1\":[0-9]*" "$2" | tail -n 1 | cut -d : -f 2; }
 
-# Computes for so many seconds; any more arguments come before it.
+# busy SECONDS [PREFIX...]: computes for this time. The command starts with PREFIX.
 busy() {
     seconds=$1
     shift
     "$@" timeout "$seconds" sh -c 'while :; do :; done'
 }
 
-# The kernel has complained of nothing. What a program does to itself has no `,` or `:` there.
+# The log must have no complaint of the kernel. Faults of a program itself lack a `,` or `:`.
 complaints='BUG:|WARNING:|Oops|general protection fault[,:]|runtime error|task stall'
 complaints="$complaints|self-detected stall|detected (expedited )?stalls|blocked for more than"
 clean_log() {
@@ -67,7 +67,7 @@ clean_log() {
     ! grep -E "$complaints" /tmp/dmesg || fail "the kernel's log"
 }
 
-# Tasks that compute, and one that counts in a file.
+# start_work: starts tasks that compute, and one that counts in a file.
 start_work() {
     for mask in 1 2 4 8 f f; do
         busy 200 taskset $mask &
@@ -77,7 +77,7 @@ start_work() {
     work="$work $!"
 }
 
-# The counting task goes on.
+# goes_on: waits until the counting task counts.
 goes_on() {
     before=$(cat /tmp/n)
     wait_until counted_on
@@ -85,14 +85,14 @@ goes_on() {
 
 counted_on() { [ "$(cat /tmp/n)" != "$before" ]; }
 
-# Sets `now` to the time since boot in hundredths of a second.
+# look_at_clock: sets `now` to the time since boot, in hundredths of a second.
 look_at_clock() {
     read -r now _ < /proc/uptime
     now=${now%.*}${now#*.}
 }
 
-# Looks at the clock for so many seconds, and writes down the longest time between two looks,
-# in hundredths of a second, how often it looked, and a name.
+# watch_gaps NAME SECONDS: reads the clock for this time, and records the longest time between two
+# reads in hundredths of a second, the number of reads, and the name.
 watch_gaps() {
     set +x
     look_at_clock
@@ -110,22 +110,23 @@ watch_gaps() {
     echo $worst $looks "$1" >> /tmp/gaps
 }
 
-# So many tasks watched their gaps, and none waited for so many hundredths of a second.
+# nobody_waited TASKS LIMIT: checks that TASKS recorded gaps, all below LIMIT hundredths of a
+# second.
 nobody_waited() {
     sort -n /tmp/gaps
     [ "$(wc -l < /tmp/gaps)" = "$1" ] || fail "not all ended"
     [ "$(sort -n /tmp/gaps | tail -n 1 | cut -d ' ' -f 1)" -lt "$2" ] || fail "one waited"
 }
 
-# Cgroups of version 2.
+# The root of cgroups version 2.
 groups=/sys/fs/cgroup
 
-# Starts a task that computes in a cgroup; any more arguments come before it.
+# work_in GROUP [PREFIX...]: starts a computing task in a cgroup. The command starts with PREFIX.
 work_in() {
     group=$1
     shift
     (echo 0 > $groups/"$group"/cgroup.procs; busy 90 "$@") &
 }
 
-# Microseconds of CPU time that a cgroup has used.
+# used GROUP: prints the CPU time that a cgroup has used, in microseconds.
 used() { grep usage_usec $groups/"$1"/cpu.stat | cut -d ' ' -f 2; }

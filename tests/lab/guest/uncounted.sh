@@ -1,13 +1,13 @@
 #!/bin/sh
-# Spins are counted at first. A guest that has the vCPUs that it wants stops that once it has cost
-# as much as to stop, and counts again when its vCPUs are preempted.
+# Spins are counted at first. In a guest without preemption, `unspin run` stops counting when it has
+# cost as much as stopping costs. It counts again when vCPUs are preempted.
 . "$(dirname "$0")/limit_tools.sh"
 mount -t tracefs tracefs /sys/kernel/tracing
 counts() { grep -q queued_spin_lock_slowpath /sys/kernel/tracing/enabled_functions; }
 counts_not() { ! counts; }
 is_free() { [ ! -e "$groups/unspin.spare" ] || ! is_partition; }
 
-# Two vCPUs contend as often, and take half of the time to simulate.
+# Two vCPUs contend as often as four, and take half the time to simulate.
 echo 0 > /sys/devices/system/cpu/cpu2/online
 echo 0 > /sys/devices/system/cpu/cpu3/online
 start_run

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Two cgroups get time by their weights, three to one, and not by how many tasks they have, nor
-# does a cgroup in one of them, on two vCPUs. What counts is the work that they do: the CPU time
-# of a cgroup holds what its vCPU was off, by chance.
+# Two cgroups on two vCPUs share time by their weights, three to one, regardless of their numbers of
+# tasks. The same holds for two cgroups inside one of them. The test counts work instead of CPU
+# time, because a cgroup's CPU time includes random off time of its vCPU.
 . "$(dirname "$0")/tools.sh"
 
-# A task of a cgroup that counts, in a file of its own.
+# counts_in GROUP NUMBER: starts a task in a cgroup that counts in its own file.
 counts_in() {
     group=$1
     number=$2
@@ -18,7 +18,7 @@ counts_in() {
     ) &
 }
 
-# What the tasks of a cgroup have counted.
+# counted NAME: prints the sum of a cgroup's counts.
 counted() { cat /tmp/work-"$1"-* | awk '{ sum += $1 } END { print sum + 0 }'; }
 
 echo +cpu > $groups/cgroup.subtree_control
