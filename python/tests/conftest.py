@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Shared fixtures and helpers of the tests."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 ROOT = Path(__file__).parents[2]
-"""The repository."""
+"""Root of the repository."""
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -22,7 +22,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("dask")
     program = os.environ.get("UNSPIN_PROGRAM")
     if program:
-        # Workloads of unspin's own lie beside it.
+        # The folder of the program also has the programs of unspin's own workloads.
         os.environ["PATH"] = f"{Path(program).resolve().parent}:{os.environ['PATH']}"
     with (
         LocalCluster(

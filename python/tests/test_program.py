@@ -79,6 +79,6 @@ def test_two_workers_give_what_one_machine_gives(client: Client, tmp_path: Path)
 
 
 def digests(out: Path) -> dict[str, str]:
-    """What the bytes of each run come to, by its identity."""
+    """Returns the digest of each run's bytes by its identity."""
     runs = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
     return {run["identity"]: run["digest"] for run in runs}

@@ -1,4 +1,4 @@
-"""Tables of runs: the committed results, and files that are not what they should be."""
+"""Tests the tables of runs, with the committed results and with malformed files."""
 
 import json
 import shutil
@@ -102,7 +102,7 @@ def test_the_version_is_that_of_the_program() -> None:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """A copy of a committed folder."""
+    """Returns a copy of a committed folder."""
     return Path(shutil.copytree(RESULTS / "stress", tmp_path / "out"))
 
 

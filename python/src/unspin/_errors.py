@@ -1,12 +1,12 @@
-"""What can go wrong."""
+"""The errors and warnings of this package."""
 
 
 class UnspinError(Exception):
-    """The base of every error of this package."""
+    """The base of all errors of this package."""
 
 
 class FormatError(UnspinError):
-    """A file is not what `unspin lab run` writes; the message names the file and the line."""
+    """A file that `unspin lab run` cannot have written. The message names the file and the line."""
 
 
 class SweepError(UnspinError):
@@ -14,12 +14,12 @@ class SweepError(UnspinError):
 
 
 class NotDeterministicError(SweepError):
-    """Two results of one identity differ; the message names both and where they differ."""
+    """Two results with the same identity differ. The message names both and their differences."""
 
 
 class TornLineWarning(UserWarning):
-    """The last line of a `runs.jsonl` has no end: an interrupted write left it."""
+    """The last line of a `runs.jsonl` has no end, because a write was interrupted."""
 
 
 class LeftOutWarning(UserWarning):
-    """A folder holds runs of an earlier plan, which are left out."""
+    """A folder contains runs of an earlier plan, which are left out."""

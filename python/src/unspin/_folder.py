@@ -1,4 +1,4 @@
-"""An output folder of `unspin lab run`, read as `crates/lab/src/run/folder.rs` reads it."""
+"""Reads an output folder of `unspin lab run`, like `crates/lab/src/run/folder.rs`."""
 
 import os
 import re
@@ -12,10 +12,10 @@ from ._errors import FormatError, LeftOutWarning, TornLineWarning
 from ._record import Record, array, boolean, fields, json_object, optional, table, text
 
 READS = (0, 1)
-"""The newest version of unspin, major and minor, whose folders this package knows."""
+"""The newest version of unspin, major and minor, whose folders this package can read."""
 
 STACK_LEVEL = 6
-"""From a warning to the caller of `runs`."""
+"""Stack frames from a warning to the caller of `runs`."""
 
 META = fields(
     {
@@ -34,7 +34,7 @@ META = fields(
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder holds."""
+    """The content of an output folder."""
 
     path: Path
     meta: dict[str, Any]
@@ -42,7 +42,7 @@ class Folder:
 
     @property
     def plan(self) -> dict[str, int]:
-        """The numbers of the planned runs by identity; empty in folders without identities."""
+        """Returns the planned runs' numbers by identity. Folders without identities have none."""
         return self.meta.get("plan") or {}
 
     def is_planned(self, record: Record) -> bool:
@@ -50,7 +50,7 @@ class Folder:
 
 
 def load(path: str | os.PathLike[str]) -> Folder:
-    """Reads a folder; warns of a torn last line."""
+    """Reads a folder, and warns about a torn last line."""
     folder = Path(path)
     meta_path = folder / "experiment.json"
     if not meta_path.is_file():
@@ -68,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> Folder:
 
 
 def parse_meta(path: Path, content: bytes) -> dict[str, Any]:
-    """The content of an `experiment.json`, which is checked."""
+    """Parses and checks the content of an `experiment.json`."""
     try:
         meta = json_object(content)
         META("", meta)
@@ -79,7 +79,7 @@ def parse_meta(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def check_version(path: Path, version: str) -> None:
-    """Refuses folders of a later unspin, whose fields may mean something else."""
+    """Refuses folders of a newer unspin, whose fields may have another meaning."""
     parts = re.match(r"(\d{1,9})\.(\d{1,9})\.\d", version)
     if parts is None:
         raise FormatError(f"{path}: `machine.unspin`: {version!r} is no version such as 0.1.0")
@@ -91,7 +91,7 @@ def check_version(path: Path, version: str) -> None:
 
 
 def read_runs(path: Path) -> tuple[list[Record], bytes]:
-    """The records of a `runs.jsonl`, and what follows the end of its last whole line."""
+    """Returns the records of a `runs.jsonl`, and the bytes after its last whole line."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -108,8 +108,8 @@ def read_runs(path: Path) -> tuple[list[Record], bytes]:
 
 
 def read_planned(path: str | os.PathLike[str], unplanned: bool) -> tuple[Folder, list[Record]]:
-    """A folder and its records: those of planned runs under their planned numbers, and the
-    others where they are wanted."""
+    """Returns a folder and its records. Planned runs have their planned numbers. The other records
+    are included if `unplanned` is true."""
     folder = load(path)
     kept = []
     for record in folder.records:

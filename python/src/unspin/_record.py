@@ -1,6 +1,6 @@
 """A line of `runs.jsonl`: `RunRecord` of `crates/model/src/run.rs`, checked field by field.
 
-Unknown fields are passed over, because a later version may add some.
+Unknown fields are ignored, because a newer version may add fields.
 """
 
 import json
@@ -14,9 +14,9 @@ Record = dict[str, Any]
 
 
 def parse(line: bytes) -> Record:
-    """The record of a line.
+    """Parses the record of a line.
 
-    Raises ValueError, which says what is wrong.
+    Raises ValueError with the reason if the line is not a record.
     """
     record = json_object(line)
     RUN("", record)
@@ -25,9 +25,9 @@ def parse(line: bytes) -> Record:
 
 
 def json_object(text: bytes) -> dict[str, Any]:
-    """The object of a JSON text. Raises ValueError where it is anything else."""
+    """Returns the object in a JSON text. Raises ValueError for any other text."""
     try:
-        # Not json.loads(bytes), which would take UTF-16 for JSON, too.
+        # Not json.loads(bytes), which would also accept UTF-16.
         value = json.loads(
             text.decode(), parse_constant=_no_constant, object_pairs_hook=_without_duplicates
         )
@@ -66,7 +66,8 @@ def unsigned(bits: int) -> Check:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number that a double can hold, as `f64` of Rust is: 10^400 is none."""
+    """Returns whether a value is a number in the range of a double, like Rust's `f64`. 10^400 is
+    not."""
     try:
         return type(value) in (int, float) and math.isfinite(value)
     except OverflowError:
@@ -129,7 +130,7 @@ def array(inner: Check, length: int | None = None) -> Check:
 
 
 def table(inner: Check) -> Check:
-    """An object whose keys are free."""
+    """Returns a check for an object with arbitrary keys."""
 
     def check(path: str, value: Any) -> None:
         if not isinstance(value, dict):
@@ -240,5 +241,5 @@ RUN = fields(
 
 
 def is_result(record: Record) -> bool:
-    """Whether the run ended or did not finish in time; a failed attempt is no result."""
+    """Returns whether a run ended or reached its time limit. A failed attempt is not a result."""
     return bool(record["outcome"] != "failed")

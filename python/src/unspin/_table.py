@@ -1,4 +1,4 @@
-"""Runs as tables: one row a run, and one row a figure."""
+"""Tables of runs, with a row per run, and tables of figures, with a row per figure."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,22 +16,22 @@ Row = tuple[Folder, Record]
 Column = tuple[str, pa.DataType, Callable[[Folder, Record], Any]]
 
 CO = "co_"
-"""The start of the names of columns of co-metrics."""
+"""Prefix of the columns of co-metrics."""
 
 
 def runs(*folders: PathLike, unplanned: bool = False) -> pd.DataFrame:
-    """The runs of output or results folders: one row for each attempt, Arrow-backed.
+    """Returns the runs of output or results folders, Arrow-backed, with one row per attempt.
 
     The README lists the columns. `unplanned` adds runs of earlier plans, which
     `unspin lab report` leaves out.
 
-    Raises FormatError, with file and line. Warns of torn last lines and of runs left out.
+    Raises FormatError with file and line. Warns about torn last lines and left-out runs.
     """
     return _frame(runs_arrow(*folders, unplanned=unplanned))
 
 
 def runs_arrow(*folders: PathLike, unplanned: bool = False) -> pa.Table:
-    """What `runs` returns, as an Arrow table."""
+    """Returns the result of `runs` as an Arrow table."""
     rows = _rows(folders, unplanned)
     names = sorted({name for _, record in rows for name in record.get("co_metrics", {})})
     columns = [*COLUMNS, *(_co_metric(name) for name in names)]
@@ -39,7 +39,7 @@ def runs_arrow(*folders: PathLike, unplanned: bool = False) -> pa.Table:
 
 
 def metrics(*folders: PathLike, unplanned: bool = False) -> pd.DataFrame:
-    """Every figure of the runs in long form: one row for each figure of each attempt.
+    """Returns all figures of the runs in long form, with one row per figure of each attempt.
 
     Raises and warns like `runs`.
     """
@@ -47,7 +47,7 @@ def metrics(*folders: PathLike, unplanned: bool = False) -> pd.DataFrame:
 
 
 def metrics_arrow(*folders: PathLike, unplanned: bool = False) -> pa.Table:
-    """What `metrics` returns, as an Arrow table."""
+    """Returns the result of `metrics` as an Arrow table."""
     keys = [column for column in COLUMNS if column[0] in METRIC_KEYS]
     rows, figures = [], []
     for row in _rows(folders, unplanned):
@@ -79,7 +79,7 @@ def _table(columns: list[Column], rows: list[Row]) -> pa.Table:
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind == pa.float64():
-        # Arrow refuses integers above 2^53, which Rust rounds.
+        # Arrow refuses integers above 2^53, while Rust rounds them.
         values = [None if value is None else float(value) for value in values]
     return pa.array(values, kind)
 
@@ -184,13 +184,13 @@ METRIC_KEYS = frozenset(
         *("outcome", "accel", "nested", "prices", "cvm"),
     }
 )
-"""The columns that a row of `metrics` has in common with its run."""
+"""Columns that a row of `metrics` shares with its run."""
 
 Figure = tuple[str, str | None, str, str | None, float | None]
 
 
 def _figures(record: Record) -> Iterator[Figure]:
-    """Kind, VM (of a neighbour), name, unit where it is recorded, and value."""
+    """Yields kind, VM (for a neighbour), name, unit if it is recorded, and value."""
     metric = record["metric"]
     if record["outcome"] == "done":
         yield "metric", None, metric["name"], metric["unit"], float(record["value"])
@@ -208,7 +208,7 @@ def _figures(record: Record) -> Iterator[Figure]:
 
 
 def _truth_figures(truth: dict[str, Any], prefix: str) -> Iterator[Figure]:
-    """The plain numbers of a ground truth. Lists, such as pairs of intervals, stay out."""
+    """Yields the plain numbers of a ground truth. It skips lists, such as pairs of intervals."""
     for name, value in truth.items():
         if isinstance(value, dict):
             yield from _truth_figures(value, f"{prefix}{name}.")
