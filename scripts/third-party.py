@@ -13,7 +13,8 @@ import pathlib
 import subprocess
 import sys
 
-# The crate libbpf-sys contains libbpf. libgcc_eh is the unwinder.
+# The crate libbpf-sys contains libbpf. The GCC Runtime Library Exception asks for no notice of
+# libgcc_eh, the unwinder.
 LIBRARIES = {"libc.a": "libc6-dev", "libelf.a": "libelf-dev", "libz.a": "zlib1g-dev"}
 NAMES = ("LICEN", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE")
 RULE = "=" * 80
