@@ -1,4 +1,4 @@
-//! A session in figures: what was lost, why, and where.
+//! A session in figures: how much time was lost, why, and where.
 
 use std::collections::BTreeMap;
 
@@ -13,92 +13,91 @@ use crate::episodes::{burned_ns, explain, sum};
 /// A session in figures: the format of `unspin report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Digest {
-    /// Length in seconds.
+    /// Length of the session in seconds.
     pub seconds: f64,
-    /// vCPUs that were online.
+    /// Number of vCPUs that were online.
     pub vcpus: u16,
     /// Each vCPU's off intervals, steal time and spinning in user space.
     pub off: Vec<VcpuOff>,
-    /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile,
-    /// largest; absent where there was none.
+    /// Lengths of off intervals in milliseconds: median, 90th and 99th percentile, largest; absent
+    /// if there were none.
     pub off_ms: Option<[f64; 4]>,
-    /// vCPU-seconds of steal time, which is the hypervisor's word for off: 0 also where it
-    /// reports none, absent where nobody asked.
+    /// vCPU-seconds of steal time, the hypervisor's word for off. The value is 0 also if the
+    /// hypervisor reports none, and absent if it was not read.
     pub steal_s: Option<f64>,
-    /// Spins that were long enough to be recorded.
+    /// Number of spins that were long enough to be recorded.
     pub spins: u64,
-    /// vCPU-seconds that those burned.
+    /// vCPU-seconds that these spins burned.
     pub spin_s: f64,
-    /// Seconds of them that vCPUs were halted, until their turn at a PV spinlock.
+    /// Seconds for which vCPUs were halted in these spins, until their turn at a PV spinlock.
     pub halted_s: f64,
-    /// vCPU-seconds spent spinning in user space, as ticks found; absent where they did not
-    /// look.
+    /// vCPU-seconds spent spinning in user space, as ticks found; absent if ticks did not sample.
     pub user_spin_s: Option<f64>,
-    /// Waits that slept and were long enough to be recorded.
+    /// Number of waits that slept and were long enough to be recorded.
     pub waits: u64,
-    /// Seconds of those, one after the other.
+    /// Length of these waits in seconds, all added up.
     pub wait_s: f64,
-    /// Why spins and waits lasted, the worst cause first.
+    /// Causes of spins and waits, the worst first.
     pub causes: Vec<CauseWaste>,
-    /// Where they were entered, the worst place first.
+    /// Places where spins and waits were entered, the worst first.
     pub sites: Vec<SiteWaste>,
-    /// Heartbeats that were added, per second and vCPU.
+    /// Heartbeats added per second and vCPU.
     pub beats_per_s: f64,
-    /// Findings that were lost.
+    /// Number of findings that were lost.
     pub lost: u64,
-    /// Where the session's file is cut off; absent where it is whole.
+    /// Where the session's file is cut off; absent if it is complete.
     pub incomplete: Option<String>,
 }
 
-/// One vCPU.
+/// Off time of one vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VcpuOff {
-    /// The vCPU.
+    /// Index of the vCPU.
     pub vcpu: u16,
-    /// Off intervals.
+    /// Number of off intervals.
     pub intervals: u64,
-    /// Seconds off.
+    /// Off time in seconds.
     pub off_s: f64,
-    /// Seconds of steal time, as the hypervisor reports it; absent where nobody asked.
+    /// Steal time in seconds, as the hypervisor reports it; absent if it was not read.
     pub steal_s: Option<f64>,
-    /// Seconds spent spinning in user space, as its ticks found; absent where they did not
-    /// look.
+    /// Seconds spent spinning in user space, as the vCPU's ticks found; absent if ticks did not
+    /// sample.
     pub user_spin_s: Option<f64>,
 }
 
-/// What a cause wasted.
+/// Time that one cause wasted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CauseWaste {
     /// The cause.
     pub cause: Cause,
-    /// Spins and waits that lasted for it.
-    pub episodes: u64,
-    /// vCPU-seconds burned for it.
-    pub wasted_s: f64,
-    /// Seconds that threads slept for it, or their vCPUs were halted.
-    pub blocked_s: f64,
-    /// How sure that is, from 0 to 1: the mean over its spins and waits.
-    pub confidence: f64,
-}
-
-/// What was wasted at a place.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SiteWaste {
-    /// The function that wanted the lock; empty where that is not known.
-    pub site: String,
-    /// What it waited for.
-    pub wait: Wait,
-    /// Spins and waits.
+    /// Number of spins and waits with this cause.
     pub episodes: u64,
     /// vCPU-seconds burned.
     pub wasted_s: f64,
-    /// Seconds that threads slept, or their vCPUs were halted.
+    /// Seconds for which threads slept, or their vCPUs were halted.
     pub blocked_s: f64,
-    /// The cause behind most of it.
+    /// Confidence in the cause, from 0 to 1: the mean over its spins and waits.
+    pub confidence: f64,
+}
+
+/// Time wasted at one place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SiteWaste {
+    /// The function that requested the lock; empty if it is not known.
+    pub site: String,
+    /// Kind of wait.
+    pub wait: Wait,
+    /// Number of spins and waits.
+    pub episodes: u64,
+    /// vCPU-seconds burned.
+    pub wasted_s: f64,
+    /// Seconds for which threads slept, or their vCPUs were halted.
+    pub blocked_s: f64,
+    /// The cause of most of the wasted time.
     pub cause: Cause,
 }
 
-/// Works it out.
+/// Returns the digest of a session.
 pub fn digest(session: &Session) -> Digest {
     let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
     let episodes = explain(session.spins.clone(), &session.offs);
@@ -129,13 +128,13 @@ pub fn digest(session: &Session) -> Digest {
     }
 }
 
-/// Seconds of all vCPUs together, where they are known.
+/// Returns the seconds of all vCPUs together, if they are known.
 fn all_s(by_vcpu_ns: &[u64]) -> Option<f64> {
     let sum_ns = || by_vcpu_ns.iter().map(|ns| *ns as f64).sum::<f64>();
     (!by_vcpu_ns.is_empty()).then(|| sum_ns() / 1e9)
 }
 
-/// Seconds of one vCPU, where they are known.
+/// Returns the seconds of one vCPU, if they are known.
 fn vcpu_s(by_vcpu_ns: &[u64], vcpu: u16) -> Option<f64> {
     by_vcpu_ns.get(usize::from(vcpu)).map(|ns| *ns as f64 / 1e9)
 }
@@ -144,7 +143,7 @@ fn by_vcpu(session: &Session) -> Vec<VcpuOff> {
     let mut sums = vec![(0, 0); usize::from(session.vcpus)];
     for off in &session.offs {
         if let Some((intervals, off_ns)) = sums.get_mut(usize::from(off.vcpu)) {
-            // Some began before the session did.
+            // An off interval may have begun before the session did.
             let start_ns = off.start_ns.max(session.start_ns);
             let ns = off.end_ns.min(session.end_ns).saturating_sub(start_ns);
             *intervals += 1;
@@ -192,7 +191,7 @@ fn causes(episodes: &[Episode]) -> Vec<CauseWaste> {
     causes
 }
 
-/// A cause's sums.
+/// Sums of one cause.
 #[derive(Default)]
 struct Sums {
     episodes: u64,
@@ -201,18 +200,18 @@ struct Sums {
     confidence: f64,
 }
 
-/// Rounded to three decimals: a mean has no more.
+/// Rounds to three decimals, the precision of a mean.
 fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// What lies at a place.
+/// Sums of one place.
 #[derive(Default)]
 struct Place {
     episodes: u64,
     wasted_ns: u64,
     blocked_ns: u64,
-    /// Nanoseconds of either kind, by cause.
+    /// Nanoseconds burned or blocked, by cause.
     causes: BTreeMap<Cause, u64>,
 }
 

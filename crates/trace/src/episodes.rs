@@ -1,27 +1,27 @@
 //! From spins and off intervals to episodes: why a spin lasted.
 //!
-//! The kernel knows a mutex's owner, but not a spinlock's. What is known of a spinlock is
-//! who took it while others were waiting: that one holds it until the next one has it.
-//! So the cause of a spin is looked for in this order:
+//! The kernel knows the owner of a mutex, but not that of a spinlock. For a spinlock, the recorder
+//! knows which of the waiters took it: that vCPU holds the lock until the next one has it. So the
+//! cause of a spin is the first of these that applies:
 //!
-//! 1. the owner that the kernel named was off, or was not running at all;
-//! 2. the one who took the lock while this one spun was off after that;
-//! 3. another one who waited for the same lock, and got it earlier, was off meanwhile;
-//! 4. where the kernel named nobody: one vCPU was off for most of the spin, and the spin
-//!    ended soon after it was back;
-//! 5. a spinlock passed from one to the next so late that one of the two must have been off,
-//!    unseen;
-//! 6. nobody was off.
+//! 1. The owner that the kernel named was off, or the guest did not run it.
+//! 2. The vCPU that took the lock during this spin was off after that.
+//! 3. Another vCPU that waited for the same lock, and got it earlier, was off meanwhile.
+//! 4. The kernel named no owner, one vCPU was off for most of the spin, and the spin ended soon
+//!    after that vCPU was back.
+//! 5. A spinlock passed from one vCPU to the next so late that one of the two must have been off,
+//!    unseen.
+//! 6. No vCPU was off.
 //!
-//! The fifth is for spins with interrupts disabled, which hold back all by which a vCPU notices
-//! that it was off. Who holds a spinlock is neither preempted by the guest nor asleep, and a
-//! section of a millisecond would be a defect of the kernel.
+//! The fifth is for spins with interrupts disabled, which hold back everything by which a vCPU
+//! notices that it was off. The holder of a spinlock is neither preempted by the guest nor asleep,
+//! and a critical section of a millisecond would be a defect of the kernel.
 //!
-//! The surer the evidence, the higher the confidence. A wait that slept has only the first
-//! kind of evidence: while it slept, others may have had the lock one after the other.
+//! The stronger the evidence, the higher the confidence. A wait that slept has only the first kind
+//! of evidence: while it slept, several threads may have had the lock one after the other.
 //!
-//! Who makes a session up can let each of millions of spins overlap with all others, so the work
-//! is limited: see [`RIVALS_MAX`] and [`STEPS_MAX`].
+//! A forged session can make each of millions of spins overlap with all others, so the work is
+//! limited: see [`RIVALS_MAX`] and [`STEPS_MAX`].
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -29,25 +29,27 @@ use std::collections::HashMap;
 use unspin_model::episode::{Cause, Episode, OwnerState, Spin, Wait};
 use unspin_model::session::FoundOff;
 
-/// A vCPU that is back needs so long to give way to a spinner.
+/// Time in nanoseconds within which a vCPU that is back gives way to a spinner.
 const PASSES_ON_WITHIN_NS: u64 = 1_000_000;
-/// No section of a spinlock and no way to the next waiter takes so long, unless a vCPU is off.
+/// Time in nanoseconds that no critical section of a spinlock and no handover to the next waiter
+/// takes, unless a vCPU is off.
 const PASSES_LATE_NS: u64 = 1_000_000;
-/// The kernel named the one who is waited for.
+/// Confidence if the kernel named the owner.
 const NAMED: f64 = 0.95;
-/// It follows from the order in which the lock was taken.
+/// Confidence if the cause follows from the order in which vCPUs took the lock.
 const FOLLOWED: f64 = 0.85;
-/// It is the only one that fits.
+/// Confidence if only one vCPU fits.
 const FITTED: f64 = 0.6;
-/// Nothing else would take so long.
+/// Confidence if nothing else would take so long.
 const INFERRED: f64 = 0.7;
 
-/// Of those who got a lock during one spin, so many are examined: those who got it last. What is
-/// lost is a [`Cause::WaiterOff`] by one who got it before them. No queue is that long.
+/// Maximum number of rivals examined for one spin: those that got the lock last. A
+/// [`Cause::WaiterOff`] by an earlier rival is lost. No queue is that long.
 pub const RIVALS_MAX: usize = 4096;
-/// Rivals, vCPUs and off intervals that are examined for all spins together: 512 for each row
-/// that a session file can have, which takes minutes. What is lost are causes: the spins after
-/// that are [`Cause::Plain`], unless their owner did not run at all. Waits that slept keep theirs.
+/// Maximum number of rivals, vCPUs and off intervals examined for all spins together: 512 for each
+/// row that a session file can have, which takes minutes. Beyond it, causes are lost: the remaining
+/// spins are [`Cause::Plain`], unless their owner did not run at all. Waits that slept keep their
+/// causes.
 pub const STEPS_MAX: u64 = 1 << 33;
 
 /// Explains each spin. Off intervals may come in any order.
@@ -87,8 +89,8 @@ fn explain_within(spins: Vec<Spin>, offs: &[FoundOff], steps: u64) -> Vec<Episod
         .collect()
 }
 
-/// The part of what was wasted that burned nothing: all of it asleep, and the share of a spin that
-/// its vCPU was halted.
+/// Returns the nanoseconds of the wasted time that burned nothing: all of it for a wait that slept,
+/// and the halted share of it for a spin.
 fn blocked_ns(spin: &Spin, wasted_ns: u64, offs: &Offs) -> u64 {
     if spin.asleep || spin.halted_ns == 0 {
         return if spin.asleep { wasted_ns } else { 0 };
@@ -100,7 +102,8 @@ fn blocked_ns(spin: &Spin, wasted_ns: u64, offs: &Offs) -> u64 {
     (u128::from(wasted_ns) * u128::from(halted_ns) / u128::from(awake_ns)) as u64
 }
 
-/// Nanoseconds that spins burned: while their own vCPUs were off or halted, they burned nothing.
+/// Returns the nanoseconds that spins burned. A spin burns nothing while its own vCPU is off or
+/// halted.
 pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
     let offs = Offs::of(offs);
     let burned = |spin: &Spin| {
@@ -111,12 +114,12 @@ pub fn burned_ns(spins: &[Spin], offs: &[FoundOff]) -> u64 {
     sum(spins.iter().filter(|spin| !spin.asleep).map(burned))
 }
 
-/// Nanoseconds together: a file that somebody made up can have more of them than fit.
+/// Adds up nanoseconds. A forged file can have more of them than fit, so the sum saturates.
 pub(crate) fn sum(ns: impl IntoIterator<Item = u64>) -> u64 {
     ns.into_iter().fold(0, u64::saturating_add)
 }
 
-/// What is found out about a spin.
+/// Explanation of a spin.
 struct Why {
     cause: Cause,
     confidence: f64,
@@ -124,7 +127,8 @@ struct Why {
     wasted_ns: u64,
 }
 
-/// `in_front` are those who waited for the same lock and got it during this spin.
+/// Explains a spin. `in_front` are the spins that waited for the same lock and got it during this
+/// spin.
 fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -> Why {
     let burned = |from_ns: u64, to_ns: u64, vcpu: u16| {
         let (from_ns, to_ns) = (from_ns.max(spin.begin_ns), to_ns.min(spin.end_ns));
@@ -145,7 +149,7 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     let plain =
         Why { cause: Cause::Plain, confidence: FOLLOWED, waits_for: named, wasted_ns: whole };
     if spin.wait == Wait::Ipi {
-        // Every one of its targets must answer: the slowest one counts.
+        // Every target must answer, so the slowest one counts.
         let others = offs.vcpus().filter(|vcpu| *vcpu != spin.vcpu);
         let slowest = others.map(|vcpu| (burned(spin.begin_ns, spin.end_ns, vcpu), vcpu)).max();
         return slowest.and_then(|it| off(Cause::IpiOff, FOLLOWED, it)).unwrap_or(plain);
@@ -187,7 +191,8 @@ fn why<'a>(spin: &Spin, in_front: impl Iterator<Item = &'a Spin>, offs: &Offs) -
     fitted.or_else(|| passed_late(spin, &in_front, whole, offs)).unwrap_or(plain)
 }
 
-/// Whether the lock was on its way from one to the next for most of the spin.
+/// Explains a spin by late handovers, if the lock was on its way from one vCPU to the next for most
+/// of the spin.
 fn passed_late(spin: &Spin, in_front: &[&Spin], whole_ns: u64, offs: &Offs) -> Option<Why> {
     if spin.wait != Wait::Spinlock {
         return None;
@@ -210,17 +215,17 @@ fn passed_late(spin: &Spin, in_front: &[&Spin], whole_ns: u64, offs: &Offs) -> O
     Some(Why { cause, confidence: INFERRED, waits_for: Some(vcpu), wasted_ns })
 }
 
-/// Each vCPU's off intervals, in order and apart: of what was found twice, the union.
+/// Off intervals of each vCPU, sorted and disjoint: overlapping intervals are merged.
 struct Offs {
     by_vcpu: HashMap<u16, Vec<Off>>,
-    /// How much more may be examined.
+    /// Number of further steps that may be taken.
     steps: Cell<u64>,
 }
 
 struct Off {
     start_ns: u64,
     end_ns: u64,
-    /// Nanoseconds off before it.
+    /// Off time of the vCPU before this interval, in nanoseconds.
     before_ns: u64,
 }
 
@@ -247,7 +252,7 @@ impl Offs {
         Offs { by_vcpu, steps: Cell::new(STEPS_MAX) }
     }
 
-    /// Whether one more thing may be examined.
+    /// Takes a step; returns whether the limit allows it.
     fn step(&self) -> bool {
         let left = self.steps.get();
         self.steps.set(left.saturating_sub(1));
@@ -262,7 +267,7 @@ impl Offs {
         self.by_vcpu.get(&vcpu).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Nanoseconds that a vCPU was off between two instants.
+    /// Returns the nanoseconds for which a vCPU was off between two instants.
     fn off_ns(&self, vcpu: u16, from_ns: u64, to_ns: u64) -> u64 {
         let all = self.of_vcpu(vcpu);
         let until = |t_ns: u64| {
@@ -273,7 +278,7 @@ impl Offs {
         until(to_ns).saturating_sub(until(from_ns))
     }
 
-    /// The same, without what `but` was off at the same time.
+    /// Returns the same without the time for which `but` was off, too.
     fn off_ns_but(&self, vcpu: u16, from_ns: u64, to_ns: u64, but: u16) -> u64 {
         let all = self.of_vcpu(vcpu);
         let first = all.partition_point(|off| off.end_ns <= from_ns);
@@ -285,7 +290,7 @@ impl Offs {
         cut.filter(|(start_ns, end_ns)| start_ns < end_ns).map(mine).sum()
     }
 
-    /// Whether one of a vCPU's off intervals ended at most so long before an instant.
+    /// Returns whether one of a vCPU's off intervals ended at most `before_ns` before `t_ns`.
     fn ends_within(&self, vcpu: u16, t_ns: u64, before_ns: u64) -> bool {
         let all = self.of_vcpu(vcpu);
         let next = all.partition_point(|off| off.end_ns <= t_ns);
@@ -337,7 +342,7 @@ mod tests {
             let all = explain_within(spins.to_vec(), &[off(1, 10, 19)], steps);
             all.into_iter().map(|episode| episode.cause).collect::<Vec<Cause>>()
         };
-        // A vCPU and its off interval for each.
+        // Each call takes two steps: one for the vCPU and one for its off interval.
         let calls = [0, 1, 2].map(|n: u64| spin(Wait::Ipi, 0, 10 + n, 20 + n));
         assert_eq!(causes(&calls, 6), [Cause::IpiOff; 3]);
         assert_eq!(causes(&calls, 4), [Cause::IpiOff, Cause::IpiOff, Cause::Plain]);
@@ -348,7 +353,7 @@ mod tests {
         assert_eq!(causes(&waiters, 1)[0], Cause::Plain);
     }
 
-    /// Sums of all before an instant give what adding up one interval after the other does.
+    /// A difference of two prefix sums gives the same result as adding up the instants one by one.
     #[test]
     fn what_is_off_between_two_instants_is_added_up() {
         let all = [off(1, 5, 9), off(1, 3, 6), off(1, 20, 20), off(1, 12, 15), off(2, 4, 13)];

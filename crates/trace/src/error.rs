@@ -1,17 +1,17 @@
-//! What can go wrong with a recording.
+//! The errors of reading and writing recordings.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of this crate.
+/// An error of reading or writing a file.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or created.
     #[error("cannot open {}", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Bytes could not be written, for instance because the disk is full.
@@ -20,39 +20,39 @@ pub enum TraceError {
     /// The file ends early or is not valid gzip data.
     #[error("{name}, line {line}: the file is cut off or damaged")]
     Read {
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// The line that could not be read, counted from 1.
+        /// Number of the line that could not be read, from 1.
         line: u64,
-        /// What the decoder says.
+        /// The decoder's error.
         source: io::Error,
     },
-    /// A line does not say what it should.
+    /// A line does not have the expected content.
     #[error("{name}, line {line}: {what}")]
     Line {
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// The line, counted from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Description of the error.
         what: String,
     },
     /// Binary data does not follow its format.
     #[error("{name}, byte {offset}: {what}")]
     Bytes {
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// Offset of what is wrong, from 0.
+        /// Byte offset of the error, from 0.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the error.
         what: String,
     },
-    /// A recording breaks the rules of its format, so it was not written.
+    /// A recording breaks a rule of its format. The writer did not write it.
     #[error("recording of `{vm}`: {what}")]
     Invalid {
-        /// The VM's name.
+        /// Name of the VM.
         vm: String,
-        /// Which rule it breaks.
+        /// Description of the broken rule.
         what: String,
     },
 }

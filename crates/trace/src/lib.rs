@@ -1,11 +1,15 @@
-//! Storage and export of vCPU histories, and what traces of other tools say.
+//! Storage and export of vCPU histories, and analysis of the traces of other tools.
 //!
-//! [`recording`] keeps [`unspin_model::Recording`]s in a compact file that a
-//! person can read with `zcat`; [`perfetto`] turns them into a trace for the
-//! Perfetto viewer; [`session`] keeps what a guest found out about itself; [`storms`]
-//! finds pause loops in a host's trace of KVM exits; [`episodes`] explains a guest's
-//! spins, [`digest`] and [`totals`] sum a session up; [`live`] keeps its last seconds;
-//! [`virtual_time`] reads what a simulated host did, and [`check`] holds it to its rules.
+//! - [`recording`] keeps [`unspin_model::Recording`]s in a compact file that a person can read with
+//!   `zcat`.
+//! - [`perfetto`] turns recordings and sessions into a trace for the Perfetto viewer.
+//! - [`session`] stores a guest's findings about itself.
+//! - [`storms`] finds pause loops in a host's trace of KVM exits.
+//! - [`episodes`] explains a guest's spins.
+//! - [`digest`] and [`totals`] summarize a session.
+//! - [`live`] keeps the last seconds of a session.
+//! - [`virtual_time`] reads the record of a simulated host, and [`check`] checks it against the
+//!   host's rules.
 
 pub mod check;
 pub mod digest;

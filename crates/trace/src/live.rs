@@ -1,4 +1,4 @@
-//! A guest as it is right now: what `unspin watch` shows.
+//! The current state of a guest, as `unspin watch` shows it.
 
 use std::collections::VecDeque;
 
@@ -9,56 +9,56 @@ use unspin_model::session::FoundOff;
 
 use crate::digest::{Digest, digest};
 
-/// Slices of a lane that are kept.
+/// Number of slices of a lane that are kept.
 pub const SLICES: usize = 512;
-/// The figures are those of the last so many nanoseconds, or of fewer where that would be
-/// more findings than are kept.
+/// Length in nanoseconds of the window that the figures cover. The window is shorter if it would
+/// hold more findings than are kept.
 pub const WINDOW_NS: u64 = 10_000_000_000;
-/// Findings of a kind that are kept at most.
+/// Maximum number of findings of a kind that are kept.
 const KEPT: usize = 200_000;
 
-/// What a vCPU did in a slice of time.
+/// State of a vCPU in a slice of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Slice {
-    /// Share of it off, from 0 to 1.
+    /// Share of the slice that the vCPU was off, from 0 to 1.
     pub off: f32,
-    /// Share of it idle, from 0 to 1.
+    /// Share of the slice that the vCPU was idle, from 0 to 1.
     pub idle: f32,
 }
 
-/// What was found since the last time.
+/// Findings since the last update.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct News {
     /// Off intervals.
     pub offs: Vec<FoundOff>,
     /// Spins and waits.
     pub spins: Vec<Spin>,
-    /// Each vCPU's nanoseconds idle.
+    /// Idle time of each vCPU in nanoseconds.
     pub idle_ns: Vec<u64>,
-    /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
-    /// they did not look.
+    /// Time in nanoseconds for which ticks found each vCPU spinning in user space; empty if ticks
+    /// did not sample.
     pub user_spin_ns: Vec<u64>,
-    /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
-    /// asked.
+    /// Steal time of each vCPU in nanoseconds, as the hypervisor reports it; empty if it was not
+    /// read.
     pub steal_ns: Vec<u64>,
-    /// Each vCPU's heartbeats.
+    /// Number of heartbeats of each vCPU.
     pub beats: Vec<u64>,
-    /// Findings that were lost.
+    /// Number of findings that were lost.
     pub lost: u64,
 }
 
-/// What all vCPUs did in a slice of time.
+/// Sums of all vCPUs in a slice of time.
 #[derive(Debug, Clone, PartialEq)]
 struct Slices {
     start_ns: u64,
     end_ns: u64,
-    /// Nanoseconds off and idle, by vCPU.
+    /// Off time by vCPU in nanoseconds; the other lists are by vCPU, too.
     off_ns: Vec<u64>,
     idle_ns: Vec<u64>,
     user_spin_ns: Vec<u64>,
     steal_ns: Vec<u64>,
     beats: Vec<u64>,
-    /// Findings that were lost.
+    /// Number of findings that were lost.
     lost: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct Live {
     offline: Vec<u16>,
     start_ns: u64,
     now_ns: u64,
-    /// All that was found since then is kept.
+    /// Time since which all findings are kept.
     kept_from_ns: u64,
     offs: VecDeque<FoundOff>,
     spins: VecDeque<Spin>,
@@ -77,7 +77,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Nothing so far.
+    /// Returns a guest without findings.
     pub fn new(vcpus: u16, start_ns: u64) -> Live {
         Live {
             vcpus,
@@ -91,17 +91,17 @@ impl Live {
         }
     }
 
-    /// Covers so many vCPUs from now on, if those are more.
+    /// Covers `vcpus` vCPUs from now on, if it covered fewer.
     pub fn cover(&mut self, vcpus: u16) {
         self.vcpus = vcpus.max(self.vcpus);
     }
 
-    /// The figures are of other vCPUs than these, which are offline now, in order.
+    /// Leaves the vCPUs that are offline now out of the figures; `offline` is sorted.
     pub fn leave_out(&mut self, offline: Vec<u16>) {
         self.offline = offline;
     }
 
-    /// Adds what was found until `now_ns`.
+    /// Adds the findings until `now_ns`.
     pub fn add(&mut self, now_ns: u64, news: News) {
         let News { offs, spins, idle_ns, user_spin_ns, steal_ns, beats, lost } = news;
         self.slices.push_back(Slices {
@@ -140,7 +140,7 @@ impl Live {
         }
     }
 
-    /// Forgets what the window no longer holds; where it holds too much, it becomes shorter.
+    /// Drops findings from before the window; shortens the window if it holds too many.
     fn forget(&mut self) {
         let oldest_ns = self.now_ns.saturating_sub(WINDOW_NS).max(self.kept_from_ns);
         let later = self.slices.iter().map(|slice| slice.end_ns).filter(|end| *end > oldest_ns);
@@ -154,28 +154,29 @@ impl Live {
         }
     }
 
-    /// vCPUs, those that are offline included.
+    /// Returns the number of vCPUs, including offline ones.
     pub fn vcpus(&self) -> u16 {
         self.vcpus
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub fn elapsed_s(&self) -> f64 {
         (self.now_ns - self.start_ns) as f64 / 1e9
     }
 
-    /// The off intervals of the last seconds that ended at an instant or later.
+    /// Returns the off intervals of the last seconds that ended at an instant or later.
     pub fn offs_since(&self, t_ns: u64) -> Vec<FoundOff> {
         self.offs.iter().filter(|off| off.end_ns >= t_ns).copied().collect()
     }
 
-    /// The spins of the last seconds that ended at an instant or later, without waits that slept.
+    /// Returns the spins of the last seconds that ended at an instant or later, without waits that
+    /// slept.
     pub fn spins_since(&self, t_ns: u64) -> Vec<Spin> {
         let spins = self.spins.iter().filter(|spin| !spin.asleep && spin.end_ns >= t_ns);
         spins.cloned().collect()
     }
 
-    /// The last seconds in figures.
+    /// Returns the figures of the last seconds.
     pub fn digest(&self) -> Digest {
         digest(&Session {
             vcpus: self.vcpus,
@@ -192,13 +193,13 @@ impl Live {
         })
     }
 
-    /// The slices that the figures are of, the first one perhaps in part.
+    /// Returns the slices that the figures cover; they may cover only a part of the first one.
     fn kept_slices(&self) -> impl Iterator<Item = &Slices> {
         self.slices.iter().filter(|slices| slices.end_ns > self.kept_from_ns)
     }
 
-    /// Each vCPU's nanoseconds, or times, of a kind in the time that the figures are of; empty
-    /// where they are not known.
+    /// Returns each vCPU's sum of a kind over the window that the figures cover; empty if it is not
+    /// known.
     fn in_window(&self, of: fn(&Slices) -> &Vec<u64>) -> Vec<u64> {
         let mut sums = Vec::new();
         for slices in self.kept_slices() {
@@ -212,12 +213,12 @@ impl Live {
         sums
     }
 
-    /// The last `count` slices of a vCPU, the oldest first.
+    /// Returns the last `count` slices of a vCPU, the oldest first.
     pub fn lane(&self, vcpu: u16, count: usize) -> Vec<Slice> {
         self.last(count).map(|slices| slices.of(vcpu)).collect()
     }
 
-    /// The last `count` slices of a vCPU as one.
+    /// Returns the mean of the last `count` slices of a vCPU.
     pub fn recent(&self, vcpu: u16, count: usize) -> Slice {
         let slices = self.lane(vcpu, count);
         let mean =
@@ -225,7 +226,7 @@ impl Live {
         Slice { off: mean(|slice| slice.off), idle: mean(|slice| slice.idle) }
     }
 
-    /// Seconds that the last `count` slices cover.
+    /// Returns the seconds that the last `count` slices cover.
     pub fn covers_s(&self, count: usize) -> f64 {
         let from_ns = self.last(count).next().map_or(self.now_ns, |slices| slices.start_ns);
         (self.now_ns - from_ns) as f64 / 1e9
@@ -236,7 +237,7 @@ impl Live {
     }
 }
 
-/// The part of a spin that lies after an instant before its end.
+/// Returns the part of a spin after an instant before its end.
 fn since(spin: &Spin, t_ns: u64) -> Spin {
     let begin_ns = spin.begin_ns.max(t_ns);
     let halted_ns = spin.halted_ns.min(spin.end_ns.saturating_sub(begin_ns));
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!([0, 1].map(|vcpu| digest.off[vcpu].user_spin_s), [Some(0.0), Some(0.3)]);
     }
 
-    /// What began before the window would make more than all of it.
+    /// Uncut, an interval that began before the window would be longer than the window.
     #[test]
     fn what_began_earlier_is_cut_to_the_window() {
         let spin = Spin {

@@ -1,11 +1,11 @@
 //! Perfetto export: a lane for each vCPU.
 //!
-//! Of what a host saw, each VM is a process track, each vCPU a lane below it with slices
-//! `on`, `off` and `idle`. Of what a guest found out about itself, each vCPU has a lane of
-//! its off intervals, and lanes of its spins and of what others spun for on it; arrows
-//! lead from a spin to the one it waited for. Times are the guest's CLOCK_MONOTONIC, which
-//! a clock snapshot at the trace's head makes the clock of the whole trace. The file opens
-//! in the Perfetto viewer and in its trace processor.
+//! In the trace of a host, each VM is a process track, and each vCPU is a lane below it with slices
+//! `on`, `off` and `idle`. In the trace of a guest, each vCPU has a lane for its off intervals,
+//! lanes for its spins, and lanes for the spins of others that wait for it. Arrows lead from a spin
+//! to the slice that it waits for. Times are the guest's CLOCK_MONOTONIC, which a clock snapshot at
+//! the trace's head makes the clock of the whole trace. The file opens in the Perfetto viewer and
+//! in its trace processor.
 
 use std::io::Write;
 
@@ -20,10 +20,10 @@ mod session;
 use emit::Emitter;
 pub use session::write_session;
 
-/// Writes what a host saw of its VMs.
+/// Writes a host's recordings of its VMs.
 ///
 /// # Errors
-/// [`TraceError::Write`] where `out` fails.
+/// Returns [`TraceError::Write`] if `out` fails.
 pub fn write(out: impl Write, recordings: &[Recording]) -> Result<(), TraceError> {
     let mut emit = Emitter::new(out);
     emit.clock(recordings.iter().map(|r| r.start_ns).min().unwrap_or(0))?;
@@ -36,8 +36,8 @@ pub fn write(out: impl Write, recordings: &[Recording]) -> Result<(), TraceError
         let lanes = (0..recording.vcpus)
             .map(|vcpu| emit.lane(id, u32::from(vcpu), format!("vCPU {vcpu}")))
             .collect::<Result<Vec<u64>, _>>()?;
-        // Sorted once: a search for each vCPU's events takes hours where both are many. The sort
-        // is stable, so each vCPU's stay in time order.
+        // A separate search for the events of each vCPU would take hours if there are many of both.
+        // The sort is stable, so the events of each vCPU stay in time order.
         let mut events: Vec<&VcpuEvent> = recording.events.iter().collect();
         events.sort_by_key(|event| event.vcpu);
         events.dedup_by_key(|event| (event.vcpu, event.state));

@@ -31,14 +31,14 @@ mod writer;
 pub use reader::read_from;
 pub use writer::write_to;
 
-/// Most recordings a file may hold.
+/// Maximum number of recordings in a file.
 pub const MAX_RECORDINGS: usize = 4096;
-/// Most events a file may hold, all recordings together.
+/// Maximum number of events in a file, all recordings together.
 pub const MAX_EVENTS: usize = 1 << 24;
-/// Most vCPUs that a file may have, all recordings together: each becomes a lane, with or
-/// without events. It is [`MAX_RECORDINGS`] machines of 256 vCPUs.
+/// Maximum number of vCPUs in a file, all recordings together. Each vCPU becomes a lane, with or
+/// without events. The limit is that of [`MAX_RECORDINGS`] machines of 256 vCPUs.
 pub const MAX_VCPUS: usize = 1 << 20;
-/// Longest line in bytes, its newline included.
+/// Maximum length of a line in bytes, including its newline.
 pub const MAX_LINE_BYTES: usize = 4096;
 
 /// Version of the format, written into every header.
@@ -82,12 +82,13 @@ fn state_name(state: VcpuState) -> &'static str {
     }
 }
 
-/// Writes recordings to a new file at `path`, replacing what was there once it is on the disk.
+/// Writes recordings to a file at `path`. The new file replaces an existing one only after it is on
+/// the disk.
 ///
 /// # Errors
-/// [`TraceError::Open`] and [`TraceError::Write`] for the file,
-/// [`TraceError::Invalid`] for a recording that breaks the format's rules:
-/// events out of time order or outside of the window, an unknown vCPU, a limit.
+/// Returns [`TraceError::Open`] or [`TraceError::Write`] if the file cannot be written. Returns
+/// [`TraceError::Invalid`] for a recording that breaks the format's rules: events out of time order
+/// or outside of the window, an unknown vCPU, an exceeded limit.
 pub fn write(path: &Path, recordings: &[Recording]) -> Result<(), TraceError> {
     let open = |source| TraceError::Open { path: path.to_path_buf(), source };
     let new = path.with_extension("new");
@@ -103,8 +104,8 @@ pub fn write(path: &Path, recordings: &[Recording]) -> Result<(), TraceError> {
 /// Reads all recordings of the file at `path`.
 ///
 /// # Errors
-/// [`TraceError::Open`] for the file; [`TraceError::Read`] and
-/// [`TraceError::Line`] with the line's number where it is cut off or damaged.
+/// Returns [`TraceError::Open`] if the file cannot be opened. Returns [`TraceError::Read`] or
+/// [`TraceError::Line`] with the line's number if the file is cut off or damaged.
 pub fn read(path: &Path) -> Result<Vec<Recording>, TraceError> {
     let file =
         File::open(path).map_err(|source| TraceError::Open { path: path.to_path_buf(), source })?;

@@ -1,4 +1,4 @@
-//! What a guest found out since a start, as sums that only grow.
+//! A guest's findings since a start, as sums that only grow.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,47 @@ use unspin_model::session::FoundOff;
 
 use crate::episodes::explain;
 
-/// Sums.
+/// Sums of a guest's findings since a start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
-    /// Seconds covered.
+    /// Seconds that the sums cover.
     pub seconds: f64,
-    /// vCPUs that are offline, in order: their sums have no meaning.
+    /// The offline vCPUs, in order; their sums have no meaning.
     pub offline: Vec<u16>,
-    /// Each vCPU's off intervals.
+    /// Number and length of each vCPU's off intervals.
     pub off: Vec<Sum>,
-    /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
-    /// asked.
+    /// Steal time of each vCPU in nanoseconds, as the hypervisor reports it; empty if it was not
+    /// read.
     pub steal_ns: Vec<u64>,
-    /// Each vCPU's nanoseconds idle; empty where that is not known.
+    /// Idle time of each vCPU in nanoseconds; empty if it is not known.
     pub idle_ns: Vec<u64>,
-    /// The ticks that looked at what each vCPU does, and how long it spun in the kernel as
-    /// they found; empty where none did.
+    /// Number of ticks that sampled each vCPU, and the time for which they found it spinning in the
+    /// kernel; empty if no tick sampled.
     pub looks: Vec<Sum>,
-    /// How many nanoseconds each spun in user space, as they found; empty where none looked.
+    /// Time in nanoseconds for which ticks found each vCPU spinning in user space; empty if no tick
+    /// sampled.
     pub user_spin_ns: Vec<u64>,
-    /// Why spins and waits lasted, where each was watched.
+    /// Causes of spins and waits; `None` if nothing watched each of them.
     pub causes: Option<Causes>,
 }
 
-/// Why spins and waits lasted.
+/// Causes of spins and waits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Causes {
-    /// Long spins by what was waited for and why they lasted.
+    /// Number and length of long spins, by kind of wait and by cause.
     pub spins: BTreeMap<(Wait, Cause), Sum>,
-    /// The same of waits that slept.
+    /// Number and length of waits that slept, by kind of wait and by cause.
     pub waits: BTreeMap<(Wait, Cause), Sum>,
-    /// Findings that were lost.
+    /// Number of findings that were lost.
     pub lost: u64,
 }
 
-/// How many, and how long together.
+/// A number of events and their total length.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Nanoseconds.
+    /// Total length in nanoseconds.
     pub ns: u64,
 }
 
@@ -59,17 +60,17 @@ impl Sum {
 }
 
 impl Totals {
-    /// Nothing so far.
+    /// Returns totals of so many vCPUs without findings.
     pub fn new(vcpus: u16) -> Totals {
         Totals { off: vec![Sum::default(); usize::from(vcpus)], ..Totals::default() }
     }
 
-    /// Covers so many vCPUs from now on, if those are more.
+    /// Extends the totals to `vcpus` vCPUs if they cover fewer.
     pub fn cover(&mut self, vcpus: u16) {
         self.off.resize(usize::from(vcpus).max(self.off.len()), Sum::default());
     }
 
-    /// Of a whole session.
+    /// Returns the totals of a whole session.
     pub fn of(session: &Session) -> Totals {
         let mut totals = Totals::new(session.vcpus);
         let seconds = session.end_ns.saturating_sub(session.start_ns) as f64 / 1e9;
@@ -81,9 +82,9 @@ impl Totals {
         totals
     }
 
-    /// Adds what was found in the seconds since the last call. Spins and waits can have
-    /// begun earlier: `around` are the off intervals since then, the new ones included, and
-    /// `before` the spins that ended since then and were added by earlier calls.
+    /// Adds the findings of the seconds since the last call. Spins and waits may have begun
+    /// earlier. `around` has the off intervals since the earliest begin, including the new ones;
+    /// `before` has the spins that ended since then and that earlier calls added.
     pub fn add(
         &mut self,
         seconds: f64,
@@ -130,7 +131,8 @@ mod tests {
         assert_eq!(totals.off, [Sum::default(), Sum { count: 2, ns: 14 * MS }]);
     }
 
-    /// The waiter in front has the lock before a step ends, the one behind it has it after that.
+    /// The waiter in front gets the lock before the end of a step; the waiter behind it gets the
+    /// lock after that.
     #[test]
     fn who_was_in_front_may_have_been_added_before() {
         let spin = |vcpu, end_ms: u64| Spin {

@@ -1,7 +1,12 @@
-//! A pCPU never carries an entity while it is taken away; all entities together are on as long
-//! as all pCPUs together carry one; exits cost no more than that time; and where exits are
-//! recorded, those of each reason are as many as the host counted. Each entity's on, off and
-//! idle are not added up: their sum is the whole time wherever time never goes back.
+//! The times and exits of a record add up:
+//!
+//! - A pCPU never carries an entity while the injector has taken the pCPU away.
+//! - All entities together are on for as long as all pCPUs together carry an entity.
+//! - Exits cost no more than that time.
+//! - If the record has both exits and counts, they agree for each reason.
+//!
+//! The checker does not add up the on, off and idle time of each entity: wherever time never goes
+//! back, their sum is the whole run.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record, reason_name};
@@ -32,7 +37,8 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     Ok(())
 }
 
-/// A host may record no exits, or leave no counts; it does either for all reasons or for none.
+/// Compares the recorded exits of each reason with the host's counts. A host may record no exits,
+/// or leave no counts, but then for all reasons.
 fn exits_are_as_counted(record: &Record) -> Result<(), Found> {
     if record.exits.is_empty() || record.counted.is_empty() {
         return Ok(());
@@ -50,7 +56,7 @@ fn exits_are_as_counted(record: &Record) -> Result<(), Found> {
     Ok(())
 }
 
-/// For how long an entity is on a pCPU, or a pCPU carries an entity.
+/// Time for which an entity is on a pCPU, or a pCPU carries an entity.
 #[derive(Clone, Default)]
 struct Busy {
     since_ns: Option<u64>,
@@ -74,7 +80,7 @@ impl Busy {
     }
 }
 
-/// A pCPU, by its own events.
+/// State of a pCPU, according to its own events.
 #[derive(Clone, Default)]
 struct Pcpu {
     carries: Busy,

@@ -1,5 +1,5 @@
-//! Invariants of a virtual-time run, one file each. They read the record only, so they
-//! share no code with the host that wrote it: a bug in the host is caught, not repeated.
+//! Invariants of a virtual-time run, one file each. The checkers read only the record and share no
+//! code with the host that wrote it. So they catch a bug of the host instead of repeating it.
 
 mod accounts;
 mod no_idle_pcpu;
@@ -11,32 +11,36 @@ mod states;
 
 use crate::virtual_time::{Event, Record};
 
-/// What the checkers need to know about the host.
+/// The settings of the host that the checkers need.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules {
-    /// Virtual nanoseconds that a pCPU runs before the host looks again.
+    /// Length of a round in virtual nanoseconds: how long a pCPU runs before the host reconsiders
+    /// its schedule.
     pub quantum_ns: u64,
-    /// Whether every VM counts the same, however many vCPUs it has.
+    /// Whether a weight belongs to a VM as a whole, and its vCPUs share it, instead of to each
+    /// vCPU.
     pub per_vm: bool,
-    /// Whether vCPUs give their pCPU away: by pause-loop exits or directed yields.
+    /// Whether vCPUs give up their pCPU through pause-loop exits or directed yields.
     pub yields: bool,
     /// The VM of each entity, by index; VM 0 is the guest.
     pub vm_of: Vec<u16>,
-    /// The pCPU that each entity is held to, by index; those beyond may run on any.
+    /// The pCPU that each entity is pinned to, by index; entities beyond the end may run on any
+    /// pCPU.
     pub held_to: Vec<u8>,
-    /// Weights of VMs, by their number; 1 for those beyond.
+    /// Weight of each VM, by number; VMs beyond the end have weight 1.
     pub weights: Vec<f64>,
-    /// What the guest may run in a period on all pCPUs together, and the period, nanoseconds.
+    /// The guest's quota: how long it may run in a period on all pCPUs together, then the period,
+    /// both in nanoseconds.
     pub quota_ns: Option<(u64, u64)>,
 }
 
 impl Rules {
-    /// The VM of an entity.
+    /// Returns the VM of an entity; VM 0 if the rules do not name one.
     fn vm(&self, entity: usize) -> u16 {
         self.vm_of.get(entity).copied().unwrap_or(0)
     }
 
-    /// The weight of a VM.
+    /// Returns the weight of a VM; 1 if the rules do not name one.
     fn weight(&self, vm: u16) -> f64 {
         self.weights.get(usize::from(vm)).copied().unwrap_or(1.0)
     }
@@ -48,19 +52,20 @@ impl Rules {
     "invariant `{checker}` is broken at virtual {t_ns} ns (byte {offset} of the record): {what}"
 )]
 pub struct Violation {
-    /// The invariant.
+    /// Name of the invariant.
     pub checker: &'static str,
-    /// Virtual time, nanoseconds.
+    /// Virtual time of the violation in nanoseconds.
     pub t_ns: u64,
-    /// Offset of the event in the record; its length for the end.
+    /// Byte offset in the record of the event that breaks the invariant; if the violation shows
+    /// only at the end, that of the last event.
     pub offset: u64,
-    /// What was found.
+    /// Description of the violation.
     pub what: String,
 }
 
 type Checker = fn(&Record, &Rules) -> Result<(), Found>;
 
-/// What a checker found: virtual time, offset, words.
+/// Finding of a checker: virtual time in nanoseconds, byte offset, description.
 struct Found(u64, u64, String);
 
 impl Found {
@@ -74,7 +79,7 @@ impl Found {
     }
 }
 
-/// The invariants by name. A checker may rely on those before it.
+/// The checkers by name. A checker may rely on the invariants before its own.
 const CHECKERS: [(&str, Checker); 7] = [
     ("order", order::check),
     ("one-pcpu", one_pcpu::check),
@@ -85,15 +90,15 @@ const CHECKERS: [(&str, Checker); 7] = [
     ("quota", quota::check),
 ];
 
-/// Names of the invariants, in the order in which they are checked.
+/// Returns the names of the invariants, in the order in which they are checked.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CHECKERS.iter().map(|(name, _)| *name)
 }
 
-/// Holds a record to every invariant.
+/// Checks a record against every invariant.
 ///
 /// # Errors
-/// The first [`Violation`] of the first invariant that is broken.
+/// Returns the first [`Violation`] of the first invariant that is broken.
 pub fn check(record: &Record, rules: &Rules) -> Result<(), Violation> {
     for (checker, holds) in CHECKERS {
         holds(record, rules).map_err(|Found(t_ns, offset, what)| Violation {

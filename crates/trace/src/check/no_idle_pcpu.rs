@@ -1,5 +1,5 @@
-//! Work conservation: no entity waits for more than a quantum while a pCPU is free that it may
-//! run on. A guest with a quota may have to.
+//! Work conservation: no entity waits for longer than a quantum while a pCPU that it may run on is
+//! free. Only a guest with a quota may have to wait longer.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};
@@ -40,17 +40,18 @@ struct Host<'a> {
     waits_since_ns: Vec<Option<u64>>,
     busy: Vec<bool>,
     stolen: Vec<bool>,
-    /// Since when each pCPU has been free.
+    /// Time since which each pCPU has been free; `None` if it is not free.
     free_since_ns: Vec<Option<u64>>,
-    /// Since when at least one has been free.
+    /// Time since which at least one pCPU has been free; `None` if none is free.
     any_free_since_ns: Option<u64>,
     held_to: &'a [u8],
-    /// Who may have used up a quota.
+    /// Whether each entity may have used up a quota.
     may_wait: Vec<bool>,
 }
 
 impl Host<'_> {
-    /// The entity that has waited longest beside a free pCPU, and for how long.
+    /// Returns the entity that has waited longest while a pCPU that it may run on was free, and the
+    /// length of that wait in nanoseconds.
     fn longest_wait(&self, now_ns: u64) -> Option<(usize, u64)> {
         let waits = self.waits_since_ns.iter().enumerate();
         let waits = waits.filter(|(entity, _)| !self.may_wait[*entity]);

@@ -1,4 +1,4 @@
-//! An entity is on one pCPU at most, and a pCPU carries one entity at most.
+//! An entity is on at most one pCPU, and a pCPU carries at most one entity.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Kind, Record};
@@ -7,7 +7,7 @@ pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut on: Vec<Option<u8>> = vec![None; record.entities as usize];
     let mut carries: Vec<Option<u16>> = vec![None; record.pcpus as usize];
     for event in record.in_time_order() {
-        // An event of the injector is about no entity.
+        // The injector's events concern no entity.
         let placed = matches!(event.kind, Kind::On | Kind::Off | Kind::Idle);
         let Some(pcpu) = event.pcpu.filter(|_| placed) else { continue };
         let place = &mut on[usize::from(event.entity)];

@@ -1,5 +1,6 @@
-//! Time never goes back for an entity, and nothing changes after the end. Exits and marks
-//! are not changes: see the reader on why they may lie behind what follows them.
+//! Time never goes back for an entity, and no entity changes its state after the end. Exits and
+//! marks are not changes of state; the reader explains why their times may be later than that of
+//! the change that follows them.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Event, Kind, Record};

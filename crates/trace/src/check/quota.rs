@@ -1,14 +1,14 @@
-//! Bandwidth: the guest runs no longer than its quota allows, all pCPUs together.
+//! Bandwidth: the guest runs no longer on all pCPUs together than its quota allows.
 //!
-//! Linux hands the quota out to pCPUs in slices, and a vCPU may overrun its slice until the next
-//! tick; what it overran is paid for later. So whole seconds are judged, not periods, and each pCPU
-//! may be ahead by a slice and a tick.
+//! Linux hands out the quota to pCPUs in slices. A vCPU may overrun its slice until the next tick,
+//! and the guest pays for the excess later. So the check covers whole seconds instead of periods,
+//! and lets each pCPU be ahead by a slice and a tick.
 
 use super::{Found, Rules};
 use crate::virtual_time::{Kind, Record};
 
 const SPAN_NS: u64 = 1_000_000_000;
-/// A slice of 5 ms and a tick of 4 ms, rounded up.
+/// Lead allowed to each pCPU: a slice of 5 ms and a tick of 4 ms, rounded up.
 const AHEAD_NS: u64 = 10_000_000;
 
 pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
@@ -39,14 +39,14 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
     Ok(())
 }
 
-/// The guest's vCPUs, and what they were on in the present span.
+/// The guest's vCPUs, and the time for which they were on in the current span.
 struct Guest {
     on_since_ns: Vec<Option<u64>>,
     on_ns: u64,
 }
 
 impl Guest {
-    /// What they were on in a span that ends now; the next one begins.
+    /// Ends the span now, and returns the nanoseconds for which the vCPUs were on in it.
     fn close(&mut self, now_ns: u64) -> u64 {
         for since_ns in self.on_since_ns.iter_mut().flatten() {
             self.on_ns += now_ns.saturating_sub(*since_ns);

@@ -1,13 +1,18 @@
-//! Fairness: in a second in which every entity wants to run all the time, each gets the
-//! share that its weight entitles it to.
+//! Fairness: in a second in which every entity wants to run all the time, each gets the share that
+//! its weight entitles it to.
 //!
-//! Linux schedules each pCPU by itself and moves whole tasks between them, seldom while all
-//! are busy. So a second counts only after the balancer has had its time. Where the
-//! entities go evenly into the pCPUs, shares are within 2 % of the second; where they do
-//! not, no entity gets less than two fifths of its fair share. Where weights differ, each VM as a
-//! whole gets four fifths of its fair share at least. Where vCPUs give their pCPU
-//! away, by pause-loop exits or directed yields, shares follow no weights, nor do they where
-//! entities are held to pCPUs, or the guest has a quota.
+//! Linux schedules each pCPU on its own and moves whole tasks between them, seldom while all are
+//! busy. So a second counts only after the load balancer has had time to settle. The check depends
+//! on the entities:
+//!
+//! - If their fair shares are equal and they divide evenly among the pCPUs, each share is within
+//!   2 % of the second.
+//! - Otherwise, no entity gets less than two fifths of its fair share.
+//! - If VMs have weights, each VM as a whole gets at least four fifths of its fair share.
+//!
+//! Shares do not follow weights if vCPUs give up their pCPU through pause-loop exits or directed
+//! yields, if entities are pinned to pCPUs, or if the guest has a quota. The check then passes
+//! every record.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +23,8 @@ const WINDOW_NS: u64 = 1_000_000_000;
 const TOLERANCE_NS: f64 = WINDOW_NS as f64 / 50.0;
 const LEAST_SHARE: f64 = 0.4;
 const LEAST_SHARE_OF_VM: f64 = 0.8;
-/// Linux balances busy CPUs every 16 x 2 ms for each CPU of a domain (`busy_factor` and
-/// `max_interval`, kernel/sched/topology.c).
+/// Time for which the balancer settles, for each pCPU. Linux balances busy CPUs every 16 x 2 ms for
+/// each CPU of a domain (`busy_factor` and `max_interval`, kernel/sched/topology.c).
 const SETTLES_NS_BY_PCPU: u64 = 32_000_000;
 
 pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
@@ -48,8 +53,8 @@ pub(super) fn check(record: &Record, rules: &Rules) -> Result<(), Found> {
     Ok(())
 }
 
-/// Nanoseconds of a second that each entity is entitled to: weighted shares of all pCPUs,
-/// where what an entity cannot use, because it is on one pCPU at most, goes to the others.
+/// Returns the nanoseconds of a second that each entity is entitled to: its weighted share of all
+/// pCPUs. An entity can use at most one pCPU; what exceeds it goes to the others.
 fn fair_shares(record: &Record, rules: &Rules) -> Vec<f64> {
     let vm = |entity: usize| rules.vm(entity);
     let entities = record.entities as usize;
@@ -95,7 +100,7 @@ fn judge(on_ns: &[u64], fair_ns: &[f64], even: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each VM as a whole has its share, where weights differ.
+/// Checks whether each VM as a whole has its share, if VMs have weights.
 fn judge_vms(on_ns: &[u64], fair_ns: &[f64], rules: &Rules) -> Result<(), String> {
     if rules.weights.is_empty() {
         return Ok(());
@@ -113,19 +118,19 @@ fn judge_vms(on_ns: &[u64], fair_ns: &[f64], rules: &Rules) -> Result<(), String
     }
 }
 
-/// The seconds in which all want to run.
+/// The seconds in which all entities want to run.
 struct Seconds {
     on_since_ns: Vec<Option<u64>>,
     runnable: Vec<bool>,
     on_ns: Vec<u64>,
     settles_ns: u64,
-    /// Start of the second under way, which may lie ahead; `None` while some entity does
-    /// not want to run.
+    /// Start of the current second, possibly in the future; `None` while some entity does not want
+    /// to run.
     start_ns: Option<u64>,
 }
 
 impl Seconds {
-    /// The end of the second under way, if it is over by `now_ns`.
+    /// Returns the end of the current second if it is over by `now_ns`.
     fn full_before(&self, now_ns: u64) -> Option<u64> {
         self.start_ns.map(|start_ns| start_ns + WINDOW_NS).filter(|end_ns| *end_ns <= now_ns)
     }
@@ -135,7 +140,7 @@ impl Seconds {
         self.on_ns.fill(0);
     }
 
-    /// Counts what is on until `end_ns`.
+    /// Counts the time of the entities that are on, until `end_ns`.
     fn close(&mut self, end_ns: u64) {
         let start_ns = self.start_ns.unwrap_or(end_ns);
         for (on_ns, since_ns) in self.on_ns.iter_mut().zip(&mut self.on_since_ns) {
@@ -146,7 +151,7 @@ impl Seconds {
         }
     }
 
-    /// Counts a stretch that ends now, as far as it lies in the second.
+    /// Counts the part of an interval ending now that lies in the current second.
     fn count(&mut self, entity: usize, now_ns: u64) {
         let (Some(since_ns), Some(start_ns)) = (self.on_since_ns[entity].take(), self.start_ns)
         else {

@@ -1,6 +1,6 @@
-//! An entity changes its state only as a vCPU can: it wakes from idle, comes onto a pCPU when
-//! it waits for one, and leaves the pCPU that it is on. A modelled neighbour may stop wanting to
-//! run while it waits, without a pCPU. Marks come from an entity that is on.
+//! An entity changes its state only as a vCPU can: it wakes from idle, gets a pCPU while it waits
+//! for one, and leaves the pCPU that it is on. A modelled neighbour may also become idle while it
+//! waits without a pCPU. Only an entity that is on sets marks.
 
 use unspin_model::VcpuState;
 
@@ -9,7 +9,7 @@ use crate::virtual_time::{Event, Kind, Record};
 
 pub(super) fn check(record: &Record, _: &Rules) -> Result<(), Found> {
     let mut states = vec![(VcpuState::Idle, None); record.entities as usize];
-    // The file has each entity's events in their causal order, whatever their times say.
+    // The file keeps the events of each entity in causal order, even if their times disagree.
     for event in &record.events {
         let Some((state, pcpu)) = states.get_mut(usize::from(event.entity)) else { continue };
         let is_model = u32::from(event.entity) >= record.vcpus;

@@ -7,12 +7,13 @@ use super::proto::{
 };
 use crate::TraceError;
 
-/// The only packet sequence of the trace: no packet needs state of another one.
+/// The only packet sequence of the trace: no packet needs the state of another one.
 const SEQUENCE: u32 = 1;
-/// Track ids of one process: it takes `id << PROCESS_SHIFT`, its k-th lane that plus k + 1.
+/// Shift of process ids in track ids. A process has the track id `id << PROCESS_SHIFT`; its k-th
+/// lane has that number plus k + 1.
 const PROCESS_SHIFT: u32 = 32;
 
-/// Writes packets.
+/// Writer of packets.
 pub struct Emitter<W> {
     out: W,
     buffer: Vec<u8>,
@@ -23,8 +24,8 @@ impl<W: Write> Emitter<W> {
         Emitter { out, buffer: Vec::new() }
     }
 
-    /// Makes CLOCK_MONOTONIC the trace's clock. CLOCK_BOOTTIME, the viewer's default,
-    /// reads the same: the guest is never suspended.
+    /// Makes CLOCK_MONOTONIC the trace's clock. CLOCK_BOOTTIME, the viewer's default, has the same
+    /// readings, because the guest is never suspended.
     pub fn clock(&mut self, start_ns: u64) -> Result<(), TraceError> {
         let clock = |id| Clock { clock_id: Some(id), timestamp: Some(start_ns) };
         let snapshot = ClockSnapshot {
@@ -34,7 +35,7 @@ impl<W: Write> Emitter<W> {
         self.packet(None, packet::Data::ClockSnapshot(snapshot))
     }
 
-    /// A process, which groups lanes.
+    /// Writes the track of a process, which groups lanes.
     pub fn process(&mut self, id: i32, name: &str, about: String) -> Result<(), TraceError> {
         let track = TrackDescriptor {
             uuid: Some(process_uuid(id)),
@@ -46,7 +47,7 @@ impl<W: Write> Emitter<W> {
         self.packet(None, packet::Data::TrackDescriptor(track))
     }
 
-    /// The `rank`-th lane of a process, counted from 0; returns its track.
+    /// Writes the track of a process's `rank`-th lane, counted from 0, and returns its id.
     pub fn lane(&mut self, process: i32, rank: u32, name: String) -> Result<u64, TraceError> {
         let uuid = process_uuid(process) + u64::from(rank) + 1;
         let track = TrackDescriptor {
@@ -60,7 +61,7 @@ impl<W: Write> Emitter<W> {
         Ok(uuid)
     }
 
-    /// The begin of a slice. Arrows lead between slices that have a flow in common.
+    /// Begins a slice. Arrows connect slices that have a flow in common.
     pub fn begin(
         &mut self,
         track: u64,
@@ -79,7 +80,7 @@ impl<W: Write> Emitter<W> {
         self.packet(Some(t_ns), packet::Data::TrackEvent(event))
     }
 
-    /// The end of a track's slice that began last.
+    /// Ends the slice that began last on a track.
     pub fn end(&mut self, track: u64, t_ns: u64) -> Result<(), TraceError> {
         let event = TrackEvent {
             kind: Some(proto::SLICE_END),
@@ -89,7 +90,7 @@ impl<W: Write> Emitter<W> {
         self.packet(Some(t_ns), packet::Data::TrackEvent(event))
     }
 
-    /// All is written.
+    /// Flushes the output.
     pub fn finish(mut self) -> Result<(), TraceError> {
         Ok(self.out.flush()?)
     }

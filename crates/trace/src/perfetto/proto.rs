@@ -41,7 +41,7 @@ pub struct TracePacket {
     pub data: Option<packet::Data>,
 }
 
-/// What a packet holds.
+/// The content of a packet.
 pub mod packet {
     /// `TracePacket.data`.
     #[derive(Clone, PartialEq, prost::Oneof)]
@@ -117,7 +117,7 @@ pub struct TrackEvent {
     pub category: Vec<String>,
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
-    /// `flow_ids`: an arrow leads from each event with an id to the next one with it.
+    /// `flow_ids`: an arrow leads from each event with an id to the next event with it.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
 }

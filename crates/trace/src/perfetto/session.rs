@@ -1,4 +1,4 @@
-//! What a guest found out about itself, as lanes.
+//! A guest's session as lanes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,8 +14,8 @@ use crate::episodes::explain;
 /// The only process of the trace.
 const GUEST: i32 = 1;
 
-/// What lies on a lane. The order is that of the lanes of a vCPU, and that of slices which
-/// begin together: an arrow leads from the earlier one.
+/// Kind of a slice. A vCPU's lanes have this order, and so have slices that begin together: an
+/// arrow leads from the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Off,
@@ -34,10 +34,10 @@ struct Slice {
     flow: Option<u64>,
 }
 
-/// Writes a guest's session, with the causes of its spins.
+/// Writes a guest's session with the causes of its spins.
 ///
 /// # Errors
-/// [`TraceError::Write`] where `out` fails.
+/// Returns [`TraceError::Write`] if `out` fails.
 pub fn write_session(out: impl Write, session: &Session) -> Result<(), TraceError> {
     let mut slices = off_slices(session);
     let episodes = explain(session.spins.clone(), &session.offs);
@@ -90,13 +90,13 @@ fn off_slices(session: &Session) -> Vec<Slice> {
     session.offs.iter().map(slice).collect()
 }
 
-/// A slice's end: its begin comes first. Who makes a session up can let it begin at the last
-/// instant that there is.
+/// Returns the end of a slice, at least a nanosecond after its begin. A forged session can begin a
+/// slice at the last possible instant, which is then also its end.
 fn longer_than_nothing(start_ns: u64, end_ns: u64) -> u64 {
     end_ns.max(start_ns.saturating_add(1))
 }
 
-/// A spin, and on the vCPU that it waits for what that one has.
+/// Returns the slice of a spin, and the slice of its wait on the vCPU that it waits for.
 fn slices_of(episode: &Episode, flow: u64) -> Vec<Slice> {
     let spin = &episode.spin;
     let wait = spin.wait.name();
@@ -125,25 +125,25 @@ fn slices_of(episode: &Episode, flow: u64) -> Vec<Slice> {
     [spins].into_iter().chain(held).collect()
 }
 
-/// Slices of a kind on a vCPU that overlap go on lanes beside each other: the lane of each.
-/// Slices come by their start.
+/// Returns the lane of each slice. Slices of one kind that overlap on a vCPU go on adjacent lanes.
+/// `slices` must be sorted by their start.
 fn places(slices: &[Slice]) -> Vec<usize> {
     let mut used: BTreeMap<(u16, Kind), Lanes> = BTreeMap::new();
     let place = |slice: &Slice| used.entry((slice.vcpu, slice.kind)).or_default().place(slice);
     slices.iter().map(place).collect()
 }
 
-/// The lanes of a kind on a vCPU.
+/// The lanes of one kind on a vCPU.
 #[derive(Default)]
 struct Lanes {
-    /// Those with a slice, and its end: the first to end is on top.
+    /// End and number of each lane with a slice; the slice that ends first is on top.
     taken: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The others: the first one is on top.
+    /// Numbers of the free lanes, the lowest on top.
     free: BinaryHeap<Reverse<usize>>,
 }
 
 impl Lanes {
-    /// The first lane that has room, or else a new one.
+    /// Returns the first lane that has room, or else a new one.
     fn place(&mut self, slice: &Slice) -> usize {
         while let Some(Reverse((end_ns, lane))) = self.taken.peek().copied() {
             if end_ns > slice.start_ns {
@@ -160,7 +160,7 @@ impl Lanes {
 
 type Tracks = BTreeMap<(u16, Kind, usize), u64>;
 
-/// A lane of its off intervals for each vCPU, and as many others as it needs.
+/// Writes a lane of off intervals for each vCPU, and as many other lanes as it needs.
 fn lanes<W: Write>(
     emit: &mut Emitter<W>,
     vcpus: u16,
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Looking at each lane for each slice takes a minute here.
+    /// A search of all lanes for each slice would take a minute here.
     #[test]
     fn many_slices_at_once_have_a_lane_each() {
         let slices: Vec<Slice> = (0..100_000).map(|n| slice(0, n, 1_000_000 - n)).collect();

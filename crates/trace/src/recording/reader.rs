@@ -1,4 +1,4 @@
-//! Bytes to recordings.
+//! Decoding of recordings.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -8,14 +8,14 @@ use unspin_model::{Recording, VcpuEvent, VcpuState};
 use super::{FORMAT, Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS, MAX_VCPUS};
 use crate::TraceError;
 
-/// Reads all recordings from `input`; error messages have `name`.
+/// Reads all recordings from `input`; error messages contain `name`.
 ///
 /// # Errors
-/// [`TraceError::Read`] where the data ends early or is damaged,
-/// [`TraceError::Line`] where a line does not say what it should.
+/// Returns [`TraceError::Read`] if the data ends early or is damaged, and [`TraceError::Line`] if a
+/// line does not have the expected content.
 pub fn read_from(input: impl BufRead, name: &str) -> Result<Vec<Recording>, TraceError> {
     let mut lines = Lines {
-        // Not GzDecoder: that one stops silently at whatever follows the first member.
+        // GzDecoder would silently stop at anything that follows the first member.
         input: BufReader::new(MultiGzDecoder::new(input)),
         name,
         line: 0,
@@ -32,13 +32,13 @@ pub fn read_from(input: impl BufRead, name: &str) -> Result<Vec<Recording>, Trac
     Ok(recordings)
 }
 
-/// How much more the file may hold.
+/// Numbers of events and vCPUs that the file may still hold.
 struct Room {
     events: usize,
     vcpus: usize,
 }
 
-/// Reads one recording.
+/// Reads one recording; returns `None` at the end of the file.
 fn read_one<R: BufRead>(
     lines: &mut Lines<'_, R>,
     room: &mut Room,
@@ -52,7 +52,7 @@ fn read_one<R: BufRead>(
         return Err(lines.bad(format!("the file has more than {MAX_VCPUS} vCPUs")));
     };
     *room = Room { events: events_left, vcpus: vcpus_left };
-    // The count is only a claim until the lines are there: no allocation from it.
+    // The header's count is a claim until the lines are read, so it sizes no allocation.
     let mut events = Vec::new();
     let mut before_ns = header.start_ns;
     for read in 0..header.events {
@@ -115,7 +115,7 @@ fn parse_state(name: &str) -> Result<VcpuState, String> {
     }
 }
 
-/// Lines of bounded length, counted.
+/// Reader of lines of bounded length, which counts them.
 struct Lines<'a, R> {
     input: R,
     name: &'a str,
@@ -124,7 +124,7 @@ struct Lines<'a, R> {
 }
 
 impl<R: BufRead> Lines<'_, R> {
-    /// The next line without its newline; `None` at the end of the data.
+    /// Returns the next line without its newline; `None` at the end of the data.
     fn next(&mut self) -> Result<Option<&str>, TraceError> {
         self.line += 1;
         self.text.clear();

@@ -1,4 +1,4 @@
-//! Recordings to bytes.
+//! Encoding of recordings.
 
 use std::io::{BufWriter, Write};
 
@@ -9,11 +9,11 @@ use unspin_model::{Recording, VcpuEvent};
 use super::{Header, MAX_EVENTS, MAX_LINE_BYTES, MAX_RECORDINGS, MAX_VCPUS, state_name};
 use crate::TraceError;
 
-/// Writes recordings to `out`; the format is the [module](super)'s.
+/// Writes recordings to `out` in the [module](super)'s format.
 ///
 /// # Errors
-/// [`TraceError::Write`], or [`TraceError::Invalid`] before anything of that
-/// recording is written.
+/// Returns [`TraceError::Invalid`] for an invalid recording, before it writes anything, and
+/// [`TraceError::Write`] if `out` fails.
 pub fn write_to(out: impl Write, recordings: &[Recording]) -> Result<(), TraceError> {
     check_all(recordings)?;
     let mut lines = BufWriter::new(GzEncoder::new(out, Compression::default()));

@@ -6,21 +6,21 @@ use flate2::bufread::GzDecoder;
 
 use super::MAX_BATCH_BYTES;
 
-/// What ends an Arrow stream: a continuation mark and no more bytes (Arrow columnar format,
+/// The end of an Arrow stream: a continuation mark and a length of zero (Arrow columnar format,
 /// "IPC streaming format"). The writer gives it a member of its own.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Reads one after the other.
+/// Reader of one member after the other.
 pub(super) struct Members<R> {
     pub(super) input: R,
     /// Offset of the member that was read last.
     pub(super) begin: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub(super) read: u64,
 }
 
 impl<R: BufRead> Members<R> {
-    /// The next member, whole and with the right checksum; `None` at the end.
+    /// Returns the next member, whole and with the right checksum; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.begin = self.read;
         if self.input.fill_buf()?.is_empty() {
@@ -34,14 +34,14 @@ impl<R: BufRead> Members<R> {
         Ok(Some(bytes))
     }
 
-    /// How a file ends that was cut off within a member. Member 0 is the head.
+    /// Describes the end of a file that was cut off within a member. Member 0 is the head.
     pub(super) fn cut_off(&self, index: usize) -> String {
         let Members { begin, read, .. } = self;
         let used = batches(index - 1);
         format!("cut off in batch {index}, at byte {read}; {used}, up to byte {begin}, are used")
     }
 
-    /// How a file ends that was cut off between members.
+    /// Describes the end of a file that was cut off between members.
     pub(super) fn no_end(&self, members: usize) -> String {
         format!(
             "the file has no end after batch {}, at byte {}: the recorder was killed, or the \

@@ -1,43 +1,49 @@
-//! The session file: what a guest found out about itself, as a gzipped Arrow IPC stream.
-//! Others read it too, for instance Python: `pyarrow.ipc.open_stream(gzip.open(file))`.
+//! The session file: a guest's findings about itself, as a gzipped Arrow IPC stream. Other programs
+//! can read it, too, for instance Python: `pyarrow.ipc.open_stream(gzip.open(file))`.
 //!
-//! A row is a finding. `vcpu` is the vCPU that it is about; `start_ns` and `end_ns` are
-//! nanoseconds of the guest's CLOCK_MONOTONIC; `value` depends on `kind`:
+//! A row is a finding about the vCPU `vcpu`. `start_ns` and `end_ns` are nanoseconds of the guest's
+//! CLOCK_MONOTONIC; `value` depends on `kind`:
 //!
 //! | `kind` | from start to end | `value` |
 //! |---|---|---|
 //! | `off` | off, after it had been on | nanoseconds that the start can be wrong by, either way |
 //! | `wake` | off, after it had been idle and was asked to run | 0 |
-//! | `look-on`, `look-off`, `look-idle` | an instant: what it seemed to be doing | 0 |
+//! | `look-on`, `look-off`, `look-idle` | an instant: the state that it seemed to be in | 0 |
 //! | `spin-lock` | burned, waiting for a kernel spinlock | nanoseconds of it halted, not burned |
 //! | `spin-mutex` | burned, waiting for a kernel mutex | 0 |
 //! | `spin-ipi` | burned, waiting for other vCPUs to acknowledge a call | 0 |
 //! | `wait-mutex` | asleep, waiting for a kernel mutex | 0 |
 //! | `wait-rwsem` | asleep, waiting for a kernel reader-writer semaphore | 0 |
-//! | `wait-futex` | asleep, waiting for a mutex of glibc | 0 |
-//! | `beats` | a stretch that was covered, of each vCPU online | heartbeats added to it |
-//! | `idle` | the same stretch | nanoseconds idle in it |
-//! | `lost` | the same stretch | findings lost in it |
-//! | `user-spin` | the same stretch | nanoseconds spent spinning in user space, as ticks found |
-//! | `steal` | the same stretch | nanoseconds of steal time, as the hypervisor reports it |
+//! | `wait-futex` | asleep, waiting for a glibc mutex | 0 |
+//! | `beats` | a period that the recorder covered, for each online vCPU | heartbeats added in it |
+//! | `idle` | the same period | nanoseconds idle in it |
+//! | `lost` | the same period | findings lost in it |
+//! | `user-spin` | the same period | nanoseconds spent spinning in user space, as ticks found |
+//! | `steal` | the same period | nanoseconds of steal time, as the hypervisor reports it |
 //!
-//! Only spins and waits have values in the other columns, and only where they are known:
-//! `lock` (an address), `tid` (the thread that waited), `site` (the function that wanted the
-//! lock), `owner_tid`, `owner_vcpu` and `owner_state` (the lock's owner at the begin; 1: it
-//! ran, 2: it wanted to, 3: it was asleep), `owner_delay_ns` (how long during a wait that
-//! slept the owner wanted to run and the guest let others run), `taken_vcpu` and `taken_ns`
-//! (a spinlock: who took it last before, of those who waited).
+//! Only spins and waits have values in the other columns, and only if the values are known:
 //!
-//! Every batch (about a second) is a gzip member of its own, with its checksum, so what a
-//! recorder had written before it was killed can be read: a batch that was cut off is passed
-//! over, and the session is marked as incomplete; one that was damaged, or that goes back in
-//! time, is an error. The schema's metadata holds
-//! `unspin.session`, the version of this table; a `kind` that is not in it is an error, too. It
-//! may hold `unspin.program`, `unspin.kernel` and `unspin.machine`: who recorded, and where.
-//! Version 1, which is read as well, had no `user-spin` and no `steal`.
+//! - `lock`: the address of the lock.
+//! - `tid`: the thread that waited.
+//! - `site`: the function that requested the lock.
+//! - `owner_tid`, `owner_vcpu` and `owner_state`: the lock's owner at the begin (state 1: running,
+//!   2: runnable, 3: asleep).
+//! - `owner_delay_ns`: how long, during a wait that slept, the owner was runnable while the guest
+//!   ran other threads.
+//! - `taken_vcpu` and `taken_ns`: of a spinlock, the waiter that last took it before, and when.
 //!
-//! A reader takes the batches of [`MAX_ROWS`] rows at most, and [`MAX_BATCH_BYTES`] of a batch.
-//! It refuses a file with longer texts than [`MAX_SITE_BYTES`], [`MAX_SITES_BYTES`] and
+//! Every batch (about a second) is a gzip member of its own, with its checksum, so a reader can use
+//! what a recorder wrote before it was killed. The reader skips a batch that was cut off, and marks
+//! the session as incomplete. A batch that is damaged, or that goes back in time, is an error.
+//!
+//! The schema's metadata holds `unspin.session`, the version of this table; a `kind` that the table
+//! does not have is an error, too. The metadata may hold `unspin.program`, `unspin.kernel` and
+//! `unspin.machine`, which identify the recorder and its guest, and `unspin.hidden`, which lists
+//! what the kernel does not show. Version 1, which the reader also accepts, had no `user-spin` and
+//! no `steal`.
+//!
+//! A reader uses the first batches, up to [`MAX_ROWS`] rows. It rejects a file with a batch larger
+//! than [`MAX_BATCH_BYTES`], or with longer texts than [`MAX_SITE_BYTES`], [`MAX_SITES_BYTES`] and
 //! [`MAX_ABOUT_BYTES`] allow.
 
 use std::collections::HashMap;
@@ -54,22 +60,23 @@ mod writer;
 pub use reader::{read, read_from};
 pub use writer::{Stretch, Writer};
 
-/// Most rows that are read from a file.
+/// Maximum number of rows that a reader takes from a file.
 pub const MAX_ROWS: usize = 1 << 24;
-/// Most bytes of one batch.
+/// Maximum size of a batch in bytes, uncompressed.
 pub const MAX_BATCH_BYTES: u64 = 1 << 30;
-/// Most bytes of a site: the kernel's KSYM_NAME_LEN. A writer leaves a longer one out.
+/// Maximum length of a site in bytes: the kernel's KSYM_NAME_LEN. A writer leaves out a longer one.
 pub const MAX_SITE_BYTES: usize = 512;
-/// Most bytes of the sites of all rows: however few a file has, each row gets a copy.
+/// Maximum length in bytes of the sites of all rows together. Each row gets a copy of its site,
+/// even if a file has few different ones.
 pub const MAX_SITES_BYTES: usize = 1 << 30;
-/// Most bytes of each text about who recorded, and where.
+/// Maximum length in bytes of each text about the recorder and its guest.
 pub const MAX_ABOUT_BYTES: usize = 1 << 16;
 
-/// The key of the format's version in the schema's metadata.
+/// Metadata key of the format's version.
 const VERSION_KEY: &str = "unspin.session";
 /// The format's version.
 const VERSION: &str = "2";
-/// Those that are read: what a later one has is new kinds of rows.
+/// Versions that the reader accepts: a later one only adds kinds of rows.
 const READ: [&str; 2] = ["1", VERSION];
 
 const OFF: &str = "off";
@@ -77,8 +84,9 @@ const WAKE: &str = "wake";
 const LOOK_ON: &str = "look-on";
 const LOOK_OFF: &str = "look-off";
 const LOOK_IDLE: &str = "look-idle";
-/// What is waited for, and whether asleep, by the row's kind. Nobody sleeps for a spinlock
-/// or an acknowledgement; spins for a semaphore or a mutex of glibc the kernel does not tell.
+/// The kinds of rows about waits: name, what is waited for, and whether the thread sleeps. No
+/// thread sleeps for a spinlock or an acknowledgement. The kernel does not report spins for a
+/// semaphore or a glibc mutex.
 const WAITS: [(&str, Wait, bool); 6] = [
     ("spin-lock", Wait::Spinlock, false),
     ("spin-mutex", Wait::Mutex, false),
@@ -93,37 +101,37 @@ const LOST: &str = "lost";
 const USER_SPIN: &str = "user-spin";
 const STEAL: &str = "steal";
 
-/// What can be wrong with a session file.
+/// Errors of reading and writing a session file.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The file could not be opened.
     #[error("cannot open {name}")]
     Open {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// It holds nothing.
+    /// The file is empty.
     #[error("{name}: the session is empty")]
     Empty {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// It is something else, or damaged.
+    /// The file is not a session, or it is damaged.
     #[error("{name}, batch {batch}: {what}")]
     Damaged {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Which batch, from 1; 0 is the head of the file.
+        /// Number of the batch, from 1; 0 is the head of the file.
         batch: usize,
-        /// What is wrong there.
+        /// Description of the damage.
         what: String,
     },
-    /// It could not be written.
+    /// The session could not be written.
     #[error("cannot write the session")]
     Write(#[from] std::io::Error),
-    /// A batch could not be put together.
+    /// Arrow could not build a batch.
     #[error("cannot put the session's table together")]
     Table(#[from] ArrowError),
 }
@@ -132,10 +140,10 @@ pub enum SessionError {
 const PROGRAM_KEY: &str = "unspin.program";
 const KERNEL_KEY: &str = "unspin.kernel";
 const MACHINE_KEY: &str = "unspin.machine";
-/// A line each; not there if there is none.
+/// One entry a line; absent if it has no entries.
 const HIDDEN_KEY: &str = "unspin.hidden";
 
-/// The schema, with what is known about where the session is recorded.
+/// Returns the schema, whose metadata holds `about`.
 fn schema_of(about: &About) -> SchemaRef {
     let mut metadata = HashMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())]);
     let keys =

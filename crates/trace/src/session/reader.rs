@@ -26,7 +26,7 @@ use super::{
     SessionError, USER_SPIN, VERSION, VERSION_KEY, WAITS, WAKE, schema,
 };
 
-/// Characters of an unknown kind that an error shows.
+/// Number of characters of an unknown kind that an error shows.
 const SHOWN_CHARS: usize = 64;
 
 /// Reads a session file.
@@ -37,13 +37,13 @@ pub fn read(path: &Path) -> Result<Session, SessionError> {
     read_from(BufReader::new(file), &name)
 }
 
-/// Reads a session; errors have `name`. A last batch that was cut off is passed
-/// over, since a recorder that was killed leaves such an end; the session says so.
+/// Reads a session; error messages contain `name`. A killed recorder leaves a batch that is cut
+/// off: the reader skips it, and marks the session as incomplete.
 pub fn read_from(input: impl BufRead, name: &str) -> Result<Session, SessionError> {
     read_within(input, name, MAX_ROWS, MAX_SITES_BYTES)
 }
 
-/// The same of at most so many rows. What follows is passed over, too.
+/// Reads a session of at most `max_rows` rows, and skips what follows.
 fn read_within(
     input: impl BufRead,
     name: &str,
@@ -117,8 +117,8 @@ fn read_within(
     Ok(session)
 }
 
-/// What arrow makes of a member. Its checksum was right, so only a file that was made to
-/// do harm can be wrong here; arrow panics on some of those.
+/// Decodes the batches of a member. Its checksum was right, so only a malicious file can be invalid
+/// here; arrow panics on some of those.
 fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatch>, String> {
     let mut buffer = Buffer::from_vec(bytes);
     let mut all = Vec::new();
@@ -144,11 +144,11 @@ fn batches(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatc
     }
 }
 
-/// What the rows so far had.
+/// State gathered from the rows so far.
 struct Seen {
-    /// Whether there was one about each vCPU.
+    /// Whether each vCPU has a row.
     vcpus: Vec<bool>,
-    /// Until when each vCPU is covered.
+    /// Time until which each vCPU is covered, in nanoseconds.
     covered_to: HashMap<u16, u64>,
     sites_bytes: usize,
     max_sites_bytes: usize,
@@ -161,7 +161,7 @@ impl Seen {
         self.vcpus[at] = true;
     }
 
-    /// A recorder covers every vCPU that is online.
+    /// Returns the vCPUs without rows: a recorder covers every vCPU that is online.
     fn offline(&self) -> Vec<u16> {
         if self.covered_to.is_empty() {
             return Vec::new();
@@ -171,7 +171,7 @@ impl Seen {
     }
 }
 
-/// The columns that every row has, and those that a spin has.
+/// The columns that every row has, then those that only a spin has.
 struct Columns<'a> {
     kinds: TypedDictionaryArray<'a, Int8Type, StringArray>,
     vcpus: &'a UInt16Array,
@@ -190,7 +190,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// `None` where a dictionary has other values than text.
+    /// Returns the columns of a batch; `None` if a dictionary has other values than text.
     fn of(batch: &'a RecordBatch) -> Option<Columns<'a>> {
         let column = |at| batch.column(at);
         Some(Columns {
@@ -211,7 +211,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// The row's site; empty where it has none.
+    /// Returns the row's site, or an empty string if it has none.
     fn site(&self, row: usize, seen: &mut Seen) -> Result<String, String> {
         if self.sites.is_null(row) {
             return Ok(String::new());
@@ -312,13 +312,13 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// What is wrong with a row of an unknown kind, which can be of any length.
+/// Describes a row of an unknown kind. The kind can be of any length, so it is truncated.
 fn unknown(row: usize, kind: &str) -> String {
     let kind: String = kind.chars().take(SHOWN_CHARS).collect();
     format!("row {row}: format {VERSION} has no findings of kind `{kind}`")
 }
 
-/// Adds to a vCPU's sum.
+/// Adds `value` to a vCPU's sum.
 fn add_to(by_vcpu: &mut Vec<u64>, vcpu: u16, value: u64) {
     let at = usize::from(vcpu);
     by_vcpu.resize(by_vcpu.len().max(at + 1), 0);

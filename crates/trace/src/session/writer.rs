@@ -20,32 +20,32 @@ use super::{
     USER_SPIN, WAITS, WAKE, schema_of,
 };
 
-/// What happened to one vCPU in the stretch of time that a batch covers.
+/// Sums for one vCPU over the period that a batch covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
     /// The vCPU.
     pub vcpu: u16,
-    /// Start of the stretch.
+    /// Start of the period, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// End of the stretch.
+    /// End of the period.
     pub end_ns: u64,
-    /// Heartbeats added.
+    /// Number of heartbeats added.
     pub beats: u64,
-    /// Nanoseconds idle.
+    /// Idle time in nanoseconds.
     pub idle_ns: u64,
-    /// Findings lost.
+    /// Number of findings lost.
     pub lost: u64,
-    /// Nanoseconds spent spinning in user space, where ticks looked.
+    /// Time spent spinning in user space in nanoseconds, if ticks sampled it.
     pub user_spin_ns: Option<u64>,
-    /// Nanoseconds of steal time, where the kernel has such a figure.
+    /// Steal time in nanoseconds, if the kernel reports it.
     pub steal_ns: Option<u64>,
 }
 
-/// Writes a session file.
+/// Writer of a session file.
 pub struct Writer<W: Write> {
     out: W,
     schema: SchemaRef,
-    /// What is not yet on its way to `out`.
+    /// Buffer of what has not yet gone to `out`.
     stream: StreamWriter<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Appends a batch, whole on return.
+    /// Appends a batch. The output has all of it on return.
     pub fn write(
         &mut self,
         offs: &[FoundOff],
@@ -94,7 +94,7 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    /// What the stream has put together goes out as a gzip member.
+    /// Writes the buffered part of the stream as a gzip member.
     fn flush(&mut self) -> Result<(), SessionError> {
         let mut member = GzEncoder::new(Vec::new(), Compression::fast());
         member.write_all(self.stream.get_ref())?;
@@ -105,7 +105,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// In the order of the schema.
+/// Returns the columns in the order of the schema.
 fn columns(rows: &[Row]) -> Vec<ArrayRef> {
     let kinds: DictionaryArray<Int8Type> = rows.iter().map(|row| row.kind).collect();
     let words = |of: fn(&Row) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
@@ -153,7 +153,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// One that cannot be (two threads whose waits were mixed up) counts as lost.
+    /// Returns the row of a spin. An impossible one, from two threads whose waits were mixed up,
+    /// counts as lost.
     fn of_spin(spin: &'a Spin) -> Row<'a> {
         let can_be =
             |(_, wait, asleep): &&(_, Wait, bool)| (*wait, *asleep) == (spin.wait, spin.asleep);

@@ -1,17 +1,17 @@
-//! One line of a trace: kvm_exit or kvm_entry, by whom and when.
+//! One line of a trace: a kvm_exit or kvm_entry event of a thread at a time.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-/// What both events' names begin with.
+/// Common prefix of both events' names.
 static KVM: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"kvm_e"));
 
 /// An event of a vCPU's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) tid: u32,
-    /// The vCPU's index; kernels before 5.9 do not tell it.
+    /// Index of the vCPU; kernels before 5.9 do not report it.
     pub(super) vcpu: Option<u32>,
     pub(super) t_ns: u64,
     pub(super) what: What,
@@ -21,18 +21,18 @@ pub(super) struct Event {
 pub(super) enum What {
     /// The vCPU left the guest because of a PAUSE at this address.
     Pause(u64),
-    /// It left the guest for another reason.
+    /// The vCPU left the guest for another reason.
     OtherExit,
-    /// It entered the guest.
+    /// The vCPU entered the guest.
     Entry,
 }
 
-/// Parses a line; `None` where it is not such an event. In front of the event's name stand
-/// the command, which may hold anything, then
+/// Parses a line; returns `None` if it does not hold such an event. Before the event's name, each
+/// tool writes the command, which may contain any characters, then
 /// - perf script: `TID [CPU] TIME:` or `PID/TID [CPU] TIME:`,
 /// - trace-cmd report: `-TID [CPU] TIME:`,
-/// - tracefs: `-TID [CPU] FLAGS TIME:`, with the process in brackets after the thread
-///   where the option record-tgid is on.
+/// - tracefs: `-TID [CPU] FLAGS TIME:`, with the process in parentheses after the thread if the
+///   option record-tgid is on.
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
     let (at, body) = find_event(line)?;
     let (is_exit, fields) = match (body.strip_prefix(b"xit:"), body.strip_prefix(b"ntry:")) {
@@ -49,8 +49,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Event> {
     Some(Event { tid: thread(before_cpu)?, vcpu, t_ns: time_ns(time)?, what })
 }
 
-/// Where the event's name begins, and what follows `kvm_e` of it. Other names that
-/// begin so are passed over.
+/// Returns the offset of the event's name, and the text after its `kvm_e`. Skips other names with
+/// this prefix.
 fn find_event(line: &[u8]) -> Option<(usize, &[u8])> {
     let mut at = KVM.find(line)?;
     let is_event = |rest: &[u8]| rest.starts_with(b"xit:") || rest.starts_with(b"ntry:");
@@ -60,7 +60,7 @@ fn find_event(line: &[u8]) -> Option<(usize, &[u8])> {
     Some((at, &line[at + 5..]))
 }
 
-/// What is wanted of an event's own text: the words after these names.
+/// The fields of an event's text that matter: the words after these names.
 #[derive(Default)]
 struct Fields<'a> {
     vcpu: Option<&'a [u8]>,
@@ -69,7 +69,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads no further than the address, behind which nothing is wanted.
+    /// Reads the fields up to the address; nothing after it matters.
     fn of(text: &'a [u8]) -> Fields<'a> {
         let mut fields = Fields::default();
         let mut words = text.split(|byte| *byte <= b' ').filter(|word| !word.is_empty());
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// The reason is `PAUSE_INSTRUCTION` on Intel and `pause` on AMD.
+    /// Returns the kind of exit. The reason is `PAUSE_INSTRUCTION` on Intel and `pause` on AMD.
     fn exit(&self) -> Option<What> {
         match self.reason? {
             b"PAUSE_INSTRUCTION" | b"pause" => {
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The thread id at the end of `COMMAND TID`, `COMMAND PID/TID`, `COMMAND-TID` and
+/// Parses the thread id at the end of `COMMAND TID`, `COMMAND PID/TID`, `COMMAND-TID` or
 /// `COMMAND-TID (PID)`.
 fn thread(text: &[u8]) -> Option<u32> {
     let text = match text.strip_suffix(b")") {
@@ -109,7 +109,7 @@ fn thread(text: &[u8]) -> Option<u32> {
     decimal(&text[text.len() - digits..])?.try_into().ok()
 }
 
-/// `SECONDS.FRACTION`, with or without a colon.
+/// Converts `SECONDS.FRACTION`, with or without a colon, to nanoseconds.
 fn time_ns(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b":").unwrap_or(text);
     let point = memchr::memchr(b'.', text)?;

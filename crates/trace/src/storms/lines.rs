@@ -4,12 +4,12 @@ use std::io::{self, BufRead, BufReader, ErrorKind};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Longer lines are not those of a trace.
+/// Maximum length of a line in bytes; those of a trace are shorter.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// What gzip data begins with.
+/// Magic number of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of an input that may be gzipped.
+/// Returns the text of an input that may be gzipped.
 pub(super) fn decoded<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     if input.fill_buf()?.starts_with(&GZIP) {
         let text = MultiGzDecoder::new(input);
@@ -18,9 +18,9 @@ pub(super) fn decoded<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Bu
     Ok(Box::new(input))
 }
 
-/// Calls `each` for each line; a longer one than any trace has is cut. Lines are taken from the
-/// input's buffer where they lie whole in it. Returns how many lines there are, and where the
-/// input is cut off, if it is: no line is taken from there on.
+/// Calls `each` for each line, truncated to `LINE_BYTES_MAX`. A line that lies whole in the input's
+/// buffer is not copied. Returns the number of lines, and a description of where the input is cut
+/// off, if it is; `each` does not get a line that is cut off.
 pub(super) fn each(
     mut input: impl BufRead,
     mut each: impl FnMut(&[u8]),

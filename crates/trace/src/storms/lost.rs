@@ -1,14 +1,14 @@
-//! Lines that say that the tracer lost events: its buffer was full.
+//! Lines in which the tracer reports that it lost events, because its buffer was full.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-/// What `perf script --show-lost-events` calls them.
+/// Name of the lost events in the output of `perf script --show-lost-events`.
 static RECORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"PERF_RECORD_LOST"));
 
-/// How many events were lost in front of this line, 1 where it does not say; `None` where it says
-/// nothing of the kind. The lines are
+/// Returns the number of events lost before this line, or 1 if the line does not give it. Returns
+/// `None` if the line does not report a loss. The lines that do are
 /// - tracefs: `CPU:3 [LOST 12 EVENTS]` or `CPU:3 [LOST EVENTS]`,
 /// - trace-cmd report: `CPU:3 [12 EVENTS DROPPED]` or `CPU:3 [EVENTS DROPPED]`,
 /// - perf script: `... PERF_RECORD_LOST lost 12`.

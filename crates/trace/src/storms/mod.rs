@@ -1,15 +1,14 @@
 //! Pause-loop storms in a host's trace of KVM exits.
 //!
-//! A vCPU that spins leaves the guest with a PAUSE exit, so that its host can let
-//! another vCPU run. Where that does not help, it comes back and exits again, at the
-//! same instruction, having done nothing between: a storm. More than a hundred such
-//! exits in a row, 4 to 26 us apart, are what Ishiguro, Yasuno, Aublin and Kono found
-//! behind the collapse of overcommitted VMs (Mitigating Excessive vCPU Spinning in
-//! VM-Agnostic KVM, VEE 2021).
+//! A vCPU that spins leaves the guest with a PAUSE exit, so that its host can run another vCPU. If
+//! that does not help, the vCPU returns to the guest and exits again at the same instruction,
+//! without any progress between: a storm. Ishiguro, Yasuno, Aublin and Kono found that storms of
+//! more than a hundred exits in a row, 4 to 26 us apart, cause the collapse of overcommitted VMs
+//! (Mitigating Excessive vCPU Spinning in VM-Agnostic KVM, VEE 2021).
 //!
-//! Read is the text of `perf script`, `trace-cmd report` or tracefs, of the events
-//! kvm:kvm_exit and kvm:kvm_entry. Memory is bounded by the number of vCPUs and of
-//! places in the code, not by the length of the trace.
+//! The input is the text of `perf script`, `trace-cmd report` or tracefs with the events
+//! kvm:kvm_exit and kvm:kvm_entry. The number of vCPUs and of places in the code bounds the memory
+//! that the reader needs; the length of the trace does not matter.
 
 mod line;
 mod lines;
@@ -30,18 +29,20 @@ pub use symbols::{Symbols, SymbolsError};
 pub use track::Storm;
 use track::{Counts, Order, Totals, Track};
 
-/// Threads and addresses that are counted apart. What comes later is only counted.
+/// Maximum numbers of threads and of addresses that the reader counts separately. It counts the
+/// events of later ones in `Storms::left_out`.
 const TRACKS_MAX: usize = 65_536;
 const PLACES_MAX: usize = 65_536;
 
-/// What makes a storm.
+/// Criteria of a storm.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// So many PAUSE exits in a row are a storm.
+    /// Minimum number of PAUSE exits in a row that make a storm.
     pub length_min: u32,
-    /// A vCPU that stayed in the guest for longer than this has done something there.
+    /// Maximum time in the guest between two exits of a row, in nanoseconds. A vCPU that stayed
+    /// there for longer made progress.
     pub in_guest_max_ns: u64,
-    /// How many of the longest storms are kept.
+    /// Number of the longest storms to keep.
     pub longest: usize,
 }
 
@@ -51,58 +52,60 @@ impl Default for Limits {
     }
 }
 
-/// What a trace says about pause loops.
+/// The pause loops that a trace shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Storms {
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Those that are neither kvm_exit nor kvm_entry, or cannot be read.
+    /// Number of lines that are neither kvm_exit nor kvm_entry, or cannot be parsed.
     pub lines_unknown: u64,
-    /// Events that come before one of the same thread that is further up in the trace: they are
-    /// counted here only. `null` where there is none.
+    /// Events that are earlier than the event of the same thread before them in the trace. They are
+    /// counted here only; `null` if there are none.
     pub disordered: Option<LeftOut>,
-    /// Events that are there again right behind themselves: they are counted here only.
+    /// Events that repeat the event before them of the same thread. They are counted here only;
+    /// `null` if there are none.
     pub repeated: Option<LeftOut>,
-    /// Events that the tracer lost, at least so many; `null` where it says of none.
+    /// Events that the tracer lost, as a lower bound; `null` if it reports no loss.
     pub lost: Option<LeftOut>,
-    /// Where the trace is cut off, if it is; a line that was cut off is not used.
+    /// Where the trace is cut off, if it is; the reader does not use a line that is cut off.
     pub incomplete: Option<String>,
-    /// From the first event to the last, seconds.
+    /// Time from the first event to the last in seconds.
     pub span_s: f64,
-    /// Exits, for any reason.
+    /// Number of exits for any reason.
     pub exits: u64,
-    /// Exits by PAUSE.
+    /// Number of exits by PAUSE.
     pub pause_exits: u64,
-    /// PAUSE exits that were part of a storm.
+    /// Number of PAUSE exits that were part of a storm.
     pub storm_exits: u64,
-    /// Their share of all PAUSE exits; `null` where there was none.
+    /// Share of PAUSE exits that were part of a storm; `null` if the trace has no PAUSE exit.
     pub storm_share: Option<f64>,
-    /// Storms.
+    /// Number of storms.
     pub storms: u64,
-    /// vCPU time in storms, from the first exit of each to its last event, seconds.
+    /// vCPU-seconds in storms, each from its first exit to its last event.
     pub storm_s: f64,
-    /// PAUSE exits of a storm.
+    /// PAUSE exits in a storm.
     pub length: Option<Distribution>,
-    /// Duration of a storm, microseconds.
+    /// Duration of a storm in microseconds.
     pub duration_us: Option<Distribution>,
-    /// From one PAUSE exit to the next in a row, microseconds.
+    /// Time from one PAUSE exit to the next in a row, in microseconds.
     pub apart_us: Option<Distribution>,
-    /// Where the guest spun, most PAUSE exits first.
+    /// Places where the guest spun, the one with the most PAUSE exits first.
     pub places: Vec<Place>,
-    /// PAUSE exits at places beyond the first 65,536, and events of threads beyond them.
+    /// Number of PAUSE exits at places beyond the first 65,536, and of events of threads beyond as
+    /// many.
     pub left_out: u64,
-    /// vCPUs, most storm time first.
+    /// vCPUs, the one with the most time in storms first.
     pub vcpus: Vec<Vcpu>,
-    /// The longest storms, longest first.
+    /// The longest storms, the longest first.
     pub longest: Vec<Storm>,
 }
 
-/// Events that are not used, or not there.
+/// A number of events that were not used, or that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of events.
     pub events: u64,
-    /// The line of the first one, or that says so, from 1.
+    /// Number of the line with the first such event, or with the first report of a loss, from 1.
     pub first_line: u64,
 }
 
@@ -113,7 +116,7 @@ impl LeftOut {
     }
 }
 
-/// Percentiles, within 0.1 %.
+/// Percentiles, accurate to 0.1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Distribution {
     /// Smallest.
@@ -131,34 +134,34 @@ pub struct Distribution {
 /// A place in the guest's code.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Place {
-    /// The function, or the address where no symbols were given.
+    /// Name of the function, or the address if no symbol is known for it.
     pub name: String,
-    /// PAUSE exits there.
+    /// Number of PAUSE exits at this place.
     pub pause_exits: u64,
-    /// Those of them that were part of a storm.
+    /// Number of these exits that were part of a storm.
     pub storm_exits: u64,
 }
 
-/// A vCPU's thread.
+/// The thread of a vCPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Vcpu {
-    /// The thread.
+    /// Id of the thread.
     pub tid: u32,
-    /// Its index in its VM, where the trace has it.
+    /// Index of the vCPU in its VM, if the trace has it.
     pub vcpu: Option<u32>,
-    /// PAUSE exits.
+    /// Number of PAUSE exits.
     pub pause_exits: u64,
-    /// Storms.
+    /// Number of storms.
     pub storms: u64,
-    /// Time in storms, seconds.
+    /// Time in storms in seconds.
     pub storm_s: f64,
 }
 
-/// Reads a trace, which may be gzipped, to its end. Lines without an event are counted, not
-/// refused; what is cut off, out of order or repeated is marked in the result.
+/// Reads a trace, which may be gzipped, to its end. Counts lines without an event, instead of
+/// rejecting them; the result shows what is cut off, out of order or repeated.
 ///
 /// # Errors
-/// What reading `input` says, with the line where it stopped.
+/// Returns the error of reading `input`, with the line where it stopped.
 pub fn read(input: impl BufRead, limits: Limits, symbols: Option<&Symbols>) -> io::Result<Storms> {
     let mut reader = Reader::new(limits);
     let (lines, incomplete) = lines::each(lines::decoded(input)?, |line| reader.line(line))?;
@@ -274,7 +277,7 @@ impl Reader {
     }
 }
 
-/// Percentiles of a histogram, in units of `unit`; `None` where it is empty.
+/// Returns the percentiles of a histogram in units of `unit`; `None` if it is empty.
 fn distribution(histogram: &Histogram<u64>, unit: f64) -> Option<Distribution> {
     let at = |quantile| histogram.value_at_quantile(quantile) as f64 / unit;
     (!histogram.is_empty()).then(|| Distribution {
@@ -286,7 +289,7 @@ fn distribution(histogram: &Histogram<u64>, unit: f64) -> Option<Distribution> {
     })
 }
 
-/// Addresses of one function are one place.
+/// Returns the counts by place: all addresses of one function are one place.
 fn places(by_address: &FxHashMap<u64, Counts>, name: impl Fn(u64) -> String) -> Vec<Place> {
     let mut by_name: HashMap<String, Counts> = HashMap::new();
     for (address, counts) in by_address {

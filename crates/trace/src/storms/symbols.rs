@@ -2,35 +2,35 @@
 
 use std::io::{self, BufRead};
 
-/// More bytes than any kernel's list has.
+/// Limit in bytes that no kernel's list reaches.
 const BYTES_MAX: u64 = 1 << 29;
 
-/// Larger than any function.
+/// Length in bytes that no function reaches.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 
-/// Functions by address.
+/// The functions of a kernel by address.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
-    /// Sorted by address; each reaches to the next one.
+    /// Sorted by address; each function extends to the next one.
     by_address: Vec<(u64, Box<str>)>,
 }
 
-/// Why a file is not a guest's /proc/kallsyms.
+/// Reasons why a file is not a guest's /proc/kallsyms.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read it")]
     Read(#[from] io::Error),
-    /// It has no line of the form `ADDRESS TYPE NAME`.
+    /// The file has no line of the form `ADDRESS TYPE NAME`.
     #[error("no symbols in it: copy /proc/kallsyms of the guest, from the boot that was traced")]
     Empty,
-    /// The kernel hid the addresses from an ordinary user.
+    /// The kernel hid the addresses from an unprivileged user.
     #[error("all addresses are 0: copy the guest's /proc/kallsyms as root")]
     Hidden,
 }
 
 impl Symbols {
-    /// Reads /proc/kallsyms' format. Other lines are ignored.
+    /// Reads the format of /proc/kallsyms; ignores other lines.
     ///
     /// # Errors
     /// See [`SymbolsError`].
@@ -49,8 +49,8 @@ impl Symbols {
         Ok(Symbols { by_address })
     }
 
-    /// The function that an address is in; `None` where it lies far behind the last one
-    /// before it, as code that was made at run time does.
+    /// Returns the function that contains an address. Returns `None` if the address lies far behind
+    /// the last function before it, as that of code generated at run time does.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.by_address.partition_point(|(start, _)| *start <= address);
         let (start, name) = self.by_address.get(after.checked_sub(1)?)?;
@@ -58,7 +58,7 @@ impl Symbols {
     }
 }
 
-/// `ADDRESS TYPE NAME`, of a type that is code.
+/// Parses `ADDRESS TYPE NAME` if the type is code.
 fn function(line: &str) -> Option<(u64, Box<str>)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Following one vCPU from exit to exit.
+//! The state of one vCPU from exit to exit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,31 +10,31 @@ use serde::Serialize;
 use super::line::{Event, What};
 use super::{Limits, PLACES_MAX, Vcpu};
 
-/// A storm: PAUSE exits in a row of one vCPU at one address.
+/// A storm: consecutive PAUSE exits of one vCPU at one address.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Storm {
-    /// The vCPU's thread.
+    /// Id of the vCPU's thread.
     pub tid: u32,
-    /// The vCPU's index in its VM, where the trace has it.
+    /// Index of the vCPU in its VM, if the trace has it.
     pub vcpu: Option<u32>,
-    /// The function, or the address where no symbols were given.
+    /// Name of the function, or the address if no symbol is known for it.
     pub place: String,
-    /// When it began, seconds of the trace's clock.
+    /// Begin in seconds of the trace's clock.
     pub start_s: f64,
-    /// PAUSE exits.
+    /// Number of PAUSE exits.
     pub length: u32,
-    /// From the first exit to the last event, microseconds.
+    /// Time from the first exit to the last event in microseconds.
     pub duration_us: f64,
 }
 
-/// Counts of a place.
+/// Numbers of PAUSE exits at a place.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) pause_exits: u64,
     pub(super) storm_exits: u64,
 }
 
-/// What is counted over all vCPUs.
+/// Counts over all vCPUs.
 pub(super) struct Totals {
     limits: Limits,
     pub(super) storm_exits: u64,
@@ -46,7 +46,7 @@ pub(super) struct Totals {
     pub(super) longest: Longest,
 }
 
-/// Lengths, and times in nanoseconds, up to this one are told apart: 18 minutes.
+/// Largest length, and largest time in nanoseconds (18 minutes), that the histograms distinguish.
 const LARGEST: u64 = 1 << 40;
 
 impl Totals {
@@ -72,7 +72,7 @@ impl Totals {
     }
 }
 
-/// The longest storms so far, the shortest of them on top.
+/// The longest storms so far; the shortest of them is on top.
 pub(super) struct Longest {
     kept: BinaryHeap<Reverse<Run>>,
     limit: usize,
@@ -86,14 +86,14 @@ impl Longest {
         }
     }
 
-    /// Longest first.
+    /// Returns the storms, the longest first.
     pub(super) fn into_sorted(self, name: impl Fn(u64) -> String) -> Vec<Storm> {
         let runs = self.kept.into_sorted_vec();
         runs.into_iter().map(|Reverse(run)| run.storm(name(run.address))).collect()
     }
 }
 
-/// PAUSE exits in a row at one address, so far. Ordered by length.
+/// Consecutive PAUSE exits at one address so far, ordered by length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     length: u32,
@@ -122,7 +122,7 @@ impl Run {
     }
 }
 
-/// One vCPU's thread.
+/// State of one vCPU's thread.
 #[derive(Debug, Default)]
 pub(super) struct Track {
     vcpu: Option<u32>,
@@ -133,20 +133,20 @@ pub(super) struct Track {
     storm_ns: u64,
 }
 
-/// How an event goes with the one before it of its thread.
+/// Order of an event relative to its thread's event before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// It comes later, or at the same time and is another one.
+    /// The event is later, or it is a different one at the same time.
     Next,
-    /// It is the same event again.
+    /// The event is the same again.
     Repeated,
-    /// It comes earlier.
+    /// The event is earlier.
     Disordered,
 }
 
 impl Track {
-    /// A thread's events come in order of time in every trace that a kernel wrote, so another
-    /// order says that lines were moved, or that traces were put together.
+    /// Returns the order of an event. In a trace from a kernel, the events of each thread are in
+    /// order of time. Any other order shows that lines were moved, or that traces were merged.
     pub(super) fn order(&self, event: &Event) -> Order {
         match &self.last {
             Some(last) if event.t_ns < last.t_ns => Order::Disordered,
@@ -155,7 +155,7 @@ impl Track {
         }
     }
 
-    /// Takes an event that is the next one.
+    /// Processes an event whose order is [`Order::Next`].
     pub(super) fn step(&mut self, event: &Event, totals: &mut Totals) {
         self.last = Some(*event);
         self.vcpu = event.vcpu.or(self.vcpu);
@@ -195,7 +195,7 @@ impl Track {
         });
     }
 
-    /// What came so far is a storm, or it is not.
+    /// Ends the current run, which is a storm if it is long enough.
     pub(super) fn end_run(&mut self, totals: &mut Totals) {
         let Some(run) = self.run.take() else { return };
         let is_storm = run.length >= totals.limits.length_min;

@@ -1,18 +1,19 @@
-//! One event of a record, to and from its bytes.
+//! One event of a record, and its encoding.
 
 use std::fmt;
 
 use super::EVENT_BYTES;
 
-/// The byte that stands for "no pCPU".
+/// The byte that encodes "no pCPU".
 const NO_PCPU: u8 = 255;
-/// The 24 bits that stand for "no target".
+/// The 24 bits that encode "no target".
 const NO_TARGET: u32 = 0xff_ffff;
-/// The names of exits' reasons.
+/// Names of the reasons of exits, by code.
 const REASONS: [&str; 9] =
     ["hlt", "ipi", "timer", "cpuid", "msr", "mmio", "io", "pause", "hypercall"];
-/// What a pause loop or a yield ended in, by the codes of `enum boost_reason` in
-/// `policy/host/boost.h`: the host yielded, or what ruled out the candidate that came nearest.
+/// Outcomes of a pause loop or a yield, by the codes of `enum boost_reason` in
+/// `policy/host/boost.h`. Either the host yielded, or the outcome is what ruled out the candidate
+/// that came nearest.
 const VERDICTS: [&str; 12] = [
     "unrecorded",
     "no-yield",
@@ -27,10 +28,10 @@ const VERDICTS: [&str; 12] = [
     "refused",
     "yielded",
 ];
-/// The reason of a pause-loop exit.
+/// Code of a pause-loop exit's reason.
 pub(super) const PAUSE: u8 = 7;
 
-/// What the guest says about the work it does (CPUID leaf 0x4fff0001).
+/// A guest's mark for the stage of its work (CPUID leaf 0x4fff0001).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A job begins.
@@ -39,12 +40,12 @@ pub enum Mark {
     End,
     /// All results are written; the guest powers off next.
     Done,
-    /// A kind that this version has no name for.
+    /// A mark that this version does not know, with its code.
     Other(u32),
 }
 
 impl Mark {
-    /// The number that the guest passes in ECX.
+    /// Returns the number that the guest passes in ECX.
     pub fn code(self) -> u32 {
         match self {
             Mark::Begin => 1,
@@ -64,38 +65,38 @@ impl Mark {
     }
 }
 
-/// What a guest waited for, as its answer to a reflected pause loop says.
+/// Names of what a guest waits for, in its answer to a reflected pause loop.
 const WAITS: [&str; 5] = ["unknown", "spinlock", "queue", "ipi", "sleeplock"];
-/// What the host did at an answer.
+/// Names of the host's reactions to an answer.
 const OUTCOMES: [&str; 4] = ["yielded", "running", "refused", "own-choice"];
-/// The byte that stands for "names nobody".
+/// The byte that encodes "no vCPU".
 const NO_NAME: u8 = 255;
 
 /// A guest's answer to a reflected pause loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
-    /// What it waits for, by its code.
+    /// Code of what the guest waits for.
     pub wait: u8,
-    /// What the host did, by its code.
+    /// Code of the host's reaction.
     pub outcome: u8,
-    /// The vCPU that it says has what it waits for.
+    /// The vCPU that, according to the guest, owns what it waits for.
     pub owner: Option<u8>,
-    /// The vCPU that it says is before it in a queue.
+    /// The vCPU that, according to the guest, precedes it in a queue.
     pub before: Option<u8>,
 }
 
 impl Answer {
-    /// What it waits for.
+    /// Returns the name of what the guest waits for.
     pub fn wait_name(self) -> &'static str {
         WAITS.get(usize::from(self.wait)).copied().unwrap_or("other")
     }
 
-    /// Whether it waits for the owner of a spinlock, itself the first to get it.
+    /// Returns whether the guest waits for the owner of a spinlock and is the first in line.
     pub fn is_at_a_spinlock(self) -> bool {
         self.wait == 1
     }
 
-    /// What the host did.
+    /// Returns the name of the host's reaction.
     pub fn outcome_name(self) -> &'static str {
         OUTCOMES.get(usize::from(self.outcome)).copied().unwrap_or("other")
     }
@@ -112,74 +113,77 @@ impl Answer {
     }
 }
 
-/// What happened.
+/// Kind of an event, with its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The entity got a pCPU.
     On,
-    /// It lost its pCPU and still wants to run.
+    /// The entity lost its pCPU and still wants to run.
     Off,
-    /// It halted.
+    /// The entity halted.
     Idle,
-    /// It wants to run and has no pCPU yet.
+    /// The entity wants to run and has no pCPU yet.
     Wake,
-    /// It left the guest and came back.
+    /// The entity left the guest and came back.
     Exit {
-        /// Its reason, see [`reason_name`].
+        /// Code of the reason, see [`reason_name`].
         reason: u8,
-        /// What it was charged, nanoseconds.
+        /// Virtual nanoseconds that the host charged for the exit.
         price_ns: u32,
     },
-    /// A pause-loop exit.
+    /// The entity had a pause-loop exit.
     PauseLoop {
         /// The entity that the host chose to boost.
         target: Option<u32>,
-        /// What it ended in, see [`verdict_name`].
+        /// Code of the outcome, see [`verdict_name`].
         verdict: u8,
     },
-    /// The guest marked its work.
+    /// The guest set a mark.
     Mark(Mark),
     /// The injector took the event's pCPU (`true`) or gave it back (`false`).
     Steal(bool),
-    /// The end of the run.
+    /// The run ended.
     End,
-    /// Behind the end: how often a vCPU exited for a reason. The number is in the event's time.
+    /// A vCPU's number of exits for a reason, after [`Kind::End`]. [`Event::t_ns`] holds the
+    /// number.
     Count {
-        /// The reason.
+        /// Code of the reason.
         reason: u8,
     },
-    /// A vCPU is preempted in a critical section, as its guest says; [`Kind::Off`] follows.
+    /// The host is about to preempt a vCPU in a critical section, as its guest reports;
+    /// [`Kind::Off`] follows.
     Critical,
-    /// A pause loop went back to the guest, as an exception.
+    /// The host returned a pause loop to the guest, as an exception.
     Reflect,
-    /// The guest's answer to one.
+    /// The guest answered a reflected pause loop.
     Answer(Answer),
-    /// The guest asked to give way to a vCPU: by KVM_HC_SCHED_YIELD, or because it kicked it.
+    /// The guest asked the host to yield to a vCPU: by KVM_HC_SCHED_YIELD, or because it kicked
+    /// that vCPU.
     Yield {
-        /// The entity that it named.
+        /// The entity that the guest named.
         target: u32,
-        /// What it ended in, see [`verdict_name`].
+        /// Code of the outcome, see [`verdict_name`].
         verdict: u8,
     },
 }
 
-/// One event.
+/// One event of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Virtual time, nanoseconds.
+    /// Virtual time in nanoseconds.
     pub t_ns: u64,
-    /// What happened.
+    /// Kind of the event.
     pub kind: Kind,
-    /// The pCPU it happened on, where it happened on one.
+    /// The pCPU of the event, if it has one.
     pub pcpu: Option<u8>,
-    /// The entity it happened to.
+    /// The entity of the event.
     pub entity: u16,
-    /// Offset of its first byte in the file.
+    /// Offset of the event's first byte in the file.
     pub offset: u64,
 }
 
 impl Event {
-    /// Reads an event; the error says what is wrong with it.
+    /// Decodes an event; the error describes what is invalid.
     pub fn from_bytes(bytes: &[u8; EVENT_BYTES], offset: u64) -> Result<Event, String> {
         let [t0, t1, t2, t3, t4, t5, t6, t7, kind, pcpu, e0, e1, a0, a1, a2, a3] = *bytes;
         let kind = kind_of(kind, u32::from_le_bytes([a0, a1, a2, a3]))
@@ -193,7 +197,7 @@ impl Event {
         })
     }
 
-    /// The event as the file holds it.
+    /// Encodes the event as in the file.
     pub fn to_bytes(&self) -> [u8; EVENT_BYTES] {
         let (kind, arg) = code_of(self.kind);
         let mut bytes = [0; EVENT_BYTES];
@@ -251,7 +255,7 @@ fn code_of(kind: Kind) -> (u8, u32) {
     }
 }
 
-/// Fixed columns: virtual ns, pCPU, entity, what.
+/// Prints fixed columns: virtual nanoseconds, pCPU, entity, kind.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pcpu = self.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
@@ -292,13 +296,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The name of what a pause loop or a yield ended in; a number where this version has none.
+/// Returns the name of the outcome of a pause loop or a yield, or its code if this version has no
+/// name.
 pub fn verdict_name(verdict: u8) -> String {
     name_of(&VERDICTS, verdict)
 }
 
-/// The name of an exit's reason. The names are those that the lab uses for KVM's own
-/// counters, so that figures of both kinds compare.
+/// Returns the name of an exit's reason, or its code if this version has no name. The lab uses the
+/// same names for KVM's own counters, so figures of both kinds compare.
 pub fn reason_name(reason: u8) -> String {
     name_of(&REASONS, reason)
 }

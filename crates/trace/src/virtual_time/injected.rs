@@ -1,14 +1,14 @@
-//! What the injector took from a pCPU, and the off intervals that came of it.
+//! The intervals that the injector took from a pCPU, and the off intervals that they caused.
 
 use unspin_model::run::InjectionCheck;
 
 use super::{Event, Kind, Record};
 
 impl Record {
-    /// Each interval for which the injector had a pCPU, against the off interval of the vCPU
-    /// that ran there. Nothing is missed or measured wrongly in virtual time, so this says how
-    /// the guest was hit: `not_on` are those that met no vCPU, `prolonged` those after which
-    /// the vCPU waited for another thread of the host.
+    /// Compares each interval for which the injector had a pCPU with the off interval of the vCPU
+    /// that ran there. In virtual time, nothing is missed or measured wrongly, so the result shows
+    /// how the injector hit the guest. `not_on` counts the intervals that hit no vCPU, `prolonged`
+    /// those after which the vCPU waited for another thread of the host.
     pub fn injected(&self) -> InjectionCheck {
         let mut check = InjectionCheck::default();
         let events = self.in_time_order();
@@ -31,7 +31,8 @@ impl Record {
         check
     }
 
-    /// For how long the vCPU that ran on the event's pCPU was off from that instant on.
+    /// Returns how long the vCPU that ran on the event's pCPU was off from that instant on, in
+    /// nanoseconds; `None` if no vCPU ran there.
     fn off_from(&self, events: &[&Event], taken: &Event) -> Option<u64> {
         let same_ns = events.partition_point(|event| event.t_ns < taken.t_ns);
         let lost_it = |event: &&Event| {

@@ -1,5 +1,6 @@
-//! Bytes to a record. The input is not trusted: whatever is wrong with it is an error with
-//! its place, and its size decides how much memory is used, not what its header claims.
+//! Decoding of a record. The input is not trusted. Everything that is wrong with it is an error
+//! with an offset, and the memory used depends on the input's size instead of on the claims of its
+//! header.
 
 use std::io::{ErrorKind, Read};
 
@@ -9,17 +10,17 @@ use super::{
 };
 use crate::TraceError;
 
-/// pCPU numbers are one byte, and 255 means none.
+/// Maximum number of pCPUs: their numbers are one byte, and 255 encodes "no pCPU".
 const PCPUS_MAX: u32 = 255;
-/// Entity numbers are two bytes.
+/// Maximum number of entities: their numbers are two bytes.
 const ENTITIES_MAX: u32 = u16::MAX as u32;
 
-/// Reads a record from `input`; error messages have `name`.
+/// Reads a record from `input`; error messages contain `name`.
 ///
 /// # Errors
-/// [`TraceError::Bytes`] with the offset of what does not follow the format: another magic
-/// or version, a count out of range, an unknown kind, a pCPU or an entity that the header
-/// does not announce, time that goes back for an entity, bytes after the end, or no end.
+/// Returns [`TraceError::Bytes`] with the offset of what does not follow the format: another magic
+/// or version, a count out of range, an unknown kind, a pCPU or an entity that the header does not
+/// announce, time that goes back for an entity, bytes after the end, or no end.
 pub fn read_from(mut input: impl Read, name: &str) -> Result<Record, TraceError> {
     let place = Place { name };
     let mut header = [0; HEADER_BYTES];
@@ -80,7 +81,7 @@ fn parse_header(bytes: &[u8; HEADER_BYTES]) -> Result<Record, (u64, String)> {
     Ok(Record { pcpus, vcpus, entities, quantum_ns, ..Record::default() })
 }
 
-/// The event, if it names a pCPU and an entity that the header announces.
+/// Returns the event if the header announces its pCPU and its entity.
 fn announced(record: &Record, event: Event) -> Result<Event, String> {
     if let Some(pcpu) = event.pcpu.filter(|pcpu| u32::from(*pcpu) >= record.pcpus) {
         return Err(format!("pCPU {pcpu} of {}", record.pcpus));
@@ -96,9 +97,9 @@ fn announced(record: &Record, event: Event) -> Result<Event, String> {
     Ok(event)
 }
 
-/// Refuses time that goes back for an entity; the end is not before any of them. Exits and
-/// marks are stamped as if their price were paid, which an entity that is preempted first
-/// pays only when it is back: they may lie behind the change that follows them.
+/// Rejects time that goes back for an entity, and an end before any entity's last change of state.
+/// The host stamps exits and marks as if their price were paid. An entity that is preempted first
+/// pays it only when it is back, so these stamps may be later than the change that follows.
 fn in_order(latest_ns: &mut [u64], event: &Event) -> Result<(), String> {
     let back = |latest_ns: u64| {
         format!("time goes back from {latest_ns} to {} ns: {}", event.t_ns, event.kind)
@@ -152,14 +153,14 @@ fn keep(record: &mut Record, event: Event, in_job: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts the pause-loop exits of storms.
+/// Counter of the pause-loop exits in storms.
 struct Storms {
-    /// Of each vCPU, those in a row.
+    /// Number of consecutive pause-loop exits of each vCPU.
     in_a_row: Vec<u64>,
 }
 
 impl Storms {
-    /// How many more exits in storms there are since this event.
+    /// Returns by how much this event raises the number of exits in storms.
     fn exits_of(&mut self, event: &Event, in_job: bool) -> u64 {
         let Some(in_a_row) = self.in_a_row.get_mut(usize::from(event.entity)) else { return 0 };
         match event.kind {
@@ -188,7 +189,7 @@ impl Place<'_> {
     }
 }
 
-/// Fills the buffer as far as the input goes; returns how far.
+/// Fills the buffer as far as the input reaches; returns the number of bytes.
 fn fill(
     input: &mut impl Read,
     buffer: &mut [u8],

@@ -1,23 +1,23 @@
-//! What a record says about the guest's vCPUs: when each was on, off and idle.
+//! The states of the guest's vCPUs in a record: when each was on, off and idle.
 
 use unspin_model::{Recording, TruthSummary, VcpuEvent, VcpuState};
 
 use super::{Event, Kind, Record};
 
-/// How the guest's CLOCK_MONOTONIC follows virtual time: a line through two instants at
-/// which both are known.
+/// Mapping of virtual time to the guest's CLOCK_MONOTONIC: a line through two instants at which
+/// both are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// Virtual and guest nanoseconds of the first instant.
     pub begin: (u64, u64),
-    /// The same of the second.
+    /// Virtual and guest nanoseconds of the second instant.
     pub end: (u64, u64),
-    /// Bound on how far the guest's reading may be from the instant, nanoseconds.
+    /// Bound on the difference between the guest's reading and the instant, in nanoseconds.
     pub error_ns: u64,
 }
 
 impl Clock {
-    /// Guest nanoseconds at a virtual time.
+    /// Returns the guest's nanoseconds at a virtual time.
     pub fn to_guest(&self, virtual_ns: u64) -> u64 {
         let (virtual_span, guest_span) =
             (i128::from(self.end.0) - i128::from(self.begin.0), self.guest_span());
@@ -31,20 +31,20 @@ impl Clock {
     }
 }
 
-/// What a record says about a window.
+/// The true states of vCPUs and pCPUs in a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     /// Every change of the guest's vCPUs, in guest time.
     pub recording: Recording,
-    /// The same in sums.
+    /// Sums over the guest's vCPUs.
     pub summary: TruthSummary,
-    /// Seconds that each neighbour entity was on, in order of entity.
+    /// Seconds for which each neighbour entity was on, in order of entity.
     pub neighbours_on_s: Vec<f64>,
-    /// Seconds that each pCPU carried an entity, in order of pCPU.
+    /// Seconds for which each pCPU carried an entity, in order of pCPU.
     pub pcpus_busy_s: Vec<f64>,
 }
 
-/// The state after an event; `None` where the event changes none.
+/// Returns the state after an event; `None` if the event does not change the state.
 pub(crate) fn state_after(kind: Kind) -> Option<VcpuState> {
     match kind {
         Kind::On => Some(VcpuState::On),
@@ -55,7 +55,7 @@ pub(crate) fn state_after(kind: Kind) -> Option<VcpuState> {
 }
 
 impl Record {
-    /// What happened from `window.0` to `window.1`, virtual nanoseconds, expressed by the
+    /// Returns the states from `window.0` to `window.1` (virtual nanoseconds), with times of the
     /// guest's clock.
     pub fn truth(&self, vm: &str, window: (u64, u64), clock: &Clock) -> Truth {
         let changes = self.changes(window);
@@ -97,7 +97,8 @@ impl Record {
         }
     }
 
-    /// Changes of state within a window, in time order, each entity's first one at its start.
+    /// Returns the changes of state within a window in time order. Each entity's first change lies
+    /// at the start of the window.
     fn changes(&self, window: (u64, u64)) -> Vec<Change> {
         let at_start =
             |entity| Change { t_ns: window.0, entity, state: VcpuState::Idle, pcpu: None };
@@ -132,7 +133,7 @@ impl Change {
     }
 }
 
-/// An entity in one state.
+/// A period of an entity in one state.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     entity: u16,
@@ -141,7 +142,8 @@ struct Stretch {
     ns: u64,
 }
 
-/// Each entity's stretches, closed at the window's end; neighbouring ones of one state are one.
+/// Returns the periods of each entity, closed at the window's end. Consecutive off or idle periods
+/// become one.
 fn stretches(changes: &[Change], end_ns: u64) -> Vec<Stretch> {
     let entities = changes.iter().map(|change| usize::from(change.entity) + 1).max().unwrap_or(0);
     let mut open: Vec<Option<Change>> = vec![None; entities];

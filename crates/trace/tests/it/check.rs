@@ -1,5 +1,5 @@
-//! Planted bugs: each invariant catches the bug that it is for, and none is broken by a
-//! record of a host that keeps its rules.
+//! Planted bugs: each checker catches the bug that it is for, and none objects to a host that keeps
+//! its rules.
 
 use unspin_trace::check::{Rules, check, names};
 use unspin_trace::virtual_time::{Event, Exits, Kind, Mark, Record};
@@ -7,7 +7,7 @@ use unspin_trace::virtual_time::{Event, Exits, Kind, Mark, Record};
 const SLICE_NS: u64 = 3_000_000;
 const SECONDS: u64 = 3;
 
-/// Four vCPUs on two pCPUs take turns, entities 0 and 1 on pCPU 0, 2 and 3 on pCPU 1.
+/// Four vCPUs alternate on two pCPUs: entities 0 and 1 on pCPU 0, 2 and 3 on pCPU 1.
 fn round_robin(slices_ns: [u64; 4]) -> Record {
     let mut events = Vec::new();
     for pcpu in 0..2 {
@@ -40,7 +40,7 @@ fn caught_by(record: &Record) -> Option<&'static str> {
     check(record, &rules).err().map(|violation| violation.checker)
 }
 
-/// Index of the n-th event that matches.
+/// Returns the index of the n-th event that matches.
 fn nth(record: &Record, n: usize, wanted: impl Fn(&Event) -> bool) -> usize {
     let matching = record.events.iter().enumerate().filter(|(_, event)| wanted(event));
     matching.map(|(index, _)| index).nth(n).expect("the record has such an event")
@@ -155,7 +155,7 @@ fn a_free_pcpu_beside_a_waiting_entity_is_caught() {
     assert_eq!(caught_by(&record), Some("no-idle-pcpu"));
 }
 
-/// Two entities on two pCPUs. The injector takes pCPU 1 from 1 while pCPU 0 idles.
+/// Two entities on two pCPUs. The injector takes pCPU 1 from entity 1 while pCPU 0 idles.
 fn injected(gives_back_ns: u64) -> Record {
     let none = u16::MAX;
     let events = vec![
@@ -200,7 +200,7 @@ fn an_unfair_share_is_caught() {
 
 #[test]
 fn a_host_that_has_yet_to_balance_is_not_unfair() {
-    // Entity 0 has pCPU 0 for itself until 40 ms, while 1 waits.
+    // Entity 0 has pCPU 0 to itself until 42 ms, while entity 1 waits.
     let mut record = fair();
     record.events.retain(|event| event.t_ns >= 42_000_000 || event.pcpu != Some(0));
     record.events.push(event(0, Kind::On, Some(0), 0));
@@ -214,7 +214,7 @@ fn a_host_that_has_yet_to_balance_is_not_unfair() {
 
 #[test]
 fn a_guest_that_runs_beyond_its_quota_is_caught() {
-    // All of two pCPUs, where less is allowed.
+    // The guest uses all of two pCPUs, but the quota allows less.
     let rules = |quota_ms: u64| Rules {
         quantum_ns: 1_000,
         vm_of: vec![0; 4],
@@ -230,7 +230,7 @@ fn a_guest_that_runs_beyond_its_quota_is_caught() {
 #[test]
 fn only_a_guest_with_a_quota_waits_beside_a_free_pcpu() {
     let mut record = fair();
-    // Nobody is on any more, and all wait.
+    // At the end, no entity is on, and all wait.
     record.end_ns += 1_000_000;
     for pcpu in [0, 1] {
         let on = record.events.iter().rev().find(|event| event.pcpu == Some(pcpu));
@@ -260,8 +260,8 @@ fn a_vm_of_twice_the_weight_gets_twice_as_much() {
 
 #[test]
 fn shares_follow_the_weights_of_vms() {
-    // Each entity got half a pCPU. That is fair between two VMs of two vCPUs. Between one of
-    // three and one of one the fair shares are a third of a pCPU and a whole one.
+    // Each entity got half a pCPU. That is fair between two VMs of two vCPUs. Between a VM of three
+    // vCPUs and one of one, the fair shares are a third of a pCPU and a whole one.
     let record = fair();
     let rules =
         Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 0, 1, 1], ..Rules::default() };

@@ -1,4 +1,4 @@
-//! Causes of spins whose causes are known.
+//! Spins whose causes are known.
 
 use proptest::prelude::*;
 use unspin_model::Session;
@@ -74,7 +74,7 @@ fn a_wait_that_slept_has_a_cause_only_where_its_owner_is_known() {
         asleep: true,
         ..spin(Wait::Futex, 0, 10, 20)
     });
-    // That the waiter's own vCPU was off as well changes nothing: it slept.
+    // The waiter's own off time changes nothing, because the waiter slept.
     let found = causes(waits.to_vec(), &[off(1, 11, 19), off(0, 11, 19)]);
     let expected = [(Cause::Plain, 10), (Cause::HolderOff, 8), (Cause::HolderOff, 8)];
     assert_eq!(found, expected);
@@ -99,7 +99,7 @@ fn who_took_a_spinlock_meanwhile_holds_it() {
     let before = Some(Taken { vcpu: 2, t_ns: 12 * MS });
     let spins = vec![Spin { before, ..spin(Wait::Spinlock, 0, 10, 20) }];
     assert_eq!(causes(spins.clone(), &[off(2, 13, 19)]), [(Cause::HolderOff, 6)]);
-    // It was off before it had the lock, as a waiter; then it was passed on at once.
+    // vCPU 2 was off only as a waiter, before it had the lock; then the lock was passed on at once.
     let soon = Some(Taken { vcpu: 2, t_ns: 20 * MS - 1 });
     let spins = vec![Spin { before: soon, ..spin(Wait::Spinlock, 0, 10, 20) }];
     assert_eq!(causes(spins, &[off(2, 10, 12)]), [(Cause::Plain, 10)]);
@@ -110,30 +110,30 @@ fn a_waiter_in_front_that_is_off_keeps_those_behind_it_waiting() {
     let front = spin(Wait::Spinlock, 1, 9, 19);
     let back = spin(Wait::Spinlock, 0, 10, 20);
     let found = causes(vec![front, back], &[off(1, 11, 19)]);
-    // The one in front spun for 2 ms and was off for the rest.
+    // The waiter in front spun for 2 ms and was off for the rest.
     assert_eq!(found, [(Cause::Plain, 2), (Cause::WaiterOff, 8)]);
 }
 
-/// Nobody was seen off: all had interrupts disabled.
+/// The recorder saw no vCPU off, because all had interrupts disabled.
 #[test]
 fn a_spinlock_that_is_passed_on_late_had_somebody_off() {
     let taken = |vcpu, t_ms: u64| Some(Taken { vcpu, t_ns: t_ms * MS });
     let mine = |before| Spin { before, ..spin(Wait::Spinlock, 0, 10, 20) };
     assert_eq!(causes(vec![mine(taken(2, 12))], &[]), [(Cause::HolderOff, 8)]);
-    // It was this one that was off.
+    // The spinning vCPU itself was off.
     assert_eq!(causes(vec![mine(taken(2, 12))], &[off(0, 12, 20)]), [(Cause::Plain, 2)]);
-    // One in front got it late, then this one at once.
+    // A waiter in front got the lock late, then this one got it at once.
     let in_front = Spin { before: taken(3, 11), ..spin(Wait::Spinlock, 1, 10, 19) };
     let both = causes(vec![mine(taken(1, 19)), in_front.clone()], &[]);
     assert_eq!(both[0], (Cause::WaiterOff, 9));
-    // Many short sections make a long wait, too, and nobody need have been off.
+    // Many short critical sections also make a long wait, without any vCPU off.
     let short = |vcpu: u16| Spin {
         before: Some(Taken { vcpu: vcpu + 1, t_ns: (19 - u64::from(vcpu)) * MS + 1 }),
         ..spin(Wait::Spinlock, vcpu, 10, 20 - u64::from(vcpu))
     };
     let all = causes((0..9).map(short).collect(), &[]);
     assert_eq!(all[0], (Cause::Plain, 10), "{all:?}");
-    // A mutex may be held for long.
+    // A thread may hold a mutex for long.
     let mutex = Spin { before: taken(2, 12), ..spin(Wait::Mutex, 0, 10, 20) };
     assert_eq!(causes(vec![mutex], &[])[0].0, Cause::Plain);
 }
@@ -142,7 +142,7 @@ fn a_spinlock_that_is_passed_on_late_had_somebody_off() {
 fn a_holder_that_nothing_names_is_guessed_from_when_it_is_back() {
     let one = || vec![spin(Wait::Spinlock, 0, 10, 20)];
     assert_eq!(causes(one(), &[off(3, 9, 20)]), [(Cause::HolderOff, 10)]);
-    // It was back long before the spin ended.
+    // vCPU 3 was back long before the spin ended.
     assert_eq!(causes(one(), &[off(3, 9, 17)]), [(Cause::Plain, 10)]);
     assert!(explain(one(), &[off(3, 9, 20)])[0].confidence < 0.7);
 }
@@ -204,7 +204,7 @@ fn no_vcpu_is_off_for_longer_than_a_session() {
     assert_eq!(digest.off_ms.map(|all| all[3]), Some(30.0), "lengths are whole");
 }
 
-/// A file that somebody made up can have any times.
+/// A forged file can have any times.
 #[test]
 fn sums_end_where_numbers_do() {
     let ever = |vcpu, asleep| Spin {
@@ -249,8 +249,7 @@ fn sums_that_grow_know_of_what_was_found_before() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
-    /// Whatever was found, twice or in any order: no cause kept a spin for longer than it
-    /// lasted.
+    /// No cause wastes more time than a spin lasted, even if findings repeat or are out of order.
     #[test]
     fn no_cause_lasts_longer_than_the_wait(
         offs in prop::collection::vec((0..3_u16, 0..40_u64, 0..20_u64), 0..12),

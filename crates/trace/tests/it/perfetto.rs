@@ -6,7 +6,7 @@ use unspin_model::session::FoundOff;
 use unspin_model::{Recording, Session, VcpuEvent, VcpuState};
 use unspin_trace::perfetto;
 
-/// Two vCPUs; the first one goes off, the second one is halted throughout.
+/// Two vCPUs: the first one goes off, the second one is halted throughout.
 fn tiny() -> Recording {
     let event = |t_ns, vcpu, state| VcpuEvent { t_ns, vcpu, state };
     Recording {
@@ -51,7 +51,7 @@ fn varint(input: &mut &[u8]) -> u64 {
     panic!("varint without end");
 }
 
-/// Field number and value of each field, in order of the bytes.
+/// Returns the number and value of each field, in order of the bytes.
 fn fields(mut input: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut out = Vec::new();
     while !input.is_empty() {
@@ -78,7 +78,7 @@ fn fields(mut input: &[u8]) -> Vec<(u64, Field<'_>)> {
     out
 }
 
-/// The fields as text: `number: value`, nested where `nested` knows the path.
+/// Returns the fields as text, `number: value`, nested if `nested` has the path.
 fn dump(input: &[u8], path: &str, out: &mut String) {
     for (number, value) in fields(input) {
         let path = if path.is_empty() { number.to_string() } else { format!("{path}.{number}") };
@@ -176,7 +176,7 @@ fn every_slice_that_begins_ends() {
     assert_eq!(count("11.9=2 "), 3);
 }
 
-/// Slices are what the model calls intervals, in its order: repeats are one, empty ones none.
+/// Slices are the model's intervals, in its order: repeats are merged, and empty ones left out.
 #[test]
 fn slices_are_the_intervals_of_the_recording() {
     use VcpuState::{Idle, Off, On};
@@ -205,7 +205,7 @@ fn slices_are_the_intervals_of_the_recording() {
     assert_eq!(packets(&bytes(&[recording]))[4..], slices.collect::<Vec<_>>());
 }
 
-/// Looking at each event for each vCPU takes a minute here.
+/// A search of all events for each vCPU would take a minute here.
 #[test]
 fn many_vcpus_and_many_events_are_written() {
     let event = |n: u64| VcpuEvent {
@@ -218,8 +218,8 @@ fn many_vcpus_and_many_events_are_written() {
     assert!(bytes(&[recording]).len() > 1_000_000);
 }
 
-/// vCPU 0 spins from 2000 to 4000 for a lock that vCPU 1 took at 2200; that one was off
-/// from 2500 to 3900. Meanwhile an interrupt on vCPU 0 spins for another lock.
+/// vCPU 0 spins from 2000 to 4000 for a lock that vCPU 1 took at 2200; vCPU 1 was off from 2500 to
+/// 3900. Meanwhile an interrupt on vCPU 0 spins for another lock.
 fn session() -> Session {
     let spin = |lock, begin_ns, end_ns, before| Spin {
         wait: Wait::Spinlock,

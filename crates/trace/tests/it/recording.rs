@@ -1,4 +1,4 @@
-//! The recording file keeps what it is given and survives damage.
+//! The recording file keeps the recordings written to it, and survives damage.
 
 use std::io::Write;
 
@@ -60,7 +60,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         if let Ok(read) = read_from(&bytes[..], "memory") {
-            // Only bits without meaning, such as the gzip header's time, change unnoticed.
+            // Only bits without meaning, such as those of the gzip header's time, change unnoticed.
             prop_assert_eq!(read, recordings);
         }
     }

@@ -1,4 +1,5 @@
-//! Session files: what is written comes back; what is damaged is an error, never a panic.
+//! Session files: the reader returns the findings that were written. Damage is an error, never a
+//! panic.
 
 use std::io::{Read, Write};
 
@@ -38,21 +39,21 @@ fn stretch(vcpu: u16, start_ns: u64, end_ns: u64) -> Stretch {
     Stretch { vcpu, start_ns, end_ns, beats: 11, idle_ns: 5, lost: 1, user_spin_ns, steal_ns }
 }
 
-/// The table in a file, unpacked.
+/// Returns the table in a file, uncompressed.
 fn table_of(bytes: &[u8]) -> Vec<u8> {
     let mut table = Vec::new();
     MultiGzDecoder::new(bytes).read_to_end(&mut table).unwrap();
     table
 }
 
-/// As a file of one gzip member, whose checksum is right.
+/// Packs a table into a file of one gzip member with the right checksum.
 fn packed(table: &[u8]) -> Vec<u8> {
     let mut member = GzEncoder::new(Vec::new(), Compression::fast());
     member.write_all(table).unwrap();
     member.finish().unwrap()
 }
 
-/// Three batches of two vCPUs, and where each ends.
+/// Returns a file with three batches of two vCPUs, and the offset at which each batch ends.
 fn file() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::new();
     let mut ends = Vec::new();
@@ -161,7 +162,7 @@ fn a_finding_of_another_kind_is_an_error() {
     assert_eq!(error, "s, batch 0: row 2: format 2 has no findings of kind `wait-ghost`");
 }
 
-/// The file of these spins, and nothing else.
+/// Returns a file with only these spins.
 fn file_of(spins: &[Spin]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
@@ -174,7 +175,7 @@ fn file_of(spins: &[Spin]) -> Vec<u8> {
 fn a_site_that_is_too_long_is_an_error() {
     let bytes = file_of(&["a", "b"].map(|name| Spin { site: name.repeat(300), ..spin(1_000) }));
     let mut table = table_of(&bytes);
-    // Where the first one ends and the second one begins: the second one gets the bytes of both.
+    // The end of the first site and the begin of the second: the second gets the bytes of both.
     let offsets: Vec<u8> = [0, 300, 600_i32].into_iter().flat_map(i32::to_le_bytes).collect();
     let at = table.windows(offsets.len()).position(|here| here == &offsets[..]).unwrap();
     table[at + 4..at + 8].fill(0);
@@ -204,7 +205,7 @@ fn a_text_about_the_machine_that_is_too_long_is_an_error() {
     assert_eq!(error, "s, batch 0: `unspin.hidden` has 65537 bytes, more than 65536");
 }
 
-/// Read as if its head said that it has another format of one digit.
+/// Reads a file whose head names another format of one digit.
 fn read_as(format: u8) -> Result<Session, SessionError> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &About::default()).unwrap();
@@ -248,7 +249,7 @@ fn something_else_is_told_from_a_session() {
     }
 }
 
-/// A session, or an error that says what is wrong with the file.
+/// Checks that the reader returns a session, or an error that describes the damage.
 fn is_survived(bytes: &[u8]) {
     match read_from(bytes, "s") {
         Ok(session) => assert!(session.start_ns <= session.end_ns, "{session:?}"),
@@ -258,7 +259,7 @@ fn is_survived(bytes: &[u8]) {
     }
 }
 
-/// What a file is damaged by: bytes that are put in place of others.
+/// Returns damage to a file: bytes to replace with others.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)
 }
@@ -273,13 +274,13 @@ fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)]) -> Vec<u8>
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
-    /// Any damage: most of it a checksum finds.
+    /// Any damage; a checksum finds most of it.
     #[test]
     fn damage_is_survived(changes in changes()) {
         is_survived(&changed(file().0, &changes));
     }
 
-    /// Of a table behind a right checksum, as somebody would make it to do harm.
+    /// Damage within a table with a right checksum, as in a malicious file.
     #[test]
     fn damage_that_no_checksum_finds_is_survived(changes in changes()) {
         is_survived(&packed(&changed(table_of(&file().0), &changes)));

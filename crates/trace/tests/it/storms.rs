@@ -9,7 +9,7 @@ fn read(text: &str) -> Storms {
     storms::read(text.as_bytes(), Limits::default(), None).unwrap()
 }
 
-/// A line as perf writes it.
+/// Returns a line in the format of perf.
 fn event(tid: u32, t_us: u64, what: &str) -> String {
     format!("CPU 0/KVM {tid} [001] {}.{:06}: kvm:{what}\n", t_us / 1_000_000, t_us % 1_000_000)
 }
@@ -42,7 +42,7 @@ fn another_exit_another_address_and_a_long_time_in_the_guest_end_a_storm() {
         (4..8).map(|n| pause(7, n * 10, 0x10)).collect::<String>(),
         (8..12).map(|n| pause(7, n * 10, 0x20)).collect(),
         (0..4).map(|n| pause(7, 2_000 + n * 10, 0x20)).collect(),
-        // Two in a row are no storm.
+        // Two exits in a row do not make a storm.
         (0..2).map(|n| pause(8, n * 10, 0x20)).collect(),
     ]
     .concat();
@@ -112,7 +112,7 @@ fn nothing_at_all_is_no_error() {
 }
 
 proptest! {
-    /// Storms never hold more exits than there are, whatever the text.
+    /// Storms never have more exits than the trace has, whatever its text.
     #[test]
     fn counts_add_up(bytes in prop::collection::vec(any::<u8>(), 0..2_000), cut in 0..2_000_usize) {
         let text = PUBLISHED.as_bytes();
@@ -124,8 +124,8 @@ proptest! {
         prop_assert_eq!(found.places.iter().map(|p| p.pause_exits).sum::<u64>(), found.pause_exits);
     }
 
-    /// Whatever the order of the lines: no vCPU is in storms for longer than the trace lasts, and
-    /// what is not used is counted.
+    /// In any order of the lines, no vCPU is in storms for longer than the trace lasts, and unused
+    /// events are counted.
     #[test]
     fn disorder_never_makes_storms_longer(
         order in prop::collection::vec(any::<prop::sample::Index>(), 1..80),

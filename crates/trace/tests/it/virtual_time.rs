@@ -1,5 +1,5 @@
-//! The record's format: a golden record and its listing, hostile bytes, and the truth that
-//! is read from it.
+//! The record's format: a golden record and its listing, hostile bytes, and the true states that a
+//! record gives.
 
 use unspin_model::VcpuState;
 use unspin_trace::virtual_time::{self, Answer, Clock, Event, Kind, Mark, verdict_name};
@@ -20,7 +20,7 @@ fn event(t_ns: u64, kind: Kind, pcpu: Option<u8>, entity: u16) -> Event {
     Event { t_ns, kind, pcpu, entity, offset: 0 }
 }
 
-/// Two vCPUs and a neighbour's one on one pCPU.
+/// Two vCPUs of the guest and one of a neighbour share a pCPU.
 fn golden() -> Vec<u8> {
     let events = [
         event(0, Kind::On, Some(0), 0),
@@ -105,7 +105,8 @@ fn verdicts_have_the_names_of_the_policys_reasons() {
     assert_eq!([0, 200].map(verdict_name), ["unrecorded", "200"]);
 }
 
-/// A record of one job in which vCPU 0 has pause-loop exits: so many in a row, then a halt.
+/// Returns a record of a job in which vCPU 0 has series of so many consecutive pause-loop exits,
+/// each followed by a halt.
 fn with_pauses(in_a_row: &[u32]) -> virtual_time::Record {
     let mut events = vec![event(1_000, Kind::Mark(Mark::Begin), Some(0), 0)];
     for n in in_a_row {
@@ -242,7 +243,7 @@ fn hostile_bytes_are_errors_with_their_place() {
     assert!(error_of(&header(1, 1, 1, 1 << 20)).contains("entities"), "a count too large");
 }
 
-/// Writes the golden record again; run it by name after a change of the format.
+/// Writes the golden record again. Run it by name after a change of the format.
 #[test]
 #[ignore = "writes tests/data/virtual-time"]
 fn write_the_golden_record() {
