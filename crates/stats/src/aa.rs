@@ -1,12 +1,11 @@
 //! The A/A check: does the method call a cell different from itself?
 //!
-//! All runs of one cell are split at random into two halves, which are then
-//! compared as the report compares two cells. There is nothing to find, so each
-//! difference that is called is a false positive. Only one comparison is made
-//! at a time, so no correction lowers the rate.
+//! The check splits all runs of one cell at random into two halves and compares them as the report
+//! compares two cells. There is nothing to find, so each difference that the method calls is a
+//! false positive. Each split is only one comparison, so no correction lowers the rate.
 //!
-//! The splits share their runs, so they are not independent, and the interval
-//! of the rate says how well the splits measure it, for these runs.
+//! The splits share their runs, so they are not independent. The interval of the rate shows how
+//! well the splits measure it for these runs.
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -17,19 +16,18 @@ use crate::{Interval, Rule, Run, Verdict, compare, rank_sum_p, wilson};
 /// The result of an A/A check.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FalsePositives {
-    /// Splits that were called different.
+    /// Number of splits whose halves the method called different.
     pub different: u64,
-    /// Splits.
+    /// Number of splits.
     pub splits: u64,
-    /// Runs in each half.
+    /// Number of runs in each half.
     pub per_side: usize,
-    /// The share called different, with its interval at 95 %.
+    /// Share of splits called different, with its interval at 95 %.
     pub rate: Interval,
 }
 
-/// Splits the speeds of one cell's runs into halves `splits` times and compares
-/// them under `rule`. An odd run is left out of each split. `None` for fewer
-/// than 2 runs or no splits.
+/// Splits the speeds of one cell's runs into halves `splits` times and compares the halves under
+/// `rule`. Leaves an odd run out of each split. Returns `None` for fewer than 2 runs or no splits.
 pub fn false_positives(
     speeds: &[f64],
     splits: u64,
@@ -51,8 +49,8 @@ pub fn false_positives(
     Some(FalsePositives { different, splits, per_side, rate: wilson(different, splits)? })
 }
 
-/// The report's comparison, with the halves paired at random. p alone rules most
-/// splits out; only the others need the costly interval.
+/// Compares as the report does, but pairs the halves at random. p alone rules most splits out; only
+/// the others need the costly interval.
 fn called_different(left: &[f64], right: &[f64], rule: &Rule, seed: u64) -> bool {
     rank_sum_p(left, right, seed) < rule.alpha
         && compare(&runs(left), &runs(right), seed)
@@ -80,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_rule_without_demands_calls_about_its_level() {
-        // alpha of 0.5 and no smallest effect: the check must be able to find
-        // false positives where the rule lets them through.
+        // alpha is 0.5 and any effect counts: the check must find false positives if the rule lets
+        // them through.
         let speeds: Vec<f64> = (0..40).map(|i| 100.0 + f64::from(i * 17 % 40)).collect();
         let lax = Rule { alpha: 0.5, smallest_effect: 0.0 };
         let found = false_positives(&speeds, 200, &lax, 9).unwrap();

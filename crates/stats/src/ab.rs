@@ -1,35 +1,37 @@
-//! Two ways of doing the same work, in pairs of rounds: the order, the verdict, and how many
-//! pairs would show a difference of a given size.
+//! Comparison of two ways of doing the same work, in pairs of rounds: the order of the rounds, the
+//! verdict, and the number of pairs that would show a difference of a given size.
 //!
-//! The rounds of a pair follow each other, so they share the state of the host, which may drift
-//! far from pair to pair. Both speeds of a pair are divided by their geometric mean first. What
-//! they share is then gone, the ratio of medians is the median of the pairs' ratios, and the
+//! The rounds of a pair follow each other, so they share the state of the host, which may drift far
+//! from pair to pair. So both speeds of a pair are first divided by their geometric mean, which
+//! removes what they share. The ratio of medians is then the median of the pairs' ratios, and the
 //! exchange of labels within pairs is Wilcoxon's signed-rank test ("Individual comparisons by
 //! ranking methods", Biometrics Bulletin 1(6), 1945). In a simulation of 20 pairs that drift by
-//! 30 % with noise of 2 %, 79 % of 300 trials show a gain of 5 % without that division, and 97 %
-//! with it, of only 10 pairs.
+//! 30 % with noise of 2 %, 79 % of 300 trials show a gain of 5 % without that division. With it,
+//! 97 % show the gain, with only 10 pairs.
 //!
 //! The rule is that of [`crate::effect`]: a p below the level, an interval of the ratio that
-//! excludes 1, and an effect worth reporting. There is one comparison, so p needs no correction.
+//! excludes 1, and an effect worth reporting. p needs no correction, because there is only one
+//! comparison.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::{Difference, Rule, Run, Verdict, blocked_rank_sum_p, compare};
 
-/// Fewer pairs can show nothing: 2 of the 2^5 exchanges within five pairs are 6 %.
+/// Minimum number of pairs. Fewer can show nothing: 2 of the 2^5 exchanges within five pairs are
+/// 6 %.
 pub const PAIRS_MIN: u32 = 6;
-/// The normal quantile that belongs to an interval of 96.5 %, which a percentile interval of a
-/// ratio of medians is, see [`crate::bootstrap`].
+/// Normal quantile of an interval of 96.5 %. A percentile interval of a ratio of medians covers
+/// that much, see [`crate::bootstrap`].
 const LEVEL: f64 = 2.11;
-/// The normal quantile of a power of 80 %.
+/// Normal quantile of a power of 80 %.
 const POWER: f64 = 0.842;
-/// The variance of a median, relative to that of the mean, for normal values.
+/// Variance of a median relative to that of the mean, for normal values.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 
-/// For each pair, whether the subject comes first. Of two successive pairs, the second mirrors
-/// the first (ABBA or BAAB, at random), so each side comes first equally often, and a steady
-/// drift cancels out. The last pair of an odd number is random.
+/// Returns, for each pair, whether the subject comes first. The second of two successive pairs
+/// mirrors the first (ABBA or BAAB, at random). So each side comes first equally often, and a
+/// steady drift cancels out. The last pair of an odd number is random.
 pub fn order(pairs: u32, seed: u64) -> Vec<bool> {
     let mut rng = Pcg64::seed_from_u64(seed);
     let mut first: Vec<bool> = (0..pairs.div_ceil(2))
@@ -42,16 +44,16 @@ pub fn order(pairs: u32, seed: u64) -> Vec<bool> {
     first
 }
 
-/// What the pairs show.
+/// Difference that the pairs show, and its verdict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decision {
-    /// The ratio of speeds, subject to baseline, and its p.
+    /// Ratio of speeds, subject to baseline, and its p.
     pub difference: Difference,
-    /// Better: the subject is faster.
+    /// Verdict on the subject: better means faster.
     pub verdict: Verdict,
 }
 
-/// Judges pairs of speeds `(subject, baseline)`, one round each. `None` for fewer than
+/// Judges pairs of speeds `(subject, baseline)`, one round each. Returns `None` for fewer than
 /// [`PAIRS_MIN`] pairs.
 pub fn decide(pairs: &[(f64, f64)], seed: u64) -> Option<Decision> {
     if pairs.len() < PAIRS_MIN as usize {
@@ -67,8 +69,8 @@ pub fn decide(pairs: &[(f64, f64)], seed: u64) -> Option<Decision> {
     Some(Decision { difference, verdict })
 }
 
-/// A pair without what its rounds share. A speed of 0 stays 0, and the other one of its pair is
-/// infinite: no pair is further apart.
+/// Removes from a pair what its rounds share. A speed of 0 stays 0, and the other speed of its pair
+/// becomes infinite, because no pair can be further apart.
 fn alike((subject, baseline): (f64, f64)) -> (f64, f64) {
     if subject == 0.0 || baseline == 0.0 {
         let unbounded = |speed: f64| if speed > 0.0 { f64::INFINITY } else { 0.0 };
@@ -78,11 +80,11 @@ fn alike((subject, baseline): (f64, f64)) -> (f64, f64) {
     (root, 1.0 / root)
 }
 
-/// How many pairs would show a ratio of `1 + effect` with a probability of about 80 %, if
-/// they vary as these do. `None` where fewer than two pairs have a ratio.
+/// Returns how many pairs would show a ratio of `1 + effect` with a probability of about 80 %, if
+/// they vary as these do. Returns `None` if fewer than two pairs have a ratio.
 ///
-/// It is the sample size of a paired comparison, by the standard deviation of the logarithms
-/// of the ratios (Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
+/// The number is the sample size of a paired comparison, by the standard deviation of the
+/// logarithms of the ratios (Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
 /// chapter 2), times the price of comparing medians. A simulation in `tests/it/ab.rs` confirms it.
 pub fn pairs_to_show(effect: f64, pairs: &[(f64, f64)]) -> Option<u32> {
     let logs: Vec<f64> = pairs
@@ -148,7 +150,8 @@ mod tests {
         pairs.extend([(5.0, 0.0); 3]);
         let found = decide(&pairs, 1).unwrap().difference;
         assert!((found.ratio.unwrap().value - 1.44).abs() < 1e-9, "{found:?}");
-        // Wilcoxon: of 2^7 signs, those of ranks 1 and none, both ways.
+        // Wilcoxon: of 2^7 combinations of signs, those of rank 1 and of no rank, in both
+        // directions.
         assert!((found.p - 4.0 / 128.0).abs() < 1e-9, "{found:?}");
     }
 

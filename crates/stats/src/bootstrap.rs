@@ -1,23 +1,22 @@
-//! Bootstrap intervals of a median, of a ratio and of a difference of two medians, and of
-//! shares of what was counted in many runs.
+//! Bootstrap intervals of a median, of the ratio and of the difference of two medians, and of
+//! shares counted over many runs.
 //!
-//! The runs are resampled with replacement, the figure is computed from each
-//! resample, and the middle 95 % of the results are the interval: the
-//! percentile interval of Efron and Tibshirani, "An Introduction to the
-//! Bootstrap", 1993, chapter 13. It assumes no distribution, so runs that did
-//! not finish (speed 0) need no special case, and it follows a change of units.
+//! The bootstrap resamples the runs with replacement and computes the figure from each resample.
+//! The middle 95 % of the results are the interval: the percentile interval of Efron and
+//! Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13. It assumes no distribution, so
+//! runs that did not finish (speed 0) need no special case, and it follows a change of units.
 //!
-//! Why not BCa (chapter 14 there)? Its acceleration comes from leaving single
-//! runs out, which for a median says little: the median of n - 1 runs takes two
-//! or three different values. In a simulation of 1,500 lognormal samples for
-//! each of n = 5, 10, 20, both covered the true median in 93 to 95 % of the
-//! cases, with equal widths to within 1 %. So the simpler one is used. For the
-//! ratio of two medians the percentile interval covers 96 to 97 %.
+//! Why not BCa (chapter 14 there)? It computes its acceleration from samples that leave out one run
+//! each, which say little about a median: the median of n - 1 runs takes two or three different
+//! values. In a simulation of 1,500 lognormal samples for each of n = 5, 10, 20, both methods
+//! covered the true median in 93 to 95 % of the cases, with equal widths to within 1 %. So this
+//! crate uses the simpler one. For the ratio of two medians, the percentile interval covers 96 to
+//! 97 %.
 //!
-//! **Blocks.** Every cell runs once in each block, so what a block has in common
-//! (the state of the host at that time) is in both cells. [`Bootstrap::blocked_ratio`] and
-//! [`Bootstrap::of_ratios`] draw blocks, not runs: what is common then cancels out of a
-//! ratio. [`Bootstrap::ratio`] is for cells that ran in different blocks.
+//! **Blocks.** Every cell runs once in each block, so both cells share the state of the host during
+//! a block. [`Bootstrap::blocked_ratio`] and [`Bootstrap::of_ratios`] draw blocks instead of runs,
+//! so that the common part cancels out of a ratio. [`Bootstrap::ratio`] is for cells that ran in
+//! different blocks.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +26,8 @@ use rand_pcg::Pcg64;
 use crate::order::{median_in, median_speed_in, quantile_of_sorted};
 use crate::{Run, median, median_speed, speeds};
 
-/// An estimate and its interval; `lo <= value <= hi`. `hi` is infinite where
-/// resamples have a baseline that did not finish.
+/// An estimate and its interval; `lo <= value <= hi`. `hi` is infinite if the baseline did not
+/// finish in some resamples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// The estimate.
@@ -39,29 +38,29 @@ pub struct Interval {
     pub hi: f64,
 }
 
-/// How an interval is drawn.
+/// Settings for drawing an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bootstrap {
-    /// How many resamples.
+    /// Number of resamples.
     pub resamples: usize,
-    /// The share of the resamples within the interval.
+    /// Share of the resamples within the interval.
     pub level: f64,
     /// Seed of the draws.
     pub seed: u64,
 }
 
 impl Bootstrap {
-    /// 9,999 resamples, 95 %.
+    /// Returns the defaults: 9,999 resamples, 95 %.
     pub fn seeded(seed: u64) -> Self {
         Bootstrap { resamples: 9_999, level: 0.95, seed }
     }
 
-    /// The median speed and its interval; `None` for no runs.
+    /// Returns the median speed and its interval; `None` for no runs.
     pub fn median(&self, speeds: &[f64]) -> Option<Interval> {
         self.middle_of(speeds, median_speed_in)
     }
 
-    /// The same of figures that need not be speeds: a value of 0 is one like any other.
+    /// Returns the same for figures that need not be speeds: a value of 0 is one like any other.
     pub fn median_of_figures(&self, figures: &[f64]) -> Option<Interval> {
         self.middle_of(figures, median_in)
     }
@@ -75,8 +74,8 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// The ratio of the median speeds of two samples that share no blocks, and its interval;
-    /// `None` where one has no runs or the baseline's median is 0.
+    /// Returns the ratio of the median speeds of two samples that share no blocks, and its
+    /// interval; `None` if one has no runs or the baseline's median is 0.
     pub fn ratio(&self, subject: &[f64], baseline: &[f64]) -> Option<Interval> {
         let value = ratio_of_medians(subject, baseline)?;
         let mut rng = Pcg64::seed_from_u64(self.seed);
@@ -91,17 +90,17 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// The ratio of two cells' median speeds and its interval, resampling the
-    /// blocks in which either of them has a run; `None` as in [`Bootstrap::ratio`].
+    /// Returns the ratio of two cells' median speeds and its interval. Resamples the blocks in
+    /// which either of them has a run; returns `None` as [`Bootstrap::ratio`] does.
     ///
-    /// A block that misses one of the two adds its run to the other side only.
+    /// A block in which one of the two has no run adds only the other one's run.
     pub fn blocked_ratio(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
         let value = ratio_of_medians(&speeds(subject), &speeds(baseline))?;
         let draws = self.block_draws(&[(subject, baseline)], |drawn| ratio_of(&mut drawn[0]));
         Some(self.interval(value, draws))
     }
 
-    /// The same of figures that need not be speeds: a value of 0 is one like any other.
+    /// Returns the same for figures that need not be speeds: a value of 0 is one like any other.
     pub fn blocked_ratio_of_figures(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
         let (above, below) = (median(&speeds(subject))?, median(&speeds(baseline))?);
         let draws = self.block_draws(&[(subject, baseline)], |drawn| {
@@ -111,9 +110,9 @@ impl Bootstrap {
         (below > 0.0).then(|| self.interval(ratio(above, below), draws))
     }
 
-    /// The difference of two cells' medians and its interval, resampling blocks as
-    /// [`Bootstrap::blocked_ratio`] does; `None` where one is empty. The figures need not be
-    /// speeds: a value of 0 is one like any other here.
+    /// Returns the difference of two cells' medians and its interval, resampling blocks as
+    /// [`Bootstrap::blocked_ratio`] does; `None` if one is empty. The figures need not be speeds: a
+    /// value of 0 is one like any other here.
     pub fn blocked_difference(&self, subject: &[Run], baseline: &[Run]) -> Option<Interval> {
         let value = median(&speeds(subject))? - median(&speeds(baseline))?;
         let draws = self.block_draws(&[(subject, baseline)], |drawn| {
@@ -123,10 +122,10 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// A figure of many cells' ratios, such as their geometric mean, and its interval. Each
-    /// pair is a subject and its baseline. A resample draws blocks, the same ones for all
-    /// pairs: what a block has in common stays common to its cells. `None` where a side has no
-    /// runs, without pairs, and where the figure is not a number: 0 and infinity have no mean.
+    /// Returns a figure of many cells' ratios, such as their geometric mean, and its interval. Each
+    /// pair is a subject and its baseline. A resample draws the same blocks for all pairs, so that
+    /// cells keep what they share in a block. Returns `None` without pairs, if a side has no runs,
+    /// or if the figure is not a number, such as the mean of 0 and infinity.
     pub fn of_ratios(
         &self,
         pairs: &[(&[Run], &[Run])],
@@ -145,12 +144,12 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// What such a figure comes to by chance alone: each sample is compared with itself in
-    /// other resampled blocks, and the value is the median of the draws. `None` where there is
-    /// no sample, or one that is empty.
+    /// Returns the value that such a figure has by chance alone, with its interval. Compares each
+    /// sample with itself in other resampled blocks; the value is the median of the draws. Returns
+    /// `None` if `samples` or one of them is empty.
     ///
-    /// What a block has in common does not cancel here, as it does between two cells that ran
-    /// in the same blocks. So the draws scatter at least as far as chance does.
+    /// Here, the state of the host in a block does not cancel out as it does between two cells that
+    /// ran in the same blocks. So the draws scatter at least as far as chance does.
     pub fn by_chance(
         &self,
         samples: &[&[Run]],
@@ -175,9 +174,9 @@ impl Bootstrap {
         Some(self.interval(median(&draws)?, draws))
     }
 
-    /// A figure of each resample of the blocks in which any of the pairs has a run. `figure`
-    /// gets the drawn speeds of each pair. A resample for which it has none, because a side
-    /// got no run, is left out.
+    /// Computes a figure of each resample of the blocks in which any of the pairs has a run.
+    /// `figure` gets the drawn speeds of each pair. Leaves out a resample for which `figure`
+    /// returns none because a side got no run.
     fn block_draws<T>(
         &self,
         pairs: &[(&[Run], &[Run])],
@@ -203,10 +202,11 @@ impl Bootstrap {
         (0..self.resamples).filter_map(&mut resample).collect()
     }
 
-    /// A part of a whole, each summed over the runs of all cells, and its interval. A run is
-    /// `[part, whole]`; each cell's runs are resampled. What is counted within a run may have
-    /// as much in common as it likes, as in Davison and Hinkley, "Bootstrap Methods and their
-    /// Application", 1997, section 3.8, where clusters are resampled. `None` where the whole is 0.
+    /// Returns the share of a part in a whole, each summed over the runs of all cells, and its
+    /// interval. A run is `[part, whole]`; each cell's runs are resampled. The events within a run
+    /// may depend on each other in any way, as in Davison and Hinkley, "Bootstrap Methods and their
+    /// Application", 1997, section 3.8, where clusters are resampled. Returns `None` if the whole
+    /// is 0.
     pub fn share(&self, cells: &[Vec<[f64; 2]>]) -> Option<Interval> {
         let value = part_of_whole(cells.iter().flatten())?;
         let mut rng = Pcg64::seed_from_u64(self.seed);
@@ -222,8 +222,8 @@ impl Bootstrap {
         Some(self.interval(value, draws))
     }
 
-    /// The middle of the draws. In tiny samples the estimate can lie outside of
-    /// it; an interval without its estimate would mislead, so it is widened.
+    /// Returns the middle of the draws. In tiny samples, the estimate can lie outside of it. An
+    /// interval without its estimate would mislead, so this one is widened to include it.
     pub(crate) fn interval(&self, value: f64, mut draws: Vec<f64>) -> Interval {
         draws.sort_by(f64::total_cmp);
         let tail = (1.0 - self.level) / 2.0;
@@ -232,21 +232,21 @@ impl Bootstrap {
     }
 }
 
-/// The speeds of a subject and of its baseline.
+/// Speeds of a subject and of its baseline.
 type Sides = (Vec<f64>, Vec<f64>);
 
-/// The ratio of their medians; `None` where a side is empty.
+/// Returns the ratio of their medians; `None` if a side is empty.
 fn ratio_of((above, below): &mut Sides) -> Option<f64> {
     Some(ratio(median_speed_in(above)?, median_speed_in(below)?))
 }
 
-/// The ratio of the median speeds of two cells without an interval: infinite where only the
-/// baseline did not finish, 1 where neither did; `None` where one has no runs.
+/// Returns the ratio of the median speeds of two cells, without an interval. The ratio is infinite
+/// if only the baseline did not finish, and 1 if neither did. Returns `None` if one has no runs.
 pub fn ratio_of_speeds(subject: &[Run], baseline: &[Run]) -> Option<f64> {
     Some(ratio(median_speed(&speeds(subject))?, median_speed(&speeds(baseline))?))
 }
 
-/// The same of figures that need not be speeds; `None` also where a median is below 0.
+/// Returns the same for figures that need not be speeds; `None` also if a median is below 0.
 pub fn ratio_of_figures(subject: &[Run], baseline: &[Run]) -> Option<f64> {
     let (above, below) = (median(&speeds(subject))?, median(&speeds(baseline))?);
     (above >= 0.0 && below >= 0.0).then(|| ratio(above, below))
@@ -267,15 +267,15 @@ fn ratio(above: f64, below: f64) -> f64 {
     if above == below { 1.0 } else { above / below }
 }
 
-/// Draws as many values as there are, with replacement, into `into`.
+/// Draws as many values as `from` has, with replacement, into `into`.
 fn draw<'a>(from: &[f64], rng: &mut Pcg64, into: &'a mut Vec<f64>) -> &'a mut [f64] {
     into.clear();
     into.extend((0..from.len()).map(|_| from[rng.random_range(0..from.len())]));
     into
 }
 
-/// The speeds of both sides of each pair, block by block. Sorted, so that the result does
-/// not depend on the order of the runs.
+/// Returns the speeds of both sides of each pair, block by block. They are sorted, so that the
+/// result does not depend on the order of the runs.
 fn by_block(pairs: &[(&[Run], &[Run])]) -> Vec<Vec<Sides>> {
     let mut blocks: BTreeMap<u32, Vec<Sides>> = BTreeMap::new();
     let empty = || vec![Sides::default(); pairs.len()];

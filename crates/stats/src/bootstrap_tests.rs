@@ -35,7 +35,7 @@ fn a_difference_takes_zeros_for_figures() {
 
 #[test]
 fn blocks_cancel_what_they_have_in_common() {
-    // The second half of the blocks ran on a host twice as fast.
+    // In the second half of the blocks, the host was twice as fast.
     let host: Vec<f64> = (0..10).map(|i| if i < 5 { 1.0 } else { 2.0 }).collect();
     let subject: Vec<f64> = host.iter().map(|h| 1.5 * h).collect();
     let bootstrap = Bootstrap::seeded(1);
@@ -67,7 +67,7 @@ fn unfinished_runs() {
     assert_eq!(bootstrap.ratio(&[], &V), None);
 }
 
-/// How often the intervals of 400 samples of `n` lognormal values hold the truth.
+/// Returns how often the intervals of 400 samples of `n` lognormal values contain the truth.
 fn coverage(n: usize, interval: impl Fn(&[f64], &[f64], u64) -> Interval, truth: f64) -> f64 {
     let mut rng = Pcg64::seed_from_u64(7);
     let mut sample = || -> Vec<f64> { (0..n).map(|_| lognormal(&mut rng, 0.2)).collect() };
@@ -80,7 +80,7 @@ fn coverage(n: usize, interval: impl Fn(&[f64], &[f64], u64) -> Interval, truth:
     held as f64 / 400.0
 }
 
-/// exp(sigma * z), z by the method of Box and Muller.
+/// Returns exp(sigma * z), with z by the method of Box and Muller.
 fn lognormal(rng: &mut Pcg64, sigma: f64) -> f64 {
     let (u, v): (f64, f64) = (rng.random(), rng.random());
     (sigma * (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()).exp()
@@ -111,7 +111,8 @@ fn figures_of_many_ratios_have_an_interval() {
     assert!((found.value - 1.01).abs() < 0.001 && found.lo < 1.0 && found.hi > 1.0, "{found:?}");
     assert!(Bootstrap::seeded(3).of_ratios(&[], product).is_none());
     assert!(Bootstrap::seeded(3).of_ratios(&[(&[], &baseline)], product).is_none());
-    // A baseline that never finished makes its own ratio unbounded, and leaves the least alone.
+    // A baseline that never finished makes its own ratio unbounded, and does not change the
+    // smallest one.
     let never = runs(&[0.0; 10]);
     let pairs = [(&half[..], &baseline[..]), (&half[..], &never[..])];
     let found = Bootstrap::seeded(3).of_ratios(&pairs, least).unwrap();
@@ -129,7 +130,7 @@ fn a_mean_of_0_and_infinity_is_not_a_number() {
     assert_eq!(of(&[lost, gained]), None);
     assert_eq!(of(&[lost]).map(|found| found.value), Some(0.0));
     assert_eq!(of(&[gained]).map(|found| found.value), Some(f64::INFINITY));
-    // A third of the resamples have no such mean, and do not count.
+    // A third of the resamples have no such mean. They do not count.
     let rarely = runs(&[0.0, 0.0, 0.0, 0.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
     let others = runs(&W);
     let found = of(&[(&rarely[..], &some[..]), (&others[..], &rarely[..])]).unwrap();
@@ -160,7 +161,7 @@ fn a_figure_of_one_ratio_is_that_ratio_with_its_interval() {
 
 #[test]
 fn cells_of_a_block_are_drawn_together() {
-    // In each block one cell gains what the other one loses.
+    // In each block, one cell gains what the other one loses.
     let up: Vec<f64> = (1..=10).map(f64::from).collect();
     let down: Vec<f64> = up.iter().map(|v| 1.0 / v).collect();
     let (up, down, one) = (runs(&up), runs(&down), runs(&[1.0; 10]));
@@ -194,11 +195,11 @@ fn shares_vary_as_their_runs_do() {
     let alike = [vec![[90.0, 100.0]; 6]];
     let found = bootstrap.share(&alike).unwrap();
     assert!((found.value - 0.9).abs() < 1e-9 && found.hi - found.lo < 1e-9, "{found:?}");
-    // The same sums, but three runs find all and three find four fifths.
+    // The sums are the same, but three runs find all and three find four fifths.
     let apart = [[[100.0, 100.0], [80.0, 100.0]].repeat(3)];
     let found = bootstrap.share(&apart).unwrap();
     assert!((found.value - 0.9).abs() < 1e-9 && found.lo < 0.84 && found.hi > 0.96, "{found:?}");
-    // Two cells that differ, whose own runs do not.
+    // Two cells differ from each other, but the runs of each do not.
     let cells = [vec![[100.0, 100.0]; 3], vec![[80.0, 100.0]; 3]];
     let found = bootstrap.share(&cells).unwrap();
     assert!((found.value - 0.9).abs() < 1e-9 && found.hi - found.lo < 1e-9, "{found:?}");

@@ -1,11 +1,11 @@
 //! Correction of p values for many comparisons.
 
-/// Holm's step-down adjusted p values, in the order of the input: at a level of
-/// 5 % of the adjusted values, the chance of even one false difference among
-/// all of the comparisons is at most 5 %, however they depend on each other.
+/// Returns Holm's step-down adjusted p values, in the order of the input. At a level of 5 % of the
+/// adjusted values, the chance of even one false difference among all comparisons is at most 5 %,
+/// however they depend on each other.
 ///
-/// Holm, "A simple sequentially rejective multiple test procedure",
-/// Scandinavian Journal of Statistics 6(2), 1979.
+/// Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+/// Statistics 6(2), 1979.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // 4 * 0.005, 3 * 0.01, 2 * 0.03 and 0.04 raised to the one before.
+        // 4 * 0.005, 3 * 0.01, 2 * 0.03, and 0.04 raised to the one before.
         let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
         for (got, expected) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
             assert!((got - expected).abs() < 1e-12, "{adjusted:?}");

@@ -6,30 +6,30 @@ use rand_pcg::Pcg64;
 
 use crate::ranks;
 
-/// Random pairings drawn for the p of a correlation.
+/// Number of random pairings drawn for the p of a correlation.
 const DRAWN_PAIRINGS: u32 = 19_999;
 
-/// A rank correlation and the p of having none.
+/// A rank correlation, and its p under the hypothesis of none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Correlation {
-    /// Spearman's coefficient, -1 to 1.
+    /// Spearman's coefficient, from -1 to 1.
     pub rho: f64,
     /// Two-sided p of a permutation test.
     pub p: f64,
 }
 
-/// Spearman's rank correlation of pairs: the correlation of their mid-ranks.
-/// `None` for fewer than 3 pairs, and where one of the two does not vary.
+/// Returns Spearman's rank correlation of pairs: the correlation of their mid-ranks. Returns `None`
+/// for fewer than 3 pairs, or if one of the two sides does not vary.
 ///
-/// Spearman, "The proof and measurement of association between two things",
-/// The American Journal of Psychology 15(1), 1904.
+/// Spearman, "The proof and measurement of association between two things", The American Journal of
+/// Psychology 15(1), 1904.
 pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let (x, y) = centred_ranks(pairs)?;
     Some(dot(&x, &y) / scale(&x, &y))
 }
 
-/// [`spearman`] with its p: the share of 19,999 random pairings whose
-/// correlation is at least as large in size, the observed one counted in.
+/// Returns [`spearman`] with its p: the share of 19,999 random pairings and the observed one whose
+/// correlation is at least as large in size.
 pub fn spearman_test(pairs: &[(f64, f64)], seed: u64) -> Option<Correlation> {
     let (x, mut y) = centred_ranks(pairs)?;
     let (observed, scale) = (dot(&x, &y), scale(&x, &y));

@@ -1,26 +1,25 @@
 //! The comparison of two cells and its verdict.
 //!
-//! A small p alone is not a difference worth reporting: with enough runs the
-//! slightest one has a small p. So a difference is called only if three
-//! things hold: the corrected p is below the level, the ratio is at least the
-//! smallest effect away from 1, and the ratio's interval excludes 1. Everything
-//! else is "no difference shown", which does not say that there is none.
+//! A small p alone does not make a difference worth reporting: with enough runs, the slightest one
+//! has a small p. So the rule calls a difference only if three conditions hold: the corrected p is
+//! below the level, the ratio is at least the smallest effect away from 1, and the ratio's interval
+//! excludes 1. Everything else is "no difference shown", which does not mean that none exists.
 
 use crate::{Bootstrap, Interval, Run, median_speed, rank_sum_p, speeds};
 
-/// What the runs of two cells say about each other.
+/// Difference between the runs of two cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Ratio of median speeds, subject to baseline, with the interval of
-    /// resampled blocks; `None` where the baseline's median is 0.
+    /// Ratio of median speeds, subject to baseline, with the interval of resampled blocks; `None`
+    /// if the baseline's median is 0.
     pub ratio: Option<Interval>,
     /// Two-sided p of the rank-sum test with free exchange, not corrected.
     pub p: f64,
-    /// The subject's median speed.
+    /// Median speed of the subject.
     pub subject_median: f64,
 }
 
-/// Compares two cells; `None` where one has no runs.
+/// Compares two cells; returns `None` if one has no runs.
 pub fn compare(subject: &[Run], baseline: &[Run], seed: u64) -> Option<Difference> {
     let subject_median = median_speed(&speeds(subject))?;
     median_speed(&speeds(baseline))?;
@@ -31,40 +30,40 @@ pub fn compare(subject: &[Run], baseline: &[Run], seed: u64) -> Option<Differenc
     })
 }
 
-/// What a comparison says.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The subject is faster.
     Better,
     /// The subject is slower.
     Worse,
-    /// Too small, or not distinguishable from noise.
+    /// The difference is too small, or not distinguishable from noise.
     NoDifferenceShown,
 }
 
-/// When two cells are called different.
+/// Conditions for calling two cells different.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// The corrected p must be below it.
+    /// Level that the corrected p must be below.
     pub alpha: f64,
-    /// The ratio must be at least this far from 1.
+    /// Smallest distance of the ratio from 1.
     pub smallest_effect: f64,
 }
 
 impl Default for Rule {
-    /// 5 %, and an effect of at least 3 %.
+    /// Returns the defaults: 5 %, and an effect of at least 3 %.
     fn default() -> Self {
         Rule { alpha: 0.05, smallest_effect: 0.03 }
     }
 }
 
 impl Rule {
-    /// The verdict on a difference whose p, corrected for all comparisons of the
+    /// Returns the verdict on a difference whose p, corrected for all comparisons of the
     /// experiment, is `p_adjusted`.
     ///
-    /// A baseline of median 0 (at least half of its runs did not finish) has no
-    /// ratio; a subject whose median run finishes is infinitely faster, and one whose
-    /// median run does not is no better by this measure.
+    /// A baseline of median 0 (at least half of its runs did not finish) has no ratio. A subject
+    /// whose median run finishes is then infinitely faster. One whose median run does not finish is
+    /// not better by this measure.
     pub fn verdict(&self, difference: &Difference, p_adjusted: f64) -> Verdict {
         if p_adjusted >= self.alpha {
             return Verdict::NoDifferenceShown;

@@ -1,12 +1,12 @@
-//! How evenly a resource is shared.
+//! Fairness of sharing a resource.
 
-/// Jain's fairness index: 1 where all shares are equal, 1/n where one has
-/// everything. `None` for no shares, or none above 0.
+/// Returns Jain's fairness index: 1 if all shares are equal, 1/n if one has everything. Returns
+/// `None` for no shares, or if none is above 0.
 ///
-/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination
-/// for Resource Allocation in Shared Computer Systems", DEC-TR-301, 1984.
+/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource
+/// Allocation in Shared Computer Systems", DEC-TR-301, 1984.
 pub fn jain(shares: &[f64]) -> Option<f64> {
-    // Scaled by the largest, so that no square overflows.
+    // Scaling by the largest share keeps squares from overflowing.
     let largest = shares.iter().copied().fold(0.0, f64::max);
     let scaled = || shares.iter().map(|share| share / largest);
     let sum: f64 = scaled().sum();

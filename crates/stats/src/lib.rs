@@ -1,18 +1,18 @@
 //! Statistics for interleaved experiments: pure functions, no I/O, no clock.
 //!
-//! An experiment runs each of its cells once in every block, in random order.
-//! What follows from its runs is said by six methods, one file each:
+//! An experiment runs each of its cells once in every block, in random order. Six methods, one file
+//! each, evaluate its runs:
 //!
 //! - [`bootstrap`]: intervals of a median and of a ratio of two medians;
-//! - [`pooled`]: quantiles of what many runs counted, taken together;
+//! - [`pooled`]: quantiles of the values that many runs counted, taken together;
 //! - [`permutation`]: the p of a difference between two cells;
 //! - [`correct`]: that p, corrected for the experiment's many comparisons;
 //! - [`effect`]: the verdict, which also asks for an effect worth reporting;
-//! - [`aa`]: how often all of that calls a cell different from itself.
+//! - [`aa`]: how often these methods together call a cell different from itself.
 //!
-//! Values are speeds: more is better, and a run that did not finish has speed
-//! 0, below every run that did. No value may be NaN. Whatever draws random
-//! numbers takes a seed, and the same seed gives the same result.
+//! Values are speeds: more is better, and a run that did not finish has speed 0, below every run
+//! that did. No value may be NaN. Every function that draws random numbers takes a seed, and the
+//! same seed gives the same result.
 
 pub mod aa;
 pub mod ab;
@@ -37,16 +37,16 @@ pub use permutation::{blocked_rank_sum_p, rank_sum_p, smallest_p};
 pub use pooled::{Pool, counted};
 pub use proportion::wilson;
 
-/// One run: the block it belongs to and its speed.
+/// A run: its block and its speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// The block (repeat). Runs of different cells in one block are a pair.
+    /// Number of the block (repeat). Runs of different cells in one block are a pair.
     pub block: u32,
-    /// The speed, at least 0; 0 for a run that did not finish.
+    /// Speed, at least 0; 0 for a run that did not finish.
     pub speed: f64,
 }
 
-/// The speeds of some runs, in their order.
+/// Returns the speeds of some runs, in their order.
 pub(crate) fn speeds(runs: &[Run]) -> Vec<f64> {
     runs.iter().map(|run| run.speed).collect()
 }

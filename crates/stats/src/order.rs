@@ -1,45 +1,45 @@
 //! Order statistics: medians, quantiles and ranks.
 
-/// The quantile at `q` (0 to 1) by linear interpolation between the order
-/// statistics; `None` for no values.
+/// Returns the quantile at `q` (0 to 1) by linear interpolation between the order statistics;
+/// `None` for no values.
 ///
-/// Definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages",
-/// The American Statistician 50(4), 1996; the default of R and NumPy.
+/// Definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages", The American
+/// Statistician 50(4), 1996; the default of R and NumPy.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     quantile_of_sorted(&sorted, q)
 }
 
-/// [`quantile`] of values that are in ascending order.
+/// Returns the [`quantile`] of values in ascending order.
 pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    // Equal neighbours may be infinite, and their difference no number.
+    // Equal neighbours may be infinite; their difference would not be a number.
     Some(if below == above { below } else { below + (at - at.floor()) * (above - below) })
 }
 
-/// The median; the mean of the two middle values where their number is even.
+/// Returns the median: the mean of the two middle values if their number is even.
 pub fn median(values: &[f64]) -> Option<f64> {
     median_in(&mut values.to_vec())
 }
 
-/// [`median`], reordering the values in place.
+/// Returns the [`median`], reordering the values in place.
 pub(crate) fn median_in(values: &mut [f64]) -> Option<f64> {
     middle(values).map(|(lower, upper)| mean(lower, upper))
 }
 
-/// The median of speeds, of which 0 says "did not finish": 0 where half of the
-/// runs or more did not finish.
+/// Returns the median of speeds, of which 0 means "did not finish": 0 if at least half of the runs
+/// did not finish.
 ///
-/// With exactly half of them unfinished the two middle values are 0 and the
-/// slowest run that finished. Their mean would be a speed that nothing ran at.
+/// With exactly half of them unfinished, the two middle values are 0 and the speed of the slowest
+/// run that finished. Their mean would be a speed at which no run ran.
 pub fn median_speed(speeds: &[f64]) -> Option<f64> {
     median_speed_in(&mut speeds.to_vec())
 }
 
-/// [`median_speed`], reordering the values in place.
+/// Returns the [`median_speed`], reordering the values in place.
 pub(crate) fn median_speed_in(speeds: &mut [f64]) -> Option<f64> {
     middle(speeds).map(|(lower, upper)| if lower == 0.0 { 0.0 } else { mean(lower, upper) })
 }
@@ -48,7 +48,7 @@ fn mean(a: f64, b: f64) -> f64 {
     if a == b { a } else { a / 2.0 + b / 2.0 }
 }
 
-/// The two middle values; the same one twice where their number is odd.
+/// Returns the two middle values, or the same one twice if their number is odd.
 fn middle(values: &mut [f64]) -> Option<(f64, f64)> {
     if values.is_empty() {
         return None;
@@ -59,8 +59,7 @@ fn middle(values: &mut [f64]) -> Option<(f64, f64)> {
     Some((lower.unwrap_or(*upper), *upper))
 }
 
-/// The rank of each value, from 1; equal values share the mean of their ranks
-/// (mid-ranks).
+/// Returns the rank of each value, from 1; equal values share the mean of their ranks (mid-ranks).
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

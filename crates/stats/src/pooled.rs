@@ -1,8 +1,8 @@
-//! Quantiles of values that many runs counted, all of them taken together.
+//! Quantiles of the values that many runs counted, all of them taken together.
 //!
-//! What a run counts has much in common, so the values are not independent, but the runs of
-//! different blocks are. A resample draws blocks, each with all of its values, as in Davison and
-//! Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8.
+//! The values of a run depend on each other, but the runs of different blocks do not. So a resample
+//! draws blocks, each with all of its values, as in Davison and Hinkley, "Bootstrap Methods and
+//! their Application", 1997, section 3.8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use rand_pcg::Pcg64;
 
 use crate::{Bootstrap, Interval};
 
-/// Values in ascending order, each with how often it occurred. They are rounded to three digits:
-/// equal ones become one, and none is off by more than 0.5 %.
+/// Returns values in ascending order, each with how often it occurred. They are rounded to three
+/// digits: equal ones become one, and none is off by more than 0.5 %.
 pub fn counted(values: impl IntoIterator<Item = f64>) -> Vec<(f64, u64)> {
     let mut rounded: Vec<f64> = values.into_iter().map(to_three_digits).collect();
     rounded.sort_by(f64::total_cmp);
@@ -26,14 +26,15 @@ fn to_three_digits(value: f64) -> f64 {
 /// The values of a cell's runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
-    /// Each block with its place in the rows.
+    /// Index of each block in the rows' counts.
     places: BTreeMap<u32, usize>,
-    /// Every value, ascending, and how many of each block's values are not above it.
+    /// Every value in ascending order, with the number of each block's values that are not above
+    /// it.
     rows: Vec<(f64, Vec<u64>)>,
 }
 
 impl Pool {
-    /// Of each block's values, as [`counted`] returns them.
+    /// Pools the values of blocks, each in the form that [`counted`] returns.
     pub fn new(blocks: &BTreeMap<u32, &[(f64, u64)]>) -> Pool {
         let places = blocks.keys().copied().zip(0..).collect();
         let mut all: Vec<f64> = blocks.values().flat_map(|of| of.iter().map(|v| v.0)).collect();
@@ -53,8 +54,8 @@ impl Pool {
         Pool { places, rows }
     }
 
-    /// The quantile at `q` of the values of these blocks, where a block that is there twice
-    /// counts twice; `None` where they have none.
+    /// Returns the quantile at `q` of the values of these blocks; a block that occurs twice counts
+    /// twice. Returns `None` if they have no values.
     ///
     /// Definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", The American
     /// Statistician 50(4), 1996: always one of the values.
@@ -69,9 +70,9 @@ impl Pool {
 }
 
 impl Bootstrap {
-    /// A figure of pools and its interval. `figure` gets the blocks that any of them has, and
-    /// then those of each resample, the same ones for all pools. `None` where it has no figure
-    /// of the former; a resample without one is left out.
+    /// Returns a figure of pools and its interval. `figure` gets all blocks of the pools first, and
+    /// then the blocks of each resample, the same ones for all pools. Returns `None` if all blocks
+    /// together have no figure; leaves out a resample without one.
     pub fn of_pools(
         &self,
         pools: &[&Pool],

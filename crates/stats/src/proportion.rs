@@ -5,12 +5,12 @@ use crate::Interval;
 /// The normal distribution's quantile at 97.5 %.
 const Z_95: f64 = 1.959963984540054;
 
-/// `hits` of `trials` as a share, with Wilson's score interval at 95 %; `None`
-/// for no trials. Unlike the textbook's p ± 1.96 se it is sound near 0, where
-/// rates of false positives are.
+/// Returns `hits` of `trials` as a share, with Wilson's score interval at 95 %; `None` for no
+/// trials. Unlike the textbook's p ± 1.96 se, it is sound near 0, where rates of false positives
+/// are.
 ///
-/// Wilson, "Probable inference, the law of succession, and statistical
-/// inference", Journal of the American Statistical Association 22, 1927.
+/// Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
+/// American Statistical Association 22, 1927.
 pub fn wilson(hits: u64, trials: u64) -> Option<Interval> {
     if trials == 0 {
         return None;
@@ -20,7 +20,7 @@ pub fn wilson(hits: u64, trials: u64) -> Option<Interval> {
     let centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let variance = share * (1.0 - share) / n + z2 / (4.0 * n * n);
     let half = Z_95 * variance.sqrt() / (1.0 + z2 / n);
-    // At the ends rounding may step beyond the share or the range.
+    // At the ends, rounding may step beyond the share or the range.
     let lo = (centre - half).clamp(0.0, share);
     let hi = (centre + half).clamp(share, 1.0);
     Some(Interval { value: share, lo, hi })

@@ -5,20 +5,20 @@ use rand_pcg::Pcg64;
 use unspin_stats::Verdict::{Better, NoDifferenceShown, Worse};
 use unspin_stats::ab::{decide, pairs_to_show};
 
-/// exp(sigma * z), z by the method of Box and Muller.
+/// Returns exp(sigma * z), with z by the method of Box and Muller.
 fn lognormal(rng: &mut Pcg64, sigma: f64) -> f64 {
     let (u, v): (f64, f64) = (rng.random(), rng.random());
     (sigma * (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()).exp()
 }
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
-    /// The subject's speed relative to the baseline's.
+    /// Speed of the subject relative to the baseline's.
     ratio: f64,
-    /// The standard deviation of a round's logarithm.
+    /// Standard deviation of the logarithm of a round's speed.
     noise: f64,
-    /// That of what the rounds of a pair share.
+    /// Standard deviation of the logarithm that the rounds of a pair share.
     drift: f64,
     pairs: usize,
 }
@@ -34,7 +34,7 @@ impl Truth {
         (0..self.pairs).map(pair).collect()
     }
 
-    /// How many of `count` trials have each verdict: better, worse, no difference shown.
+    /// Returns how many of `count` trials have each verdict: better, worse, no difference shown.
     fn verdicts(self, seed: u64, count: u64) -> [u64; 3] {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut found = [0; 3];
@@ -49,8 +49,8 @@ impl Truth {
     }
 }
 
-/// Eighty trials of ten pairs, and the one verdict that is right. Without a difference, one in
-/// twenty may be called by chance; the noise of the last is more than most machines have.
+/// Eighty trials of ten pairs, and the one verdict that is right. Without a difference, chance may
+/// call one in twenty. The noise of the last case exceeds that of most machines.
 #[test]
 fn the_verdict_is_right() {
     let truth = |ratio, noise| Truth { ratio, noise, drift: 0.1, pairs: 10 };
@@ -73,13 +73,13 @@ fn no_difference_is_called_one_in_at_most_twenty_times() {
     for (noise, pairs) in [(0.1, 6), (0.3, 10), (0.1, 25)] {
         let truth = Truth { ratio: 1.0, noise, drift: 0.3, pairs };
         let [better, worse, _] = truth.verdicts(9, 200);
-        // 5 % are expected at most; the bound leaves room for the draw.
+        // At most 5 % are expected; the bound leaves room for the draw.
         assert!(better + worse <= 14, "{truth:?}: {better} + {worse} of 200");
     }
 }
 
-/// The advice of how many pairs are needed, followed: of 200 users who got the median advice
-/// after ten pairs, about 80 % see the difference.
+/// Follows the advice on the number of pairs: of 200 users who get the median advice after ten
+/// pairs, about 80 % see the difference.
 #[test]
 fn as_many_pairs_as_advised_show_the_difference() {
     for (noise, drift, effect) in [(0.04, 0.3, 0.05), (0.1, 0.0, 0.1), (0.15, 0.2, 0.2)] {

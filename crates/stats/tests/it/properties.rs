@@ -9,7 +9,7 @@ use unspin_stats::{
     median_speed, rank_sum_p, ranks, smallest_p, spearman,
 };
 
-/// Speeds among which some runs did not finish and some tie.
+/// Speeds of which some are 0 (the run did not finish) and some tie.
 fn speeds(n: std::ops::Range<usize>) -> impl Strategy<Value = Vec<f64>> {
     let speed = prop_oneof![1 => Just(0.0), 2 => (1u32..8).prop_map(f64::from), 6 => 0.5..50.0f64];
     prop::collection::vec(speed, n)
@@ -122,13 +122,13 @@ proptest! {
     }
 }
 
-/// exp(sigma * z), z by the method of Box and Muller.
+/// Returns exp(sigma * z), with z by the method of Box and Muller.
 fn lognormal(rng: &mut Pcg64, sigma: f64) -> f64 {
     let (u, v): (f64, f64) = (rng.random(), rng.random());
     (sigma * (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()).exp()
 }
 
-/// Ten blocks of two cells; a block's host state is common to both.
+/// Returns ten blocks of two cells, which share the host's state in each block.
 fn two_cells(rng: &mut Pcg64, shift: f64, noise: f64, of_blocks: f64) -> [Vec<Run>; 2] {
     let host: Vec<f64> = (0..10).map(|_| lognormal(rng, of_blocks)).collect();
     [shift, 1.0].map(|shift| {
@@ -137,8 +137,8 @@ fn two_cells(rng: &mut Pcg64, shift: f64, noise: f64, of_blocks: f64) -> [Vec<Ru
     })
 }
 
-/// The shares of 300 experiments called better and worse, as one of
-/// `comparisons` that are all corrected for.
+/// Returns the shares of 300 experiments called better and worse, each as one of `comparisons` that
+/// are all corrected for.
 fn shares_called(shift: f64, noise: f64, of_blocks: f64, comparisons: f64) -> (f64, f64) {
     let (rule, mut rng) = (Rule::default(), Pcg64::seed_from_u64(11));
     let (mut better, mut worse) = (0.0, 0.0);
