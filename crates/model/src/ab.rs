@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Metric;
 
-/// What schedules during a round.
+/// The scheduler during a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
     /// The kernel's own scheduler.
     Stock,
-    /// unspin.
+    /// The scheduler of unspin.
     Unspin,
 }
 
-/// Where the figure of a round comes from.
+/// The source of a round's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -29,54 +29,54 @@ pub enum Source {
     Guest,
 }
 
-/// The figure of a round.
+/// Result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Seconds that the round took.
+    /// Duration of the round in seconds.
     pub seconds: f64,
-    /// The metric's value.
+    /// Value of the metric.
     pub value: f64,
-    /// Context switches a second in the whole guest; only where the guest itself is the source.
+    /// Context switches per second in the whole guest; only if the guest itself is the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub switches_per_s: Option<f64>,
 }
 
-/// A round.
+/// One round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// Its pair, from 1.
+    /// Number of the round's pair, from 1.
     pub pair: u32,
-    /// What scheduled.
+    /// The scheduler during the round.
     pub arm: Arm,
-    /// What came out.
+    /// Result of the round.
     #[serde(flatten)]
     pub figure: Figure,
 }
 
-/// All rounds, in the order of time.
+/// All rounds, in order of time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rounds {
-    /// What is compared.
+    /// The metric that is compared.
     pub metric: Metric,
-    /// The option without which `unspin run` does nothing in this guest.
+    /// The option that `unspin run` needs to act in this guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub needs: Option<String>,
-    /// Where it comes from.
+    /// The source of the metric's value.
     pub source: Source,
-    /// Pairs that were planned.
+    /// Number of pairs that were planned.
     pub pairs: u32,
-    /// The seed of the order within the pairs.
+    /// Seed of the order within the pairs.
     pub seed: u64,
-    /// Whether a signal ended it early.
+    /// Whether a signal ended the comparison early.
     pub interrupted: bool,
-    /// The round before all others, under the kernel's own scheduler. It does not count.
+    /// Result of the round before all others, under the kernel's own scheduler. It does not count.
     pub warm_up: Option<Figure>,
-    /// Rounds that count. A pair that is not complete has one.
+    /// Rounds that count. An incomplete pair has one.
     pub rounds: Vec<Round>,
 }
 
 impl Rounds {
-    /// Complete pairs: the figures under unspin and under the kernel's own scheduler.
+    /// Returns the complete pairs: the figures under unspin and under the kernel's own scheduler.
     pub fn complete(&self) -> Vec<(Figure, Figure)> {
         let of = |pair, arm| {
             let round = self.rounds.iter().find(|round| round.pair == pair && round.arm == arm);

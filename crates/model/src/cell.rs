@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The coordinates of a cell. A cell is run n times.
+/// Coordinates of a cell, which is run n times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
-    /// The topology's name, such as `2:1`.
+    /// Name of the topology, such as `2:1`.
     pub topology: String,
-    /// The kernel as the experiment names it, such as `debian-cloud`.
+    /// Name of the kernel in the experiment, such as `debian-cloud`.
     pub kernel: String,
     /// Boot parameters added to the subject's command line; often empty.
     pub boot_params: String,
     /// The guest scheduler: `stock`, `hold:K` or a command's name.
     pub scheduler: String,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
 }
 

@@ -12,52 +12,53 @@ pub use source::ClaimSource;
 /// One entry of `results/claims.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its name, such as `lab.loss.rename.2:1`.
+    /// Name of the claim, such as `lab.loss.rename.2:1`.
     pub id: String,
-    /// What it says, in one sentence.
+    /// The statement, in one sentence.
     pub what: String,
-    /// The figure; `None` where it has no bound, because the baseline did not finish. What was
+    /// The figure; `None` if it has no bound because the baseline did not finish. A figure that was
     /// not measured is never a claim.
     pub value: Option<f64>,
-    /// Lower end of its interval.
+    /// Lower end of the figure's interval.
     pub lo: Option<f64>,
-    /// Upper end of its interval.
+    /// Upper end of the figure's interval.
     pub hi: Option<f64>,
-    /// Whether a figure without a bound is below all others, as a loss is, and not above them.
+    /// Whether a figure without a bound is below all others, as a loss is, instead of above them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unbounded_below: bool,
-    /// Runs it rests on.
+    /// Number of runs behind the figure.
     pub n: u64,
-    /// Its unit; `x` for a ratio.
+    /// Unit of the figure; `x` for a ratio.
     pub unit: String,
-    /// What it should be, such as `>= 0.95`; empty for a plain observation.
+    /// Target of the figure, such as `>= 0.95`; empty for a plain observation.
     #[serde(default)]
     pub target: String,
-    /// Whether the figure meets its target; `None` where it has no target.
+    /// Whether the figure meets its target; `None` if it has no target.
     pub holds: Option<bool>,
-    /// Why it misses its target.
+    /// Why the figure misses its target.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Where it comes from: lab or sim, accelerator, kernel.
+    /// Origin of the figure: lab or sim, accelerator, kernel.
     pub label: String,
-    /// The experiment's file.
+    /// File of the experiment.
     pub experiment: String,
-    /// What re-measures it from a fresh clone.
+    /// Command that measures the figure again from a fresh clone.
     pub command: String,
-    /// When it was measured, YYYY-MM-DD.
+    /// Date of the measurement, YYYY-MM-DD.
     pub date: String,
-    /// The commit that measured it.
+    /// Commit that was measured.
     pub commit: String,
-    /// Why no committed runs give the figure again; empty for one that a test derives from them.
+    /// Why no committed runs give the figure again; empty if a test derives it from them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_derived: String,
 }
 
 impl Claim {
-    /// Judges the figure by its target. A claim that misses none needs no reason.
+    /// Judges the figure by its target, and removes the reason of a claim that does not miss its
+    /// target.
     ///
     /// # Errors
-    /// A target that is neither empty nor a target.
+    /// Returns an error if the target is neither empty nor valid.
     pub fn judge(&mut self) -> Result<(), String> {
         self.holds = match self.target.as_str() {
             "" => None,
@@ -72,7 +73,7 @@ impl Claim {
         Ok(())
     }
 
-    /// The figure as a number, infinite where it has no bound.
+    /// Returns the figure as a number, infinite if it has no bound.
     fn number(&self) -> f64 {
         let unbounded = if self.unbounded_below { f64::NEG_INFINITY } else { f64::INFINITY };
         self.value.unwrap_or(unbounded)
@@ -82,14 +83,14 @@ impl Claim {
 /// A target such as `>= 0.95` or `<= 8`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
-    /// At least.
+    /// The value is at least this.
     AtLeast(f64),
-    /// At most.
+    /// The value is at most this.
     AtMost(f64),
 }
 
 impl Target {
-    /// Whether a value meets the target.
+    /// Returns whether a value meets the target.
     pub fn met_by(self, value: f64) -> bool {
         match self {
             Target::AtLeast(bound) => value >= bound,
@@ -126,44 +127,44 @@ impl fmt::Display for Target {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
-    /// Its id; placeholders such as `{workload}` are replaced, one claim each.
+    /// Name of the claim; placeholders such as `{workload}` are replaced, for one claim each.
     pub id: String,
-    /// What it says; the same replacements.
+    /// The statement; with the same replacements.
     pub what: String,
-    /// Where the figure comes from.
+    /// Source of the figure.
     pub from: ClaimSource,
     /// Only this topology.
     pub topology: Option<String>,
     /// Only this scheduler.
     pub scheduler: Option<String>,
-    /// What speeds are compared with: a scheduler, or `oracle`, the static choice that is best
-    /// in the other blocks; without it, the baseline scheduler.
+    /// Baseline of speeds: a scheduler, or `oracle`, the static choice that is best in the other
+    /// blocks. Without it, the baseline is the baseline scheduler.
     pub against: Option<String>,
-    /// The topology whose cells speeds are compared with; without it, the cell's own.
+    /// Topology of the cells with which speeds are compared; without it, the cell's own topology.
     pub against_topology: Option<String>,
     /// Only this workload.
     pub workload: Option<String>,
-    /// All but this workload: a second figure beside that of all.
+    /// All workloads but this one: a second figure in addition to that of all.
     pub without: Option<String>,
-    /// The co-metric that is compared (`figure-cut`; without it, what the workload measures), or
-    /// whose median is taken (`figure-median`), or which is 1 or 0 (`figure-share`); or the
-    /// latency (`latency-quantile` and its like).
+    /// The co-metric that is compared (`figure-cut`; without it, the workload's metric), whose
+    /// median is taken (`figure-median`), or which is 1 or 0 (`figure-share`). For
+    /// `latency-quantile` and its like, the latency.
     pub figure: Option<String>,
-    /// Only this class of lengths, its lower bound in milliseconds (`sense-recall`).
+    /// Only this class of lengths, by its lower bound in milliseconds (`sense-recall`).
     pub length: Option<String>,
-    /// What it should be, such as `<= 8`.
+    /// Target of the figure, such as `<= 8`.
     #[serde(default)]
     pub target: String,
-    /// Why it misses its target, should it.
+    /// Why the figure misses its target, if it does.
     #[serde(default)]
     pub reason: String,
 }
 
 impl ClaimSpec {
-    /// Checks that the spec says nothing without effect.
+    /// Checks that every part of the spec has an effect.
     ///
     /// # Errors
-    /// The key that is wrong, and what is wrong with it.
+    /// Returns the invalid key, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         self.check_fields()?;
         self.check_placeholders()?;
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(judged(Some(1.0), ""), Ok((None, String::new())));
         assert_eq!(judged(Some(1.0), ">= 1"), Ok((Some(true), String::new())));
         assert_eq!(judged(Some(0.9), ">= 1"), Ok((Some(false), "why".into())));
-        // Unbounded: what it is compared with did not finish.
+        // The figure is unbounded, because its baseline did not finish.
         assert_eq!(judged(None, ">= 1"), Ok((Some(true), String::new())));
         assert_eq!(judged(None, "<= 1"), Ok((Some(false), "why".into())));
         assert!(judged(Some(1.0), "about 1").is_err());
@@ -299,7 +300,7 @@ mod tests {
             let text = serde_json::to_string(&loss).unwrap();
             assert_eq!(serde_json::from_str::<Claim>(&text).unwrap(), loss);
         }
-        // Files from before have no such field.
+        // Older files have no such field.
         let ratio = serde_json::to_string(&claim(None, ">= 1")).unwrap();
         assert!(!ratio.contains("unbounded"), "{ratio}");
     }

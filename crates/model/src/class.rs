@@ -1,14 +1,14 @@
-//! What kind of failure an error is.
+//! Kinds of failures.
 
 use std::error::Error;
 use std::fmt;
 
-/// The kind of a failure, which decides the command's exit status.
+/// Kind of a failure, which decides the command's exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Anything else.
+    /// Any other failure.
     Failed,
-    /// What the user wrote, on the command line or into a file, cannot be meant.
+    /// The user's input, on the command line or in a file, is invalid.
     Usage,
     /// This machine lacks something.
     Unavailable,
@@ -19,7 +19,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The command's exit status.
+    /// Returns the command's exit status.
     pub fn exit_status(self) -> u8 {
         match self {
             Class::Failed => 1,
@@ -32,11 +32,11 @@ impl Class {
 
 /// An error that has a class.
 pub trait Classified: Error {
-    /// Its class.
+    /// Returns the class of the error.
     fn class(&self) -> Class;
 }
 
-/// An error with its causes, outermost first: `cannot open x: No such file or directory`.
+/// Returns an error with its causes, outermost first: `cannot open x: No such file or directory`.
 pub fn chain(error: &dyn Error) -> impl fmt::Display {
     let sources = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,40 +1,39 @@
-//! What a machine is and what that means for spinning.
+//! Properties of a machine, and what they mean for spinning.
 
 use serde::{Deserialize, Serialize};
 
-/// The whole of it: the format of `unspin doctor --json`.
+/// The whole diagnosis: the format of `unspin doctor --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// What the machine is.
+    /// Properties of the machine.
     pub machine: GuestMachine,
-    /// Help against spinning that the hypervisor gives, or does not; empty on a machine
-    /// that is not virtual.
+    /// Help against spinning that the hypervisor may give; empty on a machine that is not virtual.
     pub help: Vec<Help>,
-    /// Which verbs work here.
+    /// The verbs, and whether they work here.
     pub verbs: Vec<Verb>,
-    /// How to get a kernel with sched_ext; absent where this one has it, or cpusets do.
+    /// How to get a kernel with sched_ext; absent if this one has it, or if cpusets do.
     pub kernel_advice: Option<KernelAdvice>,
 }
 
-/// What the machine is.
+/// Properties of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestMachine {
     /// Whether and how its memory is hidden from its host.
     pub confidential: Confidential,
     /// The hypervisor.
     pub hypervisor: Hypervisor,
-    /// CPUs online.
+    /// Number of CPUs online.
     pub cpus: u32,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
     /// The current clock source.
     pub clocksource: Option<String>,
-    /// What the kernel's spinlocks do while they wait.
+    /// What waiters for the kernel's spinlocks do.
     pub spinlock: Spinlock,
-    /// Steal time since boot, seconds, all CPUs together; `null` where /proc/stat has no such
+    /// Steal time since boot in seconds, all CPUs together; `null` if /proc/stat has no such
     /// figure. 0 can mean that the kernel does not know.
     pub steal_s: Option<f64>,
-    /// The same as a share of CPU time since boot, idle time included, from 0 to 1.
+    /// Steal time as a share of CPU time since boot, idle time included, from 0 to 1.
     pub steal_share: Option<f64>,
 }
 
@@ -42,15 +41,15 @@ pub struct GuestMachine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidential {
-    /// None.
+    /// Not a confidential VM.
     Plain,
     /// AMD SEV: encrypted memory.
     Sev,
-    /// AMD SEV-ES: and encrypted registers.
+    /// AMD SEV-ES: encrypted memory and registers.
     SevEs,
-    /// AMD SEV-SNP: and memory whose integrity is protected.
+    /// AMD SEV-SNP: encrypted memory and registers, and memory with integrity protection.
     SevSnp,
-    /// AMD's, if any; which of them could not be found out.
+    /// One of AMD's kinds, if any; which of them is not known.
     SevUnknown,
     /// Intel TDX.
     Tdx,
@@ -60,7 +59,7 @@ pub enum Confidential {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hypervisor {
-    /// None: not a virtual machine, or one that hides it.
+    /// None: not a virtual machine, or a hypervisor that hides.
     None,
     /// Linux KVM.
     Kvm,
@@ -72,42 +71,42 @@ pub enum Hypervisor {
     Xen,
     /// QEMU's software emulation.
     Tcg,
-    /// Another one, with what it calls itself.
+    /// Another hypervisor, with the name that it reports.
     Other(String),
 }
 
-/// What the kernel's spinlocks do while they wait.
+/// What waiters for the kernel's spinlocks do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spinlock {
-    /// A queue whose waiters halt after a while, and are woken (PV qspinlock).
+    /// A queue whose waiters halt after a while, until they are woken (PV qspinlock).
     ParavirtualQueue,
-    /// A queue whose waiters spin until it is their turn: one that is off stops all behind it.
+    /// A queue whose waiters spin until it is their turn: a waiter that is off stops all behind it.
     NativeQueue,
-    /// Whoever comes first: a waiter that is off stops nobody, and nobody halts.
+    /// The first to come takes the lock: a waiter that is off stops nobody, and no waiter halts.
     TestAndSet,
-    /// What was read does not decide it.
+    /// Not known: what could be read does not decide it.
     Unknown,
 }
 
-/// Whether something is there.
+/// Whether a kind of help is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is there and used.
+    /// The help is available and in use.
     Present,
-    /// It is not.
+    /// The help is not available.
     Absent,
-    /// It does not show from inside.
+    /// The guest cannot see whether the help is available.
     Unknown,
 }
 
 /// One kind of help.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Help {
-    /// Its name in the field.
+    /// Common name of the help.
     pub name: String,
-    /// Whether it is there.
+    /// Whether the help is available.
     pub state: State,
     /// What that means here.
     pub means: String,
@@ -120,7 +119,7 @@ pub struct Verb {
     pub verb: String,
     /// Whether it works.
     pub ready: Ready,
-    /// What is missing and how to get it, or what it will not show.
+    /// What the verb lacks and how to get it, or what it does not show.
     pub why: Vec<String>,
 }
 
@@ -128,22 +127,22 @@ pub struct Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ready {
-    /// All of it.
+    /// The verb works in full.
     Yes,
-    /// With less to show.
+    /// The verb works, but shows less.
     Partly,
-    /// Not at all.
+    /// The verb does not work.
     No,
 }
 
 /// How to get a kernel with sched_ext.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelAdvice {
-    /// The distribution, by its own name.
+    /// Name that the distribution gives itself.
     pub distribution: String,
-    /// Which of its kernels have sched_ext, as far as that is known.
+    /// Those of its kernels that have sched_ext, as far as known.
     pub known: String,
-    /// Commands, in order; empty where none is known.
+    /// Commands in order; empty if none are known.
     pub commands: Vec<String>,
     /// What helps without sched_ext.
     pub without: Vec<String>,
@@ -153,14 +152,14 @@ pub struct KernelAdvice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// There are cgroups with cpusets, or sched_ext that nobody uses.
+    /// cgroups with cpusets are available, or sched_ext without a scheduler loaded.
     Ready,
     /// `unspin run` acts.
     Ours,
-    /// There is sched_ext alone, and another scheduler is loaded.
+    /// Only sched_ext is available, and another scheduler is loaded.
     Taken,
-    /// There is neither.
+    /// Neither is available.
     Absent,
-    /// The host's help makes it needless.
+    /// The host's help makes `unspin run` unnecessary.
     Needless,
 }

@@ -1,8 +1,8 @@
-//! Spins and why they lasted.
+//! Spins, and why they lasted.
 
 use serde::{Deserialize, Serialize};
 
-/// What is waited for.
+/// Object of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
@@ -12,14 +12,14 @@ pub enum Wait {
     Mutex,
     /// A kernel reader-writer semaphore.
     Rwsem,
-    /// A mutex of glibc.
+    /// A glibc mutex.
     Futex,
     /// The acknowledgement of an inter-processor call, such as a TLB shootdown.
     Ipi,
 }
 
 impl Wait {
-    /// Its name in files and figures.
+    /// Returns the name in files and figures.
     pub fn name(self) -> &'static str {
         match self {
             Wait::Spinlock => "spinlock",
@@ -31,65 +31,66 @@ impl Wait {
     }
 }
 
-/// The one who is waited for, as the guest's kernel saw it.
+/// Owner of the lock, as the guest's kernel saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// Its thread id.
+    /// Id of the owner's thread.
     pub tid: u32,
-    /// The vCPU that it ran on last.
+    /// The vCPU that the owner ran on last.
     pub vcpu: u16,
-    /// What it did.
+    /// State of the owner when the wait began.
     pub state: OwnerState,
-    /// Nanoseconds during a wait that slept in which it wanted to run and the guest's
-    /// scheduler let others run; 0 where that is not known.
+    /// Nanoseconds of a wait that slept for which the owner was runnable while the guest's
+    /// scheduler ran other threads; 0 if not known.
     pub delay_ns: u64,
 }
 
-/// What an owner did when the wait began.
+/// State of an owner when the wait began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerState {
-    /// The guest's scheduler let it run.
+    /// The guest's scheduler let the owner run.
     Running,
-    /// It wanted to run, and the guest's scheduler let others run.
+    /// The owner was runnable, and the guest's scheduler let others run.
     Runnable,
-    /// It waited for something else.
+    /// The owner waited for something else.
     Asleep,
 }
 
-/// Somebody took the lock.
+/// The taking of a lock by a vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// The vCPU that took it.
+    /// The vCPU that took the lock.
     pub vcpu: u16,
-    /// When.
+    /// Time at which it took the lock, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub t_ns: u64,
 }
 
-/// A wait. Where it did not sleep, it is a spin: its vCPU did nothing else.
+/// A wait. If the thread did not sleep, the wait is a spin: its vCPU did nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spin {
-    /// What for.
+    /// Object of the wait.
     pub wait: Wait,
-    /// The lock's address; 0 for none.
+    /// Address of the lock; 0 for none.
     pub lock: u64,
-    /// It slept, and burned nothing.
+    /// Whether the thread slept, and burned nothing.
     pub asleep: bool,
-    /// The vCPU that spun; of one that slept, the one where it went on.
+    /// The vCPU that spun; for a wait that slept, the vCPU on which the thread went on.
     pub vcpu: u16,
     /// The thread that waited; 0 is the idle task.
     pub tid: u32,
     /// Begin, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub begin_ns: u64,
-    /// End.
+    /// End, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub end_ns: u64,
-    /// Nanoseconds of a spin that its vCPU was halted, until its turn at a PV spinlock: they
+    /// Nanoseconds of a spin for which its vCPU was halted, until its turn at a PV spinlock. They
     /// burned nothing.
     pub halted_ns: u64,
     /// The lock's owner when the wait began.
     pub owner: Option<Owner>,
-    /// A spinlock: who took it last before this one did, of those who had to wait for it.
+    /// For a spinlock, the last of the vCPUs that had to wait for it to take it before this one
+    /// did.
     pub before: Option<Taken>,
-    /// The function that wanted it; empty where that is not known.
+    /// Function that requested the lock; empty if not known.
     pub site: String,
 }
 
@@ -97,25 +98,25 @@ pub struct Spin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The lock's holder was off: lock-holder preemption.
+    /// The holder of the lock was off: lock-holder preemption.
     HolderOff,
-    /// One who waited in front was off: lock-waiter preemption.
+    /// A waiter in front was off: lock-waiter preemption.
     WaiterOff,
     /// A vCPU that had to acknowledge was off.
     IpiOff,
-    /// The holder was runnable, but the guest's own scheduler let another one run.
+    /// The holder was runnable, but the guest's own scheduler ran another thread.
     HolderPreempted,
-    /// Nobody was off: the lock is contended, and no cure for vCPUs will mend that.
+    /// No vCPU was off: the lock is contended, which no measure against vCPU preemption can cure.
     Plain,
 }
 
 impl Cause {
-    /// All of them.
+    /// Returns all causes.
     pub fn all() -> impl Iterator<Item = Cause> {
         std::iter::successors(Some(Cause::HolderOff), |cause| cause.next())
     }
 
-    /// The one after it; a new one has to be given its place here.
+    /// Returns the cause after this one; each new cause needs its place here.
     fn next(self) -> Option<Cause> {
         match self {
             Cause::HolderOff => Some(Cause::WaiterOff),
@@ -126,12 +127,12 @@ impl Cause {
         }
     }
 
-    /// Whether a vCPU that was off is the cause.
+    /// Returns whether the cause is a vCPU that was off.
     pub fn by_off(self) -> bool {
         matches!(self, Cause::HolderOff | Cause::WaiterOff | Cause::IpiOff)
     }
 
-    /// Its name in files and figures.
+    /// Returns the name in files and figures.
     pub fn name(self) -> &'static str {
         match self {
             Cause::HolderOff => "holder-off",
@@ -148,21 +149,21 @@ impl Cause {
 pub struct Episode {
     /// The spin.
     pub spin: Spin,
-    /// Why it lasted.
+    /// Why the spin lasted.
     pub cause: Cause,
-    /// How sure that is, from 0 to 1.
+    /// Confidence in the cause, from 0 to 1.
     pub confidence: f64,
-    /// The vCPU that was waited for, where it is known.
+    /// The vCPU that the spin waited for, if known.
     pub waits_for: Option<u16>,
-    /// Nanoseconds that it burned for that cause, or was kept waiting for it asleep or halted;
-    /// for [`Cause::Plain`], all of it. What the spinner itself was off is not in it.
+    /// Nanoseconds that the spin burned, or waited asleep or halted, for that cause; for
+    /// [`Cause::Plain`], all of it. The spinner's own off time is left out.
     pub wasted_ns: u64,
-    /// Those of them that it was asleep or halted.
+    /// Nanoseconds of `wasted_ns` spent asleep or halted.
     pub blocked_ns: u64,
 }
 
 impl Episode {
-    /// Nanoseconds that it burned.
+    /// Returns the nanoseconds that the spin burned.
     pub fn burned_ns(&self) -> u64 {
         self.wasted_ns - self.blocked_ns
     }

@@ -1,16 +1,16 @@
-//! The event stream: what vCPUs did, when.
+//! The event stream: the states of vCPUs over time.
 
 use serde::{Deserialize, Serialize};
 
-/// What a vCPU does, as its host sees it.
+/// State of a vCPU, as its host sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VcpuState {
-    /// Runs on a pCPU.
+    /// The vCPU runs on a pCPU.
     On,
-    /// Wants to run and is not on a pCPU.
+    /// The vCPU wants to run and is not on a pCPU.
     Off,
-    /// Halted: does not want to run.
+    /// The vCPU is halted: it does not want to run.
     Idle,
 }
 
@@ -28,45 +28,45 @@ pub struct VcpuEvent {
 /// The on/off/idle history of one VM's vCPUs over a window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// The VM's name.
+    /// Name of the VM.
     pub vm: String,
-    /// How many vCPUs it has.
+    /// Number of the VM's vCPUs.
     pub vcpus: u16,
     /// Start of the window, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// End of the window.
+    /// End of the window, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub end_ns: u64,
-    /// Bound on the error of the conversion from host time to guest time.
+    /// Bound on the error of the conversion from host time to guest time, in nanoseconds.
     pub alignment_error_ns: u64,
-    /// Events the host's ring buffer lost within the window; 0 when complete.
+    /// Number of events that the host's ring buffer lost within the window; 0 if complete.
     pub lost: u64,
     /// Changes of state in time order; each vCPU's first one has the time `start_ns`.
     pub events: Vec<VcpuEvent>,
 }
 
-/// One stretch of a vCPU in one state.
+/// A period of one vCPU in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
-    /// The vCPU.
+    /// Index of the vCPU.
     pub vcpu: u16,
-    /// Its state throughout.
+    /// State throughout the interval.
     pub state: VcpuState,
-    /// Start, in the recording's time base.
+    /// Start, nanoseconds in the recording's time base.
     pub start_ns: u64,
-    /// End, exclusive.
+    /// End, exclusive, nanoseconds in the recording's time base.
     pub end_ns: u64,
 }
 
 impl Interval {
-    /// Length in nanoseconds.
+    /// Returns the length in nanoseconds.
     pub fn len_ns(&self) -> u64 {
         self.end_ns - self.start_ns
     }
 }
 
 impl Recording {
-    /// The stretches of each vCPU, in order of vCPU, then time. Neighbouring
-    /// events with one state become one interval; empty ones are left out.
+    /// Returns the intervals of each vCPU, in order of vCPU, then time. Consecutive events with one
+    /// state become one interval; empty intervals are left out.
     pub fn intervals(&self) -> Vec<Interval> {
         let known = self.events.iter().filter(|event| event.vcpu < self.vcpus);
         let mut events: Vec<&VcpuEvent> = known.collect();

@@ -27,7 +27,7 @@ fn identity(ingredients: &Ingredients) -> Identity {
     ingredients.identity(Draw::Repeat(1)).unwrap()
 }
 
-/// Every scalar of a value, as a JSON pointer.
+/// Collects every scalar of a value, as a JSON pointer.
 fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -58,7 +58,7 @@ fn each_ingredient_changes_it() {
             Value::String(old) => json!(format!("{old}x")),
             other => panic!("{place}: {other}"),
         };
-        // A count may become a float on the way, so compare what serde reads back.
+        // A count may become a float on the way, so the test compares what serde reads back.
         let changed: Ingredients = serde_json::from_value(changed).unwrap();
         assert_ne!(identity(&changed), identity(&base), "{place}");
         assert_ne!(changed.setting().unwrap(), base.setting().unwrap(), "{place}");

@@ -1,11 +1,11 @@
-//! Where a figure comes from. Every result carries its label, so that a figure
-//! from software emulation or simulation can never pass for a hardware one.
+//! The origin of a figure. Every result carries its label, so that a figure from software emulation
+//! or simulation can never pass for a hardware one.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What produced a result.
+/// Producer of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -15,7 +15,7 @@ pub enum Source {
     Sim,
 }
 
-/// How a virtual machine's instructions were executed.
+/// Way of executing a virtual machine's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accel {
@@ -24,26 +24,26 @@ pub enum Accel {
     /// QEMU's software emulation, one host thread per vCPU: works everywhere.
     #[default]
     Tcg,
-    /// QEMU's software emulation in virtual time: the host is simulated, and the same
-    /// cell with the same seed gives the same bytes on every machine.
+    /// QEMU's software emulation in virtual time: the host is simulated, and the same cell with the
+    /// same seed gives the same bytes on every machine.
     Vt,
 }
 
 impl Accel {
-    /// Every accelerator, by the name that files and options use.
+    /// All accelerators.
     pub const ALL: [Accel; 3] = [Accel::Kvm, Accel::Tcg, Accel::Vt];
 
-    /// The accelerator of this name.
+    /// Returns the accelerator of this name.
     pub fn parse(name: &str) -> Option<Accel> {
         Accel::ALL.into_iter().find(|accel| accel.as_str() == name)
     }
 
-    /// Whether the same seed gives the same run on every machine.
+    /// Returns whether the same seed gives the same run on every machine.
     pub fn is_deterministic(self) -> bool {
         self == Accel::Vt
     }
 
-    /// Its name in files, options and labels.
+    /// Returns the name in files, options and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Accel::Kvm => "kvm",
@@ -59,23 +59,23 @@ impl fmt::Display for Accel {
     }
 }
 
-/// The provenance of a result.
+/// Origin of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
     /// Lab or simulator.
     pub source: Source,
     /// Accelerator of the outermost virtual machine; `None` in the simulator.
     pub accel: Option<Accel>,
-    /// True when the subject ran under a real KVM inside an emulated host.
+    /// Whether the subject ran under a real KVM inside an emulated host.
     pub nested: bool,
-    /// The subject's kernel release (`uname -r`).
+    /// Kernel release of the subject (`uname -r`).
     pub kernel: String,
     /// The host: CPU model and kernel release.
     pub host: String,
-    /// What exits cost, in virtual time: the price table's name.
+    /// Name of the price table, which sets the costs of exits in virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<String>,
-    /// What kind of confidential VM the subject takes itself for, if it is one.
+    /// Kind of confidential VM that the subject detects, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cvm: Option<String>,
 }

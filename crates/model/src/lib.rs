@@ -1,9 +1,9 @@
-//! The vocabulary of unspin. Everything else speaks it: the lab and the
-//! simulator produce these records, the report reads them. No I/O here.
+//! The vocabulary of unspin. The lab and the simulator produce these records, and the report reads
+//! them. The crate does no I/O.
 //!
-//! Conventions: times are `u64` nanoseconds named `*_ns`; wall-clock figures
-//! that a person reads are `f64` seconds named `*_s`; the serialised form of
-//! each struct is the file format, so each field says what it holds.
+//! Conventions: times are `u64` nanoseconds named `*_ns`. Wall-clock figures for people are `f64`
+//! seconds named `*_s`. The serialised form of each struct is the file format, so each field
+//! documents its content.
 
 pub mod ab;
 pub mod cell;

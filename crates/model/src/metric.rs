@@ -1,8 +1,8 @@
-//! What a workload measures.
+//! The metric of a workload.
 
 use serde::{Deserialize, Serialize};
 
-/// Which direction of a metric is better.
+/// The better direction of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -15,19 +15,19 @@ pub enum Better {
 /// The name, unit and direction of a workload's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// What is counted, such as `renames` or `time`.
+    /// Name of the metric, such as `renames` or `time`.
     pub name: String,
-    /// Its unit, such as `ops/s` or `s`.
+    /// Unit, such as `ops/s` or `s`.
     pub unit: String,
-    /// Which direction is better.
+    /// The better direction.
     pub better: Better,
 }
 
 impl Metric {
-    /// A measured value as a speed: more is better whatever the metric's direction.
+    /// Returns a measured value as a speed: more is better whatever the metric's direction.
     ///
-    /// A time becomes its reciprocal. A run that did not finish (`None`) has
-    /// speed 0, which ranks it below every run that did.
+    /// A time becomes its reciprocal. A run that did not finish (`None`) has speed 0, which ranks
+    /// it below every run that did.
     pub fn speed(&self, value: Option<f64>) -> f64 {
         match (value, self.better) {
             (None, _) => 0.0,
@@ -37,8 +37,8 @@ impl Metric {
         }
     }
 
-    /// The inverse of [`Metric::speed`]: `None` for a speed of 0 of a
-    /// lower-is-better metric (it did not finish).
+    /// Returns the inverse of [`Metric::speed`]: `None` for a speed of 0 of a lower-is-better
+    /// metric (the run did not finish).
     pub fn value(&self, speed: f64) -> Option<f64> {
         match self.better {
             Better::Higher => Some(speed),

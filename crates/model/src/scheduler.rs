@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What keeps tasks on fewer vCPUs.
+/// Means of keeping tasks on fewer vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Actuator {
     /// A scheduler of `unspin` in place of the kernel's.
     #[default]
     SchedExt,
-    /// The kernel's own scheduler, whose tasks are limited by cgroups.
+    /// The kernel's own scheduler, whose tasks cgroups limit.
     Cpuset,
 }
 
 impl Actuator {
-    /// What names it, and so has it act where unspin would do nothing.
+    /// Returns the option that selects it, which also makes `unspin run` act in a guest where it
+    /// would do nothing.
     pub fn option(self) -> &'static str {
         match self {
             Actuator::Cpuset => "--actuator cpuset",
@@ -25,114 +26,115 @@ impl Actuator {
     }
 }
 
-/// What is limited, and what that rests on.
+/// The cgroups that are limited, and the conditions for that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Cgroups that are limited now; none where a scheduler of `unspin` limits.
+    /// Number of cgroups that are limited now; 0 if a scheduler of `unspin` sets the limit.
     pub cgroups: u64,
     /// Cgroups whose vCPUs somebody else has set.
     pub left_alone: Vec<String>,
-    /// Processes in the root cgroup, which no limit reaches.
+    /// Number of processes in the root cgroup, which no limit reaches.
     pub in_root: u64,
-    /// Why the vCPUs out of use are not isolated, though the kernel may know partitions.
+    /// Why the unused vCPUs are not isolated, even if the kernel has partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_isolated: Option<String>,
-    /// Slow paths in the kernel that were counted.
+    /// Number of the kernel's slow paths that were counted.
     pub spins: u64,
-    /// Those whose end was not seen; their time is not counted.
+    /// Number of slow paths whose end was not seen; their time is not counted.
     pub spins_lost: u64,
-    /// Functions that the kernel lacks or refuses programs in: what is spun there, if anything,
-    /// is not counted.
+    /// Functions that the kernel lacks, or in which it rejects programs. Any spins in them are not
+    /// counted.
     pub not_counted: Vec<String>,
     /// Why the last limit was not set, or not lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Changes of the limit that failed, each try counted.
+    /// Number of changes of the limit that failed, counting each try.
     #[serde(default)]
     pub failures: u64,
-    /// Why who decides has no real-time priority, and so decides late where every vCPU spins.
+    /// Why the agent has no real-time priority, and so decides late if every vCPU spins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<String>,
 }
 
-/// What the scheduler does now, and has done since it was loaded.
+/// Figures of the scheduler: the current state, and sums since it was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// By what tasks are kept on fewer vCPUs, or would be where nothing is limited.
+    /// Means of keeping tasks on fewer vCPUs; if nothing is limited, the means that would be used.
     #[serde(default)]
     pub actuator: Actuator,
-    /// Why nothing is limited or measured, where that is so: the figures are then zero without
-    /// having been measured.
+    /// Why nothing is limited or measured, if that is so. The figures are then zero without having
+    /// been measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting: Option<String>,
-    /// What is limited, and what that rests on.
+    /// The cgroups that are limited, and the conditions for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Seconds since it was loaded.
+    /// Seconds since the scheduler was loaded.
     #[serde(default)]
     pub seconds: f64,
-    /// A timer later than this shows that its vCPU was off, microseconds.
+    /// Delay in microseconds; a timer that is later shows that its vCPU was off.
     pub late_us: u64,
-    /// vCPUs that there are.
+    /// Number of vCPUs.
     pub vcpus: u32,
-    /// vCPUs in use now.
+    /// Number of vCPUs in use now.
     pub used: u32,
-    /// Which those are.
+    /// The vCPUs in use now.
     #[serde(default)]
     pub used_vcpus: Vec<u32>,
-    /// vCPUs that share a pCPU, for each pCPU that several share. Empty while that is not known.
+    /// vCPUs that share a pCPU, for each pCPU that several share. Empty while not known.
     #[serde(default)]
     pub stacks: Vec<Vec<u32>>,
-    /// Whether that is being tried.
+    /// Whether the number of vCPUs in use is on trial.
     pub trial: bool,
-    /// vCPUs on, off and spinning in the last window, and tasks that waited for one.
+    /// vCPUs that were on in the last window, on average.
     pub on: f64,
-    /// Off.
+    /// vCPUs that were off in the last window, on average.
     pub off: f64,
-    /// Spinning.
+    /// vCPUs that spun in the last window, on average.
     pub spinning: f64,
-    /// Waiting tasks.
+    /// Tasks that waited for a vCPU in the last window, on average.
     pub waiting: f64,
-    /// vCPUs in use since the start, on average.
+    /// Number of vCPUs in use since the start, on average.
     pub used_mean: f64,
     /// vCPU-seconds off since the start.
     pub off_s: f64,
     /// vCPU-seconds spent spinning since the start.
     pub spin_s: f64,
-    /// Trials of fewer vCPUs, and those that were kept.
+    /// Number of trials of fewer vCPUs, and number of those that were kept.
     pub trials_fewer: [u64; 2],
-    /// Trials of more.
+    /// The same for trials of more vCPUs.
     pub trials_more: [u64; 2],
-    /// Tasks that went to an idle vCPU at once.
+    /// Number of tasks that went to an idle vCPU at once.
     pub placed: u64,
-    /// Tasks that were queued.
+    /// Number of tasks that were queued.
     pub queued: u64,
-    /// Tasks that a vCPU took from another one's queue.
+    /// Number of tasks that a vCPU took from the queue of another one.
     pub pulled: u64,
-    /// Slices that were lengthened because others waited for what the task held.
+    /// Number of slices that were lengthened because others waited for what the task held.
     pub extended: u64,
-    /// Holders that waited for a vCPU and ran next on that of a task that waits for them.
+    /// Number of holders that waited for a vCPU, and ran next on the vCPU of a task that waited for
+    /// them.
     pub handed: u64,
-    /// Spinners that were made to sleep because the owner's vCPU was off.
+    /// Number of spinners that were made to sleep because the owner's vCPU was off.
     pub slept: u64,
-    /// vCPUs that were asked whether they are on.
+    /// Number of times that a vCPU was asked whether it is on.
     pub asked: u64,
-    /// Tasks that had to wait because their cgroup had used its time.
+    /// Number of tasks that had to wait because their cgroup had used its time.
     #[serde(default)]
     pub throttled: u64,
-    /// Tasks that left a vCPU's own queue because a real-time task took the vCPU.
+    /// Number of tasks that left a vCPU's own queue because a real-time task took the vCPU.
     #[serde(default)]
     pub reenqueued: u64,
-    /// Tasks that gave way to one that woke and had had less.
+    /// Number of tasks that gave way to one that woke and had had less time.
     pub preempted: u64,
-    /// vCPUs that were taken out of use.
+    /// Number of times that a vCPU was taken out of use.
     pub cleared: u64,
 }
 
 impl Stats {
-    /// What happened since `before`, as co-metrics of a run: vCPUs that were off and that
-    /// spun, on average, and how often each thing was done in a second. Empty where no time
-    /// has passed, the scheduler was loaded again, or nothing was measured.
+    /// Returns what happened since `before`, as co-metrics of a run: the average numbers of vCPUs
+    /// off and spinning, and how often per second each action was taken. Returns nothing if no time
+    /// has passed, if the scheduler was loaded again, or if nothing was measured.
     pub fn since(&self, before: &Stats) -> BTreeMap<String, f64> {
         let seconds = self.seconds - before.seconds;
         if seconds <= 0.0 || self.resting.is_some() {

@@ -4,69 +4,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::episode::{Cause, Wait};
 
-/// Bounds in microseconds between which off intervals are counted together; the last
-/// class has no upper bound.
+/// Bounds of the classes of off intervals by length, in microseconds; the last class has no upper
+/// bound.
 pub const LENGTHS_US: [u64; 4] = [300, 1_000, 3_000, 10_000];
 
-/// The classes' lower bounds in milliseconds, as names.
+/// Names of the classes: their lower bounds in milliseconds.
 pub const LENGTH_NAMES: [&str; 4] = ["0.3", "1", "3", "10"];
 
-/// What is known beforehand of a workload's waits: one vCPU has what another one wants.
+/// Known facts about a workload's waits: one vCPU has what another one wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownWaits {
-    /// What is waited for.
+    /// Object of the waits.
     pub wait: Wait,
-    /// The vCPU that is waited for.
+    /// The vCPU that the waits are for.
     pub vcpu: u16,
-    /// Why a wait lasts, when that one is not off.
+    /// Cause of a wait if that vCPU is not off.
     pub otherwise: Cause,
 }
 
-/// Waits with one real cause, and one reported cause.
+/// Number of waits with one real and one reported cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseCount {
-    /// Why they lasted.
+    /// Real cause of the waits.
     pub real: Cause,
-    /// Why the guest said that they lasted.
+    /// Cause that the guest reported.
     pub told: Cause,
-    /// How many.
+    /// Number of waits.
     pub waits: u64,
 }
 
-/// How well a guest's own findings agree with what its host saw.
+/// Agreement of a guest's own findings with what its host saw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenseCheck {
-    /// Off intervals that really were, by class of [`LENGTHS_US`]: how many, and how
-    /// many of them the guest found (it knows of at least half of their length).
+    /// For each class of [`LENGTHS_US`], the number of true off intervals, and the number of those
+    /// that the guest found (it knows of at least half of their length).
     pub by_length: Vec<[u64; 2]>,
-    /// Off intervals that the guest found.
+    /// Number of off intervals that the guest found.
     pub found: u64,
-    /// Those of them that really were (at least half of what the guest was sure of).
+    /// Number of them that are true (at least half of what the guest was sure of).
     pub real: u64,
-    /// Found length less true length of each pair that belongs together, in
-    /// microseconds: 5th percentile, median, 95th percentile.
+    /// Found length less true length of each pair that belongs together, in microseconds: 5th
+    /// percentile, median, 95th percentile.
     pub length_error_us: Option<[f64; 3]>,
-    /// Looks at vCPUs that had been off for a millisecond or more, and those that said so.
+    /// Number of looks at vCPUs that had been off for a millisecond or more, and of those that
+    /// found them off.
     pub looks_off: [u64; 2],
-    /// Looks at vCPUs that were on or idle, and those that did not say that they are off.
+    /// Number of looks at vCPUs that were on or idle, and of those that did not find them off.
     pub looks_not_off: [u64; 2],
-    /// vCPU-seconds off that the guest found, and those that really were.
+    /// vCPU-seconds off: found by the guest, and true.
     pub off_s: [f64; 2],
     /// Waits of a millisecond or more whose causes are known beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<CauseCount>,
-    /// Seconds that those were kept waiting by an off vCPU: as the guest reported, and really.
+    /// Seconds for which an off vCPU prolonged these waits: as the guest reported, and true.
     #[serde(default)]
     pub kept_s: [f64; 2],
     /// Heartbeats that the guest added, per second and vCPU.
     pub beats_per_s: f64,
-    /// Findings lost.
+    /// Number of findings lost.
     pub lost: u64,
 }
 
 impl SenseCheck {
-    /// Counts waits.
+    /// Adds waits with a real and a reported cause.
     pub fn add_waits(&mut self, real: Cause, told: Cause, waits: u64) {
         let known = self.causes.iter_mut().find(|count| (count.real, count.told) == (real, told));
         match known {
@@ -75,8 +76,8 @@ impl SenseCheck {
         }
     }
 
-    /// Several runs as one: counts are summed; of all other figures the median is
-    /// taken.
+    /// Combines several runs: sums counts and seconds, and takes the median of the length errors
+    /// and of the heartbeats.
     pub fn all<'a>(checks: impl IntoIterator<Item = &'a SenseCheck>) -> Option<SenseCheck> {
         let checks: Vec<&SenseCheck> = checks.into_iter().collect();
         let mut sum =
@@ -109,7 +110,7 @@ fn pair(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// The median; the mean of the two middle figures where their number is even.
+/// Returns the median: the mean of the two middle figures if their number is even.
 fn middle(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let at = figures.len() / 2;

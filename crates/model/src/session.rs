@@ -1,4 +1,4 @@
-//! What a guest found out about itself over some time: the content of a session file.
+//! A guest's findings about itself over some time: the content of a session file.
 
 use serde::Serialize;
 
@@ -8,40 +8,40 @@ use crate::episode::Spin;
 /// An off interval that the guest found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundOff {
-    /// The vCPU.
+    /// Index of the vCPU.
     pub vcpu: u16,
-    /// When it left its pCPU, nanoseconds of the guest's CLOCK_MONOTONIC: the middle of
-    /// the bounds that are known.
+    /// Time at which the vCPU left its pCPU, nanoseconds of the guest's CLOCK_MONOTONIC: the middle
+    /// of the known bounds.
     pub start_ns: u64,
-    /// When it was back, to the nanosecond.
+    /// Time at which the vCPU was back, nanoseconds of the guest's CLOCK_MONOTONIC, exact.
     pub end_ns: u64,
-    /// How far from `start_ns` the true start can be, either way.
+    /// Maximum distance of the true start from `start_ns` in nanoseconds, either way.
     pub start_error_ns: u64,
-    /// It was idle and was asked to run.
+    /// Whether the vCPU had been idle and was asked to run.
     pub was_idle: bool,
 }
 
-/// What one vCPU seemed to another to be doing at an instant.
+/// State in which one vCPU appeared to another at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// The instant, nanoseconds of the guest's CLOCK_MONOTONIC.
+    /// Time of the look, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub t_ns: u64,
     /// The vCPU looked at.
     pub vcpu: u16,
-    /// What it seemed to be doing.
+    /// State in which it appeared to be.
     pub state: VcpuState,
 }
 
-/// A session.
+/// A session: the findings of one recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
-    /// vCPUs of the guest, up to the last one that was online.
+    /// Number of vCPUs of the guest, up to the last one that was online.
     pub vcpus: u16,
-    /// Those of them that were offline all the time, in order.
+    /// The vCPUs among them that were always offline, in order.
     pub offline: Vec<u16>,
-    /// First instant that it covers, nanoseconds of the guest's CLOCK_MONOTONIC.
+    /// First instant that the session covers, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// Last instant that it covers.
+    /// Last instant that the session covers.
     pub end_ns: u64,
     /// Off intervals, ordered by their ends on each vCPU.
     pub offs: Vec<FoundOff>,
@@ -49,34 +49,35 @@ pub struct Session {
     pub spins: Vec<Spin>,
     /// Looks of one vCPU at others, in order of time.
     pub looks: Vec<Look>,
-    /// Each vCPU's nanoseconds spent spinning in user space, as its ticks found; empty where
-    /// they did not look.
+    /// Time in nanoseconds for which ticks found each vCPU spinning in user space; empty if ticks
+    /// did not sample.
     pub user_spin_ns: Vec<u64>,
-    /// Each vCPU's nanoseconds of steal time, as the hypervisor reports it; empty where nobody
-    /// asked.
+    /// Steal time of each vCPU in nanoseconds, as the hypervisor reports it; empty if it was not
+    /// read.
     pub steal_ns: Vec<u64>,
-    /// Findings that were lost because they came faster than they were fetched.
+    /// Number of findings that were lost because they came faster than they were fetched.
     pub lost: u64,
-    /// Heartbeats that were added.
+    /// Number of heartbeats that were added.
     pub beats: u64,
-    /// Where it was recorded, as far as the file says.
+    /// Program, kernel and machine of the recording, as far as the file has them.
     pub about: About,
     /// Where the file is cut off, if it is.
     pub incomplete: Option<String>,
 }
 
-/// In [`About::hidden`] of a kernel that does not say when its tick is due, and got no heartbeats.
+/// Entry in [`About::hidden`] of a kernel that does not show when its tick is due, and got no
+/// heartbeats.
 pub const BUSY: &str = "off intervals of busy vCPUs";
 
-/// Where something was measured.
+/// Program, kernel and machine of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// The version of unspin.
+    /// Version of unspin.
     pub program: Option<String>,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: Option<String>,
-    /// The kind of machine: hypervisor, and confidential VM if it is one.
+    /// Kind of machine: hypervisor, and confidential VM if it is one.
     pub machine: Option<String>,
-    /// What the kernel does not show, such as `waits for IPIs`, where that was looked for.
+    /// What the kernel does not show, such as `waits for IPIs`, if the recorder looked for it.
     pub hidden: Vec<String>,
 }

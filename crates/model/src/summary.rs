@@ -1,4 +1,4 @@
-//! What an experiment's runs say together: the format of `summary.json`.
+//! The result of an experiment's runs: the format of `summary.json`.
 
 use std::collections::BTreeMap;
 
@@ -13,108 +13,106 @@ pub struct Estimate {
     pub value: f64,
     /// Lower end of the interval.
     pub lo: f64,
-    /// Upper end of the interval; infinite where resamples did not finish, and
-    /// `null` in JSON then.
+    /// Upper end of the interval; infinite if resamples did not finish, and then `null` in JSON.
     #[serde(deserialize_with = "null_is_infinite")]
     pub hi: f64,
 }
 
-/// JSON has no infinity: it is written as `null`.
+/// Reads `null` as infinity, which JSON does not have.
 fn null_is_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
-/// The machine and the versions behind an experiment.
+/// Machine and versions behind an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// CPU model.
+    /// Model of the CPU.
     pub cpu: String,
-    /// Online CPUs.
+    /// Number of online CPUs.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// Host kernel release.
+    /// Release of the host's kernel.
     pub kernel: String,
-    /// Host distribution.
+    /// Distribution of the host.
     pub distribution: String,
-    /// QEMU's version.
+    /// Version of QEMU.
     pub qemu: String,
-    /// unspin's version.
+    /// Version of unspin.
     pub unspin: String,
-    /// The checkout's commit, with `-dirty` if it had changes; empty when unknown.
+    /// Commit of the checkout, with `-dirty` if it had changes; empty if unknown.
     pub commit: String,
 }
 
 /// The experiment that was run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentInfo {
-    /// Its name.
+    /// Name of the experiment.
     pub name: String,
-    /// Its title.
+    /// Title of the experiment.
     pub title: String,
-    /// What it asks, in a paragraph.
+    /// Question of the experiment, in a paragraph.
     pub about: String,
-    /// Planned repeats of each cell.
+    /// Planned number of repeats of each cell.
     pub repeats: u32,
     /// Seed of the order of runs.
     pub seed: u64,
-    /// The baseline guest scheduler that others are compared with.
+    /// Baseline guest scheduler, with which others are compared.
     pub baseline_scheduler: String,
-    /// The topology that others are compared with, if any.
+    /// Topology with which others are compared, if any.
     pub baseline_topology: Option<String>,
-    /// Workload name to title and a line on what it stresses.
+    /// For each workload by name, its title and a line on what it stresses.
     pub workloads: BTreeMap<String, String>,
-    /// Effects smaller than this share of the baseline are not reported as different.
+    /// Smallest effect, as a share of the baseline, that is reported as a difference.
     pub smallest_effect: f64,
 }
 
-/// A cell's runs.
+/// Results of a cell's runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellSummary {
     /// The cell.
     pub cell: Cell,
-    /// What its runs are labelled; a run on another machine may have another label.
+    /// Labels of the runs; a run on another machine may have another label.
     #[serde(default)]
     pub labels: Vec<Label>,
-    /// What is measured.
+    /// Metric of the workload.
     pub metric: Metric,
-    /// Runs that count: finished, or did not finish in their limit.
+    /// Number of runs that count: they finished, or did not finish in their limit.
     pub n: u32,
-    /// Runs among them that did not finish.
+    /// Number of these runs that did not finish.
     pub unfinished: u32,
-    /// Runs that failed for good.
+    /// Number of runs that failed for good.
     pub failed: u32,
-    /// The median with its bootstrap interval; `None` where half of the runs or
-    /// more did not finish.
+    /// Median with its bootstrap interval; `None` if at least half of the runs did not finish.
     pub median: Option<Estimate>,
-    /// Every run by block; `None` did not finish.
+    /// Value of every run by block; `None` if it did not finish.
     pub values: Vec<(u32, Option<f64>)>,
     /// Medians of the co-metrics.
     pub co_metrics: BTreeMap<String, f64>,
-    /// The co-metrics of every run that has them, with its block.
+    /// Co-metrics of every run that has them, with its block.
     #[serde(default)]
     pub co_values: BTreeMap<String, Vec<(u32, f64)>>,
-    /// The latencies of every run that has them, with its block.
+    /// Latencies of every run that has them, with its block.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latencies: BTreeMap<String, Vec<(u32, Lengths)>>,
-    /// Median share of vCPU time off, of the time on or off; where known.
+    /// Median share of off time in the vCPU time that is on or off, if known.
     pub off_share: Option<f64>,
-    /// Median of KVM's counters per second of the run.
+    /// Medians of KVM's counters per second of the run.
     pub kvm_per_s: BTreeMap<String, f64>,
-    /// Each neighbour's median result by VM name.
+    /// Median result of each neighbour, by VM name.
     pub neighbours: BTreeMap<String, f64>,
-    /// Jain's fairness index over the neighbours' and the subject's on-time, where known.
+    /// Jain's fairness index over the on-time of the neighbours and the subject, if known.
     pub fairness: Option<f64>,
-    /// What the guest found out by itself against the truth, all runs together; where it
+    /// The guest's own findings, compared with the truth, all runs together; only if the guest
     /// recorded.
     #[serde(default)]
     pub sensed: Option<SenseCheck>,
-    /// The same, run by run.
+    /// The same comparison, run by run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensed_runs: Vec<SenseCheck>,
 }
 
-/// What a comparison says.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -122,39 +120,40 @@ pub enum Verdict {
     Better,
     /// The subject does less work.
     Worse,
-    /// No difference shown: too small, or not distinguishable from noise.
+    /// No difference is shown: it is too small, or not distinguishable from noise.
     NoDifferenceShown,
-    /// No difference shown, because so few runs cannot show any in so many comparisons.
+    /// No difference is shown, because so few runs cannot show any in so many comparisons.
     TooFewRuns,
 }
 
-/// What kind of comparison it is.
+/// Kind of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparisonKind {
-    /// A guest scheduler against the baseline scheduler in the same topology.
+    /// A guest scheduler, compared with the baseline scheduler in the same topology.
     Scheduler,
-    /// The baseline scheduler in a topology against the baseline topology.
+    /// The baseline scheduler in a topology, compared with the baseline topology.
     Topology,
-    /// The oracle against the baseline scheduler in the same topology.
+    /// The oracle, compared with the baseline scheduler in the same topology.
     Oracle,
-    /// A kernel or its boot parameters against the first ones.
+    /// A kernel or its boot parameters, compared with the first ones.
     Kernel,
 }
 
-/// One cell compared with another. Ratios are of speed: above 1 the subject does
-/// more work in the same time, whatever the metric's direction.
+/// One cell compared with another. Ratios are of speed: above 1, the subject does more work in the
+/// same time, whatever the metric's direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What kind it is.
+    /// Kind of the comparison.
     pub kind: ComparisonKind,
-    /// The cell that is judged. An oracle's scheduler reads `oracle`.
+    /// Cell that is judged. The scheduler of an oracle is `oracle`.
     pub subject: Cell,
-    /// The cell it is compared with.
+    /// Cell that the subject is compared with.
     pub baseline: Cell,
-    /// Ratio of median speeds; `None` when the baseline did not finish.
+    /// Ratio of median speeds; `None` if the baseline did not finish.
     pub ratio: Option<Estimate>,
-    /// Whether the subject's median run finished: without a ratio, it is infinite then.
+    /// Whether the subject's median run finished. Without a ratio, the subject is then infinitely
+    /// faster.
     #[serde(default)]
     pub subject_finished: bool,
     /// p of the permutation test.
@@ -163,27 +162,27 @@ pub struct Comparison {
     pub p_adjusted: f64,
     /// The verdict.
     pub verdict: Verdict,
-    /// Ratio of each neighbour's median, subject against baseline, by VM name.
+    /// Ratio of each neighbour's median, subject to baseline, by VM name.
     pub neighbours: BTreeMap<String, f64>,
-    /// For an oracle: the static choice most often best, such as `hold:2`.
+    /// For an oracle, the static choice that was best most often, such as `hold:2`.
     pub choice: Option<String>,
 }
 
-/// Whether what ran before in the same boot shows in a run's result.
+/// Effect of earlier runs in the same boot on the results of a workload's runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CarryOver {
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Spearman's rank correlation between the position in the boot and the
-    /// speed relative to its cell's median.
+    /// Spearman's rank correlation between the position in the boot and the speed relative to the
+    /// median of its cell.
     pub rank_correlation: f64,
     /// p of a permutation test of that correlation.
     pub p: f64,
-    /// Runs it rests on.
+    /// Number of runs behind the correlation.
     pub n: u32,
 }
 
-/// All of an experiment: the format of `summary.json`.
+/// Results of an experiment: the format of `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Version of this format.
@@ -192,25 +191,25 @@ pub struct Summary {
     pub experiment: ExperimentInfo,
     /// The machine.
     pub machine: Machine,
-    /// Every label found among the runs.
+    /// All labels of the runs.
     pub labels: Vec<Label>,
-    /// Planned runs and how many of them have a result.
+    /// Number of planned runs.
     pub planned: u64,
-    /// Runs with a result.
+    /// Number of runs with a result.
     pub done: u64,
-    /// Seconds spent measuring, resumed parts added up.
+    /// Seconds spent measuring, including those before a resume.
     pub elapsed_s: f64,
     /// The cells.
     pub cells: Vec<CellSummary>,
     /// The comparisons.
     pub comparisons: Vec<Comparison>,
-    /// Attempts that failed, by reason (retried or not).
+    /// Number of failed attempts by reason, retried or not.
     pub failures: BTreeMap<FailureKind, u64>,
-    /// Attempts beyond a run's first.
+    /// Number of attempts beyond a run's first.
     pub retries: u64,
-    /// Carry-over check per workload.
+    /// Carry-over check of each workload.
     pub carry_over: Vec<CarryOver>,
-    /// Median seconds from QEMU's start to the first job, per topology.
+    /// Median seconds from QEMU's start to the first job, by topology.
     pub boot_s: BTreeMap<String, Estimate>,
     /// Share of one CPU that the lab used while workloads ran: median and interval.
     pub lab_cpu_share: Option<Estimate>,
@@ -218,30 +217,29 @@ pub struct Summary {
     pub truth: Option<TruthError>,
 }
 
-/// How well injected off intervals came back.
+/// Error of the observed off intervals relative to the injected ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TruthError {
-    /// How many were injected.
+    /// Number of injected intervals.
     pub injected: u64,
-    /// How many were not observed.
+    /// Number of intervals that were not observed.
     pub missing: u64,
-    /// By asked-for length in milliseconds: n, median and largest absolute
-    /// error in microseconds, and the share beyond both 5 % and 100 us.
+    /// Errors by requested length.
     pub by_length: Vec<TruthErrorAt>,
 }
 
 /// Error of the observed length at one injected length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TruthErrorAt {
-    /// Asked-for length in milliseconds.
+    /// Requested length in milliseconds.
     pub length_ms: f64,
-    /// How many.
+    /// Number of intervals.
     pub n: u64,
     /// Median absolute error in microseconds.
     pub median_us: f64,
     /// Largest absolute error in microseconds.
     pub max_us: f64,
-    /// Share of them off by more than 5 % and more than 100 us.
+    /// Share of intervals with an error above both 5 % and 100 us.
     pub beyond: f64,
 }
 

@@ -1,42 +1,43 @@
-//! Where the figures of claims come from.
+//! Sources of the figures of claims.
 
 use serde::Deserialize;
 
-/// Where a claim's figure comes from in the summary.
+/// Source of a claim's figure in the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimSource {
-    /// Work lost against the baseline topology, in percent.
+    /// Work lost relative to the baseline topology, in percent.
     TopologyLoss,
-    /// Speed as a ratio to the baseline topology's.
+    /// Ratio of speed to that of the baseline topology.
     TopologyRatio,
-    /// Speed of the oracle as a ratio to the baseline scheduler's.
+    /// Ratio of the oracle's speed to that of the baseline scheduler.
     OracleRatio,
-    /// Speed of a scheduler as a ratio to the baseline scheduler's.
+    /// Ratio of a scheduler's speed to that of the baseline scheduler.
     SchedulerRatio,
-    /// Speed of each of a scheduler's cells as a ratio to that of `against`.
+    /// Ratio of the speed of each of a scheduler's cells to that of `against`.
     SpeedRatio,
-    /// Geometric mean over the cells of a scheduler's speed as a ratio to that of `against`.
+    /// Geometric mean, over the cells of a scheduler, of the ratio of speed to that of `against`.
     SpeedGeomean,
-    /// The least of these ratios.
+    /// The smallest of these ratios.
     SpeedLeast,
-    /// What the least would be by chance alone: the cells that speeds are compared with, each
-    /// compared with itself in other resampled blocks.
+    /// The smallest ratio by chance alone: each cell with which speeds are compared, compared with
+    /// itself in other resampled blocks.
     SpeedLeastByChance,
-    /// How much less of a co-metric (`figure`), or of what the workload measures, each of a
-    /// scheduler's cells has than that of `against`, in percent.
+    /// By how much a co-metric (`figure`), or else the workload's metric, is less in each of a
+    /// scheduler's cells than in that of `against`, in percent.
     FigureCut,
-    /// The median of a co-metric (`figure`) in each cell, in the unit that its name ends in.
+    /// Median of a co-metric (`figure`) in each cell, in the unit that its name ends in.
     FigureMedian,
-    /// Runs of all cells in which a co-metric (`figure`) is 1 and not 0, in percent.
+    /// Share of the runs of all cells in which a co-metric (`figure`) is 1 and not 0, in percent.
     FigureShare,
     /// p50, p90 and p99 of a latency (`figure`) in each cell, all of its runs together.
     LatencyQuantile,
-    /// The same as a ratio to those in the cell of `against_topology`.
+    /// Ratios of these quantiles to those in the cell of `against_topology`.
     LatencyRatio,
-    /// The ratio of p99 divided by that of p50: above 1, less of a gain is left in the tail.
+    /// The ratio of p99 divided by that of p50. If it is above 1, less of a gain remains in the
+    /// tail.
     LatencyTail,
-    /// Standard deviation of each cell's runs, in percent of their mean.
+    /// Standard deviation of the runs of each cell, in percent of their mean.
     Spread,
     /// Seconds from QEMU's start to the first job.
     BootS,
@@ -44,40 +45,40 @@ pub enum ClaimSource {
     ElapsedS,
     /// Share of one CPU that the lab used while workloads ran, in percent.
     LabCpu,
-    /// Error of an injected off interval's observed length in microseconds:
-    /// the median, and as the interval's upper end the largest.
+    /// Error of an injected off interval's observed length in microseconds: the median, and the
+    /// largest as the interval's upper end.
     TruthErrorUs,
-    /// Injected off intervals that were missed or are off by more than 5 % and
-    /// more than 100 us, in percent.
+    /// Share of injected off intervals that were missed, or have an error above both 5 % and
+    /// 100 us, in percent.
     TruthBeyond,
-    /// Runs that have a result, of those that were started, in percent.
+    /// Share of the started runs that have a result, in percent.
     FinishedShare,
-    /// Off intervals that the guest found by itself, of those that were, in percent; one
-    /// figure for each class of lengths (`{length}`, milliseconds).
+    /// Share of the true off intervals that the guest found by itself, in percent; one figure for
+    /// each class of lengths (`{length}`, milliseconds).
     SenseRecall,
-    /// Off intervals that really were, of those that the guest found, in percent.
+    /// Share of the off intervals found by the guest that are true, in percent.
     SensePrecision,
-    /// Answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
+    /// Share of answers "it is off" about vCPUs that had been off for 1 ms or more, in percent.
     SenseRemote,
-    /// Waits whose cause the guest reported right, of those whose cause is known, in percent.
+    /// Share of the waits with a known cause for which the guest reported that cause, in percent.
     SenseCauses,
-    /// Waits whose reported cause is wrong about whether a vCPU was off, in percent of those
-    /// that an off vCPU caused.
+    /// Number of waits whose reported cause is wrong about whether a vCPU was off, in percent of
+    /// the waits that an off vCPU caused.
     SenseMiscounted,
-    /// Seconds of waiting for an off vCPU that the guest reported, in percent of the real
-    /// ones.
+    /// Seconds of waiting for an off vCPU that the guest reported, in percent of the true ones.
     SenseKept,
-    /// The most memory that an agent beside the workloads had in any run, in megabytes.
+    /// The most memory that an agent used next to the workloads in any run, in megabytes.
     AgentMemory,
-    /// Timer interrupts a second that an agent adds to those of the guest under the baseline
-    /// scheduler; of workloads that count them, the most.
+    /// Timer interrupts per second that an agent adds to those of the guest under the baseline
+    /// scheduler; the most over the workloads that count them.
     AgentTimers,
-    /// Stock against stock called different, of random splits, in percent.
+    /// Share of random splits in which stock is called different from stock, in percent.
     AaFalsePositive,
 }
 
 impl ClaimSource {
-    /// The fields of a spec, beside those that every claim has, that choose the figures.
+    /// Returns the fields of a spec, apart from those that every claim has, that choose the
+    /// figures.
     pub(super) fn fields(self) -> &'static [&'static str] {
         use ClaimSource::*;
         match self {
@@ -111,7 +112,7 @@ impl ClaimSource {
         }
     }
 
-    /// Whether the figures are those of a scheduler that the spec must name.
+    /// Returns whether the figures are those of a scheduler that the spec must name.
     pub(super) fn needs_scheduler(self) -> bool {
         use ClaimSource::*;
         matches!(
@@ -120,18 +121,18 @@ impl ClaimSource {
         )
     }
 
-    /// Whether the figures are those of a co-metric or a latency that the spec must name.
+    /// Returns whether the figures are those of a co-metric or a latency that the spec must name.
     pub(super) fn needs_figure(self) -> bool {
         use ClaimSource::*;
         matches!(self, FigureMedian | FigureShare | LatencyQuantile | LatencyRatio | LatencyTail)
     }
 
-    /// Whether the spec must name the topology that its figures are compared with.
+    /// Returns whether the spec must name the topology with which its figures are compared.
     pub(super) fn needs_other_topology(self) -> bool {
         matches!(self, ClaimSource::LatencyRatio | ClaimSource::LatencyTail)
     }
 
-    /// What an id may hold: one claim for each of these.
+    /// Returns the placeholders that an id may have: one claim for each of these.
     pub(super) fn placeholders(self) -> &'static [&'static str] {
         use ClaimSource::*;
         match self {
