@@ -1,7 +1,7 @@
-//! One experiment's results compared with another's: `unspin lab compare A B`.
+//! Comparison of two experiments: `unspin lab compare A B`.
 //!
-//! The two were measured at different times, so their blocks have nothing in
-//! common: runs are resampled freely, not by block.
+//! The two were measured at different times, so their blocks have nothing in common. The comparison
+//! therefore resamples runs freely, not by block.
 
 use serde::Serialize;
 use unspin_model::summary::{CellSummary, Estimate, Summary, Verdict};
@@ -12,7 +12,7 @@ use crate::summarize::estimate::{Corrected, of_ratio, verdict};
 
 mod warnings;
 
-/// What changed from A to B.
+/// Changes from A to B.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompareReport {
     /// What makes the two less comparable: different machines, labels, versions.
@@ -28,30 +28,30 @@ pub struct CompareReport {
 /// One cell in A and in B.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellChange {
-    /// The cell, as A has it.
+    /// Coordinates of the cell in A.
     pub cell: Cell,
-    /// What is measured.
+    /// Metric of the cell's workload.
     pub metric: Metric,
-    /// A's median; `None` where half of the runs or more did not finish.
+    /// Median of A; `None` if at least half of the runs did not finish.
     pub a: Option<Estimate>,
-    /// B's median.
+    /// Median of B; `None` if at least half of the runs did not finish.
     pub b: Option<Estimate>,
-    /// A's runs.
+    /// Number of A's runs.
     pub n_a: u32,
-    /// B's runs.
+    /// Number of B's runs.
     pub n_b: u32,
-    /// Ratio of B's median speed to A's; `None` where A did not finish.
+    /// Ratio of B's median speed to A's; `None` if A did not finish.
     pub ratio: Option<Estimate>,
     /// p of the rank-sum test.
     pub p: f64,
-    /// p after Holm's correction for all cells compared.
+    /// p after Holm's correction for all cells that are compared.
     pub p_adjusted: f64,
     /// Whether B is better or worse, or no difference is shown.
     pub verdict: Verdict,
 }
 
-/// Compares two summaries cell by cell. Where each has one kernel, and not the same, the
-/// kernels are what is compared. The seed of A seeds the resampling.
+/// Compares two summaries cell by cell. If each has only one kernel, and the kernels differ, their
+/// cells are compared across the kernels. The seed of A seeds the resampling.
 pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
     let mut warnings = warnings::of_summaries(a, b);
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub fn compare(a: &Summary, b: &Summary) -> CompareReport {
             Err(why) => warnings.push(format!("{}: {why}; not compared.", before.cell)),
         }
     }
-    // By workload, as they are read; each one's cells stay in their order.
+    // By workload, in A's order; the sort keeps the cells of each workload in their order.
     let at = |cell: &CellSummary| {
         a.cells.iter().position(|first| first.cell.workload == cell.cell.workload)
     };
@@ -96,7 +96,7 @@ fn pairs<'a>(
     a.cells.iter().filter_map(move |cell| Some((cell, partner(cell)?)))
 }
 
-/// Whether a cell of one and a cell of the other belong together.
+/// Returns whether a cell of one experiment and a cell of the other belong together.
 fn fits(a: &Summary, b: &Summary) -> impl Fn(&Cell, &Cell) -> bool + use<> {
     let any_kernel = warnings::only_kernel(a).is_some() && warnings::only_kernel(b).is_some();
     move |one, other| {

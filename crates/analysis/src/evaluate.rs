@@ -1,5 +1,5 @@
-//! Claims out of a summary: the specs of `claims/EXPERIMENT.toml` say which figures it
-//! supports, the summary holds them.
+//! From a summary to claims: the specs of `claims/EXPERIMENT.toml` choose figures, and the summary
+//! holds them.
 
 use unspin_model::summary::{CellSummary, ComparisonKind, Estimate};
 use unspin_model::{Cell, Claim, ClaimSource, ClaimSpec, Summary};
@@ -20,31 +20,31 @@ mod truth;
 use overall::Pair;
 use sensed::Checks;
 
-/// Ratios of fewer blocks have no interval. The range of all of n draws holds the median with a
-/// probability of 1 - 2^(1-n): 94 % for five, 88 % for four.
+/// Minimum number of blocks for the interval of a ratio. The range of all of n draws contains the
+/// median with a probability of 1 - 2^(1-n): 94 % for five, 88 % for four.
 const BLOCKS_MIN: u64 = 5;
-/// Random splits of the A/A check, each cell.
+/// Number of random splits in the A/A check of each cell.
 const AA_SPLITS: u64 = 200;
 
-/// What is known of a claim beside its figure.
+/// Properties of a claim apart from its figure.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
-    /// The experiment's file, relative to the checkout.
+    /// File of the experiment, relative to the checkout.
     pub experiment: String,
-    /// What re-measures it from a fresh clone.
+    /// Command that measures the figure again from a fresh clone.
     pub command: String,
-    /// When it was measured, YYYY-MM-DD.
+    /// Date of the measurement, YYYY-MM-DD.
     pub date: String,
 }
 
-/// A figure with what its id's placeholders stand for.
+/// A figure, with the values of the placeholders in its id.
 struct Figure {
-    /// Infinite where it has no bound; `None` where it was not measured.
+    /// Infinite if the figure has no bound; `None` if it was not measured.
     estimate: Option<Estimate>,
     n: u64,
     unit: &'static str,
     replace: Vec<(&'static str, String)>,
-    /// Why it was not measured, if it was not and that is known.
+    /// Why the figure was not measured, if known.
     lacking: String,
 }
 
@@ -53,39 +53,39 @@ impl Figure {
         Figure { estimate, n, unit, replace: Vec::new(), lacking: String::new() }
     }
 
-    /// A ratio of `n` blocks.
+    /// Returns the figure of a ratio from `n` blocks.
     fn of_blocks(ratio: Option<Estimate>, n: u64) -> Figure {
         let alone = |ratio: Estimate| without_interval(ratio.value);
         let ratio = if n < BLOCKS_MIN { ratio.map(alone) } else { ratio };
         Figure::of_all(ratio, n, "x")
     }
 
-    /// A claim's id or text with its placeholders filled in.
+    /// Fills the placeholders in a claim's id or text.
     fn fill(&self, text: &str) -> String {
         let filled = self.replace.iter();
         filled.fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 }
 
-/// Why specs give no claims.
+/// Reasons why specs give no claims.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateError {
-    /// A target that is none.
+    /// A target is not valid.
     #[error("claim `{0}`: {1}")]
     Target(String, String),
-    /// Two figures under one id.
+    /// Two figures have the same id.
     #[error("two claims are named `{0}`; distinguish them by a placeholder such as {{workload}}")]
     Twice(String),
-    /// Claims without a figure.
+    /// Claims have no figure.
     #[error("{}", joined(.0))]
     NotMeasured(Vec<NotMeasured>),
 }
 
-/// A claim that the runs give no figure for.
+/// A claim for which the runs give no figure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("claim `{id}` is not measured: {why}")]
 pub struct NotMeasured {
-    /// The claim's id.
+    /// Id of the claim.
     pub id: String,
     /// What is missing, and in which cell.
     pub why: String,
@@ -95,11 +95,11 @@ fn joined(all: &[NotMeasured]) -> String {
     all.iter().map(NotMeasured::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Every claim that the summary supports, in the order of the specs.
+/// Returns every claim that the summary supports, in the order of the specs.
 ///
 /// # Errors
-/// [`EvaluateError`] for specs that [`ClaimSpec::check`] refuses, or that give an id twice, and
-/// for claims that were not measured.
+/// Returns [`EvaluateError`] for specs that [`ClaimSpec::check`] rejects, for specs that give an id
+/// twice, and for claims that were not measured.
 pub fn evaluate(
     specs: &[ClaimSpec],
     summary: &Summary,
@@ -112,10 +112,10 @@ pub fn evaluate(
     }
 }
 
-/// The claims that were measured, and those that were not.
+/// Returns the claims that were measured, and those that were not.
 ///
 /// # Errors
-/// As [`evaluate`] for the specs.
+/// Returns the errors of [`evaluate`] about specs.
 pub fn measured(
     specs: &[ClaimSpec],
     summary: &Summary,
@@ -226,7 +226,7 @@ fn figures(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     }
 }
 
-/// One figure of all cells of a scheduler against another one's.
+/// Returns one figure of all cells of a scheduler compared with those of another one.
 fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Option<Figure> {
     let pairs = overall::speeds(spec, summary);
     let sides: Vec<_> = pairs.iter().map(Pair::sides).collect();
@@ -234,7 +234,8 @@ fn overall(spec: &ClaimSpec, summary: &Summary, figure: fn(&[f64]) -> f64) -> Op
     overall::of_all(&pairs, summary, |pair| pair.runs(), found)
 }
 
-/// The least figure of all cells that a scheduler is compared with, each against itself.
+/// Returns the smallest figure of all cells with which a scheduler is compared, each compared with
+/// itself.
 fn least_by_chance(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     let pairs = overall::speeds(spec, summary);
     let rivals: Vec<_> = pairs.iter().map(|pair| &pair.rival[..]).collect();
@@ -242,13 +243,14 @@ fn least_by_chance(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     overall::of_all(&pairs, summary, |pair| pair.rival.len() as u64, found)
 }
 
-/// Each cell of a scheduler against another one's.
+/// Returns the ratio of each cell of a scheduler to that of another one.
 fn each(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let of = |pair: &Pair| ratio(pair, summary, Bootstrap::blocked_ratio, ratio_of_speeds);
     overall::speeds(spec, summary).iter().map(of).collect()
 }
 
-/// How much less of a figure each of a scheduler's cells has than another one's.
+/// Returns by how much a figure is less in each of a scheduler's cells than in those of another
+/// one.
 fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let cut = |pair: &Pair| {
         let with_interval = Bootstrap::blocked_ratio_of_figures;
@@ -258,7 +260,7 @@ fn cuts(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     overall::figures(spec, summary).iter().map(cut).collect()
 }
 
-/// A pair's ratio, with its interval unless the rival's median is 0.
+/// Returns the ratio of a pair, with its interval unless the rival's median is 0.
 fn ratio(
     pair: &Pair,
     summary: &Summary,
@@ -272,7 +274,7 @@ fn ratio(
     Figure { replace: names(pair.cell), lacking, ..Figure::of_blocks(found, pair.runs()) }
 }
 
-/// Whether a spec is about a cell, by the names that it gives.
+/// Returns whether a cell has all names that a spec gives.
 fn is_about(spec: &ClaimSpec, summary: &CellSummary) -> bool {
     let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
     let cell = &summary.cell;
@@ -281,7 +283,7 @@ fn is_about(spec: &ClaimSpec, summary: &CellSummary) -> bool {
         && is(&spec.workload, &cell.workload)
 }
 
-/// The median of a co-metric in each cell that has it.
+/// Returns the median of a co-metric in each cell that has it.
 fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let name = spec.figure.as_deref().unwrap_or_default();
@@ -300,7 +302,7 @@ fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     summary.cells.iter().filter(wanted).filter_map(median).collect()
 }
 
-/// The unit that a co-metric's name ends in.
+/// Returns the unit that a co-metric's name ends in.
 fn unit_of(name: &str) -> &'static str {
     match name.rsplit('_').next() {
         Some("percent") => "%",
@@ -308,7 +310,7 @@ fn unit_of(name: &str) -> &'static str {
     }
 }
 
-/// What stands for the placeholders of an id.
+/// Returns the placeholders of an id with their values.
 fn names(cell: &Cell) -> Vec<(&'static str, String)> {
     vec![
         ("{workload}", cell.workload.clone()),
@@ -325,7 +327,7 @@ fn least(ratios: &[f64]) -> f64 {
     ratios.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// A ratio as the share lost; its ends change places.
+/// Returns a ratio as the share lost; the ends of the interval change places.
 fn loss_percent(ratio: Estimate) -> Estimate {
     let loss = |ratio: f64| 100.0 * (1.0 - ratio);
     Estimate { value: loss(ratio.value), lo: loss(ratio.hi), hi: loss(ratio.lo) }
@@ -342,7 +344,7 @@ fn boots(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
         .collect()
 }
 
-/// One figure of what guests found out; none where no guest recorded.
+/// Returns a figure from the findings of guests; nothing if no guest recorded.
 fn sensed<'a>(
     spec: &ClaimSpec,
     summary: &'a Summary,
@@ -368,7 +370,7 @@ fn estimate(Interval { value, lo, hi }: Interval) -> Estimate {
     Estimate { value, lo, hi }
 }
 
-/// A figure whose interval is not known, because it stands for all runs together.
+/// Returns a figure without an interval, because it covers all runs together.
 fn exactly(value: f64, n: u64, unit: &'static str) -> Figure {
     Figure::of_all(Some(without_interval(value)), n, unit)
 }

@@ -1,7 +1,7 @@
 //! The family of comparisons that p is corrected for.
 //!
-//! The oracle of one static choice asks what that choice's own comparison asks: does it pay to
-//! hold tasks to K vCPUs? The two count as one.
+//! The oracle of one static choice asks the same question as that choice's own comparison: does it
+//! pay to restrict tasks to K vCPUs? The two count as one.
 
 use unspin_model::Cell;
 use unspin_model::summary::{Comparison, ComparisonKind};
@@ -9,18 +9,18 @@ use unspin_stats::holm;
 
 use crate::summarize::oracle::held;
 
-/// What a comparison asks, and of which cell.
+/// Question of a comparison: its kind and its subject.
 pub(crate) type Question<'a> = (ComparisonKind, &'a Cell);
 
-/// The comparisons that count, each question once.
+/// Returns the comparisons that count, each question once.
 pub fn counted(comparisons: &[Comparison]) -> impl Iterator<Item = &Comparison> {
     let questions: Vec<Question> = comparisons.iter().map(|it| (it.kind, &it.subject)).collect();
     let counts = move |at: &usize| only_choice(&questions, *at).is_none();
     (0..comparisons.len()).filter(counts).map(|at| &comparisons[at])
 }
 
-/// Each p after Holm's correction for all questions. That of an oracle which counts with its
-/// only choice is corrected in the choice's place.
+/// Returns each p after Holm's correction for all questions. The p of an oracle that counts
+/// together with its only choice is corrected in that choice's place.
 pub(crate) fn adjusted(questions: &[Question], p: &[f64]) -> Vec<f64> {
     let choices: Vec<Option<usize>> = (0..p.len()).map(|at| only_choice(questions, at)).collect();
     let family: Vec<usize> = (0..p.len()).filter(|at| choices[*at].is_none()).collect();
@@ -37,8 +37,8 @@ pub(crate) fn adjusted(questions: &[Question], p: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The comparison of the only static choice that an oracle had beside its baseline; `None` for
-/// an oracle that had several, and for what is not an oracle.
+/// Returns the comparison of the only static choice that an oracle had next to its baseline.
+/// Returns `None` for an oracle that had several, and for any other comparison.
 fn only_choice(questions: &[Question], oracle: usize) -> Option<usize> {
     let (ComparisonKind::Oracle, subject) = questions[oracle] else { return None };
     let is_choice = |(kind, cell): &Question| {
@@ -72,7 +72,7 @@ mod tests {
             (ComparisonKind::Scheduler, &other),
             (ComparisonKind::Oracle, &oracle),
         ];
-        // Of two questions, the smaller p is doubled; three would make it 0.03.
+        // With two questions, the smaller p is doubled; with three, it would be 0.03.
         let p = adjusted(&questions, &[0.01, 0.04, 0.015]);
         assert!([0.02, 0.04, 0.03].iter().zip(&p).all(|(a, b)| (a - b).abs() < 1e-12), "{p:?}");
     }

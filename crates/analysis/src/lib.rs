@@ -1,5 +1,5 @@
-//! From the records of an experiment's runs to its summary, and from summaries to claims. What
-//! people look at is made elsewhere.
+//! From the records of an experiment's runs to its summary, and from summaries to claims. Other
+//! crates render them for people.
 
 pub mod compare;
 pub mod evaluate;

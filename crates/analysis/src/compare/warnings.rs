@@ -1,9 +1,9 @@
-//! What makes two experiments less comparable.
+//! Differences that make two experiments less comparable.
 
 use unspin_model::Label;
 use unspin_model::summary::Summary;
 
-/// One sentence for each difference that could explain a difference in speed.
+/// Returns one sentence for each difference that could explain a difference in speed.
 pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
     let (ma, mb) = (&a.machine, &b.machine);
     let kernel = |summary| only_kernel(summary).unwrap_or("several").to_owned();
@@ -31,14 +31,14 @@ pub fn of_summaries(a: &Summary, b: &Summary) -> Vec<String> {
     out
 }
 
-/// The kernel, as the experiment names it, where all cells have the same.
+/// Returns the experiment's name of the kernel if all cells have the same one.
 pub fn only_kernel(summary: &Summary) -> Option<&str> {
     let mut kernels = summary.cells.iter().map(|cell| cell.cell.kernel.as_str());
     let first = kernels.next()?;
     kernels.all(|kernel| kernel == first).then_some(first)
 }
 
-/// The labels without the host, which has warnings of its own.
+/// Returns the labels without the host, which has its own warnings.
 fn labels(summary: &Summary) -> String {
     let mut texts: Vec<_> = summary.labels.iter().map(Label::to_string).collect();
     texts.sort();

@@ -1,4 +1,4 @@
-//! What an agent beside the workloads costs.
+//! Costs of an agent that runs next to the workloads.
 
 use unspin_model::summary::{CellSummary, Estimate};
 use unspin_model::{AGENT_MEMORY, Cell, ClaimSpec, Summary, TIMER_INTERRUPTS};
@@ -6,7 +6,8 @@ use unspin_stats::{Bootstrap, Run};
 
 use super::{Figure, estimate};
 
-/// The most memory that it had in any run; the lower end is the least.
+/// Returns the most memory that the agent used in any run; the lower end is the least over the
+/// runs.
 pub fn memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     let wanted = |cell: &&CellSummary| {
         spec.scheduler.as_ref().is_none_or(|asked| *asked == cell.cell.scheduler)
@@ -20,7 +21,7 @@ pub fn memory(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     Some(Figure::of_all(Some(found), mb.len() as u64, "MB"))
 }
 
-/// The timer interrupts that it adds in the cell where it adds the most.
+/// Returns the timer interrupts that the agent adds in the cell where it adds the most.
 pub fn timers(spec: &ClaimSpec, summary: &Summary) -> Option<Figure> {
     let per_s = |cell: &CellSummary| -> Option<Vec<Run>> {
         let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };

@@ -1,12 +1,12 @@
-//! Which label a claim has.
+//! The label of a claim.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSource, ClaimSpec, Label, Summary};
 
 use super::Figure;
 
-/// How the runs of its topology are labelled, and of the one that it is compared with; all runs
-/// where it is about several.
+/// Returns the labels of the runs of the claim's topology, and of the topology with which it is
+/// compared; those of all runs if the claim covers several topologies.
 pub(super) fn of(spec: &ClaimSpec, figure: &Figure, summary: &Summary) -> String {
     let named = figure.replace.iter().find(|(name, _)| *name == "{topology}");
     let topology = named.map(|(_, value)| value).or(spec.topology.as_ref());

@@ -1,4 +1,4 @@
-//! Quantiles of latencies, of all runs of a cell together.
+//! Quantiles of latencies, over all runs of a cell together.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{Cell, ClaimSpec, Summary};
@@ -6,10 +6,10 @@ use unspin_stats::{Bootstrap, Pool};
 
 use super::{BLOCKS_MIN, Figure, estimate, exactly, is_about, names, unit_of};
 
-/// What stands for `{quantile}`, and the share that it is.
+/// Values of `{quantile}`, and the share of each.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
-/// Each quantile of each wanted cell.
+/// Returns each quantile of each wanted cell.
 pub fn quantiles(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let name = spec.figure.as_deref().unwrap_or_default();
     let of_cell = |(cell, runs): (&CellSummary, Runs)| {
@@ -22,7 +22,7 @@ pub fn quantiles(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     wanted(spec, summary).into_iter().flat_map(of_cell).collect()
 }
 
-/// Each quantile of each wanted cell, of that in the other topology.
+/// Returns the ratio of each quantile of each wanted cell to that in the other topology.
 pub fn ratios(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let of_cell = |(cell, runs, others): (&CellSummary, Runs, Runs)| {
         let figure = |(quantile, q): (&str, f64)| {
@@ -34,7 +34,7 @@ pub fn ratios(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     pairs(spec, summary).into_iter().flat_map(of_cell).collect()
 }
 
-/// The ratio of the 99th percentiles, of that of the medians.
+/// Returns the ratio of the 99th percentiles divided by that of the medians.
 pub fn tails(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let of_cell = |(cell, runs, others): (&CellSummary, Runs, Runs)| {
         let of_median = |blocks: &[u32]| {
@@ -54,7 +54,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// `None` where no run has the latency.
+    /// Returns the latency of a cell's runs; `None` if no run has it.
     fn of(spec: &ClaimSpec, cell: &CellSummary) -> Option<Runs> {
         let runs = cell.latencies.get(spec.figure.as_deref()?)?;
         let blocks = runs.iter().map(|(block, lengths)| (*block, &lengths[..])).collect();
@@ -62,13 +62,13 @@ impl Runs {
     }
 }
 
-/// The cells that a spec is about.
+/// Returns the cells that a spec covers.
 fn wanted<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Runs)> {
     let cells = summary.cells.iter().filter(|cell| is_about(spec, cell));
     cells.filter_map(|cell| Some((cell, Runs::of(spec, cell)?))).collect()
 }
 
-/// The same, each with its counterpart in the other topology.
+/// Returns these cells, each with its counterpart in the other topology.
 fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Runs, Runs)> {
     let counterpart = |cell: &CellSummary| {
         let place = Cell { topology: spec.against_topology.clone()?, ..cell.cell.clone() };
@@ -79,7 +79,7 @@ fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Ru
     wanted(spec, summary).into_iter().filter_map(pair).collect()
 }
 
-/// `None` where the other quantile is 0.
+/// Returns the ratio of two quantiles; `None` if the other one is 0.
 fn ratio(runs: &Runs, others: &Runs, blocks: &[u32], q: f64) -> Option<f64> {
     let other = others.pool.quantile(blocks, q).filter(|other| *other > 0.0)?;
     Some(runs.pool.quantile(blocks, q)? / other)

@@ -1,4 +1,4 @@
-//! Which cells a figure of many cells compares.
+//! The cells that a figure of many cells compares.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{Better, Cell, ClaimSpec, Summary};
@@ -7,8 +7,8 @@ use unspin_stats::{Interval, Run};
 use super::{Figure, estimate};
 use crate::summarize::oracle;
 
-/// A cell of a scheduler, and what it is compared with. The figures of a run are in the place
-/// of its speed where they are not speeds.
+/// A cell of a scheduler, and the runs with which it is compared. If the figures are not speeds,
+/// they take the place of the runs' speeds.
 pub struct Pair<'a> {
     pub cell: &'a Cell,
     pub subject: Vec<Run>,
@@ -16,17 +16,17 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Both sides.
+    /// Returns both sides.
     pub fn sides(&self) -> (&[Run], &[Run]) {
         (&self.subject, &self.rival)
     }
 
-    /// How many runs the side with fewer has.
+    /// Returns the number of runs of the smaller side.
     pub fn runs(&self) -> u64 {
         self.subject.len().min(self.rival.len()) as u64
     }
 
-    /// What is missing, if a side has no run.
+    /// Describes what is missing, if a side has no run.
     pub fn lacking(&self) -> Option<String> {
         match (self.subject.is_empty(), self.rival.is_empty()) {
             (true, _) => Some(format!("no run of `{}` gives the figure", self.cell)),
@@ -38,9 +38,9 @@ impl Pair<'_> {
     }
 }
 
-/// One figure of all pairs, which rests on as many runs as the pair that has fewest. It has no
-/// value where a planned cell has none: the others alone would pass for all of them. `None`
-/// where nothing is compared.
+/// Returns one figure of all pairs; its number of runs is the smallest of any pair. The figure has
+/// no value if a planned cell has none, because the others alone would pass for all of them.
+/// Returns `None` if there is nothing to compare.
 pub fn of_all(
     pairs: &[Pair],
     summary: &Summary,
@@ -56,7 +56,7 @@ pub fn of_all(
     Some(Figure { lacking, ..Figure::of_blocks(found().map(estimate), n) })
 }
 
-/// How many planned cells have no record, if some have none. Every cell is planned once in each
+/// Describes how many planned cells have no record, if any. Every cell is planned once in each
 /// repeat.
 fn missing_cells(summary: &Summary) -> Option<String> {
     let planned = summary.planned.checked_div(u64::from(summary.experiment.repeats))?;
@@ -67,13 +67,13 @@ fn missing_cells(summary: &Summary) -> Option<String> {
     (missing > 0).then(text)
 }
 
-/// The speeds of each of the scheduler's cells that there is something to compare with.
+/// Returns the speeds of each of the scheduler's cells that has a counterpart.
 pub fn speeds<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
     pairs(spec, summary, speeds_of)
 }
 
-/// The same cells' values of the spec's co-metric, or of what their workloads measure: a run that
-/// did not finish has the worst one.
+/// Returns the same cells' values of the spec's co-metric, or of their workloads' metric. A run
+/// that did not finish has the worst value.
 pub fn figures<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<Pair<'a>> {
     let run = |(block, value): &(u32, f64)| Run { block: *block, speed: *value };
     pairs(spec, summary, |cell| match &spec.figure {
@@ -108,7 +108,7 @@ fn pairs<'a>(
     summary.cells.iter().filter(wanted).filter_map(pair).collect()
 }
 
-/// The speed of each run of a cell, 0 for those that did not finish.
+/// Returns the speed of each run of a cell, 0 for those that did not finish.
 pub fn speeds_of(cell: &CellSummary) -> Vec<Run> {
     let run = |(block, value): &(u32, Option<f64>)| Run {
         block: *block,
@@ -117,7 +117,7 @@ pub fn speeds_of(cell: &CellSummary) -> Vec<Run> {
     cell.values.iter().map(run).collect()
 }
 
-/// The runs that a cell is compared with; none where nothing of the kind was run at its place.
+/// Returns the runs with which a cell is compared; empty if its place has no such run.
 fn rival(
     spec: &ClaimSpec,
     summary: &Summary,
@@ -138,8 +138,8 @@ fn rival(
     of_oracle(&here, figures)
 }
 
-/// The figures of the runs that the oracle takes among the cells of a place; `None` where no
-/// static choice was tried.
+/// Returns the figures of the runs that the oracle takes among the cells of a place; `None` if the
+/// experiment tried no static choice there.
 pub fn of_oracle(
     here: &[&CellSummary],
     figures: &impl Fn(&CellSummary) -> Vec<Run>,

@@ -1,4 +1,4 @@
-//! Ratios that the summary's comparisons hold.
+//! Ratios from the comparisons of the summary.
 
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind};
 use unspin_model::{Cell, ClaimSpec, Summary};
@@ -6,7 +6,7 @@ use unspin_model::{Cell, ClaimSpec, Summary};
 use super::{Figure, names, overall, without_interval};
 use crate::summarize::oracle;
 
-/// The ratio of each wanted comparison of a kind. A comparison that should be there and is not
+/// Returns the ratio of each wanted comparison of a kind. An expected comparison that is missing
 /// has a figure without a value: one of its cells has no result.
 pub fn of_kind(spec: &ClaimSpec, summary: &Summary, kind: ComparisonKind) -> Vec<Figure> {
     let wanted = |subject: &Cell| {
@@ -28,7 +28,7 @@ fn figure(comparison: &Comparison, summary: &Summary) -> Figure {
         summary.cells.iter().find(|cell| cell.cell == *wanted).map(|cell| u64::from(cell.n))
     };
     let subject = match comparison.kind {
-        // It has no cell of its own, but runs of its choices.
+        // The oracle has no cell of its own, but the runs of its choices.
         ComparisonKind::Oracle => oracle_runs(&comparison.subject, summary),
         _ => runs_of(&comparison.subject),
     };
@@ -52,8 +52,7 @@ fn not_measured(subject: &Cell) -> Figure {
     Figure { lacking, replace: names(subject), ..Figure::of_all(None, 0, "x") }
 }
 
-/// The subject of a cell's comparison of a kind; `None` where what it is compared with was not
-/// planned.
+/// Returns the subject of a cell's comparison of a kind; `None` if its baseline was not planned.
 fn subject(cell: &Cell, kind: ComparisonKind, summary: &Summary) -> Option<Cell> {
     let info = &summary.experiment;
     let is_baseline = cell.scheduler == info.baseline_scheduler;

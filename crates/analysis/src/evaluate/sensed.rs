@@ -1,6 +1,6 @@
-//! Claims about what guests find out by themselves. They count off intervals, looks and waits
-//! over many runs, and what is counted in one run has much in common: the interval comes from
-//! resampling the runs, unless all or none of them count.
+//! Claims about the findings of guests. They count off intervals, looks and waits over many runs.
+//! The counts of one run depend on each other, so the interval comes from resampling the runs,
+//! unless all or none of them count.
 
 use unspin_model::sensed::{CauseCount, LENGTH_NAMES};
 use unspin_model::summary::CellSummary;
@@ -16,7 +16,7 @@ pub struct Checks<'a> {
 }
 
 impl<'a> Checks<'a> {
-    /// `None` where no guest recorded.
+    /// Returns the checks of a spec; `None` if no guest recorded.
     pub fn of(spec: &ClaimSpec, summary: &'a Summary) -> Option<Checks<'a>> {
         let is = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|a| a == name);
         let wanted = |cell: &&CellSummary| {
@@ -28,7 +28,8 @@ impl<'a> Checks<'a> {
         (!cells.is_empty()).then_some(Checks { cells, bootstrap })
     }
 
-    /// Off intervals that were found, of those that were, by class of length, or of one class.
+    /// Returns the share of true off intervals that the guest found, by class of length, or of one
+    /// class.
     pub fn recalls(&self, length: Option<&str>) -> Vec<Figure> {
         let wanted = |name: &str| length.is_none_or(|length| length == name);
         let classes = LENGTH_NAMES.iter().enumerate().filter(|(_, name)| wanted(name));
@@ -44,38 +45,38 @@ impl<'a> Checks<'a> {
         classes.map(recall).collect()
     }
 
-    /// Off intervals that really were, of those that were found.
+    /// Returns the share of the off intervals found that are true.
     pub fn precision(&self) -> Figure {
         self.percent(|check| check.found, |check| [check.real as f64, check.found as f64])
     }
 
-    /// Looks at vCPUs that were off that said so.
+    /// Returns the share of looks at vCPUs that were off which found them off.
     pub fn remote(&self) -> Figure {
         let off = |check: &SenseCheck| check.looks_off;
         self.percent(|check| off(check)[0], |check| [off(check)[1] as f64, off(check)[0] as f64])
     }
 
-    /// Waits whose cause was right.
+    /// Returns the share of waits whose reported cause is right.
     pub fn causes(&self) -> Figure {
         let right = |count: &CauseCount| count.real == count.told;
         let all = |check: &SenseCheck| waits(check, |_| true);
         self.percent(all, |check| [waits(check, right) as f64, all(check) as f64])
     }
 
-    /// Waits that were wrongly said to be caused by an off vCPU, or not to be, of those that
-    /// one caused.
+    /// Returns the waits for which the guest wrongly reported an off vCPU as the cause, or did not,
+    /// as a share of those that an off vCPU caused.
     pub fn miscounted(&self) -> Figure {
         let wrong = |count: &CauseCount| count.told.by_off() != count.real.by_off();
         let real = |check: &SenseCheck| waits(check, |count| count.real.by_off());
         self.percent(real, |check| [waits(check, wrong) as f64, real(check) as f64])
     }
 
-    /// Time that waits were kept by an off vCPU: as the guest reported it, and as it was.
+    /// Returns the reported share of the time for which an off vCPU prolonged waits.
     pub fn kept(&self) -> Figure {
         self.percent(|check| waits(check, |_| true), |check| check.kept_s)
     }
 
-    /// A part of a whole over all runs, and how many `count` counts.
+    /// Returns a part of a whole over all runs, and the number that `count` gives.
     fn percent(
         &self,
         count: impl Fn(&SenseCheck) -> u64,
@@ -89,8 +90,8 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// The share where all or none of `n` are the part. No resample differs then, and an interval
-/// without width would say that none ever will; so it is Wilson's.
+/// Returns the share if all or none of `n` are the part. No resample differs then, and an interval
+/// without width would claim that none ever will; so the interval is Wilson's.
 fn all_or_none(cells: &[Vec<[f64; 2]>], n: u64) -> Option<Interval> {
     let add = |sum: [f64; 2], run: &[f64; 2]| [sum[0] + run[0], sum[1] + run[1]];
     let [part, whole] = cells.iter().flatten().fold([0.0; 2], add);
@@ -132,7 +133,7 @@ mod tests {
             assert!(near && figure.n == n && (found.hi - found.lo > 1.0) == varies, "{found:?}");
         };
         is(&checks.recalls(Some("1"))[0], 90.0, 600, true);
-        // No resample differs, and 60 of 60 are not all that there will ever be.
+        // No resample differs, but 60 of 60 do not prove that all will.
         is(&checks.recalls(Some("3"))[0], 100.0, 60, true);
         assert!(checks.recalls(Some("10"))[0].estimate.is_none());
         assert_eq!(checks.recalls(None).len(), LENGTH_NAMES.len());

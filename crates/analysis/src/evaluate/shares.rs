@@ -6,14 +6,14 @@ use unspin_stats::wilson;
 
 use super::{Figure, estimate, is_about, scaled};
 
-/// `part` of `whole` in percent.
+/// Returns `part` of `whole` in percent.
 pub fn share(part: u64, whole: u64) -> Figure {
     let percent = wilson(part, whole).map(estimate);
     Figure::of_all(percent.map(|estimate| scaled(estimate, 100.0)), whole, "%")
 }
 
-/// Runs that ended. One that did not finish in a topology where that is the
-/// phenomenon (`spec.topology`) counts as a result.
+/// Returns the share of runs that ended. A run that did not finish counts as a result in a topology
+/// where that is the phenomenon (`spec.topology`).
 pub fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     let failed: u64 = summary.failures.values().sum();
     let should_end = |cell: &&CellSummary| spec.topology.as_ref() != Some(&cell.cell.topology);
@@ -22,8 +22,9 @@ pub fn finished(spec: &ClaimSpec, summary: &Summary) -> Figure {
     share(summary.done.saturating_sub(unfinished), summary.done + failed)
 }
 
-/// Runs of all wanted cells in which the spec's co-metric is 1. One without it counts as 0, and so
-/// does one that failed: the failure may be that of what is judged.
+/// Returns the share of the runs of all wanted cells in which the spec's co-metric is 1. A run
+/// without the co-metric counts as 0. So does a failed run, because the subject may have caused the
+/// failure.
 pub fn of_figure(spec: &ClaimSpec, summary: &Summary) -> Figure {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let name = spec.figure.as_deref().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! How far apart the runs of a cell are.
+//! Spread of the runs of a cell.
 
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, Summary};
 
 use super::{Figure, exactly, is_about, names};
 
-/// The spread of each wanted cell that has two runs or more. Without the runs that did not
-/// finish, which are the worst, it would be too small: such a cell has none.
+/// Returns the spread of each wanted cell that has at least two runs. A cell with runs that did not
+/// finish has none: without these runs, which are the worst, the spread would be too small.
 pub fn of_cells(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
     let figure = |cell: &CellSummary| {
@@ -23,7 +23,7 @@ pub fn of_cells(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     summary.cells.iter().filter(wanted).filter_map(figure).collect()
 }
 
-/// The sample standard deviation in percent of the mean.
+/// Returns the sample standard deviation in percent of the mean.
 fn percent_of_mean(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -1,4 +1,4 @@
-//! The runs of each cell, and what they say on their own.
+//! The runs of each cell, and the summary of each cell alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use super::labels;
 /// The runs of one cell.
 #[derive(Debug, Clone, Default)]
 pub struct CellRuns<'a> {
-    /// Those with an observation, in order of their blocks.
+    /// Runs with an observation, in order of their blocks.
     pub observed: Vec<&'a RunRecord>,
-    /// Those that failed for good.
+    /// Runs that failed for good.
     pub failed: Vec<&'a RunRecord>,
 }
 
@@ -38,19 +38,19 @@ impl<'a> Cells<'a> {
         Cells(cells)
     }
 
-    /// The cells in their order.
+    /// Returns the cells in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&'a Cell, &CellRuns<'a>)> {
         self.0.iter().map(|(cell, runs)| (*cell, runs))
     }
 
-    /// The runs of a cell, where it has any.
+    /// Returns the runs of a cell, if it has any.
     pub fn get(&self, cell: &Cell) -> Option<&CellRuns<'a>> {
         self.0.get(cell)
     }
 }
 
 impl CellRuns<'_> {
-    /// The speed of each observed run, 0 for those that did not finish.
+    /// Returns the speed of each observed run, 0 for those that did not finish.
     pub fn speeds(&self) -> Vec<Run> {
         let speed = |record: &&RunRecord| {
             let speed = record.metric.speed(record.observation()?);
@@ -63,7 +63,7 @@ impl CellRuns<'_> {
         self.observed.iter().filter(|record| record.observation() == Some(None)).count()
     }
 
-    /// The median with its interval; `None` where half or more did not finish.
+    /// Returns the median with its interval; `None` if at least half of the runs did not finish.
     fn median(&self, seed: u64) -> Option<Estimate> {
         if 2 * self.unfinished() >= self.observed.len() {
             return None;
@@ -73,7 +73,7 @@ impl CellRuns<'_> {
         of_values(metric, Bootstrap::seeded(seed).median(&speeds)?, speeds.len())
     }
 
-    /// Each neighbour's figure by VM name: the median of what `figure` reads.
+    /// Returns each neighbour's figure by VM name: the median of what `figure` reads.
     fn of_neighbours(
         &self,
         figure: impl Fn(&NeighbourResult) -> Option<f64>,
@@ -87,8 +87,7 @@ impl CellRuns<'_> {
         by_vm
     }
 
-    /// Each neighbour's median speed by VM name; values that could not be read
-    /// are left out.
+    /// Returns each neighbour's median speed by VM name, without values that could not be read.
     pub fn neighbour_speeds(&self) -> BTreeMap<String, f64> {
         let speeds = self.of_neighbours(|n| n.value.map(|value| n.metric.speed(Some(value))));
         speeds.into_iter().filter_map(|(vm, all)| Some((vm, median_speed(&all)?))).collect()
@@ -100,7 +99,7 @@ impl CellRuns<'_> {
     }
 }
 
-/// The summary of a cell's runs; `None` where there are none.
+/// Returns the summary of a cell's runs; `None` if it has none.
 pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSummary> {
     let co_values = co_values(&runs.observed);
     let sensed = runs.observed.iter().filter_map(|r| r.truth.as_ref()?.sensed.clone());
@@ -126,7 +125,7 @@ pub fn cell_summary(cell: &Cell, runs: &CellRuns, seed: u64) -> Option<CellSumma
     })
 }
 
-/// Jain's index over the on-time of the run's VMs; `None` for a VM alone.
+/// Returns Jain's index over the on-time of the run's VMs; `None` for a VM alone.
 fn fairness(record: &RunRecord) -> Option<f64> {
     let subject = record.truth.as_ref()?.on_s;
     let neighbours = record.neighbours.iter().map(|neighbour| neighbour.on_s);
@@ -164,16 +163,15 @@ fn medians(values: &CoValues) -> BTreeMap<String, f64> {
     values.iter().filter_map(median).collect()
 }
 
-/// The share of the vCPUs' wanted time that they were off.
+/// Returns the off share of the time for which vCPUs wanted to run.
 fn off_share(record: &RunRecord) -> Option<f64> {
     let truth = record.truth.as_ref()?;
     let wanted_s = truth.on_s + truth.off_s;
     (wanted_s > 0.0).then(|| truth.off_s / wanted_s)
 }
 
-/// Medians of counts per second over the runs whose KVM could be asked. A counter
-/// that one of them lacks did not count there: KVM lists an exit reason from its
-/// first exit on.
+/// Returns medians of counts per second over the runs whose KVM could be read. A counter that is
+/// missing from one of them was 0 there: KVM lists an exit reason from its first exit on.
 fn kvm_per_s(records: &[&RunRecord]) -> BTreeMap<String, f64> {
     let asked: Vec<_> = records.iter().filter(|r| !r.kvm.is_empty() && r.elapsed_s > 0.0).collect();
     let names: BTreeSet<&String> = asked.iter().flat_map(|r| r.kvm.keys()).collect();

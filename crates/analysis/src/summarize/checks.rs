@@ -1,5 +1,5 @@
-//! What the runs say about the experiment itself: failures, carry-over between
-//! runs of one boot, and what the lab costs.
+//! Checks of the experiment itself: failures, carry-over between runs of one boot, and the lab's
+//! own cost.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use unspin_stats::spearman_test;
 use super::cells::{CellRuns, Cells};
 use super::estimate::{median_of, of_figures};
 
-/// Failed attempts by reason, whether they were retried or not.
+/// Returns the number of failed attempts by reason, whether they were retried or not.
 pub fn failures(attempts: &[RunRecord]) -> BTreeMap<FailureKind, u64> {
     let mut failures = BTreeMap::new();
     for record in attempts {
@@ -21,8 +21,8 @@ pub fn failures(attempts: &[RunRecord]) -> BTreeMap<FailureKind, u64> {
     failures
 }
 
-/// Per workload: whether later runs of a boot are faster or slower. Left out
-/// where there is nothing to correlate, such as one run a boot.
+/// Returns, for each workload, whether later runs of a boot are faster or slower. Leaves out a
+/// workload without anything to correlate, such as one run a boot.
 pub fn carry_over(cells: &Cells, seed: u64) -> Vec<CarryOver> {
     let mut pairs: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for (cell, runs) in cells.iter() {
@@ -38,8 +38,8 @@ pub fn carry_over(cells: &Cells, seed: u64) -> Vec<CarryOver> {
         .collect()
 }
 
-/// Position in the boot and log of the speed relative to the cell's median, of
-/// the runs that finished.
+/// Returns the position in the boot and the logarithm of the speed relative to the cell's median,
+/// for each run that finished.
 fn positions(runs: &CellRuns) -> Vec<(f64, f64)> {
     let finished: Vec<(f64, f64)> = runs
         .observed
@@ -53,9 +53,9 @@ fn positions(runs: &CellRuns) -> Vec<(f64, f64)> {
     relative.filter(|(_, log)| log.is_finite()).collect()
 }
 
-/// Seconds to the first job per topology: the median over boots, however many
-/// runs a boot had. In virtual time each run has its own, and those that were taken over from
-/// another folder have numbers that occur twice.
+/// Returns the seconds to the first job by topology: the median over boots, regardless of the
+/// number of runs in each. In virtual time, each run has its own boot, and runs taken over from
+/// another folder repeat boot numbers.
 pub fn boot_s(observed: &[&RunRecord], seed: u64) -> BTreeMap<String, Estimate> {
     let mut boots: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
     for record in observed {
@@ -72,7 +72,7 @@ pub fn boot_s(observed: &[&RunRecord], seed: u64) -> BTreeMap<String, Estimate> 
         .collect()
 }
 
-/// The lab's own share of a CPU while workloads ran: the median over runs.
+/// Returns the lab's own share of a CPU while workloads ran: the median over runs.
 pub fn lab_cpu_share(observed: &[&RunRecord], seed: u64) -> Option<Estimate> {
     let shares: Vec<f64> = observed.iter().map(|record| record.lab_cpu_share).collect();
     of_figures(&shares, seed)

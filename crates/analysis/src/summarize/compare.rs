@@ -1,4 +1,4 @@
-//! Which cells are compared with which, and what that says.
+//! Selection of the cells to compare, and the verdicts.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct Pair<'a> {
     choice: Option<String>,
 }
 
-/// Every comparison of the experiment, its p corrected for all of them.
+/// Returns every comparison of the experiment, with p corrected for all of them.
 pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
     let found: Vec<(Pair, Difference)> = pairs(info, cells)
         .into_iter()
@@ -45,7 +45,7 @@ pub fn comparisons(info: &ExperimentInfo, cells: &Cells) -> Vec<Comparison> {
 }
 
 impl Pair<'_> {
-    /// Runs of the subject and of the baseline.
+    /// Returns the numbers of runs of the subject and of the baseline.
     fn counts(&self) -> (usize, usize) {
         (self.subject_runs.observed.len(), self.baseline_runs.observed.len())
     }
@@ -72,7 +72,7 @@ fn comparison(pair: Pair, difference: &Difference, p: Corrected, rule: &Rule) ->
     }
 }
 
-/// The ratio of each neighbour's median speed, where both are known.
+/// Returns the ratio of each neighbour's median speed, if both are known.
 fn neighbours(subject: &CellRuns, baseline: &CellRuns) -> BTreeMap<String, f64> {
     let before = baseline.neighbour_speeds();
     let ratio = |(vm, after): (String, f64)| {
@@ -108,7 +108,7 @@ fn pairs<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
     pairs
 }
 
-/// Each cell with its baseline, where that is another cell of the experiment.
+/// Pairs each cell with its baseline, if that is another cell of the experiment.
 fn against<'a>(
     kind: ComparisonKind,
     cells: &Cells<'a>,
@@ -125,7 +125,7 @@ fn against<'a>(
         .collect()
 }
 
-/// The oracle against the baseline scheduler, wherever one was tried.
+/// Pairs the oracle with the baseline scheduler in every place that has one.
 fn oracles<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
     cells
         .iter()
@@ -144,9 +144,9 @@ fn oracles<'a>(info: &ExperimentInfo, cells: &Cells<'a>) -> Vec<Pair<'a>> {
         .collect()
 }
 
-/// The kernel and boot parameters that others are compared with: those of the
-/// planned run with the lowest number, which is the matrix's first cell, in
-/// whatever order the runs were carried out.
+/// Returns the kernel and boot parameters with which others are compared: those of the planned run
+/// with the lowest number, in whatever order the runs were carried out. That run belongs to the
+/// matrix's first cell.
 fn first_kernel(cells: &Cells) -> Option<(String, String)> {
     let records = cells.iter().flat_map(|(_, runs)| runs.observed.iter().chain(&runs.failed));
     let first = &records.min_by_key(|record| record.run)?.cell;

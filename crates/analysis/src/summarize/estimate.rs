@@ -4,11 +4,11 @@ use unspin_model::summary::{Estimate, Verdict};
 use unspin_model::{Better, Metric};
 use unspin_stats::{Bootstrap, Difference, Interval, Rule, median};
 
-/// Fewer runs have no interval.
+/// Minimum number of runs for an interval.
 const RUNS_MIN: usize = 2;
 
-/// An estimate from `n` runs: where they have no interval, its ends are not a number, which JSON
-/// writes as `null`.
+/// Returns an estimate from `n` runs. If they are too few for an interval, its ends are not a
+/// number, which JSON writes as `null`.
 fn of_runs(estimate: Estimate, n: usize) -> Estimate {
     match n >= RUNS_MIN {
         true => estimate,
@@ -16,8 +16,8 @@ fn of_runs(estimate: Estimate, n: usize) -> Estimate {
     }
 }
 
-/// The interval of the median speed of `n` runs as values of the metric. For a lower-is-better
-/// metric the ends change places, and an end of speed 0 becomes unbounded.
+/// Returns the interval of the median speed of `n` runs as values of the metric. For a
+/// lower-is-better metric, the ends change places, and an end of speed 0 becomes unbounded.
 pub fn of_values(metric: &Metric, speed: Interval, n: usize) -> Option<Estimate> {
     let bound = |speed| metric.value(speed).unwrap_or(f64::INFINITY);
     let (lo, hi) = match metric.better {
@@ -27,32 +27,32 @@ pub fn of_values(metric: &Metric, speed: Interval, n: usize) -> Option<Estimate>
     Some(of_runs(Estimate { value: metric.value(speed.value)?, lo, hi }, n))
 }
 
-/// A ratio of speeds, of which one has only `n` runs; `None` where it is infinite.
+/// Returns a ratio of speeds, of which one has only `n` runs; `None` if it is infinite.
 pub fn of_ratio(ratio: Interval, n: usize) -> Option<Estimate> {
     let Interval { value, lo, hi } = ratio;
     value.is_finite().then_some(of_runs(Estimate { value, lo, hi }, n))
 }
 
-/// The median of plain figures with its interval; `None` for no figures.
+/// Returns the median of plain figures with its interval; `None` for no figures.
 pub fn of_figures(figures: &[f64], seed: u64) -> Option<Estimate> {
     Bootstrap::seeded(seed).median(figures).and_then(|figure| of_ratio(figure, figures.len()))
 }
 
-/// The median of the figures that an iterator yields.
+/// Returns the median of the figures that an iterator yields.
 pub fn median_of(figures: impl Iterator<Item = f64>) -> Option<f64> {
     median(&figures.collect::<Vec<_>>())
 }
 
-/// A p and the smallest one that as many runs can have, both corrected for all comparisons.
+/// A p, and the smallest p that as many runs can have, both corrected for all comparisons.
 #[derive(Clone, Copy)]
 pub struct Corrected {
-    /// The p of this difference.
+    /// p of this difference.
     pub p: f64,
-    /// The smallest p of any difference between so many runs.
+    /// Smallest p of any difference between so many runs.
     pub smallest: f64,
 }
 
-/// What a rule makes of a difference.
+/// Returns the verdict of a rule on a difference.
 pub fn verdict(rule: &Rule, difference: &Difference, corrected: Corrected) -> Verdict {
     match rule.verdict(difference, corrected.p) {
         unspin_stats::Verdict::Better => Verdict::Better,

@@ -1,9 +1,9 @@
 //! From run records to the summary of an experiment.
 //!
-//! Runs are compared by speed: the value of a higher-is-better metric, the
-//! reciprocal of a lower-is-better one, and 0 for a run that did not finish, which
-//! ranks it below every run that did. Failed runs are not observations; they are
-//! counted. How intervals, p and verdicts are computed is in `unspin_stats`.
+//! Runs are compared by speed: the value of a higher-is-better metric, the reciprocal of a
+//! lower-is-better one, and 0 for a run that did not finish, which ranks it below every run that
+//! did. Failed runs are not observations; they are counted. `unspin_stats` computes intervals, p
+//! and verdicts.
 
 mod cells;
 mod checks;
@@ -19,15 +19,14 @@ use unspin_model::{Label, RunRecord, Summary};
 
 use cells::{Cells, cell_summary};
 
-/// The version of the summary's format.
+/// Version of the summary's format.
 const FORMAT: u32 = 2;
 
 /// Summarises an experiment.
 ///
-/// `planned` is the number of planned runs, `elapsed_s` the seconds spent on
-/// measuring. `attempts` are all records, failed attempts included, in any order; of
-/// each run the last attempt counts. The seed of the experiment also seeds the
-/// resampling, so the same records give the same summary.
+/// `planned` is the number of planned runs, `elapsed_s` the seconds spent on measuring. `attempts`
+/// are all records, including failed attempts, in any order; of each run, the last attempt counts.
+/// The seed of the experiment also seeds the resampling, so the same records give the same summary.
 pub fn summarize(
     info: ExperimentInfo,
     machine: Machine,
@@ -59,9 +58,9 @@ pub fn summarize(
     }
 }
 
-/// The last attempt of each run, in order of the runs' numbers. A result counts rather than a
-/// failure: a resumed run counts its attempts from 1 again. Of two records of one attempt the
-/// later line counts.
+/// Returns the last attempt of each run, in order of the runs' numbers. A result takes precedence
+/// over a failure, because a resumed run counts its attempts from 1 again. Of two records of one
+/// attempt, the later line counts.
 fn last_attempts(attempts: &[RunRecord]) -> Vec<&RunRecord> {
     let mut last: BTreeMap<u64, &RunRecord> = BTreeMap::new();
     for record in attempts {

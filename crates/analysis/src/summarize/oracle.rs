@@ -1,13 +1,12 @@
 //! The oracle: the best static choice, found by trying them all.
 //!
-//! The choices are `stock` and every `hold:K`. To take the one with the best
-//! median and report that median would flatter the oracle: among choices that do
-//! not differ, the luckiest one wins, and its luck is counted as gain (the
-//! winner's curse). So the choice for a block is made from the other blocks only,
-//! and the block's own run of that choice is what the oracle gets
-//! (leave-one-block-out; Stone, "Cross-validatory choice and assessment of
-//! statistical predictions", 1974). Where choices are close this errs on the low side:
-//! a block in which one of them did well is missing when the choice for it is made.
+//! The choices are `stock` and every `hold:K`. To take the one with the best median, and report
+//! that median, would flatter the oracle. Among choices that do not differ, the luckiest one wins,
+//! and its luck is counted as a gain (the winner's curse). So the oracle chooses for each block by
+//! the other blocks only, and gets the block's own run of that choice (leave-one-block-out; Stone,
+//! "Cross-validatory choice and assessment of statistical predictions", 1974). If choices are
+//! close, this errs on the low side: when the oracle chooses for a block in which one of them did
+//! well, that block is missing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -17,14 +16,14 @@ use unspin_stats::{Run, median_speed};
 
 use super::cells::{CellRuns, Cells};
 
-/// The oracle's runs and the choice that it made most often.
+/// Runs of the oracle, and the choice that it made most often.
 pub struct Oracle<'a> {
     pub runs: CellRuns<'a>,
     pub choice: String,
 }
 
-/// The oracle beside the `baseline` cell; `None` where no `hold:K` was tried
-/// or there are too few blocks to choose without hindsight.
+/// Returns the oracle for a `baseline` cell. Returns `None` if no `hold:K` was tried, or if there
+/// are too few blocks to choose without hindsight.
 pub fn oracle<'a>(baseline: &Cell, cells: &Cells<'a>) -> Option<Oracle<'a>> {
     let same_place =
         |cell: &Cell| Cell { scheduler: baseline.scheduler.clone(), ..cell.clone() } == *baseline;
@@ -42,18 +41,18 @@ pub fn oracle<'a>(baseline: &Cell, cells: &Cells<'a>) -> Option<Oracle<'a>> {
     Some(Oracle { runs: CellRuns { observed, failed: Vec::new() }, choice })
 }
 
-/// The choice for a block: an index into the candidates.
+/// Choice for a block: an index into the candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pick {
     pub block: u32,
     pub choice: usize,
 }
 
-/// The static choice for each block in which it has a run, made from the other blocks.
-/// `candidates` are schedulers and their runs in one place; those that are not a static choice
-/// are passed over. `None` where no `hold:K` was tried, or no block has a choice.
+/// Returns the static choice for each block in which it has a run, made by the other blocks.
+/// `candidates` are schedulers and their runs in one place; those that are not a static choice are
+/// skipped. Returns `None` if no `hold:K` was tried, or if no block has a choice.
 pub fn picks(candidates: &[(&str, Vec<Run>)]) -> Option<Vec<Pick>> {
-    // In order of preference where they do equally well: stock, then few vCPUs.
+    // The order decides between equals: stock first, then few vCPUs.
     let mut choices: Vec<(u32, usize)> = candidates
         .iter()
         .enumerate()
@@ -78,7 +77,8 @@ pub fn picks(candidates: &[(&str, Vec<Run>)]) -> Option<Vec<Pick>> {
     (!picks.is_empty()).then_some(picks)
 }
 
-/// The vCPUs that a static choice holds tasks to; 0 for `stock`, `None` for other schedulers.
+/// Returns the number of vCPUs to which a static choice restricts tasks; 0 for `stock`, `None` for
+/// other schedulers.
 pub(crate) fn held(scheduler: &str) -> Option<u32> {
     match scheduler {
         "stock" => Some(0),
@@ -86,19 +86,19 @@ pub(crate) fn held(scheduler: &str) -> Option<u32> {
     }
 }
 
-/// Whether a scheduler is a static choice other than `stock`.
+/// Returns whether a scheduler is a static choice other than `stock`.
 pub(crate) fn is_held(scheduler: &str) -> bool {
     held(scheduler).is_some_and(|vcpus| vcpus > 0)
 }
 
-/// The choice of most picks; of equals, the one of fewest held vCPUs.
+/// Returns the choice of most picks; of equals, the one with the fewest vCPUs.
 fn most_often(picks: &[Pick], held: impl Fn(usize) -> Option<u32>) -> Option<usize> {
     let times = |choice| picks.iter().filter(|pick| pick.choice == choice).count();
     let rank = |choice: &usize| (times(*choice), Reverse(held(*choice)));
     picks.iter().map(|pick| pick.choice).max_by_key(rank)
 }
 
-/// The index of the largest figure, the first one of equals.
+/// Returns the index of the largest figure, the first one of equals.
 fn first_largest(figures: impl Iterator<Item = Option<f64>>) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
     for (index, figure) in figures.enumerate() {

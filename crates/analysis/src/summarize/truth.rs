@@ -1,4 +1,4 @@
-//! Injected off intervals compared with the observed ones, all runs together.
+//! Injected off intervals, compared with the observed ones, all runs together.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use unspin_model::RunRecord;
 use unspin_model::summary::{TruthError, TruthErrorAt};
 use unspin_stats::median;
 
-/// An error counts as beyond only if it is more than this share of the truth...
+/// An error counts as beyond only if it is more than this share of the true length...
 const ERROR_SHARE: f64 = 0.05;
-/// ... and more than so many microseconds.
+/// ... and more than this number of microseconds.
 const ERROR_US: f64 = 100.0;
 
-/// True and observed length of an injected interval, microseconds.
+/// True and observed length of an injected interval in microseconds.
 type Pair = (f64, f64);
 
-/// The errors by asked-for length; `None` where no injector ran.
+/// Returns the errors by requested length; `None` if no injector ran.
 pub fn truth(observed: &[&RunRecord]) -> Option<TruthError> {
     let checks: Vec<_> =
         observed.iter().filter_map(|r| r.truth.as_ref()?.injected.as_ref()).collect();

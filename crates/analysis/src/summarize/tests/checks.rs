@@ -66,8 +66,8 @@ fn injected_intervals_are_pooled_by_their_length() {
         let injected = InjectionCheck { injected, missing, pairs_us, ..Default::default() };
         Some(TruthSummary { injected: Some(injected), ..Default::default() })
     };
-    // 90 us of 500: more than 5 %, and not more than 100 us. 400 us of 10,000:
-    // the other way round. 600 us of 10,000 is beyond both.
+    // 90 us of 500 us: more than 5 %, but not more than 100 us. 400 us of 10,000 us: the reverse.
+    // 600 us of 10,000 us is beyond both.
     records[0].truth = with(0, &[[500.0, 510.0, 600.0], [10_000.0, 10_000.0, 10_400.0]]);
     records[1].truth = with(1, &[[500.0, 500.0, 480.0], [10_000.0, 10_000.0, 9_400.0]]);
     let found = summary_of(&records).truth.unwrap();

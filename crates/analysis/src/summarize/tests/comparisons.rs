@@ -16,7 +16,7 @@ fn ratios_are_of_speed_in_both_directions() {
     let time = two(Better::Lower, &around(10.0), &around(20.0));
     for found in [rate, time] {
         let ratio = found.ratio.unwrap();
-        // The same noise in each block of both cells: pairing removes it.
+        // Both cells have the same noise in each block, which pairing removes.
         assert!((ratio.value - 2.0).abs() < 1e-9 && ratio.hi - ratio.lo < 1e-9, "{ratio:?}");
         assert_eq!(found.verdict, Verdict::Better);
         assert!((found.p - 2.0 / 184_756.0).abs() < 1e-12);
@@ -38,7 +38,7 @@ fn an_unfinished_baseline_has_no_ratio_and_still_loses() {
 fn small_effects_and_noise_are_not_shown() {
     let same = two(Better::Higher, &around(10.0), &around(10.0));
     assert_eq!((same.verdict, same.p), (Verdict::NoDifferenceShown, 1.0));
-    // Clearly shifted, and too little to matter.
+    // The shift is clear, but too small to matter.
     let tight = |centre: f64| -> Vec<f64> { around(1.0).map(|f| centre + f / 10.0).into() };
     let small = two(Better::Higher, &tight(10.2), &tight(10.0));
     assert!(small.p_adjusted < 0.001 && small.ratio.unwrap().lo > 1.0);
@@ -68,7 +68,7 @@ fn missing_blocks_still_compare() {
 
 #[test]
 fn p_is_corrected_for_all_comparisons_of_the_experiment() {
-    // 3 and 5 runs: p is 2/56, enough on its own and not as one of ten.
+    // 3 and 5 runs: p is 2/56, enough on its own, but not as one of ten.
     let fast = [20.0, 21.0, 22.0];
     let slow = [10.0, 11.0, 12.0, 13.0, 14.0];
     let mut records = runs(cell("s0"), Better::Higher, &fast);
@@ -113,7 +113,7 @@ fn topologies_and_kernels_have_their_own_baselines() {
     ] {
         records.extend(runs(at(topology, params, scheduler), Better::Higher, &around(10.0)));
     }
-    // Numbered by the matrix, carried out in another order.
+    // The runs are numbered by the matrix, but carried out in another order.
     records.iter_mut().zip(0..).for_each(|(record, run)| record.run = run);
     records.reverse();
     let info = ExperimentInfo { baseline_topology: Some("1:1".into()), ..info() };

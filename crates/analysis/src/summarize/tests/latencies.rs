@@ -5,8 +5,8 @@ use unspin_stats::counted;
 use super::*;
 use crate::evaluate::{Origin, evaluate};
 
-/// Runs whose latency is `usual` for nine of ten lengths and `rare` for the tenth, both a little
-/// different in each block.
+/// Returns runs whose latency is `usual` for nine of ten lengths and `rare` for the tenth, both a
+/// little different in each block.
 fn runs_of(topology: &str, usual: f64, rare: f64) -> Vec<RunRecord> {
     let place = Cell { topology: topology.into(), ..cell("stock") };
     let mut records = runs(place, Better::Lower, &[1.0; 5]);

@@ -1,4 +1,4 @@
-//! Claims where runs did not finish, failed, or were never made.
+//! Claims about runs that did not finish, failed, or were never started.
 
 use serde_json::{Value, json};
 use unspin_model::run::InjectionCheck;
@@ -19,7 +19,7 @@ fn claim_of(spec: ClaimSpec, summary: &Summary) -> Result<Claim, EvaluateError> 
     Ok(evaluate(&[spec], summary, &Origin::default())?.remove(0))
 }
 
-/// What `unspin` does against `stock`, in the same place.
+/// Returns the claim of `unspin` compared with `stock`, in the same place.
 fn against_stock(from: &str, summary: &Summary) -> Result<Claim, EvaluateError> {
     claim_of(spec(from, json!({ "scheduler": "unspin", "target": ">= 0.97" })), summary)
 }
@@ -59,7 +59,7 @@ fn what_has_no_result_is_never_a_claim() {
             assert!(says, "{from}: {error}");
         }
     }
-    // Nothing was counted.
+    // No run matches, so nothing was counted.
     let share = json!({ "figure": "right", "topology": "elsewhere", "target": ">= 95" });
     let (claims, lacking) = measured(
         &[spec("figure-share", share), spec("elapsed-s", json!({ "id": "s" }))],
@@ -113,7 +113,7 @@ fn a_mean_needs_every_planned_cell() {
     let mut summary = summary_of(&two(&around(10.0), &around(10.0)));
     summary.experiment.repeats = 10;
     assert!(against_stock("speed-geomean", &summary).is_ok());
-    // Two cells more, of which nothing was run yet.
+    // Two more cells are planned, and none of their runs exists yet.
     summary.planned = 40;
     for from in ["speed-geomean", "speed-least", "speed-least-by-chance"] {
         let error = against_stock(from, &summary).unwrap_err().to_string();

@@ -53,8 +53,8 @@ fn label() -> Label {
     }
 }
 
-/// The run of a cell in a block, first attempt; `None` did not finish. Run
-/// numbers are made from block and cell, so that they differ.
+/// Returns the run of a cell in a block, first attempt; `None` did not finish. Run numbers combine
+/// block and cell, so that they differ.
 fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord {
     let of_cell: u64 = cell.to_string().bytes().fold(0, |h, b| (h * 31 + u64::from(b)) % 1_000_003);
     let outcome = match value {
@@ -87,7 +87,7 @@ fn run(cell: Cell, better: Better, block: u32, value: Option<f64>) -> RunRecord 
     }
 }
 
-/// A cell's runs in blocks 0, 1, 2, ...; 0 did not finish.
+/// Returns a cell's runs in blocks 0, 1, 2, ...; 0 did not finish.
 fn runs(cell: Cell, better: Better, values: &[f64]) -> Vec<RunRecord> {
     let value = |value: f64| (value > 0.0).then_some(value);
     values.iter().zip(0..).map(|(&v, block)| run(cell.clone(), better, block, value(v))).collect()
@@ -102,7 +102,7 @@ fn of_kind(summary: &Summary, kind: ComparisonKind) -> Vec<&Comparison> {
     summary.comparisons.iter().filter(|c| c.kind == kind).collect()
 }
 
-/// Ten values around `centre`, within 2 %.
+/// Returns ten values around `centre`, within 2 %.
 fn around(centre: f64) -> [f64; 10] {
     [0.98, 1.01, 1.0, 0.99, 1.02, 1.005, 0.995, 1.015, 0.985, 1.0].map(|f| f * centre)
 }

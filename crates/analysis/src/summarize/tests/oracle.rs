@@ -28,8 +28,8 @@ fn finds_the_best_choice() {
 
 #[test]
 fn hindsight_does_not_flatter_it() {
-    // hold:2 has the better median, 1.5 times stock's, by luck in two of three
-    // blocks. Chosen from the other blocks, it is taken only where it loses.
+    // hold:2 has the better median, 1.5 times that of stock, by luck in two of three blocks. Chosen
+    // by the other blocks, it is taken only in the block in which it loses.
     let summary = experiment(&[100.0; 3], &[("hold:2", &[150.0, 150.0, 50.0])]);
     let found = of_kind(&summary, ComparisonKind::Oracle)[0];
     assert_eq!(found.ratio.unwrap().value, 1.0);
@@ -61,7 +61,7 @@ fn has_no_value_in_a_block_where_its_choice_failed() {
     *lost = failed(lost.clone(), FailureKind::GuestHang);
     let summary = summary_of(&records);
     let found = of_kind(&summary, ComparisonKind::Oracle)[0];
-    // 9 and 10 runs, completely apart.
+    // 9 and 10 runs that do not overlap.
     assert!((found.p - 2.0 / 92_378.0).abs() < 1e-12, "{}", found.p);
     assert!(found.ratio.unwrap().lo > 1.9);
 }
@@ -110,7 +110,7 @@ fn hindsight_does_not_flatter_what_a_scheduler_is_compared_with() {
     }
 }
 
-/// The second half of the blocks ran on a host twice as fast.
+/// In the second half of the blocks, the host was twice as fast.
 #[test]
 fn blocks_cancel_out_of_every_ratio_and_cut() {
     let host: Vec<f64> = (0..10).map(|block| if block < 5 { 10.0 } else { 20.0 }).collect();
@@ -221,7 +221,7 @@ fn a_share_is_of_all_runs_that_a_spec_is_about() {
         record
     }));
     for record in &mut records {
-        // A run without the figure is none that is right.
+        // A run without the figure does not count as right.
         if record.block != 3 {
             let right = record.cell.topology == "elsewhere" || record.block % 2 == 0;
             record.co_metrics.insert("right".into(), f64::from(u8::from(right)));
@@ -247,7 +247,7 @@ fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
     let mut records = runs(cell("stock"), Better::Lower, &[3.0; 10]);
     records.extend(runs(cell("watch"), Better::Lower, &[3.0; 10]));
     for record in &mut records {
-        // What a block has in common cancels out; the agent's own part scatters.
+        // The common part of a block cancels out; the agent's own part scatters.
         let own = 4.0 + f64::from(record.block % 3);
         let more = if record.cell.scheduler == "watch" { own } else { 0.0 };
         let timers = 50.0 + more + 10.0 * f64::from(record.block);
