@@ -1,25 +1,25 @@
-//! CLOCK_MONOTONIC, the clock of all alignment here, and the time stamp counter, which a
+//! CLOCK_MONOTONIC, which all alignment here is based on, and the time stamp counter, which a
 //! guest's KVM shifts by a known offset.
 
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Readings that a [`Moment`] is the closest of.
+/// Number of readings of which a [`Moment`] is the closest.
 const READINGS: u32 = 16;
 
-/// Both clocks at once.
+/// A reading of both clocks at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// CLOCK_MONOTONIC in nanoseconds.
     pub mono_ns: u64,
-    /// The time stamp counter, ticks.
+    /// Time stamp counter in ticks.
     pub tsc: u64,
-    /// How far the two may be apart, nanoseconds.
+    /// Bound on the distance between the two readings in nanoseconds.
     pub error_ns: u64,
 }
 
 impl Moment {
-    /// Now.
+    /// Reads both clocks now.
     pub fn now() -> Moment {
         let readings = (0..READINGS).map(|_| {
             let before = mono_ns();
@@ -32,14 +32,14 @@ impl Moment {
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC in nanoseconds.
 pub fn mono_ns() -> u64 {
     let now =
         clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(nix::sys::time::TimeSpec::new(0, 0));
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// CPU seconds that this process has used, all threads.
+/// Returns the CPU seconds that all threads of this process have used.
 pub fn process_cpu_s() -> f64 {
     let now = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .unwrap_or(nix::sys::time::TimeSpec::new(0, 0));

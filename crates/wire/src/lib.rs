@@ -1,8 +1,8 @@
-//! What the lab and a guest's init say to each other over virtio-serial: one
-//! JSON value a line, requests with an id in, replies with that id out.
+//! Messages between the lab and a guest's init over virtio-serial. Each message is one JSON value a
+//! line: a request carries an id, and its reply carries the same id.
 //!
-//! An init can also be a host: the L1 of a nested machine starts the L2s with
-//! the code that the build machine itself uses, asked for by [`HostRequest`].
+//! An init can also be a host: the L1 of a nested machine starts the L2s with the code that the
+//! build machine itself uses, on a [`HostRequest`].
 
 pub mod clock;
 pub mod guest;
@@ -25,39 +25,39 @@ pub use virtual_host::{
 
 use clock::Moment;
 
-/// When a vCPU idled, from and until, in order. Where it did when the observation began or
-/// ended, 0 and `u64::MAX`.
+/// Begin and end of each period for which a vCPU idled, in order, in nanoseconds. They are 0 and
+/// `u64::MAX` if the vCPU idled when the observation began or ended.
 pub type IdleSpans = Vec<[u64; 2]>;
 
-/// The name of the virtio-serial port that carries the channel.
+/// Name of the virtio-serial port that carries the channel.
 pub const PORT_NAME: &str = "unspin.ctl";
 
-/// Version of these messages, to be raised with every change of them. The lab and a guest's
-/// init are two programs, and only one of them may have been built again.
+/// Version of these messages. Raise it with every change of them: the lab and a guest's init are
+/// two programs, and perhaps only one of them was built again.
 pub const PROTOCOL: u32 = 2;
 
 /// Seconds of the guest's time that a setup command may take.
 pub const SETUP_LIMIT_S: u32 = 60;
 
-/// What a guest says first.
+/// First message of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`] of the guest.
     pub protocol: u32,
-    /// `uname -r`.
+    /// Release of the guest's kernel (`uname -r`).
     pub release: String,
-    /// Online vCPUs.
+    /// Number of online vCPUs.
     pub vcpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// The spinlock kind in the kernel's own words.
+    /// Kind of spinlock, in the kernel's own words.
     pub spinlock: String,
     /// Whether /sys/kernel/sched_ext exists.
     pub sched_ext: bool,
 }
 
 impl Hello {
-    /// What keeps its guest from a run with so many vCPUs, in words.
+    /// Returns why the guest is unfit for a run with so many vCPUs, if it is.
     pub fn unfit(&self, vcpus: u32) -> Option<String> {
         if self.protocol != PROTOCOL {
             return Some(format!(
@@ -65,49 +65,49 @@ impl Hello {
                 self.protocol
             ));
         }
-        // An emulated CPU can fail to come up when its host starves it.
+        // An emulated CPU can fail to come up if its host starves it.
         let came_up = self.vcpus;
         (came_up != vcpus).then(|| format!("the guest brought up {came_up} of {vcpus} vCPUs"))
     }
 }
 
-/// A line to the guest.
+/// A line to or from the guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Envelope<T> {
-    /// Pairs a reply with its request. 0 is the guest's [`Hello`].
+    /// Number that pairs a reply with its request. 0 is the guest's [`Hello`].
     pub id: u64,
     /// The message.
     pub body: T,
 }
 
-/// What the lab asks of a guest.
+/// A request of the lab to a guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// What time is it?
+    /// Read the clocks.
     Ping,
     /// Answer so many questions on the page of shared memory.
     ShareClock {
-        /// How many.
+        /// Number of questions.
         rounds: u64,
-        /// As long as they may take, in seconds.
+        /// Maximum time for all of them in seconds.
         limit_s: f64,
     },
     /// Run a job to its end.
     Run(Job),
-    /// Start a job that runs until it is stopped.
+    /// Start a job that runs until the lab stops it.
     Start(Job),
-    /// Stop a started job and return what it printed.
+    /// Stop a started job and return its output.
     Stop {
-        /// The handle that [`Reply::Started`] gave.
+        /// Handle from [`Reply::Started`].
         handle: u64,
     },
-    /// Be a host: start VMs, run jobs on them, stop them.
+    /// Act as a host: start VMs, run jobs on them, stop them.
     Host(Box<HostRequest>),
     /// Shut down.
     PowerOff,
 }
 
-/// What a guest answers.
+/// A reply of a guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
     /// The first message of a guest.
@@ -116,16 +116,16 @@ pub enum Reply {
     Pong(Moment),
     /// The clock was shared.
     Shared,
-    /// A job ended.
+    /// The job ended.
     Ran(JobResult),
-    /// A job runs.
+    /// The job runs.
     Started {
-        /// For [`Request::Stop`].
+        /// Handle for [`Request::Stop`].
         handle: u64,
     },
-    /// As a host.
+    /// The reply to [`Request::Host`].
     Host(Box<HostReply>),
-    /// The request could not be carried out.
+    /// The guest could not carry out the request.
     Error(String),
 }
 
@@ -134,80 +134,81 @@ pub enum Reply {
 pub struct Job {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Commands to run before it, not timed.
+    /// Commands to run before the job, not timed.
     pub setup: Vec<Vec<String>>,
-    /// vCPUs that it and its children are held to; all when absent.
+    /// vCPUs to which the job and its children are pinned; all if absent.
     pub cpus: Option<Vec<u32>>,
-    /// It is killed after this many seconds.
+    /// Seconds after which the init kills the job.
     pub time_limit_s: f64,
-    /// A guest scheduler, or another agent, to start first and to stop at the end.
+    /// Guest scheduler, or another agent, to start before the job and to stop after it.
     pub scheduler: Option<Agent>,
-    /// Whether the guest's kernel records when each vCPU idles meanwhile.
+    /// Whether the guest's kernel records when each vCPU idles during the job.
     #[serde(default)]
     pub trace_idle: bool,
 }
 
-/// A command that runs beside jobs.
+/// A command that runs during jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agent {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// The session file that it writes. An agent that has one loads no scheduler; it
-    /// lives as long as one job, and its file comes with the job's result.
+    /// Session file that the agent writes. An agent with a session file loads no scheduler. It runs
+    /// for one job only, and its file comes with the job's result.
     pub session: Option<String>,
-    /// Where it answers once it is ready. One that does loads no scheduler, either.
+    /// Address at which the agent answers once it is ready. An agent with an address does not load
+    /// a scheduler, either.
     pub listens: Option<SocketAddr>,
-    /// The unix socket where a guest scheduler serves its figures.
+    /// Unix socket at which a guest scheduler serves its figures.
     #[serde(default)]
     pub stats: Option<PathBuf>,
 }
 
 impl Agent {
-    /// Whether it is a guest scheduler.
+    /// Returns whether the agent is a guest scheduler.
     pub fn is_scheduler(&self) -> bool {
         self.session.is_none() && self.listens.is_none()
     }
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// Exit code, if it exited.
+    /// Exit code, if the job exited.
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// Signal that ended the job, if one did.
     pub signal: Option<i32>,
-    /// True when the time limit ended it.
+    /// Whether the time limit ended the job.
     pub timed_out: bool,
-    /// True when the kernel's out-of-memory killer struck meanwhile.
+    /// Whether the kernel's out-of-memory killer struck during the job.
     pub out_of_memory: bool,
-    /// True when the guest scheduler failed to start or went away.
+    /// Whether the guest scheduler failed to start, or went away.
     pub scheduler_failed: bool,
-    /// Start and end on the guest's CLOCK_MONOTONIC, nanoseconds.
+    /// Start, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// End.
+    /// End, nanoseconds of the guest's CLOCK_MONOTONIC.
     pub end_ns: u64,
-    /// What it printed, up to a limit.
+    /// Standard output, up to a limit.
     pub stdout: String,
-    /// The end of what it printed on standard error.
+    /// The last part of standard error.
     pub stderr: String,
-    /// The agent's session file.
+    /// Content of the agent's session file.
     #[serde(default, with = "base64_text")]
     pub session: Option<Vec<u8>>,
-    /// The most memory that the agent beside it had, bytes; where there was one.
+    /// Peak memory of the agent in bytes, if the job had one.
     #[serde(default)]
     pub agent_memory: Option<u64>,
-    /// The guest scheduler's figures before and after it; if it serves them.
+    /// Figures of the guest scheduler before and after the job, if it serves them.
     #[serde(default)]
     pub stats: Option<Box<[Stats; 2]>>,
-    /// When each vCPU idled; `None` where that was not traced, or not in full.
+    /// Idle periods of each vCPU; `None` if they were not traced, or not completely.
     #[serde(default)]
     pub idle: Option<Vec<IdleSpans>>,
-    /// Its begin and its end in virtual time; empty on a host that keeps no record.
+    /// Begin and end of the job in virtual time; empty on a host that keeps no record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Marked>,
 }
 
-/// Bytes as JSON text.
+/// Encoding of bytes as JSON text.
 mod base64_text {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
@@ -224,7 +225,7 @@ mod base64_text {
 }
 
 impl JobResult {
-    /// Seconds it ran.
+    /// Returns the seconds for which the job ran.
     pub fn elapsed_s(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
@@ -233,15 +234,15 @@ impl JobResult {
 /// A virtual machine to start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmSpec {
-    /// Its name, unique on its host.
+    /// Name of the VM, unique on its host.
     pub name: String,
-    /// vCPUs.
+    /// Number of vCPUs.
     pub vcpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// Path of its bzImage on its host.
+    /// Path of the bzImage on the host.
     pub kernel: String,
-    /// Path of its initramfs on its host.
+    /// Path of the initramfs on the host.
     pub initramfs: String,
     /// Boot parameters beyond the lab's own.
     pub boot_params: String,
@@ -249,37 +250,37 @@ pub struct VmSpec {
     pub accel: Accel,
     /// QEMU's `-cpu` argument.
     pub cpu: String,
-    /// The pCPUs that its vCPU threads may run on.
+    /// pCPUs that the vCPU threads may run on.
     pub pcpus: Vec<u32>,
-    /// Whether each vCPU is held to one pCPU: where there are fewer, neighbours share one.
+    /// Whether each vCPU is pinned to one pCPU; if there are fewer pCPUs, neighbours share one.
     pub pinned: bool,
-    /// What its KVM must do, where it has one.
+    /// Whether PAUSE must exit to the host's KVM; `None` leaves KVM as it is.
     pub pause_exits: Option<bool>,
-    /// Seconds it may take to say hello.
+    /// Seconds within which the VM must say hello.
     pub boot_limit_s: f64,
 }
 
-/// Who shares the pCPUs with whom.
+/// How VMs share the pCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fairness {
-    /// Every vCPU thread counts the same.
+    /// Every vCPU thread has the same weight.
     #[default]
     PerThread,
-    /// Every VM counts the same, however many vCPUs it has.
+    /// Every VM has the same weight, regardless of its number of vCPUs.
     PerVm,
 }
 
-/// How the ground truth is observed.
+/// Method of observing the ground truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TruthMode {
-    /// Every change, from sched_switch; totals where that does not work.
+    /// Observe every change, with sched_switch; only totals if that does not work.
     #[default]
     Events,
-    /// Totals only, from schedstat.
+    /// Observe only totals, with schedstat.
     Totals,
-    /// Not at all.
+    /// Do not observe.
     Off,
 }
 
@@ -287,31 +288,31 @@ pub enum TruthMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Injection {
-    /// The pCPU taken away.
+    /// Number of the pCPU to take away.
     pub pcpu: u32,
-    /// Lengths in microseconds, taken in turn.
+    /// Lengths in microseconds, used one after the other.
     pub lengths_us: Vec<u64>,
-    /// Pause between two of them in microseconds.
+    /// Pause between two intervals in microseconds.
     pub gap_us: u64,
-    /// Milliseconds from the run's start to the first pause: an agent that is to see all of
-    /// them must have begun.
+    /// Milliseconds from the run's start to the first pause. An agent must have begun before that
+    /// to see all intervals.
     #[serde(default)]
     pub after_ms: u64,
-    /// How many in all.
+    /// Total number of intervals.
     pub count: u32,
 }
 
-/// Why a host could not do it.
+/// Reason why a host could not carry out a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What failed.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// In words, with the end of the console log.
+    /// Description, with the end of the console log.
     pub detail: String,
 }
 
 impl Failure {
-    /// A failure of a kind with its reason.
+    /// Creates a failure of a kind with its description.
     pub fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
         Failure { kind, detail: detail.into() }
     }

@@ -1,14 +1,14 @@
-//! A simulated host: what QEMU is asked to pretend in virtual time.
+//! The simulated host, which QEMU emulates in virtual time.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Fairness, Job};
 use crate::clock::Moment;
 
-/// The name of the virtio-serial port that an unattended guest writes its replies to.
+/// Name of the virtio-serial port to which an unattended guest writes its replies.
 pub const OUT_PORT_NAME: &str = "unspin.out";
 
-/// What a guest without a control channel does: one job, then it powers off.
+/// Errand of a guest without a control channel: it runs one job and powers off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Errand {
     /// [`super::PROTOCOL`] of the lab.
@@ -17,7 +17,7 @@ pub struct Errand {
     pub job: Job,
 }
 
-/// What a guest marks in the record, by the number that it passes to the host.
+/// Kind of a guest's mark in the record, by the number that the guest passes to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A job begins.
@@ -31,38 +31,38 @@ pub enum Mark {
 /// An instant that the guest marked in the record, as both sides saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// Virtual time, nanoseconds, as QEMU answered.
+    /// Virtual time in nanoseconds, as QEMU answered.
     pub virtual_ns: u64,
-    /// The guest's clocks just before.
+    /// Readings of the guest's clocks just before.
     pub before: Moment,
-    /// The guest's CLOCK_MONOTONIC just after, nanoseconds.
+    /// The guest's CLOCK_MONOTONIC just after, in nanoseconds.
     pub after_ns: u64,
 }
 
 /// The simulated host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VirtualHost {
-    /// Simulated pCPUs.
+    /// Number of simulated pCPUs.
     pub pcpus: u32,
     /// Nanoseconds that each pCPU runs in a round.
     pub quantum_ns: u64,
-    /// Instructions that a pCPU executes in a nanosecond.
+    /// Number of instructions that a pCPU executes in a nanosecond.
     pub instructions: u32,
     /// The host's scheduler.
     pub scheduler: HostScheduler,
-    /// Who shares the pCPUs with whom.
+    /// How VMs share the pCPUs.
     pub fairness: Fairness,
-    /// What exits cost.
+    /// Costs of exits.
     pub prices: Prices,
-    /// The percentage of these prices that is paid.
+    /// Percentage of these prices that the guest pays.
     #[serde(default = "all_of_it")]
     pub price_percent: u32,
-    /// What the host's KVM offers the guest.
+    /// Features that the host's KVM offers the guest.
     pub help: Help,
-    /// What the guest takes itself for, if it is a confidential one.
+    /// Kind of confidential VM that the guest detects, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cvm: Option<Cvm>,
-    /// What the guest may use.
+    /// Limits of the guest's pCPU time.
     #[serde(default, skip_serializing_if = "CpuLimits::is_none")]
     pub cpu: CpuLimits,
     /// Seed of everything random: the guest's numbers, its addresses, the host's ties.
@@ -73,28 +73,28 @@ pub struct VirtualHost {
     pub neighbours: Vec<VirtualNeighbour>,
 }
 
-/// What a VM may use of the pCPUs, as its cgroup's `cpu.weight` and `cpu.max` would have it.
+/// Limits of a VM's pCPU time, as its cgroup's `cpu.weight` and `cpu.max` would set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuLimits {
-    /// Its weight, 1 to 10000; `None`: 100, which is that of all others.
+    /// Weight of the VM, 1 to 10000; `None` is 100, the weight of all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// The most that it gets; `None`: all.
+    /// Maximum pCPU time; `None` is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<CpuMax>,
 }
 
-/// How long a VM may run in a period, all pCPUs together.
+/// Maximum time for which a VM may run in a period, on all pCPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuMax {
-    /// So long, microseconds.
+    /// Time in microseconds.
     pub quota_us: u64,
-    /// The period, microseconds.
+    /// Length of the period in microseconds.
     pub period_us: u64,
 }
 
 impl CpuLimits {
-    /// Whether nothing is limited.
+    /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == CpuLimits::default()
     }
@@ -113,7 +113,7 @@ pub enum Cvm {
 }
 
 impl std::fmt::Display for Cvm {
-    /// As labels say it, lest anybody takes it for the real thing.
+    /// Writes the name for labels, so that nobody takes it for a real SEV-ES guest.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Cvm::SevEsEmulated => f.write_str("emulated SEV-ES"),
@@ -121,7 +121,7 @@ impl std::fmt::Display for Cvm {
     }
 }
 
-/// A host scheduler that QEMU knows.
+/// A host scheduler that QEMU simulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostScheduler {
@@ -132,7 +132,7 @@ pub enum HostScheduler {
     Cfs,
 }
 
-/// A table of what each exit costs.
+/// A table of the costs of exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prices {
@@ -148,37 +148,38 @@ pub enum Prices {
     Tdx,
 }
 
-/// What a host's KVM does for a guest that spins.
+/// Support of a host's KVM for a guest that spins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Help {
-    /// A kick for a halted vCPU: what PV spinlocks need (KVM_FEATURE_PV_UNHALT).
+    /// Kick for a halted vCPU, which PV spinlocks need (KVM_FEATURE_PV_UNHALT).
     pub pv_unhalt: bool,
     /// Interrupts to several vCPUs by one hypercall (KVM_FEATURE_PV_SEND_IPI).
     pub pv_ipi: bool,
-    /// Steal time, and with it what it makes possible: preempted vCPUs are known, their TLB
-    /// flushes wait, and a yield can be directed (KVM_FEATURE_STEAL_TIME and two more).
+    /// Steal time, and the features that it makes possible: the guest knows which vCPUs are
+    /// preempted, delays their TLB flushes, and directs yields (KVM_FEATURE_STEAL_TIME and two
+    /// more).
     pub steal_time: bool,
-    /// How PAUSE is intercepted.
+    /// Interception of PAUSE.
     pub pause_exits: PauseExits,
-    /// The shortest loop that exits: nanoseconds (VMX) or PAUSEs (SVM). `None`: KVM's default.
+    /// Shortest loop that exits, in nanoseconds (VMX) or PAUSEs (SVM). `None` is KVM's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_window: Option<u32>,
-    /// Whom a pause loop yields to.
+    /// Target of the yield after a pause loop.
     pub boost: Boost,
-    /// What a yield costs who is boosted.
+    /// Payment for a yield to a vCPU that is not eligible.
     pub debooster: Debooster,
-    /// What the host does with the guest's critical sections.
+    /// The host's handling of the guest's critical sections.
     pub critical: Critical,
-    /// What the host uses of the guest's answers to reflected pause loops.
+    /// The parts of the guest's answers to reflected pause loops that the host uses.
     #[serde(default, skip_serializing_if = "Vnae::is_off")]
     pub vnae: Vnae,
 }
 
-/// The hardware that finds a loop of PAUSEs.
+/// The hardware that detects a loop of PAUSEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PauseExits {
-    /// None.
+    /// No hardware: PAUSE does not exit.
     #[default]
     Off,
     /// Intel's pause-loop exiting.
@@ -187,87 +188,88 @@ pub enum PauseExits {
     Svm,
 }
 
-/// A version of kvm_vcpu_on_spin().
+/// A version of kvm_vcpu_on_spin(), by the vCPU that it yields to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Boost {
-    /// Nobody.
+    /// The host yields to no vCPU.
     #[serde(rename = "off")]
     Off,
-    /// Linux 2.6.33: sleep for a while.
+    /// Linux 2.6.33: the host sleeps for a while.
     #[serde(rename = "2009")]
     Y2009,
     /// Linux 2.6.39: the next vCPU.
     #[serde(rename = "2011")]
     Y2011,
-    /// Linux 3.6: not who is in a pause loop itself.
+    /// Linux 3.6: not a vCPU that is in a pause loop itself.
     #[serde(rename = "2012")]
     Y2012,
-    /// Linux 3.9: only where the host is overcommitted.
+    /// Linux 3.9: only if the host is overcommitted.
     #[serde(rename = "2013")]
     Y2013,
-    /// Linux 4.14: who was preempted in the kernel.
+    /// Linux 4.14: a vCPU that was preempted in the kernel.
     #[serde(rename = "2017")]
     Y2017,
-    /// Linux 5.3: or who has an interrupt.
+    /// Linux 5.3: or one that has a pending interrupt.
     #[serde(rename = "2019")]
     Y2019,
-    /// Linux now.
+    /// Current Linux.
     #[default]
     #[serde(rename = "mainline")]
     Mainline,
-    /// Only who can have what is spun for.
+    /// Only a vCPU that can hold what the loop waits for.
     #[serde(rename = "strict")]
     Strict,
-    /// As mainline, but first one that was preempted in a critical section (eCS).
+    /// As mainline, but first a vCPU that was preempted in a critical section (eCS).
     #[serde(rename = "ecs")]
     Ecs,
 }
 
-/// What a yield costs who is boosted.
+/// Payment for a directed yield whose target is not eligible, see `policy/host/yield.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Debooster {
-    /// Nothing.
+    /// Nobody pays, as in mainline.
     #[default]
     Off,
-    /// Its own later time.
+    /// The virtual time of the yielding vCPU rises until the target is eligible.
     Penalty,
-    /// The time passes from one to the other.
+    /// The virtual time that the yielding vCPU forfeits goes to the target.
     Transfer,
-    /// Nothing to it, but lag to all others.
+    /// The yielding vCPU pays nothing: the target gets the lag that it lacks, and all others lose
+    /// lag.
     Credit,
 }
 
-/// What a host does with what its guest says about critical sections (eCS, USENIX ATC '18).
+/// A host's handling of critical sections that its guest announces (eCS, USENIX ATC '18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Critical {
-    /// It knows of none.
+    /// The host ignores critical sections.
     #[default]
     Off,
-    /// It counts preemptions in critical sections.
+    /// The host counts preemptions in critical sections.
     Count,
-    /// It counts, and leaves a vCPU in a critical section one tick more, once.
+    /// The host counts them, and lets a vCPU in a critical section run for one more tick, once.
     Extend,
 }
 
-/// What a host uses of the answers of a guest with encrypted state to pause loops that it
-/// reflects into it.
+/// The part that a host uses of a guest's answers to reflected pause loops. The guest has encrypted
+/// state, and the host reflects pause loops into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vnae {
-    /// It reflects none.
+    /// The host reflects no pause loops.
     #[default]
     Off,
-    /// Nothing: what reflection costs.
+    /// The host uses no part: this measures the cost of reflection.
     None,
-    /// The privilege level.
+    /// The host uses the privilege level.
     Cpl,
-    /// The vCPU that the guest names.
+    /// The host uses the vCPU that the guest names.
     Vcpu,
-    /// Both.
+    /// The host uses both.
     Both,
-    /// A vCPU drawn by lot instead of the named one.
+    /// The host uses a random vCPU instead of the named one.
     Sham,
 }
 
@@ -280,37 +282,38 @@ impl Vnae {
 /// A modelled VM: vCPUs without a guest, which only use pCPU time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VirtualNeighbour {
-    /// Its name in results.
+    /// Name in results.
     pub name: String,
-    /// Its vCPUs.
+    /// Number of vCPUs.
     pub vcpus: u32,
-    /// When its vCPUs want to run.
+    /// Model of when the vCPUs want to run.
     pub model: NeighbourModel,
     /// Nanoseconds of work at a time.
     pub work_ns: u64,
-    /// Nanoseconds of sleep between.
+    /// Nanoseconds of sleep in between.
     pub sleep_ns: u64,
-    /// Virtual time of its begin.
+    /// Virtual time of the begin in nanoseconds.
     pub phase_ns: u64,
-    /// From when until when it wants to run, ascending, virtual nanoseconds.
+    /// Begin and end of each period in which the vCPUs want to run, ascending, in virtual
+    /// nanoseconds.
     pub times_ns: Vec<(u64, u64)>,
 }
 
-/// When a modelled vCPU wants to run.
+/// Model of when a modelled vCPU wants to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NeighbourModel {
-    /// Always.
+    /// The vCPU always wants to run.
     Greedy,
-    /// For so much pCPU time, then it sleeps.
+    /// The vCPU wants to run until it has had its work in pCPU time, then it sleeps.
     Periodic,
-    /// For so long, whatever it gets, then it sleeps.
+    /// The vCPU wants to run for a fixed time, whatever it gets, then it sleeps.
     Burst,
-    /// At given times.
+    /// The vCPU wants to run at given times.
     At,
 }
 
-/// QEMU's name of an option's value: the one that files use.
+/// Returns QEMU's name of an option's value: the name that files use.
 pub fn option_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
