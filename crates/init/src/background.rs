@@ -1,4 +1,4 @@
-//! Commands in cgroups of their own, so that whatever one leaves behind ends with it.
+//! Commands in their own cgroups, so that everything a command leaves behind ends with it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,15 +22,15 @@ use unspin_wire::{Job, JobResult, SETUP_LIMIT_S};
 const STDOUT_LIMIT: usize = 4 << 20;
 const STDERR_LIMIT: usize = 16 << 10;
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// How long the end of the output may take after the command's own. A process that went to
-/// another cgroup holds it open for as long as it lives.
+/// Maximum time between the end of a command and the end of its output. A process that moved to
+/// another cgroup holds the output open for as long as it lives.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// Processes that some thread waits for; everything else that dies is an orphan.
+/// Processes that some thread waits for; every other process that dies is an orphan.
 static WAITED_FOR: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Default::default);
 static NEXT_CGROUP: AtomicU64 = AtomicU64::new(0);
 
-/// A command that runs, with its output being collected.
+/// A running command, whose output is being collected.
 pub struct Background {
     pid: i32,
     exited: mpsc::Receiver<std::io::Result<ExitStatus>>,
@@ -64,21 +64,21 @@ impl Background {
         Ok(Background { pid, exited, stdout, stderr, cgroup, start_ns, oom_kills_before })
     }
 
-    /// The most memory that its first process has had until now, bytes.
+    /// Returns the peak memory of the command's first process until now in bytes.
     pub fn peak_memory(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
     }
 
-    /// Asks it to end (SIGINT), waits, and returns what it printed.
+    /// Asks the command to end (SIGINT), waits, and returns its result.
     pub fn stop(self) -> JobResult {
         // Programs that fork share the process group; stress-ng prints on SIGINT.
         let _ = kill(Pid::from_raw(-self.pid), Signal::SIGINT);
         self.wait(STOP_GRACE, || {})
     }
 
-    /// Waits until it exits or the limit is over; `ended` is called at that instant.
+    /// Waits until the command exits or the limit is over; calls `ended` at that instant.
     pub fn wait(self, limit: Duration, ended: impl FnOnce()) -> JobResult {
         let status = self.exited.recv_timeout(limit).ok();
         let end_ns = mono_ns();
@@ -119,8 +119,8 @@ fn run_setup(command: &[String], job: &Job) -> anyhow::Result<()> {
     end_setup(Background::launch(&setup)?, command, limit)
 }
 
-/// Waits for the command itself, not for the end of its output: a child that it leaves in the
-/// background holds that open, and ends with the cgroup.
+/// Waits for the end of the command itself, not of its output. A child that the command leaves in
+/// the background holds the output open, and ends with the cgroup.
 fn end_setup(setup: Background, command: &[String], limit: Duration) -> anyhow::Result<()> {
     let ended = setup.wait(limit, || {});
     let command = command.join(" ");
@@ -137,7 +137,7 @@ fn end_setup(setup: Background, command: &[String], limit: Duration) -> anyhow::
     Ok(())
 }
 
-/// Starts a program in its own session and cgroup, held to the job's vCPUs.
+/// Starts a program in its own session and cgroup, pinned to the job's vCPUs.
 fn spawn(argv: &[String], job: &Job, cgroup: &std::path::Path) -> anyhow::Result<Child> {
     let (program, args) = argv.split_first().context("empty command")?;
     let procs = fs::OpenOptions::new().write(true).open(cgroup.join("cgroup.procs"))?;
@@ -215,22 +215,22 @@ enum Keep {
     Tail,
 }
 
-/// What a stream has brought so far; a thread reads it to its end.
+/// Content of a stream so far; a thread reads the stream to its end.
 struct Collector {
     kept: Arc<Mutex<Vec<u8>>>,
-    /// Closed at the stream's end.
+    /// Channel that closes at the stream's end.
     ended: mpsc::Receiver<()>,
 }
 
 impl Collector {
-    /// What came until the stream's end, or until then.
+    /// Returns the content until the stream's end, or until a time.
     fn text(self, until: Instant) -> String {
         let _ = self.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
         String::from_utf8_lossy(&lock(&self.kept)).into_owned()
     }
 }
 
-/// Keeps at most `limit` bytes of a stream. Where that cuts the stream's end off, a line more
+/// Keeps at most `limit` bytes of a stream. If that cuts off the stream's end, adds a line that
 /// says so.
 fn collect(stream: Option<impl Read + Send + 'static>, limit: usize, keep: Keep) -> Collector {
     let kept = Arc::new(Mutex::new(Vec::new()));
@@ -269,7 +269,7 @@ fn oom_kills() -> u64 {
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Collects the dead children of dead parents, which are PID 1's to wait for.
+/// Reaps dead children of dead parents: PID 1 must wait for them.
 pub fn reap_orphans() {
     let waited = lock(&WAITED_FOR);
     let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -290,8 +290,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Starts a script. A folder plays its cgroup: once `cgroup.kill` is there, a thread kills
-    /// the script's process group and removes the folder.
+    /// Starts a script. A folder plays its cgroup: when `cgroup.kill` appears, a thread kills the
+    /// script's process group and removes the folder.
     pub(crate) fn launch(script: &str) -> anyhow::Result<(Background, JoinHandle<()>)> {
         let number = NEXT_CGROUP.fetch_add(1, Ordering::Relaxed);
         let name = format!("unspin-init-test-{}-{number}", std::process::id());

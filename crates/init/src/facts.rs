@@ -1,10 +1,10 @@
-//! What a guest says of itself.
+//! Properties that a guest reports about itself.
 
 use std::fs;
 
 use unspin_wire::{Hello, PROTOCOL};
 
-/// Gathers the hello.
+/// Returns the hello.
 pub fn hello() -> Hello {
     Hello {
         protocol: PROTOCOL,
@@ -16,11 +16,12 @@ pub fn hello() -> Hello {
     }
 }
 
-/// Which spinlock the kernel uses, from its boot log and the hypervisor bit.
+/// Returns the kind of spinlock that the kernel uses, according to its boot log and the hypervisor
+/// bit.
 ///
-/// arch/x86/kernel/kvm.c says so when it runs on KVM; elsewhere Linux takes the
-/// test-and-set lock (`virt_spin_lock`) exactly when CPUID's hypervisor bit is
-/// set (arch/x86/kernel/paravirt.c, since v4.2; a static key since v4.15).
+/// On KVM, arch/x86/kernel/kvm.c logs the kind. Elsewhere, Linux takes the test-and-set lock
+/// (`virt_spin_lock`) exactly if CPUID's hypervisor bit is set (arch/x86/kernel/paravirt.c, since
+/// v4.2; a static key since v4.15).
 pub fn spinlock_kind(log: &str, hypervisor: bool) -> &'static str {
     if log.contains("PV spinlocks enabled") {
         "PV qspinlock"
@@ -33,12 +34,13 @@ pub fn spinlock_kind(log: &str, hypervisor: bool) -> &'static str {
     }
 }
 
-/// vCPUs that are online, those of `isolcpus=` included, on which nothing runs unasked.
+/// Returns the number of online vCPUs, including those of `isolcpus=`, on which nothing runs
+/// unasked.
 pub fn online_cpus() -> u32 {
     count(&read("/sys/devices/system/cpu/online")).unwrap_or(1)
 }
 
-/// How many CPUs a list such as `0-2,5` has.
+/// Returns the number of CPUs in a list such as `0-2,5`.
 fn count(list: &str) -> Option<u32> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -57,7 +59,7 @@ fn hypervisor_bit() -> bool {
     read("/proc/cpuinfo").split_whitespace().any(|flag| flag == "hypervisor")
 }
 
-/// The kernel's log so far. Each read of /dev/kmsg returns one record.
+/// Returns the kernel's log so far. Each read of /dev/kmsg returns one record.
 pub fn kernel_log() -> String {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;

@@ -1,12 +1,12 @@
 //! Keeps the emulated CPUs of an L1 alive.
 //!
-//! QEMU's SVM emulation changes a CPU's set of pending interrupts without a lock
-//! when it enters and leaves a guest (`cs->interrupt_request |= ...` in
-//! target/i386/tcg/sysemu/svm_helper.c). An interrupt that another thread
-//! raises in that moment is lost to the CPU, although its local APIC still has it
-//! pending. If it was the one-shot timer, the CPU has no timer from then on. Any
-//! further interrupt brings the pending one along. So on each CPU a thread wakes a
-//! real-time thread on the next CPU now and then: the wake-up is such an interrupt.
+//! When QEMU's SVM emulation enters and leaves a guest, it changes the CPU's set of pending
+//! interrupts without a lock (`cs->interrupt_request |= ...` in
+//! target/i386/tcg/sysemu/svm_helper.c). The CPU loses an interrupt that another thread raises at
+//! that moment, although the local APIC still has it pending. If that was the one-shot timer, the
+//! CPU has no timer from then on. Any further interrupt also delivers the pending one. So a thread
+//! on each CPU regularly wakes a real-time thread on the next CPU: the wake-up is such an
+//! interrupt.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 const PERIOD: Duration = Duration::from_millis(25);
 
-/// Starts the threads of each CPU; they run for the rest of the machine's life.
+/// Starts the threads of each CPU; they run until the machine stops.
 pub fn start(cpus: usize) {
     let (senders, receivers): (Vec<Sender<()>>, Vec<Receiver<()>>) =
         (0..cpus).map(|_| channel()).unzip();
@@ -36,8 +36,8 @@ pub fn start(cpus: usize) {
     }
 }
 
-/// Holds this thread to a CPU, before all normal threads. A heartbeat that fails
-/// to get that still beats, only later.
+/// Pins this thread to a CPU, ahead of all normal threads. If that fails, the heartbeat still
+/// beats, but later.
 fn become_urgent_on(cpu: usize) {
     let mut set = CpuSet::new();
     let _ = set.set(cpu);

@@ -1,4 +1,4 @@
-//! Jobs in a guest: a command between two marks, with what runs beside it.
+//! Jobs in a guest: a command between two marks, and the agent that runs during it.
 
 use std::time::Duration;
 

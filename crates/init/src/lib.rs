@@ -1,7 +1,6 @@
-//! PID 1 of a lab guest: mounts what a workload expects, loads the modules
-//! that the initramfs lists, opens the control channel and serves it until it
-//! is asked to power off. A guest that finds an errand in its initramfs runs that
-//! instead, without a channel.
+//! PID 1 of a lab guest. The init mounts the file systems that a workload needs, loads the modules
+//! that the initramfs lists, opens the control channel and serves it until the lab asks it to power
+//! off. If the initramfs holds an errand, the init runs that instead, without a channel.
 
 mod background;
 mod facts;
@@ -21,13 +20,13 @@ use unspin_wire::guest::MODULE_LIST;
 /// Runs a guest. Only for PID 1; ends by powering the machine off.
 pub fn main() -> ! {
     if let Err(error) = boot() {
-        // The console is the only place left to say it; the lab keeps its log.
+        // The error can go only to the console, whose log the lab keeps.
         eprintln!("unspin init: {error:#}");
     }
     power_off()
 }
 
-/// True when this process is the init of a lab guest.
+/// Returns whether this process is the init of a lab guest.
 pub fn is_init() -> bool {
     std::process::id() == 1 && Path::new(unspin_wire::guest::MARKER).exists()
 }
@@ -42,7 +41,7 @@ fn boot() -> anyhow::Result<()> {
     serve::serve(reader, writer)
 }
 
-/// Loads the modules in the order of the list; one that is built in already is skipped.
+/// Loads the modules in the order of the list; skips those that are built in.
 fn load_modules() -> anyhow::Result<()> {
     let Ok(list) = std::fs::read_to_string(MODULE_LIST) else { return Ok(()) };
     for path in list.lines() {

@@ -1,5 +1,5 @@
-//! Marks in the record of a virtual-time run. The host answers CPUID leaves of its own,
-//! from user space and without privileges; other hosts answer them with something else.
+//! Marks in the record of a virtual-time run. The simulated host answers its own CPUID leaves,
+//! which a program can read from user space without privileges; other hosts give other answers.
 
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
 use std::fs::File;
@@ -10,16 +10,18 @@ use anyhow::{Context, bail, ensure};
 use unspin_wire::clock::{Moment, mono_ns};
 use unspin_wire::{Mark, Marked};
 
-/// The kernel's symbols and their addresses.
+/// File with the kernel's symbols and their addresses.
 const SYMBOLS: &str = "/proc/kallsyms";
-/// struct pcpu_hot (arch/x86/include/asm/current.h): the current task's pointer comes first.
+/// Offset of the preempt_count in struct pcpu_hot (arch/x86/include/asm/current.h), whose first
+/// field is the pointer to the current task.
 const PCPU_HOT_PREEMPT_COUNT: u64 = 8;
 
-/// Answers with the signature: EAX its version, EBX, ECX and EDX "unspin v", "t".
+/// Leaf that returns the signature: EAX holds its version; EBX, ECX and EDX hold "unspin v", "t".
 const SIGNATURE_LEAF: u32 = 0x4fff_0000;
-/// Writes a mark of the kind in ECX and answers with the virtual time in EDX:EAX.
+/// Leaf that writes a mark of the kind in ECX, and returns the virtual time in EDX:EAX.
 const MARK_LEAF: u32 = 0x4fff_0001;
-/// Takes the address of the kernel's preempt_count in ECX, if not 0; EAX: 1 if the host wants it.
+/// Leaf that takes the address of the kernel's preempt_count in ECX, if not 0; EAX is 1 if the host
+/// wants it.
 const CRITICAL_LEAF: u32 = 0x4fff_0002;
 const SIGNATURE_VERSION: u32 = 1;
 
@@ -37,8 +39,8 @@ pub fn mark(mark: Mark) -> Option<Marked> {
     Some(Marked { virtual_ns, before, after_ns })
 }
 
-/// Gives the host, if it asks, the address of the preempt_count of the kernel: each vCPU has one,
-/// at this address relative to its base of GS.
+/// Gives the host the address of the kernel's preempt_count, if the host asks for it. Each vCPU has
+/// a preempt_count, at this address relative to its GS base.
 pub fn announce_preempt_count() -> anyhow::Result<()> {
     if !*HOST_MARKS || cpuid(CRITICAL_LEAF, 0).eax == 0 {
         return Ok(());
@@ -49,7 +51,8 @@ pub fn announce_preempt_count() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address of `__preempt_count`; from 6.4 to 6.14 it was the second field of `pcpu_hot`.
+/// Returns the address of `__preempt_count`, which was the second field of `pcpu_hot` from 6.4 to
+/// 6.14.
 fn preempt_count(symbols: impl BufRead) -> anyhow::Result<u64> {
     for line in symbols.lines() {
         let line = line?;

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Context;
 use nix::mount::{MsFlags, mount};
 
-/// Source, target and type of what is mounted; what a kernel lacks is left out.
+/// Source, target and type of each mount; file systems that a kernel lacks are left out.
 const MOUNTS: [(&str, &str, &str); 9] = [
     ("proc", "/proc", "proc"),
     ("sysfs", "/sys", "sysfs"),

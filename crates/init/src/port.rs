@@ -16,7 +16,7 @@ pub fn open() -> anyhow::Result<(File, File)> {
     Ok((file.try_clone()?, file))
 }
 
-/// Opens a port that is only written to.
+/// Opens a port for writing only.
 pub fn open_output(name: &str) -> anyhow::Result<File> {
     Ok(OpenOptions::new().write(true).open(wait_for(name)?)?)
 }

@@ -1,6 +1,6 @@
-//! What runs beside a job: a command that loads a sched_ext scheduler and keeps it
-//! until it is stopped, or one that records a session. A scheduler that the next run
-//! wants as well stays.
+//! The agent that runs during a job: a command that loads a sched_ext scheduler and keeps it until
+//! it is stopped, or a command that records a session. A scheduler that the next run needs as well
+//! keeps running.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +29,7 @@ struct Running {
 
 static CURRENT: Mutex<Option<Running>> = Mutex::new(None);
 
-/// Makes `wanted` run; `None` is the kernel's own scheduler and nothing beside it.
+/// Makes `wanted` run; with `None`, only the kernel's own scheduler runs, without an agent.
 pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
     let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if current.as_ref().map(|running| &running.agent) == wanted
@@ -41,7 +41,7 @@ pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
         let is_scheduler = old.agent.is_scheduler();
         match stop(old) {
             Err(error) if is_scheduler => return Err(error),
-            // It was another run's, which has its result.
+            // The agent belonged to another run, which has its result.
             Err(error) => eprintln!("unspin init: {error:#}"),
             Ok(()) => {}
         }
@@ -58,15 +58,15 @@ pub fn switch_to(wanted: Option<&Agent>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What an agent left when its job is over: the session, if it records one. An error
-/// where it did not last.
+/// Returns the session that an agent recorded during a job, if it records one. Returns an error if
+/// the agent ended before the job.
 pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
     let mut current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(session) = &agent.session else {
         if is_ready(agent) {
             return Ok(None);
         }
-        // Taken, so that its end fails this run and not the next one, too.
+        // Taking the agent makes its end fail only this run, not the next one.
         let left = current.take().map(|old| complaint("went away", &old.job.stop()));
         let left = left.unwrap_or_else(|| "went away".to_owned());
         bail!("`{}` {left}", agent.argv.join(" "));
@@ -80,13 +80,13 @@ pub fn after_job(agent: &Agent) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(fs::read(session).with_context(|| session.clone())?))
 }
 
-/// The most memory that what runs beside jobs has had, bytes.
+/// Returns the agent's peak memory so far in bytes.
 pub fn peak_memory() -> Option<u64> {
     let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     current.as_ref()?.job.peak_memory()
 }
 
-/// What the guest scheduler has counted until now, if it reports that.
+/// Returns the guest scheduler's figures so far, if it serves them.
 pub fn stats() -> Option<Stats> {
     let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let path = current.as_ref()?.agent.stats.as_ref()?;
@@ -123,7 +123,7 @@ fn is_ready(agent: &Agent) -> bool {
     }
 }
 
-/// True while a sched_ext scheduler is loaded.
+/// Returns whether a sched_ext scheduler is loaded.
 fn is_enabled() -> bool {
     fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "enabled")
 }
@@ -164,7 +164,7 @@ mod tests {
         let error = after_job(&agent).unwrap_err().to_string();
         assert!(error.starts_with("`watch` went away ("), "{error}");
         assert!(CURRENT.lock().unwrap().is_none());
-        // One that dies between two runs.
+        // The agent dies between two runs.
         dies();
         switch_to(None).unwrap();
     }

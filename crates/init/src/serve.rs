@@ -1,5 +1,5 @@
-//! The guest's side of the channel: a thread a request, so that a long job
-//! never keeps a ping or a stop from its answer.
+//! The guest's side of the channel. Each request has its own thread, so that a long job never
+//! delays the answer to a ping or a stop.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ struct Server {
     jobs: Jobs,
 }
 
-/// Answers requests until one asks to power off or until the other end has gone.
+/// Answers requests until one asks to power off, or until the other end is gone.
 pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
     let server = Arc::new(Server { port: Mutex::new(writer), jobs: Jobs::default() });
     let host = start_host(server.clone());
@@ -51,7 +51,7 @@ pub fn serve(reader: File, writer: File) -> anyhow::Result<()> {
     }
 }
 
-/// The host role has a thread for life: a VM dies with the thread that started it.
+/// Starts a thread for the host role that never ends: a VM dies with the thread that started it.
 fn start_host(server: Arc<Server>) -> mpsc::Sender<(u64, HostRequest)> {
     let (sender, requests) = mpsc::channel::<(u64, HostRequest)>();
     std::thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! A guest without a control channel: its job came with its initramfs, its replies go out
-//! on a port that nobody writes to. In virtual time anything else would come at an instant
-//! that depends on the machine.
+//! A guest without a control channel. Its job comes with its initramfs, and its replies go out on a
+//! port to which nobody writes. In virtual time, any other input would arrive at an instant that
+//! depends on the machine.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use unspin_wire::{Envelope, Errand, Mark, OUT_PORT_NAME, PROTOCOL, Reply};
 
 use crate::{facts, job, mark, port};
 
-/// The errand that this guest was started for, if it was started for one.
+/// Returns the guest's errand, if it has one.
 pub fn errand() -> anyhow::Result<Option<Errand>> {
     let text = match fs::read_to_string(ERRAND_FILE) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

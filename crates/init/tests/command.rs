@@ -1,5 +1,5 @@
-//! The program on a machine that is not a guest. With a test of its own it is built wherever the
-//! workspace is tested, and the lab's tests find it beside `unspin`.
+//! The program on a machine that is not a guest. This test makes cargo build the program wherever
+//! the workspace is tested, and the lab's tests find it next to `unspin`.
 
 use std::process::Command;
 
