@@ -1,5 +1,5 @@
-//! Is `unspin run` worth it for somebody's work? The verdict on the rounds of
-//! `unspin run --ab`, and its text.
+//! The verdict on the rounds of `unspin run --ab`, and its text: is `unspin run` worth it for the
+//! user's work?
 
 use serde::Serialize;
 use unspin_model::ab::{Arm, Rounds, Source};
@@ -11,15 +11,16 @@ use crate::columns::{paragraph, printable, table};
 use crate::format::{has_interval, number, p_value, plural, ratio_number};
 use unspin_analysis::summarize::estimate::{of_ratio, of_values};
 
-/// Effects that may be worth more pairs; the first one that few enough pairs would show is named.
+/// Effects that may be worth more pairs. The text names the first one that few enough pairs would
+/// show.
 const EFFECTS: [f64; 4] = [0.05, 0.1, 0.2, 0.5];
-/// Nobody runs more pairs than that.
+/// Maximum number of pairs that the text advises: nobody runs more.
 const PAIRS_MAX: u32 = 100;
-/// Up to this number pairs are counted exactly, from there on in fives.
+/// Up to this number, the text gives exact numbers of pairs; above it, multiples of five.
 const PAIRS_EXACT: u32 = 12;
 const COLUMNS: usize = 79;
 
-/// What it comes down to.
+/// Kind of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -27,39 +28,39 @@ pub enum Kind {
     LeaveOn,
     /// The work is slower under unspin.
     LeaveOff,
-    /// Neither was shown.
+    /// Neither is shown.
     NoDifferenceShown,
-    /// Too few pairs were complete to show anything.
+    /// Too few pairs are complete to show anything.
     TooFew,
 }
 
-/// How many pairs would show an effect in about 80 % of trials.
+/// Number of pairs that would show an effect in about 80 % of trials.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Enough {
     /// The effect: 0.05 is 5 % more or less speed.
     pub effect: f64,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u32,
 }
 
-/// What `unspin run --ab --json` prints.
+/// The verdict on rounds: the format of `unspin run --ab --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
-    /// What it comes down to.
+    /// Kind of the verdict.
     pub kind: Kind,
-    /// The same for a person.
+    /// The verdict in a sentence.
     pub sentence: String,
-    /// Complete pairs, which the verdict rests on.
+    /// Number of complete pairs, on which the verdict rests.
     pub complete: u32,
-    /// The median of the metric under the kernel's own scheduler, with its interval.
+    /// Median of the metric under the kernel's own scheduler, with its interval.
     pub stock: Option<Estimate>,
-    /// The same under unspin.
+    /// Median of the metric under unspin, with its interval.
     pub unspin: Option<Estimate>,
-    /// The median of the pairs' ratios of speed, unspin to stock: above 1, unspin is faster.
+    /// Median of the pairs' ratios of speed, unspin to stock. Above 1, unspin is faster.
     pub ratio: Option<Estimate>,
-    /// The p of the exchange of rounds within pairs; absent if there are too few.
+    /// p of the exchange of rounds within pairs; absent if the pairs are too few.
     pub p: Option<f64>,
-    /// How many pairs would show a small effect; only where no difference was shown.
+    /// Number of pairs that would show a small effect; present only if no difference is shown.
     pub enough: Option<Enough>,
     /// All rounds.
     #[serde(flatten)]
@@ -134,7 +135,7 @@ impl Judged {
         }
     }
 
-    /// A table and the sentence, for a terminal.
+    /// Returns a table and the sentence, for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if self.complete > 0 {
@@ -182,7 +183,7 @@ impl Judged {
     }
 }
 
-/// The ends of an interval, if there is one.
+/// Returns the ends of an interval, if the estimate has one.
 fn range(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
     match has_interval(estimate) {
         true => format!("{} to {}", text(estimate.lo), text(estimate.hi)),
@@ -190,7 +191,7 @@ fn range(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// What the guest's own figure does not say.
+/// Caution about what the guest's own figure does not show.
 const PROXY: &str = "Mind: this compares CPU time that was neither idle, off nor spinning, which \
     is a proxy. Whether it was your work is unknown: use -- CMD or --metric-cmd to know.";
 

@@ -1,4 +1,4 @@
-//! Claims as tables, and the tables of claims within README and docs.
+//! Claims as tables, and the tables of claims within the README and the docs.
 
 use unspin_model::Claim;
 use unspin_model::claim::Target;
@@ -12,10 +12,11 @@ pub mod plot;
 
 pub use blocks::{BlockError, render_blocks};
 
-/// How many digits more than usual a figure may have to be on its side of the target.
+/// Maximum number of additional digits that show on which side of the target a figure lies.
 const MORE_DIGITS_MAX: u8 = 5;
 
-/// The claims as a GitHub Markdown table. A label that all of them share is its caption.
+/// Returns the claims as a GitHub Markdown table. A label that all of them share becomes its
+/// caption.
 pub fn markdown(claims: &[&Claim]) -> String {
     let shared = claims.first().map(|claim| &claim.label);
     let shared = shared.filter(|label| claims.iter().all(|claim| claim.label == **label));
@@ -44,11 +45,12 @@ pub fn markdown(claims: &[&Claim]) -> String {
     }
 }
 
-/// Pairs of claims, each with its name, as a GitHub Markdown table: do two labels agree?
+/// Returns pairs of claims, each with its name, as a GitHub Markdown table that shows whether two
+/// labels agree.
 fn beside(pairs: &[(String, Claim, Claim)]) -> String {
     let label = |of: fn(&(String, Claim, Claim)) -> &Claim| {
         let claims: Vec<&Claim> = pairs.iter().map(of).collect();
-        // A label of several experiments names each of theirs.
+        // The label of a figure from several experiments names the label of each.
         let mut each: Vec<&str> = Vec::new();
         for label in labels(&claims).iter().flat_map(|label| label.split("; ")) {
             if !each.contains(&label) {
@@ -69,16 +71,17 @@ fn beside(pairs: &[(String, Claim, Claim)]) -> String {
     markdown::grid(&titles, &pairs.iter().map(row).collect::<Vec<_>>(), &[1, 2])
 }
 
-/// What a table says below each claim.
+/// Text that a table shows below each claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Why its target is missed.
+    /// Why the claim misses its target.
     Reason,
-    /// What the figure is, and why its target is missed.
+    /// The claim's statement, and why it misses its target.
     What,
 }
 
-/// The claims as a table for a terminal of `width` columns, those of each label below it.
+/// Returns the claims as a table for a terminal of `width` columns, with the label below the claims
+/// that share it.
 pub fn terminal(claims: &[&Claim], detail: Detail, width: usize) -> String {
     let titles = ["claim", "figure [interval]", "n", "target", "result"];
     let mut rows = vec![titles.map(String::from).to_vec()];
@@ -109,7 +112,7 @@ pub fn terminal(claims: &[&Claim], detail: Detail, width: usize) -> String {
     out
 }
 
-/// Each label once, in the order of the claims.
+/// Returns each label once, in the order of the claims.
 fn labels<'a>(claims: &[&'a Claim]) -> Vec<&'a str> {
     let mut labels: Vec<&str> = Vec::new();
     for claim in claims {
@@ -120,8 +123,8 @@ fn labels<'a>(claims: &[&'a Claim]) -> Vec<&'a str> {
     labels
 }
 
-/// The figure with its interval and unit; `unbounded` where it has no value. It has as many
-/// digits as it takes to meet or miss its target as the exact figure does.
+/// Returns the figure with its interval and unit; `unbounded` if it has no value. The figure has
+/// enough digits to meet or miss its target as the exact figure does.
 pub fn figure(claim: &Claim) -> String {
     let unbounded = if claim.unbounded_below { "unbounded below" } else { "unbounded" };
     let Some(value) = claim.value else { return unbounded.into() };
@@ -145,7 +148,7 @@ pub fn figure(claim: &Claim) -> String {
     format!("{}{unit}{interval}", text(value))
 }
 
-/// How many digits more than usual a value needs, so that rounding does not take it across its
+/// Returns how many additional digits a value needs so that rounding does not move it across its
 /// target.
 fn more_digits(target: &str, value: f64, digits: fn(f64, u8) -> String) -> u8 {
     let Ok(target) = target.parse::<Target>() else { return 0 };
@@ -154,7 +157,7 @@ fn more_digits(target: &str, value: f64, digits: fn(f64, u8) -> String) -> u8 {
     (0..=MORE_DIGITS_MAX).find(agrees).unwrap_or(MORE_DIGITS_MAX)
 }
 
-/// Whether the target is met, with the reason where it is not.
+/// Returns whether the target is met, with the reason if it is not.
 fn result(claim: &Claim) -> String {
     match claim.reason.as_str() {
         "" => word(claim.holds).to_owned(),
@@ -162,7 +165,7 @@ fn result(claim: &Claim) -> String {
     }
 }
 
-/// A target is met or missed; a claim without one is neither.
+/// Returns the word for a target that is met or missed; a claim without a target is neither.
 pub fn word(holds: Option<bool>) -> &'static str {
     match holds {
         Some(true) => "met",

@@ -1,38 +1,38 @@
 //! Text in aligned columns.
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For figures.
     Right,
 }
 
-/// Two spaces between columns.
+/// Number of spaces between columns.
 const GAP: usize = 2;
 
-/// Width in terminal columns. Control characters count as one: they are
-/// printed as a replacement character, see [`printable`].
+/// Returns the width in terminal columns. Control characters count as one, because they are printed
+/// as a replacement character, see [`printable`].
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text without control characters, so that a hostile name cannot send
-/// escape sequences to the terminal, and with plain spaces between digit groups.
+/// Returns the text without control characters, so that a hostile name cannot send escape sequences
+/// to the terminal, and with plain spaces between digit groups.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             crate::format::GROUP => ' ',
             c if c.is_control() => '\u{fffd}',
-            // Marks that turn the writing direction could fake a table.
+            // Marks that change the writing direction could fake a table.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
             c => c,
         })
         .collect()
 }
 
-/// The text cut to a number of columns, with an ellipsis where something is missing.
+/// Returns the text cut to a number of columns, with an ellipsis if something is missing.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -40,20 +40,20 @@ pub fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The width of every column: that of its widest cell.
+/// Returns the width of every column: that of its widest cell.
 pub fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|c| width(c)).max();
     (0..columns).map(|column| widest(column).unwrap_or(0)).collect()
 }
 
-/// The length of a line of columns of these widths; empty columns take no room.
+/// Returns the length of a line of columns of these widths; empty columns take no room.
 pub fn line_width(widths: &[usize]) -> usize {
     let used = widths.iter().filter(|w| **w > 0);
     used.clone().sum::<usize>() + GAP * used.count().saturating_sub(1)
 }
 
-/// One line, without trailing blanks.
+/// Returns one line, without trailing blanks.
 pub fn line(cells: &[String], widths: &[usize], align: &[Align]) -> String {
     let mut out = String::new();
     for (index, (cell, columns)) in cells.iter().zip(widths).enumerate() {
@@ -68,8 +68,8 @@ pub fn line(cells: &[String], widths: &[usize], align: &[Align]) -> String {
     out.trim_end().to_string()
 }
 
-/// A [`printable`] table with a closing newline: the first column and those named in
-/// `words` left, figures right.
+/// Returns a [`printable`] table with a closing newline. The first column and those named in
+/// `words` are aligned left, figures right.
 pub fn table(head: &[&str], words: &[&str], rows: Vec<Vec<String>>) -> String {
     let columns = head.iter().enumerate();
     let align: Vec<Align> = columns
@@ -85,14 +85,14 @@ pub fn table(head: &[&str], words: &[&str], rows: Vec<Vec<String>>) -> String {
     all.iter().map(|row| printable(&line(row, &widths, &align)) + "\n").collect()
 }
 
-/// A [`printable`] paragraph in lines of at most `columns`.
+/// Returns a [`printable`] paragraph in lines of at most `columns`.
 pub fn paragraph(text: &str, columns: usize) -> String {
-    // Wrapped first: the space within a number must not be broken at.
+    // Wrapping comes first, because a line must not break at the space within a number.
     let lines = wrap(text, columns);
     lines.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Words in lines of at most `columns`.
+/// Returns the words in lines of at most `columns`.
 fn wrap(text: &str, columns: usize) -> String {
     let mut out = String::new();
     let mut used = 0;

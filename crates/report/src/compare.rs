@@ -7,7 +7,7 @@ use crate::columns::{self, Align};
 use crate::format;
 use unspin_analysis::compare::{CellChange, CompareReport};
 
-/// The comparison as text of `width` columns.
+/// Returns the comparison as text of `width` columns.
 pub fn terminal(report: &CompareReport, width: usize) -> String {
     let mut out = String::new();
     let mut paragraph = |text: &str| {
@@ -64,14 +64,14 @@ fn table(report: &CompareReport, width: usize) -> String {
     rows.iter().map(|row| columns::line(row, &widths, &align) + "\n").collect()
 }
 
-/// A cell's name cut to a number of columns: the workload gives way to what follows it.
+/// Returns a cell's name cut to a number of columns: the workload's name is cut first.
 fn shortened(name: &str, workload: &str, columns: usize) -> String {
     let rest = name.strip_prefix(workload).unwrap_or_default();
     let left = columns.saturating_sub(columns::width(rest)).max(2);
     columns::cut(&format!("{}{rest}", columns::cut(workload, left)), columns)
 }
 
-/// Whether all cells share kernel and boot parameters, so that these say nothing.
+/// Returns whether all cells share kernel and boot parameters, which then need not be shown.
 fn one_kernel(report: &CompareReport) -> bool {
     let kernel = |c: &CellChange| (c.cell.kernel.clone(), c.cell.boot_params.clone());
     report.cells.windows(2).all(|pair| kernel(&pair[0]) == kernel(&pair[1]))

@@ -1,6 +1,6 @@
-//! Comma-separated values (RFC 4180, with line feeds), for spreadsheets and statistics: a row per
-//! run of an experiment, a row per event of a session. A cell is empty where something does not
-//! apply or is not known.
+//! Comma-separated values (RFC 4180, with line feeds), for spreadsheets and statistics: a row for
+//! each run of an experiment, or for each event of a session. A cell is empty if its column does
+//! not apply, or its value is not known.
 
 use unspin_model::episode::Episode;
 use unspin_model::session::FoundOff;
@@ -33,8 +33,8 @@ const RUN: [&str; 23] = [
     "identity",
 ];
 
-/// `event` is `off`, `spin`, or `wait` for one that slept. Times are nanoseconds of the guest's
-/// CLOCK_MONOTONIC.
+/// Columns of a session. `event` is `off`, `spin`, or `wait` for a wait that slept. Times are
+/// nanoseconds of the guest's CLOCK_MONOTONIC.
 const EVENT: [&str; 12] = [
     "event",
     "vcpu",
@@ -50,7 +50,7 @@ const EVENT: [&str; 12] = [
     "site",
 ];
 
-/// An experiment's runs and failed attempts, in the order of the file.
+/// Returns an experiment's runs and failed attempts, in the order of the file.
 pub fn runs(records: &[RunRecord]) -> String {
     table(&RUN, records.iter().map(run))
 }
@@ -93,7 +93,7 @@ fn run(record: &RunRecord) -> [String; RUN.len()] {
     ]
 }
 
-/// A session's off intervals and spins, the latter with their causes, by the time they began.
+/// Returns a session's off intervals, and its spins with their causes, in order of their begin.
 pub fn session(session: &Session) -> String {
     let episodes = explain(session.spins.clone(), &session.offs);
     let offs = session.offs.iter().map(|off| ((off.start_ns, off.vcpu), self::off(off)));
@@ -145,7 +145,7 @@ fn table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = [String; 
     text
 }
 
-/// A cell, in quotes where it has what ends one.
+/// Returns a cell, in quotes if it contains a character that would end it.
 fn quoted(cell: String) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

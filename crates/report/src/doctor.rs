@@ -8,12 +8,12 @@ use unspin_model::diagnosis::{
 use crate::columns::{paragraph, printable, width};
 use crate::format::{percent, time};
 
-/// The words between a row's name and its text.
+/// Width of the words between a row's name and its text.
 const STATE_COLUMNS: usize = 9;
-/// Rows' texts have at least that many columns, or they begin on a line of their own.
+/// Minimum width of the texts of rows; if there is less room, they begin on a line of their own.
 const TEXT_MIN: usize = 24;
 
-/// All of it as text of so many columns, with a closing newline.
+/// Returns the diagnosis as text of so many columns, with a closing newline.
 pub fn text(diagnosis: &Diagnosis, columns: usize) -> String {
     let mut out = paragraph(&machine(&diagnosis.machine), columns) + "\n";
     if !diagnosis.verbs.is_empty() {
@@ -29,7 +29,7 @@ pub fn text(diagnosis: &Diagnosis, columns: usize) -> String {
     out
 }
 
-/// What to begin with.
+/// Returns the advice on what to begin with.
 fn summary(verbs: &[Verb]) -> String {
     let ready = |name: &str| verbs.iter().any(|it| it.verb == name && it.ready != Ready::No);
     let privileged = !verbs.iter().flat_map(|it| &it.why).any(|why| why.starts_with("root:"));
@@ -41,7 +41,7 @@ fn summary(verbs: &[Verb]) -> String {
     format!("What works here; {next}")
 }
 
-/// Neighbours of which the same is to be said.
+/// Returns one row for consecutive verbs that have the same result.
 fn verbs(verbs: &[Verb]) -> [String; 3] {
     let names: Vec<&str> = verbs.iter().map(|it| it.verb.as_str()).collect();
     let ready = match verbs[0].ready {
@@ -52,7 +52,7 @@ fn verbs(verbs: &[Verb]) -> [String; 3] {
     [names.join(", "), ready.into(), verbs[0].why.join("; ")]
 }
 
-/// Commands are not wrapped: they are there to be copied.
+/// Formats the advice without wrapping its commands, so that users can copy them.
 fn advice(advice: &KernelAdvice, columns: usize) -> String {
     let indented = |text: &str| {
         let wrapped = paragraph(text, columns.saturating_sub(2));
@@ -71,7 +71,7 @@ fn advice(advice: &KernelAdvice, columns: usize) -> String {
     out
 }
 
-/// What the machine is, in a few words without a full stop.
+/// Returns the kind of machine in a few words, without a full stop.
 pub fn kind(machine: &GuestMachine) -> String {
     let kind = match machine.confidential {
         Confidential::Plain => "a plain VM",
@@ -129,7 +129,8 @@ fn help(help: &Help) -> [String; 3] {
     [help.name.clone(), state.into(), help.means.clone()]
 }
 
-/// Name, state and a text that is wrapped in its own column, or below where that is narrow.
+/// Formats rows of a name, a state and a text. The text is wrapped in its own column, or below if
+/// that is narrow.
 fn rows(rows: impl Iterator<Item = [String; 3]>, columns: usize) -> String {
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|[name, ..]| width(name)).max().unwrap_or(0);

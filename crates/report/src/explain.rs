@@ -1,4 +1,4 @@
-//! `unspin explain`: what each cause means, how it is recognised, what to do about it.
+//! `unspin explain`: the meaning of each cause, the evidence for it, and the remedies.
 
 use serde::Serialize;
 use unspin_model::episode::Cause;
@@ -9,12 +9,12 @@ use crate::format::GROUP;
 pub(crate) mod causes;
 mod texts;
 
-/// Something that `watch`, `report` or `trace` name.
+/// A topic that `watch`, `report` or `trace` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// vCPUs off.
     Preempted,
-    /// Why a spin or a wait lasted.
+    /// Cause of a spin or a wait.
     Cause(Cause),
     /// Spinning in user space.
     UserSpin,
@@ -24,39 +24,39 @@ pub enum Topic {
     PauseStorm,
 }
 
-/// A topic in words: the format of `unspin explain --json`.
+/// The text of a topic: the format of `unspin explain --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// Its name in files and figures.
+    /// Name in files and figures.
     pub name: &'static str,
-    /// Other names that it goes by.
+    /// Other common names.
     pub also: &'static [&'static str],
-    /// How the verdict and the table of causes call it, where they do.
+    /// Names in the verdict and in the table of causes, if they have the topic.
     pub shown_as: &'static [&'static str],
-    /// One line.
+    /// Summary in one line.
     pub brief: &'static str,
-    /// What happens there.
+    /// What happens.
     pub means: &'static str,
-    /// What it is concluded from, and how sure that is.
+    /// The evidence for it, and its confidence.
     pub recognised: &'static str,
-    /// What to do, what helps most first.
+    /// Remedies, the most effective first.
     pub remedies: &'static [&'static str],
 }
 
 impl Topic {
-    /// All of them, in the order in which they are listed.
+    /// Returns all topics, in the order in which they are listed.
     pub fn all() -> impl Iterator<Item = Topic> {
         let causes = Cause::all().map(Topic::Cause);
         let others = [Topic::UserSpin, Topic::Steal, Topic::PauseStorm];
         [Topic::Preempted].into_iter().chain(causes).chain(others)
     }
 
-    /// Its words.
+    /// Returns the text of the topic.
     pub fn explanation(self) -> Explanation {
         texts::of(self)
     }
 
-    /// The topic of that name, in any of the views' words: `holder-off`, `The holder was off`.
+    /// Returns the topic with a name from any of the views: `holder-off`, `The holder was off`.
     pub fn of(name: &str) -> Option<Topic> {
         let key = |name: &str| name.to_lowercase().replace([' ', '_'], "-");
         Topic::all().find(|topic| {
@@ -67,7 +67,7 @@ impl Topic {
     }
 }
 
-/// All topics, a line each, with a closing newline.
+/// Returns all topics, a line each, with a closing newline.
 pub fn list(columns: usize) -> String {
     let all: Vec<Explanation> = Topic::all().map(Topic::explanation).collect();
     let names = all.iter().map(|it| width(it.name)).max().unwrap_or(0);
@@ -80,7 +80,7 @@ pub fn list(columns: usize) -> String {
         + "\nA vCPU is off while it wants to run and has no pCPU.\nunspin explain CAUSE says how it is recognised and what to do.\n"
 }
 
-/// One topic in full, with a closing newline.
+/// Returns one topic in full, with a closing newline.
 pub fn text(words: &Explanation, columns: usize) -> String {
     let also = words.also.join(", ");
     let also = if also.is_empty() { String::new() } else { format!(" (also: {also})") };
@@ -106,7 +106,7 @@ pub fn text(words: &Explanation, columns: usize) -> String {
 }
 
 fn indented(text: &str, by: usize, columns: usize) -> String {
-    // A figure and its sign stay on one line.
+    // A figure and its sign must stay on one line.
     let text = text.replace(" %", &format!("{GROUP}%"));
     let wrapped = paragraph(&text, columns.saturating_sub(by));
     wrapped.lines().map(|line| " ".repeat(by) + line).collect::<Vec<_>>().join("\n")

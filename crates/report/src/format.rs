@@ -1,20 +1,19 @@
-//! Numbers as a person reads them.
+//! Formats numbers for people.
 //!
-//! Figures have three significant digits: more would claim a precision that no
-//! lab run has. Thousands are set apart by a narrow no-break space, which the
-//! terminal replaces by a plain one.
+//! Figures have three significant digits: more would claim a precision that no lab run has. A
+//! narrow no-break space separates thousands; the terminal replaces it by a plain space.
 
 use unspin_model::summary::{Estimate, Verdict};
 
 /// Narrow no-break space, between groups of three digits.
 pub const GROUP: char = '\u{202f}';
 
-/// A figure with three significant digits: `23 000`, `5.10`, `0.0123`, `1.20e-5`.
+/// Returns a figure with three significant digits: `23 000`, `5.10`, `0.0123`, `1.20e-5`.
 pub fn number(value: f64) -> String {
     number_with(value, 0)
 }
 
-/// The same with so many digits more.
+/// Returns the same with `more` additional digits.
 pub fn number_with(value: f64, more: u8) -> String {
     if value.is_nan() {
         return "not a number".into();
@@ -39,23 +38,23 @@ pub fn number_with(value: f64, more: u8) -> String {
     grouped(whole) + fraction
 }
 
-/// The number that a figure says.
+/// Returns the number of a formatted figure.
 pub fn parse(figure: &str) -> Option<f64> {
     figure.replace(GROUP, "").parse().ok()
 }
 
-/// The power of ten of the first digit after rounding to so many behind it.
+/// Returns the power of ten of the first digit after rounding to `after_first` digits behind it.
 fn magnitude(value: f64, after_first: i32) -> i32 {
     let text = format!("{:.*e}", after_first as usize, value.abs());
     text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
 }
 
-/// A count, exact: `1 234 567`.
+/// Returns an exact count: `1 234 567`.
 pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
-/// Groups of three digits from the right; four digits stay together.
+/// Separates groups of three digits from the right; four digits stay together.
 fn grouped(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
     if digits.len() <= 4 {
@@ -71,17 +70,17 @@ fn grouped(digits: &str) -> String {
     out
 }
 
-/// An estimate with its interval: `23 000 [22 100, 23 900]`.
+/// Returns an estimate with its interval: `23 000 [22 100, 23 900]`.
 pub fn estimate(estimate: &Estimate) -> String {
     with_interval(number(estimate.value), &interval(estimate, number))
 }
 
-/// Whether an estimate has an interval: that of a single run has none.
+/// Returns whether an estimate has an interval; that of a single run has none.
 pub fn has_interval(estimate: &Estimate) -> bool {
     !estimate.lo.is_nan()
 }
 
-/// An interval: `[22 100, 23 900]`; empty where there is none.
+/// Returns an interval: `[22 100, 23 900]`; an empty string if the estimate has none.
 pub fn interval(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
     match has_interval(estimate) {
         true => format!("[{}, {}]", text(estimate.lo), text(estimate.hi)),
@@ -89,32 +88,32 @@ pub fn interval(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// A figure and its interval, if there is one.
+/// Returns a figure with its interval, if it has one.
 pub fn with_interval(figure: String, interval: &str) -> String {
     if interval.is_empty() { figure } else { format!("{figure} {interval}") }
 }
 
-/// The interval of a ratio: `[2.10, 2.38]`.
+/// Returns the interval of a ratio: `[2.10, 2.38]`.
 pub fn ratio_interval(estimate: &Estimate) -> String {
     interval(estimate, ratio_number)
 }
 
-/// A ratio with its interval: `2.24x [2.10, 2.38]`.
+/// Returns a ratio with its interval: `2.24x [2.10, 2.38]`.
 pub fn ratio(estimate: &Estimate) -> String {
     with_interval(format!("{}x", ratio_number(estimate.value)), &ratio_interval(estimate))
 }
 
-/// A ratio's figure: two decimals near 1, fewer digits far from it.
+/// Returns a ratio's figure: two decimals near 1, fewer digits far from it.
 pub fn ratio_number(value: f64) -> String {
     ratio_number_with(value, 0)
 }
 
-/// The same with so many digits more.
+/// Returns the same with `more` additional digits.
 pub fn ratio_number_with(value: f64, more: u8) -> String {
     let digits = |usual: usize| usual + usize::from(more);
     match value {
         _ if (0.0995..9.995).contains(&value) => format!("{value:.*}", digits(2)),
-        // Two significant digits: a loss of 50 times is not known to a hundredth.
+        // Two significant digits, because no run measures a loss of 50 times to a hundredth.
         _ if value > 0.0 && value < 0.0995 => match (1 - magnitude(value, 2)).max(2) as usize {
             decimals @ ..=6 => format!("{value:.*}", digits(decimals)),
             _ => format!("{value:.*e}", digits(1)),
@@ -124,7 +123,7 @@ pub fn ratio_number_with(value: f64, more: u8) -> String {
     }
 }
 
-/// A share in percent: `12 %`, `0.4 %`, with a narrow no-break space.
+/// Returns a share in percent: `12 %`, `0.4 %`, with a narrow no-break space.
 pub fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent.fract().abs() < 1e-9 || percent.abs() >= 9.95 {
@@ -136,7 +135,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A p value: `< 0.001`, `0.032`, `1`.
+/// Returns a p value: `< 0.001`, `0.032`, `1`.
 pub fn p_value(p: f64) -> String {
     match p {
         _ if p < 0.001 => "< 0.001".into(),
@@ -146,7 +145,7 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// A stretch of time in seconds as words: `0.80 s`, `45 s`, `3 min 20 s`, `1 h 12 min`.
+/// Returns a duration in seconds as words: `0.80 s`, `45 s`, `3 min 20 s`, `1 h 12 min`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
@@ -157,7 +156,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A time in the unit that suits it: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`; with a narrow
+/// Returns a time in a suitable unit: `67.9 us`, `9.26 ms`, `3.25 s`, `3 min 20 s`; with a narrow
 /// no-break space before the unit.
 pub fn time(seconds: f64) -> String {
     let in_unit = |value: f64, unit: &str| format!("{}{GROUP}{unit}", number(value));
@@ -170,7 +169,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// The verdict in words.
+/// Returns the verdict in words.
 pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -180,7 +179,7 @@ pub fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `1 run`, `2 runs`.
+/// Returns a count with its noun: `1 run`, `2 runs`.
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", self::count(count), if count == 1 { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! The findings in sentences: the first part of every rendering.
+//! The findings in sentences: the first part of every report.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use unspin_model::{Accel, Source};
 use crate::format::{self, plural};
 use crate::view;
 
-/// What was measured, how much of it, and under which label.
+/// Returns a sentence on what was measured, how often, and under which label.
 pub fn measured(summary: &Summary) -> String {
     let runs = if summary.done == summary.planned {
         plural(summary.done, "run", "runs")
@@ -40,7 +40,7 @@ fn runs_a_cell(summary: &Summary) -> String {
     }
 }
 
-/// What the label means, where figures need a caution.
+/// Returns a sentence on the label, if figures with it need a caution.
 pub fn caution(summary: &Summary) -> Option<&'static str> {
     let labels = &summary.labels;
     if labels.iter().any(|l| l.source == Source::Sim) {
@@ -58,7 +58,7 @@ pub fn caution(summary: &Summary) -> Option<&'static str> {
     }
 }
 
-/// A warning where even the largest difference could not be shown in any comparison.
+/// Returns a warning if no comparison could show even the largest difference.
 pub fn too_few_runs(summary: &Summary) -> Option<String> {
     let all = &summary.comparisons;
     let none = !all.is_empty() && all.iter().all(|it| it.verdict == Verdict::TooFewRuns);
@@ -69,12 +69,12 @@ pub fn too_few_runs(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// What the comparisons of one question say, place by place.
+/// The results of all comparisons of one question, by place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What is compared with what, such as `The oracle against stock`.
+    /// Subject and baseline, such as `The oracle against stock`.
     pub lead: String,
-    /// Each place with what is found there: `at 2:1` and `better on 6 of 10 workloads`.
+    /// Each place with its result: `at 2:1` and `better on 6 of 10 workloads`.
     pub places: Vec<(String, String)>,
 }
 
@@ -85,8 +85,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings: what a topology costs, what the oracle gets back, what
-/// schedulers and kernels do.
+/// Returns the findings: what a topology costs, how much of that the oracle regains, and what
+/// schedulers and kernels change.
 pub fn findings(summary: &Summary) -> Vec<Finding> {
     let mut groups: Vec<(String, Vec<(&str, &Comparison)>)> = Vec::new();
     let workloads = view::workloads(summary);
@@ -162,7 +162,7 @@ fn size(comparison: &Comparison) -> f64 {
     comparison.ratio.map_or(f64::INFINITY, |r| r.value)
 }
 
-/// Failed attempts and retries in a sentence; `None` where there were none.
+/// Returns a sentence on failed attempts and retries; `None` if there were none.
 pub fn failures(summary: &Summary) -> Option<String> {
     if summary.failures.is_empty() && summary.retries == 0 {
         return None;
@@ -178,7 +178,7 @@ pub fn failures(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// The failure's name as files spell it, such as `int3-oops`.
+/// Returns the failure's name in files, such as `int3-oops`.
 pub fn failure_name(kind: unspin_model::FailureKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,

@@ -22,20 +22,20 @@ const TEMPLATES: [(&str, &str); 8] = [
     ("style.css", include_str!("html/style.css")),
 ];
 
-/// The page could not be rendered: an error in a template.
+/// The page could not be rendered, because of an error in a template.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot render the report page")]
 pub struct HtmlError(#[from] minijinja::Error);
 
-/// The summary as a self-contained HTML page.
+/// Returns the summary as a self-contained HTML page.
 ///
 /// # Errors
-/// [`HtmlError`] for a broken template; no summary leads to it.
+/// Returns [`HtmlError`] for a broken template. No summary causes it.
 pub fn page(summary: &Summary) -> Result<String, HtmlError> {
     render("page.html", Serde(context::page(summary)))
 }
 
-/// A page from its template.
+/// Renders a page from its template.
 pub(crate) fn render<C: serde::Serialize>(
     template: &str,
     context: Serde<C>,
@@ -47,6 +47,6 @@ pub(crate) fn render<C: serde::Serialize>(
         environment.add_template(name, source)?;
     }
     let page = environment.get_template(template)?.render(context)?;
-    // Templates escape markup; what HTML forbids altogether is left to us.
+    // Templates escape markup, but not the characters that HTML forbids.
     Ok(page.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}"))
 }

@@ -1,4 +1,4 @@
-//! IGVM files, their digests and what is wrong with them, for the terminal.
+//! IGVM files, their digests and their errors, for the terminal.
 
 use unspin_cvm::check::{Report, Severity};
 use unspin_cvm::cpu::CpuState;
@@ -10,10 +10,10 @@ use unspin_cvm::show::{Other, Range, Summary};
 use crate::columns::{printable, table};
 use crate::format::{count, plural};
 
-/// Registers in a line.
+/// Number of registers in a line.
 const REGISTERS: usize = 4;
 
-/// A file, with a closing newline.
+/// Returns the description of a file, with a closing newline.
 pub fn show(summary: &Summary) -> String {
     let mut parts = vec![
         printable(&format!(
@@ -102,7 +102,7 @@ fn vcpu(vcpu: &CpuState) -> String {
         names(&vcpu.platforms),
         vcpu.mode
     );
-    // All that say something, and where it starts in any case.
+    // All registers that hold a value, and always the address at which the vCPU starts.
     let said: Vec<String> = vcpu
         .registers
         .iter()
@@ -115,7 +115,7 @@ fn vcpu(vcpu: &CpuState) -> String {
     out
 }
 
-/// Digests, a line each, with a closing newline.
+/// Returns digests, a line each, with a closing newline.
 pub fn digests(digests: &[Measurement]) -> String {
     let row = |it: &Measurement| {
         let loader = it.loader.map_or("any", |loader| loader.name());
@@ -128,7 +128,7 @@ pub fn digests(digests: &[Measurement]) -> String {
     )
 }
 
-/// How two files differ, with a closing newline.
+/// Returns the differences between two files, with a closing newline.
 pub fn diff(found: &Differences) -> String {
     if found.same {
         return "The files make the same guest.\n".to_owned();
@@ -190,7 +190,7 @@ pub fn diff(found: &Differences) -> String {
     parts.join("\n")
 }
 
-/// What is wrong with a file, with a closing newline.
+/// Returns the errors and notes on a file, with a closing newline.
 pub fn check(report: &Report) -> String {
     let mut out = String::new();
     for finding in &report.findings {

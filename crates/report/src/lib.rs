@@ -1,4 +1,4 @@
-//! What people look at: tables, pages and pictures of summaries, sessions and claims.
+//! Reports for people: tables, pages and plots of summaries, sessions and claims.
 
 pub mod ab;
 pub mod claims;

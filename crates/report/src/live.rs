@@ -15,48 +15,48 @@ use unspin_trace::live::Live;
 use crate::verdict::Verdict;
 use tables::Tables;
 
-/// With more vCPUs than that, those that are off most come first.
+/// Number of vCPUs above which those that are off most come first.
 const MANY: u16 = 16;
-/// Lines that the lanes have at least, with the frame round them.
+/// Minimum number of lines for the lanes, including their frame.
 const LANES_MIN: u16 = 4;
 
-/// What the user chose to see.
+/// The user's choice of what to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
-    /// The first vCPU that is shown, in the order of the lanes.
+    /// First vCPU that is shown, in the order of the lanes.
     pub first: usize,
-    /// Those that were off most come first.
+    /// Whether the vCPUs that were off most come first.
     pub worst_first: bool,
-    /// The picture is paused.
+    /// Whether the picture is paused.
     pub paused: bool,
-    /// The keys and signs are explained.
+    /// Whether the help on keys and signs is shown.
     pub help: bool,
 }
 
 impl View {
-    /// What fits a guest of so many vCPUs.
+    /// Returns the default view for a guest of so many vCPUs.
     pub fn of(vcpus: u16) -> View {
         View { first: 0, worst_first: vcpus > MANY, paused: false, help: false }
     }
 }
 
-/// What is drawn.
+/// Content of the picture.
 #[derive(Debug, Clone, Copy)]
 pub struct Picture<'a> {
-    /// What each vCPU did.
+    /// The last seconds of the guest.
     pub live: &'a Live,
-    /// Its digest.
+    /// Digest of these seconds.
     pub digest: &'a Digest,
-    /// What that comes down to.
+    /// Verdict on these seconds.
     pub verdict: &'a Verdict,
-    /// What the guest is, in a few words.
+    /// Kind of machine, in a few words.
     pub machine: &'a str,
-    /// What a guest scheduler of ours does that runs meanwhile.
+    /// Figures of the guest scheduler of unspin, if one is running.
     pub scheduler: Option<&'a Stats>,
 }
 
-/// Draws all of it. A view beyond the last vCPU is moved back to it. Returns how many vCPUs
-/// have a lane.
+/// Draws the picture. Moves a view beyond the last vCPU back to it. Returns the number of vCPUs
+/// that have a lane.
 pub fn draw(frame: &mut Frame, picture: Picture<'_>, view: &mut View) -> usize {
     let heading = heading::lines(picture, *view, frame.area());
     let [head, middle, keys] = Layout::vertical([
@@ -82,7 +82,8 @@ pub fn draw(frame: &mut Frame, picture: Picture<'_>, view: &mut View) -> usize {
     shown
 }
 
-/// What lanes and tables want is seldom there: the tables then have two fifths.
+/// Returns the height of the lanes. The screen is seldom large enough for lanes and tables; the
+/// tables then get two fifths.
 fn lanes_height(height: u16, lanes: u16, tables: u16) -> u16 {
     let tables = tables.min(height.saturating_sub(lanes).max(height * 2 / 5));
     let left = height - tables;

@@ -5,8 +5,8 @@ use unspin_model::summary::Summary;
 use crate::rows::{self, Row};
 use crate::{format, headline, view};
 
-/// The summary as a Markdown document without a heading: sentences, then one
-/// table a workload, then what went wrong.
+/// Returns the summary as a Markdown document without a heading: sentences, then one table for each
+/// workload, then the failures.
 pub fn document(summary: &Summary) -> String {
     let mut out = format!("{}\n\n", escape(&headline::measured(summary)));
     out += &format!("Label: **{}**.", escape(&view::labels_text(&summary.labels)));
@@ -54,7 +54,7 @@ fn cells(row: &Row) -> [String; 6] {
     ]
 }
 
-/// A Markdown table; `right` lists the columns of figures. Cells are escaped here.
+/// Returns a Markdown table with escaped cells; `right` lists the columns of figures.
 pub(crate) fn grid<R: AsRef<[String]>>(titles: &[String], rows: &[R], right: &[usize]) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| escape(cell)).collect();
@@ -68,8 +68,8 @@ pub(crate) fn grid<R: AsRef<[String]>>(titles: &[String], rows: &[R], right: &[u
     out
 }
 
-/// Text that Markdown shows as it is, on one line. Only what could be taken for
-/// markup is escaped, so that the source stays readable.
+/// Escapes text so that Markdown shows it unchanged, on one line. Escapes only what could be
+/// markup, so that the source stays readable.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::new();
     let mut before = ' ';
@@ -78,7 +78,7 @@ pub(crate) fn escape(text: &str) -> String {
         let after = chars.peek().copied().unwrap_or(' ');
         match c {
             '\\' | '`' | '*' | '|' | '~' => out.extend(['\\', c]),
-            // Within a word an underscore is no emphasis.
+            // Within a word, an underscore does not start emphasis.
             '_' if before.is_alphanumeric() && after.is_alphanumeric() => out.push(c),
             '_' => out += "\\_",
             // `](`, `][` and `]:` make links; an interval's bracket stays as it is.

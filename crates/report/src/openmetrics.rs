@@ -11,10 +11,10 @@ use unspin_trace::totals::{Causes, Sum, Totals};
 
 pub use scheduler::scheduler;
 
-/// The content type of [`text`].
+/// Content type of the output of [`text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All of it, with the closing line that the format asks for.
+/// Returns all totals, with the closing line that the format requires.
 pub fn text(totals: &Totals) -> String {
     let mut out = String::new();
     counter(&mut out, "unspin_watched_seconds", Some("seconds"), "Time that the figures cover");
@@ -78,7 +78,7 @@ fn causes(out: &mut String, causes: &Causes) {
     sample(out, "unspin_lost_findings", "", causes.lost as f64);
 }
 
-/// Of the vCPUs that are online: averages over all series would count others as well.
+/// Writes a value for each online vCPU; with the others, averages over all series would be wrong.
 fn by_vcpu(
     out: &mut String,
     totals: &Totals,
@@ -128,7 +128,7 @@ fn gauge(out: &mut String, name: &str, about: &str) {
     let _ = writeln!(out, "# TYPE {name} gauge\n# HELP {name} {about}.");
 }
 
-/// A counter's samples have names that end in `_total`.
+/// Writes a sample of a counter, whose name must end in `_total`.
 fn sample(out: &mut String, name: &str, labels: &str, number: f64) {
     value(out, &format!("{name}_total"), labels, number);
 }

@@ -6,27 +6,27 @@ use unspin_model::summary::{
 
 use crate::{format, view};
 
-/// One row: a cell with its comparison, or a comparison alone.
+/// A row of the table: a cell with its comparison, or a comparison alone.
 pub struct Row {
-    /// The place; empty where it is that of the row above.
+    /// Name of the place; empty if it is that of the row above.
     pub place: String,
-    /// The guest scheduler, or what else is judged.
+    /// The guest scheduler, or another judged subject.
     pub scheduler: String,
-    /// The cell's median; `None` where there is none to show.
+    /// Median of the cell; `None` if there is none to show.
     pub median: Option<Estimate>,
-    /// Runs that did not finish and failed ones in words; empty where all is well.
+    /// Runs that did not finish, and failed runs, in words; empty if there are none.
     pub note: String,
-    /// The ratio with its interval; empty without comparison.
+    /// Ratio with its interval; empty without a comparison.
     pub ratio: String,
-    /// The verdict of the comparison.
+    /// Verdict of the comparison.
     pub verdict: Option<Verdict>,
-    /// The verdict in words, with what it refers to where that is not the baseline scheduler.
+    /// Verdict in words, with its baseline if that is not the baseline scheduler.
     pub verdict_text: String,
-    /// Runs that count.
+    /// Number of runs that count.
     pub n: Option<u32>,
 }
 
-/// The rows of one workload.
+/// Returns the rows of one workload.
 pub fn of_workload(workload: &view::Workload<'_>, experiment: &ExperimentInfo) -> Vec<Row> {
     workload.places.iter().flat_map(|place| of_place(place, experiment)).collect()
 }
@@ -41,7 +41,8 @@ fn of_place(place: &view::Place<'_>, experiment: &ExperimentInfo) -> Vec<Row> {
             rows.extend(place.cells.iter().map(|c| row(c.cell.scheduler.clone(), Some(c), None)))
         }
     }
-    // Its own row: the first one's comparison is with the baseline topology.
+    // A kernel's comparison has its own row, because the comparison in the first row is with the
+    // baseline topology.
     let of_baseline = |c: &&Comparison| c.subject.scheduler == experiment.baseline_scheduler;
     for comparison in place.of_kind(ComparisonKind::Kernel).filter(of_baseline) {
         rows.push(row("same, by kernel".into(), None, Some(comparison)));
@@ -62,8 +63,8 @@ fn of_place(place: &view::Place<'_>, experiment: &ExperimentInfo) -> Vec<Row> {
     rows
 }
 
-/// Whether nothing was compared with the baseline, for instance because all of the
-/// baseline's runs failed: such a cell must not be missing from the table.
+/// Returns whether nothing was compared with the baseline, for instance because all of the
+/// baseline's runs failed. Such a cell must not be missing from the table.
 fn uncompared(place: &view::Place<'_>, cell: &CellSummary, experiment: &ExperimentInfo) -> bool {
     let scheduler = &cell.cell.scheduler;
     let mut compared = place.of_kind(ComparisonKind::Scheduler);
@@ -84,7 +85,7 @@ fn row(scheduler: String, cell: Option<&CellSummary>, comparison: Option<&Compar
     }
 }
 
-/// What is unusual about a cell's runs, in words.
+/// Describes anything unusual about a cell's runs.
 pub fn note(cell: &CellSummary) -> String {
     let mut parts = Vec::new();
     if cell.unfinished > 0 {

@@ -1,4 +1,4 @@
-//! What the guest scheduler does, for people.
+//! Figures of the guest scheduler, for people.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use unspin_model::scheduler::{Actuator, Limits, Stats};
 
 use crate::format::{duration, plural};
 
-/// One line for one moment.
+/// Returns one line on the current state.
 pub fn line(stats: &Stats) -> String {
     if stats.resting.is_some() {
         return format!("{:7.1} s  does nothing; {} vCPUs", stats.seconds, stats.vcpus);
@@ -22,7 +22,7 @@ pub fn line(stats: &Stats) -> String {
     )
 }
 
-/// What acts, for how long, and on how many vCPUs; `since` is when it began.
+/// Returns the actuator, its running time and its vCPUs; `since` is its start.
 pub fn at_work(stats: &Stats, since: &str) -> String {
     if stats.resting.is_some() {
         let time = duration(stats.seconds);
@@ -48,7 +48,7 @@ pub fn at_work(stats: &Stats, since: &str) -> String {
     )
 }
 
-/// In short, the weightiest first, because what finds no room is not shown.
+/// Returns a short form with the most important figures first, because the rest may not fit.
 pub fn brief(stats: &Stats) -> String {
     if let Some(why) = &stats.resting {
         return format!("unspin run does nothing: {why}");
@@ -70,7 +70,7 @@ pub fn brief(stats: &Stats) -> String {
     text
 }
 
-/// What it has done since it was loaded.
+/// Returns the figures since the scheduler was loaded.
 pub fn summary(stats: &Stats) -> String {
     if let Some(why) = &stats.resting {
         let (time, option) = (stats.seconds, stats.actuator.option());
@@ -107,7 +107,7 @@ pub fn summary(stats: &Stats) -> String {
     text
 }
 
-/// What only a scheduler of ours does.
+/// Writes the figures that only a scheduler of unspin has.
 fn scheduled(text: &mut String, stats: &Stats) {
     if !stats.stacks.is_empty() {
         let _ = writeln!(text, "vCPUs that share a pCPU: {}", stacks(stats));
@@ -120,7 +120,7 @@ fn scheduled(text: &mut String, stats: &Stats) {
     );
 }
 
-/// What limits do not reach, and what was not counted.
+/// Writes what the limits do not reach, and what was not counted.
 fn caveats(text: &mut String, limits: &Limits) {
     if limits.in_root > 0 {
         let _ = writeln!(
@@ -140,7 +140,7 @@ fn caveats(text: &mut String, limits: &Limits) {
     if let Some(why) = &limits.not_isolated {
         let _ = writeln!(text, "the vCPUs out of use are not isolated: {why}");
     }
-    // Some are under way when counting begins.
+    // Some spins are already in progress when counting begins.
     if limits.spins_lost > 10 && limits.spins_lost * 100 > limits.spins {
         let _ =
             writeln!(text, "{} spins are not counted: their end was not seen", limits.spins_lost);
@@ -163,7 +163,7 @@ fn caveats(text: &mut String, limits: &Limits) {
     }
 }
 
-/// Such as `0 with 1, 2 with 3`.
+/// Returns the stacks in words, such as `0 with 1, 2 with 3`.
 fn stacks(stats: &Stats) -> String {
     let stack =
         |vcpus: &Vec<u32>| vcpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" with ");
@@ -238,7 +238,7 @@ mod tests {
             }
         }
         assert!(texts[2].ends_with(why) && texts[3].contains(why), "{texts:?}");
-        // Where cgroups cannot be limited, the other way is named.
+        // If cgroups cannot be limited, the summary names the other actuator.
         assert!(texts[3].contains("`unspin run --actuator cpuset` limits"), "{texts:?}");
         let other = summary(&Stats { actuator: Actuator::SchedExt, ..stats });
         assert!(other.contains("`unspin run --actuator sched-ext` limits"), "{other}");

@@ -1,4 +1,4 @@
-//! A guest's session for people: terminal, Markdown and a page.
+//! A guest's session for people: for the terminal, in Markdown and as a page.
 
 use minijinja::value::Serde;
 use serde::Serialize;
@@ -16,32 +16,32 @@ use crate::verdict::Verdict;
 
 mod plots;
 
-/// Columns that a table's first column has at least.
+/// Minimum width of a table's first column.
 const FIRST_MIN: usize = 8;
-/// Columns that it should have: others are left out for them.
+/// Wanted width of the first column: other columns are left out for it.
 const FIRST_WANTED: usize = 20;
-/// Paragraphs that are not for a terminal have lines of that length.
+/// Length of lines in paragraphs that are not for a terminal.
 const COLUMNS: usize = 80;
-/// Places that are listed.
+/// Maximum number of places that are listed.
 const ROWS: usize = 15;
-/// Less than a microsecond is rounding.
+/// Minimum of the rest in seconds: less than a microsecond is rounding.
 const REST_MIN_S: f64 = 1e-6;
 
-/// A table, ready to print; its first column holds words.
+/// A table, ready to print; its first column contains words.
 #[derive(Serialize)]
 pub(crate) struct Table {
     title: &'static str,
     about: &'static str,
     heads: Vec<&'static str>,
-    /// Which columns hold figures.
+    /// Indices of the columns of figures.
     figures: Vec<usize>,
-    /// Columns that are left out where there is little room, the first one first.
+    /// Columns to leave out if there is little room, in this order.
     dispensable: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// For a terminal.
+    /// Returns the table for a terminal.
     pub(crate) fn text(&self) -> String {
         let is_word = |at: &usize| *at > 0 && !self.figures.contains(at);
         let words: Vec<&str> =
@@ -49,8 +49,8 @@ impl Table {
         columns::table(&self.heads, &words, self.rows.clone())
     }
 
-    /// For a terminal of so many columns: the first column gives way to the others, and
-    /// some of the others to what the first one needs.
+    /// Returns the table for a terminal of so many columns. The first column shrinks for the
+    /// others, and some of the others are left out if it becomes too narrow.
     pub(crate) fn text_within(mut self, columns: usize) -> String {
         let first = self.rows.iter().map(|row| columns::width(&row[0])).max().unwrap_or(0);
         let wanted = first.min(FIRST_WANTED);
@@ -83,8 +83,8 @@ impl Table {
     }
 }
 
-/// All of it as text, with a closing newline: the verdict, what it rests on, tables. Lines
-/// are as long as a terminal of so many columns has room for; without one, tables are whole.
+/// Returns the session as text, with a closing newline: the verdict, its evidence, tables. Lines
+/// fit a terminal of so many columns; without a terminal, tables are complete.
 pub fn text(digest: &Digest, verdict: &Verdict, terminal: Option<usize>) -> String {
     let columns = terminal.unwrap_or(COLUMNS);
     let lines = |texts: Vec<String>| -> String {
@@ -98,7 +98,7 @@ pub fn text(digest: &Digest, verdict: &Verdict, terminal: Option<usize>) -> Stri
     parts.join("\n")
 }
 
-/// All of it as Markdown.
+/// Returns the session as Markdown.
 pub fn document(digest: &Digest, verdict: &Verdict) -> String {
     let mut paragraphs = verdict.markdown();
     paragraphs.push(sentences(digest).join(" "));
@@ -111,7 +111,7 @@ pub fn document(digest: &Digest, verdict: &Verdict) -> String {
     out
 }
 
-/// What the page's template is filled with.
+/// Values for the page's template.
 #[derive(Serialize)]
 struct Page<'a> {
     name: &'a str,
@@ -125,25 +125,25 @@ struct Page<'a> {
     made: &'a Made,
 }
 
-/// How a page came to be.
+/// Origin of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Made {
-    /// The session file's name.
+    /// Name of the session file.
     pub name: String,
-    /// When the session file was last written, as a date and time in UTC; empty if not known.
+    /// Date and time in UTC of the last write to the session file; empty if not known.
     pub recorded: String,
-    /// When the page was made.
+    /// Date on which the page was made.
     pub date: String,
-    /// The command that made it.
+    /// Command that made the page.
     pub command: String,
-    /// The program and its version.
+    /// Name and version of the program.
     pub program: String,
 }
 
-/// All of it as a self-contained HTML page.
+/// Returns the session as a self-contained HTML page.
 ///
 /// # Errors
-/// [`HtmlError`] for a broken template; no session leads to it.
+/// Returns [`HtmlError`] for a broken template. No session causes it.
 pub fn page(
     made: &Made,
     session: &Session,
@@ -169,14 +169,14 @@ pub fn page(
     render("session.html", Serde(page))
 }
 
-/// Where it was recorded, as far as that is known.
+/// Returns the machine, kernel and program of the recording, as far as they are known.
 fn place(about: &About) -> String {
     let kernel = about.kernel.as_ref().map(|release| format!("Linux {release}"));
     let known = [about.machine.clone(), kernel, about.program.clone()];
     known.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The CPU time that shares are of, seconds.
+/// Returns the CPU time in seconds on which shares are based.
 pub(crate) fn cpu_s(digest: &Digest) -> f64 {
     (digest.seconds * f64::from(digest.vcpus)).max(1e-9)
 }
@@ -237,7 +237,7 @@ fn sentences(digest: &Digest) -> Vec<String> {
     out
 }
 
-/// Those of waits add up to what the sentences say.
+/// Returns the tables. The rows of the tables of waits add up to the figures in the sentences.
 fn tables(digest: &Digest) -> Vec<Table> {
     let mut tables = vec![vcpus(digest)];
     if !digest.causes.is_empty() {
@@ -251,7 +251,7 @@ fn tables(digest: &Digest) -> Vec<Table> {
     tables
 }
 
-/// Places that are not listed one by one.
+/// Returns a row for the places that are not listed one by one.
 fn more_sites(digest: &Digest) -> Option<Vec<String>> {
     let more = digest.sites.get(ROWS..).filter(|more| !more.is_empty())?;
     let sum = |of: fn(&SiteWaste) -> f64| more.iter().map(of).sum::<f64>();
@@ -268,8 +268,8 @@ fn more_sites(digest: &Digest) -> Option<Vec<String>> {
     ])
 }
 
-/// What a cause accounts for is the part of a wait in which the one waited for was off. This
-/// is what is left of all waits, in a row of so many columns.
+/// Returns a row of so many columns for the rest of all waits. A cause accounts only for the part
+/// of a wait in which the vCPU waited for was off.
 fn rest(digest: &Digest, columns: usize) -> Option<Vec<String>> {
     let sum = |of: fn(&CauseWaste) -> f64| digest.causes.iter().map(of).sum::<f64>();
     let burned_s = digest.spin_s - sum(|cause| cause.wasted_s);

@@ -5,12 +5,12 @@ use unspin_trace::storms::{Distribution, LeftOut, Storm, Storms};
 use crate::columns::{printable, table};
 use crate::format::{count, number, percent, plural, time};
 
-/// Places and vCPUs that are listed.
+/// Maximum number of places and vCPUs that are listed.
 const ROWS: usize = 10;
-/// A column of words.
+/// Title of a column of words.
 const PLACE: &str = "place";
 
-/// All of it as text, with a closing newline.
+/// Returns the storms as text, with a closing newline.
 pub fn text(storms: &Storms) -> String {
     let mut parts = vec![opening(storms)];
     if storms.storms > 0 {

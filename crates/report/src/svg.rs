@@ -1,6 +1,6 @@
-//! Plots as SVG: a small writer, scales and axes, and the three plots of the report.
-//! Colours come from a style sheet by class, so one plot serves light and dark
-//! pages; an image of its own carries the sheet.
+//! Plots as SVG: a small writer, scales and axes, and the plots of the report. A style sheet sets
+//! the colours by class, so one plot serves light and dark pages; a stand-alone image contains the
+//! sheet.
 
 pub mod axis;
 pub mod canvas;
@@ -14,13 +14,13 @@ pub use cumulative::{Cumulative, Curve, Panel, cumulative, cumulative_image};
 pub use forest::{ForestRow, forest, forest_image};
 pub use strip::{Strip, StripRow, strip};
 
-/// Colours that the style sheet has for schedulers and other series.
+/// Number of colours that the style sheet has for schedulers and other series.
 pub const SERIES: usize = 6;
 
-/// The style sheet of plots.
+/// Style sheet of the plots.
 pub const STYLE: &str = include_str!("html/plot.css");
 
-/// A plot as an image of its own: with its name space and its style.
+/// Returns a plot as a stand-alone image, with its namespace and its style.
 fn image(plot: &str) -> String {
     let (open, content) = plot.split_once('\n').unwrap_or((plot, ""));
     let open = open.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);

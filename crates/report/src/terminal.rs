@@ -6,20 +6,20 @@ use crate::columns::{self, Align};
 use crate::rows::{self, Row};
 use crate::{format, headline, view};
 
-/// How the table is printed.
+/// Options of the table.
 #[derive(Debug, Clone)]
 pub struct Style {
-    /// Columns to stay within. Below 100 the medians lose their intervals;
-    /// below about 80 long names are cut.
+    /// Maximum number of columns. Below 100, the medians lose their intervals; below about 80, long
+    /// names are cut.
     pub width: usize,
-    /// Whether to colour verdicts by ANSI escape sequences.
+    /// Whether to colour verdicts with ANSI escape sequences.
     pub colour: bool,
-    /// Where the full report is, for the last line.
+    /// Path of the full report, for the last line.
     pub report: Option<String>,
 }
 
 impl Default for Style {
-    /// 100 columns without colour.
+    /// Returns the default: 100 columns without colour.
     fn default() -> Self {
         Style { width: 100, colour: false, report: None }
     }
@@ -28,11 +28,11 @@ impl Default for Style {
 const ALIGN: [Align; 6] =
     [Align::Left, Align::Left, Align::Left, Align::Left, Align::Left, Align::Right];
 const INDENT: &str = "  ";
-/// Names are never cut below this.
+/// Minimum length to which names are cut.
 const SHORTEST_NAME: usize = 8;
 
-/// The summary as text: what was measured, the findings, the table, what went
-/// wrong and where the report is.
+/// Returns the summary as text: what was measured, the findings, the table, the failures, and the
+/// path of the report.
 pub fn table(summary: &Summary, style: &Style) -> String {
     let mut out = String::new();
     let mut paragraph = |text: &str| {
@@ -67,10 +67,10 @@ fn closing(summary: &Summary, style: &Style) -> Vec<String> {
 
 /// A line of the table.
 struct Line {
-    /// Its columns.
+    /// Cells of the line, by column.
     cells: Vec<String>,
     verdict: Option<Verdict>,
-    /// The text below it, out of the columns; often empty.
+    /// Text below the line, outside of the columns; often empty.
     note: String,
 }
 
@@ -92,7 +92,7 @@ fn heading(workload: &view::Workload<'_>) -> String {
     columns::printable(&format!("{}: {}", workload.name, view::metric_text(workload.metric)))
 }
 
-/// All lines of all groups; the first group is the column titles.
+/// Returns all lines of all groups; the first group contains the column titles.
 fn layout(groups: &[(String, Vec<Row>)], with_interval: bool) -> Vec<Vec<Line>> {
     let median = if with_interval { "median [interval]" } else { "median" };
     let titles = ["where", "scheduler", median, "ratio [interval]", "verdict", "n"];
@@ -158,7 +158,7 @@ fn print(groups: &[(String, Vec<Row>)], lines: &[Vec<Line>], style: &Style) -> S
     out
 }
 
-/// Colours the verdict's words within a line.
+/// Colours the words of the verdict within a line.
 fn colour_end(line: &str, words: &str, verdict: Option<Verdict>, style: &Style) -> String {
     let code = match verdict {
         Some(Verdict::Better) => "32",

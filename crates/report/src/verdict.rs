@@ -1,9 +1,8 @@
-//! The answer first: what a guest loses, to what, and what to do next.
+//! The verdict: what a guest loses, to what, and what to do next.
 //!
-//! Everything is a share of **CPU time**, the time that was watched times the vCPUs, idle
-//! included. Time
-//! off and time burned by spinning do not overlap, because a spinner that is off burns
-//! nothing, so they add up to what is lost.
+//! All figures are shares of **CPU time**: the time that was watched times the number of vCPUs,
+//! including idle time. Time off and time burned by spinning do not overlap, because a spinner that
+//! is off burns nothing. So they add up to the loss.
 
 use serde::{Serialize, Serializer};
 use unspin_model::diagnosis::Scheduling;
@@ -15,35 +14,36 @@ use crate::markdown::escape;
 
 mod sentence;
 
-/// Shorter than that says nothing. CFS bandwidth control, the slowest common way to take
-/// vCPUs away, has a period of 100 ms: twenty of them give a share to within a fifth or so.
+/// Minimum number of seconds for a verdict. CFS bandwidth control, the slowest common way to take
+/// vCPUs away, has a period of 100 ms: twenty periods give a share to within a fifth or so.
 const SECONDS_MIN: f64 = 2.0;
-/// Half a second is enough if that many preemptions, or waits for vCPUs that were off, came in it.
+/// Number of preemptions, or of waits for vCPUs that were off, with which half a second is enough.
 const PREEMPTIONS_ENOUGH: u64 = 100;
 const SECONDS_LEAST: f64 = 0.5;
-/// What a first look should last.
+/// Recommended number of seconds for a first look.
 const SECONDS_ADVISED: u64 = 10;
-/// A loss below that is not worth a change: heartbeats may cost as much themselves.
+/// Share of a loss below which a change is not worth it: heartbeats may cost as much themselves.
 const SHARE_MIN: f64 = 0.01;
-/// From here on preemption is the host's doing on purpose (overcommit, a quota), worth a
-/// talk with who runs it; below, other guests' bursts explain it.
+/// Share from which the host preempts on purpose (overcommit, a quota), which is worth a talk with
+/// its operator. Bursts of other guests explain less.
 const HOST_SHARE_MIN: f64 = 0.1;
-/// `unspin run` acts where so much of the time that work wants is spun (CONFINE_SPIN_PERCENT of
-/// policy/confine_spin.h).
+/// Share of spinning, in the time that work wants, from which `unspin run` acts
+/// (CONFINE_SPIN_PERCENT of policy/confine_spin.h).
 const ACTS_FROM: f64 = 0.2;
-/// Sleeping threads leave their vCPUs to others, so more of it is needed to matter.
+/// Share of sleeping that matters. It is larger, because sleeping threads leave their vCPUs to
+/// others.
 const ASLEEP_MIN: f64 = 0.05;
-/// Where more of the findings were lost, what is left proves no absence of anything.
+/// Share of lost findings above which the remaining ones do not prove that anything is absent.
 const LOST_MAX: f64 = 0.1;
-/// The hypervisor's steal time and what was found should not be further apart than that:
-/// in the lab they agree within a tenth.
+/// Factor between the hypervisor's steal time and the off time found that is too large: in the lab,
+/// they agree within a tenth.
 const DISAGREES: f64 = 2.0;
 
-/// What it comes down to.
+/// Kind of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Too little was seen.
+    /// Too little was seen to judge.
     TooLittle,
     /// No loss worth a change.
     Fine,
@@ -55,43 +55,43 @@ pub enum Kind {
     Sleeping,
     /// User space spins while vCPUs are preempted.
     UserSpinning,
-    /// Locks are contended while everybody runs.
+    /// Locks are contended while all vCPUs run.
     Contended,
-    /// vCPUs are preempted, and locks are hardly concerned.
+    /// vCPUs are preempted, with little effect on locks.
     Preempted,
 }
 
 /// The verdict: an object of that name in `report --json` and `watch --once --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What it comes down to.
+    /// Kind of the verdict.
     pub kind: Kind,
-    /// The same for a person.
+    /// The verdict in a sentence.
     #[serde(serialize_with = "plain")]
     pub sentence: String,
-    /// What to do next; absent where there is nothing to do.
+    /// What to do next; absent if there is nothing to do.
     pub next: Option<Next>,
-    /// What the sentence rests on.
+    /// Shares on which the sentence rests.
     pub shares: Shares,
-    /// What limits it, such as findings that were lost.
+    /// Limits of the verdict, such as lost findings.
     #[serde(serialize_with = "all_plain")]
     pub caveats: Vec<String>,
-    /// What the kernel hides, which is among the caveats.
+    /// What the kernel hides; the caveats contain it, too.
     #[serde(skip)]
     pub hidden: Vec<String>,
 }
 
-/// A command, and when it applies.
+/// A command, and the conditions for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Next {
     /// The command.
     pub command: String,
-    /// Where or why, if that is not obvious.
+    /// Where or why to run it, if that is not obvious.
     pub note: Option<String>,
 }
 
 impl Next {
-    /// In a line.
+    /// Returns the command and its note in a line.
     fn text(&self) -> String {
         match &self.note {
             None => self.brief(),
@@ -99,7 +99,7 @@ impl Next {
         }
     }
 
-    /// The same without the note.
+    /// Returns the command without the note.
     pub(crate) fn brief(&self) -> String {
         format!("Try: {}", self.command)
     }
@@ -108,23 +108,24 @@ impl Next {
 /// Shares of CPU time, from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shares {
-    /// Lost: preempted, and spinning because others were.
+    /// Time lost: preempted, and spinning because other vCPUs were preempted.
     pub lost: f64,
-    /// vCPUs were off.
+    /// Time for which vCPUs were off.
     pub preempted: f64,
-    /// Burned by spinning, by cause, the worst first. Plain contention is not among them.
+    /// Time burned by spinning, by cause, the worst first. Plain contention is left out.
     pub spinning: Vec<CauseShare>,
-    /// Burned by spinning while nobody who was waited for was off.
+    /// Time burned by spinning while no vCPU that was waited for was off.
     pub contended: f64,
-    /// Threads slept for locks whose holders' vCPUs were off; more than 1 where many did.
+    /// Time for which threads slept for locks whose holders' vCPUs were off; more than 1 if many
+    /// did.
     pub asleep: f64,
-    /// Spinning in user space, as ticks found; absent where they did not look.
+    /// Time spent spinning in user space, as ticks found; absent if ticks did not sample.
     pub user_spin: Option<f64>,
-    /// Steal time; absent where nobody asked, 0 also where the hypervisor counts none.
+    /// Steal time; absent if it was not read, and 0 also if the hypervisor counts none.
     pub steal: Option<f64>,
 }
 
-/// What one cause burned.
+/// Time that one cause burned.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CauseShare {
     /// The cause.
@@ -133,17 +134,17 @@ pub struct CauseShare {
     pub share: f64,
 }
 
-/// Where the figures come from, which decides what can be done about them.
+/// Origin of the figures, which decides what the user can do about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// This machine, a moment ago.
     Here(Scheduling),
-    /// A file, perhaps of another machine.
+    /// A file, perhaps from another machine.
     File,
 }
 
 impl Shares {
-    /// Of a digest.
+    /// Returns the shares of a digest.
     pub fn of(digest: &Digest) -> Shares {
         let cpu_s = (digest.seconds * f64::from(digest.vcpus)).max(1e-9);
         let off_s = digest.off.iter().fold(0.0, |sum, vcpu| sum + vcpu.off_s);
@@ -152,11 +153,11 @@ impl Shares {
         let spinning: Vec<CauseShare> = spinning
             .map(|waste| CauseShare { cause: waste.cause, share: waste.wasted_s / cpu_s })
             .collect();
-        // From 0, because the sum of nothing is -0.
+        // The fold starts from 0, because the sum of nothing is -0.
         let sum = |of: &dyn Fn(&CauseWaste) -> f64| all().map(of).fold(0.0, |sum, s| sum + s);
         let is_plain = |waste: &CauseWaste| waste.cause == Cause::Plain;
         let plain = sum(&|waste| if is_plain(waste) { waste.wasted_s } else { 0.0 });
-        // While the guest's own scheduler runs others, no CPU time is lost to the sleepers.
+        // While the guest's own scheduler runs other threads, no CPU time is lost to the sleepers.
         let asleep = sum(&|waste| if waste.cause.by_off() { waste.blocked_s } else { 0.0 });
         let preempted = off_s / cpu_s;
         Shares {
@@ -190,7 +191,7 @@ impl Shares {
     }
 }
 
-/// Whether there is enough to judge.
+/// Returns whether the digest covers enough to judge.
 pub(crate) fn is_enough(digest: &Digest) -> bool {
     let preemptions: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
     let waits = digest.causes.iter().filter(|waste| waste.cause != Cause::Plain);
@@ -199,8 +200,7 @@ pub(crate) fn is_enough(digest: &Digest) -> bool {
     digest.seconds >= if many { SECONDS_LEAST } else { SECONDS_MIN }
 }
 
-/// Judges a digest. `blind` names kinds of waits that the kernel hides, such as
-/// `waits for IPIs`.
+/// Judges a digest. `blind` names kinds of waits that the kernel hides, such as `waits for IPIs`.
 pub fn judge(digest: &Digest, origin: Origin, blind: &[&str]) -> Verdict {
     let shares = Shares::of(digest);
     let kind = shares.kind(digest, blind);
@@ -272,10 +272,10 @@ fn caveats(digest: &Digest, shares: &Shares, blind: &[&str]) -> Vec<String> {
     caveats
 }
 
-/// The share of all findings that was lost.
+/// Returns the share of all findings that was lost.
 fn lost_share(digest: &Digest) -> f64 {
     let intervals: u64 = digest.off.iter().map(|vcpu| vcpu.intervals).sum();
-    // A file that somebody made up can say that any number was lost.
+    // A forged file can have any number of lost findings.
     let all = digest.lost.saturating_add(intervals + digest.spins + digest.waits);
     digest.lost as f64 / all.max(1) as f64
 }
@@ -286,14 +286,14 @@ fn disagree(steal: f64, found: f64) -> bool {
 }
 
 impl Verdict {
-    /// What the kernel hides: the paragraph, and a few words for small screens.
+    /// Returns what the kernel hides: as a paragraph, and in a few words for small screens.
     pub(crate) fn hidden(&self) -> Option<(String, String)> {
         let hidden: Vec<&str> = self.hidden.iter().map(String::as_str).collect();
         let whole = || format!("Mind: {}", sentence::blind(&hidden));
         (!hidden.is_empty()).then(|| (whole(), format!("Mind: not shown: {}", hidden.join(", "))))
     }
 
-    /// In paragraphs: the sentence, what to try, what limits it.
+    /// Returns the verdict in paragraphs: the sentence, what to try, the limits.
     pub fn paragraphs(&self) -> Vec<String> {
         let mut all = vec![self.sentence.clone()];
         all.extend(self.next.as_ref().map(Next::text));
@@ -301,7 +301,7 @@ impl Verdict {
         all
     }
 
-    /// The same in Markdown, with nothing from a session's file as markup.
+    /// Returns the same in Markdown, with all text from a session's file escaped.
     pub(crate) fn markdown(&self) -> Vec<String> {
         let mut all = vec![format!("**{}**", escape(&self.sentence))];
         all.extend(self.next.as_ref().map(Next::text));
@@ -320,7 +320,7 @@ pub struct Judged<'a> {
     pub digest: &'a Digest,
 }
 
-/// JSON is for programs: ordinary spaces.
+/// Writes a text with ordinary spaces: JSON is for programs.
 fn plain<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&crate::columns::printable(text))
 }

@@ -1,34 +1,34 @@
-//! A summary put in the order in which it is read: workload, then place
-//! (topology and kernel), then guest scheduler.
+//! A summary in the order in which people read it: workload, then place (topology and kernel), then
+//! guest scheduler.
 
 use unspin_model::Metric;
 use unspin_model::metric::Better;
 use unspin_model::summary::{CellSummary, Comparison, ComparisonKind, Summary};
 use unspin_model::{Cell, Label};
 
-/// A workload with all that was measured of it.
+/// A workload with all its results.
 pub struct Workload<'a> {
-    /// Its name.
+    /// Name of the workload.
     pub name: &'a str,
-    /// What it measures.
+    /// Metric of the workload.
     pub metric: &'a Metric,
-    /// Where it ran, in the order of the summary's cells.
+    /// Places where the workload ran, in the order of the summary's cells.
     pub places: Vec<Place<'a>>,
 }
 
 /// A topology with a kernel and its boot parameters.
 pub struct Place<'a> {
-    /// Its name; the kernel is part of it where the experiment has several.
+    /// Name of the place, including the kernel if the experiment has several.
     pub name: String,
-    /// The topology's name.
+    /// Name of the topology.
     pub topology: &'a str,
-    /// The cells there, in the order of the summary.
+    /// Cells of the place, in the order of the summary.
     pub cells: Vec<&'a CellSummary>,
-    /// The comparisons whose subject ran there.
+    /// Comparisons whose subject ran in the place.
     pub comparisons: Vec<&'a Comparison>,
 }
 
-/// The summary's workloads in the order of its cells.
+/// Returns the summary's workloads in the order of its cells.
 pub fn workloads(summary: &Summary) -> Vec<Workload<'_>> {
     let several = several_kernels(summary);
     let mut out: Vec<Workload> = Vec::new();
@@ -41,7 +41,7 @@ pub fn workloads(summary: &Summary) -> Vec<Workload<'_>> {
     }
     let baseline = summary.experiment.baseline_topology.as_deref();
     for workload in &mut out {
-        // What others are compared with stands first; the sort keeps the rest in order.
+        // The baseline comes first; the sort keeps the rest in order.
         workload.places.sort_by_key(|place| Some(place.topology) != baseline);
         for place in &mut workload.places {
             let scheduler = &summary.experiment.baseline_scheduler;
@@ -78,13 +78,13 @@ fn same_place(a: &Cell, b: &Cell) -> bool {
     a.topology == b.topology && a.kernel == b.kernel && a.boot_params == b.boot_params
 }
 
-/// Whether the cells differ in kernel or boot parameters.
+/// Returns whether the cells differ in kernel or boot parameters.
 pub fn several_kernels(summary: &Summary) -> bool {
     let kernel = |c: &CellSummary| (c.cell.kernel.clone(), c.cell.boot_params.clone());
     summary.cells.windows(2).any(|pair| kernel(&pair[0]) != kernel(&pair[1]))
 }
 
-/// The place's name: the topology, and the kernel where places differ in it.
+/// Returns the place's name: the topology, and the kernel if places differ in it.
 pub fn place_name(cell: &Cell, several_kernels: bool) -> String {
     let mut name = cell.topology.clone();
     if several_kernels {
@@ -93,7 +93,7 @@ pub fn place_name(cell: &Cell, several_kernels: bool) -> String {
     name
 }
 
-/// The kernel with its boot parameters.
+/// Returns the kernel with its boot parameters.
 pub fn kernel_name(cell: &Cell) -> String {
     match cell.boot_params.as_str() {
         "" => cell.kernel.clone(),
@@ -102,23 +102,23 @@ pub fn kernel_name(cell: &Cell) -> String {
 }
 
 impl<'a> Place<'a> {
-    /// The cell of one guest scheduler.
+    /// Returns the cell of one guest scheduler.
     pub fn cell(&self, scheduler: &str) -> Option<&'a CellSummary> {
         self.cells.iter().copied().find(|c| c.cell.scheduler == scheduler)
     }
 
-    /// The comparisons of one kind.
+    /// Returns the comparisons of one kind.
     pub fn of_kind(&self, kind: ComparisonKind) -> impl Iterator<Item = &'a Comparison> {
         self.comparisons.iter().copied().filter(move |c| c.kind == kind)
     }
 
-    /// The oracle's comparison.
+    /// Returns the oracle's comparison.
     pub fn oracle(&self) -> Option<&'a Comparison> {
         self.of_kind(ComparisonKind::Oracle).next()
     }
 
-    /// Schedulers against the baseline. Where the oracle picks from several static choices, it
-    /// stands for them.
+    /// Returns the comparisons of schedulers with the baseline. If the oracle picks from several
+    /// static choices, it represents them.
     pub fn schedulers(&self) -> Vec<&'a Comparison> {
         let static_choice = |c: &&Comparison| c.subject.scheduler.starts_with("hold:");
         let all = || self.of_kind(ComparisonKind::Scheduler);
@@ -127,7 +127,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The kinds of comparison in the order in which they are reported: losses first.
+/// Kinds of comparisons in the order of reports: losses first.
 pub const KINDS: [ComparisonKind; 4] = [
     ComparisonKind::Topology,
     ComparisonKind::Oracle,
@@ -135,8 +135,8 @@ pub const KINDS: [ComparisonKind; 4] = [
     ComparisonKind::Kernel,
 ];
 
-/// The comparisons of a kind with the names of their places. Several static
-/// choices are left out where there is an oracle: it stands for them.
+/// Returns the comparisons of a kind with the names of their places. Leaves out several static
+/// choices if there is an oracle, which represents them.
 pub fn told<'a>(
     workloads: &'a [Workload<'_>],
     kind: ComparisonKind,
@@ -150,7 +150,7 @@ pub fn told<'a>(
     })
 }
 
-/// What a comparison's ratio refers to: a scheduler, a topology or a kernel.
+/// Returns the baseline of a comparison's ratio: a scheduler, a topology or a kernel.
 pub fn against(comparison: &Comparison) -> String {
     match comparison.kind {
         ComparisonKind::Scheduler | ComparisonKind::Oracle => comparison.baseline.scheduler.clone(),
@@ -159,7 +159,7 @@ pub fn against(comparison: &Comparison) -> String {
     }
 }
 
-/// The judged side of a comparison: `oracle hold:2`, a scheduler, a kernel.
+/// Returns the judged side of a comparison: `oracle hold:2`, a scheduler, a kernel.
 pub fn subject(comparison: &Comparison) -> String {
     match (comparison.kind, &comparison.choice) {
         (ComparisonKind::Oracle, Some(choice)) => format!("oracle {choice}"),
@@ -169,7 +169,7 @@ pub fn subject(comparison: &Comparison) -> String {
     }
 }
 
-/// The metric with unit and direction: `renames, ops/s, more is better`.
+/// Returns the metric with unit and direction: `renames, ops/s, more is better`.
 pub fn metric_text(metric: &Metric) -> String {
     let direction = match metric.better {
         Better::Higher => "more is better",
@@ -181,13 +181,13 @@ pub fn metric_text(metric: &Metric) -> String {
     }
 }
 
-/// The ratio with its interval, or which side did not finish.
+/// Returns the ratio with its interval, or the side that did not finish.
 pub fn ratio_text(comparison: &Comparison) -> String {
     unfinished(comparison)
         .unwrap_or_else(|| comparison.ratio.as_ref().map(crate::format::ratio).unwrap_or_default())
 }
 
-/// Which side's median run did not finish; `None` where both did.
+/// Returns the side whose median run did not finish; `None` if both did.
 pub fn unfinished(comparison: &Comparison) -> Option<String> {
     match &comparison.ratio {
         None if comparison.subject_finished => {
@@ -199,7 +199,7 @@ pub fn unfinished(comparison: &Comparison) -> Option<String> {
     }
 }
 
-/// All labels in one line, each once: those of two machines read the same in virtual time.
+/// Returns all labels in one line, each once: those of two machines are the same in virtual time.
 pub fn labels_text(labels: &[Label]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for text in labels.iter().map(Label::to_string) {

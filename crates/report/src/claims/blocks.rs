@@ -6,8 +6,8 @@
 //! <!-- /claims -->
 //! ```
 //!
-//! `<!-- beside: lab.gain.* | vt.gain.* -->` has a row for each pair of claims that differ in
-//! nothing but the text before the `*`.
+//! `<!-- beside: lab.gain.* | vt.gain.* -->` has a row for each pair of claims whose ids differ
+//! only in the text before the `*`.
 
 use unspin_model::Claim;
 
@@ -15,38 +15,38 @@ const OPEN: &str = "<!-- claims:";
 const BESIDE: &str = "<!-- beside:";
 const CLOSE: &str = "<!-- /claims -->";
 
-/// Why a text's tables could not be rendered. Lines are counted from 1.
+/// Reasons why a text's tables cannot be rendered. Lines are counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     /// A block is not closed.
     #[error("line {line}: no `{CLOSE}` follows; add it after the table")]
     Unclosed {
-        /// The line of its opening mark.
+        /// Line of the opening mark.
         line: usize,
     },
-    /// A closing mark without its opening one.
+    /// A closing mark has no opening mark.
     #[error("line {line}: `{CLOSE}` without `{OPEN} PATTERN -->` before it")]
     Unopened {
-        /// Its line.
+        /// Line of the closing mark.
         line: usize,
     },
-    /// The opening mark holds no pattern or goes on after it.
+    /// The opening mark has no pattern, or text follows it.
     #[error(
         "line {line}: write `{OPEN} PATTERN -->`, or `{BESIDE} A.* | B.* -->` with a `*` in each, on a \
          line of its own"
     )]
     Malformed {
-        /// Its line.
+        /// Line of the opening mark.
         line: usize,
     },
 }
 
-/// The text with the content of each block replaced by the table of the claims
-/// whose ids match its pattern. To do so twice changes nothing more.
+/// Returns the text, in which tables of the claims whose ids match each block's pattern replace the
+/// content of the blocks. A second call changes nothing more.
 ///
 /// # Errors
-/// [`BlockError`] with the line: an unclosed or unopened block, or a mark
-/// without a pattern. A pattern that matches no claim says so in the text.
+/// Returns [`BlockError`] with the line: an unclosed or unopened block, or a mark without a
+/// pattern. A pattern that matches no claim is not an error; the text says so.
 pub fn render_blocks(text: &str, claims: &[Claim]) -> Result<String, BlockError> {
     let mut out = String::new();
     let mut open: Option<usize> = None;
@@ -86,7 +86,7 @@ fn table(mark: &str, line: usize, claims: &[Claim]) -> Result<String, BlockError
     Ok(super::markdown(&chosen))
 }
 
-/// The table of two patterns' pairs; none where they are not two patterns.
+/// Returns the table of two patterns' pairs; `None` if the mark does not have two patterns.
 fn beside(patterns: &str, claims: &[Claim]) -> Option<String> {
     let (left, right) = patterns.strip_suffix("-->")?.split_once('|')?;
     let [left, right] = [left, right].map(str::trim);
@@ -108,13 +108,13 @@ fn beside(patterns: &str, claims: &[Claim]) -> Option<String> {
     Some(super::beside(&pairs))
 }
 
-/// What the `*` of a pattern with one stands for in an id.
+/// Returns the part of an id that the `*` of a pattern matches, if the id matches.
 fn starred<'a>(pattern: &str, id: &'a str) -> Option<&'a str> {
     let (head, tail) = pattern.split_once('*')?;
     id.strip_prefix(head)?.strip_suffix(tail)
 }
 
-/// Whether an id matches a pattern, in which `*` stands for any text.
+/// Returns whether an id matches a pattern, in which `*` matches any text.
 pub fn matches(pattern: &str, id: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == id };
     let Some(mut left) = id.strip_prefix(head) else { return false };

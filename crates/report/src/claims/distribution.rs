@@ -1,4 +1,5 @@
-//! Plots of distributions: the lengths that an experiment's runs kept, all runs of a cell together.
+//! Plots of distributions: the lengths that an experiment's runs kept, over all runs of a cell
+//! together.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,16 +14,16 @@ use crate::svg::{Cumulative, Curve, Panel, cumulative_image};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
-    /// Where it goes, relative to the checkout.
+    /// Path of the image, relative to the checkout.
     pub file: PathBuf,
-    /// What a screen reader says.
+    /// Text for screen readers.
     pub label: String,
-    /// The output folder with the runs, relative to the checkout.
+    /// Output folder with the runs, relative to the checkout.
     pub results: PathBuf,
-    /// Its curves.
+    /// Curves of the plot.
     #[serde(rename = "curve")]
     pub curves: Vec<CurveOf>,
-    /// Its parts, from the top.
+    /// Parts of the plot, from the top.
     #[serde(rename = "panel")]
     pub panels: Vec<PanelOf>,
 }
@@ -31,9 +32,9 @@ pub struct Distribution {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurveOf {
-    /// What distinguishes it.
+    /// Name that distinguishes the curve.
     pub name: String,
-    /// The cells' topology.
+    /// Topology of the cells.
     pub topology: String,
 }
 
@@ -41,33 +42,33 @@ pub struct CurveOf {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PanelOf {
-    /// The axis' title.
+    /// Title of the axis.
     pub axis: String,
-    /// The cells' workload.
+    /// Workload of the cells.
     pub workload: String,
-    /// The latency, as runs name it.
+    /// Name of the latency in the runs.
     pub latency: String,
 }
 
-/// Why a plot cannot be drawn.
+/// Reasons why a plot cannot be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DistributionError {
-    /// There is no such cell, or its runs kept no such latency.
+    /// No such cell exists, or its runs kept no such latency.
     #[error("no run of `{workload}` with `{topology}` has the latency `{latency}`")]
     NoLatency {
-        /// The cell's workload.
+        /// Workload of the cell.
         workload: String,
-        /// The cell's topology.
+        /// Topology of the cell.
         topology: String,
-        /// The latency.
+        /// Name of the latency.
         latency: String,
     },
 }
 
-/// The plot as SVG.
+/// Returns the plot as SVG.
 ///
 /// # Errors
-/// [`DistributionError`]: a latency that is not there.
+/// Returns [`DistributionError`] for a latency that does not exist.
 pub fn draw(plot: &Distribution, summary: &Summary) -> Result<String, DistributionError> {
     let panels = plot.panels.iter().map(|panel| {
         let curves = (0..).zip(&plot.curves).map(|(series, curve)| {
@@ -89,7 +90,8 @@ pub fn draw(plot: &Distribution, summary: &Summary) -> Result<String, Distributi
     Ok(cumulative_image(&Cumulative { label: plot.label.clone(), panels }))
 }
 
-/// A latency of all runs of a cell together, shortest first; `None` where no run has it.
+/// Returns a latency over all runs of a cell together, shortest lengths first; `None` if no run has
+/// it.
 pub(crate) fn pooled(cell: &CellSummary, latency: &str) -> Option<Lengths> {
     let runs = cell.latencies.get(latency)?;
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Plots of claims: ratios that belong together, in one image.
+//! Plots of claims: related ratios in one image.
 
 use std::path::PathBuf;
 
@@ -13,42 +13,42 @@ use crate::svg::{ForestRow, forest_image};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Where it goes, relative to the checkout.
+    /// Path of the image, relative to the checkout.
     pub file: PathBuf,
-    /// What a screen reader says.
+    /// Text for screen readers.
     pub label: String,
-    /// Its rows, from the top.
+    /// Rows of the plot, from the top.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
 }
 
-/// A claim in it.
+/// One claim of a plot.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What it is of; shown once for rows that follow each other.
+    /// Group of the row; shown once for consecutive rows.
     pub group: String,
-    /// What distinguishes it from the others of the group.
+    /// Name that distinguishes the row within its group.
     pub name: String,
-    /// The id of the claim, a ratio.
+    /// Id of the claim, whose unit must be a ratio.
     pub claim: String,
 }
 
-/// Why a plot cannot be drawn.
+/// Reasons why a plot cannot be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlotError {
-    /// There is no such claim.
+    /// No claim has this id.
     #[error("no claim is named `{0}`")]
     NoClaim(String),
-    /// It is something else.
+    /// The claim is not a ratio.
     #[error("`{0}` is not a ratio: its unit is `{1}`")]
     NoRatio(String, String),
 }
 
-/// The plot as SVG.
+/// Returns the plot as SVG.
 ///
 /// # Errors
-/// [`PlotError`]: a claim that is not there, or is not a ratio.
+/// Returns [`PlotError`] for a claim that does not exist, or that is not a ratio.
 pub fn draw(plot: &Plot, claims: &[Claim]) -> Result<String, PlotError> {
     let rows = plot.rows.iter().map(|row| forest_row(row, claims));
     Ok(forest_image(&plot.label, &rows.collect::<Result<Vec<_>, _>>()?))
@@ -60,7 +60,7 @@ fn forest_row(row: &Row, claims: &[Claim]) -> Result<ForestRow, PlotError> {
     if claim.unit != "x" {
         return Err(PlotError::NoRatio(claim.id.clone(), claim.unit.clone()));
     }
-    // A claim of few runs has no ends; one whose baseline may not finish has no upper one.
+    // A claim of few runs has no ends; one whose baseline may not finish has no upper end.
     let ratio = claim.value.map(|value| Estimate {
         value,
         lo: claim.lo.unwrap_or(f64::NAN),

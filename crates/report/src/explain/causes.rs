@@ -1,8 +1,8 @@
-//! How the views call a cause. Files, JSON and the table of places use its name.
+//! Names of a cause in the views. Files, JSON and the table of places use [`Cause::name`].
 
 use unspin_model::episode::Cause;
 
-/// In a verdict, after `because`.
+/// Returns the name in a verdict, after `because`.
 pub(crate) const fn in_sentence(cause: Cause) -> &'static str {
     match cause {
         Cause::HolderOff => "lock holders were preempted",
@@ -13,7 +13,7 @@ pub(crate) const fn in_sentence(cause: Cause) -> &'static str {
     }
 }
 
-/// In the table of causes.
+/// Returns the name in the table of causes.
 pub(crate) const fn in_table(cause: Cause) -> &'static str {
     match cause {
         Cause::HolderOff => "the holder was off",

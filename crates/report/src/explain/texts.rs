@@ -1,25 +1,25 @@
-//! The words. A cause without an entry does not compile.
+//! The texts of the topics. A cause without a text does not compile.
 
 use unspin_model::episode::Cause;
 
 use super::causes::{in_sentence, in_table};
 use super::{Explanation, Topic};
 
-/// How `unspin run` is offered wherever preemption hits waits.
+/// Advice on `unspin run`, for every topic in which preemption prolongs waits.
 const RUN: &str = "In the guest: `sudo unspin run` limits tasks to as many vCPUs as do the most \
                    useful work. It needs cgroup version 2, or sched_ext; `unspin doctor` says \
                    what this kernel has. Where the host offers PV spinlocks and steal time, it \
                    does nothing without `--actuator cpuset`.";
-/// Fewer runnable vCPUs, without any tool.
+/// Advice on using fewer vCPUs, without any tool.
 const FEWER: &str = "Without unspin: use fewer vCPUs. Hold the work to half of them \
                      (with four, `taskset -c 0,1 CMD`, or `AllowedCPUs=` of its systemd unit) \
                      and measure again.";
-/// What the host can do.
+/// Advice on the host.
 const HOST: &str = "On the host: give the guest as many pCPUs as it has busy vCPUs, or fewer \
                     vCPUs; let KVM help (steal time, PV spinlocks, pause exits). \
                     `unspin doctor` lists which of these this guest gets.";
 
-/// The words of a topic.
+/// Returns the text of a topic.
 pub(super) fn of(topic: Topic) -> Explanation {
     match topic {
         Topic::Preempted => preempted(),
@@ -34,7 +34,7 @@ pub(super) fn of(topic: Topic) -> Explanation {
     }
 }
 
-/// A cause in the verdict's words, and in the table's.
+/// Returns the names of a cause in the verdict and in the table.
 const fn shown_as(cause: Cause) -> [&'static str; 2] {
     [in_sentence(cause), in_table(cause)]
 }

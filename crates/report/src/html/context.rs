@@ -1,4 +1,4 @@
-//! What the page's templates are filled with: texts, ready to print.
+//! The values for the page's templates: texts, ready to print.
 
 use serde::Serialize;
 use unspin_analysis::family;
@@ -36,7 +36,7 @@ pub struct Page {
     pub labels: Vec<String>,
 }
 
-/// A marked word that says where figures come from.
+/// A marked word on the origin of figures.
 #[derive(Serialize, PartialEq)]
 pub struct Badge {
     pub text: &'static str,
@@ -88,7 +88,7 @@ impl Ratio {
     }
 }
 
-/// Fills the page.
+/// Returns the values for the page of a summary.
 pub fn page(summary: &Summary) -> Page {
     let experiment = &summary.experiment;
     let workloads = view::workloads(summary);

@@ -1,12 +1,11 @@
-//! Why the figures can be believed: failures, carry-over, the lab's own cost,
-//! ground truth.
+//! Evidence that the figures are reliable: failures, carry-over, the lab's own cost, ground truth.
 
 use serde::Serialize;
 use unspin_model::summary::{Estimate, Summary, TruthError};
 
 use crate::{format, headline};
 
-/// What the experiment says about itself.
+/// Checks of the experiment itself.
 #[derive(Serialize)]
 pub struct Evidence {
     pub failures: Vec<(String, u64)>,
@@ -17,7 +16,7 @@ pub struct Evidence {
     pub truth: Option<Truth>,
 }
 
-/// Whether what ran before shows in a workload's results.
+/// Effect of earlier runs in the same boot on a workload's results.
 #[derive(Serialize)]
 pub struct CarryOverRow {
     pub workload: String,
@@ -27,7 +26,7 @@ pub struct CarryOverRow {
     pub shows: bool,
 }
 
-/// Injected off intervals against observed ones.
+/// Injected off intervals, compared with the observed ones.
 #[derive(Serialize)]
 pub struct Truth {
     pub injected: String,
@@ -35,7 +34,7 @@ pub struct Truth {
     pub rows: Vec<TruthRow>,
 }
 
-/// The error at one length.
+/// Error at one length.
 #[derive(Serialize)]
 pub struct TruthRow {
     pub length: String,
@@ -58,7 +57,8 @@ pub fn evidence(summary: &Summary) -> Evidence {
                 correlation: format!("{:+.2}", c.rank_correlation),
                 p: format::p_value(c.p),
                 n: c.n,
-                // Bonferroni over the workloads: one in 20 checks fails by chance alone.
+                // Bonferroni over the workloads: otherwise one in 20 checks would fail by chance
+                // alone.
                 shows: c.p * workloads < 0.05,
             })
             .collect(),

@@ -11,8 +11,8 @@ use crate::svg::{
 };
 use crate::view::{self, Workload};
 
-/// One forest plot for each question: what a topology costs, what the oracle gets
-/// back, what each scheduler and kernel does.
+/// Returns one forest plot for each question: what a topology costs, how much of that the oracle
+/// regains, and what each scheduler and kernel changes.
 pub fn forests(summary: &Summary, workloads: &[Workload<'_>]) -> Vec<Figure> {
     let mut groups: Vec<(String, Vec<ForestRow>)> = Vec::new();
     for kind in view::KINDS {
@@ -51,7 +51,8 @@ fn forest_title(comparison: &Comparison) -> String {
 }
 
 fn forest_row(comparison: &Comparison, place: &str) -> ForestRow {
-    // A row without a ratio is an arrow at the better end. Where neither finished, they are alike.
+    // A row without a ratio is an arrow at the better end. If neither side finished, they are
+    // equal.
     let alike = Estimate { value: 1.0, lo: f64::NAN, hi: f64::NAN };
     let neither = (!comparison.subject_finished).then_some(alike);
     ForestRow {
@@ -63,7 +64,7 @@ fn forest_row(comparison: &Comparison, place: &str) -> ForestRow {
     }
 }
 
-/// A workload's runs, every one of them.
+/// Plots every run of a workload.
 pub fn distributions(summary: &Summary, workload: &Workload<'_>) -> String {
     let schedulers = schedulers(summary);
     let cells = || workload.places.iter().flat_map(|p| p.cells.iter().map(move |c| (p, *c)));
@@ -85,7 +86,7 @@ pub fn distributions(summary: &Summary, workload: &Workload<'_>) -> String {
     })
 }
 
-/// The distribution of each latency that a workload's runs kept.
+/// Plots the distribution of each latency that a workload's runs kept.
 pub fn latencies(workload: &Workload<'_>) -> Vec<Figure> {
     let cells = || workload.places.iter().flat_map(|p| p.cells.iter().map(move |c| (p, *c)));
     let names: BTreeSet<&String> = cells().flat_map(|(_, cell)| cell.latencies.keys()).collect();
@@ -104,7 +105,7 @@ pub fn latencies(workload: &Workload<'_>) -> Vec<Figure> {
     names.iter().map(figure).collect()
 }
 
-/// The schedulers, the baseline first: each has one colour in all plots.
+/// Returns the schedulers, the baseline first: each has one colour in all plots.
 fn schedulers(summary: &Summary) -> Vec<&str> {
     let mut out = vec![summary.experiment.baseline_scheduler.as_str()];
     for cell in &summary.cells {

@@ -21,7 +21,7 @@ pub struct OracleRow {
     pub ratio: Ratio,
 }
 
-/// The subject's gain with its neighbours' beside it.
+/// Gain of the subject, with the ratios of its neighbours.
 #[derive(Serialize)]
 pub struct NeighbourRow {
     pub workload: String,
@@ -31,7 +31,7 @@ pub struct NeighbourRow {
     pub neighbours: Vec<NeighbourRatio>,
 }
 
-/// A neighbour's ratio.
+/// Ratio of a neighbour.
 #[derive(Serialize)]
 pub struct NeighbourRatio {
     pub vm: String,
@@ -39,7 +39,7 @@ pub struct NeighbourRatio {
     pub loses: bool,
 }
 
-/// All that was measured of a workload.
+/// All results of a workload.
 #[derive(Serialize)]
 pub struct WorkloadSection {
     pub id: String,
@@ -57,7 +57,7 @@ pub struct WorkloadSection {
     pub kvm: Matrix,
 }
 
-/// A cell's figures.
+/// Figures of a cell.
 #[derive(Serialize)]
 pub struct CellRow {
     pub place: String,
@@ -70,7 +70,7 @@ pub struct CellRow {
     pub fairness: String,
 }
 
-/// A comparison's figures.
+/// Figures of a comparison.
 #[derive(Serialize)]
 pub struct ComparisonRow {
     pub place: String,
@@ -86,7 +86,8 @@ pub struct Matrix {
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-/// The id of a workload's section. Not its name: that could be anything.
+/// Returns the id of a workload's section. The workload's name could be any text, so the id is a
+/// number.
 fn id(index: usize) -> String {
     format!("w{}", index + 1)
 }
@@ -171,7 +172,7 @@ fn workload(summary: &Summary, index: usize, workload: &Workload<'_>) -> Workloa
     }
 }
 
-/// What each place of a workload has, with the place's name where it changes.
+/// Collects the rows of each place of a workload.
 fn flat<'a, T>(
     workload: &'a Workload<'_>,
     of: impl Fn(&'a Place<'_>) -> Vec<T>,

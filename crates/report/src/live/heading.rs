@@ -1,4 +1,4 @@
-//! The lines on top: the verdict, and the figures of the last seconds.
+//! The top lines: the verdict, and the figures of the last seconds.
 
 use ratatui::layout::Rect;
 use ratatui::style::Stylize;
@@ -12,11 +12,11 @@ use crate::scheduler::brief;
 use crate::session::cpu_s;
 use crate::verdict::{Kind, Next, is_enough};
 
-/// The heading has at most that part of the height.
+/// Divisor of the screen's height that gives the heading's maximum height.
 const PART: u16 = 3;
 
-/// As many as have room, the weightiest first: title and verdict always. A heading
-/// without room for all that the kernel hides names it in a few words.
+/// Returns as many lines as fit, the most important first, and always title and verdict. If the
+/// heading has no room for everything that the kernel hides, it names that in a few words.
 pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'static>> {
     let (width, room) = (usize::from(area.width), usize::from(area.height / PART));
     let mut lines = vec![title(picture, view, width)];
@@ -28,7 +28,7 @@ pub(super) fn lines(picture: Picture<'_>, view: View, area: Rect) -> Vec<Line<'s
     .into_iter();
     let bold = paragraph(&verdict.next().unwrap_or_default(), width);
     lines.extend(bold.lines().map(|line| Line::from(line.to_owned().bold())));
-    // What limits the verdict comes after what to try.
+    // The limits of the verdict come after the advice.
     let next = picture.verdict.next.as_ref();
     let tried = verdict.by_ref().take(usize::from(next.is_some())).zip(next);
     let in_a_line = |(text, next): (String, &Next)| match text.len() > width {
@@ -87,7 +87,7 @@ fn figures(digest: &Digest) -> String {
     figures
 }
 
-/// The hypervisor's steal time, and what ticks say of user space.
+/// Returns the hypervisor's steal time, and the time that ticks found in user-space spinning.
 fn beside(digest: &Digest) -> Option<String> {
     let share = |s: f64| percent(s / cpu_s(digest));
     let steal = digest.steal_s.map(|s| if s == 0.0 { "none".into() } else { share(s) });

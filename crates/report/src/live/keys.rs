@@ -1,4 +1,4 @@
-//! The keys, and what the signs mean.
+//! The keys, and the meaning of the signs.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Flex, Layout};
@@ -10,7 +10,7 @@ use super::View;
 use crate::columns::paragraph;
 use crate::verdict::Verdict;
 
-/// Columns of the help, where there are so many.
+/// Width of the help, if the screen has as many columns.
 const HELP_COLUMNS: u16 = 64;
 
 const HELP: &[&str] = &[
@@ -27,7 +27,7 @@ const HELP: &[&str] = &[
     "unspin explain  says what each cause means and what to do about it.",
 ];
 
-/// As many keys as have room, those that matter most first.
+/// Returns as many keys as fit, the most important first.
 pub(super) fn footer(view: View, all_shown: bool, width: u16) -> Line<'static> {
     let mut keys = vec![
         ("q", "quit"),
@@ -43,7 +43,7 @@ pub(super) fn footer(view: View, all_shown: bool, width: u16) -> Line<'static> {
     for (key, does) in keys {
         let does = format!(" {does}   ");
         used += key.len() + does.len();
-        // The last one's spaces may be cut.
+        // The spaces after the last key may be cut.
         if used <= usize::from(width) + 3 {
             spans.extend([key.bold(), Span::from(does)]);
         }
@@ -51,7 +51,7 @@ pub(super) fn footer(view: View, all_shown: bool, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Over everything: the keys and signs, and what limits the verdict.
+/// Draws the help over the picture: the keys and signs, and the limits of the verdict.
 pub(super) fn help(frame: &mut Frame, verdict: &Verdict) {
     let area = frame.area();
     let width = HELP_COLUMNS.min(area.width);

@@ -1,4 +1,5 @@
-//! What each vCPU did: a lane a vCPU, and where not all have room, a cell a vCPU above.
+//! The states of each vCPU: a lane for each vCPU, and if not all lanes fit, a cell for each vCPU
+//! above them.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -13,22 +14,22 @@ use super::View;
 use crate::columns::printable;
 use crate::format::percent;
 
-/// With fewer columns, the legend is shorter.
+/// Number of columns below which the legend is shorter.
 const LEGEND_COLUMNS: u16 = 80;
-/// Lines round the lanes: a frame and their heads.
+/// Number of lines around the lanes: a frame and the heads.
 pub(super) const AROUND: u16 = 3;
-/// Columns in front of a lane: the vCPU's number and how long it was off.
+/// Columns in front of a lane: the vCPU's number and its off share.
 const HEAD: usize = 15;
 /// Columns in front of cells.
 const LABEL: usize = 6;
-/// Lanes that there must be at least below the cells.
+/// Minimum number of lanes below the cells.
 const LANES_MIN: usize = 3;
-/// Slices that a cell shows: about a second.
+/// Number of slices that a cell shows: about a second.
 const RECENT: usize = 5;
 
 const ON: (&str, Style) = ("─", Style::new().fg(Color::Green));
-/// What is off for so much of a slice, the most first. The glyphs are those that a VGA
-/// console has, too.
+/// Signs for at least so much of a slice off, the largest share first. A VGA console has these
+/// glyphs, too.
 const OFF: [(f32, &str, Color); 4] = [
     (0.75, "█", Color::LightRed),
     (0.5, "▓", Color::Red),
@@ -37,10 +38,10 @@ const OFF: [(f32, &str, Color); 4] = [
 ];
 const IDLE: (&str, Style) = ("·", Style::new().add_modifier(Modifier::DIM));
 
-/// Follows the number of a vCPU that the guest scheduler does not use.
+/// Sign after the number of a vCPU that the guest scheduler does not use.
 const UNUSED: &str = "-";
 
-/// Draws them, and returns how many lanes had room.
+/// Draws the lanes, and returns how many fit.
 pub(super) fn draw(
     frame: &mut Frame,
     area: Rect,
@@ -77,7 +78,7 @@ pub(super) fn draw(
     count
 }
 
-/// Which vCPUs are shown, in as many words as there is room for.
+/// Returns which vCPUs are shown, in as many words as fit.
 fn scrolled(view: View, count: usize, all: usize, width: usize) -> String {
     let sorted = if view.worst_first { ", most off first" } else { "" };
     let (from, last) = (view.first + 1, view.first + count);
@@ -108,7 +109,7 @@ fn legend(some_unused: bool, width: u16) -> Line<'static> {
     Line::from(words)
 }
 
-/// The vCPUs, in the order of their lanes.
+/// Returns the vCPUs, in the order of their lanes.
 fn order(digest: &Digest, view: View) -> Vec<u16> {
     let mut vcpus: Vec<_> = digest.off.clone();
     if view.worst_first {
@@ -117,12 +118,12 @@ fn order(digest: &Digest, view: View) -> Vec<u16> {
     vcpus.iter().map(|vcpu| vcpu.vcpu).collect()
 }
 
-/// Where a vCPU's figures are, which one that is offline does not have.
+/// Returns the index of a vCPU's figures; `None` for an offline vCPU, which has none.
 fn place(digest: &Digest, vcpu: u16) -> Option<usize> {
     digest.off.binary_search_by_key(&vcpu, |off| off.vcpu).ok()
 }
 
-/// All vCPUs by number, a cell each, with a line above; `None` where there is no room.
+/// Returns a cell for each vCPU by number, with a line above; `None` if they do not fit.
 fn cells(live: &Live, digest: &Digest, width: usize) -> Option<Vec<Line<'static>>> {
     let room = width.checked_sub(LABEL).filter(|room| *room > 0)?;
     let a_row = 1 << room.ilog2();
@@ -140,8 +141,8 @@ fn cells(live: &Live, digest: &Digest, width: usize) -> Option<Vec<Line<'static>
     Some([vec![head], vcpus.chunks(a_row).map(row).collect()].concat())
 }
 
-/// The line above the lanes: how long ago the oldest slice was, over it, where that
-/// does not run into the other end.
+/// Returns the line above the lanes. It shows how long ago the oldest slice was, above that slice,
+/// if the text does not overlap the other end.
 fn heads(live: &Live, width: usize) -> Line<'static> {
     let room = width.saturating_sub(HEAD);
     let slices = live.lane(0, room).len();
@@ -154,7 +155,7 @@ fn heads(live: &Live, width: usize) -> Line<'static> {
     Line::from(format!("vCPU      off  {ends:>room$}").dim())
 }
 
-/// A vCPU's last slices, the latest at the right.
+/// Returns the last slices of a vCPU, the latest on the right.
 fn lane(live: &Live, digest: &Digest, vcpu: u16, width: usize, used: bool) -> Line<'static> {
     let off_s = place(digest, vcpu).map_or(0.0, |at| digest.off[at].off_s);
     let share = printable(&percent(off_s / digest.seconds.max(1e-9)));

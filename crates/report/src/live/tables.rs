@@ -9,10 +9,10 @@ use unspin_trace::digest::Digest;
 
 use crate::session::{causes, sites};
 
-/// From so many columns on, the tables are side by side.
+/// Number of columns from which the tables are side by side.
 const WIDE: u16 = 140;
 
-/// Why they waited, and where.
+/// Tables of the causes and places of waits.
 pub(super) struct Tables {
     causes: Vec<String>,
     sites: Vec<String>,

@@ -1,11 +1,11 @@
-//! The guest scheduler's figures.
+//! Figures of the guest scheduler.
 
 use unspin_model::scheduler::{Actuator, Limits, Stats};
 
 use super::{counter, gauge, sample, value};
 
-/// All of them, with the closing line that the format asks for. Counts begin again where
-/// the scheduler is loaded again, as they may.
+/// Returns all figures, with the closing line that the format requires. Counts restart when the
+/// scheduler is loaded again, which the format allows.
 pub fn scheduler(stats: &Stats) -> String {
     let mut out = String::new();
     vcpus(&mut out, stats);
@@ -15,7 +15,7 @@ pub fn scheduler(stats: &Stats) -> String {
     out + "# EOF\n"
 }
 
-/// What holds whether or not anything is measured.
+/// Writes the figures that are valid whether or not anything is measured.
 fn vcpus(out: &mut String, stats: &Stats) {
     let resting = f64::from(u8::from(stats.resting.is_some()));
     let gauges = [
@@ -28,7 +28,7 @@ fn vcpus(out: &mut String, stats: &Stats) {
         value(out, name, "", number);
     }
     gauge(out, "unspin_run_vcpu_in_use", "1 for each vCPU in use");
-    // One that is offline is not in use, and those behind it have higher numbers.
+    // An offline vCPU is not in use, and the vCPUs after it have higher numbers.
     let end = stats.used_vcpus.iter().map(|vcpu| vcpu + 1).max().unwrap_or(0).max(stats.vcpus);
     for vcpu in 0..end {
         let used = f64::from(stats.used_vcpus.contains(&vcpu));
@@ -62,7 +62,7 @@ fn measured(out: &mut String, stats: &Stats) {
     }
 }
 
-/// What holds at this moment.
+/// Writes the figures of the current state.
 fn now(out: &mut String, stats: &Stats) {
     let gauges = [
         ("unspin_run_trial", "1 while that number is being tried", f64::from(stats.trial)),

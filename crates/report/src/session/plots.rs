@@ -1,4 +1,4 @@
-//! A session's plots.
+//! Plots of a session.
 
 use unspin_model::Session;
 use unspin_model::episode::Spin;
@@ -8,9 +8,9 @@ use crate::svg::axis;
 use crate::svg::canvas::{Anchor, Canvas};
 use crate::svg::scale::Scale;
 
-/// Slices of time that a lane has.
+/// Number of slices of time in a lane.
 const SLICES: usize = 300;
-/// vCPUs that get a lane: those that were off most.
+/// Maximum number of vCPUs with a lane: those that were off most.
 pub const LANES: usize = 32;
 
 const WIDTH: f64 = 880.0;
@@ -21,7 +21,7 @@ const BARS_HEIGHT: f64 = 150.0;
 const TOP: f64 = 8.0;
 const AXIS_HEIGHT: f64 = 28.0;
 
-/// How much of each slice of time each vCPU was off, and spun.
+/// Plots how much of each slice of time each vCPU was off, and spun.
 pub fn lanes(session: &Session) -> String {
     let is_online = |vcpu: &u16| session.offline.binary_search(vcpu).is_err();
     let mut vcpus: Vec<u16> = (0..session.vcpus).filter(is_online).collect();
@@ -40,7 +40,7 @@ pub fn lanes(session: &Session) -> String {
     let label = "Share of time that each vCPU was off, and spun";
     let mut canvas = Canvas::new("", WIDTH, bottom + AXIS_HEIGHT, label);
     let span_ns = session.end_ns.saturating_sub(session.start_ns);
-    // The last tick stays within the plot, and the lanes end where the session does.
+    // The last tick stays within the plot, and the lanes end where the session ends.
     let scale = Scale { values: (0.0, span_ns as f64 / 1e9), ..Scale::linear(1.0, PLOT_X) };
     axis::draw(&mut canvas, &scale, (TOP, bottom), " s");
     for (row, vcpu) in (0_u32..).zip(&vcpus) {
@@ -59,13 +59,14 @@ pub fn lanes(session: &Session) -> String {
     canvas.finish()
 }
 
-/// The share of a spin that its vCPU was not halted. When it was is not recorded.
+/// Returns the share of a spin for which its vCPU was not halted. The recording does not say when
+/// it was halted.
 fn awake(spin: &Spin) -> f64 {
     let whole_ns = spin.end_ns.saturating_sub(spin.begin_ns);
     whole_ns.saturating_sub(spin.halted_ns) as f64 / whole_ns.max(1) as f64
 }
 
-/// The share of each slice that some stretches of time cover, each with its weight.
+/// Returns the share of each slice that periods of time cover, each with its weight.
 fn shares(session: &Session, stretches: impl Iterator<Item = (u64, u64, f64)>) -> Vec<f64> {
     let mut shares = vec![0.0; SLICES];
     let slice_ns = session.end_ns.saturating_sub(session.start_ns) as f64 / SLICES as f64;
@@ -85,7 +86,7 @@ fn shares(session: &Session, stretches: impl Iterator<Item = (u64, u64, f64)>) -
     shares.iter().map(|share| share.min(1.0)).collect()
 }
 
-/// The outline of a lane's bars, from the floor up.
+/// Returns the outline of a lane's bars, from the bottom up.
 fn steps(shares: &[f64], floor: f64) -> Vec<(f64, f64)> {
     let width = (PLOT_X.1 - PLOT_X.0) / SLICES as f64;
     let mut points = vec![(PLOT_X.0, floor)];
@@ -101,7 +102,8 @@ fn steps(shares: &[f64], floor: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// How long off intervals were: a bar a class of lengths. `None` where there was none.
+/// Plots the lengths of off intervals: a bar for each class of lengths. Returns `None` if there
+/// were none.
 pub fn lengths(session: &Session) -> Option<String> {
     const PER_DECADE: f64 = 6.0;
     let ms: Vec<f64> = session
@@ -140,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Text and verdict do not count what it was halted, either.
+    /// The text and the verdict do not count the halted time, either.
     #[test]
     fn a_halted_waiter_spins_for_the_rest_only() {
         let spin = Spin {

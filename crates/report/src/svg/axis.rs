@@ -4,7 +4,7 @@ use super::canvas::{Anchor, Canvas};
 use super::scale::Scale;
 use crate::format;
 
-/// Grid lines with their values below, from `top` to `bottom`; `unit` is added to each value.
+/// Draws grid lines from `top` to `bottom` with their values below; adds `unit` to each value.
 pub fn draw(canvas: &mut Canvas, scale: &Scale, (top, bottom): (f64, f64), unit: &str) {
     for value in scale.ticks().into_iter().filter(|value| scale.holds(*value)) {
         let x = scale.at(value);
@@ -14,7 +14,7 @@ pub fn draw(canvas: &mut Canvas, scale: &Scale, (top, bottom): (f64, f64), unit:
     }
 }
 
-/// A round value without trailing zeros.
+/// Returns a round value without trailing zeros.
 fn tick_text(value: f64) -> String {
     let text = format::number(value);
     match text.split_once('.') {

@@ -1,4 +1,4 @@
-//! Writes SVG elements as text.
+//! A writer of SVG elements.
 
 use std::fmt::Write;
 
@@ -11,31 +11,31 @@ pub struct Canvas {
     body: String,
 }
 
-/// How a text is placed on its point.
+/// Alignment of a text at its point.
 #[derive(Debug, Clone, Copy)]
 pub enum Anchor {
-    /// It starts there.
+    /// The text starts at the point.
     Start,
-    /// It is centred there.
+    /// The text is centred on the point.
     Middle,
-    /// It ends there.
+    /// The text ends at the point.
     End,
 }
 
 impl Canvas {
-    /// An empty image of a class; `label` is what a screen reader says.
+    /// Returns an empty image of a class; `label` is the text for screen readers.
     pub fn new(class: &'static str, width: f64, height: f64, label: &str) -> Self {
         Canvas { class, width, height, label: label.into(), body: String::new() }
     }
 
-    /// A line from one point to another.
+    /// Draws a line from one point to another.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (n(from.0), n(from.1), n(to.0), n(to.1));
         let class = escape(class);
         self.push(&format!(r#"<line class="{class}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#));
     }
 
-    /// A rectangle with rounded corners and a tooltip.
+    /// Draws a rectangle with rounded corners and a tooltip.
     pub fn rect(&mut self, class: &str, at: (f64, f64), size: (f64, f64), round: f64, tip: &str) {
         let open = format!(
             r#"<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}""#,
@@ -49,26 +49,26 @@ impl Canvas {
         self.push(&with_tip("rect", &open, tip));
     }
 
-    /// A circle with a tooltip.
+    /// Draws a circle with a tooltip.
     pub fn circle(&mut self, class: &str, at: (f64, f64), radius: f64, tip: &str) {
         let (x, y, r) = (n(at.0), n(at.1), n(radius));
         let open = format!(r#"<circle class="{}" cx="{x}" cy="{y}" r="{r}""#, escape(class));
         self.push(&with_tip("circle", &open, tip));
     }
 
-    /// A closed shape through some points, with a tooltip.
+    /// Draws a closed shape through some points, with a tooltip.
     pub fn shape(&mut self, class: &str, points: &[(f64, f64)], tip: &str) {
         let open = format!(r#"<path class="{}" d="{}Z""#, escape(class), through(points));
         self.push(&with_tip("path", &open, tip));
     }
 
-    /// A line through some points, with a tooltip.
+    /// Draws a line through some points, with a tooltip.
     pub fn path(&mut self, class: &str, points: &[(f64, f64)], tip: &str) {
         let open = format!(r#"<path class="{}" d="{}""#, escape(class), through(points));
         self.push(&with_tip("path", &open, tip));
     }
 
-    /// A text.
+    /// Writes a text.
     pub fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -84,7 +84,7 @@ impl Canvas {
         ));
     }
 
-    /// A text cut to a number of characters; the whole of it is its tooltip then.
+    /// Writes a text cut to a number of characters; if it is cut, the whole text is its tooltip.
     pub fn label(&mut self, class: &str, at: (f64, f64), text: &str, characters: usize) {
         let shown = crate::columns::cut(text, characters);
         if shown == text {
@@ -100,7 +100,7 @@ impl Canvas {
         ));
     }
 
-    /// The finished image.
+    /// Returns the finished image.
     pub fn finish(self) -> String {
         let (width, height, label) = (n(self.width), n(self.height), escape(&self.label));
         format!(
@@ -132,14 +132,14 @@ fn with_tip(name: &str, open: &str, tip: &str) -> String {
     }
 }
 
-/// A coordinate with a tenth of a unit: finer differences cannot be seen.
+/// Returns a coordinate with a tenth of a unit: finer differences are not visible.
 fn n(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(String::from).unwrap_or(text)
 }
 
-/// Text made safe for element content and quoted attributes. Characters that
-/// XML forbids become a replacement character.
+/// Escapes text for element content and quoted attributes. Characters that XML forbids become a
+/// replacement character.
 pub fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,37 +1,37 @@
-//! Cumulative distributions: the share of all lengths that are no longer than so much.
+//! Cumulative distributions: the share of all lengths that do not exceed a length.
 
 use super::axis;
 use super::canvas::{Anchor, Canvas};
 use super::scale::Scale;
 use super::{SERIES, image};
 
-/// One plot of some curves.
+/// One plot of several curves.
 pub struct Cumulative {
-    /// What a screen reader says.
+    /// Text for screen readers.
     pub label: String,
-    /// Its parts, from the top; each has the same curves, and an axis of its own.
+    /// Parts of the plot, from the top; each has the same curves, and its own axis.
     pub panels: Vec<Panel>,
 }
 
-/// The distributions of one quantity.
+/// Distributions of one quantity.
 pub struct Panel {
-    /// The axis' title, such as `spins, us`.
+    /// Title of the axis, such as `spins, us`.
     pub axis: String,
-    /// One for each cell.
+    /// One curve for each cell.
     pub curves: Vec<Curve>,
 }
 
-/// A cell's lengths.
+/// Lengths of a cell.
 pub struct Curve {
-    /// What distinguishes the cell.
+    /// Name that distinguishes the cell.
     pub name: String,
-    /// Its number, which gives it a colour.
+    /// Number of the curve, which selects its colour.
     pub series: usize,
     /// Each length, positive, and how often it was measured; in ascending order.
     pub lengths: Vec<(f64, u64)>,
 }
 
-/// Room for the parts of the plot.
+/// Sizes of the plot's parts.
 struct Frame {
     class: &'static str,
     width: f64,
@@ -40,25 +40,27 @@ struct Frame {
 
 const WIDE: Frame = Frame { class: "wide", width: 880.0, plot_x: (52.0, 854.0) };
 const NARROW: Frame = Frame { class: "narrow", width: 440.0, plot_x: (46.0, 416.0) };
-/// Of a panel: above its plot, the plot, and below it.
+/// Heights of a panel's parts: above its plot, the plot, and below it.
 const ABOVE: f64 = 10.0;
 const PLOT: f64 = 170.0;
 const BELOW: f64 = 46.0;
-/// Of the legend: a row, the coloured sample, and about the width of a character.
+/// Sizes in the legend: a row, the coloured sample, and about the width of a character.
 const ROW: f64 = 20.0;
 const SAMPLE: f64 = 26.0;
 const CHARACTER: f64 = 6.8;
-/// Shorter lengths than this share of all lie at the axis' end: a few would take half of the axis.
+/// Share of the shortest lengths that lie at the axis' end: otherwise, a few would take half of the
+/// axis.
 const SHORTEST: f64 = 0.005;
-/// Steps that are closer are drawn as one.
+/// Distance below which steps are drawn as one.
 const FINEST: f64 = 1.0;
 
-/// Draws it twice, for wide and for narrow windows; the page's style sheet shows one of the two.
+/// Draws the plot twice, for wide and for narrow windows; the page's style sheet shows one of the
+/// two.
 pub fn cumulative(plot: &Cumulative) -> String {
     [&WIDE, &NARROW].map(|frame| draw(plot, frame)).concat()
 }
 
-/// The wide one as an image of its own.
+/// Draws the wide plot as a stand-alone image.
 pub fn cumulative_image(plot: &Cumulative) -> String {
     image(&draw(plot, &WIDE))
 }
@@ -80,13 +82,13 @@ fn draw(plot: &Cumulative, frame: &Frame) -> String {
     canvas.finish()
 }
 
-/// More curves than there are colours are dashed.
+/// Returns the class of a curve. The curves beyond the number of colours are dashed.
 fn class(curve: &Curve) -> String {
     let dashed = if curve.series / SERIES % 2 == 1 { " dashed" } else { "" };
     format!("curve s{}{dashed}", curve.series % SERIES)
 }
 
-/// Where the legend's entries are: as many in a row as fit.
+/// Returns the positions of the legend's entries: as many in a row as fit.
 fn legend(curves: &[Curve], frame: &Frame) -> Vec<(f64, f64)> {
     let (start, end) = frame.plot_x;
     let (mut x, mut y) = (start, ROW / 2.0);
@@ -135,7 +137,7 @@ fn scale(panel: &Panel, frame: &Frame) -> Scale {
     scale
 }
 
-/// The length from which on the axis shows a distribution.
+/// Returns the length at which the axis of a distribution begins.
 fn shortest(lengths: &[(f64, u64)]) -> f64 {
     let all: u64 = lengths.iter().map(|(_, count)| count).sum();
     let mut seen = 0;
@@ -146,8 +148,8 @@ fn shortest(lengths: &[(f64, u64)]) -> f64 {
     first.map_or(1.0, |(length, _)| *length)
 }
 
-/// The corners of a distribution: positions, each with a share. Steps that are close
-/// together are one.
+/// Returns the corners of a distribution: positions, each with a share. Steps that are close
+/// together are merged.
 fn steps(lengths: &[(f64, u64)], scale: &Scale) -> Vec<(f64, f64)> {
     let all: u64 = lengths.iter().map(|(_, count)| count).sum();
     let mut points = vec![(scale.positions.0, 0.0)];

@@ -9,28 +9,28 @@ use crate::format;
 
 /// One ratio.
 pub struct ForestRow {
-    /// The workload; shown where it differs from that of the row above.
+    /// Name of the workload; shown if it differs from that of the row above.
     pub group: String,
-    /// The place.
+    /// Name of the place.
     pub name: String,
-    /// The ratio; `None` where the baseline did not finish.
+    /// The ratio; `None` if the baseline did not finish.
     pub ratio: Option<Estimate>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The text to the right, such as `2.24x [2.10, 2.38]`.
+    /// Text to the right, such as `2.24x [2.10, 2.38]`.
     pub text: String,
 }
 
-/// Room for the parts of the plot.
+/// Sizes of the plot's parts.
 #[derive(Clone, Copy)]
 struct Frame {
     class: &'static str,
     width: f64,
     name_x: f64,
     plot_x: (f64, f64),
-    /// Where the ratios stand as text; in a narrow window there is no room for them.
+    /// Position of the ratios as text; a narrow window has no room for them.
     text_x: Option<f64>,
-    /// Characters of the group's and the row's names.
+    /// Number of characters for the group's and the row's names.
     characters: (usize, usize),
 }
 
@@ -50,19 +50,19 @@ const NARROW: Frame = Frame {
     text_x: None,
     characters: (18, 7),
 };
-/// Width of a character of a row's name, at most.
+/// Maximum width of a character of a row's name.
 const CHARACTER: f64 = 7.7;
-/// Longer names than a frame has room for may take so many characters from the plot.
+/// Number of characters that longer names than a frame has room for may take from the plot.
 const MORE_CHARACTERS: usize = 10;
 const ROW: f64 = 20.0;
 const TOP: f64 = 24.0;
-/// Width of the words beside the line at 1.
+/// Width of the words next to the line at 1.
 const HINT: f64 = 72.0;
-/// A single ratio may not stretch the axis further than this from 1.
+/// Factor from 1 up to which a single ratio may stretch the axis.
 const LIMIT: f64 = 1000.0;
 
 impl Frame {
-    /// With room for the rows' names.
+    /// Returns the frame with room for the rows' names.
     fn with_room_for(self, rows: &[ForestRow]) -> Frame {
         let (group, name) = self.characters;
         let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
@@ -73,14 +73,13 @@ impl Frame {
     }
 }
 
-/// Draws ratios twice, for wide and for narrow windows; the page's style sheet
-/// shows one of the two. Effects within `smallest_effect` of 1 are not worth
-/// reporting, which a band shows.
+/// Draws ratios twice, for wide and for narrow windows; the page's style sheet shows one of the
+/// two. A band shows effects within `smallest_effect` of 1, which are not worth reporting.
 pub fn forest(label: &str, rows: &[ForestRow], smallest_effect: f64) -> String {
     [&WIDE, &NARROW].map(|frame| draw(label, rows, smallest_effect, frame)).concat()
 }
 
-/// Draws ratios once, as an image of its own.
+/// Draws ratios once, as a stand-alone image.
 pub fn forest_image(label: &str, rows: &[ForestRow]) -> String {
     super::image(&draw(label, rows, 0.0, &WIDE))
 }
@@ -132,7 +131,7 @@ fn draw_ground(canvas: &mut Canvas, scale: &Scale, bottom: f64, smallest_effect:
     }
     axis::draw(canvas, scale, (TOP, bottom), "x");
     canvas.line("one", (one, TOP - 4.0), (one, bottom));
-    // Either hint only where it has room; one of the two always has.
+    // Each hint is drawn only if it has room; one of the two always has.
     if one - scale.positions.0 > HINT {
         canvas.text("tick", (one - 8.0, 13.0), Anchor::End, "← less work");
     }
@@ -145,7 +144,7 @@ fn draw_row(canvas: &mut Canvas, row: &ForestRow, scale: &Scale, y: f64) {
     let class = verdict_class(row.verdict);
     let tip = format!("{} {}: {}, {}", row.group, row.name, row.text, format::verdict(row.verdict));
     let Some(ratio) = row.ratio else {
-        // Beyond all bounds: an arrow at the better end.
+        // The ratio is unbounded: an arrow at the better end.
         return arrow(canvas, class, scale.positions.1, y, 1.0, &tip);
     };
     if format::has_interval(&ratio) {
@@ -163,14 +162,14 @@ fn draw_row(canvas: &mut Canvas, row: &ForestRow, scale: &Scale, y: f64) {
     }
 }
 
-/// A triangle with its tip on `x`, pointing in `direction` (1 or -1).
+/// Draws a triangle with its tip on `x`, pointing in `direction` (1 or -1).
 fn arrow(canvas: &mut Canvas, class: &str, x: f64, y: f64, direction: f64, tip: &str) {
     let back = x - 8.0 * direction;
     let points = [(x, y), (back, y - 4.5), (back, y + 4.5)];
     canvas.shape(&format!("arrow {class}"), &points, tip);
 }
 
-/// The class that colours a verdict.
+/// Returns the class that colours a verdict.
 pub fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",

@@ -3,22 +3,22 @@
 /// A scale from a range of values to a range of positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
-    /// Whether it is logarithmic; its values are positive then.
+    /// Whether the scale is logarithmic, which requires positive values.
     pub log: bool,
     /// Smallest and largest value.
     pub values: (f64, f64),
-    /// Where these two are.
+    /// Positions of these two values.
     pub positions: (f64, f64),
-    /// More ticks than this crowd the axis.
+    /// Maximum number of ticks that do not crowd the axis.
     pub most_ticks: usize,
 }
 
 const MOST_TICKS: usize = 8;
-/// Room that a tick's label takes, in positions.
+/// Room for the label of a tick, in positions.
 const LABEL: f64 = 40.0;
 
 impl Scale {
-    /// A scale from 0 to a round value at or above `max`.
+    /// Returns a scale from 0 to a round value at or above `max`.
     pub fn linear(max: f64, positions: (f64, f64)) -> Self {
         let max = if max > 0.0 && max.is_finite() { max } else { 1.0 };
         let step = linear_step(max);
@@ -30,13 +30,13 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale from `min` to `max`, both positive, a little wider.
+    /// Returns a logarithmic scale a little wider than from `min` to `max`, both positive.
     pub fn log(min: f64, max: f64, positions: (f64, f64)) -> Self {
         let margin = ((max / min).ln() * 0.04).exp().max(1.02);
         Scale { log: true, values: (min / margin, max * margin), positions, most_ticks: MOST_TICKS }
     }
 
-    /// The position of a value; values beyond the scale lie at its ends.
+    /// Returns the position of a value; values beyond the scale lie at its ends.
     pub fn at(&self, value: f64) -> f64 {
         let (min, max) = self.values;
         let share = if self.log {
@@ -47,12 +47,12 @@ impl Scale {
         self.positions.0 + share * (self.positions.1 - self.positions.0)
     }
 
-    /// Whether a value lies within the scale.
+    /// Returns whether a value lies within the scale.
     pub fn holds(&self, value: f64) -> bool {
         (self.values.0..=self.values.1).contains(&value)
     }
 
-    /// Round values within the scale.
+    /// Returns round values within the scale.
     pub fn ticks(&self) -> Vec<f64> {
         if self.log { self.log_ticks() } else { self.linear_ticks() }
     }
@@ -61,12 +61,12 @@ impl Scale {
         let max = self.values.1;
         let step = linear_step(max);
         let steps = (max / step).round() as usize;
-        // The scale ends on a whole number of steps: thin them out evenly.
+        // The scale ends on a whole number of steps, so the ticks can be thinned out evenly.
         let every = (1..=steps).find(|k| steps % k == 0 && steps / k < self.most_ticks);
         (0..=steps).step_by(every.unwrap_or(steps.max(1))).map(|k| k as f64 * step).collect()
     }
 
-    /// The finest set of round values that does not crowd the axis.
+    /// Returns the finest set of round values that does not crowd the axis.
     fn log_ticks(&self) -> Vec<f64> {
         const SETS: [&[f64]; 6] = [
             &[
@@ -91,7 +91,7 @@ impl Scale {
         last
     }
 
-    /// Whether labels of neighbouring ticks would touch.
+    /// Returns whether labels of neighbouring ticks would touch.
     fn crowded(&self, ticks: &[f64]) -> bool {
         ticks.windows(2).any(|pair| self.at(pair[1]) - self.at(pair[0]) < LABEL)
     }
@@ -107,7 +107,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that 0 to `max` takes 3 to 7 steps.
+/// Returns 1, 2 or 5 times a power of ten, so that 0 to `max` takes 3 to 7 steps.
 fn linear_step(max: f64) -> f64 {
     let rough = max / 6.0;
     let power = 10f64.powf(rough.log10().floor());

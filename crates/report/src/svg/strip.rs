@@ -1,4 +1,4 @@
-//! The strip plot of a workload: every run a point, a row for each cell.
+//! The strip plot of a workload: a point for each run, a row for each cell.
 
 use unspin_model::Better;
 use unspin_model::summary::Estimate;
@@ -8,43 +8,43 @@ use super::canvas::{Anchor, Canvas};
 use super::scale::Scale;
 use crate::format;
 
-/// A workload's distributions.
+/// Distributions of a workload.
 pub struct Strip<'a> {
-    /// What a screen reader says.
+    /// Text for screen readers.
     pub label: String,
-    /// The axis' title, such as `renames, ops/s`.
+    /// Title of the axis, such as `renames, ops/s`.
     pub axis: String,
-    /// The unit in tooltips.
+    /// Unit in tooltips.
     pub unit: &'a str,
-    /// Which end of the axis is the good one.
+    /// The better end of the axis.
     pub better: Better,
-    /// One row a cell.
+    /// One row for each cell.
     pub rows: Vec<StripRow<'a>>,
 }
 
-/// A cell's runs.
+/// Runs of a cell.
 pub struct StripRow<'a> {
-    /// The place; shown where it differs from that of the row above.
+    /// Name of the place; shown if it differs from that of the row above.
     pub place: String,
     /// The guest scheduler.
     pub scheduler: &'a str,
-    /// The scheduler's colour, a class `s0` to `s5`.
+    /// Colour of the scheduler, a class `s0` to `s5`.
     pub series: usize,
     /// Each run by its block; `None` did not finish.
     pub values: &'a [(u32, Option<f64>)],
-    /// The median with its interval.
+    /// Median with its interval.
     pub median: Option<Estimate>,
 }
 
-/// Room for the parts of the plot.
+/// Sizes of the plot's parts.
 struct Frame {
     class: &'static str,
     width: f64,
     scheduler_x: f64,
     plot_x: (f64, f64),
-    /// Characters of the place's and the scheduler's names.
+    /// Number of characters for the place's and the scheduler's names.
     characters: (usize, usize),
-    /// Width of the lane of runs that did not finish, and of what sets it apart.
+    /// Width of the lane of runs that did not finish, and of the gap next to it.
     lane: (f64, f64),
 }
 
@@ -66,10 +66,10 @@ const NARROW: Frame = Frame {
 };
 const ROW: f64 = 26.0;
 const TOP: f64 = 8.0;
-/// Beyond this factor between runs the axis is logarithmic.
+/// Factor between runs above which the axis is logarithmic.
 const LOG_FACTOR: f64 = 10.0;
 
-/// Where things are.
+/// Positions of the plot's parts.
 struct Layout {
     frame: &'static Frame,
     scale: Scale,
@@ -131,7 +131,7 @@ fn layout(strip: &Strip<'_>, frame: &'static Frame) -> Layout {
     let unfinished = strip.rows.iter().flat_map(|r| r.values).any(|(_, v)| v.is_none());
     let (mut x0, mut x1) = frame.plot_x;
     let (width, gap) = frame.lane;
-    // The lane stands at the worst end of the axis.
+    // The lane lies at the worst end of the axis.
     let lane = match (unfinished, strip.better) {
         (false, _) => None,
         (true, Better::Higher) => {
@@ -189,13 +189,14 @@ fn draw_row(canvas: &mut Canvas, strip: &Strip<'_>, row: &StripRow<'_>, layout: 
     }
 }
 
-/// An offset from the row's middle that spreads points evenly and is the same
-/// each time: multiples of the golden ratio.
+/// Returns an offset from the row's middle that spreads points evenly and is the same each time:
+/// multiples of the golden ratio.
 fn jitter(index: usize) -> f64 {
     ((index as f64 + 1.0) * 0.618_034).fract() * 13.0 - 6.5
 }
 
-/// Points in the lane stand side by side, in the order of their runs.
+/// Returns the position of a run in the lane, where points lie next to each other in the order of
+/// their runs.
 fn lane_x(layout: &Layout, index: usize, of: usize) -> f64 {
     let start = layout.lane.unwrap_or(layout.frame.plot_x.0);
     start + 8.0 + (layout.frame.lane.0 - 16.0) * (index as f64 + 0.5) / of.max(1) as f64

@@ -1,4 +1,4 @@
-//! The verdict's words.
+//! The sentences of the verdict.
 
 use unspin_model::episode::Cause;
 use unspin_trace::digest::Digest;
@@ -9,18 +9,18 @@ use super::{
 use crate::explain::causes;
 use crate::format::{percent, plural, time};
 
-/// Smaller parts of a loss are not listed.
+/// Share below which a part of a loss is not listed.
 const PART_MIN: f64 = 0.001;
-/// Spinning that takes less than that part of what preemption takes is hardly worth a word.
+/// Ratio of spinning to preemption below which spinning is hardly worth mentioning.
 const HARDLY: f64 = 0.1;
 
-/// What it comes down to.
+/// Returns the sentence for a kind of verdict.
 pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> String {
     let who = match origin {
         Origin::Here(_) => "You lose",
         Origin::File => "The guest lost",
     };
-    // What was lost on the way would have added to it.
+    // Lost findings would have added to the loss.
     let lose = format!("{who}{}", if digest.lost > 0 { " at least" } else { "" });
     let (lost, off) = (share(shares.lost), share(shares.preempted));
     match kind {
@@ -58,7 +58,7 @@ pub(super) fn of(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -
     }
 }
 
-/// Nothing was found, which the hypervisor may see differently.
+/// Returns the sentence if no loss was found; the hypervisor may count one.
 fn none(who: &str, steal: f64) -> String {
     if steal <= 0.0 {
         return format!("{who} no CPU time: nothing to fix.");
@@ -68,12 +68,13 @@ fn none(who: &str, steal: f64) -> String {
     format!("No loss was found, but the hypervisor counts {steal} of CPU time as steal time{end}.")
 }
 
-/// A share within a sentence.
+/// Returns a share for use within a sentence.
 fn share(share: f64) -> String {
     percent(share).replace("< ", "less than ")
 }
 
-/// Such as `9 % to preemption, 3 % spinning because lock holders were preempted`.
+/// Returns the parts of a loss, such as `9 % to preemption, 3 % spinning because lock holders were
+/// preempted`.
 fn parts(shares: &Shares) -> String {
     let mut parts = Vec::new();
     if shares.preempted >= PART_MIN {

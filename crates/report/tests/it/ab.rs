@@ -23,7 +23,7 @@ fn rounds(pairs: &[(f64, f64)], better: Better) -> Rounds {
     }
 }
 
-/// Ten pairs of times, unspin's relative to stock's, each with noise of some percent.
+/// Returns ten pairs of times, of unspin relative to stock, each with noise of some percent.
 fn times(relative: f64, percent: f64) -> Vec<(f64, f64)> {
     let noise = [0.3, -0.8, 0.5, -0.1, 1.0, -0.6, 0.2, -0.4, 0.9, -1.0];
     let time = |noise: f64| 10.0 * (1.0 + noise * percent / 100.0);

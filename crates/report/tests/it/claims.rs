@@ -76,7 +76,7 @@ fn as_markdown() {
     insta::assert_snapshot!(markdown(&claims.iter().collect::<Vec<_>>()));
 }
 
-/// Where labels differ, each row has its own.
+/// If labels differ, each row has its own.
 #[test]
 fn as_markdown_with_two_labels() {
     let mut claims = claims();

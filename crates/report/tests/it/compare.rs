@@ -1,4 +1,4 @@
-//! One experiment's results against another's.
+//! Comparison of two experiments.
 
 use unspin_analysis::compare::compare;
 use unspin_model::summary::{Summary, Verdict};
@@ -6,7 +6,7 @@ use unspin_report::compare::terminal;
 
 use crate::common;
 
-/// The same experiment in which rename at 2:1 became twice as fast.
+/// Returns the same experiment, in which rename at 2:1 became twice as fast.
 fn changed() -> Summary {
     let mut summary = common::few();
     for cell in &mut summary.cells {

@@ -1,4 +1,4 @@
-//! The page needs nothing but itself and shows hostile names as text.
+//! The page needs no other file, and shows hostile names as text.
 
 use unspin_model::summary::Summary;
 use unspin_report::html;
@@ -11,7 +11,7 @@ fn page() -> String {
     html::page(&common::summary()).unwrap()
 }
 
-/// Every text of the summary made hostile.
+/// Returns a summary in which every text is hostile.
 fn hostile() -> Summary {
     let mut summary = common::few();
     let mut texts = vec![
@@ -56,7 +56,7 @@ fn hostile() -> Summary {
     summary
 }
 
-/// The names of all elements, in order of appearance.
+/// Returns the names of all elements, in order of appearance.
 fn elements(html: &str) -> Vec<&str> {
     html.split('<')
         .skip(1)

@@ -1,4 +1,4 @@
-//! What people see of IGVM files.
+//! The text about IGVM files.
 
 #[path = "../../../cvm/tests/it/common/kernel.rs"]
 mod kernel;
@@ -40,7 +40,7 @@ fn differences_are_shown() {
     insta::assert_snapshot!("other_command_line", igvm::diff(&differences(&es, &debug)));
 }
 
-/// A file of one page that many headers name, and nothing to start.
+/// A file of one page that many headers name, with nothing to start.
 #[test]
 fn findings_are_shown() {
     assert_eq!(igvm::check(&check(&image(Platform::Snp, ""))), "0 errors, 0 notes\n");
@@ -53,7 +53,7 @@ fn findings_are_shown() {
     ));
 }
 
-/// A file for SEV-ES with so many headers of the page at 0x1000.
+/// Returns a file for SEV-ES with so many headers of the page at 0x1000.
 fn repeated(count: u32) -> Vec<u8> {
     let platform = [1u32, 16, 1, 0x1_0500, 0, 0].map(u32::to_le_bytes).concat();
     let start = 24 + platform.len() as u32 + 32 * count;

@@ -14,8 +14,8 @@ const MS: u64 = 1_000_000;
 const SLICE_NS: u64 = 200 * MS;
 const SLICES: u64 = 75;
 
-/// A guest whose vCPUs share too few pCPUs: they are off for 0 to 8 of every 20 ms, and for
-/// more in each seventh slice. The last but one is idle. A slice lasts 200 ms.
+/// A guest whose vCPUs share too few pCPUs: they are off for 0 to 8 of every 20 ms, and for more in
+/// each seventh slice. The last vCPU but one is idle. A slice lasts 200 ms.
 fn guest(vcpus: u16, slices: u64) -> Live {
     let mut live = Live::new(vcpus, 0);
     let idle = vcpus.saturating_sub(2);
@@ -44,7 +44,7 @@ fn guest(vcpus: u16, slices: u64) -> Live {
     live
 }
 
-/// Some of each kind.
+/// Returns some spins and waits of each kind.
 fn spins(vcpus: u16, start_ns: u64) -> Vec<Spin> {
     let places = [
         (Wait::Mutex, false, OwnerState::Running, "do_renameat2"),

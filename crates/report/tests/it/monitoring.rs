@@ -1,5 +1,5 @@
-//! The alert rules and the dashboard of packaging/ against what is served: a metric or a
-//! cause that does not exist would be a panel that stays empty, and an alert that never fires.
+//! The alert rules and the dashboard of packaging/, compared with the metrics that unspin serves. A
+//! metric or a cause that does not exist would leave a panel empty, and an alert silent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ const WAITS: [Wait; 5] = [Wait::Spinlock, Wait::Mutex, Wait::Rwsem, Wait::Futex,
 const CAUSES: [Cause; 5] =
     [Cause::HolderOff, Cause::WaiterOff, Cause::IpiOff, Cause::HolderPreempted, Cause::Plain];
 
-/// All that `unspin watch --listen --causes` and `unspin run --listen` can serve.
+/// Returns all metrics that `unspin watch --listen --causes` and `unspin run --listen` can serve.
 fn served() -> String {
     let sum = Sum { count: 1, ns: 1 };
     let each = || WAITS.iter().flat_map(|wait| CAUSES.map(|cause| ((*wait, cause), sum)));
@@ -33,19 +33,19 @@ fn served() -> String {
     text(&totals) + &scheduler(&stats)
 }
 
-/// The names of the samples, as Prometheus stores them.
+/// Returns the names of the samples, as Prometheus stores them.
 fn names(served: &str) -> BTreeSet<String> {
     let samples = served.lines().filter(|line| !line.starts_with('#'));
     samples.map(|line| line.split([' ', '{']).next().unwrap_or_default().to_owned()).collect()
 }
 
-/// What looks like one of our metrics.
+/// Returns every word that looks like a metric of unspin.
 fn mentioned(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("unspin_")).map(str::to_owned).collect()
 }
 
-/// The values that a text compares a label with, such as those of `cause="..."`.
+/// Returns the values with which a text compares a label, such as those of `cause="..."`.
 fn compared(text: &str, label: &str) -> BTreeSet<String> {
     let text = text.replace("\\\"", "\"");
     let after = format!("{label}=\"");

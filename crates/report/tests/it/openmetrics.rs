@@ -1,4 +1,4 @@
-//! The OpenMetrics text of sums that are known.
+//! The OpenMetrics text of known sums.
 
 use unspin_model::episode::{Cause, Wait};
 use unspin_model::scheduler::{Actuator, Limits, Stats};

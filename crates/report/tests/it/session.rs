@@ -68,7 +68,8 @@ fn a_session_as_text() {
     insta::assert_snapshot!(json.unwrap());
 }
 
-/// Seconds in a column of a Markdown table's rows: of those of causes, or of places.
+/// Returns the sum of the seconds in a column of a Markdown table, that of causes or that of
+/// places.
 fn sum_s(document: &str, title: &str, column: usize) -> f64 {
     let (_, table) = document.split_once(&format!("**{title}**")).expect("the table");
     let rows = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));

@@ -73,7 +73,7 @@ fn strip_plot_with_runs_that_did_not_finish() {
     insta::assert_snapshot!(strip_of(Better::Lower, &[(0, Some(1.8)), (1, None), (2, Some(2.0))]));
 }
 
-/// The value of an attribute of the first element with a class.
+/// Returns the value of an attribute of the first element with a class.
 fn attribute(svg: &str, class: &str, name: &str) -> f64 {
     let element = svg.split('<').find(|e| e.contains(&format!("class=\"{class}\""))).unwrap();
     element

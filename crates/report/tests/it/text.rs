@@ -1,4 +1,4 @@
-//! Golden tests of what terminals and Markdown show.
+//! Golden tests of the text for terminals and Markdown.
 
 use unspin_model::summary::Verdict;
 use unspin_report::terminal::Style;

@@ -1,4 +1,4 @@
-//! Verdicts: which one, in which words, and what to do next.
+//! Verdicts: their kinds, their words, and what to do next.
 
 use unspin_model::diagnosis::Scheduling;
 use unspin_model::episode::{Cause, Wait};
@@ -8,7 +8,7 @@ use unspin_trace::digest::{CauseWaste, Digest, SiteWaste, VcpuOff};
 
 const HERE: Origin = Origin::Here(Scheduling::Ready);
 
-/// Ten seconds of ten vCPUs, so that a second is a percent.
+/// Returns a digest of ten seconds of ten vCPUs, in which a second is a percent.
 fn digest(off_s: f64, causes: &[(Cause, f64, f64)]) -> Digest {
     let waste = |(cause, wasted_s, blocked_s): &(Cause, f64, f64)| CauseWaste {
         cause: *cause,
@@ -160,7 +160,7 @@ fn shares_add_up() {
     assert_eq!(shares.spinning.len(), 1);
 }
 
-/// As a file that somebody made up can say.
+/// A forged file can have any number of lost findings.
 #[test]
 fn any_number_of_findings_can_be_lost() {
     let made_up = Digest { lost: u64::MAX, ..digest(9.0, &[]) };

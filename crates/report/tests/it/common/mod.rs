@@ -1,7 +1,7 @@
-//! A made-up summary with everything a real one can have: ten workloads, three
-//! topologies, three schedulers, neighbours, runs that did not finish.
+//! A made-up summary with everything that a real one can have: ten workloads, three topologies,
+//! three schedulers, neighbours, runs that did not finish.
 
-// Not every test needs all of it.
+// Not every test needs all of this module.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use unspin_model::{Accel, Cell, FailureKind, Label, Metric, Source};
 struct Noise(u64);
 
 impl Noise {
-    /// A factor around 1 with about the given spread.
+    /// Returns a factor around 1 with about the given spread.
     fn factor(&mut self, spread: f64) -> f64 {
         let sum: f64 = (0..4).map(|_| self.unit()).sum();
         (1.0 + spread * (sum - 2.0)).max(0.05)
@@ -29,8 +29,8 @@ impl Noise {
     }
 }
 
-/// Name, title, metric, unit, direction, value at 1:1, speed at 2:1 and 4:1
-/// relative to that, gain of the oracle at 2:1 and 4:1.
+/// Name, title, metric, unit, direction, value at 1:1, speed at 2:1 and 4:1 relative to that value,
+/// gain of the oracle at 2:1 and 4:1.
 type Shape =
     (&'static str, &'static str, &'static str, &'static str, Better, f64, [f64; 2], [f64; 2]);
 
@@ -277,7 +277,7 @@ fn comparisons(cells: &[CellSummary]) -> Vec<Comparison> {
     out
 }
 
-/// The summary.
+/// Returns the summary.
 pub fn summary() -> Summary {
     let mut noise = Noise(7);
     let mut cells = Vec::new();
@@ -309,7 +309,7 @@ pub fn summary() -> Summary {
     }
 }
 
-/// The same with only two workloads: one with unfinished runs, one without.
+/// Returns the same with only two workloads: one with unfinished runs, one without.
 pub fn few() -> Summary {
     let mut summary = summary();
     let kept = |cell: &Cell| cell.workload == "rename" || cell.workload == "hackbench";
