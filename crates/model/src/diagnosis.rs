@@ -18,7 +18,7 @@ pub struct Diagnosis {
 /// Properties of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestMachine {
-    /// Whether and how its memory is hidden from its host.
+    /// Whether and how the machine's memory is hidden from its host.
     pub confidential: Confidential,
     /// The hypervisor.
     pub hypervisor: Hypervisor,
@@ -28,7 +28,7 @@ pub struct GuestMachine {
     pub kernel: String,
     /// The current clock source.
     pub clocksource: Option<String>,
-    /// What waiters for the kernel's spinlocks do.
+    /// Behaviour of waiters for the kernel's spinlocks.
     pub spinlock: Spinlock,
     /// Steal time since boot in seconds, all CPUs together; `null` if /proc/stat has no such
     /// figure. 0 can mean that the kernel does not know.
@@ -75,7 +75,7 @@ pub enum Hypervisor {
     Other(String),
 }
 
-/// What waiters for the kernel's spinlocks do.
+/// Behaviour of waiters for the kernel's spinlocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spinlock {
@@ -108,7 +108,7 @@ pub struct Help {
     pub name: String,
     /// Whether the help is available.
     pub state: State,
-    /// What that means here.
+    /// Meaning of the state on this machine.
     pub means: String,
 }
 
@@ -117,7 +117,7 @@ pub struct Help {
 pub struct Verb {
     /// The verb, with the option that matters.
     pub verb: String,
-    /// Whether it works.
+    /// Whether the verb works.
     pub ready: Ready,
     /// What the verb lacks and how to get it, or what it does not show.
     pub why: Vec<String>,
@@ -140,7 +140,7 @@ pub enum Ready {
 pub struct KernelAdvice {
     /// Name that the distribution gives itself.
     pub distribution: String,
-    /// Those of its kernels that have sched_ext, as far as known.
+    /// Kernels of the distribution that have sched_ext, as far as known.
     pub known: String,
     /// Commands in order; empty if none are known.
     pub commands: Vec<String>,

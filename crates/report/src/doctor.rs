@@ -13,7 +13,7 @@ const STATE_COLUMNS: usize = 9;
 /// Minimum width of the texts of rows; if there is less room, they begin on a line of their own.
 const TEXT_MIN: usize = 24;
 
-/// Returns the diagnosis as text of so many columns, with a closing newline.
+/// Returns the diagnosis as text of `columns` columns, with a closing newline.
 pub fn text(diagnosis: &Diagnosis, columns: usize) -> String {
     let mut out = paragraph(&machine(&diagnosis.machine), columns) + "\n";
     if !diagnosis.verbs.is_empty() {

@@ -35,7 +35,7 @@ pub struct Explanation {
     pub shown_as: &'static [&'static str],
     /// Summary in one line.
     pub brief: &'static str,
-    /// What happens.
+    /// Description of what happens.
     pub means: &'static str,
     /// The evidence for it, and its confidence.
     pub recognised: &'static str,

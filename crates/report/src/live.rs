@@ -34,7 +34,7 @@ pub struct View {
 }
 
 impl View {
-    /// Returns the default view for a guest of so many vCPUs.
+    /// Returns the default view for a guest of `vcpus` vCPUs.
     pub fn of(vcpus: u16) -> View {
         View { first: 0, worst_first: vcpus > MANY, paused: false, help: false }
     }

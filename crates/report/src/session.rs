@@ -49,7 +49,7 @@ impl Table {
         columns::table(&self.heads, &words, self.rows.clone())
     }
 
-    /// Returns the table for a terminal of so many columns. The first column shrinks for the
+    /// Returns the table for a terminal of `columns` columns. The first column shrinks for the
     /// others, and some of the others are left out if it becomes too narrow.
     pub(crate) fn text_within(mut self, columns: usize) -> String {
         let first = self.rows.iter().map(|row| columns::width(&row[0])).max().unwrap_or(0);
@@ -84,7 +84,7 @@ impl Table {
 }
 
 /// Returns the session as text, with a closing newline: the verdict, its evidence, tables. Lines
-/// fit a terminal of so many columns; without a terminal, tables are complete.
+/// fit a terminal of the given width; without a terminal, tables are complete.
 pub fn text(digest: &Digest, verdict: &Verdict, terminal: Option<usize>) -> String {
     let columns = terminal.unwrap_or(COLUMNS);
     let lines = |texts: Vec<String>| -> String {
@@ -268,7 +268,7 @@ fn more_sites(digest: &Digest) -> Option<Vec<String>> {
     ])
 }
 
-/// Returns a row of so many columns for the rest of all waits. A cause accounts only for the part
+/// Returns a row of `columns` cells for the rest of all waits. A cause accounts only for the part
 /// of a wait in which the vCPU waited for was off.
 fn rest(digest: &Digest, columns: usize) -> Option<Vec<String>> {
     let sum = |of: fn(&CauseWaste) -> f64| digest.causes.iter().map(of).sum::<f64>();

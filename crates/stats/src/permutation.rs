@@ -69,7 +69,7 @@ pub fn blocked_rank_sum_p(subject: &[Run], baseline: &[Run], seed: u64) -> f64 {
     Test::new(strata.into_values().collect()).p(seed)
 }
 
-/// Returns the smallest p that [`rank_sum_p`] can give for so many runs a side: only the two
+/// Returns the smallest p that [`rank_sum_p`] can give for that many runs a side: only the two
 /// arrangements with all of one side on top are as extreme. (With ties and sides of unequal size,
 /// one of them alone can be: half of this.)
 pub fn smallest_p(subject: usize, baseline: usize) -> f64 {

@@ -60,7 +60,7 @@ impl Sum {
 }
 
 impl Totals {
-    /// Returns totals of so many vCPUs without findings.
+    /// Returns totals of `vcpus` vCPUs without findings.
     pub fn new(vcpus: u16) -> Totals {
         Totals { off: vec![Sum::default(); usize::from(vcpus)], ..Totals::default() }
     }

@@ -57,7 +57,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Returns why the guest is unfit for a run with so many vCPUs, if it is.
+    /// Returns why the guest is unfit for a run with `vcpus` vCPUs, if it is.
     pub fn unfit(&self, vcpus: u32) -> Option<String> {
         if self.protocol != PROTOCOL {
             return Some(format!(
@@ -85,7 +85,7 @@ pub struct Envelope<T> {
 pub enum Request {
     /// Read the clocks.
     Ping,
-    /// Answer so many questions on the page of shared memory.
+    /// Answer questions on the page of shared memory.
     ShareClock {
         /// Number of questions.
         rounds: u64,

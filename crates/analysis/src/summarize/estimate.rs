@@ -48,7 +48,7 @@ pub fn median_of(figures: impl Iterator<Item = f64>) -> Option<f64> {
 pub struct Corrected {
     /// p of this difference.
     pub p: f64,
-    /// Smallest p of any difference between so many runs.
+    /// Smallest p of any difference between that many runs.
     pub smallest: f64,
 }
 

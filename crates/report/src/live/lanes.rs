@@ -28,7 +28,7 @@ const LANES_MIN: usize = 3;
 const RECENT: usize = 5;
 
 const ON: (&str, Style) = ("─", Style::new().fg(Color::Green));
-/// Signs for at least so much of a slice off, the largest share first. A VGA console has these
+/// Smallest share of a slice off, sign and colour; the largest first. A VGA console has these
 /// glyphs, too.
 const OFF: [(f32, &str, Color); 4] = [
     (0.75, "█", Color::LightRed),

@@ -1,4 +1,4 @@
-//! Why threads waited, and where.
+//! The tables of the last seconds: why threads waited, and where.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

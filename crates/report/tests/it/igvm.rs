@@ -53,7 +53,7 @@ fn findings_are_shown() {
     ));
 }
 
-/// Returns a file for SEV-ES with so many headers of the page at 0x1000.
+/// Returns a file for SEV-ES with `count` headers of the page at 0x1000.
 fn repeated(count: u32) -> Vec<u8> {
     let platform = [1u32, 16, 1, 0x1_0500, 0, 0].map(u32::to_le_bytes).concat();
     let start = 24 + platform.len() as u32 + 32 * count;

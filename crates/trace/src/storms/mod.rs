@@ -59,11 +59,11 @@ pub struct Storms {
     pub lines: u64,
     /// Number of lines that are neither kvm_exit nor kvm_entry, or cannot be parsed.
     pub lines_unknown: u64,
-    /// Events that are earlier than the event of the same thread before them in the trace. They are
-    /// counted here only; `null` if there are none.
+    /// Events whose time is before that of a previous event of the same thread in the trace. They
+    /// are counted here only; `null` if there are none.
     pub disordered: Option<LeftOut>,
-    /// Events that repeat the event before them of the same thread. They are counted here only;
-    /// `null` if there are none.
+    /// Events that repeat the previous event of their thread. They are counted here only; `null` if
+    /// there are none.
     pub repeated: Option<LeftOut>,
     /// Events that the tracer lost, as a lower bound; `null` if it reports no loss.
     pub lost: Option<LeftOut>,

@@ -261,7 +261,7 @@ fn a_vm_of_twice_the_weight_gets_twice_as_much() {
 #[test]
 fn shares_follow_the_weights_of_vms() {
     // Each entity got half a pCPU. That is fair between two VMs of two vCPUs. Between a VM of three
-    // vCPUs and one of one, the fair shares are a third of a pCPU and a whole one.
+    // vCPUs and a VM of one, the fair shares are a third of a pCPU and a whole one.
     let record = fair();
     let rules =
         Rules { quantum_ns: 1_000, per_vm: true, vm_of: vec![0, 0, 1, 1], ..Rules::default() };

@@ -105,7 +105,7 @@ fn verdicts_have_the_names_of_the_policys_reasons() {
     assert_eq!([0, 200].map(verdict_name), ["unrecorded", "200"]);
 }
 
-/// Returns a record of a job in which vCPU 0 has series of so many consecutive pause-loop exits,
+/// Returns a record of a job in which vCPU 0 has series of consecutive pause-loop exits,
 /// each followed by a halt.
 fn with_pauses(in_a_row: &[u32]) -> virtual_time::Record {
     let mut events = vec![event(1_000, Kind::Mark(Mark::Begin), Some(0), 0)];
