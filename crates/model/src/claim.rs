@@ -46,7 +46,7 @@ pub struct Claim {
     pub command: String,
     /// Date of the measurement, YYYY-MM-DD.
     pub date: String,
-    /// Commit that was measured.
+    /// Commit of the checkout that measured the figure.
     pub commit: String,
     /// Why no committed runs give the figure again; empty if a test derives it from them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
