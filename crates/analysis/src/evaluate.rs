@@ -1,6 +1,8 @@
 //! From a summary to claims: the specs of `claims/EXPERIMENT.toml` choose figures, and the summary
 //! holds them.
 
+use std::collections::BTreeSet;
+
 use unspin_model::summary::{CellSummary, ComparisonKind, Estimate};
 use unspin_model::{Cell, Claim, ClaimSource, ClaimSpec, Summary};
 use unspin_stats::{
@@ -9,6 +11,7 @@ use unspin_stats::{
 
 mod agents;
 mod label;
+mod lacking;
 mod latency;
 mod overall;
 mod ratios;
@@ -17,6 +20,9 @@ mod shares;
 mod spread;
 mod truth;
 
+pub use lacking::NotMeasured;
+
+use lacking::without_result;
 use overall::Pair;
 use sensed::Checks;
 
@@ -76,57 +82,30 @@ pub enum EvaluateError {
     /// Two figures have the same id.
     #[error("two claims are named `{0}`; distinguish them by a placeholder such as {{workload}}")]
     Twice(String),
-    /// Claims have no figure.
-    #[error("{}", joined(.0))]
-    NotMeasured(Vec<NotMeasured>),
 }
 
-/// A claim for which the runs give no figure.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("claim `{id}` is not measured: {why}")]
-pub struct NotMeasured {
-    /// Id of the claim.
-    pub id: String,
-    /// What is missing, and in which cell.
-    pub why: String,
-}
-
-fn joined(all: &[NotMeasured]) -> String {
-    all.iter().map(NotMeasured::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// Returns every claim that the summary supports, in the order of the specs.
+/// The claims that the summary supports, in the order of the specs, and those that it has no
+/// figure for. `planned` are the experiment's cells, whether they have runs or not.
 ///
 /// # Errors
-/// Returns [`EvaluateError`] for specs that [`ClaimSpec::check`] rejects, for specs that give an id
-/// twice, and for claims that were not measured.
+/// [`EvaluateError`] for specs that [`ClaimSpec::check`] refuses, or that give an id twice.
 pub fn evaluate(
     specs: &[ClaimSpec],
     summary: &Summary,
-    origin: &Origin,
-) -> Result<Vec<Claim>, EvaluateError> {
-    let (claims, not_measured) = measured(specs, summary, origin)?;
-    match not_measured.is_empty() {
-        true => Ok(claims),
-        false => Err(EvaluateError::NotMeasured(not_measured)),
-    }
-}
-
-/// Returns the claims that were measured, and those that were not.
-///
-/// # Errors
-/// Returns the errors of [`evaluate`] about specs.
-pub fn measured(
-    specs: &[ClaimSpec],
-    summary: &Summary,
+    planned: &BTreeSet<Cell>,
     origin: &Origin,
 ) -> Result<(Vec<Claim>, Vec<NotMeasured>), EvaluateError> {
+    let summary = &lacking::with_planned(summary, planned);
     let mut claims: Vec<Claim> = Vec::new();
     let mut not_measured = Vec::new();
     for spec in specs {
-        for figure in figures(spec, summary) {
+        let all = figures(spec, summary);
+        if all.is_empty() {
+            not_measured.push(NotMeasured::spec(spec, summary));
+        }
+        for figure in all {
             let Some(found) = figure.estimate.filter(|found| !found.value.is_nan()) else {
-                not_measured.push(lacking(spec, &figure));
+                not_measured.push(NotMeasured::figure(spec, &figure));
                 continue;
             };
             let claim = claim(spec, &figure, found, summary, origin)?;
@@ -137,14 +116,6 @@ pub fn measured(
         }
     }
     Ok((claims, not_measured))
-}
-
-fn lacking(spec: &ClaimSpec, figure: &Figure) -> NotMeasured {
-    let why = match figure.lacking.as_str() {
-        "" => "none of the runs that it is about gives the figure",
-        why => why,
-    };
-    NotMeasured { id: figure.fill(&spec.id), why: why.to_owned() }
 }
 
 fn claim(
@@ -289,14 +260,13 @@ fn medians(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let name = spec.figure.as_deref().unwrap_or_default();
     let bootstrap = Bootstrap::seeded(summary.experiment.seed);
     let median = |cell: &CellSummary| {
-        let values: Vec<f64> = cell.co_values.get(name)?.iter().map(|(_, value)| *value).collect();
-        let (n, unit) = (values.len() as u64, unit_of(name));
-        let median = bootstrap.median_of_figures(&values).map(estimate)?;
-        let figure = if n < BLOCKS_MIN {
-            exactly(median.value, n, unit)
-        } else {
-            Figure::of_all(Some(median), n, unit)
-        };
+        let Some(of_runs) = cell.co_values.get(name) else { return without_result(cell) };
+        let values: Vec<f64> = of_runs.iter().map(|(_, value)| *value).collect();
+        let n = values.len() as u64;
+        let median = bootstrap.median_of_figures(&values).map(estimate);
+        let alone = |median: Estimate| without_interval(median.value);
+        let median = if n < BLOCKS_MIN { median.map(alone) } else { median };
+        let figure = Figure::of_all(median, n, unit_of(name));
         Some(Figure { replace: names(&cell.cell), ..figure })
     };
     summary.cells.iter().filter(wanted).filter_map(median).collect()
@@ -334,14 +304,18 @@ fn loss_percent(ratio: Estimate) -> Estimate {
 }
 
 fn boots(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
-    let wanted = |name: &String| spec.topology.as_ref().is_none_or(|topology| topology == name);
-    let boots = summary.boot_s.iter().filter(|(name, _)| wanted(name));
-    boots
-        .map(|(topology, estimate)| Figure {
+    let wanted = |name: &&String| spec.topology.as_ref().is_none_or(|topology| topology == *name);
+    let of_cells = summary.cells.iter().map(|cell| &cell.cell.topology);
+    let topologies: BTreeSet<&String> = of_cells.collect();
+    let figure = |topology: &String| {
+        let boot_s = summary.boot_s.get(topology).copied();
+        Figure {
             replace: vec![("{topology}", topology.clone())],
-            ..Figure::of_all(Some(*estimate), u64::from(summary.experiment.repeats), "s")
-        })
-        .collect()
+            lacking: format!("no run of `{topology}` has a result"),
+            ..Figure::of_all(boot_s, u64::from(summary.experiment.repeats), "s")
+        }
+    };
+    topologies.into_iter().filter(wanted).map(figure).collect()
 }
 
 /// Returns a figure from the findings of guests; nothing if no guest recorded.

@@ -56,6 +56,9 @@ enum Verb {
         out: PathBuf,
     },
     /// Take the claims that output folders support into the file
+    ///
+    /// Claims of these experiments that the runs give no figure for are named, each with the
+    /// reason, and left out.
     Record {
         /// Output folders of `unspin lab run`, or files of claims as JSON that scripts wrote
         #[arg(required = true)]
@@ -63,7 +66,7 @@ enum Verb {
         /// Change nothing; fail if a claim is out of date
         #[arg(long)]
         check: bool,
-        /// Take folders that lack planned runs, too, and leave out the claims that need them
+        /// Take folders that lack planned runs, too
         #[arg(long)]
         partial: bool,
     },

@@ -1,10 +1,12 @@
 //! Quantiles of latencies, over all runs of a cell together.
 
-use unspin_model::summary::CellSummary;
+use unspin_model::summary::{CellSummary, Estimate};
 use unspin_model::{Cell, ClaimSpec, Summary};
 use unspin_stats::{Bootstrap, Pool};
 
-use super::{BLOCKS_MIN, Figure, estimate, exactly, is_about, names, unit_of};
+use super::{
+    BLOCKS_MIN, Figure, estimate, is_about, names, unit_of, without_interval, without_result,
+};
 
 /// Values of `{quantile}`, and the share of each.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
@@ -15,11 +17,12 @@ pub fn quantiles(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let of_cell = |(cell, runs): (&CellSummary, Runs)| {
         let figure = |(quantile, q): (&str, f64)| {
             let at = |blocks: &[u32]| runs.pool.quantile(blocks, q);
-            named(of_pools(summary, &[&runs], at, unit_of(name))?, &cell.cell, Some(quantile))
+            named(of_pools(summary, &[&runs], at, unit_of(name)), &cell.cell, Some(quantile))
         };
-        QUANTILES.into_iter().filter_map(figure).collect::<Vec<_>>()
+        QUANTILES.map(figure)
     };
-    wanted(spec, summary).into_iter().flat_map(of_cell).collect()
+    let found = wanted(spec, summary).into_iter().flat_map(of_cell);
+    found.chain(without_results(spec, summary)).collect()
 }
 
 /// Returns the ratio of each quantile of each wanted cell to that in the other topology.
@@ -27,11 +30,12 @@ pub fn ratios(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let of_cell = |(cell, runs, others): (&CellSummary, Runs, Runs)| {
         let figure = |(quantile, q): (&str, f64)| {
             let at = |blocks: &[u32]| ratio(&runs, &others, blocks, q);
-            named(of_pools(summary, &[&runs, &others], at, "x")?, &cell.cell, Some(quantile))
+            named(of_pools(summary, &[&runs, &others], at, "x"), &cell.cell, Some(quantile))
         };
-        QUANTILES.into_iter().filter_map(figure).collect::<Vec<_>>()
+        QUANTILES.map(figure)
     };
-    pairs(spec, summary).into_iter().flat_map(of_cell).collect()
+    let found = pairs(spec, summary).into_iter().flat_map(of_cell);
+    found.chain(without_results(spec, summary)).collect()
 }
 
 /// Returns the ratio of the 99th percentiles divided by that of the medians.
@@ -42,9 +46,10 @@ pub fn tails(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
             let tail = ratio(&runs, &others, blocks, 0.99)?;
             (median > 0.0).then(|| tail / median)
         };
-        named(of_pools(summary, &[&runs, &others], of_median, "x")?, &cell.cell, None)
+        named(of_pools(summary, &[&runs, &others], of_median, "x"), &cell.cell, None)
     };
-    pairs(spec, summary).into_iter().filter_map(of_cell).collect()
+    let found = pairs(spec, summary).into_iter().map(of_cell);
+    found.chain(without_results(spec, summary)).collect()
 }
 
 /// A latency in the runs of a cell.
@@ -70,16 +75,32 @@ fn wanted<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, R
 
 /// Returns these cells, each with its counterpart in the other topology.
 fn pairs<'a>(spec: &ClaimSpec, summary: &'a Summary) -> Vec<(&'a CellSummary, Runs, Runs)> {
-    let counterpart = |cell: &CellSummary| {
-        let place = Cell { topology: spec.against_topology.clone()?, ..cell.cell.clone() };
-        let other = summary.cells.iter().find(|other| other.cell == place);
-        Runs::of(spec, other?)
-    };
-    let pair = |(cell, runs): (&'a CellSummary, Runs)| Some((cell, runs, counterpart(cell)?));
+    let others = |cell: &CellSummary| Runs::of(spec, counterpart(spec, summary, cell)?);
+    let pair = |(cell, runs): (&'a CellSummary, Runs)| Some((cell, runs, others(cell)?));
     wanted(spec, summary).into_iter().filter_map(pair).collect()
 }
 
-/// Returns the ratio of two quantiles; `None` if the other one is 0.
+fn counterpart<'a>(
+    spec: &ClaimSpec,
+    summary: &'a Summary,
+    cell: &CellSummary,
+) -> Option<&'a CellSummary> {
+    let place = Cell { topology: spec.against_topology.clone()?, ..cell.cell.clone() };
+    summary.cells.iter().find(|other| other.cell == place)
+}
+
+/// A figure without a value for each cell without results, or whose counterpart has none.
+fn without_results(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
+    let other = |cell: &CellSummary| without_result(counterpart(spec, summary, cell)?);
+    let figure = |cell: &CellSummary| {
+        let missing = without_result(cell).or_else(|| other(cell))?;
+        Some(Figure { replace: names(&cell.cell), ..missing })
+    };
+    let cells = summary.cells.iter().filter(|cell| is_about(spec, cell));
+    cells.filter_map(figure).collect()
+}
+
+/// `None` where the other quantile is 0.
 fn ratio(runs: &Runs, others: &Runs, blocks: &[u32], q: f64) -> Option<f64> {
     let other = others.pool.quantile(blocks, q).filter(|other| *other > 0.0)?;
     Some(runs.pool.quantile(blocks, q)? / other)
@@ -90,16 +111,18 @@ fn of_pools(
     runs: &[&Runs],
     figure: impl Fn(&[u32]) -> Option<f64>,
     unit: &'static str,
-) -> Option<Figure> {
+) -> Figure {
     let pools: Vec<&Pool> = runs.iter().map(|runs| &runs.pool).collect();
-    let found = Bootstrap::seeded(summary.experiment.seed).of_pools(&pools, figure)?;
-    let n = runs.iter().map(|runs| runs.n).min()?;
-    let with_ends = Figure::of_all(Some(estimate(found)), n, unit);
-    Some(if n < BLOCKS_MIN { exactly(found.value, n, unit) } else { with_ends })
+    let found = Bootstrap::seeded(summary.experiment.seed).of_pools(&pools, figure).map(estimate);
+    let n = runs.iter().map(|runs| runs.n).min().unwrap_or(0);
+    let alone = |found: Estimate| without_interval(found.value);
+    let found = if n < BLOCKS_MIN { found.map(alone) } else { found };
+    let lacking = "no length was counted, or it is compared with 0".to_owned();
+    Figure { lacking, ..Figure::of_all(found, n, unit) }
 }
 
-fn named(figure: Figure, cell: &Cell, quantile: Option<&str>) -> Option<Figure> {
+fn named(figure: Figure, cell: &Cell, quantile: Option<&str>) -> Figure {
     let mut replace = names(cell);
     replace.extend(quantile.map(|quantile| ("{quantile}", quantile.to_owned())));
-    Some(Figure { replace, ..figure })
+    Figure { replace, ..figure }
 }

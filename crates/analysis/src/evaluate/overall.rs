@@ -60,7 +60,8 @@ pub fn of_all(
 /// repeat.
 fn missing_cells(summary: &Summary) -> Option<String> {
     let planned = summary.planned.checked_div(u64::from(summary.experiment.repeats))?;
-    let missing = planned.saturating_sub(summary.cells.len() as u64);
+    let recorded = summary.cells.iter().filter(|cell| cell.n + cell.failed > 0).count();
+    let missing = planned.saturating_sub(recorded as u64);
     let text = || {
         format!("it is a figure of all cells, and {missing} of {planned} planned ones have no run")
     };

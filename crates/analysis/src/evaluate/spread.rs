@@ -3,24 +3,25 @@
 use unspin_model::summary::CellSummary;
 use unspin_model::{ClaimSpec, Summary};
 
-use super::{Figure, exactly, is_about, names};
+use super::{Figure, is_about, names, without_interval};
 
-/// Returns the spread of each wanted cell that has at least two runs. A cell with runs that did not
-/// finish has none: without these runs, which are the worst, the spread would be too small.
+/// The spread of each wanted cell. Without the runs that did not finish, which are the worst, it
+/// would be too small: a cell with such runs has none.
 pub fn of_cells(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let wanted = |cell: &&CellSummary| is_about(spec, cell);
-    let figure = |cell: &CellSummary| {
-        if cell.unfinished > 0 {
-            let (unfinished, n) = (cell.unfinished, cell.n);
-            let lacking = format!("{unfinished} of {n} runs of `{}` did not finish", cell.cell);
-            let none = Figure::of_all(None, 0, "%");
-            return Some(Figure { replace: names(&cell.cell), lacking, ..none });
-        }
-        let values: Vec<f64> = cell.values.iter().filter_map(|(_, value)| *value).collect();
-        let percent = exactly(percent_of_mean(&values)?, values.len() as u64, "%");
-        Some(Figure { replace: names(&cell.cell), ..percent })
+    summary.cells.iter().filter(wanted).map(of_cell).collect()
+}
+
+fn of_cell(cell: &CellSummary) -> Figure {
+    let (n, unfinished) = (cell.n, cell.unfinished);
+    let values: Vec<f64> = cell.values.iter().filter_map(|(_, value)| *value).collect();
+    let percent = percent_of_mean(&values).filter(|_| unfinished == 0).map(without_interval);
+    let lacking = match unfinished {
+        0 => format!("a spread takes two results that are not 0, and `{}` has {n}", cell.cell),
+        _ => format!("{unfinished} of {n} runs of `{}` did not finish", cell.cell),
     };
-    summary.cells.iter().filter(wanted).filter_map(figure).collect()
+    let figure = Figure::of_all(percent, values.len() as u64, "%");
+    Figure { replace: names(&cell.cell), lacking, ..figure }
 }
 
 /// Returns the sample standard deviation in percent of the mean.

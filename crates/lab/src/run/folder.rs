@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use unspin_model::identity::{Identity, Ingredients};
 use unspin_model::summary::{ExperimentInfo, Machine};
-use unspin_model::{Accel, RunRecord};
+use unspin_model::{Accel, Cell, RunRecord};
 
 use super::LabError;
 use super::verify::result_differences;
@@ -57,6 +57,8 @@ pub struct Loaded {
     pub machine: Machine,
     /// How many runs are planned.
     pub planned: u64,
+    /// The planned cells. In folders from before runs had an identity, those with an attempt.
+    pub cells: BTreeSet<Cell>,
     /// Seconds spent measuring.
     pub elapsed_s: f64,
     /// The experiment's file, as it was named.
@@ -78,15 +80,20 @@ pub fn load(out: &Path) -> Result<Loaded, LabError> {
     let path = out.join("runs.jsonl");
     let (records, _) = read_runs(&path)?;
     refuse_conflicts(&path, &records)?;
+    let settings = read_settings(out)?;
     let (records, left_out) = if meta.plan.is_empty() {
         (records, BTreeMap::new())
     } else {
-        planned(records, &meta, &read_settings(out)?)
+        planned(records, &meta, &settings)
     };
+    let of_settings = meta.settings.iter().filter_map(|name| settings.get(name));
+    let cells = of_settings.map(|one| &one.cell).chain(records.iter().map(|one| &one.cell));
+    let cells = cells.cloned().collect();
     Ok(Loaded {
         info: meta.info,
         machine: meta.machine,
         planned: meta.planned,
+        cells,
         elapsed_s: meta.elapsed_s,
         file: meta.file,
         records,

@@ -88,6 +88,8 @@ fn failed() -> Outcome {
 fn a_folder_is_resumed_and_failed_runs_are_open() {
     let folder = Folder::new(Accel::Tcg);
     let mut store = folder.open(&folder.plan);
+    let loaded = load(&folder.out()).unwrap();
+    assert_eq!((loaded.records.len(), loaded.cells.len()), (0, 2), "cells are planned before");
     store.append(&record(&folder.plan, 0, Outcome::Done { value: 1.0 })).unwrap();
     store.append(&record(&folder.plan, 1, Outcome::DidNotFinish { limit_s: 9.0 })).unwrap();
     store.append(&record(&folder.plan, 2, failed())).unwrap();

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use unspin_analysis::evaluate::{Origin, evaluate, measured};
+use unspin_analysis::evaluate::{Origin, evaluate};
 use unspin_lab::experiment::claims;
 use unspin_model::{Claim, Summary};
 
 use super::file;
 use crate::lab::report;
 
-/// The treatment of a folder whose runs do not support every claim.
+/// What becomes of a folder that lacks planned runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gaps {
-    /// The folder is refused.
+    /// It is refused: carrying them out may give more claims.
     Refused,
-    /// The supported claims are recorded. The others are reported and left out.
+    /// The claims that its runs give are taken.
     Allowed,
 }
 
@@ -49,17 +49,18 @@ pub fn from_all(sources: &[PathBuf], gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
 fn from(source: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let found = if source.is_dir() { of_folder(source, gaps)? } else { of_file(source)? };
     if found.is_empty() {
-        bail!("{}: no claims; list them in claims/EXPERIMENT.toml", source.display());
+        bail!("{}: no claims follow; list them in claims/EXPERIMENT.toml", source.display());
     }
     Ok(found)
 }
 
-/// Returns the claims that an output folder supports.
+/// The claims that an output folder supports. Those of the experiment that its runs give no figure
+/// for are named, and left out.
 pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let summary = report::summarize(out)?;
     let loaded = unspin_lab::run::load(out)?;
     let name = &summary.experiment.name;
-    let specs = claims::load(name)?;
+    let specs = claims::load(name, &loaded.cells)?;
     let missing = missing_runs(&summary);
     if missing > 0 && gaps == Gaps::Refused && !specs.is_empty() {
         let (out, file, planned) = (out.display(), loaded.file.display(), summary.planned);
@@ -80,11 +81,8 @@ pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
             .with_context(|| format!("{}: no runs yet", out.display()))?
             .to_owned(),
     };
-    if gaps == Gaps::Refused {
-        let found = evaluate(&specs, &summary, &origin);
-        return found.with_context(|| format!("{}", out.display()));
-    }
-    let (found, lacking) = measured(&specs, &summary, &origin)?;
+    let (found, lacking) = evaluate(&specs, &summary, &loaded.cells, &origin)
+        .with_context(|| format!("{}", out.display()))?;
     for claim in &lacking {
         note!("{}: {claim}", out.display());
     }

@@ -135,6 +135,41 @@ fn a_folder_that_lacks_runs_is_refused_unless_it_is_said_to_be_partial() {
 }
 
 #[test]
+fn a_claim_without_a_figure_is_named_and_one_about_nothing_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("claims")).expect("a folder");
+    let runs = root().join("results/truth").display().to_string();
+    let record = |topology: &str| {
+        let text = format!(
+            r#"[[claim]]
+id = "measured"
+what = "x"
+from = "truth-beyond"
+
+[[claim]]
+id = "mistaken.{{workload}}"
+what = "x"
+from = "figure-median"
+figure = "nobody_measures_it"
+topology = "{topology}"
+"#
+        );
+        fs::write(folder.path().join("claims/truth.toml"), text).expect("write");
+        let args = ["claims", "record", &runs, "--json", "--file", "claims.json"];
+        let output = unspin(folder.path(), &args);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let noted = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), printed, noted)
+    };
+    let (status, printed, noted) = record("pinned");
+    let named = noted.contains("claim `mistaken.{workload}` is not measured: no cell");
+    assert!(status == Some(0) && named && printed.contains("\"measured\""), "{noted}{printed}");
+    let (status, printed, noted) = record("elsewhere");
+    let named = noted.contains("claims/truth.toml:11:1: the experiment has no `elsewhere`; it has");
+    assert!(status == Some(2) && named && printed.is_empty(), "{noted}{printed}");
+}
+
+#[test]
 fn a_claim_has_one_source() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("claims.json").display().to_string();

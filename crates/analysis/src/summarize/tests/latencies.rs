@@ -1,9 +1,7 @@
 use serde_json::json;
-use unspin_model::{Claim, ClaimSpec};
 use unspin_stats::counted;
 
 use super::*;
-use crate::evaluate::{Origin, evaluate};
 
 /// Returns runs whose latency is `usual` for nine of ten lengths and `rare` for the tenth, both a
 /// little different in each block.
@@ -24,7 +22,7 @@ fn claims(from: &str, id: &str, more: serde_json::Value) -> Vec<Claim> {
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let spec: ClaimSpec = serde_json::from_value(spec).unwrap();
     spec.check().unwrap();
-    evaluate(&[spec], &summary_of(&records), &Origin::default()).unwrap()
+    claims_of(&[spec], &summary_of(&records))
 }
 
 #[test]
@@ -61,8 +59,40 @@ fn a_ratio_rests_on_the_side_with_fewer_runs() {
         "topology": "with", "against_topology": "without",
     });
     let spec: ClaimSpec = serde_json::from_value(spec).unwrap();
-    let found = evaluate(&[spec], &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&[spec], &summary_of(&records));
     assert_eq!((found[0].n, found[0].lo, found[0].hi), (2, None, None), "{found:?}");
+}
+
+#[test]
+fn what_was_never_counted_is_named() {
+    let mut records = [runs_of("with", 20.0, 900.0), runs_of("without", 80.0, 1000.0)].concat();
+    for record in records.iter_mut().filter(|record| record.cell.topology == "without") {
+        record.latencies.insert("wake_us".into(), Vec::new());
+    }
+    let spec = |from: &str, more: serde_json::Value| -> ClaimSpec {
+        let mut spec =
+            json!({ "id": "{quantile}", "what": "x", "from": from, "figure": "wake_us" });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    };
+    let pair = json!({"topology": "with", "against_topology": "without"});
+    for spec in [
+        spec("latency-quantile", json!({"topology": "without"})),
+        spec("latency-ratio", pair.clone()),
+    ] {
+        let (claims, lacking) = evaluated(&[spec], &summary_of(&records));
+        let ids: Vec<&str> = lacking.iter().map(|one| one.id.as_str()).collect();
+        assert!(claims.is_empty() && ids == ["p50", "p90", "p99"], "{lacking:?}");
+    }
+    // No run of one side has a result.
+    records.retain(|record| record.cell.topology == "with");
+    let without = Cell { topology: "without".into(), ..cell("stock") };
+    let planned = [records[0].cell.clone(), without].into();
+    let specs = [spec("latency-ratio", pair)];
+    let (claims, lacking) =
+        evaluate(&specs, &summary_of(&records), &planned, &Origin::default()).unwrap();
+    assert!(claims.is_empty(), "{claims:?}");
+    assert_eq!(lacking[0].why, "no run of `rename without stock lab` has a result");
 }
 
 #[test]

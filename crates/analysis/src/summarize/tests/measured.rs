@@ -1,11 +1,12 @@
 //! Claims about runs that did not finish, failed, or were never started.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use unspin_model::run::InjectionCheck;
-use unspin_model::{AGENT_MEMORY, Claim, ClaimSpec, TruthSummary};
+use unspin_model::{AGENT_MEMORY, TruthSummary};
 
 use super::*;
-use crate::evaluate::{EvaluateError, Origin, evaluate, measured};
 
 const NEVER: [f64; 10] = [0.0; 10];
 
@@ -15,12 +16,17 @@ fn spec(from: &str, more: Value) -> ClaimSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn claim_of(spec: ClaimSpec, summary: &Summary) -> Result<Claim, EvaluateError> {
-    Ok(evaluate(&[spec], summary, &Origin::default())?.remove(0))
+/// A spec's claim, or which one is not measured and why.
+fn claim_of(spec: ClaimSpec, summary: &Summary) -> Result<Claim, String> {
+    let (mut claims, lacking) = evaluated(&[spec], summary);
+    match lacking.first() {
+        Some(lacking) => Err(lacking.to_string()),
+        None => Ok(claims.remove(0)),
+    }
 }
 
-/// Returns the claim of `unspin` compared with `stock`, in the same place.
-fn against_stock(from: &str, summary: &Summary) -> Result<Claim, EvaluateError> {
+/// What `unspin` does against `stock`, in the same place.
+fn against_stock(from: &str, summary: &Summary) -> Result<Claim, String> {
     claim_of(spec(from, json!({ "scheduler": "unspin", "target": ">= 0.97" })), summary)
 }
 
@@ -54,20 +60,62 @@ fn what_has_no_result_is_never_a_claim() {
             for record in records.iter_mut().filter(|r| r.cell.scheduler == scheduler) {
                 *record = failed(record.clone(), FailureKind::GuestPanic);
             }
-            let error = against_stock(from, &summary_of(&records)).unwrap_err().to_string();
+            let error = against_stock(from, &summary_of(&records)).unwrap_err();
             let says = error.contains("claim `x` is not measured") && error.contains("rename 2:1");
             assert!(says, "{from}: {error}");
         }
     }
     // No run matches, so nothing was counted.
     let share = json!({ "figure": "right", "topology": "elsewhere", "target": ">= 95" });
-    let (claims, lacking) = measured(
+    let (claims, lacking) = evaluated(
         &[spec("figure-share", share), spec("elapsed-s", json!({ "id": "s" }))],
         &summary_of(&two(&[1.0], &[1.0])),
-        &Origin::default(),
-    )
-    .unwrap();
+    );
     assert_eq!((claims.len(), lacking.len(), lacking[0].id.as_str()), (1, 1, "x"));
+}
+
+/// As where `unspin lab run` was interrupted, or nobody looks after a claim's cells.
+#[test]
+fn a_claim_without_a_figure_is_named() {
+    let mut records = two(&around(10.0), &around(10.0));
+    for record in &mut records {
+        record.co_metrics.insert("f".into(), 1.0);
+    }
+    let of = |scheduler: &str| Cell { workload: "hackbench".into(), ..cell(scheduler) };
+    let elsewhere = Cell { topology: "4:1".into(), ..cell("stock") };
+    let mut planned: BTreeSet<Cell> = records.iter().map(|record| record.cell.clone()).collect();
+    planned.extend([of("unspin"), of("stock"), elsewhere]);
+    let summary = summary_of(&records);
+    let id = "x.{workload}.{topology}";
+    let of_unspin = || json!({ "id": id, "scheduler": "unspin" });
+    let median = |figure: &str, workload: Option<&str>| {
+        json!({ "id": id, "scheduler": "unspin", "figure": figure, "workload": workload })
+    };
+    for (from, more, expected) in [
+        ("speed-ratio", of_unspin(), "x.hackbench.2:1"),
+        ("figure-cut", of_unspin(), "x.hackbench.2:1"),
+        ("spread", of_unspin(), "x.hackbench.2:1"),
+        ("scheduler-ratio", of_unspin(), "x.hackbench.2:1"),
+        ("figure-median", median("f", None), "x.hackbench.2:1"),
+        ("boot-s", json!({ "id": "x.{topology}" }), "x.4:1"),
+        // None of the cells has a figure.
+        ("figure-median", median("g", Some("rename")), id),
+        ("topology-loss", json!({ "id": id }), id),
+        ("sense-precision", json!({}), "x"),
+        ("truth-error-us", json!({}), "x"),
+        ("aa-false-positive", json!({}), "x"),
+    ] {
+        let spec = spec(from, more);
+        spec.check().unwrap();
+        let (_, lacking) = evaluate(&[spec], &summary, &planned, &Origin::default()).unwrap();
+        let ids: Vec<&str> = lacking.iter().map(|one| one.id.as_str()).collect();
+        assert_eq!(ids, [expected], "{from}: {lacking:?}");
+    }
+    let error = claim_of(spec("spread", json!({})), &summary_of(&records[..1])).unwrap_err();
+    assert!(error.contains("takes two results"), "{error}");
+    let spec = spec("figure-median", json!({ "figure": "f", "topology": "8:1" }));
+    let error = claim_of(spec, &summary).unwrap_err();
+    assert!(error.contains("the experiment has no cell that it is about"), "{error}");
 }
 
 #[test]
@@ -77,7 +125,7 @@ fn an_oracle_without_runs_is_not_left_out_of_a_mean() {
     records.extend(held.into_iter().map(|record| failed(record, FailureKind::GuestPanic)));
     let summary = summary_of(&records);
     let spec = spec("speed-geomean", json!({ "scheduler": "unspin", "against": "oracle" }));
-    let error = claim_of(spec, &summary).unwrap_err().to_string();
+    let error = claim_of(spec, &summary).unwrap_err();
     assert!(error.contains("`rename 2:1 unspin lab` is compared with"), "{error}");
 }
 
@@ -103,7 +151,7 @@ fn ratios_of_0_and_without_a_bound_have_no_mean() {
         records.push(record);
     }
     let summary = summary_of(&records);
-    let error = against_stock("speed-geomean", &summary).unwrap_err().to_string();
+    let error = against_stock("speed-geomean", &summary).unwrap_err();
     assert!(error.contains("have no mean"), "{error}");
     assert_eq!(against_stock("speed-least", &summary).unwrap().value, Some(0.0));
 }
@@ -116,7 +164,7 @@ fn a_mean_needs_every_planned_cell() {
     // Two more cells are planned, and none of their runs exists yet.
     summary.planned = 40;
     for from in ["speed-geomean", "speed-least", "speed-least-by-chance"] {
-        let error = against_stock(from, &summary).unwrap_err().to_string();
+        let error = against_stock(from, &summary).unwrap_err();
         assert!(error.contains("2 of 4 planned ones have no run"), "{from}: {error}");
     }
     assert!(against_stock("speed-ratio", &summary).is_ok());
@@ -166,7 +214,6 @@ fn what_did_not_finish_counts_in_a_cut_and_leaves_no_spread() {
     let claim = claim_of(cut, &summary).unwrap();
     assert_eq!((claim.value, claim.holds, claim.n), (None, Some(false), 10), "{claim:?}");
     let error = claim_of(spec("spread", json!({ "scheduler": "unspin" })), &summary).unwrap_err();
-    let error = error.to_string();
     assert!(error.contains("6 of 10 runs of `rename 2:1 unspin lab` did not finish"), "{error}");
     assert!(claim_of(spec("spread", json!({ "scheduler": "stock" })), &summary).is_ok());
 }

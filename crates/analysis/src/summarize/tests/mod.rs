@@ -9,8 +9,11 @@ mod oracle;
 
 use unspin_model::summary::{Comparison, ComparisonKind, ExperimentInfo, Machine};
 use unspin_model::{
-    Accel, Better, Cell, FailureKind, Label, Metric, Outcome, RunRecord, Source, Summary,
+    Accel, Better, Cell, Claim, ClaimSpec, FailureKind, Label, Metric, Outcome, RunRecord, Source,
+    Summary,
 };
+
+use crate::evaluate::{NotMeasured, Origin, evaluate};
 
 fn info() -> ExperimentInfo {
     ExperimentInfo {
@@ -24,6 +27,16 @@ fn info() -> ExperimentInfo {
 
 fn summary_of(records: &[RunRecord]) -> Summary {
     super::summarize(info(), Machine::default(), records.len() as u64, 1.0, records)
+}
+
+/// What the runs give of specs, where no more cells were planned than have runs.
+fn evaluated(specs: &[ClaimSpec], summary: &Summary) -> (Vec<Claim>, Vec<NotMeasured>) {
+    let planned = summary.cells.iter().map(|cell| cell.cell.clone()).collect();
+    evaluate(specs, summary, &planned, &Origin::default()).unwrap()
+}
+
+fn claims_of(specs: &[ClaimSpec], summary: &Summary) -> Vec<Claim> {
+    evaluated(specs, summary).0
 }
 
 fn cell(scheduler: &str) -> Cell {

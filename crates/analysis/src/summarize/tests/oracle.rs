@@ -1,8 +1,7 @@
 use super::*;
-use crate::evaluate::{Origin, evaluate};
 use serde_json::json;
+use unspin_model::TIMER_INTERRUPTS;
 use unspin_model::summary::Verdict;
-use unspin_model::{ClaimSpec, TIMER_INTERRUPTS};
 
 fn experiment(stock: &[f64], held: &[(&str, &[f64])]) -> Summary {
     let mut records = runs(cell("stock"), Better::Higher, stock);
@@ -90,7 +89,7 @@ fn a_scheduler_is_compared_with_the_oracle_or_another_scheduler() {
         spec("speed-least", None),
         spec("speed-geomean", Some("scx_lavd")),
     ];
-    let found = evaluate(&specs, &summary, &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary);
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), values), (2, vec![0.8, 2.0]));
 }
@@ -105,7 +104,7 @@ fn hindsight_does_not_flatter_what_a_scheduler_is_compared_with() {
             "id": "x", "what": "x", "from": from, "scheduler": "unspin", "against": "oracle",
         });
         let specs = [serde_json::from_value(spec).unwrap()];
-        let found = evaluate(&specs, &summary, &Origin::default()).unwrap();
+        let found = claims_of(&specs, &summary);
         assert!((found[0].value.unwrap() - 1.0).abs() < 1e-9, "{from}: {found:?}");
     }
 }
@@ -121,7 +120,7 @@ fn blocks_cancel_out_of_every_ratio_and_cut() {
     {
         let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "unspin" });
         let specs = [serde_json::from_value(spec).unwrap()];
-        let claim = evaluate(&specs, &summary, &Origin::default()).unwrap().remove(0);
+        let claim = claims_of(&specs, &summary).remove(0);
         for end in [claim.value, claim.lo, claim.hi] {
             assert!((end.unwrap() - value).abs() < 1e-9, "{claim:?}");
         }
@@ -135,7 +134,7 @@ fn few_blocks_give_no_interval() {
         let summary = experiment(&values, &[("unspin", &around(20.0)[..n])]);
         let spec = json!({ "id": "x", "what": "x", "from": "speed-least", "scheduler": "unspin" });
         let specs = [serde_json::from_value(spec).unwrap()];
-        let claim = evaluate(&specs, &summary, &Origin::default()).unwrap().remove(0);
+        let claim = claims_of(&specs, &summary).remove(0);
         assert!(claim.value.is_some());
         (claim.lo.is_some(), claim.hi.is_some())
     };
@@ -151,7 +150,7 @@ fn a_workload_can_be_left_out_of_a_figure() {
             "without": without,
         });
         let specs = [serde_json::from_value(spec).unwrap()];
-        let found = evaluate(&specs, &summary, &Origin::default()).unwrap();
+        let found = claims_of(&specs, &summary);
         found.iter().filter_map(|claim| claim.value).collect()
     };
     assert_eq!(values("another"), [2.0]);
@@ -164,7 +163,7 @@ fn the_least_by_chance_is_of_what_is_held_against() {
         let summary = experiment(baseline, &[("unspin", &around(20.0))]);
         let spec = json!({ "id": "x", "what": "x", "from": from, "scheduler": "unspin" });
         let specs = [serde_json::from_value(spec).unwrap()];
-        evaluate(&specs, &summary, &Origin::default()).unwrap().remove(0)
+        claims_of(&specs, &summary).remove(0)
     };
     let steady = least("speed-least-by-chance", &[10.0; 10]);
     assert_eq!((steady.value, steady.lo, steady.n), (Some(1.0), Some(1.0), 10));
@@ -189,7 +188,7 @@ fn a_cut_is_told_of_a_figure_beside_the_metric_and_of_the_metric_itself() {
         serde_json::from_value(spec).unwrap()
     };
     let specs = [spec(Some("spinning"), None), spec(None, None), spec(None, Some("another"))];
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary_of(&records));
     let values: Vec<f64> = found.iter().filter_map(|claim| claim.value).collect();
     assert_eq!((found.len(), found[0].unit.as_str()), (2, "%"));
     assert!((values[0] - 80.0).abs() < 1e-9 && (values[1] - 60.0).abs() < 1e-9, "{values:?}");
@@ -206,7 +205,7 @@ fn the_median_of_a_co_metric_has_the_unit_of_its_name() {
     });
     let specs: [ClaimSpec; 1] = [serde_json::from_value(spec).unwrap()];
     specs[0].check().unwrap();
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary_of(&records));
     let [claim] = &found[..] else { panic!("{found:?}") };
     assert_eq!((claim.value, claim.unit.as_str(), claim.n), (Some(100.5), "ns", 10));
     assert_eq!(claim.lo, Some(100.0));
@@ -236,7 +235,7 @@ fn a_share_is_of_all_runs_that_a_spec_is_about() {
     };
     let specs = [spec(None), spec(Some("elsewhere"))];
     specs.iter().for_each(|spec| spec.check().unwrap());
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary_of(&records));
     let shares: Vec<_> =
         found.iter().map(|claim| (claim.value.unwrap().round(), claim.n)).collect();
     assert_eq!(shares, [(70.0, 20), (90.0, 10)], "{found:?}");
@@ -258,7 +257,7 @@ fn timers_that_an_agent_adds_have_an_interval_and_a_total_has_none() {
         serde_json::from_value(spec).unwrap()
     };
     let specs = [spec("agent-timers"), spec("elapsed-s")];
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary_of(&records));
     let [timers, elapsed] = &found[..] else { panic!("{found:?}") };
     assert_eq!(timers.value, Some(5.5));
     assert_eq!((timers.lo, timers.hi), (Some(4.0), Some(6.0)));
@@ -282,7 +281,7 @@ fn a_claim_has_the_label_of_its_own_topology() {
     });
     let all = json!({ "id": "all", "what": "x", "from": "elapsed-s" });
     let specs = [spec, all].map(|spec| serde_json::from_value::<ClaimSpec>(spec).unwrap());
-    let found = evaluate(&specs, &summary_of(&records), &Origin::default()).unwrap();
+    let found = claims_of(&specs, &summary_of(&records));
     let priced = |id: &str| found.iter().find(|claim| claim.id == id).unwrap().label.clone();
     let here = priced(&records[0].cell.topology);
     assert!(!here.contains("tdx"), "{here}");
