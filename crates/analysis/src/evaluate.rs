@@ -309,10 +309,11 @@ fn boots(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     let topologies: BTreeSet<&String> = of_cells.collect();
     let figure = |topology: &String| {
         let boot_s = summary.boot_s.get(topology).copied();
+        let n = summary.boots.get(topology).copied().unwrap_or(0);
         Figure {
             replace: vec![("{topology}", topology.clone())],
             lacking: format!("no run of `{topology}` has a result"),
-            ..Figure::of_all(boot_s, u64::from(summary.experiment.repeats), "s")
+            ..Figure::of_all(boot_s, n, "s")
         }
     };
     topologies.into_iter().filter(wanted).map(figure).collect()

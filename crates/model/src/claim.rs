@@ -26,7 +26,7 @@ pub struct Claim {
     /// Whether a figure without a bound is below all others, as a loss is, instead of above them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unbounded_below: bool,
-    /// Number of runs behind the figure.
+    /// How many values it rests on: runs, or what its source counts, such as boots.
     pub n: u64,
     /// Unit of the figure; `x` for a ratio.
     pub unit: String,

@@ -211,6 +211,9 @@ pub struct Summary {
     pub carry_over: Vec<CarryOver>,
     /// Median seconds from QEMU's start to the first job, by topology.
     pub boot_s: BTreeMap<String, Estimate>,
+    /// How many boots each of these medians is of.
+    #[serde(default)]
+    pub boots: BTreeMap<String, u64>,
     /// Share of one CPU that the lab used while workloads ran: median and interval.
     pub lab_cpu_share: Option<Estimate>,
     /// Injected off intervals, compared with the observed ones, all runs together.

@@ -53,23 +53,26 @@ fn positions(runs: &CellRuns) -> Vec<(f64, f64)> {
     relative.filter(|(_, log)| log.is_finite()).collect()
 }
 
-/// Returns the seconds to the first job by topology: the median over boots, regardless of the
-/// number of runs in each. In virtual time, each run has its own boot, and runs taken over from
-/// another folder repeat boot numbers.
-pub fn boot_s(observed: &[&RunRecord], seed: u64) -> BTreeMap<String, Estimate> {
+/// Seconds to the first job of each boot, per topology, however many runs a boot had. In virtual
+/// time each run has its own, and those that were taken over from another folder have numbers
+/// that occur twice.
+pub fn boots(observed: &[&RunRecord]) -> BTreeMap<String, Vec<f64>> {
     let mut boots: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
     for record in observed {
         let in_virtual_time = record.label.accel == Some(Accel::Vt);
         let boot = if in_virtual_time { record.run } else { record.boot.into() };
         boots.entry(&record.cell.topology).or_default().insert(boot, record.boot_s);
     }
-    boots
-        .into_iter()
-        .filter_map(|(topology, of_boots)| {
-            let seconds: Vec<f64> = of_boots.into_values().collect();
-            Some((topology.to_string(), of_figures(&seconds, seed)?))
-        })
-        .collect()
+    let seconds = |of: BTreeMap<u64, f64>| -> Vec<f64> { of.into_values().collect() };
+    boots.into_iter().map(|(topology, of)| (topology.to_owned(), seconds(of))).collect()
+}
+
+/// The median of each topology's boots.
+pub fn boot_s(boots: &BTreeMap<String, Vec<f64>>, seed: u64) -> BTreeMap<String, Estimate> {
+    let median = |(topology, seconds): (&String, &Vec<f64>)| {
+        Some((topology.clone(), of_figures(seconds, seed)?))
+    };
+    boots.iter().filter_map(median).collect()
 }
 
 /// Returns the lab's own share of a CPU while workloads ran: the median over runs.

@@ -39,6 +39,7 @@ pub fn summarize(
     let observed: Vec<&RunRecord> =
         last.iter().copied().filter(|record| record.observation().is_some()).collect();
     let seed = info.seed;
+    let boots = checks::boots(&observed);
     Summary {
         format: FORMAT,
         machine,
@@ -51,7 +52,8 @@ pub fn summarize(
         failures: checks::failures(attempts),
         retries: attempts.iter().filter(|record| record.attempt > 1).count() as u64,
         carry_over: checks::carry_over(&cells, seed),
-        boot_s: checks::boot_s(&observed, seed),
+        boot_s: checks::boot_s(&boots, seed),
+        boots: boots.into_iter().map(|(topology, of)| (topology, of.len() as u64)).collect(),
         lab_cpu_share: checks::lab_cpu_share(&observed, seed),
         truth: truth::truth(&observed),
         experiment: info,

@@ -34,7 +34,10 @@ fn a_boot_counts_once_however_many_runs_it_had() {
         record.boot_s = [5.0, 6.0, 7.0][record.boot as usize];
     }
     let summary = summary_of(&records);
-    assert_eq!(summary.boot_s["2:1"].value, 6.0);
+    assert_eq!((summary.boot_s["2:1"].value, summary.boots["2:1"]), (6.0, 3));
+    let spec = serde_json::json!({ "id": "x", "what": "x", "from": "boot-s" });
+    let claims = claims_of(&[serde_json::from_value(spec).unwrap()], &summary);
+    assert_eq!((claims[0].value, claims[0].n), (Some(6.0), 3), "of boots, and not of runs");
     assert_eq!(summary.lab_cpu_share.unwrap().value, 0.01);
     for record in &mut records {
         record.label.accel = Some(Accel::Vt);

@@ -304,6 +304,7 @@ pub fn summary() -> Summary {
             ("2:1".into(), Estimate { value: 5.21, lo: 5.1, hi: 5.4 }),
             ("4:1".into(), Estimate { value: 7.7, lo: 7.4, hi: 8.3 }),
         ]),
+        boots: BTreeMap::from(["1:1", "2:1", "4:1"].map(|name| (name.to_owned(), u64::from(N)))),
         lab_cpu_share: Some(Estimate { value: 0.004, lo: 0.0031, hi: 0.0072 }),
         truth: Some(truth()),
     }
