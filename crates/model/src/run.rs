@@ -113,7 +113,8 @@ pub struct NeighbourResult {
     pub metric: Metric,
     /// Measured value; `None` if it could not be read.
     pub value: Option<f64>,
-    /// vCPU-seconds on a pCPU while the subject ran, if known.
+    /// vCPU-seconds that it was on a pCPU while the subject ran, in real time its set-up
+    /// included; where known.
     #[serde(default)]
     pub on_s: Option<f64>,
 }
@@ -123,7 +124,7 @@ pub struct NeighbourResult {
 pub struct TruthSummary {
     /// Method of observation: `sched_switch`, `schedstat` or `virtual time`.
     pub method: String,
-    /// Length of the window in seconds.
+    /// Length of the window in seconds: the job's, and with `schedstat` that of its set-up, too.
     pub window_s: f64,
     /// vCPU-seconds on a pCPU.
     pub on_s: f64,
@@ -201,15 +202,16 @@ pub struct RunRecord {
     /// Ground truth of the subject.
     #[serde(default)]
     pub truth: Option<TruthSummary>,
-    /// KVM's counters during the run, if the host's KVM could be read: debugfs counters by name,
-    /// exit reasons as `exit:<reason>`.
+    /// KVM's counters during the run, in real time its set-up included, where the host's KVM
+    /// could be asked: debugfs counters by their name, exit reasons as `exit:<reason>`.
     #[serde(default)]
     pub kvm: BTreeMap<String, u64>,
     /// Seconds for which the workload ran.
     pub elapsed_s: f64,
     /// Seconds from QEMU's start to the first accepted job of this boot.
     pub boot_s: f64,
-    /// Share of one CPU that the lab itself used while the workload ran.
+    /// CPU seconds that the lab itself used from the request to the guest's answer, the set-up
+    /// included, for each second that the workload ran.
     pub lab_cpu_share: f64,
     /// Kind of spinlock that the guest's kernel reports, such as `native qspinlock`.
     #[serde(default)]

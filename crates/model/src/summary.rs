@@ -97,7 +97,8 @@ pub struct CellSummary {
     pub latencies: BTreeMap<String, Vec<(u32, Lengths)>>,
     /// Median share of off time in the vCPU time that is on or off, if known.
     pub off_share: Option<f64>,
-    /// Medians of KVM's counters per second of the run.
+    /// Median of KVM's counters per second that the workload ran. In real time they include the
+    /// set-up, so they are too high where that takes long.
     pub kvm_per_s: BTreeMap<String, f64>,
     /// Median result of each neighbour, by VM name.
     pub neighbours: BTreeMap<String, f64>,
@@ -214,7 +215,7 @@ pub struct Summary {
     /// How many boots each of these medians is of.
     #[serde(default)]
     pub boots: BTreeMap<String, u64>,
-    /// Share of one CPU that the lab used while workloads ran: median and interval.
+    /// Share of one CPU that the lab used, the set-up included: median and interval.
     pub lab_cpu_share: Option<Estimate>,
     /// Injected off intervals, compared with the observed ones, all runs together.
     pub truth: Option<TruthError>,

@@ -82,15 +82,16 @@ pub struct RunOutput {
     pub job: Option<JobResult>,
     /// Results of the neighbours' jobs.
     pub neighbours: Vec<Option<JobResult>>,
-    /// vCPU-seconds for which each neighbour was on a pCPU while the subject ran.
+    /// vCPU-seconds that each neighbour was on a pCPU from the request to the answer; in virtual
+    /// time, while the job ran.
     pub neighbours_on_s: Vec<f64>,
     /// Sums of the ground truth.
     pub truth: Option<TruthSummary>,
     /// Every change of state, if it was observed.
     pub recording: Option<Recording>,
-    /// Increases of KVM's counters over the run.
+    /// KVM's counters over the same time.
     pub kvm: BTreeMap<String, u64>,
-    /// CPU seconds that the host's side of the lab used.
+    /// CPU seconds that the host's side of the lab used from the request to the answer.
     pub lab_cpu_s: f64,
     /// SHA-256 of the output of guest and host, if time is virtual.
     #[serde(default)]
