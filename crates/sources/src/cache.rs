@@ -1,8 +1,9 @@
 //! The cache: one folder per result, which is complete or absent.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, DirEntry, File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,13 +16,15 @@ use super::progress::warn;
 
 /// Prefix of the folders of unfinished work, which do not count as entries.
 const STAGING: &str = ".staging-";
+/// Comes before the number of a folder whose entry's name is taken: `ID~1`.
+const NUMBERED: char = '~';
 
 /// The description of an entry, stored as JSON in the entry's folder.
 pub(super) trait Cached: Serialize + DeserializeOwned {
     /// The file's name.
     const METADATA: &'static str;
 
-    /// The name of the entry's folder.
+    /// The name of the entry's folder, without its number.
     fn id(&self) -> &str;
 
     /// Prefixes the paths, which are stored relative to the folder so that a cache can be
@@ -45,7 +48,7 @@ pub fn cache_dir() -> PathBuf {
 pub(super) fn entries<T: Cached>(home: &Path) -> Result<Vec<T>, SourcesError> {
     let read = |error| SourcesError::io("read", home, error);
     let folders = match fs::read_dir(home) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         folders => folders.map_err(read)?,
     };
     let mut found = Vec::new();
@@ -77,6 +80,34 @@ fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
         serde_json::from_slice(&bytes).map_err(|source| SourcesError::Metadata { path, source })?;
     entry.locate(folder);
     Ok(entry)
+}
+
+/// The right to use an entry of the cache: while it lasts, the entry keeps its place and its
+/// content, whatever this and other processes build or fetch.
+#[derive(Debug)]
+pub struct InUse {
+    _lock: Flock<File>,
+}
+
+impl InUse {
+    /// The right to use the entry in `folder`. `None` if it is not there, or goes just now.
+    pub(super) fn of<T: Cached>(folder: &Path) -> Result<Option<Self>, SourcesError> {
+        let path = folder.join(T::METADATA);
+        let lock = match lock(File::open(&path), FlockArg::LockSharedNonblock) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock) => {
+                return Ok(None);
+            }
+            lock => lock.map_err(|e| SourcesError::io("lock", &path, e))?,
+        };
+        // It may have gone before it was locked, and another one be in its place.
+        let is_it = |there: Metadata| lock.metadata().is_ok_and(|own| own.ino() == there.ino());
+        let is_there = fs::metadata(&path).is_ok_and(is_it);
+        Ok(is_there.then_some(Self { _lock: lock }))
+    }
+}
+
+fn lock(file: io::Result<File>, how: FlockArg) -> io::Result<Flock<File>> {
+    Flock::lock(file?, how).map_err(|(_, errno)| errno.into())
 }
 
 /// The right to change the cache, and a staging folder in it.
@@ -126,15 +157,33 @@ impl Staging {
             .map_err(|source| SourcesError::Metadata { path: path.clone(), source })?;
         fs::write(&path, text + "\n").map_err(|e| SourcesError::io("write", &path, e))?;
         sync(&self.folder)?;
-        let home = self.home.join(entry.id());
-        if home.exists() {
-            // Removed together with the staging folder. An interrupted removal in its own place
-            // would leave an entry that looks complete.
-            let replaced = self.folder.join("replaced");
-            fs::rename(&home, replaced).map_err(|e| SourcesError::io("replace", &home, e))?;
-        }
+        let home = self.place::<T>(entry.id())?;
         fs::rename(self.entry(), &home).map_err(|e| SourcesError::io("create", &home, e))?;
         load(&home)
+    }
+
+    /// Where an entry of this id comes. Earlier ones go, except those that a lab uses: they keep
+    /// their place until the next one comes.
+    fn place<T: Cached>(&self, id: &str) -> Result<PathBuf, SourcesError> {
+        for (number, old) in of_id(&self.home, id)?.iter().enumerate() {
+            let metadata = File::options().read(true).write(true).open(old.join(T::METADATA));
+            let _unused = match lock(metadata, FlockArg::LockExclusiveNonblock) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                // Without its description, it is not an entry that anyone could use.
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                lock => Some(lock.map_err(|e| SourcesError::io("lock", old, e))?),
+            };
+            // Removed together with the staging folder. An interrupted removal in its own place
+            // would leave an entry that looks complete.
+            let replaced = self.folder.join(format!("replaced-{number}"));
+            fs::rename(old, replaced).map_err(|e| SourcesError::io("replace", old, e))?;
+        }
+        let (mut place, mut number) = (self.home.join(id), 0_u32);
+        while place.exists() {
+            number += 1;
+            place = self.home.join(format!("{id}{NUMBERED}{number}"));
+        }
+        Ok(place)
     }
 }
 
@@ -150,6 +199,20 @@ impl Drop for Staging {
 pub(super) fn sync(folder: &Path) -> Result<(), SourcesError> {
     let synced = File::open(folder).and_then(|folder| Ok(nix::unistd::syncfs(folder)?));
     synced.map_err(|e| SourcesError::io("write to the disk", folder, e))
+}
+
+/// The folders of entries with this id, numbered or not.
+fn of_id(home: &Path, id: &str) -> Result<Vec<PathBuf>, SourcesError> {
+    let folders = fs::read_dir(home).map_err(|e| SourcesError::io("read", home, e))?;
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let has_id = |folder: &DirEntry| {
+        let name = folder.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(id));
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix(NUMBERED).is_some_and(is_number)
+        })
+    };
+    Ok(folders.flatten().filter(has_id).map(|folder| folder.path()).collect())
 }
 
 /// Removes staging folders; the caller holds the lock, so nobody works in them.

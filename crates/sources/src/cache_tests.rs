@@ -56,9 +56,7 @@ fn unfinished_work_leaves_nothing() {
     let staging = Staging::begin(home.path(), &mut || ()).unwrap();
     fs::create_dir(staging.entry()).unwrap();
     drop(staging);
-    let names: Vec<_> =
-        fs::read_dir(home.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
-    assert_eq!(names, [".lock"]);
+    assert_eq!(names(home.path()), [".lock"]);
 }
 
 #[test]
@@ -99,10 +97,47 @@ fn an_entry_replaces_all_of_an_earlier_one() {
     fs::write(home.path().join("lab-1/f"), "earlier").unwrap();
     let made = publish(home.path(), "lab-1");
     assert!(!made.file.exists());
-    let mut names: Vec<_> =
-        fs::read_dir(home.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(names(home.path()), [".lock", "lab-1"]);
+}
+
+fn names(home: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> = fs::read_dir(home).unwrap().map(|f| f.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [".lock", "lab-1"]);
+    names
+}
+
+#[test]
+fn what_is_in_use_keeps_its_place_until_the_next_one_comes() {
+    let home = tempfile::tempdir().unwrap();
+    publish(home.path(), "lab-10");
+    let first = publish(home.path(), "lab-1");
+    fs::write(&first.file, "first").unwrap();
+    let in_use = InUse::of::<Thing>(&home.path().join("lab-1")).unwrap();
+    assert!(in_use.is_some());
+    // Entries are in the order of their times, which may be some milliseconds coarse.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let second = publish(home.path(), "lab-1");
+    assert_eq!(second.file, home.path().join("lab-1~1/f"));
+    assert_eq!(fs::read_to_string(&first.file).unwrap(), "first");
+    assert_eq!(things(home.path()).unwrap()[0], second);
+    drop(in_use);
+    publish(home.path(), "lab-1");
+    assert_eq!(names(home.path()), [".lock", "lab-1", "lab-10"]);
+    assert!(!first.file.exists());
+}
+
+#[test]
+fn what_goes_cannot_be_used() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("lab-1");
+    let is_there = || InUse::of::<Thing>(&folder).unwrap().is_some();
+    assert!(!is_there());
+    publish(home.path(), "lab-1");
+    assert!(is_there());
+    let goes = lock(File::open(folder.join(Thing::METADATA)), FlockArg::LockExclusive).unwrap();
+    assert!(!is_there());
+    drop(goes);
+    assert!(is_there());
 }
 
 #[test]

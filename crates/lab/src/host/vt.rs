@@ -13,7 +13,8 @@ use unspin_host::{Host, interrupt, vm};
 use unspin_model::FailureKind;
 use unspin_model::class::chain;
 use unspin_model::identity::Identity;
-use unspin_sources::qemu::Qemu;
+use unspin_sources::InUse;
+use unspin_sources::qemu::{self, Qemu};
 use unspin_trace::virtual_time::{EVENT_BYTES, Event, HEADER_BYTES};
 use unspin_wire::guest::ERRAND_FILE;
 use unspin_wire::{
@@ -62,21 +63,24 @@ pub struct VtQemu {
 
 /// The QEMU that runs guests in virtual time. UNSPIN_VT_QEMU names a program of one's own
 /// and UNSPIN_VT_FIRMWARE its firmware's folders, with `:` between them; without, it is the
-/// lab's QEMU, built if it is not in the cache.
+/// lab's QEMU, built if it is not in the cache, with the right to use it.
 ///
 /// # Errors
 /// [`FailureKind::Unavailable`] where the program cannot be read or built.
-pub fn vt_qemu(report: &mut dyn FnMut(unspin_sources::Progress)) -> Result<VtQemu, Failure> {
+pub fn vt_qemu(
+    report: &mut dyn FnMut(unspin_sources::Progress),
+) -> Result<(VtQemu, Option<InUse>), Failure> {
     let unavailable = |detail: String| Failure::new(FailureKind::Unavailable, detail);
     if let Some(program) = std::env::var_os("UNSPIN_VT_QEMU").map(PathBuf::from) {
         let firmware = std::env::var_os("UNSPIN_VT_FIRMWARE").unwrap_or_default();
-        return own_qemu(&program, &firmware)
+        let own = own_qemu(&program, &firmware)
             .map_err(|e| unavailable(format!("UNSPIN_VT_QEMU={}: {e}", program.display())));
+        return Ok((own?, None));
     }
-    let qemu = unspin_sources::qemu::ensure(&unspin_sources::qemu::Source::Pinned, report)
+    let (qemu, in_use) = qemu::ensure(&qemu::Source::Pinned, report)
         .map_err(|e| unavailable(chain(&e).to_string()))?;
     let Qemu { program, firmware, behaviour, .. } = qemu;
-    Ok(VtQemu { program, firmware: vec![firmware], behaviour })
+    Ok((VtQemu { program, firmware: vec![firmware], behaviour }, Some(in_use)))
 }
 
 /// A program of one's own, with its firmware's folders. QEMU starts in the folder of its run, where
@@ -92,7 +96,7 @@ fn own_qemu(program: &Path, firmware: &OsStr) -> io::Result<VtQemu> {
 /// Stands for a program of one's own and the firmware that it finds in these folders or beside it.
 fn behaviour(mut bytes: Vec<u8>, program: &Path, firmware: &[PathBuf]) -> String {
     let beside = program.parent().and_then(Path::parent).map(|folder| folder.join("share/qemu"));
-    for name in unspin_sources::qemu::firmware_names() {
+    for name in qemu::firmware_names() {
         let mut folders = firmware.iter().chain(&beside);
         bytes.extend(
             folders.find_map(|folder| fs::read(folder.join(name)).ok()).unwrap_or_default(),

@@ -2,20 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use unspin_sources::InUse;
 use unspin_sources::kernel::{self, Kernel};
 
 use super::{Event, LabError, Progress};
 
-/// Each of an experiment's kernels, built or fetched if it is not here, in their order.
-pub fn all(specs: &[String], progress: &mut dyn Progress) -> Result<Vec<Kernel>, LabError> {
-    let kernels: Vec<Kernel> =
-        specs.iter().map(|spec| get(spec, progress)).collect::<Result<_, _>>()?;
+/// Each of an experiment's kernels, built or fetched if it is not here, in their order; and the
+/// right to use them.
+pub fn all(
+    specs: &[String],
+    progress: &mut dyn Progress,
+) -> Result<(Vec<Kernel>, Vec<InUse>), LabError> {
+    let (mut kernels, mut in_use) = (Vec::new(), Vec::new());
+    for spec in specs {
+        let (kernel, right) = get(spec, progress)?;
+        kernels.push(kernel);
+        in_use.extend(right);
+    }
     each_has_its_id(&kernels)?;
-    Ok(kernels)
+    Ok((kernels, in_use))
 }
 
-/// The kernel that a spec means, built or fetched if it is not here.
-pub fn get(spec: &str, progress: &mut dyn Progress) -> Result<Kernel, LabError> {
+/// The kernel that a spec means, built or fetched if it is not here; and the right to use it, if
+/// it is in the cache.
+pub fn get(spec: &str, progress: &mut dyn Progress) -> Result<(Kernel, Option<InUse>), LabError> {
     let mut report = |step: unspin_sources::Progress| {
         progress.event(Event::Stage(&format!("kernel {spec}: {}", step.stage), step.fraction));
     };

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use unspin_host::vm::QEMU;
 use unspin_model::Accel;
 use unspin_model::identity::{Identity, VirtualTime};
-use unspin_sources::cache_dir;
 use unspin_sources::kernel::{self, Kernel};
-use unspin_sources::qemu;
+use unspin_sources::{InUse, cache_dir, qemu};
 use unspin_wire::Agent;
 
 use super::parts;
@@ -70,6 +69,8 @@ pub struct Prepared {
     pub scratch: Scratch,
     /// Scratch folder for images, which can be large; removed when dropped.
     images: Scratch,
+    /// Until this is dropped, no later revision takes the place of a kernel or of QEMU.
+    _in_use: Vec<InUse>,
 }
 
 impl Prepared {
@@ -83,9 +84,10 @@ impl Prepared {
         let own = Own::find(&options.commit)?;
         let real_time = in_real_time(experiment);
         let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
-        let vt_qemu = simulates.then(|| get_qemu(progress)).transpose()?;
+        let (vt_qemu, qemu_in_use) = simulates.then(|| get_qemu(progress)).transpose()?.unzip();
         let virtual_time = vt_qemu.as_ref().map(virtual_time).unwrap_or_default();
-        let kernels = kernels::all(&experiment.kernels, progress)?;
+        let (kernels, mut in_use) = kernels::all(&experiment.kernels, progress)?;
+        in_use.extend(qemu_in_use.flatten());
         let schedulers = install_schedulers(experiment, progress)?;
         let images = Scratch::in_(&cache_dir(), IMAGES)?;
         let folder = images.path();
@@ -114,11 +116,10 @@ impl Prepared {
             false => Accel::Vt,
         };
         let own_kvm = accel == Accel::Kvm;
-        let l1 = (nested && !own_kvm)
-            .then(|| kernels::get(L1_KERNEL, progress))
-            .transpose()?
-            .map(|kernel| l1(&guests, kernel, &own, folder))
-            .transpose()?;
+        let (l1_kernel, l1_in_use) =
+            (nested && !own_kvm).then(|| kernels::get(L1_KERNEL, progress)).transpose()?.unzip();
+        in_use.extend(l1_in_use.flatten());
+        let l1 = l1_kernel.map(|kernel| l1(&guests, kernel, &own, folder)).transpose()?;
         Ok(Prepared {
             guests,
             l1,
@@ -130,6 +131,7 @@ impl Prepared {
             vt_qemu,
             scratch,
             images,
+            _in_use: in_use,
         })
     }
 }
@@ -216,7 +218,7 @@ pub fn path_in_l1(guest: &Guest, what: &str) -> String {
     format!("/lab/{}/{what}", guest.kernel.id)
 }
 
-fn get_qemu(progress: &mut dyn Progress) -> Result<VtQemu, LabError> {
+fn get_qemu(progress: &mut dyn Progress) -> Result<(VtQemu, Option<InUse>), LabError> {
     let mut report = |step: unspin_sources::Progress| {
         progress.event(Event::Stage(&format!("QEMU: {}", step.stage), step.fraction));
     };
@@ -345,6 +347,7 @@ impl Prepared {
             vt_qemu: None,
             scratch: scratch(SOCKETS),
             images: scratch(IMAGES),
+            _in_use: Vec::new(),
         }
     }
 }

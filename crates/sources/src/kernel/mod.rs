@@ -27,8 +27,8 @@ pub use error::KernelError;
 pub use make::build;
 pub use spec::{Cloud, Source};
 
-use crate::{Progress, SourcesError};
-use entry::{kernels_dir, newest};
+use crate::{InUse, Progress, SourcesError};
+use entry::{Entry, kernels_dir, newest};
 use spec::Spec;
 
 /// A kernel that a VM can boot.
@@ -37,8 +37,8 @@ pub struct Kernel {
     /// The spec that the user gave: `lab`, `lab:linux-source-7.3`, `lab:/path`, `debian-cloud`,
     /// `debian-cloud:trixie` or a path.
     pub spec: String,
-    /// The name of the folder in the cache, such as `lab-6.12.117-1a2b3c4d`; for a path, the
-    /// release.
+    /// Names the folder in the cache, such as `lab-6.12.117-1a2b3c4d`; for a path, the release. If
+    /// an earlier kernel of this id was in use, the folder's name ends in `~1` or higher.
     pub id: String,
     /// The output of `uname -r` in a guest.
     pub release: String,
@@ -84,18 +84,28 @@ pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// Returns the kernel that `spec` names, and builds or fetches it if necessary.
+/// The kernel that `spec` means, built or fetched if it is not here, and the right to use it: a
+/// later revision may have the same id. A kernel outside the cache may change all the time.
 ///
 /// # Errors
-/// The errors of [`resolve`], [`build`] and [`fetch_debian_cloud`].
-pub fn ensure(spec: &str, progress: &mut dyn FnMut(Progress)) -> Result<Kernel, KernelError> {
-    if let Some(kernel) = resolve(spec)? {
-        return Ok(kernel);
-    }
-    match Spec::parse(spec)? {
-        Spec::Build(source) => build(&source, progress),
-        Spec::DebianCloud(cloud) => fetch_debian_cloud(cloud, progress),
-        Spec::Image(path) => from_image(spec, &path),
+/// Those of [`resolve`], [`build`] and [`fetch_debian_cloud`], and when the cache cannot be locked.
+pub fn ensure(
+    spec: &str,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Kernel, Option<InUse>), KernelError> {
+    let parsed = Spec::parse(spec)?;
+    loop {
+        let kernel = match (resolve(spec)?, &parsed) {
+            (Some(kernel), _) => kernel,
+            (None, Spec::Build(source)) => build(source, progress)?,
+            (None, Spec::DebianCloud(cloud)) => fetch_debian_cloud(*cloud, progress)?,
+            (None, Spec::Image(path)) => from_image(spec, path)?,
+        };
+        let in_use = InUse::of::<Entry>(kernel.image.parent().unwrap_or(Path::new("/")))?;
+        // If it has gone since it was found, a later one has come.
+        if in_use.is_some() || matches!(parsed, Spec::Image(_)) {
+            return Ok((kernel, in_use));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod meson;
 mod recipe;
 mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ pub use error::QemuError;
 pub use inputs::{VERSION, firmware_names};
 pub use make::build;
 
-use crate::Progress;
 use crate::cache::entries;
+use crate::{InUse, Progress};
 use entry::qemu_dir;
 use inputs::Inputs;
 use recipe::Recipe;
@@ -95,14 +95,24 @@ pub fn resolve(source: &Source) -> Result<Option<Qemu>, QemuError> {
     Ok(matching(builds()?, source, &Recipe::shipped()))
 }
 
-/// Returns the QEMU of `source`, and builds it if the cache lacks it.
+/// The QEMU of `source`, built if it is not in the cache, and the right to use it.
 ///
 /// # Errors
-/// The errors of [`resolve`] and [`build`].
-pub fn ensure(source: &Source, progress: &mut dyn FnMut(Progress)) -> Result<Qemu, QemuError> {
-    match resolve(source)? {
-        Some(qemu) => Ok(qemu),
-        None => build(source, None, None, progress),
+/// Those of [`resolve`] and [`build`], and when the cache cannot be locked.
+pub fn ensure(
+    source: &Source,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Qemu, InUse), QemuError> {
+    loop {
+        let qemu = match resolve(source)? {
+            Some(qemu) => qemu,
+            None => build(source, None, None, progress)?,
+        };
+        let folder = qemu.program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        // If it has gone since it was found, another one has come.
+        if let Some(in_use) = InUse::of::<Build>(folder)? {
+            return Ok((qemu, in_use));
+        }
     }
 }
 
