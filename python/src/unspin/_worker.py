@@ -5,16 +5,20 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import _tied
 from ._folder import read_runs
 from ._record import Record
 
 LOG_CHARACTERS = 2000
+
+TIED = Path(__file__).with_name("_tied.py")
 
 
 class CommandError(Exception):
@@ -99,13 +103,12 @@ def _call(
     """Runs the program; returns the end of what it said."""
     command = [job.program, "lab", "run", _experiment(job, scratch), "--out", str(out)]
     command += [*selection, *job.options]
-    try:
-        code, log = _wait(job.sweep, command, scratch)
-    except OSError as error:
+    code, log = _wait(job.sweep, command, scratch)
+    if code == _tied.NOT_STARTED:
         raise CommandError(
-            f"{_place()}: {job.program}: {error.strerror}: install unspin on every worker, "
+            f"{_place()}: {job.program}: {log.strip()}: install unspin on every worker, "
             "or pass its path as program="
-        ) from None
+        )
     if code not in codes and not _stopped(job.sweep):
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise CommandError(f"{_place()}: `{' '.join(command)}`: {how}\n{log}")
@@ -116,9 +119,10 @@ def _wait(sweep: str, command: list[str], folder: Path) -> tuple[int, str]:
     with _lock:
         if sweep in _stopping:
             return 0, ""
-        # In a session of its own: Ctrl-C on a terminal goes to the sweep, which calls `stop`.
+        # In a session of its own: Ctrl-C on a terminal goes to the sweep, which calls `stop`. A
+        # worker that is killed interrupts nothing, so the program is tied to this thread.
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-SP", str(TIED), str(os.getpid()), *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
