@@ -1,6 +1,7 @@
 //! What machine this is: facts as they were read, and what they say.
 
 mod confidential;
+mod config;
 mod hex;
 mod hypervisor;
 mod probe;

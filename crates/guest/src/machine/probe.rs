@@ -9,18 +9,10 @@ use std::path::Path;
 use raw_cpuid::CpuIdResult;
 use raw_cpuid::native_cpuid::cpuid_count;
 
-use super::{Facts, Leaf, TRACEPOINTS};
+use super::{Facts, Leaf, TRACEPOINTS, config};
 use crate::confine::{self, CpusetError};
 use crate::steal;
 
-/// Settings that decide about spinning.
-const CONFIG: &[&str] = &[
-    "CONFIG_HZ",
-    "CONFIG_PARAVIRT_SPINLOCKS",
-    "CONFIG_PARAVIRT_TIME_ACCOUNTING",
-    "CONFIG_SCHED_CLASS_EXT",
-    "CONFIG_DEBUG_INFO_BTF",
-];
 /// What says which distribution this is.
 const OS_RELEASE: &[&str] = &["ID", "ID_LIKE", "VERSION_ID", "VERSION_CODENAME", "PRETTY_NAME"];
 /// What `unspin lab` needs, or is faster with.
@@ -60,7 +52,7 @@ pub(super) fn of_spinlocks() -> Facts {
     Facts {
         cpuid: cpuid(),
         cpus: confine::online().map_or(0, |online| online.len() as u32),
-        config: config(&kernel),
+        config: config::settings(Path::new("/"), &kernel),
         kernel,
         command_line: text("/proc/cmdline"),
         ..Facts::default()
@@ -111,13 +103,6 @@ fn log_line(what: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn config(kernel: &str) -> BTreeMap<String, String> {
-    let file = text(&format!("/boot/config-{kernel}"));
-    let settings = file.lines().filter_map(|line| line.split_once('='));
-    let wanted = settings.filter(|(name, _)| CONFIG.contains(name));
-    wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn tracepoints() -> Option<BTreeSet<String>> {
