@@ -1,6 +1,8 @@
 //! Which vCPUs share a pCPU: pairs of them send a cache line to and fro, and
 //! `policy/topology.h` judges.
 
+mod apart;
+
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,6 +14,7 @@ use nix::unistd::Pid;
 use unspin_policy::topology::{Relation, pause, relation, together, try_time};
 
 use crate::confine::online;
+use apart::{Apart, all_at_once};
 
 /// A try ends when the line has gone so often.
 const ENOUGH: u64 = 1_000;
@@ -47,7 +50,7 @@ impl Prober {
             if !clock.pause(FIRST) {
                 return;
             }
-            while let Some(stacks) = stacks(vcpus, |a, b| share(&clock, a, b)) {
+            while let Some(stacks) = look(&clock, vcpus) {
                 if tell.send(stacks).is_err() || !clock.pause(AGAIN) {
                     return;
                 }
@@ -77,6 +80,16 @@ impl Clock {
     fn pause(&self, lasts: Duration) -> bool {
         self.stopped.recv_timeout(lasts) == Err(RecvTimeoutError::Timeout)
     }
+}
+
+/// For each vCPU the first one of those that share its pCPU; `None` where nobody wants to know any
+/// more.
+fn look(clock: &Clock, vcpus: u32) -> Option<Vec<u32>> {
+    let apart = Apart::find(vcpus, |some| {
+        let on = all_at_once(some);
+        clock.pause(try_time() * REST).then_some(on)
+    })?;
+    stacks(vcpus, |a, b| if apart.has(a, b) { Some(false) } else { share(clock, a, b) })
 }
 
 /// Asks about each vCPU and the first one of each stack before it; `None` where an answer is

@@ -1,5 +1,7 @@
 //! Keeps the scheduler loaded, or the limit on vCPUs active.
 
+use std::collections::BTreeMap;
+
 use unspin_guest::confine::{Confiner, Rest};
 use unspin_guest::run::{Options, Rule, RunError, Scheduler};
 use unspin_guest::topology::Prober;
@@ -135,11 +137,11 @@ impl Kept {
     }
 
     fn stats_of(&self, scheduler: &Scheduler) -> Stats {
-        let sharing = |first: u32| -> Vec<u32> {
-            let shares = |vcpu: &u32| self.stacks[*vcpu as usize] == first;
-            (0..self.stacks.len() as u32).filter(shares).collect()
-        };
-        let stacks = (0..self.stacks.len() as u32).map(sharing).filter(|stack| stack.len() > 1);
+        let mut stacks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (vcpu, first) in (0..).zip(&self.stacks) {
+            stacks.entry(*first).or_default().push(vcpu);
+        }
+        let stacks = stacks.into_values().filter(|stack| stack.len() > 1);
         Stats { stacks: stacks.collect(), ..scheduler.stats() }
     }
 }
