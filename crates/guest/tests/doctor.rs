@@ -110,6 +110,20 @@ fn the_kernels_choice_of_spinlock_follows_its_order() {
     assert_eq!(with(not_built), Spinlock::TestAndSet);
 }
 
+/// The kernel chooses at boot, by the vCPUs that may come (num_possible_cpus() of kvm.c).
+#[test]
+fn vcpus_that_are_offline_count() {
+    let with = |possible_cpus| Facts { cpus: 1, possible_cpus, ..facts("kvm") };
+    for (possible, spinlock, help) in
+        [(1, Spinlock::NativeQueue, State::Absent), (4, Spinlock::ParavirtualQueue, State::Present)]
+    {
+        let found = diagnose(&with(possible));
+        assert_eq!((found.machine.spinlock, found.machine.cpus), (spinlock, 1));
+        assert_eq!(state(&found, "PV TLB flush"), help);
+        assert_eq!(host_helps(&with(possible)), possible > 1);
+    }
+}
+
 #[test]
 fn the_host_helps_by_pv_spinlocks_and_steal_time_together() {
     let helps = |name: &str, change: fn(&mut Facts)| {

@@ -82,6 +82,11 @@ pub(crate) fn online() -> io::Result<Vec<u32>> {
     Ok(if online.is_empty() { vec![0] } else { online })
 }
 
+/// How many vCPUs may come online; 0 where the kernel does not say.
+pub(crate) fn possible_vcpus() -> u32 {
+    cpus(&says(&Path::new(SYSTEM).join("possible"))).len() as u32
+}
+
 /// What a file says; nothing where it cannot be read.
 pub(super) fn says(file: &Path) -> String {
     read(file).unwrap_or_default()

@@ -45,7 +45,7 @@ fn spinlocks(facts: &Facts) -> Help {
 
 /// What has the kernel choose another spinlock than its native queue.
 fn instead(facts: &Facts) -> String {
-    let Some(kvm) = kvm(facts).filter(|_| facts.cpus > 1) else { return String::new() };
+    let Some(kvm) = kvm(facts).filter(|_| facts.cpus_at_boot() > 1) else { return String::new() };
     let nopvspin = facts.booted_with("nopvspin").then_some("boot without `nopvspin`");
     let hint = kvm.realtime.then_some("ask the provider to drop KVM's realtime hint");
     let steps: Vec<_> = nopvspin.into_iter().chain(hint).collect();
@@ -93,7 +93,7 @@ fn preempted_flag(kvm: Option<&Kvm>) -> Help {
 fn needs_steal_time(facts: &Facts, kvm: Option<&Kvm>, feature: KvmFeature) -> State {
     kvm.map_or(State::Unknown, |kvm| {
         let offered = [feature, KvmFeature::StealTime].iter().all(|f| kvm.features.contains(f));
-        present(offered && !kvm.realtime && !facts.has_mwait() && facts.cpus > 1)
+        present(offered && !kvm.realtime && !facts.has_mwait() && facts.cpus_at_boot() > 1)
     })
 }
 

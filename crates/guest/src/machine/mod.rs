@@ -37,6 +37,9 @@ pub struct Facts {
     pub kernel_says: Option<String>,
     /// CPUs online.
     pub cpus: u32,
+    /// CPUs that may come online. Facts of an older unspin lack them.
+    #[serde(default)]
+    pub possible_cpus: u32,
     /// The kernel's release.
     pub kernel: String,
     /// The kernel's command line.
@@ -198,6 +201,11 @@ impl Facts {
 
     fn leaf(&self, leaf: u32) -> Option<&Leaf> {
         self.cpuid.iter().find(|found| found.leaf == leaf)
+    }
+
+    /// CPUs that the kernel was booted for, by which it chooses what it uses of its host's help.
+    pub(crate) fn cpus_at_boot(&self) -> u32 {
+        self.cpus.max(self.possible_cpus)
     }
 
     /// The CPU's vendor, such as `AuthenticAMD`.

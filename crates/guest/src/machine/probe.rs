@@ -52,6 +52,7 @@ pub(super) fn of_spinlocks() -> Facts {
     Facts {
         cpuid: cpuid(),
         cpus: confine::online().map_or(0, |online| online.len() as u32),
+        possible_cpus: confine::possible_vcpus(),
         config: config::settings(Path::new("/"), &kernel),
         kernel,
         command_line: text("/proc/cmdline"),

@@ -23,7 +23,7 @@ fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
     if facts.booted_with("nopv") || !facts.config.is_empty() && option.is_none() {
         return Spinlock::TestAndSet;
     }
-    if kvm.realtime || facts.cpus == 1 || facts.booted_with("nopvspin") {
+    if kvm.realtime || facts.cpus_at_boot() == 1 || facts.booted_with("nopvspin") {
         return Spinlock::NativeQueue;
     }
     match kvm.features.contains(&KvmFeature::PvUnhalt) {
