@@ -79,8 +79,11 @@ pub enum CpusetError {
          boot with `systemd.unified_cgroup_hierarchy=1`"
     )]
     NoController(PathBuf),
-    /// A container's part of the hierarchy.
-    #[error("{0} is a container's part of the cgroups: run unspin in the guest itself")]
+    /// A container, or its part of the hierarchy.
+    #[error(
+        "this is a container, in which the cgroups of {0} are not to be limited: run unspin in the \
+         guest itself"
+    )]
     Container(PathBuf),
     /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
     #[error("isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them")]

@@ -175,14 +175,15 @@ pub fn possible() -> bool {
 
 /// Why they cannot.
 pub fn lacks() -> Option<CpusetError> {
-    if root::in_namespace() {
-        // Its cgroups can be the guest's own. But what a killed one leaves, nobody outside finds.
+    if root::in_container() {
+        // Its cgroups can be the guest's own. But the journal is in the container's /run, and the
+        // guard ends with the container: a limit would stay, and nobody outside could lift it.
         return Some(CpusetError::Container(ROOT.into()));
     }
     cpusets::check(Path::new(ROOT), &set::isolated()).err()
 }
 
-/// Whether this is a container's part of the cgroups, in which nothing can be limited.
+/// Whether this is a container, in which nothing can be limited.
 pub fn in_container() -> bool {
     matches!(lacks(), Some(CpusetError::Container(_)))
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,10 +47,22 @@ impl Drop for OwnCgroup {
     }
 }
 
-/// Whether this process has process numbers or cgroups of its own, as in a container: the guest's
-/// first namespaces have fixed inodes (include/linux/proc_ns.h, PROC_PID_INIT_INO and
-/// PROC_CGROUP_INIT_INO).
-pub(super) fn in_namespace() -> bool {
+/// Whether this process is in a container. Some share the guest's process numbers and cgroups, such
+/// as privileged pods of Kubernetes with `hostPID`, but none its root folder.
+pub(super) fn in_container() -> bool {
+    in_namespace() || differ(Path::new("/proc/1/root"), Path::new("/"))
+}
+
+/// Whether these are two folders. To look at the root of the first process takes CAP_SYS_PTRACE,
+/// which the systemd unit does not have: what cannot be seen does not differ.
+fn differ(one: &Path, other: &Path) -> bool {
+    let id = |folder: &Path| fs::metadata(folder).ok().map(|it| (it.dev(), it.ino()));
+    id(one).zip(id(other)).is_some_and(|(one, other)| one != other)
+}
+
+/// Whether this process has process numbers or cgroups of its own: the guest's first namespaces
+/// have fixed inodes (include/linux/proc_ns.h, PROC_PID_INIT_INO and PROC_CGROUP_INIT_INO).
+fn in_namespace() -> bool {
     let differs = |(file, first): (&str, &str)| {
         fs::read_link(Path::new("/proc/self/ns").join(file))
             .is_ok_and(|own| own.as_os_str() != first)
@@ -136,6 +149,14 @@ fn ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_has_a_root_folder_of_its_own() {
+        let [one, other] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        assert!(differ(one.path(), other.path()));
+        assert!(!differ(one.path(), &one.path().join(".")));
+        assert!(!differ(&one.path().join("none"), other.path()), "it cannot be seen");
+    }
 
     #[test]
     fn ticks_are_those_of_user_space_and_the_kernel() {

@@ -75,7 +75,7 @@ pub struct Facts {
     /// Why they cannot.
     #[serde(default)]
     pub cpuset_lacks: Option<String>,
-    /// Whether this is a container's part of the cgroups, in which `run` cannot act at all.
+    /// Whether this is a container, in which `run` cannot act at all.
     #[serde(default)]
     pub container: bool,
     /// Whether the kernel describes its types (BTF).
