@@ -29,8 +29,11 @@ impl ConfineError {
     /// Whether a scheduler in place of the kernel's can do the same here.
     pub fn has_another_way(&self) -> bool {
         match self {
-            // Neither sees a vCPU that is off, and `run.bpf.c` names the kernel's timers, too.
-            ConfineError::Sense(SenseError::Ticks(_) | SenseError::NoTimers) => false,
+            // Neither sees a vCPU that is off, and `run.bpf.c` names the kernel's timers, too. It
+            // also reads more of the kernel's memory.
+            ConfineError::Sense(
+                SenseError::Ticks(_) | SenseError::NoTimers | SenseError::LockedDown(_),
+            ) => false,
             ConfineError::Sense(error) => error.class() == Class::Unavailable,
             ConfineError::Cpuset(error) => {
                 matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
@@ -173,6 +176,8 @@ mod tests {
         let without_ticks = SenseError::Ticks("hyperv clockevent".into());
         assert!(!ConfineError::from(without_ticks).has_another_way());
         assert!(!ConfineError::from(SenseError::NoTimers).has_another_way());
+        let locked_down = libbpf_rs::Error::from_raw_os_error(Errno::EINVAL as i32);
+        assert!(!ConfineError::from(SenseError::LockedDown(locked_down)).has_another_way());
         assert!(ConfineError::from(SenseError::NoSlowPaths).has_another_way());
     }
 

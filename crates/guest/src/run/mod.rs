@@ -24,7 +24,8 @@ pub use crate::confine::Rule;
 use crate::confine::{self, ConfineError, Confiner, Queues};
 use crate::machine::{Facts, Trial, host_helps};
 use crate::sense::{
-    Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, only_for_root,
+    Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, may_be_locked_down,
+    only_for_root,
 };
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -100,6 +101,12 @@ pub enum RunError {
     /// Loading failed.
     #[error("the kernel does not load the scheduler (LIBBPF_LOG_LEVEL=warn says why)")]
     Load(#[source] libbpf_rs::Error),
+    /// It cannot be loaded, and the kernel keeps its memory from BPF programs.
+    #[error(
+        "the kernel does not load the scheduler, because it is locked down for confidentiality, \
+         which keeps its memory from BPF programs: boot with `lockdown=integrity`"
+    )]
+    LockedDown(#[source] libbpf_rs::Error),
     /// The kernel has loaded it, but took its own again at once.
     #[error("the kernel ended the scheduler at once: {0} (`sudo dmesg` may say more)")]
     Ended(String),
@@ -119,7 +126,11 @@ pub enum RunError {
 
 impl From<libbpf_rs::Error> for RunError {
     fn from(error: libbpf_rs::Error) -> RunError {
-        if only_for_root(&error) { RunError::Root } else { RunError::Load(error) }
+        match error {
+            error if only_for_root(&error) => RunError::Root,
+            error if may_be_locked_down(&error) => RunError::LockedDown(error),
+            error => RunError::Load(error),
+        }
     }
 }
 

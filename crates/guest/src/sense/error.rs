@@ -1,9 +1,14 @@
 //! Errors of the sensors.
 
+use std::fs;
+
 use libbpf_rs::ErrorKind;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 use unspin_model::class::{Class, Classified};
+
+/// What the kernel keeps even from root, such as `none [integrity] confidentiality`.
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Why a sensor does not start.
 #[derive(Debug, thiserror::Error)]
@@ -31,11 +36,16 @@ pub enum SenseError {
     Root,
     /// The kernel does not load them for root, either.
     #[error(
-        "the kernel forbids the sensor's BPF programs even to root, as in a container, under \
-         lockdown or by a security module: run unspin on the VM itself, or with CAP_BPF and \
-         CAP_PERFMON"
+        "the kernel forbids the sensor's BPF programs even to root, as in a container or by a \
+         security module: run unspin on the VM itself, or with CAP_BPF and CAP_PERFMON"
     )]
     Forbidden(#[source] libbpf_rs::Error),
+    /// The kernel does not load them, and keeps its memory from BPF programs.
+    #[error(
+        "the kernel does not load the sensor's BPF programs, perhaps because it is locked down for \
+         confidentiality, which keeps its memory from them: boot with `lockdown=integrity`"
+    )]
+    LockedDown(#[source] libbpf_rs::Error),
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
     Map(std::io::Error),
@@ -63,6 +73,7 @@ impl From<libbpf_rs::Error> for SenseError {
         match error {
             error if only_for_root(&error) => SenseError::Root,
             error if is_forbidden(&error) => SenseError::Forbidden(error),
+            error if may_be_locked_down(&error) => SenseError::LockedDown(error),
             error => SenseError::Load(error),
         }
     }
@@ -81,8 +92,23 @@ pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
 
 /// EPERM. The verifier refuses a program with EACCES, which libbpf's kinds do not keep apart.
 pub(super) fn is_forbidden(error: &libbpf_rs::Error) -> bool {
-    let code = format!("(os error {})", Errno::EPERM as i32);
-    error.kind() == ErrorKind::PermissionDenied && format!("{error:#}").contains(&code)
+    is(error, Errno::EPERM)
+}
+
+fn is(error: &libbpf_rs::Error, errno: Errno) -> bool {
+    format!("{error:#}").contains(&format!("(os error {})", errno as i32))
+}
+
+/// Whether the kernel's lockdown may be why a program is not loaded: the verifier then refuses the
+/// calls by which programs read the kernel's memory (EINVAL).
+pub(crate) fn may_be_locked_down(error: &libbpf_rs::Error) -> bool {
+    is(error, Errno::EINVAL)
+        && fs::read_to_string(LOCKDOWN).is_ok_and(|says| is_confidential(&says))
+}
+
+/// Lockdown for integrity, as most distributions have it with Secure Boot, allows these reads.
+fn is_confidential(lockdown: &str) -> bool {
+    lockdown.contains("[confidentiality]")
 }
 
 /// What programs at tracepoints and functions come to, else those at tracepoints alone, which a
@@ -91,17 +117,16 @@ pub(super) fn with_fallback<T>(
     mut attempt: impl FnMut(bool) -> Result<T, SenseError>,
 ) -> Result<(T, Option<String>), SenseError> {
     match attempt(true) {
-        Err(SenseError::Load(error) | SenseError::Forbidden(error)) => {
-            Ok((attempt(false)?, Some(why_refused(&error))))
-        }
+        Err(
+            SenseError::Load(error) | SenseError::Forbidden(error) | SenseError::LockedDown(error),
+        ) => Ok((attempt(false)?, Some(why_refused(&error)))),
         done => Ok((done?, None)),
     }
 }
 
 fn why_refused(error: &libbpf_rs::Error) -> String {
     if is_forbidden(error) {
-        return "the kernel forbids BPF programs at its functions (EPERM), as lockdown or a \
-                security module does"
+        return "the kernel forbids BPF programs at its functions (EPERM), as a security module does"
             .into();
     }
     format!(
@@ -132,11 +157,13 @@ mod tests {
             assert_eq!(attached, "tracepoints");
             assert_eq!(refused.contains("forbids"), errno == Errno::EPERM, "{refused}");
         }
-        let forbidden = |functions| match functions {
-            true => Err(SenseError::Forbidden(of(Errno::EPERM))),
-            false => Ok(()),
-        };
-        assert!(with_fallback(forbidden).is_ok_and(|(_, refused)| refused.is_some()));
+        for error in
+            [SenseError::Forbidden(of(Errno::EPERM)), SenseError::LockedDown(of(Errno::EINVAL))]
+        {
+            let mut error = Some(error);
+            let kernel = |_: bool| error.take().map_or(Ok(()), Err);
+            assert!(with_fallback(kernel).is_ok_and(|(_, refused)| refused.is_some()));
+        }
         assert!(with_fallback(Ok).is_ok_and(|done| done == (true, None)));
     }
 
@@ -160,10 +187,18 @@ mod tests {
     }
 
     #[test]
+    fn lockdown_keeps_memory_from_programs_only_for_confidentiality() {
+        assert!(is_confidential("none integrity [confidentiality]\n"));
+        assert!(!is_confidential("none [integrity] confidentiality\n") && !is_confidential(""));
+        assert!(!may_be_locked_down(&of(Errno::EBUSY)));
+    }
+
+    #[test]
     fn errors_say_what_to_do_next() {
         let hints = [
             (SenseError::Load(of(Errno::EINVAL)), "sudo unspin doctor"),
             (SenseError::Forbidden(of(Errno::EPERM)), "CAP_BPF and CAP_PERFMON"),
+            (SenseError::LockedDown(of(Errno::EINVAL)), "lockdown=integrity"),
             (SenseError::NoBtf(of(Errno::ENOENT)), "CONFIG_DEBUG_INFO_BTF=y"),
         ];
         for (error, hint) in hints {

@@ -27,8 +27,8 @@ use crate::machine::Trial;
 use crate::{lateness, spinning};
 
 pub use error::SenseError;
-pub(crate) use error::only_for_root;
 use error::with_fallback;
+pub(crate) use error::{may_be_locked_down, only_for_root};
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
 pub use hooks::{BUSY, hidden, remedies};
