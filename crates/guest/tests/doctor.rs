@@ -297,6 +297,9 @@ fn a_container_is_no_place_to_run() {
     assert_eq!(why(&diagnose(&facts), "run"), "");
     let facts = Facts { container: true, ..facts };
     assert_eq!(why(&diagnose(&facts), "run"), "a container's part of the cgroups");
+    let advice = |facts: Facts| diagnose(&Facts { sched_ext: None, ..facts }).kernel_advice;
+    assert!(advice(Facts { container: false, ..facts.clone() }).is_some());
+    assert_eq!(advice(facts), None, "its image has no kernel");
 }
 
 #[test]

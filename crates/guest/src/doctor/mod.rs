@@ -8,6 +8,13 @@ use unspin_model::diagnosis::{Diagnosis, GuestMachine};
 
 use crate::machine::{Facts, confidential, host_helps, hypervisor, spinlock};
 
+/// Whether another kernel would let `run` act. None does in a container, whose distribution is not
+/// that of the kernel either.
+fn needs_a_kernel(facts: &Facts) -> bool {
+    let acts = facts.cpuset || facts.sched_ext.is_some();
+    !acts && !facts.container && !host_helps(facts)
+}
+
 /// Judges a machine.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     let shares = facts.steal_ticks.zip(facts.cpu_ticks.filter(|ticks| *ticks > 0));
@@ -24,7 +31,6 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         },
         help: help::all(facts),
         verbs: verbs::all(facts),
-        kernel_advice: (facts.sched_ext.is_none() && !facts.cpuset && !host_helps(facts))
-            .then(|| distribution::advice(facts)),
+        kernel_advice: needs_a_kernel(facts).then(|| distribution::advice(facts)),
     }
 }
