@@ -7,6 +7,8 @@
 //! - Fedora: enabled in its kernels (kernel-ark, merge request 3397), so from 6.12 on;
 //! - RHEL 10: "Considerations in adopting RHEL 10", chapter on the kernel; what is built from
 //!   it follows (kernel-ark, merge request 3447);
+//! - Amazon Linux 2023: kernel6.12 is installed beside the kernel that is booted, until grubby makes
+//!   it the default (its user guide, "Updating the Linux kernel");
 //! - openSUSE Tumbleweed and Arch package the schedulers (sched-ext/scx, INSTALL.md).
 //!
 //! For all others there is the command that looks.
@@ -218,6 +220,7 @@ fn red_hat(id: &str, version: &str) -> Advice {
 }
 
 fn amazon(version: &str) -> Advice {
+    const DEFAULT: &str = "sudo grubby --set-default \"$(ls -v /boot/vmlinuz-6.12.* | tail -n 1)\"";
     match version {
         "2" => {
             ("Amazon Linux 2 has no kernel of 6.12 or newer: move to Amazon Linux 2023.", vec![])
@@ -225,7 +228,7 @@ fn amazon(version: &str) -> Advice {
         _ => (
             "Amazon Linux 2023 offers kernel 6.12; whether it has sched_ext was not checked, so \
              look before you boot it.",
-            vec!["sudo dnf install kernel6.12", CHECK, REBOOT],
+            vec!["sudo dnf install kernel6.12", CHECK, DEFAULT, REBOOT],
         ),
     }
 }
