@@ -302,6 +302,24 @@ fn a_container_is_no_place_to_run() {
     assert_eq!(advice(facts), None, "its image has no kernel");
 }
 
+/// Neither cpusets nor, whatever the kernel, sched_ext.
+#[test]
+fn isolated_vcpus_are_no_place_to_run_either() {
+    let with = |isolcpus: &str| {
+        let command_line = format!("nopvspin isolcpus={isolcpus}");
+        let (cpuset_lacks, sched_ext) = (Some("isolcpus= keeps 2-3 free".into()), None);
+        Facts { cpuset: false, cpuset_lacks, sched_ext, command_line, ..kvm() }
+    };
+    for isolcpus in ["2-3", "domain,2-3", "nohz,domain,2-3"] {
+        let found = diagnose(&with(isolcpus));
+        assert_eq!(why(&found, "run"), "isolcpus= keeps 2-3 free", "{isolcpus}");
+        assert_eq!(found.kernel_advice, None, "{isolcpus}");
+        let disabled = Facts { sched_ext: Some("disabled".into()), ..with(isolcpus) };
+        assert_eq!(why(&diagnose(&disabled), "run"), "isolcpus= keeps 2-3 free", "{isolcpus}");
+    }
+    assert!(diagnose(&with("managed_irq,2-3")).kernel_advice.is_some());
+}
+
 #[test]
 fn the_lab_needs_programs_and_says_which_package_has_them() {
     let with = |found: &[&str]| {

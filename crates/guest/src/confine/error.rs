@@ -35,9 +35,7 @@ impl ConfineError {
                 SenseError::Ticks(_) | SenseError::NoTimers | SenseError::LockedDown(_),
             ) => false,
             ConfineError::Sense(error) => error.class() == Class::Unavailable,
-            ConfineError::Cpuset(error) => {
-                matches!(error, CpusetError::NoController(_) | CpusetError::Isolated(_))
-            }
+            ConfineError::Cpuset(error) => matches!(error, CpusetError::NoController(_)),
             ConfineError::Limit(_) | ConfineError::Thread(_) => false,
         }
     }
@@ -89,7 +87,10 @@ pub enum CpusetError {
     )]
     Container(PathBuf),
     /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.
-    #[error("isolcpus= keeps vCPUs {0} free, and a change of cpusets would let tasks onto them")]
+    #[error(
+        "isolcpus= keeps vCPUs {0} free: a change of cpusets would let tasks onto them, and the \
+         kernel loads no sched_ext scheduler"
+    )]
     Isolated(String),
     /// The controller cannot be enabled.
     #[error("cannot enable the cpuset controller in {0}: {1} (are the cgroups mounted read-only?)")]
@@ -172,13 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_that_show_nothing_show_a_scheduler_nothing_either() {
+    fn a_scheduler_is_tried_only_where_it_may_work() {
         let without_ticks = SenseError::Ticks("hyperv clockevent".into());
         assert!(!ConfineError::from(without_ticks).has_another_way());
         assert!(!ConfineError::from(SenseError::NoTimers).has_another_way());
         let locked_down = libbpf_rs::Error::from_raw_os_error(Errno::EINVAL as i32);
         assert!(!ConfineError::from(SenseError::LockedDown(locked_down)).has_another_way());
         assert!(ConfineError::from(SenseError::NoSlowPaths).has_another_way());
+        assert!(ConfineError::from(CpusetError::NoController("/cg".into())).has_another_way());
+        assert!(!ConfineError::from(CpusetError::Isolated("2-3".into())).has_another_way());
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use rest::{HELPED, Rest};
 use root::InRoot;
 pub use root::{OwnCgroup, own_cgroup};
 pub use rule::Rule;
-pub(crate) use set::{online, possible_vcpus};
+pub(crate) use set::{isolated, online, possible_vcpus};
 
 /// Where cgroups of version 2 are.
 const ROOT: &str = "/sys/fs/cgroup";

@@ -69,7 +69,7 @@ pub(super) fn all(usable: &[u32]) -> io::Result<String> {
 }
 
 /// The vCPUs that `isolcpus=` keeps ordinary tasks from; empty in most guests.
-pub(super) fn isolated() -> String {
+pub(crate) fn isolated() -> String {
     says(&Path::new(SYSTEM).join("isolated"))
 }
 

@@ -8,11 +8,11 @@ use unspin_model::diagnosis::{Diagnosis, GuestMachine};
 
 use crate::machine::{Facts, confidential, host_helps, hypervisor, spinlock};
 
-/// Whether another kernel would let `run` act. None does in a container, whose distribution is not
-/// that of the kernel either.
+/// Whether another kernel would let `run` act. None does with isolcpus=, nor in a container, whose
+/// distribution is not that of the kernel either.
 fn needs_a_kernel(facts: &Facts) -> bool {
     let acts = facts.cpuset || facts.sched_ext.is_some();
-    !acts && !facts.container && !host_helps(facts)
+    !acts && !facts.isolates() && !facts.container && !host_helps(facts)
 }
 
 /// Judges a machine.

@@ -106,8 +106,9 @@ fn scheduling(facts: &Facts) -> Judged {
     }
     let mut why = deciding(facts);
     if !facts.cpuset {
-        let missing = sched_ext(facts);
-        let neither = (!missing.is_empty()).then(lacks);
+        // Beside isolcpus=, no kernel loads one.
+        let missing = if facts.isolates() { Vec::new() } else { sched_ext(facts) };
+        let neither = (facts.isolates() || !missing.is_empty()).then(lacks);
         add(&mut why, neither.into_iter().chain(missing));
     }
     if why.is_empty() {

@@ -224,6 +224,15 @@ impl Facts {
         self.leaf(1).is_some_and(|leaf| leaf.ecx & 1 << 3 != 0)
     }
 
+    /// Whether `isolcpus=` keeps ordinary tasks from vCPUs. With other flags alone, it does not.
+    pub(crate) fn isolates(&self) -> bool {
+        let parameters = self.command_line.split_ascii_whitespace();
+        parameters.filter_map(|word| word.strip_prefix("isolcpus=")).any(|value| {
+            let has = |flag: &str| value.split(',').any(|word| word == flag);
+            has("domain") || !(has("nohz") || has("managed_irq"))
+        })
+    }
+
     /// Whether the kernel was booted with a parameter.
     pub fn booted_with(&self, parameter: &str) -> bool {
         self.command_line.split_ascii_whitespace().any(|word| word == parameter)

@@ -98,6 +98,10 @@ pub enum RunError {
         "the sched_ext scheduler `{0}` is loaded: stop it first (Ctrl-C where it runs, or its systemd unit)"
     )]
     Taken(String),
+    /// The kernel has a sched_ext, but not beside that boot parameter (scx_enable() of
+    /// kernel/sched/ext.c).
+    #[error("isolcpus= keeps vCPUs {0} free, beside which the kernel loads no sched_ext scheduler")]
+    Isolated(String),
     /// Loading failed.
     #[error("the kernel does not load the scheduler (LIBBPF_LOG_LEVEL=warn says why)")]
     Load(#[source] libbpf_rs::Error),
@@ -152,6 +156,7 @@ pub fn scheduling() -> Scheduling {
         _ if confine::at_work() || is_loaded() => Scheduling::Ours,
         _ if confine::possible() => ready(),
         Err(_) => Scheduling::Absent,
+        Ok(_) if !confine::isolated().is_empty() => Scheduling::Absent,
         Ok(state) if state.trim() == "disabled" => ready(),
         Ok(_) => Scheduling::Taken,
     }
@@ -189,6 +194,10 @@ fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
     if state.trim() != "disabled" {
         let loaded = fs::read_to_string(LOADED).unwrap_or_default();
         return Err(RunError::Taken(loaded.trim().to_owned()));
+    }
+    let isolated = confine::isolated();
+    if !isolated.is_empty() {
+        return Err(RunError::Isolated(isolated));
     }
     hush_libbpf();
     let vcpus = libbpf_rs::num_possible_cpus()?;
