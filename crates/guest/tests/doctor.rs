@@ -252,6 +252,12 @@ fn cpusets_or_sched_ext_are_enough_to_run() {
     assert_eq!(of(false, None), (false, true));
 }
 
+#[test]
+fn one_vcpu_leaves_nothing_to_limit() {
+    let of = |cpus| why(&diagnose(&Facts { cpus, cpuset: true, ..kvm() }), "run");
+    assert_eq!([of(1), of(2)], ["it does nothing until a second vCPU is online", ""]);
+}
+
 /// The kernel chooses its FIFO spinlock on a hypervisor for two reasons, which can be mended.
 #[test]
 fn a_native_spinlock_on_a_hypervisor_has_a_remedy() {

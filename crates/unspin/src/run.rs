@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
-use unspin_guest::confine::{self, HELPED, OwnCgroup};
+use unspin_guest::confine::{self, HELPED, ONE_VCPU, OwnCgroup};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
@@ -228,6 +228,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if keeper.rests() {
             let option = keeper.stats.actuator.option();
             note!("unspin: {HELPED}; {option} limits vCPUs all the same");
+        } else if keeper.stats.vcpus == 1 {
+            note!("unspin: {ONE_VCPU}");
         }
         note!("unspin: {acts} until {until}");
     }

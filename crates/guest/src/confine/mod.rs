@@ -41,7 +41,7 @@ pub use error::{ConfineError, CpusetError, LimitError};
 use means::Means;
 pub use means::Queues;
 use priority::run_first;
-pub use rest::{HELPED, Rest};
+pub use rest::{HELPED, ONE_VCPU, Rest};
 use root::InRoot;
 pub use root::{OwnCgroup, own_cgroup};
 pub use rule::Rule;

@@ -12,6 +12,9 @@ use crate::machine::{Facts, host_helps};
 pub const HELPED: &str =
     "this host offers PV spinlocks and steal time, with which a limit seldom gains";
 
+/// Why nothing is done where there are no fewer vCPUs to use.
+pub const ONE_VCPU: &str = "it does nothing until a second vCPU is online";
+
 /// Does nothing, and says so.
 pub struct Rest {
     started: Instant,

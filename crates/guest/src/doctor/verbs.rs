@@ -3,7 +3,7 @@
 use unspin_model::diagnosis::{Ready, Verb};
 
 use super::distribution::Family;
-use crate::confine::HELPED;
+use crate::confine::{HELPED, ONE_VCPU};
 use crate::machine::{Facts, Trial, Trials, host_helps};
 use crate::sense::{hidden, remedies};
 
@@ -114,6 +114,7 @@ fn scheduling(facts: &Facts) -> Judged {
     if why.is_empty() {
         return match host_helps(facts) {
             true => (Ready::Partly, vec![format!("acts only with --actuator: {HELPED}")]),
+            false if facts.cpus == 1 => (Ready::Partly, vec![ONE_VCPU.into()]),
             false => (Ready::Yes, vec![]),
         };
     }
