@@ -1,10 +1,10 @@
-//! How long vCPUs wait for a pCPU, from what a host saw.
+//! How long vCPUs wait for a pCPU, computed from a host's recording.
 
 use unspin_model::{Lengths, Recording, VcpuState};
 use unspin_stats::counted;
 
-/// Microseconds from each instant that a vCPU wants to run and has no pCPU, until it is on one.
-/// A wait that reaches beyond the recording is left out: its length is not known.
+/// Returns the lengths in microseconds for which a vCPU was ready to run but had no pCPU. A wait
+/// that extends beyond the recording is left out, because its length is unknown.
 pub fn ready_to_on(recording: &Recording) -> Lengths {
     let intervals = recording.intervals();
     let whole = intervals.iter().filter(|one| {

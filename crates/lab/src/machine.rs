@@ -1,5 +1,4 @@
-//! The machine that the lab runs on: what it is, which CPUs it offers, which
-//! accelerator works.
+//! The machine that the lab runs on: its description, its usable CPUs and its working accelerator.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +18,10 @@ use unspin_host::vm::{Vm, cpu_model, qemu_program};
 
 pub mod room;
 
-/// A guest that has not said hello by then does not run under this accelerator.
+/// Seconds within which the guest of a KVM probe must say hello.
 const PROBE_LIMIT_S: f64 = 30.0;
 
-/// This machine, with unspin's own commit as the program knows it.
+/// Describes this machine. The caller passes the commit that unspin was built from.
 pub fn describe(commit: &str) -> Machine {
     Machine {
         cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
@@ -36,36 +35,36 @@ pub fn describe(commit: &str) -> Machine {
     }
 }
 
-/// All of this machine's memory in MiB; 0 where it is not known.
+/// Returns the total memory of this machine in MiB, or 0 if it is unknown.
 pub fn memory_mib() -> u64 {
     let total = field(&read("/proc/meminfo"), "MemTotal");
     let kib = total.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) / 1024
 }
 
-/// What a line that begins with a key says.
+/// Returns the value in the first line that begins with `key`.
 fn field(text: &str, key: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(key))?;
     Some(line.split_once([':', '='])?.1.trim().trim_matches('"').to_owned())
 }
 
-/// The host CPUs that this process may use, in order.
+/// Returns the host CPUs that this process may use, in ascending order.
 pub fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
     let count = nix::sched::CpuSet::count();
     (0..count).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
 }
 
-/// QEMU's version, such as `7.2.19`; `None` when it is not installed.
+/// Returns QEMU's version, such as `7.2.19`, or `None` if QEMU is not installed.
 pub fn qemu_version() -> Option<String> {
     let output = Command::new(qemu_program()).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split("version ").nth(1)?.split_whitespace().next().map(str::to_owned)
 }
 
-/// The accelerator to use: the forced one, else kvm if a guest really boots with
-/// it, else tcg. The answer is kept per host kernel, QEMU and guest kernel, unless the
-/// next attempt may give another one; `note` gets a line about that.
+/// Chooses the accelerator: the forced one, else kvm if a guest really boots with it, else tcg. The
+/// answer is cached per host kernel, QEMU version and guest kernel. An answer that another attempt
+/// may change is not cached; `note` then gets a line that says why.
 pub fn accelerator(
     forced: Option<Accel>,
     kernel: &Kernel,
@@ -97,9 +96,9 @@ pub fn accelerator(
     Ok(accel)
 }
 
-/// What a probe came to: the accelerator to use, and what to say where that is not to be kept. A
-/// guest's panic says that KVM does not work here. A QEMU that was slow or ended may have met a
-/// busy machine, and Ctrl-C says nothing.
+/// Returns the accelerator that a probe's result means, and a message if the result must not be
+/// cached. A guest panic proves that KVM does not work here. A QEMU that was slow or died may have
+/// met a busy machine, and an interrupted probe proves nothing.
 fn answer(
     boots: Result<(), Failure>,
     interrupted: bool,
@@ -135,7 +134,7 @@ fn probe_spec(kernel: &Kernel, initramfs: &Path) -> VmSpec {
     }
 }
 
-/// Which accelerator worked where.
+/// The accelerator that worked, by host kernel, QEMU version and guest kernel.
 struct Answers {
     file: PathBuf,
     by_host: BTreeMap<String, Accel>,
@@ -148,7 +147,7 @@ impl Answers {
         Answers { file, by_host }
     }
 
-    /// Only saves a probe's seconds, so failing to write it is ignored.
+    /// Writes the cache file. Errors are ignored because the cache only saves a few seconds.
     fn save(&self) {
         if let Ok(text) = serde_json::to_string_pretty(&self.by_host) {
             let _ = fs::write(&self.file, text);

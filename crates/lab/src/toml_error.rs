@@ -1,5 +1,5 @@
-//! Errors in the TOML files that people write: they name the file, the line and
-//! what would have been valid there.
+//! Errors in hand-written TOML files. Each names the file, the line and the values that would be
+//! valid.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use unspin_model::class::{Class, Classified};
 
-/// What is wrong with a configuration file, and where.
+/// An error in a configuration file, with its position.
 ///
 /// Prints as `FILE:LINE:COLUMN: MESSAGE`, which editors and terminals can jump to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub struct ConfigError {
     pub line: usize,
     /// Column from 1, in characters; 0 when the error is about the file as a whole.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The fault, and the remedy.
     pub message: String,
 }
 
 impl ConfigError {
-    /// An error at a byte range of the file's text, such as a `toml::Spanned`'s.
+    /// Returns an error at a byte range of the file's text, such as the range of a `toml::Spanned`.
     pub fn at(file: &Path, text: &str, span: Range<usize>, message: impl Into<String>) -> Self {
         let (line, column) = position(text, span.start);
         Self { file: file.into(), line, column, message: message.into() }
     }
 
-    /// An error about the file as a whole, such as one that cannot be read.
+    /// Returns an error about the file as a whole, for example if it cannot be read.
     pub fn file(file: &Path, message: impl Into<String>) -> Self {
         Self { file: file.into(), line: 0, column: 0, message: message.into() }
     }
@@ -57,7 +57,7 @@ impl Classified for ConfigError {
 /// Parses a file's text.
 ///
 /// # Errors
-/// Syntax errors, unknown keys, missing keys and wrong types, at their line.
+/// Returns syntax errors, unknown keys, missing keys and wrong types, with their line.
 pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let message = error.message().trim().replace('\n', ", ");
@@ -68,24 +68,24 @@ pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, ConfigEr
     })
 }
 
-/// Reads a file and parses it.
+/// Reads and parses a file. Returns the value together with the file's text.
 ///
 /// # Errors
-/// As [`parse`], and when the file cannot be read.
+/// The errors of [`parse`], and an error if the file cannot be read.
 pub fn load<T: DeserializeOwned>(file: &Path) -> Result<(T, String), ConfigError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| ConfigError::file(file, format!("cannot read it: {error}")))?;
     Ok((parse(file, &text)?, text))
 }
 
-/// `a`, `b`, `c`: the valid choices, for a message.
+/// Formats valid choices for a message, as in `a`, `b`, `c`.
 pub fn choices<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = names.into_iter().map(|n| format!("`{}`", n.as_ref())).collect();
     quoted.join(", ")
 }
 
 fn position(text: &str, byte: usize) -> (usize, usize) {
-    // A span may point past the end, and never into the middle of a character.
+    // A span may point past the end of the text, but never into the middle of a character.
     let before = text.get(..byte).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

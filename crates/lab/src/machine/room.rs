@@ -1,22 +1,22 @@
-//! The part of a machine that this process may use: a container has limits in its cgroups.
+//! The share of the machine that this process may use. In a container, cgroups limit it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// CPUs whose time this process may use, by its affinity and its cgroups' quotas.
+/// Returns how many CPUs this process may use, given its affinity and its cgroups' quotas.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// The least memory limit of this process's cgroup and of those above it, MiB; `None` where
-/// none has one.
+/// Returns the lowest memory limit of this process's cgroup and its ancestors, in MiB, or `None` if
+/// no limit is set.
 pub fn memory_limit_mib() -> Option<u64> {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     limit_bytes(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo")).map(|n| n >> 20)
 }
 
-/// From the two files of this process (cgroups(7), proc(5)). Version 1 has a number for no limit,
-/// too, which is more than any machine has.
+/// Returns the lowest limit, given the two files of this process (cgroups(7), proc(5)). cgroup
+/// version 1 writes "no limit" as a number, too: one that exceeds the memory of any machine.
 fn limit_bytes(cgroups: &str, mountinfo: &str) -> Option<u64> {
     let mounts = mountinfo.lines().filter_map(parse_mount);
     let limits = mounts.filter_map(|mount| {
@@ -30,22 +30,23 @@ fn limit_bytes(cgroups: &str, mountinfo: &str) -> Option<u64> {
     limits.min()
 }
 
-/// A mounted hierarchy that can limit memory.
+/// A mounted cgroup hierarchy that can limit memory.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,
-    /// What a line of /proc/self/cgroup names it by: its controller, or nothing for version 2.
+    /// The controller that identifies this hierarchy in /proc/self/cgroup; empty for version 2.
     controller: &'static str,
     limit_file: &'static str,
 }
 
 impl Mount<'_> {
-    /// The folder of the group that a line of /proc/self/cgroup names, if it is one of these.
+    /// Returns the folder of the group in a line of /proc/self/cgroup if the line is about this
+    /// hierarchy.
     fn group(&self, line: &str) -> Option<PathBuf> {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
         let is_ours = controllers.split(',').any(|one| one == self.controller);
-        // In a container, paths may begin outside of what is mounted.
+        // In a container, the path may lie outside the mounted part of the hierarchy.
         let below = Path::new(path).strip_prefix(self.root).unwrap_or(Path::new(""));
         is_ours.then(|| Path::new(self.point).join(below))
     }
@@ -71,7 +72,7 @@ fn parse_mount(line: &str) -> Option<Mount<'_>> {
 mod tests {
     use super::*;
 
-    /// A hierarchy in a folder, with groups and what their files say.
+    /// Makes a hierarchy in a folder, with the given limit file in each group.
     fn hierarchy(file: &str, limits: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (group, limit) in limits {
