@@ -6,9 +6,9 @@ use std::process::{Command, ExitStatus, Output};
 
 use super::ImageError;
 
-/// The libraries (and the loader) of a program, as the loader names them; none
-/// for a static program or a script. ldd runs the loader, so this asks the very
-/// code that will look for them in the guest.
+/// Returns the shared libraries of a program, and the loader, under the names that the loader uses.
+/// The list is empty for a static program or a script. ldd runs the loader itself, so the answer
+/// comes from the code that will look for these libraries in the guest.
 pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, ImageError> {
     let failed =
         |detail: String| ImageError::Libraries { program: program.display().to_string(), detail };
@@ -17,8 +17,9 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, ImageError> {
     read(&output).map_err(failed)
 }
 
-/// The libraries that ldd printed; what is wrong where it could not say them. A program without
-/// libraries makes it fail, too, but no signal.
+/// Reads the libraries from ldd's output. Returns an error if a signal ended ldd or a library was
+/// not found. ldd also exits with an error for a program without libraries; that is not an error
+/// here.
 fn read(output: &Output) -> Result<Vec<PathBuf>, String> {
     if let Some(signal) = ended_by(output.status) {
         return Err(format!("signal {signal} ended ldd; run the same command again"));
@@ -30,8 +31,8 @@ fn read(output: &Output) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// The signal that ended ldd, or the program that it ran: it is a shell script, and shells report
-/// that as 128 and the signal's number.
+/// Returns the signal that ended ldd, or the program that ldd ran. ldd is a shell script, and
+/// shells report a child's signal as exit status 128 plus the signal's number.
 fn ended_by(status: ExitStatus) -> Option<i32> {
     let of_child = status.code().filter(|code| *code > 128).map(|code| code - 128);
     status.signal().or(of_child)

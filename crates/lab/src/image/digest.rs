@@ -1,4 +1,4 @@
-//! Digests of what an image holds: the same for the same content, wherever it lies on the host.
+//! Digests of an image's content. They do not depend on where the files lie on the host.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,12 +9,12 @@ use unspin_model::Identity;
 
 use super::{Content, Image, ImageError, io_error};
 
-/// Digests of host files; each is read once.
+/// Digests of host files. Each file is read only once.
 #[derive(Debug, Default)]
 pub struct FileDigests(HashMap<PathBuf, Identity>);
 
 impl FileDigests {
-    /// The digest of a file's content.
+    /// Returns the digest of a file's content.
     pub fn of(&mut self, file: &Path) -> Result<Identity, ImageError> {
         if let Some(known) = self.0.get(file) {
             return Ok(known.clone());
@@ -26,7 +26,7 @@ impl FileDigests {
 }
 
 impl Image {
-    /// The digest of every path in the guest with its content, and the mode that it gets.
+    /// Returns a digest over every guest path, its content, and the mode of each copied file.
     pub fn digest(&self, files: &mut FileDigests) -> Result<Identity, ImageError> {
         let mut list = String::new();
         for (guest, content) in &self.files {

@@ -1,4 +1,4 @@
-//! The initramfs of a guest: our own init and only what the run needs.
+//! The initramfs of a guest: unspin's own init, and only the files that the run needs.
 
 mod closure;
 mod digest;
@@ -20,7 +20,7 @@ use unspin_wire::guest::{MARKER, MODULE_LIST};
 pub use digest::FileDigests;
 pub use own::{COMMIT_MARK, OWN_NAME, OWN_PATH, Own};
 
-/// The kernel looks for the next archive of an initramfs at multiples of this.
+/// Alignment in bytes at which the kernel looks for the next archive of an initramfs.
 const ARCHIVE_ALIGN: u64 = 4;
 
 /// Why an initramfs could not be made.
@@ -29,9 +29,9 @@ pub enum ImageError {
     /// A program that a workload needs is not installed.
     #[error("{program} is not installed: {}", cure(package))]
     Missing {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// The Debian package that has it; empty: none does.
+        /// The Debian package that provides the program; empty if no package does.
         package: String,
     },
     /// The init that belongs to the running program is not installed.
@@ -48,13 +48,13 @@ pub enum ImageError {
     Libraries {
         /// The program.
         program: String,
-        /// What ldd said.
+        /// ldd's output, or the reason why ldd failed.
         detail: String,
     },
     /// A kernel module could not be read.
     #[error("kernel module {path}: {detail}")]
     Module {
-        /// Its path.
+        /// Path of the module.
         path: String,
         /// What went wrong.
         detail: String,
@@ -64,16 +64,16 @@ pub enum ImageError {
     Io {
         /// The file.
         path: String,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
 }
 
-/// What an initramfs is made of.
+/// The files of an initramfs.
 #[derive(Debug, Default)]
 pub struct Image {
-    /// Guest path to contents.
+    /// The content of each guest path.
     files: BTreeMap<PathBuf, Content>,
 }
 
@@ -87,13 +87,13 @@ enum Content {
 }
 
 impl Image {
-    /// Adds all that another image holds.
+    /// Adds all entries of another image.
     pub fn extend(&mut self, other: Image) {
         self.files.extend(other.files);
     }
 
-    /// What every guest of a kernel has beside its init: busybox, the kernel's config and
-    /// the modules that the control channel needs.
+    /// Makes the image that every guest of a kernel shares, without its init: busybox, the kernel's
+    /// config and the modules that the control channel needs.
     pub fn base(kernel: &Kernel) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for (link, target) in [
@@ -126,14 +126,14 @@ impl Image {
         Ok(image)
     }
 
-    /// A program with its libraries and nothing else.
+    /// Makes an image of one program and its libraries.
     pub fn of_program(name: &str, package: &str) -> Result<Image, ImageError> {
         let mut image = Image::default();
         image.add_program(name, package)?;
         Ok(image)
     }
 
-    /// A host file or folder and nothing else.
+    /// Makes an image of one host file or folder.
     pub fn of_path(path: &Path, package: &str) -> Result<Image, ImageError> {
         let mut image = Image::default();
         image.add_path(path, package)?;
@@ -159,14 +159,14 @@ impl Image {
         Ok(())
     }
 
-    /// A library under the name that the loader looks for.
+    /// Adds a library under the name that the loader looks for.
     fn add_shared(&mut self, library: &Path) -> Result<(), ImageError> {
         let real = fs::canonicalize(library).map_err(|e| io_error(library, e))?;
         self.put(usr_merged(library), Content::Copy(real));
         Ok(())
     }
 
-    /// Adds a host file, or a folder with all that is in it, under its own path.
+    /// Adds a host file, or a folder and its contents, under its own path.
     pub fn add_path(&mut self, host: &Path, package: &str) -> Result<(), ImageError> {
         if !host.exists() {
             return Err(ImageError::Missing {
@@ -183,12 +183,12 @@ impl Image {
         Ok(())
     }
 
-    /// Adds a host file under another path.
+    /// Adds a host file under a different guest path.
     pub fn add_file_as(&mut self, host: &Path, guest: &str) {
         self.put(guest, Content::Copy(host.to_owned()));
     }
 
-    /// Whether the guest path is taken.
+    /// Returns whether the image has an entry for the guest path.
     pub fn contains(&self, guest: &str) -> bool {
         self.files.contains_key(Path::new(guest))
     }
@@ -208,7 +208,7 @@ impl Image {
 
     fn add_kernel_files(&mut self, kernel: &Kernel) -> Result<(), ImageError> {
         if let Some(config) = &kernel.config {
-            // libbpf reads kconfig externs from here.
+            // libbpf reads the values of kconfig externs from this file.
             self.add_file_as(config, &format!("/boot/config-{}", kernel.release));
         }
         let Some(folder) = &kernel.modules else { return Ok(()) };
@@ -227,8 +227,8 @@ impl Image {
         self.files.insert(guest.into(), content);
     }
 
-    /// Writes the image as an uncompressed newc archive, which a kernel under
-    /// emulation unpacks fastest.
+    /// Writes the image as an uncompressed newc archive, the format that an emulated kernel unpacks
+    /// fastest.
     pub fn write(&self, path: &Path) -> Result<(), ImageError> {
         let file = fs::File::create(path).map_err(|e| io_error(path, e))?;
         let mut out = io::BufWriter::with_capacity(1 << 20, file);
@@ -240,8 +240,9 @@ impl Image {
         newc::trailer(out).and_then(|mut out| out.flush()).map_err(|e| io_error(path, e))
     }
 
-    /// Writes `base` and behind it an archive with one more file. The kernel unpacks both,
-    /// so that a large image is made once and what differs from run to run is added to it.
+    /// Copies `base` to `out` and appends an archive with one more file. The kernel unpacks both
+    /// archives, so a large image is written once, and only the file that differs between runs is
+    /// added.
     pub fn write_extended(
         base: &Path,
         out: &Path,
@@ -257,7 +258,7 @@ impl Image {
         newc::trailer(file).map(drop).map_err(error)
     }
 
-    /// Every entry, each folder before what is in it.
+    /// Returns every entry, with each folder before its contents.
     fn with_parents(&self) -> BTreeMap<&Path, &Content> {
         let mut all: BTreeMap<&Path, &Content> = BTreeMap::new();
         for (path, content) in &self.files {
@@ -307,8 +308,9 @@ fn write_entry(
     writer.finish().map(drop).map_err(error)
 }
 
-/// Where a program of this name is on this host: beside this binary or, where it is installed,
-/// in ../lib/unspin (our own workloads), on PATH, or where Debian puts what root uses.
+/// Finds a program on this host. The search covers the folder of the running binary, ../lib/unspin
+/// next to it (where an installation keeps unspin's own workloads), PATH, and the folders where
+/// Debian installs programs for root.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
@@ -322,7 +324,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// What to do where a program of this package is missing.
+/// Returns what the user can do if a program of this package is missing.
 fn cure(package: &str) -> String {
     match package {
         "" => "put it into PATH; unspin's own are built by `cargo build --workspace`".into(),
@@ -330,8 +332,8 @@ fn cure(package: &str) -> String {
     }
 }
 
-/// Where a host's program is in the image: the system's under their own path,
-/// those of a checkout, of a home and our own in /usr/local/bin.
+/// Returns a host program's path in the image. System programs keep their own path; unspin's own
+/// programs and those of a checkout or a home folder go to /usr/local/bin.
 pub fn path_in_guest(program: &Path) -> PathBuf {
     let path = usr_merged(program);
     let name = program.file_name().unwrap_or_default();
@@ -339,7 +341,8 @@ pub fn path_in_guest(program: &Path) -> PathBuf {
     if path.starts_with("/usr") && !own { path } else { Path::new("/usr/local/bin").join(name) }
 }
 
-/// The path with /bin, /sbin and /lib* as what they are in the image: links into /usr.
+/// Returns the path with /bin, /sbin and /lib* replaced by the folders in /usr that they link to in
+/// the image.
 fn usr_merged(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     let split = ["/bin/", "/sbin/", "/lib/", "/lib64/"].iter().any(|p| text.starts_with(p));

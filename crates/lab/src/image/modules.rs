@@ -1,4 +1,4 @@
-//! The kernel modules that the control channel needs, where they are modules.
+//! The kernel modules that the control channel needs, if the kernel does not have them built in.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use super::ImageError;
 
-/// What a guest needs before it can say hello. A kernel that has one built in
-/// does not list it in modules.dep.
+/// Modules that a guest needs before it can say hello. A kernel with a built-in driver does not
+/// list it in modules.dep.
 const WANTED: [&str; 2] = ["virtio_pci", "virtio_console"];
 
-/// Name and decompressed contents of the modules to load, dependencies first.
+/// Returns the name and decompressed content of each module to load, dependencies first.
 pub fn needed(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ImageError> {
     let dep = folder.join("modules.dep");
     let text = fs::read_to_string(&dep).map_err(|e| super::io_error(&dep, e))?;
@@ -23,7 +23,7 @@ pub fn needed(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ImageError> {
     Ok(out)
 }
 
-/// The paths to load for `wanted`, each after what it depends on.
+/// Returns the paths to load for `wanted`, each after its dependencies.
 fn load_order(modules_dep: &str, wanted: &[&str]) -> Vec<String> {
     let depends: BTreeMap<String, (&str, Vec<&str>)> = modules_dep
         .lines()
@@ -33,7 +33,7 @@ fn load_order(modules_dep: &str, wanted: &[&str]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     for name in wanted {
         let Some((path, deps)) = depends.get(*name) else { continue };
-        // modules.dep lists all dependencies, the innermost last.
+        // modules.dep lists all dependencies of a module, the innermost last.
         for path in deps.iter().rev().chain([path]) {
             if !order.iter().any(|known| known == path) {
                 order.push((*path).to_owned());

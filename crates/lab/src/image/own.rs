@@ -1,6 +1,6 @@
-//! unspin's own programs in a guest's image. Every guest has the init; only those that run
-//! `unspin` have that as well, so that no other run depends on its help texts, its claims or
-//! the experiments that are compiled into it.
+//! unspin's own programs in a guest's image. Every guest has the init. Only guests that run
+//! `unspin` contain that program, so no other run depends on its help texts, its claims or the
+//! experiments that are compiled into it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,17 @@ use regex::bytes::Regex;
 
 use super::{Content, Image, ImageError, closure, io_error};
 
-/// What a program has before the commit that it was built from, padded with dots.
+/// The text that precedes the commit in a program's binary. The commit is padded with dots.
 pub const COMMIT_MARK: &str = "unspin commit ";
 
-/// This program's name in an experiment's commands and a workload's programs.
+/// The name of this program in an experiment's commands and a workload's programs.
 pub const OWN_NAME: &str = "unspin";
-/// Its place in the guests that have it.
+/// The path of this program in the guests that have it.
 pub const OWN_PATH: &str = "/usr/bin/unspin";
 
 const INIT_NAME: &str = "unspin-init";
-/// Folders that an installation may keep the init in, from that of the running program.
+/// Folders in which an installation may keep the init, relative to the folder of the running
+/// program.
 const INIT_FOLDERS: [&str; 2] = [".", "../lib/unspin"];
 
 /// unspin's own programs on this machine.
@@ -26,17 +27,17 @@ const INIT_FOLDERS: [&str; 2] = [".", "../lib/unspin"];
 pub struct Own {
     /// The init of every guest.
     pub init: PathBuf,
-    /// This program.
+    /// The running program.
     pub unspin: PathBuf,
-    /// The commit that this program was built from; no image holds it.
+    /// The commit that the running program was built from. No image contains it.
     pub commit: String,
 }
 
 impl Own {
-    /// The running program, built from `commit`, and the init that belongs to it.
+    /// Finds the running program, which was built from `commit`, and the init that belongs to it.
     ///
     /// # Errors
-    /// [`ImageError::NoInit`] where there is none.
+    /// [`ImageError::NoInit`] if the init is not found.
     pub fn find(commit: &str) -> Result<Own, ImageError> {
         let unspin = std::env::current_exe().map_err(|e| io_error("/proc/self/exe", e))?;
         let unspin = fs::canonicalize(&unspin).map_err(|e| io_error(&unspin, e))?;
@@ -44,15 +45,17 @@ impl Own {
         Ok(Own { init, unspin, commit: commit.to_owned() })
     }
 
-    /// The init with its libraries. It is put where the kernel looks for it.
+    /// Makes an image of the init and its libraries. The init is at the path where the kernel looks
+    /// for it.
     pub fn init(&self) -> Result<Image, ImageError> {
         let mut image = Image::default();
         image.add_program_as(&self.init, Path::new("/init"))?;
         Ok(image)
     }
 
-    /// This program with its libraries, without its commit: with it, every commit would make
-    /// other images, so a run would have another identity after a change to a page.
+    /// Makes an image of this program and its libraries, with the commit blanked out. Otherwise
+    /// every commit would change the image, and even a documentation change would give a run
+    /// another identity.
     pub fn unspin(&self) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for library in closure::libraries(&self.unspin)? {

@@ -1,4 +1,4 @@
-//! What an archive holds.
+//! The content of the archives that an image writes.
 
 use unspin_wire::guest::ERRAND_FILE;
 
