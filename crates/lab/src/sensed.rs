@@ -1,4 +1,4 @@
-//! What a guest found out by itself, compared with what its host saw.
+//! Compares a session that a guest recorded with the recording of its host.
 
 use unspin_model::episode::{Cause, Wait};
 use unspin_model::sensed::{KnownWaits, LENGTHS_US, SenseCheck};
@@ -8,16 +8,16 @@ use unspin_stats::quantile;
 use unspin_trace::episodes::explain;
 use unspin_trace::session::SessionError;
 
-/// From this long on, an off vCPU should be seen as off by others.
+/// Length in nanoseconds from which the guest should notice that a vCPU is off.
 const SEEN_AFTER_NS: u64 = 1_000_000;
 
-/// From this length on, waits with known causes are judged.
+/// Length in nanoseconds from which waits with known causes are judged.
 const JUDGED_FROM_NS: u64 = 1_000_000;
 
-/// Reads a session file and checks it.
+/// Reads a session file and checks it against the host's recording.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// The file is not a valid session.
 pub fn check_session(
     file: &[u8],
     truth: &Recording,
@@ -48,8 +48,8 @@ impl Span {
     }
 }
 
-/// Off intervals are compared where both sides were watching from before they began
-/// until after they ended.
+/// Compares the off intervals that both sides observed from before they began until after they
+/// ended.
 fn check(session: &Session, truth: &Recording) -> SenseCheck {
     let window = Span {
         start_ns: session.start_ns.max(truth.start_ns),
@@ -94,18 +94,18 @@ fn span(off: &FoundOff) -> Span {
     Span { start_ns: off.start_ns, end_ns: off.end_ns }
 }
 
-/// The part of an off interval that the guest is sure of: its start has an error.
+/// Returns the part of an off interval that the guest is sure of: its start has an error.
 fn certain(off: &FoundOff) -> Span {
     let start_ns = off.start_ns.saturating_add(off.start_error_ns).min(off.end_ns);
     Span { start_ns, end_ns: off.end_ns }
 }
 
-/// The class of [`LENGTHS_US`] that a length falls in.
+/// Returns the index of the class of [`LENGTHS_US`] that a length belongs to.
 fn class(len_ns: u64) -> Option<usize> {
     LENGTHS_US.iter().rposition(|from_us| len_ns >= from_us * 1_000)
 }
 
-/// Those of `others`, which are in order, that overlap with `one`.
+/// Returns the spans in `others` that overlap with `one`. `others` must be sorted.
 fn overlapping<'a>(one: &'a Span, others: &'a [Span]) -> impl Iterator<Item = &'a Span> {
     let from = others.partition_point(|other| other.end_ns <= one.start_ns);
     others[from..].iter().take_while(|other| other.start_ns < one.end_ns)
@@ -116,7 +116,8 @@ fn is_half_known(one: &Span, others: &[Span]) -> bool {
     known * 2 >= one.len_ns()
 }
 
-/// How much too long the one found interval is that answers to a real one.
+/// Returns by how many microseconds the found interval is longer than the real one. The result is
+/// `None` unless exactly one found interval matches.
 fn length_error_us(real: &Span, found: &[Span]) -> Option<f64> {
     let mut answers = overlapping(real, found);
     let only = answers.next()?;
@@ -129,8 +130,8 @@ fn spread(figures: Vec<f64>) -> Option<[f64; 3]> {
     Some([at(0.05)?, at(0.5)?, at(0.95)?])
 }
 
-/// Judges the causes that the guest names for waits for a vCPU that is known: when that one
-/// was off, by the host's word, for most of the wait, that is why it lasted.
+/// Judges the causes that the guest names for waits on a vCPU that is known. If the host saw that
+/// vCPU off for most of the wait, its absence is the real cause.
 fn causes(check: &mut SenseCheck, session: &Session, truth: &Recording, known: &KnownWaits) {
     let intervals = truth.intervals();
     let off = |vcpu: u16| -> Vec<Span> {
@@ -175,8 +176,8 @@ fn causes(check: &mut SenseCheck, session: &Session, truth: &Recording, known: &
     }
 }
 
-/// Judges the answers to "is that vCPU off now?". Instants so near to a change that the
-/// clocks' alignment could make the difference are left out.
+/// Judges the guest's answers to "is that vCPU off now?". Answers so close to a change that the
+/// error of the clocks' alignment could decide are left out.
 fn looks(check: &mut SenseCheck, session: &Session, truth: &Recording, window: Span) {
     let intervals = truth.intervals();
     let margin_ns = truth.alignment_error_ns;
@@ -210,7 +211,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// One vCPU: off 10-12, 20-25 and 30-30.5 ms, idle from 80 ms on.
+    /// Returns the recording of one vCPU: off at 10-12, 20-25 and 30-30.5 ms, idle from 80 ms on.
     fn truth() -> Recording {
         let event = |ms: f64, state| VcpuEvent { t_ns: (ms * MS as f64) as u64, vcpu: 0, state };
         let mut events = vec![event(0.0, VcpuState::On)];
