@@ -1,4 +1,4 @@
-//! Every shipped workload parses and reads real output of its program.
+//! Every shipped workload parses, and reads the real output of its program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,9 +38,9 @@ fn programs_are_packaged_or_our_own() {
     }
 }
 
-/// Captured output of each program (Debian 12, some with other amounts of work than the shipped
-/// command) and the value that is in it.
-/// Workloads that are timed from outside have none.
+/// Captured output of each program and the value in it. The programs are Debian 12's; some did a
+/// different amount of work than the shipped command.
+/// Workloads that are timed from outside have no output to read.
 const GOLDEN: &[(&str, f64)] = &[
     ("changing", 20945.2),
     ("cyclictest", 539.0),
@@ -141,8 +141,8 @@ fn a_traced_run_has_its_latencies() {
     assert_eq!((count("wake_to_run_us"), count("spin_us")), (317, 35));
 }
 
-/// stress-ng's line prefix and further columns differ between versions: `info` up to 0.14, `metrc`
-/// since; fewer columns with older ones and with --metrics-brief.
+/// The prefix of stress-ng's lines and its last columns depend on the version: `info` up to 0.14,
+/// `metrc` since then. Older versions and --metrics-brief print fewer columns.
 #[test]
 fn stress_ng_is_read_in_other_versions_too() {
     let workload = builtin("stress-ng-rename").unwrap();

@@ -1,4 +1,4 @@
-//! The format of a workload's file, and what is checked in it.
+//! The format of a workload's file, and the checks of its values.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::Workload;
 use super::reading::{Place, Reader};
 use crate::toml_error::ConfigError;
 
-/// Longest time limit that makes sense in a matrix of runs, in seconds.
+/// Longest time limit in seconds that is useful in a matrix of runs.
 const TIME_LIMIT_MAX_S: f64 = 3600.0;
 
-/// A workload's file as it is written.
+/// The content of a workload's file before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWorkload {
@@ -59,7 +59,7 @@ struct RawCoMetric {
     read: Spanned<RawRead>,
 }
 
-/// Each match of the regex is one length.
+/// A distribution of latencies. Each match of the regex adds one length.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawLatency {
@@ -76,10 +76,10 @@ struct RawRead {
     scale: Option<Spanned<f64>>,
 }
 
-/// Turns a file's content into a workload.
+/// Checks a file's content and turns it into a workload.
 ///
 /// # Errors
-/// The first value that makes no sense, at its line.
+/// The first invalid value, at its line.
 pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workload, ConfigError> {
     let source = Source { file, text };
     check_name(&source, &raw.name)?;
@@ -120,7 +120,7 @@ pub(super) fn check(raw: RawWorkload, file: &Path, text: &str) -> Result<Workloa
     })
 }
 
-/// The text that errors point into.
+/// The file that errors refer to, and its text.
 struct Source<'a> {
     file: &'a Path,
     text: &'a str,
@@ -156,7 +156,7 @@ fn check_time_limit(source: &Source, limit: &Spanned<f64>) -> Result<(), ConfigE
     Err(source.error(limit.span(), message))
 }
 
-/// `seconds` is there if the command asks for it.
+/// Checks that the file has `seconds` exactly if the command asks for it.
 fn check_seconds(source: &Source, raw: &RawWorkload) -> Result<(), ConfigError> {
     let asks = raw.command.get_ref().iter().any(|word| word.contains("{seconds}"));
     match &raw.seconds {
@@ -177,7 +177,7 @@ fn check_argv(source: &Source, argv: &Spanned<Vec<String>>) -> Result<(), Config
     }
 }
 
-/// What a guest mounts over its image.
+/// Folders of the image over which a guest mounts file systems.
 const MOUNTED: [&str; 4] = ["/tmp", "/dev", "/proc", "/sys"];
 
 fn check_path(source: &Source, path: &Spanned<PathBuf>) -> Result<(), ConfigError> {

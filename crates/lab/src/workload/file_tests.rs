@@ -1,4 +1,4 @@
-//! Malformed workload files: each error names the line and the way out.
+//! Malformed workload files. Each error names the line and the remedy.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn parse(text: &str) -> Result<Workload, ConfigError> {
     Workload::parse(Path::new("x.toml"), text)
 }
 
-/// The error after one replacement in a good file.
+/// Returns the error that one replacement in a valid file causes.
 fn error(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replace(from, to)).unwrap_err().to_string()

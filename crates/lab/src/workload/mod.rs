@@ -1,7 +1,7 @@
-//! Workloads: what runs in a guest and how its result is read.
+//! Workloads: the programs that guests run, and how the lab reads their results.
 //!
-//! A workload is a TOML file. The shipped ones are in the repository's `workloads/`
-//! and compiled in ([`builtin`]); any other file is read by [`Workload::load`].
+//! A workload is a TOML file. The shipped workloads lie in the repository's `workloads/` and are
+//! compiled in ([`builtin`]). [`Workload::load`] reads any other file.
 //!
 //! ```
 //! use unspin_lab::workload::builtin;
@@ -29,35 +29,37 @@ pub use builtin::{builtin, builtin_names};
 use reading::Reader;
 pub use reading::{ReadError, Reading};
 
-/// A program to run in a guest, and how its result is read.
+/// A program that a guest runs, and how its result is read.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Its name: lower-case letters, digits and `-`.
+    /// Name of lower-case letters, digits and `-`.
     pub name: String,
-    /// One line that says what runs.
+    /// One line that says which program runs.
     pub title: String,
-    /// One line that says what it stresses.
+    /// One line that says what the program stresses.
     pub stresses: String,
-    /// Debian packages that hold the programs.
+    /// Debian packages that provide the programs.
     pub packages: Vec<String>,
-    /// Programs put into the guest, with their libraries. The guest's own busybox
-    /// (`sh`, `awk`, `seq`, ...) is always there.
+    /// Programs that the guest's image gets, with their libraries. Every guest has busybox (`sh`,
+    /// `awk`, `seq`, ...).
     pub programs: Vec<String>,
-    /// Further host files or folders put into the guest, at the same path.
+    /// More host files or folders that the image gets, at the same path.
     pub files: Vec<PathBuf>,
-    /// Commands run before, not timed; argv each. See [`Workload::setup_argv`].
+    /// Commands that run before the measured one and are not timed, each as argv. See
+    /// [`Workload::setup_argv`].
     pub setup: Vec<Vec<String>>,
-    /// The command, argv. See [`Workload::argv`].
+    /// The measured command as argv. See [`Workload::argv`].
     pub command: Vec<String>,
-    /// For how many seconds it runs, where its command asks for a time: `{seconds}`.
+    /// Seconds that replace `{seconds}` in the command, if the command contains it.
     pub seconds: Option<u32>,
-    /// True when it runs until it gets SIGINT and prints its result then.
+    /// Whether the command runs until it gets SIGINT, and only then prints its result.
     pub until_stopped: bool,
-    /// After so many seconds it did not finish.
+    /// Seconds after which the run counts as unfinished.
     pub time_limit_s: f64,
-    /// What is measured.
+    /// The measured quantity.
     pub metric: Metric,
-    /// What is known of its waits.
+    /// The vCPU that the workload waits for and the cause of its waits, if they are known
+    /// beforehand.
     pub waits: Option<KnownWaits>,
     reader: Reader,
     co_metrics: Vec<(String, Reader)>,
@@ -65,29 +67,29 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Reads a workload's file.
+    /// Reads a workload from a file.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a valid workload; names the line.
+    /// The file cannot be read or is not a valid workload. The error names the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let (raw, text) = toml_error::load(path)?;
         file::check(raw, path, &text)
     }
 
-    /// Reads a workload from the text of a file.
+    /// Reads a workload from a file's text.
     ///
     /// # Errors
-    /// When the text is not a valid workload; names the line.
+    /// The text is not a valid workload. The error names the line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         file::check(toml_error::parse(path, text)?, path, text)
     }
 
-    /// The command for a guest of `vcpus` vCPUs: each `{vcpus}` and `{seconds}` is replaced.
+    /// Returns the command for a guest of `vcpus` vCPUs, with `{vcpus}` and `{seconds}` filled in.
     pub fn argv(&self, vcpus: u32) -> Vec<String> {
         self.fill_in(&self.command, vcpus)
     }
 
-    /// The commands that prepare the run, each as argv.
+    /// Returns the commands that prepare the run, each as argv.
     pub fn setup_argv(&self, vcpus: u32) -> Vec<Vec<String>> {
         self.setup.iter().map(|argv| self.fill_in(argv, vcpus)).collect()
     }
@@ -101,7 +103,7 @@ impl Workload {
         argv.iter().map(fill).collect()
     }
 
-    /// How the result is read, for the identity of a run.
+    /// Describes how the result is read. The description is part of a run's identity.
     pub fn reading(&self) -> serde_json::Value {
         let co_metrics = self.co_metrics.iter().map(|(name, reader)| (name, reader.describe()));
         let mut reading = serde_json::json!({
@@ -110,7 +112,7 @@ impl Workload {
             "co_metrics": co_metrics.collect::<BTreeMap<_, _>>(),
             "waits": self.waits,
         });
-        // A key of its own, so that other workloads' runs keep the identity that they had.
+        // This key is absent unless it is needed, so runs of other workloads keep their identity.
         if !self.latencies.is_empty() {
             let latencies = self.latencies.iter().map(|(name, regex)| (name, regex.as_str()));
             reading["latencies"] = serde_json::json!(latencies.collect::<BTreeMap<_, _>>());
@@ -118,14 +120,14 @@ impl Workload {
         reading
     }
 
-    /// Reads the result from what the command printed to its standard output and
-    /// the seconds that it ran.
+    /// Reads the result from the command's standard output and its running time in seconds.
     ///
-    /// A co-metric that is not found is listed in [`Reading::missing`]: versions of a
-    /// program differ in them.
+    /// A co-metric that is not found is listed in [`Reading::missing`], because versions of a
+    /// program differ in their co-metrics.
     ///
     /// # Errors
-    /// When the metric's value is not there or not a number, or latencies are missing.
+    /// The metric's value is missing, the metric or a latency is not a number, or the output is cut
+    /// and lacks latencies.
     pub fn read(&self, stdout: &str, elapsed_s: f64) -> Result<Reading, ReadError> {
         if !self.latencies.is_empty() && reading::is_cut(stdout) {
             return Err(ReadError::Cut);

@@ -1,4 +1,4 @@
-//! How a workload's result is read from its output.
+//! Reads a workload's result from its output.
 
 use std::collections::BTreeMap;
 
@@ -6,51 +6,51 @@ use regex::Regex;
 use serde_json::Value;
 use unspin_model::Lengths;
 
-/// What a workload measured.
+/// The figures that a workload measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// The metric's value, in the metric's unit.
     pub value: f64,
-    /// Further figures by name; the name ends in the unit.
+    /// More figures, by name. The name ends in the unit.
     pub co_metrics: BTreeMap<String, f64>,
-    /// Latencies by name; the name ends in the unit.
+    /// Latencies by name. The name ends in the unit.
     pub latencies: BTreeMap<String, Lengths>,
-    /// Co-metrics that were not in the output.
+    /// Names of co-metrics that the output does not contain.
     pub missing: Vec<String>,
 }
 
-/// How the last line begins of an output that a guest's init has cut.
+/// The beginning of the last line of an output that the guest's init has cut.
 const CUT: &str = "unspin init: the output is cut after ";
 
 /// Why a result could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The output is longer than what a guest keeps of it.
+    /// The output is longer than the part of it that a guest keeps.
     #[error("the output is cut, and latencies are missing: print fewer lines")]
     Cut,
     /// The regex does not match.
     #[error("no match of the regex `{regex}` in the output, which ends: {tail}")]
     NoMatch {
-        /// The regex.
+        /// The regex that does not match.
         regex: String,
-        /// The output's last lines.
+        /// Last lines of the output.
         tail: String,
     },
-    /// There is no JSON in the output.
+    /// The output contains no JSON object.
     #[error("no JSON object in the output ({reason}), which ends: {tail}")]
     NotJson {
         /// The parser's reason.
         reason: String,
-        /// The output's last lines.
+        /// Last lines of the output.
         tail: String,
     },
-    /// The JSON has nothing at the pointer.
+    /// The JSON output has no number at the pointer.
     #[error("the JSON output has no number at `{pointer}`")]
     NoPointer {
         /// The JSON pointer.
         pointer: String,
     },
-    /// What was found is not a finite number.
+    /// The text at the place is not a finite number.
     #[error("`{text}` is not a number (found by `{by}`)")]
     NotANumber {
         /// The text that was found.
@@ -60,28 +60,28 @@ pub enum ReadError {
     },
 }
 
-/// Where the number is.
+/// The place of the number in the output.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
-    /// In the first group that took part in the first match.
+    /// The first group that took part in the first match.
     Regex(Regex),
-    /// At a JSON pointer (RFC 6901) in the first JSON object of the output.
+    /// A JSON pointer (RFC 6901) into the first JSON object of the output.
     Json(String),
-    /// It is the time that the command ran, in seconds.
+    /// Not in the output: the number is the command's running time in seconds.
     Elapsed,
 }
 
-/// Reads one number.
+/// Reader of one number.
 #[derive(Debug, Clone)]
 pub(super) struct Reader {
-    /// Where it is.
+    /// Place of the number.
     pub place: Place,
-    /// What it is multiplied by, to bring it to the metric's unit.
+    /// Factor that converts the number to the metric's unit.
     pub scale: f64,
 }
 
 impl Reader {
-    /// Where the number is and its scale, in words.
+    /// Describes the place of the number and its scale.
     pub(super) fn describe(&self) -> String {
         let place = match &self.place {
             Place::Regex(regex) => format!("regex {regex}"),
@@ -99,7 +99,7 @@ impl Reader {
         };
         match value * self.scale {
             scaled if scaled.is_finite() => Ok(scaled),
-            // JSON has no such number: the line of this run could not be read again.
+            // JSON has no infinity or NaN, so this run's record could not be read back.
             scaled => Err(ReadError::NotANumber { text: scaled.to_string(), by: self.describe() }),
         }
     }
@@ -114,12 +114,12 @@ fn by_regex(regex: &Regex, stdout: &str) -> Result<f64, ReadError> {
     number(text, regex.as_str())
 }
 
-/// Whether a guest kept only the begin of an output.
+/// Returns whether the guest kept only the beginning of an output.
 pub(super) fn is_cut(stdout: &str) -> bool {
     stdout.lines().next_back().is_some_and(|line| line.starts_with(CUT))
 }
 
-/// All numbers that the regex's first group finds.
+/// Returns all numbers that the regex's first group matches.
 pub(super) fn every_match(regex: &Regex, stdout: &str) -> Result<Vec<f64>, ReadError> {
     let texts = regex.captures_iter(stdout).filter_map(|captures| captures.get(1));
     texts.map(|text| number(text.as_str(), regex.as_str())).collect()
@@ -135,8 +135,8 @@ fn by_pointer(pointer: &str, stdout: &str) -> Result<f64, ReadError> {
     }
 }
 
-/// The first JSON object that starts a line. Programs print warnings before it,
-/// and scripts something after it.
+/// Returns the first JSON object that starts at the beginning of a line. Programs print warnings
+/// before it, and scripts print more text after it.
 fn first_object(stdout: &str) -> Result<Value, String> {
     let start = if stdout.starts_with('{') { Some(0) } else { stdout.find("\n{").map(|at| at + 1) };
     let start = start.ok_or("no line starts with `{`")?;
