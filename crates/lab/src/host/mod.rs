@@ -1,5 +1,6 @@
-//! The hosts of an experiment's boots: [`VtHost`] is simulated, with one boot a run, in
-//! virtual time; those of [`unspin_host`] are real. [`Router`] picks the one that a boot needs.
+//! The hosts that boot an experiment's VMs. [`VtHost`] is simulated: it boots a guest for each run,
+//! in virtual time. The hosts of [`unspin_host`] are real. [`Router`] picks the host that a boot
+//! needs.
 
 mod router;
 pub mod vt;

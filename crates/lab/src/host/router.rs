@@ -1,4 +1,4 @@
-//! Picks the host that a boot needs: this machine, an L1 on it, or a simulated one.
+//! Picks the host that a boot needs: this machine, an L1 on it, or a simulated host.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use unspin_wire::{BootSpec, Booted, Failure, L1Spec, RunOutput, RunSpec};
 
 use super::{VtHost, VtOptions};
 
-/// All the hosts of one worker.
+/// All hosts of one worker.
 pub struct Router<'a> {
     folder: PathBuf,
     local: LocalHost,
@@ -17,7 +17,7 @@ pub struct Router<'a> {
     active: Active,
 }
 
-/// The host that runs VMs now.
+/// The host that currently runs VMs.
 enum Active {
     Local,
     L1,
@@ -25,8 +25,8 @@ enum Active {
 }
 
 impl<'a> Router<'a> {
-    /// Hosts whose VMs keep their sockets and logs under `folder`. Without options for
-    /// virtual time, boots that want it fail.
+    /// Makes a router whose hosts keep the sockets and logs of their VMs under `folder`. Boots that
+    /// need virtual time fail if no options for it are given.
     pub fn new(folder: PathBuf, virtual_time: Option<VtOptions<'a>>) -> Router<'a> {
         Router {
             local: LocalHost::new(folder.clone(), AskBy::Page),
@@ -45,8 +45,8 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Makes the host that a boot needs the active one. An L1 serves the boots of one block
-    /// that want the same one, as long as nothing fails on it and no VM beside it is measured.
+    /// Activates the host that a boot needs. An L1 is reused by the boots of one block that ask for
+    /// the same L1, until something fails on it or a VM beside it is measured.
     fn select(&mut self, spec: &BootSpec) -> Result<(), Failure> {
         if spec.virtual_host.is_some() {
             self.active = Active::VirtualTime;
@@ -56,7 +56,7 @@ impl<'a> Router<'a> {
             };
         }
         let Some(wanted) = &spec.l1 else {
-            // Even an idle L1 takes pCPU time.
+            // Even an idle L1 uses pCPU time.
             self.stop_l1();
             self.active = Active::Local;
             return Ok(());
@@ -76,7 +76,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Whatever went wrong on an L1 may be the L1's fault.
+    /// Stops the VMs and the L1 after a failure, because the L1 itself may have caused it.
     fn or_stop<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
         if result.is_err() {
             self.local.halt();

@@ -1,5 +1,5 @@
-//! The simulated host: QEMU runs the guest in virtual time. Each run has a boot of its own,
-//! so that a cell and a seed decide every byte of what comes out.
+//! The simulated host: QEMU runs the guest in virtual time. Each run boots its own guest, so a cell
+//! and a seed determine every byte of the output.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -35,29 +35,29 @@ pub use twice::{Difference, twice};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const SHOW_AGAIN: Duration = Duration::from_secs(1);
-/// Real seconds that a virtual second of one pCPU may take at most. Measured: 2.4 on a
-/// quiet machine, up to 7 on a loaded one.
+/// Upper limit of real seconds for a virtual second of one pCPU. Measured: 2.4 on a quiet machine,
+/// up to 7 on a loaded one.
 const REAL_S_MAX: f64 = 25.0;
-/// Real seconds that QEMU may take beside that, to start and to end.
+/// Real seconds that QEMU may take in addition, to start and to exit.
 const REAL_SLACK_S: f64 = 60.0;
-/// Real time within which a record must grow. The time of an idle guest jumps to its next timer,
-/// so one that lives fills the 4 KiB that QEMU writes at once within seconds.
+/// Real time within which a record must grow. The time of an idle guest jumps to its next timer, so
+/// a guest that makes progress fills QEMU's write buffer of 4 KiB within seconds.
 const STANDSTILL: Duration = Duration::from_secs(600);
-/// The most that a guest may write as its replies, bytes: a session of 64 MiB takes a sixth of it.
+/// Upper limit of a guest's replies in bytes. A session of 64 MiB takes a sixth of it.
 const REPLIES_LIMIT: u64 = 512 << 20;
-/// How much of a malformed reply an error shows, bytes.
+/// Length in bytes of the part of a malformed reply that an error shows.
 const MALFORMED_SHOWN: usize = 200;
-/// QEMU's exit status when the virtual time limit ends it.
+/// Exit status of QEMU after it reaches the limit of virtual time.
 const UNTIL_STATUS: i32 = 3;
 
-/// QEMU with virtual pCPUs.
+/// A QEMU with virtual pCPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VtQemu {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Folders with its firmware.
+    /// Folders that hold the firmware.
     pub firmware: Vec<PathBuf>,
-    /// Stands for all that decides what a guest sees of it.
+    /// Identity of everything in this QEMU that decides what a guest observes.
     pub behaviour: String,
 }
 
@@ -83,8 +83,8 @@ pub fn vt_qemu(
     Ok((VtQemu { program, firmware: vec![firmware], behaviour }, Some(in_use)))
 }
 
-/// A program of one's own, with its firmware's folders. QEMU starts in the folder of its run, where
-/// a path relative to ours leads elsewhere.
+/// Returns the user's own QEMU, with absolute paths: QEMU starts in the folder of its run, where a
+/// relative path would lead elsewhere.
 fn own_qemu(program: &Path, firmware: &OsStr) -> io::Result<VtQemu> {
     let program = std::path::absolute(program)?;
     let folders = std::env::split_paths(firmware).filter(|folder| !folder.as_os_str().is_empty());
@@ -93,7 +93,8 @@ fn own_qemu(program: &Path, firmware: &OsStr) -> io::Result<VtQemu> {
     Ok(VtQemu { program, firmware, behaviour })
 }
 
-/// Stands for a program of one's own and the firmware that it finds in these folders or beside it.
+/// Returns the identity of the user's own program and its firmware. The firmware is looked up in
+/// these folders and then next to the program.
 fn behaviour(mut bytes: Vec<u8>, program: &Path, firmware: &[PathBuf]) -> String {
     let beside = program.parent().and_then(Path::parent).map(|folder| folder.join("share/qemu"));
     for name in qemu::firmware_names() {
@@ -105,15 +106,14 @@ fn behaviour(mut bytes: Vec<u8>, program: &Path, firmware: &[PathBuf]) -> String
     Identity::of_bytes(&bytes).to_string()
 }
 
-/// How simulated hosts run: which QEMU, whether each run is carried out twice, and who is
-/// to know now and then which virtual nanosecond a run has reached.
+/// Options of simulated hosts.
 #[derive(Clone)]
 pub struct VtOptions<'a> {
-    /// QEMU.
+    /// The QEMU that they run.
     pub qemu: VtQemu,
-    /// Every run is carried out twice; runs that differ fail.
+    /// Whether each run is carried out twice. Runs whose results differ then fail.
     pub twice: bool,
-    /// Called about once a second.
+    /// Receives the virtual time in nanoseconds that a run has reached, about once a second.
     pub reached: &'a (dyn Fn(u64) + Sync),
 }
 
@@ -125,14 +125,14 @@ pub struct VtHost<'a> {
 }
 
 impl<'a> VtHost<'a> {
-    /// A host that keeps the files of its run in `folder`.
+    /// Makes a host that keeps the files of its run in `folder`.
     pub fn new(folder: PathBuf, options: VtOptions<'a>) -> VtHost<'a> {
         VtHost { folder, options, boot: None }
     }
 }
 
 impl Host for VtHost<'_> {
-    /// Only notes what is to be booted: the run boots it, with its job in the initramfs.
+    /// Only stores the specification. The run boots it, with its job in the initramfs.
     fn boot(&mut self, spec: &BootSpec) -> Result<Booted, Failure> {
         self.boot = Some(spec.clone());
         Ok(Booted::default())
@@ -157,7 +157,7 @@ impl Host for VtHost<'_> {
     }
 }
 
-/// Boots the guest, runs the job and reads what both sides wrote into `folder`.
+/// Boots the guest, runs the job, and reads what guest and host wrote into `folder`.
 pub fn carry_out(
     options: &VtOptions,
     boot: &BootSpec,
@@ -189,7 +189,7 @@ pub fn carry_out(
     outcome::judge(&Ended { status, replies }, (&vm, host), run, folder)
 }
 
-/// The subject of a boot, and its simulated host.
+/// Returns the only VM of a boot and its simulated host.
 fn subject(boot: &BootSpec) -> Result<(&VmSpec, &VirtualHost), Failure> {
     let unfit = |detail: &str| Failure::new(FailureKind::Unavailable, detail);
     let host = boot.virtual_host.as_deref().ok_or_else(|| unfit("no simulated host is given"))?;
@@ -199,7 +199,7 @@ fn subject(boot: &BootSpec) -> Result<(&VmSpec, &VirtualHost), Failure> {
     }
 }
 
-/// Empties the folder and writes the initramfs with the job.
+/// Removes the previous run's files from the folder and writes the initramfs with the job.
 fn prepare(vm: &VmSpec, run: &RunSpec, folder: &Path) -> Result<VmSpec, Failure> {
     let fail = |e: &dyn Error| {
         let detail = format!("{}: {}", folder.display(), chain(e));
@@ -217,8 +217,8 @@ fn prepare(vm: &VmSpec, run: &RunSpec, folder: &Path) -> Result<VmSpec, Failure>
     Ok(VmSpec { initramfs: initramfs.display().to_string(), ..vm.clone() })
 }
 
-/// The time that a run may really take: more for a longer one and for more pCPUs. It only
-/// ends what QEMU's own limit does not end.
+/// Returns the limit of real time for a run. The limit grows with the run's virtual time and its
+/// pCPUs. It only catches runs that QEMU's own limit does not end.
 fn real_limit(host: &VirtualHost) -> Duration {
     let virtual_s = host.until_ns as f64 / 1e9;
     Duration::from_secs_f64(REAL_SLACK_S + virtual_s * REAL_S_MAX * f64::from(host.pcpus))
@@ -264,14 +264,14 @@ fn wait(
     Err(failure)
 }
 
-/// Since when a record that is being written has its length.
+/// The length of a growing record, and the instant when it was first seen.
 struct Growth {
     bytes: u64,
     since: Instant,
 }
 
 impl Growth {
-    /// Whether it has had the same length for too long.
+    /// Returns whether the length has not changed for longer than [`STANDSTILL`].
     fn has_ended(&mut self, bytes: u64, now: Instant) -> bool {
         if bytes != self.bytes {
             (self.bytes, self.since) = (bytes, now);
@@ -280,7 +280,7 @@ impl Growth {
     }
 }
 
-/// Virtual time of the last whole event of a record that is being written.
+/// Returns the virtual time of the last whole event in a record that QEMU is still writing.
 fn last_event_ns(record: &Path) -> Option<u64> {
     let mut file = fs::File::open(record).ok()?;
     let events = file.metadata().ok()?.len().checked_sub(HEADER_BYTES as u64)? / EVENT_BYTES as u64;
@@ -295,13 +295,13 @@ fn explain(failure: Failure, folder: &Path) -> Failure {
     vm::explain(failure, &folder.join("console.log"), folder)
 }
 
-/// A QEMU that ended, and what its guest wrote.
+/// The exit status of a QEMU, and the replies of its guest.
 struct Ended {
     status: ExitStatus,
     replies: Replies,
 }
 
-/// What the guest wrote.
+/// The replies that the guest wrote.
 #[derive(Default)]
 struct Replies {
     hello: Option<Hello>,
@@ -309,8 +309,8 @@ struct Replies {
 }
 
 impl Replies {
-    /// Reads the replies; none where QEMU ended before it made the file. A line without its
-    /// end is what a guest wrote that was stopped.
+    /// Reads the replies. There are none if QEMU exited before it made the file. A line without a
+    /// newline comes from a guest that was stopped while it wrote; it is ignored.
     fn read(folder: &Path) -> Result<Replies, Failure> {
         let path = folder.join(RESULTS_FILE);
         let length = fs::metadata(&path).map_or(0, |about| about.len());
@@ -338,7 +338,7 @@ impl Replies {
     }
 }
 
-/// What is on this machine's disk cannot be read: no fault of the run.
+/// Makes the failure for a file that this machine cannot read. The run is not at fault.
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(FailureKind::Unavailable, format!("{}: {error}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! The command line of a virtual-time run. Everything in it either belongs to the guest,
-//! counts virtual time, or only takes output: no input, no disk, no monitor.
+//! The command line of a virtual-time run. Each argument describes the guest, counts virtual time,
+//! or only takes output. The guest gets no input, no disk and no monitor.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,26 @@ use unspin_wire::{
 
 use unspin_host::vm::BOOT_PARAMS;
 
-/// The guest's replies, a JSON value a line.
+/// File with the guest's replies, one JSON value per line.
 pub const RESULTS_FILE: &str = "results.jsonl";
-/// What the host did, see [`unspin_trace::virtual_time`].
+/// File with the host's record; see [`unspin_trace::virtual_time`].
 pub const RECORD_FILE: &str = "record.bin";
-/// A confidential guest: its memory and registers.
+/// File with a confidential guest's initial memory and registers.
 pub const IGVM_FILE: &str = "guest.igvm";
-/// The bit of page table entries that makes a page private.
+/// The number of the page table bit that makes a page private.
 pub const CVM_C_BIT: u8 = 47;
 
 /// Boot parameters of every guest in virtual time. Mitigations against speculation cost
-/// instructions here and defend against nothing: the emulated CPU does not speculate. The
-/// kernel's self-tests of its ciphers would go on beside the job for seconds. And it need not
-/// measure the length of its delay loop once for each vCPU: the time stamp counter counts
-/// nanoseconds, and both Debian's kernels and the lab's have ticks of 4 ms.
+/// instructions and protect nothing here, because the emulated CPU does not speculate. The
+/// self-tests of the kernel's ciphers would run beside the job for seconds. `lpj` saves the guest
+/// from calibrating its delay loop on each vCPU: the time stamp counter counts nanoseconds, and the
+/// kernels of both Debian and the lab have ticks of 4 ms.
 const VIRTUAL_PARAMS: &str = "mitigations=off cryptomgr.notests=1 lpj=4000000";
-/// What the guest's CPU lacks. MWAIT: KVM does not offer it. Fast string instructions: the
-/// kernel clears and copies pages with them, and each byte counts as an instruction.
+/// Features removed from the guest's CPU. KVM does not offer MWAIT. The kernel clears and copies
+/// pages with fast string instructions, and each byte of them counts as an instruction.
 const VIRTUAL_CPU: &str = "-monitor,-erms,-fsrm";
 
-/// The arguments for a guest whose files go to the current folder.
+/// Returns QEMU's arguments for a guest whose files go to the current folder.
 pub fn virtual_args(
     spec: &VmSpec,
     host: &VirtualHost,
@@ -42,7 +42,7 @@ pub fn virtual_args(
         add("-L", folder.display().to_string());
     }
     add("-machine", "q35".into());
-    // Its default follows the memory of the machine.
+    // The default size of the buffer depends on the machine's memory, so it is set here.
     add("-accel", "tcg,thread=single,tb-size=512".into());
     add("-icount", "shift=0,sleep=off".into());
     add("-rtc", "base=2020-01-01,clock=vm".into());
@@ -69,13 +69,14 @@ pub fn virtual_args(
         }
     }
     add("-serial", "file:console.log".into());
-    // An ioeventfd is served by another thread of QEMU whenever the machine lets it run;
-    // without one the vCPU that kicks the queue serves it.
+    // With an ioeventfd, another thread of QEMU serves the queue whenever the machine schedules it.
+    // Without one, the vCPU that kicks the queue serves it.
     let device = "virtio-serial-pci,ioeventfd=off";
     add(
         "-device",
         match host.cvm {
-            // Only shared memory can be given to a device, and the guest insists to be asked.
+            // A device can access only the shared memory of a confidential guest. The guest's
+            // drivers therefore insist on VIRTIO_F_ACCESS_PLATFORM.
             Some(_) => format!("{device},disable-legacy=on,iommu_platform=on"),
             None => device.into(),
         },
@@ -86,7 +87,7 @@ pub fn virtual_args(
     args
 }
 
-/// The kernel's command line.
+/// Returns the kernel's command line.
 pub fn kernel_params(spec: &VmSpec) -> String {
     format!("{BOOT_PARAMS} {VIRTUAL_PARAMS} {}", spec.boot_params).trim().into()
 }
@@ -111,7 +112,7 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
         object.push_str(&format!(",price-percent={}", host.price_percent));
     }
     if let Some(weight) = host.cpu.weight {
-        // A weight of 100 is 1024 in the scheduler.
+        // A `cpu_weight` of 100 is 1024 in the scheduler.
         object.push_str(&format!(",weight={}", (weight * 1024 / 100).max(1)));
     }
     if let Some(CpuMax { quota_us, period_us }) = host.cpu.max {
@@ -141,7 +142,8 @@ fn host_object(host: &VirtualHost, pinned: bool) -> String {
     object
 }
 
-/// It begins with the job, so that the guest boots undisturbed and sooner.
+/// Returns the QEMU object of a modelled neighbour. The neighbour starts with the job, so the guest
+/// boots undisturbed and faster.
 fn neighbour_object(number: usize, neighbour: &VirtualNeighbour) -> String {
     let mut object = format!(
         "virtual-neighbour,id=n{number},after-mark=on,vcpus={},kind={}",

@@ -1,4 +1,4 @@
-//! The file that a confidential guest starts from.
+//! The IGVM file from which a confidential guest starts.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,15 @@ use unspin_wire::{Failure, VmSpec};
 
 use super::args::{CVM_C_BIT, IGVM_FILE, kernel_params};
 
-/// Writes it to the run's folder, of kernel, initramfs and command line.
+/// Writes the IGVM file to the run's folder, with the kernel, the initramfs and the command line.
 pub fn write(vm: &VmSpec, folder: &Path) -> Result<(), Failure> {
     let file = file(vm, Some(&read(&vm.initramfs)?))?;
     let path = folder.join(IGVM_FILE);
     fs::write(&path, file).map_err(|error| unavailable(format!("{}: {error}", path.display())))
 }
 
-/// Stands for all of the file but the initramfs: ACPI tables, page tables, registers.
+/// Returns the identity of the IGVM file without its initramfs: ACPI tables, page tables,
+/// registers.
 pub fn without_initramfs(vm: &VmSpec) -> Result<Identity, Failure> {
     Ok(Identity::of_bytes(&file(vm, None)?))
 }

@@ -1,4 +1,4 @@
-//! From the files that a run left to its result.
+//! Turns the files that a run left into its result.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,11 +21,11 @@ use unspin_wire::{
 use super::args::{RECORD_FILE, RESULTS_FILE};
 use super::{Ended, Replies, UNTIL_STATUS, bad_reply, explain, unreadable};
 
-/// How much of a file is hashed at a time.
+/// Bytes of a file that are hashed at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// The result of a run whose QEMU ended: its job's, or "did not finish" where virtual time
-/// ran out in the job. One that ran out before the job began is a failure.
+/// Returns the result of a run whose QEMU exited: the job's result, or "did not finish" if virtual
+/// time ran out during the job. If it ran out before the job began, the run failed.
 pub fn judge(
     ended: &Ended,
     (vm, host): (&VmSpec, &VirtualHost),
@@ -39,12 +39,12 @@ pub fn judge(
         (Some(hello), None) if timed_out => hello,
         (None, Some(_)) => return Err(bad_reply("a result without a hello")),
         (_, None) => {
-            // Under a host that breaks its own rules, a guest may fail in any way.
+            // A guest may fail in any way if its host breaks its own rules.
             let broken = read(folder).ok().and_then(|record| check(&record, host, vm.pinned).err());
             return Err(broken.unwrap_or_else(|| explain(no_result(ended, timed_out), folder)));
         }
     };
-    // A QEMU that was killed did not end its record; its host broke no rule.
+    // A QEMU that was killed did not finish its record. Its host broke no rule.
     let record = read(folder).map_err(|broken| match ended.status.code() {
         Some(_) => broken,
         None => explain(no_result(ended, false), folder),
@@ -85,7 +85,7 @@ fn read(folder: &Path) -> Result<Record, Failure> {
     })
 }
 
-/// Holds the record to the invariants.
+/// Checks the record against the invariants.
 fn check(record: &Record, host: &VirtualHost, pinned: bool) -> Result<(), Failure> {
     check::check(record, &rules(host, pinned, record))
         .map_err(|violation| Failure::new(FailureKind::InvariantBroken, violation.to_string()))
@@ -102,7 +102,7 @@ fn no_result(ended: &Ended, timed_out: bool) -> Failure {
     Failure::new(kind, detail)
 }
 
-/// SHA-256 of the guest's replies and the host's record.
+/// Returns the SHA-256 of the guest's replies and the host's record.
 fn digest(folder: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -116,8 +116,8 @@ fn digest(folder: &Path) -> io::Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the invariants are checked against. The entities are the guest's vCPUs, then those
-/// of each neighbour.
+/// Returns the parameters of the invariants. Entities are numbered from the guest's vCPUs on,
+/// followed by the vCPUs of each neighbour.
 fn rules(host: &VirtualHost, pinned: bool, record: &Record) -> Rules {
     let guest = std::iter::repeat_n(0, record.vcpus as usize);
     let neighbours = host.neighbours.iter().zip(1..);
@@ -136,20 +136,20 @@ fn rules(host: &VirtualHost, pinned: bool, record: &Record) -> Rules {
     }
 }
 
-/// The pCPU of each vCPU: where there are fewer, vCPUs next to each other share one.
+/// Returns the pCPU of each pinned vCPU. If vCPUs outnumber pCPUs, consecutive vCPUs share one.
 fn held_to(record: &Record) -> Vec<u8> {
     let pcpus = record.pcpus.min(record.vcpus);
     (0..record.vcpus).map(|vcpu| (vcpu * pcpus / record.vcpus) as u8).collect()
 }
 
-/// The boot lasted until the job began, in virtual time.
+/// Describes the boot. It lasts until the job begins, in virtual time.
 fn booted(ended: &Ended, record: &Record) -> Booted {
     let begin_ns = record.mark_ns(Mark::Begin).unwrap_or(0);
     let hellos = ended.replies.hello.iter().cloned().collect();
     Booted { hellos, boot_s: begin_ns as f64 / 1e9 }
 }
 
-/// Exits between the job's marks: how many, and what they were charged.
+/// Returns the number of exits between the job's marks, and the virtual time charged for them.
 fn counters(record: &Record) -> BTreeMap<String, u64> {
     let exits = record.job_exits.iter().flat_map(|(reason, Exits { count, price_ns })| {
         let name = reason_name(*reason);
@@ -169,8 +169,8 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
     exits.chain(ended).chain(others).chain(answers(record)).collect()
 }
 
-/// Pause loops that went back to the guest, and its answers, if there were any. `holder:A:B`
-/// counts how often vCPU A, the first at a spinlock, named B as its owner.
+/// Returns how many pause loops were reflected to the guest, and what the guest answered.
+/// `holder:A:B` counts how often vCPU A, the first waiter at a spinlock, named B as its owner.
 fn answers(record: &Record) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let mut add = |name: String, n| *counts.entry(name).or_insert(0) += n;
@@ -190,7 +190,8 @@ fn answers(record: &Record) -> BTreeMap<String, u64> {
     counts
 }
 
-/// `None` where the host made no marks, so that the job's window is not known.
+/// Returns the ground truth of the job's window, or `None` if the window is unknown because the
+/// host recorded no marks.
 fn truth(record: &Record, job: &JobResult) -> Option<Truth> {
     let [begin, end] = job.marks.as_slice() else { return None };
     let window = (record.mark_ns(Mark::Begin)?, record.mark_ns(Mark::End)?);
@@ -201,9 +202,10 @@ fn truth(record: &Record, job: &JobResult) -> Option<Truth> {
     Some(truth)
 }
 
-/// Virtual time and the guest's clock at one instant, and how far they may be apart. The
-/// guest's time stamp counter counts virtual nanoseconds unless the guest has set it; where
-/// it does, it is read much closer to the clock than the mark is.
+/// Returns the virtual time and the guest's clock at one instant, and their maximal error in
+/// nanoseconds. The guest's time stamp counter counts virtual nanoseconds unless the guest has set
+/// it. If it does, the error is small: the counter was read much closer to the clock than the mark
+/// was.
 fn instant(mark: &Marked) -> ((u64, u64), u64) {
     let around_ns = mark.after_ns.saturating_sub(mark.before.mono_ns);
     let counts_virtual_ns =
@@ -215,7 +217,7 @@ fn instant(mark: &Marked) -> ((u64, u64), u64) {
     ((mark.virtual_ns, middle_ns), around_ns.div_ceil(2))
 }
 
-/// Seconds by neighbour, from seconds by vCPU.
+/// Sums the seconds of vCPUs for each neighbour.
 fn per_vm(host: &VirtualHost, by_vcpu_s: &[f64]) -> Vec<f64> {
     let mut rest = by_vcpu_s.iter();
     let sum = |vcpus: u32| rest.by_ref().take(vcpus as usize).sum();

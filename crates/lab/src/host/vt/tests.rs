@@ -1,4 +1,4 @@
-//! A program that plays QEMU: it writes what a run leaves, and exits.
+//! Tests with a script in place of QEMU. It writes the files of a run and exits.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -13,7 +13,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// A QEMU that copies these files into its run's folder and exits with a status.
+    /// Makes a QEMU that copies these files into its run's folder and then runs the shell command
+    /// `end`.
     fn new(files: &[(&str, &[u8])], end: &str) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("files")).unwrap();
@@ -73,7 +74,7 @@ fn boot(initramfs: String) -> BootSpec {
     }
 }
 
-/// One vCPU that is on from 0 to 9,000 ns, with a job from 1,000 to 8,000 ns.
+/// Returns a record in which one vCPU is on from 0 to 9,000 ns, with a job from 1,000 to 8,000 ns.
 fn record(mutate: impl Fn(&mut Vec<Event>)) -> Vec<u8> {
     let event = |t_ns, kind, pcpu| Event { t_ns, kind, pcpu, entity: 0, offset: 0 };
     let mut events = vec![
@@ -135,7 +136,8 @@ fn a_run_gives_result_truth_and_counters() {
     let truth = output.truth.unwrap();
     assert_eq!((truth.method.as_str(), truth.on_s, truth.off_s), ("virtual time", 7e-6, 0.0));
     let recording = output.recording.unwrap();
-    // The counter was read 20 ns before the mark, when the clock said 500 ns more.
+    // The time stamp counter was read 20 ns before the mark, when the clock was 500 ns ahead of the
+    // mark.
     assert_eq!((recording.start_ns, recording.end_ns), (1_520, 8_520));
     assert_eq!(recording.alignment_error_ns, 4);
     assert_eq!((output.kvm["exit:cpuid"], output.kvm["exit-ns:cpuid"]), (1, 70));
@@ -165,7 +167,7 @@ fn a_guest_of_another_protocol_or_without_all_vcpus_gives_no_result() {
         (hello_of(PROTOCOL, 0), "brought up 0 of 1 vCPUs"),
         (hello_of(PROTOCOL + 1, 1), "speaks protocol"),
     ] {
-        // With a result, or at the end of virtual time.
+        // The guest sends a result, or virtual time ends first.
         for (results, end) in [(hello.clone() + &ran(), "exit 0"), (hello, "exit 3")] {
             let files = [(RESULTS_FILE, results.as_bytes()), (RECORD_FILE, record.as_slice())];
             let failure = Stage::new(&files, end).run().unwrap_err();
@@ -227,7 +229,7 @@ fn a_broken_invariant_explains_why_a_guest_did_not_answer() {
     let late = record(|events| events.insert(6, Event { t_ns: 9_100, ..events[5] }));
     let kind = |bytes: &[u8]| Stage::new(&[(RECORD_FILE, bytes)], "exit 3").run().unwrap_err().kind;
     assert_eq!(kind(&late), FailureKind::InvariantBroken);
-    // A sound record explains nothing, nor does one that is cut off.
+    // A sound record does not explain the missing answer, and neither does a truncated record.
     assert_eq!(kind(&record(|_| {})), FailureKind::BootTimeout);
     assert_eq!(kind(&late[..late.len() - 7]), FailureKind::BootTimeout);
 }
@@ -301,7 +303,7 @@ fn guest_and_record_number_the_marks_alike() {
 fn replies_that_cannot_be_read_are_not_taken_for_none() {
     let folder = tempfile::tempdir().unwrap();
     assert!(Replies::read(folder.path()).is_ok_and(|replies| replies.hello.is_none()));
-    // Root reads everything, so an unreadable file is a folder here.
+    // Root can read every file, so a folder stands in for an unreadable file.
     fs::create_dir(folder.path().join(RESULTS_FILE)).unwrap();
     let failure = Replies::read(folder.path()).err().unwrap();
     assert_eq!(failure.kind, FailureKind::Unavailable);

@@ -1,4 +1,4 @@
-//! The proof of determinism: the same run twice, byte by byte.
+//! The check of determinism: carries out a run twice and compares the results byte by byte.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use unspin_wire::{BootSpec, Failure, RunOutput, RunSpec};
 use super::args::{RECORD_FILE, RESULTS_FILE};
 use super::{VtOptions, carry_out};
 
-/// Where two runs of the same cell and seed differ.
+/// The first difference between two runs of the same cell and seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not deterministic: the second run's {file} differs at byte {offset} ({} and {} bytes)",
@@ -17,19 +17,20 @@ use super::{VtOptions, carry_out};
     bytes[1]
 )]
 pub struct Difference {
-    /// The file.
+    /// Name of the file that differs.
     pub file: &'static str,
-    /// Offset of the first byte that differs; the shorter length where one file ends early.
+    /// Offset of the first byte that differs; the shorter length if one file is a prefix of the
+    /// other.
     pub offset: usize,
     /// Lengths of both files in bytes.
     pub bytes: [usize; 2],
 }
 
-/// Carries a run out twice, below `folder`, and compares what the guest and the host wrote.
-/// Returns the first run's output and where the two differ, if they do.
+/// Carries out a run twice, below `folder`, and compares the files that guest and host wrote.
+/// Returns the first run's output, and the first difference if the runs differ.
 ///
 /// # Errors
-/// The failure of either run.
+/// The failure of either run, or a file that cannot be read.
 pub fn twice(
     options: &VtOptions,
     boot: &BootSpec,
@@ -55,7 +56,7 @@ pub fn twice(
     Ok((output, None))
 }
 
-/// Offset of the first byte that differs.
+/// Returns the offset of the first byte that differs.
 fn difference(first: &[u8], second: &[u8]) -> Option<usize> {
     let differs = first.iter().zip(second).position(|(a, b)| a != b);
     differs.or_else(|| (first.len() != second.len()).then(|| first.len().min(second.len())))
