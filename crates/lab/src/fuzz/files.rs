@@ -1,4 +1,4 @@
-//! Plans as an experiment that `unspin lab run` carries out, too.
+//! Writes plans as an experiment that `unspin lab run` can carry out, too.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,13 +9,13 @@ use super::plan::{LENGTH_MS, Plan, TOPOLOGIES};
 use crate::image::path_in_guest;
 use crate::run::LabError;
 
-/// The functions of a script.
+/// Shell functions that every script uses.
 const GUEST: &str = include_str!("guest.sh");
-/// Virtual seconds that a guest may take: every wait of its script ends long before.
+/// Virtual seconds that a guest may take. Every wait in its script ends long before.
 const LIMIT_S: u32 = 120;
 
-/// Writes the experiment's file and those of its workloads, one a plan, whatever both are called.
-/// Returns the experiment's.
+/// Writes the experiment's file and one workload file per plan, under the given names. Returns the
+/// path of the experiment's file.
 pub fn write(
     folder: &Path,
     experiment: &str,
@@ -38,7 +38,7 @@ fn put(path: &Path, text: &str) -> Result<(), LabError> {
     put.map_err(|source| LabError::Write { path: path.to_owned(), source })
 }
 
-/// What the guest's shell runs.
+/// Returns the script that the guest's shell runs.
 fn script(scheduler: &[String], plan: &Plan) -> String {
     let under = in_guest(scheduler).replace('\'', r"'\''");
     let mut text = format!("{GUEST}\nunder='{under}'\nbegin {LENGTH_MS}\n");
@@ -49,8 +49,8 @@ fn script(scheduler: &[String], plan: &Plan) -> String {
     text
 }
 
-/// A scheduler's command as its guest has it, where a program that is given by its path is
-/// elsewhere.
+/// Returns a scheduler's command for use in the guest, where a program that is given by its path
+/// has another path.
 fn in_guest(scheduler: &[String]) -> String {
     let Some((program, args)) = scheduler.split_first() else { return String::new() };
     let program = match program.contains('/') {
@@ -147,7 +147,7 @@ mod tests {
             controls: 10,
             shrink: 0,
         };
-        // The runs without unspin of a seed that fails are called like it.
+        // The control runs of a failing seed use an experiment that is named like the seed.
         let path = write(folder.path(), "seed-3", &fuzz, &plans, 2).unwrap();
         let experiment = Experiment::load(path.to_str().unwrap()).unwrap();
         let boots = plan(&experiment);

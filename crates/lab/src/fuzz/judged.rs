@@ -1,4 +1,4 @@
-//! What runs of plans came to.
+//! Reads the results of plans.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,32 +7,32 @@ use unspin_model::{FailureKind, Outcome};
 
 use crate::run::{LabError, load};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Judged {
-    /// It passed; the longest wait, seconds.
+    /// The run passed. The value is the longest wait of a task in seconds.
     Passed(f64),
-    /// It failed.
+    /// The run failed.
     Failed {
-        /// What failed, in words.
+        /// Description of the failure.
         what: String,
-        /// What the guest said.
+        /// Messages of the guest.
         detail: String,
     },
-    /// Its host failed, which says nothing of a guest scheduler: why.
+    /// The host failed, so the run shows nothing about the guest scheduler. The text is the reason.
     NoResult(String),
 }
 
-/// By plan, its runs.
+/// The runs of each plan, by the plan's name.
 pub type Found = BTreeMap<String, Vec<Judged>>;
 
 impl Judged {
-    /// Whether it failed in this way.
+    /// Returns whether the run failed with this description.
     pub fn fails_so(&self, what: &str) -> bool {
         matches!(self, Judged::Failed { what: why, .. } if why == what)
     }
 
-    /// Whether it passed or failed.
+    /// Returns whether the run passed or failed.
     pub fn is_result(&self) -> bool {
         !matches!(self, Judged::NoResult(_))
     }
@@ -57,15 +57,15 @@ impl Judged {
     }
 }
 
-/// What the runs of a folder came to.
+/// Reads the results in an output folder.
 pub fn found(out: &Path) -> Result<Found, LabError> {
     let records = load(out)?.records;
     let attempts = records.iter().map(|one| (one.run, one.cell.workload.as_str(), &one.outcome));
     Ok(last_of_each(attempts))
 }
 
-/// Attempts by run, plan and outcome. A run that failed is tried again by each command, so its last
-/// attempt counts.
+/// Groups the outcomes by plan. Each attempt is a run number, a plan and an outcome. Every command
+/// retries the runs that failed, so only the last attempt of a run counts.
 fn last_of_each<'a>(attempts: impl Iterator<Item = (u64, &'a str, &'a Outcome)>) -> Found {
     let last: BTreeMap<u64, (&str, &Outcome)> =
         attempts.map(|(run, plan, outcome)| (run, (plan, outcome))).collect();

@@ -1,13 +1,17 @@
-//! Random steps under a guest scheduler, in virtual time: a seed decides them, so a failing one
-//! fails again, however busy the machine is, and can be made shorter.
+//! Random steps under a guest scheduler, in virtual time. A seed decides the steps, so a failing
+//! seed fails again however busy the machine is, and its plan can be shortened.
 //!
-//! A seed's steps start and end loads of all kinds, limit and freeze groups, take vCPUs away and
-//! end the scheduler, in guests that have more vCPUs than pCPUs. At the end the scheduler must be
-//! there, no task may have waited for three seconds, the kernel must have complained of nothing,
-//! and it must get its own scheduler back.
+//! The steps of a seed start and end loads of all kinds, limit and freeze cgroups, take vCPUs
+//! offline and end the scheduler. The guests have more vCPUs than pCPUs. At the end, four
+//! conditions must hold:
 //!
-//! Where vCPUs spin for each other, tasks wait for seconds under the kernel's scheduler, too. So
-//! the steps of a seed that fails are run under that one as well, several times.
+//! - the guest scheduler is loaded,
+//! - no task has waited for three seconds,
+//! - the kernel has logged no complaint,
+//! - the kernel gets its own scheduler back.
+//!
+//! If vCPUs spin for each other, tasks wait for seconds under the kernel's scheduler, too. The
+//! steps of a failing seed are therefore repeated several times under the kernel's scheduler.
 
 mod files;
 mod judged;
@@ -24,51 +28,52 @@ use crate::run::{Event, Finish, LabError, Options, Progress, execute};
 use judged::{Found, Judged, found};
 pub use plan::{Plan, Step};
 
-/// The experiment of all seeds.
+/// Name of the experiment that runs all seeds.
 const NAME: &str = "fuzz";
-/// How many of the runs under the kernel's scheduler are begun at a time.
+/// Number of control runs that start together.
 const CONTROLS_AT_ONCE: u32 = 2;
 
-/// What to try.
+/// Options of a fuzzing session.
 #[derive(Debug, Clone)]
 pub struct Fuzz {
-    /// The seeds.
+    /// The seeds to run.
     pub seeds: RangeInclusive<u64>,
-    /// The guest scheduler's command; the kernel's own scheduler where it is empty.
+    /// The guest scheduler's command; empty for the kernel's own scheduler.
     pub scheduler: Vec<String>,
     /// Kernel spec.
     pub kernel: String,
-    /// How often the steps of a failing seed are run under the kernel's scheduler, until one run
-    /// fails in the same way. With six vCPUs on three pCPUs beside a greedy neighbour, one such run
-    /// in five collapsed: of ten, one does in nine cases of ten.
+    /// Maximal number of control runs of a failing seed: its steps under the kernel's scheduler.
+    /// They stop at the first run that fails in the same way. With six vCPUs on three pCPUs beside
+    /// a greedy neighbour, one control run in five collapsed. Ten control runs therefore contain a
+    /// collapse in nine cases of ten.
     pub controls: u32,
-    /// Of how many failing seeds a shorter plan is looked for.
+    /// Maximal number of failing seeds whose plans are shortened.
     pub shrink: usize,
 }
 
-/// What came out.
+/// The results of a fuzzing session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// How many seeds have a result.
+    /// Number of seeds that have a result.
     pub seeds: u64,
-    /// How many of them are asked for.
+    /// Number of seeds to run.
     pub planned: u64,
-    /// The longest that a task waited in a seed that did not fail, seconds.
+    /// Longest wait of a task, in seconds, over the seeds that passed.
     pub longest_wait_s: f64,
-    /// Those that failed, in order.
+    /// Seeds that failed, in order.
     pub failures: Vec<Failure>,
-    /// Those whose host failed, in order.
+    /// Seeds whose host failed, in order.
     pub no_result: Vec<NoResult>,
-    /// Whether it was interrupted.
+    /// Whether the session was interrupted.
     pub interrupted: bool,
 }
 
-/// A seed that nothing is known of, because its host failed.
+/// A seed without a result, because its host failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NoResult {
     /// The seed.
     pub seed: u64,
-    /// How the host failed.
+    /// Reason of the host's failure.
     pub why: String,
 }
 
@@ -77,41 +82,42 @@ pub struct NoResult {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// Its machine.
+    /// Name of its topology.
     pub topology: &'static str,
-    /// What failed, in words.
+    /// Description of the failure.
     pub what: String,
-    /// What the guest said last.
+    /// Last messages of the guest.
     pub detail: String,
     /// Its steps.
     pub steps: Vec<String>,
-    /// The steps of the shortest plan found that fails in the same way, where one was looked for.
+    /// Steps of the shortest plan found that fails in the same way; `None` if no search was made.
     pub shortest: Option<Vec<String>>,
-    /// The same steps under the kernel's scheduler; `None` where that is the one tested, cannot
-    /// fail so, or was not to be run.
+    /// Results of the same steps under the kernel's scheduler. `None` if the fuzzed scheduler is
+    /// the kernel's own, if only a guest scheduler can fail this way, or if no control runs were
+    /// made.
     pub stock: Option<Control>,
 }
 
 impl Failure {
-    /// Whether the kernel's scheduler alone never failed so.
+    /// Returns whether no control run failed in the same way.
     pub fn is_the_schedulers(&self) -> bool {
         self.stock.is_none_or(|stock| stock.failed == 0)
     }
 }
 
-/// What a failing seed's steps come to under the kernel's scheduler.
+/// Results of a failing seed's steps under the kernel's scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Control {
-    /// Runs, each with its own course of events.
+    /// Number of control runs, each with a different course of events.
     pub runs: u32,
-    /// How many of them failed in the same way.
+    /// Number of control runs that failed in the same way.
     pub failed: u32,
 }
 
-/// Runs all seeds, and looks for shorter plans of those that fail.
+/// Runs all seeds and shortens the plans of those that fail.
 ///
 /// # Errors
-/// Those of [`execute`].
+/// The errors of [`execute`].
 pub fn fuzz(
     fuzz: &Fuzz,
     options: &Options,
@@ -156,7 +162,7 @@ pub fn fuzz(
     Ok(report)
 }
 
-/// What the seeds came to, before their failures are looked at one by one.
+/// Reports the seeds' results. The caller adds the failures.
 fn report(found: &Found, planned: usize, finish: Finish) -> Report {
     let runs = || found.values().flatten();
     let waits = runs().filter_map(|run| match run {
@@ -181,13 +187,13 @@ fn lines(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(Step::to_string).collect()
 }
 
-/// Whether only a guest scheduler can fail so; guest.sh says it.
+/// Returns whether only a guest scheduler can fail this way. guest.sh prints the line.
 fn is_its_own(detail: &str) -> bool {
     detail.lines().any(|line| line == "only under a guest scheduler")
 }
 
 impl Fuzz {
-    /// Carries out plans so many times, each a workload of an experiment in a folder of its own.
+    /// Carries out each plan `repeats` times, as workloads of one experiment in its own folder.
     fn run(
         &self,
         experiment: &str,
@@ -203,14 +209,14 @@ impl Fuzz {
         let options = Options { out: out.clone(), ..options.clone() };
         match execute(&experiment, &options, progress) {
             Err(LabError::Interrupted) => {
-                // The folder may not be there yet.
+                // The folder may not exist yet.
                 Ok((Finish::Interrupted, found(&out).unwrap_or_default()))
             }
             ended => Ok((ended?.0, found(&out)?)),
         }
     }
 
-    /// The same plan under the kernel's scheduler, until it fails in the same way.
+    /// Repeats the plan under the kernel's scheduler until a run fails in the same way.
     fn control(
         &self,
         name: &str,
@@ -236,7 +242,7 @@ impl Fuzz {
         }
     }
 
-    /// The shortest plan found that fails like this one; `None` where it was interrupted.
+    /// Returns the shortest plan found that fails in the same way, or `None` after an interruption.
     fn shrink(
         &self,
         name: &str,
@@ -263,15 +269,15 @@ impl Fuzz {
     }
 }
 
-/// Runs of one plan under the kernel's scheduler, those left out whose host failed.
+/// Counts the control runs of one plan, without runs whose host failed.
 fn control(runs: &[Judged], what: &str) -> Control {
     let results = runs.iter().filter(|run| run.is_result());
     let failed = runs.iter().filter(|run| run.fails_so(what));
     Control { runs: results.count() as u32, failed: failed.count() as u32 }
 }
 
-/// Shorter plans under names of their own, numbered behind those that were tried before. Those
-/// have their result, and one that failed would run again.
+/// Gives shorter plans their own names, numbered after the plans that were tried before. A name
+/// must not be reused: its plan has a result, and if that is a failure, it would run again.
 fn candidates(name: &str, tried: &mut usize, plans: &[Plan]) -> Vec<(String, Plan)> {
     let first = *tried;
     *tried += plans.len();

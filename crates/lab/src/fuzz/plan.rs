@@ -1,4 +1,4 @@
-//! What a seed does: steps at random times, each a line of the guest's script.
+//! The plan of a seed: steps at random times, each a line of the guest's script.
 
 use std::fmt::{self, Display};
 
@@ -6,17 +6,17 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Milliseconds of a seed's steps.
+/// Duration of a seed's steps in milliseconds.
 pub const LENGTH_MS: u32 = 2000;
-/// Steps of a seed.
+/// Number of steps of a seed.
 const STEPS: std::ops::RangeInclusive<usize> = 5..=14;
-/// The share of seeds whose scheduler is ended and started again, which takes the machine as long
-/// as everything else together.
+/// Share of seeds that end and restart their scheduler. Restarts take as much machine time as all
+/// other steps together.
 const RESTARTS: f64 = 0.2;
-/// Nothing begins in the last of it, so that it has an effect.
+/// Time in milliseconds after which no step begins, so that the last one has an effect.
 const LAST_MS: u32 = LENGTH_MS - 200;
 
-/// Stressors of stress-ng that block, wake, spin, fork and compute, and harm no guest.
+/// Stressors of stress-ng that block, wake, spin, fork and compute without harming the guest.
 const STRESSORS: &[&str] = &[
     "rename",
     "futex",
@@ -41,7 +41,8 @@ const STRESSORS: &[&str] = &[
     "affinity",
 ];
 
-/// Policies of a task that computes, set by a command that inherits a FIFO task's.
+/// Commands that set the scheduling policy of a task that computes. Each starts as a FIFO task,
+/// because it inherits that policy.
 const POLICIES: &[&str] = &[
     "chrt -o 0 nice -n -20",
     "chrt -o 0 nice -n 19",
@@ -52,20 +53,20 @@ const POLICIES: &[&str] = &[
     "chrt -d --sched-runtime 4000000 --sched-deadline 10000000 --sched-period 10000000 0",
 ];
 
-/// The machine of a seed: seeds take turns.
+/// The machine of a seed. Consecutive seeds use the topologies in rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
-    /// Its name in results.
+    /// Name in results.
     pub name: &'static str,
-    /// vCPUs.
+    /// Number of the guest's vCPUs.
     pub vcpus: u32,
-    /// pCPUs that they share.
+    /// Number of pCPUs that all vCPUs share.
     pub pcpus: u32,
-    /// vCPUs of a neighbour that always computes; 0 for none.
+    /// Number of vCPUs of a neighbour that always computes; 0 for no neighbour.
     pub neighbour: u32,
 }
 
-/// All of them.
+/// All topologies, in rotation order.
 pub const TOPOLOGIES: [Topology; 4] = [
     Topology { name: "4-on-2", vcpus: 4, pcpus: 2, neighbour: 0 },
     Topology { name: "3-on-1", vcpus: 3, pcpus: 1, neighbour: 0 },
@@ -73,12 +74,12 @@ pub const TOPOLOGIES: [Topology; 4] = [
     Topology { name: "6-on-3-shared", vcpus: 6, pcpus: 3, neighbour: 3 },
 ];
 
-/// One step.
+/// A step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
-    /// Milliseconds after the beginning.
+    /// Milliseconds after the beginning of the plan.
     pub at_ms: u32,
-    /// What happens: a command of the guest's script.
+    /// A command of the guest's script.
     pub command: String,
 }
 
@@ -88,7 +89,7 @@ impl Display for Step {
     }
 }
 
-/// What a seed does, in which machine.
+/// The steps of a seed and the machine that it runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The machine.
@@ -98,14 +99,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a seed. The same seed has the same plan in every version that has the same
-    /// steps to choose from.
+    /// Returns the plan of a seed. A seed has the same plan in every version that chooses from the
+    /// same steps.
     pub fn of(seed: u64) -> Plan {
         let topology = TOPOLOGIES[(seed % TOPOLOGIES.len() as u64) as usize];
         let mut rng = Pcg64::seed_from_u64(seed);
         let count = rng.random_range(STEPS);
         let restarts = rng.random_bool(RESTARTS);
-        // The first ones begin at once, so that there is load from the beginning.
+        // The first two steps begin at once, so the guest is loaded from the beginning.
         let at = |index, rng: &mut Pcg64| match index {
             0 | 1 => 0,
             _ => rng.random_range(0..LAST_MS / 10) * 10,
@@ -125,7 +126,7 @@ impl Plan {
         Plan { topology, steps }
     }
 
-    /// The same without one of its steps.
+    /// Returns the plan without one of its steps.
     pub fn without(&self, step: usize) -> Plan {
         let mut fewer = self.clone();
         fewer.steps.remove(step);
@@ -150,7 +151,7 @@ fn command(index: usize, vcpus: u32, rng: &mut Pcg64) -> String {
     }
 }
 
-/// The scheduler ends and starts again.
+/// Returns a step that ends the scheduler and starts it again.
 fn restart(rng: &mut Pcg64) -> String {
     let signal = ["KILL", "TERM", "INT"].choose(rng).copied().unwrap_or("KILL");
     format!("restart {signal} {}", rng.random_range(0..=40) * 10)
@@ -161,7 +162,7 @@ fn stress(group: &str, rng: &mut Pcg64) -> String {
     format!("stress {group} {stressor} {}", rng.random_range(1..=8))
 }
 
-/// A group with a limit that may change, and a stressor in it.
+/// Returns a step that starts a stressor in a cgroup with a limit. The limit may change later.
 fn in_group(index: usize, vcpus: u32, rng: &mut Pcg64) -> String {
     let value = |file: &str, rng: &mut Pcg64| match file {
         "cpu.weight" => rng.random_range(1..=1000).to_string(),

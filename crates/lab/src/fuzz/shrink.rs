@@ -1,13 +1,14 @@
-//! A failing plan with fewer steps.
+//! Shortens a failing plan.
 
 use super::plan::Plan;
 
-/// Takes steps away as long as the plan fails in the same way: first halves, then single ones,
-/// and all that can go singly at once. `fail` says of each plan whether it fails so; the plans of
-/// one call do not depend on each other.
+/// Removes steps as long as the plan fails in the same way. The function first tries each half
+/// alone and then removes single steps. If several single steps can go, it tries to remove all of
+/// them at once. `fail` returns for each plan whether it fails in the same way. The plans of one
+/// call are independent of each other.
 ///
 /// # Errors
-/// Those of `fail`.
+/// The errors of `fail`.
 pub fn shrink<E>(
     plan: &Plan,
     mut fail: impl FnMut(&[Plan]) -> Result<Vec<bool>, E>,
@@ -34,7 +35,8 @@ pub fn shrink<E>(
     }
 }
 
-/// The first and the second half of a plan's steps, where that is less than singles do.
+/// Returns the two halves of a plan's steps. A plan of fewer than four steps has none, because
+/// removing single steps is as quick.
 fn halves(plan: &Plan) -> Vec<Plan> {
     let count = plan.steps.len();
     if count < 4 {
@@ -49,7 +51,8 @@ fn halves(plan: &Plan) -> Vec<Plan> {
 mod tests {
     use super::*;
 
-    /// How many plans were tried, and what is left where a plan fails that has all of `needed`.
+    /// Shrinks a plan when a plan fails exactly if it has all of `needed`. Returns the number of
+    /// plans tried and the remaining plan.
     fn shrunk(seed: u64, needed: impl Fn(&Plan) -> bool) -> (usize, Plan) {
         let mut tried = 0;
         let left = shrink(&Plan::of(seed), |plans| {
