@@ -1,21 +1,21 @@
-//! The accelerator that a file asks for.
+//! The accelerator that an experiment's file asks for.
 
 use serde::Deserialize;
 use unspin_model::Accel;
 
-/// What a file asks to be run by.
+/// A value of the key `accel`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Asked {
     Kvm,
     Tcg,
     Vt,
-    /// KVM where it works, else tcg.
+    /// KVM if it works, else tcg.
     Real,
 }
 
 impl Asked {
-    /// None is for what works.
+    /// Returns the accelerator, or `None` for the best one that works.
     pub(super) fn accel(self) -> Option<Accel> {
         match self {
             Asked::Kvm => Some(Accel::Kvm),

@@ -1,5 +1,5 @@
-//! Within which bounds the figures of a file make sense. Within them, none overflows where it is
-//! multiplied later.
+//! Bounds of an experiment's figures. Figures within these bounds do not overflow in later
+//! multiplications.
 
 use toml::Spanned;
 
@@ -7,14 +7,14 @@ use super::file::Source;
 use crate::toml_error::ConfigError;
 
 const VCPUS_MAX: u32 = 128;
-/// Less than any kernel and its image need.
+/// Lower than the memory that any kernel and its image need.
 const MEMORY_MIN_MIB: u64 = 128;
 /// 1 TiB.
 const MEMORY_MAX_MIB: u64 = 1 << 20;
 /// An hour.
 const DURATION_MAX_US: u64 = 3_600_000_000;
 
-/// The vCPUs of a guest.
+/// Checks the number of a guest's vCPUs.
 pub(super) fn vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<u32, ConfigError> {
     match *vcpus.get_ref() {
         count @ 1..=VCPUS_MAX => Ok(count),
@@ -22,7 +22,7 @@ pub(super) fn vcpus(source: &Source, vcpus: &Spanned<u32>) -> Result<u32, Config
     }
 }
 
-/// The memory of a guest in MiB, where the file says it.
+/// Checks the memory of a guest in MiB, if the file sets it.
 pub(super) fn memory_mib(
     source: &Source,
     memory: Option<&Spanned<u64>>,
@@ -38,7 +38,7 @@ pub(super) fn memory_mib(
     }
 }
 
-/// A duration in microseconds, where the file says it.
+/// Checks a duration in microseconds, if the file sets it.
 pub(super) fn duration_us(
     source: &Source,
     duration: Option<&Spanned<u64>>,
@@ -49,12 +49,12 @@ pub(super) fn duration_us(
     }
 }
 
-/// Whether so many microseconds are within the bounds of a duration.
+/// Returns whether a duration in microseconds is within its bounds.
 pub(super) fn is_duration_us(us: u64) -> bool {
     us <= DURATION_MAX_US
 }
 
-/// What to say of a longer one.
+/// Returns the error message for a longer duration.
 pub(super) fn too_long() -> String {
     format!("a time here is at most an hour, {DURATION_MAX_US} microseconds")
 }

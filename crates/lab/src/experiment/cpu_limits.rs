@@ -1,14 +1,14 @@
-//! What a guest may use of the simulated pCPUs: `cpu_weight` and `cpu_max`, as in a cgroup's files.
+//! A guest's limits on the simulated pCPUs: `cpu_weight` and `cpu_max`, as in a cgroup's files.
 
 use unspin_wire::{CpuLimits, CpuMax};
 
 /// The kernel's default period, and the shortest and longest one.
 const PERIOD_US: u64 = 100_000;
 const PERIODS_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
-/// The kernel's shortest quota, and one that no machine can use up.
+/// The kernel's shortest quota, and a quota that no machine can use up.
 const QUOTAS_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 
-/// The weight in `cpu.weight`'s terms, or why it is none.
+/// Returns the weight in units of `cpu.weight`, or why it is invalid.
 pub(super) fn weight(weight: u32) -> Result<u32, String> {
     match weight {
         1..=10_000 => Ok(weight),
@@ -16,7 +16,7 @@ pub(super) fn weight(weight: u32) -> Result<u32, String> {
     }
 }
 
-/// `QUOTA PERIOD` or `QUOTA`, microseconds, or `max`; or why it is none.
+/// Parses `QUOTA PERIOD` or `QUOTA` in microseconds, or `max`. Returns an error if it is invalid.
 pub(super) fn max(text: &str) -> Result<Option<CpuMax>, String> {
     let wrong = || {
         "`cpu_max` is a cgroup's `cpu.max`: \"QUOTA PERIOD\" in microseconds, such as \"200000 100000\""
@@ -44,7 +44,7 @@ pub(super) fn max(text: &str) -> Result<Option<CpuMax>, String> {
     Ok(Some(CpuMax { quota_us, period_us }))
 }
 
-/// Why a guest cannot have these limits on a host that is shared like that.
+/// Returns why a guest cannot have these limits on its host, or `None` if it can.
 pub(super) fn unfit(limits: &CpuLimits, per_vm: bool, beside_others: bool) -> Option<&'static str> {
     let needs_group = limits.max.is_some() && beside_others && !per_vm;
     needs_group.then_some("`cpu_max` beside a neighbour needs `fairness = \"per-vm\"`")

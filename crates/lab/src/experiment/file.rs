@@ -1,4 +1,4 @@
-//! The format of an experiment's file, and what is checked in it.
+//! The format of an experiment's file, and the checks of its values.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ mod topologies;
 
 const DEFAULT_SMALLEST_EFFECT: f64 = 0.03;
 
-/// An experiment's file as it is written.
+/// The content of an experiment's file before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawExperiment {
@@ -56,7 +56,7 @@ pub(super) struct RawExperiment {
     topologies: Vec<RawTopology>,
 }
 
-/// The file under check: what an error needs to say where it is.
+/// The file under check. Errors use its text to name a line.
 pub(super) struct Source<'a> {
     file: &'a Path,
     text: &'a str,
@@ -68,7 +68,7 @@ impl Source<'_> {
     }
 }
 
-/// Turns a file's content into an experiment.
+/// Checks a file's content and turns it into an experiment.
 pub(super) fn check(
     raw: RawExperiment,
     file: &Path,
@@ -132,12 +132,13 @@ pub(super) fn check(
     Ok(experiment)
 }
 
-/// Such an experiment runs in virtual time, if each of its topologies can.
+/// Returns whether the file leaves the accelerator open. Such an experiment runs in virtual time if
+/// each of its topologies can.
 fn says_nothing_of_time(raw: &RawExperiment) -> bool {
     raw.accel.is_none() && raw.topologies.iter().all(|topology| topology.accel.is_none())
 }
 
-/// An experiment's time goes before those of its workloads that run for a time.
+/// Replaces the running time of the workloads that have one by the experiment's.
 fn set_seconds(
     source: &Source,
     workloads: &mut [Workload],
@@ -163,7 +164,7 @@ fn not_empty<T>(file: &Path, key: &str, list: Vec<T>) -> Result<Vec<T>, ConfigEr
     Ok(list)
 }
 
-/// A run's names could not say which of two equal entries it is of.
+/// Checks that a list has no duplicates. A run's names could not distinguish two equal entries.
 fn each_once(file: &Path, key: &str, list: Vec<String>) -> Result<Vec<String>, ConfigError> {
     let mut known = BTreeSet::new();
     if let Some(twice) = list.iter().find(|one| !known.insert(*one)) {
@@ -185,7 +186,7 @@ fn known(
     Err(source.error(&name, message))
 }
 
-/// The name becomes a folder's name, so it must be a plain one.
+/// Checks an experiment's name. It also names a folder, so only plain characters are valid.
 fn file_name(source: &Source, name: &Spanned<String>) -> Result<String, ConfigError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.get_ref().is_empty() || !name.get_ref().chars().all(plain) {
@@ -227,7 +228,7 @@ fn schedulers(source: &Source, raw: &RawExperiment) -> Result<Vec<Scheduler>, Co
     raw.schedulers.iter().map(one).collect()
 }
 
-/// A shipped workload's name, or a path relative to the experiment's file.
+/// Finds a workload by the name of a shipped one, or by a path relative to the experiment's file.
 pub(super) fn find_workload(
     source: &Source,
     name: &Spanned<String>,

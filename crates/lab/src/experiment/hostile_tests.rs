@@ -1,4 +1,4 @@
-//! Files that nobody meant: shipped ones with a line that went wrong.
+//! Files by mistake: shipped files with damaged lines.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Experiment, claims};
 use crate::workload::Workload;
 
-/// What a value may be replaced by.
+/// Replacements for values.
 const VALUES: [&str; 14] = [
     "0",
     "-1",
@@ -25,7 +25,7 @@ const VALUES: [&str; 14] = [
     "true",
 ];
 
-/// The files of a folder of the checkout, by their text.
+/// Returns the texts of the files in a folder of the checkout.
 fn shipped(folder: &str) -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let files = std::fs::read_dir(folder).expect("a folder of the checkout").flatten();
@@ -33,7 +33,8 @@ fn shipped(folder: &str) -> Vec<String> {
     files.map(|file| std::fs::read_to_string(file.path()).expect("a text")).collect()
 }
 
-/// One of them with some of its lines changed, left out, repeated or swapped, or cut off.
+/// Generates a shipped file with lines changed, left out, repeated or swapped, or with its end cut
+/// off.
 fn damaged(folder: &str) -> impl Strategy<Value = String> {
     let steps =
         prop::collection::vec((0..5_u32, any::<prop::sample::Index>(), 0..VALUES.len()), 1..4);
@@ -56,7 +57,7 @@ fn damaged(folder: &str) -> impl Strategy<Value = String> {
     })
 }
 
-/// A file is read, or what is wrong is said.
+/// Asserts that a file is either read, or that the error names the file and the fault.
 fn says<T, E: ToString>(read: Result<T, E>) -> Result<(), TestCaseError> {
     if let Err(error) = read {
         let error = error.to_string();

@@ -1,4 +1,4 @@
-//! Experiments: the matrix of cells, as a TOML file says it.
+//! Experiments: matrices of cells that TOML files describe.
 
 mod asked;
 mod bounds;
@@ -29,60 +29,60 @@ use crate::shipped::{self, EXPERIMENTS};
 use crate::toml_error::{self, ConfigError};
 use crate::workload::Workload;
 
-/// A checked experiment.
+/// An experiment whose file has been checked.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// Its name; names the default output folder.
+    /// Name of the experiment and of its default output folder.
     pub name: String,
-    /// Its title in the report.
+    /// Title of the experiment in the report.
     pub title: String,
-    /// What it asks.
+    /// The question that the experiment answers.
     pub about: String,
-    /// How often each cell is run.
+    /// Number of runs of each cell.
     pub repeats: u32,
-    /// Seed of the order of runs.
+    /// Seed of the random order of runs.
     pub seed: u64,
-    /// Overrides every workload's own time limit, seconds.
+    /// Time limit in seconds that replaces the limit of every workload.
     pub time_limit_s: Option<f64>,
-    /// Seconds that a guest may take to come up, instead of the lab's own limit.
+    /// Seconds that a guest may take to boot, in place of the lab's limit.
     pub boot_limit_s: Option<f64>,
-    /// The guest scheduler that others are compared with.
+    /// The guest scheduler with which the others are compared.
     pub baseline_scheduler: String,
-    /// The topology that others are compared with.
+    /// The topology with which the others are compared.
     pub baseline_topology: Option<String>,
-    /// Smaller effects are not reported as different; a share.
+    /// Share below which an effect is not reported as a difference.
     pub smallest_effect: f64,
-    /// How the ground truth is observed.
+    /// Method of observing the ground truth.
     pub truth: TruthMode,
-    /// Whether each run's on/off/idle history is kept in `OUT/truth`.
+    /// Whether `OUT/truth` keeps the on/off/idle history of each run.
     pub keep_recordings: bool,
-    /// Whether each run's record says how long vCPUs waited for a pCPU.
+    /// Whether each run's record contains how long vCPUs waited for a pCPU.
     pub keep_latencies: bool,
-    /// A boot for each run instead of one for a block of them.
+    /// Whether each run has its own boot, instead of sharing one with the other runs of its block.
     pub fresh_boots: bool,
     /// Kernel specs, such as `lab` or `debian-cloud`.
     pub kernels: Vec<String>,
-    /// Boot parameters to compare; one empty entry when there is nothing to compare.
+    /// Boot parameters to compare. If the experiment compares none, the list has one empty entry.
     pub boot_params: Vec<String>,
-    /// Guest schedulers.
+    /// Guest schedulers to compare.
     pub schedulers: Vec<Scheduler>,
-    /// Workloads, neighbours' ones not included.
+    /// Workloads to compare, without those of neighbours.
     pub workloads: Vec<Workload>,
-    /// Topologies.
+    /// Topologies to compare.
     pub topologies: Vec<Topology>,
-    /// The file that it came from.
+    /// The experiment's file.
     pub file: PathBuf,
-    /// The file's text, which errors point into.
+    /// Text of the file. Errors refer to positions in it.
     pub text: String,
 }
 
-/// `HOST_PCPUS_MAX` in `policy/host/config.h`.
+/// Number of pCPUs that a simulated host can have: `HOST_PCPUS_MAX` in `policy/host/config.h`.
 const SIMULATED_PCPUS_MAX: u32 = 96;
 
-/// Names that are less alike than this are not taken for a slip of the pen (Jaro-Winkler).
+/// Similarity (Jaro-Winkler) from which an unknown name is taken for a typing error.
 const ALIKE: f64 = 0.85;
 
-/// What to do about a name that no shipped experiment has.
+/// Returns what the user can do about a name that no shipped experiment has.
 fn no_such(name: &str) -> String {
     let alike = |shipped: &&str| strsim::jaro_winkler(shipped, name);
     let nearest = Experiment::builtin_names().max_by(|a, b| alike(a).total_cmp(&alike(b)));
@@ -92,7 +92,7 @@ fn no_such(name: &str) -> String {
 }
 
 impl Experiment {
-    /// Reads a file, or a shipped experiment by its name.
+    /// Loads a file, or a shipped experiment by its name.
     pub fn load(name_or_path: &str) -> Result<Experiment, ConfigError> {
         if let Some(text) = shipped::text(&EXPERIMENTS, name_or_path) {
             let path = PathBuf::from(format!("experiments/{name_or_path}.toml"));
@@ -107,17 +107,17 @@ impl Experiment {
         Experiment::parse(path, &text)
     }
 
-    /// Names of the shipped experiments.
+    /// Returns the names of the shipped experiments.
     pub fn builtin_names() -> impl Iterator<Item = &'static str> {
         shipped::names(&EXPERIMENTS)
     }
 
-    /// Reads the text of an experiment's file.
+    /// Parses the text of an experiment's file.
     pub fn parse(path: &Path, text: &str) -> Result<Experiment, ConfigError> {
         file::check(toml_error::parse(path, text)?, path, text)
     }
 
-    /// What the summary says of it.
+    /// Returns the description of the experiment that a summary contains.
     pub fn info(&self) -> ExperimentInfo {
         let describe = |w: &Workload| (w.name.clone(), format!("{}: {}", w.title, w.stresses));
         ExperimentInfo {
@@ -133,8 +133,8 @@ impl Experiment {
         }
     }
 
-    /// Checks that a machine with these CPUs has the pCPUs that each topology
-    /// asks for, and that an injector takes one that a vCPU is held to; names the line.
+    /// Checks that a machine with these CPUs has the pCPUs that each topology asks for. Also checks
+    /// that an injector uses a pCPU to which a vCPU is pinned. The error names the line.
     pub fn check_pcpus(&self, allowed: &[u32]) -> Result<(), ConfigError> {
         for topology in self.topologies.iter().filter(|topology| !topology.in_virtual_time()) {
             let pcpus = &topology.pcpus;
@@ -154,7 +154,7 @@ impl Experiment {
     /// Makes every topology run under one accelerator.
     ///
     /// # Errors
-    /// The place in the file that keeps a topology from it, and what to write instead.
+    /// The place in the file that rules out this accelerator for a topology, and the remedy.
     pub fn force_accel(&mut self, accel: Accel) -> Result<(), ConfigError> {
         for topology in &mut self.topologies {
             topology.accel = Some(accel);
@@ -162,12 +162,12 @@ impl Experiment {
         self.check_accel()
     }
 
-    /// The accelerator that its topologies ask for where time is real; all share one.
+    /// Returns the accelerator of the topologies in real time. All of them share one.
     pub fn real_accel(&self) -> Option<Accel> {
         self.topologies.iter().filter_map(|topology| topology.accel).find(|a| *a != Accel::Vt)
     }
 
-    /// Checks that each topology can run under the accelerator that it asks for.
+    /// Checks that each topology can run under its accelerator.
     pub fn check_accel(&self) -> Result<(), ConfigError> {
         for topology in &self.topologies {
             let refusal = match topology.in_virtual_time() {
@@ -192,8 +192,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// The guest schedulers that make sense in a topology: a `hold:K` needs
-    /// fewer than all vCPUs.
+    /// Returns the guest schedulers that are usable in a topology. `hold:K` needs a guest with more
+    /// than K vCPUs.
     pub fn schedulers_in(&self, topology: &Topology) -> Vec<&Scheduler> {
         let named = |s: &&Scheduler| match &topology.schedulers {
             Some(names) => names.contains(&s.name()),

@@ -1,5 +1,5 @@
-//! `[[topology.neighbour]]`: another VM on the same pCPUs. It is real, with a workload, or
-//! in virtual time a model.
+//! The `[[topology.neighbour]]` tables: other VMs on the same pCPUs. A neighbour is a real VM with
+//! a workload or, in virtual time, a model.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::toml_error::ConfigError;
 const DEFAULT_MEMORY_MIB: u64 = 512;
 const DEFAULT_WORK_US: u64 = 10_000;
 const DEFAULT_SLEEP_US: u64 = 10_000;
-/// As many as the simulated host takes.
+/// Number of intervals that the simulated host accepts.
 const TIMES_MAX: usize = 64;
-/// `HOST_GROUPS_MAX` of policy/host/config.h, without the guest's group and the one above all.
+/// `HOST_GROUPS_MAX` of policy/host/config.h, minus the guest's group and the root group.
 const MODELS_MAX: usize = 6;
 
 pub(super) const WRITE_A_MODEL: &str = "in virtual time a neighbour is modelled: \
@@ -37,17 +37,17 @@ pub(super) struct RawNeighbour {
     times_us: Option<Spanned<Vec<(u64, u64)>>>,
 }
 
-/// The first neighbour that is a real VM, by its place in the file.
+/// Returns the place in the file of the first neighbour that is a real VM.
 pub(super) fn first_real(raw: &[RawNeighbour]) -> Option<Range<usize>> {
     raw.iter().find_map(|neighbour| neighbour.workload.as_ref()).map(Spanned::span)
 }
 
-/// The first neighbour that is a model, by its place in the file.
+/// Returns the place in the file of the first neighbour that is a model.
 pub(super) fn first_model(raw: &[RawNeighbour]) -> Option<Range<usize>> {
     raw.iter().find_map(|neighbour| neighbour.model.as_ref()).map(Spanned::span)
 }
 
-/// The real neighbours and the modelled ones.
+/// Checks the neighbours and returns the real ones and the models.
 pub(super) fn check(
     source: &Source,
     raw: &[RawNeighbour],
@@ -129,7 +129,7 @@ fn check_model(
     })
 }
 
-/// The pairs of `times_us`, microseconds.
+/// Checks the intervals of `times_us`, pairs of microseconds.
 fn times<'a>(source: &Source, raw: &'a RawNeighbour) -> Result<&'a [(u64, u64)], ConfigError> {
     let Some(times) = &raw.times_us else { return Ok(&[]) };
     let bounded = |(from, to): &(u64, u64)| bounds::is_duration_us(*from.max(to));

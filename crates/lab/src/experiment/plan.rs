@@ -1,6 +1,5 @@
-//! The order of runs. A block runs every cell once, so whatever drifts on the
-//! machine drifts for all cells alike; within a block the boots, and within a
-//! boot the runs, are in random order.
+//! The order of runs. A block runs every cell once, so drift of the machine affects all cells
+//! alike. The boots within a block and the runs within a boot are in random order.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -9,13 +8,13 @@ use unspin_model::Cell;
 
 use super::{Experiment, Scheduler};
 
-/// One run of the plan.
+/// A run of the plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedRun {
-    /// Its number: block x number of cells + the cell's number. It depends on
-    /// neither seed nor repeats, so that an experiment can be extended.
+    /// Number of the run: block x number of cells + number of the cell. The number depends on
+    /// neither seed nor repeats, so an experiment can be extended.
     pub run: u64,
-    /// The cell.
+    /// The run's cell.
     pub cell: Cell,
     /// The cell's guest scheduler.
     pub scheduler: Scheduler,
@@ -23,24 +22,24 @@ pub struct PlannedRun {
     pub workload: usize,
 }
 
-/// Runs that share one boot.
+/// A boot, with the runs that share it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedBoot {
-    /// The block.
+    /// Number of the block.
     pub block: u32,
-    /// Whether time is virtual: such a boot has one run.
+    /// Whether the boot runs in virtual time. Such a boot has one run.
     pub virtual_time: bool,
-    /// Index of the topology.
+    /// Index of the topology in the experiment.
     pub topology: usize,
-    /// Index of the kernel.
+    /// Index of the kernel in the experiment.
     pub kernel: usize,
-    /// Index of the boot parameters.
+    /// Index of the boot parameters in the experiment.
     pub boot_params: usize,
     /// The runs, in order.
     pub runs: Vec<PlannedRun>,
 }
 
-/// All boots in the order in which they are to be done.
+/// Returns all boots of an experiment in the order in which they are carried out.
 pub fn plan(experiment: &Experiment) -> Vec<PlannedBoot> {
     let cells = boots_of_a_block(experiment);
     let per_block: u64 = cells.iter().map(|boot| boot.runs.len() as u64).sum();
@@ -102,8 +101,9 @@ fn boots_of_a_block(experiment: &Experiment) -> Vec<PlannedBoot> {
     boots
 }
 
-/// Random order. A loaded scheduler's runs stay together, as loading one can
-/// take longer than a run; the kernel's own (stock, hold) are mixed freely.
+/// Shuffles the runs of a boot. The runs of a loaded scheduler stay together, because loading it
+/// can take longer than a run. Runs under the kernel's scheduler (stock, tuned, hold) are mixed
+/// freely.
 fn shuffle_runs(runs: &mut [PlannedRun], rng: &mut Pcg64) {
     runs.shuffle(rng);
     let group = |run: &PlannedRun| match &run.scheduler {

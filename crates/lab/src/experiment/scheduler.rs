@@ -1,50 +1,51 @@
-//! Guest schedulers of a cell.
+//! The guest schedulers of an experiment's cells.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What decides, in the guest, which vCPU a task runs on.
+/// The scheduler that assigns tasks to vCPUs in the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scheduler {
-    /// The kernel's own, all vCPUs.
+    /// The kernel's scheduler, with all vCPUs.
     Stock,
-    /// The kernel's own, the workload held to the first K vCPUs by affinity.
+    /// The kernel's scheduler. Affinity restricts the workload to the first K vCPUs.
     Hold(u32),
-    /// The kernel's own with longer slices and without wake-up preemption, all vCPUs: what
-    /// an administrator gets without another scheduler.
+    /// The kernel's scheduler with all vCPUs, longer slices and no wake-up preemption: the tuning
+    /// that an administrator can apply without another scheduler.
     Tuned,
-    /// A command that is started first: it loads a sched_ext scheduler, or records.
+    /// A command that starts before the workload. It loads a sched_ext scheduler, or records a
+    /// session.
     Command(Command),
 }
 
-/// A command that runs beside the workload: a guest scheduler, or what records a session.
+/// A command that runs beside the workload: a guest scheduler, or the recorder of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// Its name in results.
+    /// Name in results.
     pub name: String,
-    /// Program and arguments; the program is found on the host.
+    /// Program and arguments. The lab looks for the program on the host.
     pub argv: Vec<String>,
-    /// The crate that `cargo install` gets it from, if the host has no such program.
+    /// The crate that `cargo install` builds if the host does not have the program.
     #[serde(rename = "crate")]
     pub crate_name: Option<String>,
-    /// The crate's version.
+    /// Version of the crate.
     pub version: Option<String>,
-    /// The session file that it writes in the guest: such a command loads no scheduler;
-    /// what it found is compared with the ground truth.
+    /// The session file that the command writes in the guest. Such a command loads no scheduler.
+    /// The lab compares its session with the ground truth.
     pub session: Option<String>,
-    /// The address in the guest that it answers at once it is ready: such a command loads
-    /// no scheduler, either.
+    /// The address in the guest at which the command accepts connections once it is ready. Such a
+    /// command loads no scheduler, either.
     pub listens: Option<SocketAddr>,
-    /// The unix socket in the guest where a guest scheduler serves its figures, as
-    /// `unspin run` does: they become co-metrics of each run.
+    /// The unix socket in the guest at which a guest scheduler serves its figures, as `unspin run`
+    /// does. They become co-metrics of each run.
     pub stats: Option<PathBuf>,
 }
 
 impl Scheduler {
-    /// Its name in results.
+    /// Returns the scheduler's name in results.
     pub fn name(&self) -> String {
         match self {
             Scheduler::Stock => "stock".into(),
@@ -54,7 +55,7 @@ impl Scheduler {
         }
     }
 
-    /// Reads `stock`, `tuned`, `hold:K` or the name of one of `commands`.
+    /// Parses `stock`, `tuned`, `hold:K` or the name of one of `commands`.
     pub fn parse(name: &str, commands: &[Command]) -> Result<Scheduler, String> {
         match name {
             "stock" => return Ok(Scheduler::Stock),
@@ -65,7 +66,7 @@ impl Scheduler {
             let hold = Scheduler::Hold(vcpus);
             return match hold.name() {
                 _ if vcpus == 0 => Err("hold:0 holds nothing: write `hold:1` or more".into()),
-                // A cell has one name.
+                // Each cell must have exactly one name.
                 written if written != name => Err(format!("`{name}` is written `{written}`")),
                 _ => Ok(hold),
             };
@@ -78,17 +79,17 @@ impl Scheduler {
         })
     }
 
-    /// The command in the guest that tunes its kernel.
+    /// Returns the command that tunes the guest's kernel.
     pub fn tune() -> Vec<String> {
         tuning("on")
     }
 
-    /// The command in the guest that undoes [`Scheduler::tune`].
+    /// Returns the command that undoes [`Scheduler::tune`].
     pub fn undo_tune() -> Vec<String> {
         tuning("off")
     }
 
-    /// vCPUs that the job is held to, if any.
+    /// Returns the vCPUs to which the job is restricted, if any.
     pub fn cpus(&self) -> Option<Vec<u32>> {
         match self {
             Scheduler::Hold(vcpus) => Some((0..*vcpus).collect()),
@@ -102,7 +103,8 @@ fn tuning(state: &str) -> Vec<String> {
 }
 
 impl Command {
-    /// Where `cargo install` puts it: a folder of the cache, by crate and version.
+    /// Returns the root folder for `cargo install`: a folder of the cache, named by crate and
+    /// version.
     pub fn install_root(&self) -> Option<PathBuf> {
         let name = self.crate_name.as_ref()?;
         let version = self.version.as_deref().unwrap_or("latest");

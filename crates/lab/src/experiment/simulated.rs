@@ -1,4 +1,4 @@
-//! The simulated host of a topology: what `[topology.vt]` says, or its defaults.
+//! The simulated host of a topology: the values of `[topology.vt]`, or their defaults.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -14,12 +14,12 @@ use super::file::Source;
 use super::{Spinlock, cpu_limits};
 use crate::toml_error::ConfigError;
 
-/// Short enough that no interrupt between vCPUs is late by more than it costs.
+/// So short that an interrupt between vCPUs is never later than it is expensive.
 const DEFAULT_QUANTUM_NS: u64 = 500;
-/// With it, small costs come close to those of hardware: docs/micro-costs.md.
+/// With this value, short operations cost about as much as on hardware: docs/micro-costs.md.
 const DEFAULT_INSTRUCTIONS: u32 = 2;
 
-/// `[vt]` of an experiment and `[topology.vt]`, which goes before it.
+/// The `[vt]` table of an experiment, and `[topology.vt]`, which takes precedence.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSimulated {
@@ -39,7 +39,7 @@ pub(super) struct RawSimulated {
     vnae: Option<Spanned<Vnae>>,
 }
 
-/// What the host does for a guest that spins, and what it is made of.
+/// The host's help for spinning guests, and the hardware that its prices model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Regime {
@@ -56,40 +56,40 @@ enum Regime {
     SevLike,
 }
 
-/// A checked simulated host.
+/// A simulated host whose values have been checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Simulated {
-    /// What the host's KVM offers.
+    /// Help that the host's KVM offers.
     pub help: Help,
-    /// What exits cost.
+    /// Table of the prices of exits.
     pub prices: Prices,
-    /// The percentage of these prices that is paid.
+    /// Percentage of these prices that the guest pays.
     pub price_percent: u32,
     /// The host's scheduler.
     pub host_scheduler: HostScheduler,
-    /// What the guest may use.
+    /// Limits of the guest's pCPU time.
     pub cpu: CpuLimits,
-    /// Nanoseconds that each pCPU runs in a round.
+    /// Nanoseconds that each pCPU runs per round.
     pub quantum_ns: u64,
-    /// Instructions that each pCPU executes in a nanosecond.
+    /// Instructions that each pCPU executes per nanosecond.
     pub instructions: u32,
-    /// What the guest takes itself for, if it is a confidential one.
+    /// Kind of confidential guest, if the guest is one.
     pub cvm: Option<Cvm>,
-    /// Modelled neighbours.
+    /// Neighbours that are models.
     pub neighbours: Vec<VirtualNeighbour>,
 }
 
 /// `HOST_PRICE_PERCENT_MAX` of policy/host/prices.h.
 const MOST_PERCENT: u32 = 1_000;
-/// What QEMU's `virtual-host` takes.
+/// Quanta in nanoseconds that QEMU's `virtual-host` accepts.
 const QUANTA_NS: RangeInclusive<u64> = 1..=1_000_000;
 const INSTRUCTIONS: RangeInclusive<u32> = 1..=16;
 
-/// One bit more than the number of the emulated C-bit.
+/// The physical address width is one more than the number of the emulated C-bit.
 const CVM_CPU: &str = "max,phys-bits=48";
 
 impl RawSimulated {
-    /// The keys of both tables, the topology's before the experiment's.
+    /// Merges two tables. The topology's keys take precedence over the experiment's.
     pub(super) fn or(&self, experiment: &RawSimulated) -> RawSimulated {
         RawSimulated {
             regime: self.regime.or(experiment.regime),
@@ -109,7 +109,7 @@ impl RawSimulated {
         }
     }
 
-    /// The host, checked.
+    /// Checks the values and returns the host.
     pub(super) fn check(
         &self,
         source: &Source,
@@ -181,7 +181,7 @@ impl RawSimulated {
     }
 }
 
-/// Refuses a number that the simulated host does not take.
+/// Rejects a number that the simulated host does not accept.
 fn within<T: PartialOrd + Display>(
     source: &Source,
     key: &str,
@@ -206,7 +206,8 @@ impl Regime {
         }
     }
 
-    /// What each regime offers; PAUSE exits are those of the hardware that is priced.
+    /// Returns the help that a regime offers. PAUSE exits are those of the hardware whose prices
+    /// apply.
     fn help(self, prices: Prices) -> Help {
         let pause_exits = match prices {
             Prices::Svm | Prices::SevEs => PauseExits::Svm,
@@ -225,7 +226,7 @@ impl Regime {
 }
 
 impl Simulated {
-    /// The prices, as a label says them.
+    /// Returns the prices in the form of a label.
     pub fn prices_text(&self) -> String {
         let table = option_name(&self.prices);
         match self.price_percent {
@@ -234,7 +235,7 @@ impl Simulated {
         }
     }
 
-    /// What a host lacks that is to reflect pause loops.
+    /// Returns why the host cannot reflect pause loops, if it cannot.
     fn unfit_for_vnae(&self) -> Option<&'static str> {
         if self.cvm.is_none() {
             Some("`vnae` needs a confidential guest: `cvm = \"sev-es-emulated\"`")
@@ -245,7 +246,7 @@ impl Simulated {
         }
     }
 
-    /// Why no loop of PAUSEs is counted like that.
+    /// Returns why the host cannot use its `pause_window`, if it cannot.
     fn unfit_window(&self) -> Option<&'static str> {
         let window = self.help.pause_window?;
         match self.help.pause_exits {
@@ -262,12 +263,12 @@ impl Simulated {
         }
     }
 
-    /// QEMU's `-cpu` argument. Without the hypervisor bit Linux takes the FIFO qspinlock,
-    /// as it does on KVM with `nopvspin`; with the bit and without PV spinlocks it takes
-    /// the test-and-set lock.
+    /// Returns QEMU's `-cpu` argument. Without the hypervisor bit Linux takes the FIFO qspinlock,
+    /// as it does on KVM with `nopvspin`. With the bit and without PV spinlocks Linux takes the
+    /// test-and-set lock.
     pub fn cpu(&self, spinlock: Option<Spinlock>) -> String {
         match spinlock {
-            // KVM's signature is what such a guest has x2APIC by.
+            // A confidential guest uses x2APIC only if it sees KVM's signature.
             _ if self.cvm.is_some() => CVM_CPU.into(),
             Some(Spinlock::Tas) => "max".into(),
             None if self.help.pv_unhalt => "max".into(),
@@ -275,8 +276,8 @@ impl Simulated {
         }
     }
 
-    /// Whether a confidential guest is to take the FIFO qspinlock: `nopvspin` makes Linux do so,
-    /// and only where KVM offers PV spinlocks.
+    /// Returns whether a confidential guest needs `nopvspin` to take the FIFO qspinlock. Linux
+    /// obeys `nopvspin` only if KVM offers PV spinlocks.
     pub fn declines_pv_spinlocks(&self, spinlock: Option<Spinlock>) -> bool {
         let native = match spinlock {
             Some(spinlock) => spinlock == Spinlock::Native,
@@ -285,7 +286,7 @@ impl Simulated {
         self.cvm.is_some() && native
     }
 
-    /// What the host's KVM offers a guest with that spinlock.
+    /// Returns the help that the host's KVM offers a guest with this spinlock.
     pub fn offered(&self, spinlock: Option<Spinlock>) -> Help {
         let pv_unhalt = self.help.pv_unhalt || self.declines_pv_spinlocks(spinlock);
         Help { pv_unhalt, ..self.help }

@@ -1,4 +1,4 @@
-//! Topologies: which VMs share which pCPUs, and how.
+//! Topologies: the VMs that share pCPUs, and how they share them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use crate::workload::Workload;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a number of pCPUs, or a list such as [0, 2]")]
 pub enum Pcpus {
-    /// So many of the host's CPUs, the first ones that this process may use.
+    /// The number of CPUs to take, from the first that this process may use.
     Count(u32),
-    /// These ones.
+    /// These CPUs of the host.
     List(Vec<u32>),
 }
 
 impl Pcpus {
-    /// How many.
+    /// Returns the number of pCPUs.
     pub fn count(&self) -> u32 {
         match self {
             Pcpus::Count(count) => *count,
@@ -30,14 +30,14 @@ impl Pcpus {
         }
     }
 
-    /// A CPU that the list names more than once.
+    /// Returns a CPU that the list contains more than once, if any.
     pub(super) fn repeated(&self) -> Option<u32> {
         let Pcpus::List(list) = self else { return None };
         let mut known = BTreeSet::new();
         list.iter().copied().find(|cpu| !known.insert(*cpu))
     }
 
-    /// Their numbers, out of the CPUs that this process may use.
+    /// Returns the numbers of the pCPUs, taken from the CPUs that this process may use.
     pub fn resolve(&self, allowed: &[u32]) -> Result<Vec<u32>, String> {
         let list = match self {
             Pcpus::Count(count) => allowed.iter().copied().take(*count as usize).collect(),
@@ -60,49 +60,50 @@ impl Pcpus {
     }
 }
 
-/// The spinlock of a flat guest's kernel.
+/// The spinlock that a flat guest's kernel uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spinlock {
-    /// Test-and-set: what Linux takes on a hypervisor without PV spinlocks.
+    /// Test-and-set, which Linux uses on a hypervisor without PV spinlocks.
     #[default]
     Tas,
-    /// The FIFO qspinlock of bare metal.
+    /// The FIFO qspinlock, which Linux uses on bare metal.
     Native,
 }
 
 /// Another VM on the same pCPUs.
 #[derive(Debug, Clone)]
 pub struct Neighbour {
-    /// Its name.
+    /// Name of the neighbour.
     pub name: String,
-    /// Its vCPUs.
+    /// Number of its vCPUs.
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// What it runs while the subject runs.
+    /// The workload that it runs while the subject runs.
     pub workload: Workload,
 }
 
-/// An L1 host between: the pCPUs are its emulated CPUs, and its KVM runs the subject.
+/// An L1 host below the subject. The pCPUs are the L1's emulated CPUs, and its KVM runs the
+/// subject.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nested {
     /// Memory of the L1 in MiB.
     pub memory_mib: u64,
-    /// PV spinlocks offered to the subject.
+    /// Whether the subject is offered PV spinlocks.
     pub pv_spinlocks: bool,
-    /// Steal time offered to the subject.
+    /// Whether the subject is offered steal time.
     pub steal_time: bool,
-    /// PAUSE exits on.
+    /// Whether the L1's KVM uses PAUSE exits.
     pub pause_exits: bool,
-    /// Further KVM features taken away, by QEMU's names, such as `kvm-pv-ipi`.
+    /// More KVM features to withhold, by QEMU's names, such as `kvm-pv-ipi`.
     pub without: Vec<String>,
-    /// Boot parameters added to the L1's command line.
+    /// Boot parameters to add to the L1's command line.
     pub host_params: String,
 }
 
 impl Nested {
-    /// A regime by name: `pv`, `ple` or `abandoned`.
+    /// Returns a regime by its name: `pv`, `ple` or `abandoned`.
     pub fn regime(name: &str, memory_mib: u64) -> Option<Nested> {
         let (pv, pause_exits) = match name {
             "pv" => (true, true),
@@ -120,7 +121,7 @@ impl Nested {
         })
     }
 
-    /// QEMU's `-cpu` argument of the subject.
+    /// Returns QEMU's `-cpu` argument for the subject.
     pub fn cpu(&self) -> String {
         let mut cpu = String::from("host");
         for (offered, name) in
@@ -136,72 +137,73 @@ impl Nested {
         cpu
     }
 
-    /// Boot parameters of the L1. Its KVM shadows the subject's page tables, because
-    /// QEMU's emulation of nested paging corrupts the L1's memory now and then: short
-    /// trials lost 1 of 12 to 5 of 10 runs with QEMU 7.2, and 4 of 12 with 11.1.
+    /// Returns the boot parameters of the L1. Its KVM shadows the subject's page tables, because
+    /// QEMU's emulation of nested paging sometimes corrupts the L1's memory. With nested paging,
+    /// short trials lost 1 of 12 to 5 of 10 runs with QEMU 7.2, and 4 of 12 with 11.1.
     pub fn l1_boot_params(&self) -> String {
         format!("kvm_amd.npt=0 {}", self.host_params).trim().to_owned()
     }
 
-    /// Boot parameters of the subject: without PV spinlocks, Linux takes the
-    /// native qspinlock only with `nopvspin`, else test-and-set.
+    /// Returns the boot parameters of the subject. Without PV spinlocks, Linux takes the native
+    /// qspinlock only with `nopvspin`, else test-and-set.
     pub fn boot_params(&self) -> &'static str {
         if self.pv_spinlocks { "" } else { "nopvspin" }
     }
 }
 
-/// What keeps a topology from an accelerator: the place in the file, and what to write.
+/// The reasons why a topology cannot use an accelerator: the place in the file, and the remedy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// What virtual time has not.
+    /// A key that virtual time does not support.
     pub virtual_time: Option<(Range<usize>, String)>,
-    /// What only virtual time has.
+    /// A key that only virtual time supports.
     pub real_time: Option<(Range<usize>, String)>,
 }
 
-/// A checked topology.
+/// A topology whose values have been checked.
 #[derive(Debug, Clone)]
 pub struct Topology {
-    /// Its name in results.
+    /// Name of the topology in results.
     pub name: String,
-    /// The subject's vCPUs.
+    /// Number of the subject's vCPUs.
     pub vcpus: u32,
-    /// The pCPUs that all VMs share.
+    /// pCPUs that all VMs share.
     pub pcpus: Spanned<Pcpus>,
-    /// The subject's memory in MiB.
+    /// Memory of the subject in MiB.
     pub memory_mib: u64,
-    /// The accelerator that it asks for, its own or the experiment's.
+    /// Accelerator that the topology or, failing that, the experiment asks for.
     pub accel: Option<Accel>,
-    /// Its host where time is virtual.
+    /// The simulated host, for virtual time.
     pub simulated: Simulated,
-    /// Where it cannot run.
+    /// Reasons why the topology cannot use an accelerator.
     pub refusals: Refusals,
-    /// The subject's spinlock, where it is flat; test-and-set when absent and time is real.
+    /// Spinlock of a flat subject. If absent, it is test-and-set in real time.
     pub spinlock: Option<Spinlock>,
-    /// Who shares with whom.
+    /// The units between which the host divides pCPU time.
     pub fairness: Fairness,
-    /// Each vCPU held to one pCPU: where there are fewer, neighbours share one.
+    /// Whether each vCPU is pinned to one pCPU. If vCPUs outnumber pCPUs, consecutive vCPUs share
+    /// one.
     pub pinned: bool,
-    /// Other VMs, real ones.
+    /// Neighbours that are real VMs.
     pub neighbours: Vec<Neighbour>,
-    /// An L1 between.
+    /// The L1 below the subject, if the topology is nested.
     pub nested: Option<Nested>,
-    /// pCPU time taken away at known times.
+    /// Intervals in which an injector takes pCPU time away.
     pub injection: Option<Injection>,
-    /// The guest schedulers used here; all of the experiment's when absent.
+    /// Names of the guest schedulers to use here; all of the experiment's if absent.
     pub schedulers: Option<Vec<String>>,
-    /// The workloads that run here; all of the experiment's when absent.
+    /// Names of the workloads to run here; all of the experiment's if absent.
     pub workloads: Option<Vec<String>>,
 }
 
 impl Topology {
-    /// Whether a workload runs here.
+    /// Returns whether the topology runs a workload.
     pub fn has_workload(&self, name: &str) -> bool {
         self.workloads.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
     }
 
-    /// Checks that an injector takes time from one of the vCPUs: the first of these pCPUs have one
-    /// each. Otherwise its intervals would be compared with those of another vCPU.
+    /// Checks that an injector takes time from one of the vCPUs, which are pinned to the first of
+    /// these pCPUs. Otherwise its intervals would be compared with the off time of another vCPU.
     pub(super) fn check_injection(&self, pcpus: &[u32]) -> Result<(), String> {
         let held = &pcpus[..pcpus.len().min(self.vcpus as usize)];
         match &self.injection {
@@ -213,13 +215,13 @@ impl Topology {
         }
     }
 
-    /// Whether its host could be simulated.
+    /// Returns whether the topology's host can be simulated.
     pub(super) fn may_be_in_virtual_time(&self) -> bool {
         let fits = self.pcpus.get_ref().count() <= super::SIMULATED_PCPUS_MAX;
         fits && self.refusals.virtual_time.is_none()
     }
 
-    /// Whether its host is simulated.
+    /// Returns whether the topology runs in virtual time.
     pub fn in_virtual_time(&self) -> bool {
         self.accel == Some(Accel::Vt)
     }

@@ -1,4 +1,4 @@
-//! What a file may say, and what its errors say.
+//! Valid files, and the errors of invalid ones.
 
 use super::*;
 

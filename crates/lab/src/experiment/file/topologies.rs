@@ -1,4 +1,4 @@
-//! `[[topology]]`, and what is checked in it.
+//! The `[[topology]]` tables, and the checks of their values.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::workload::Workload;
 const DEFAULT_MEMORY_MIB: u64 = 768;
 const DEFAULT_L1_MEMORY_MIB: u64 = 3072;
 
-/// A topology as it is written.
+/// The content of a `[[topology]]` table before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTopology {
@@ -55,7 +55,7 @@ struct RawNested {
     host_params: Option<String>,
 }
 
-/// The topologies of an experiment that has these workloads.
+/// Checks the topologies of an experiment with these workloads.
 pub(super) fn check(
     source: &Source,
     raw: &RawExperiment,
@@ -77,8 +77,9 @@ pub(super) fn check(
     Ok(topologies)
 }
 
-/// Where time is real, an experiment has one accelerator: the first that a topology asks for would
-/// run those that ask for another.
+/// Checks that all topologies in real time ask for the same accelerator, because an experiment has
+/// only one. Otherwise the first topology's accelerator would also run the topologies that ask for
+/// another.
 fn check_real_accel(
     source: &Source,
     raw: &[RawTopology],
@@ -89,7 +90,7 @@ fn check_real_accel(
     let Some((other_raw, other)) = real.find(|(_, other)| other.accel != first.accel) else {
         return Ok(());
     };
-    // The experiment's cannot be the accelerator of both.
+    // The accelerators differ, so at least one of the two topologies sets its own.
     let Some(at) = other_raw.accel.as_ref().or(first_raw.accel.as_ref()) else { return Ok(()) };
     let [one, another] = [first, other].map(|it| it.accel.map_or("real", Accel::as_str));
     let message = format!(
@@ -100,7 +101,7 @@ fn check_real_accel(
     Err(source.error(at, message))
 }
 
-/// What an experiment lists, by name; a topology may list some of them.
+/// The names that an experiment lists. A topology may select some of them.
 struct Declared {
     schedulers: Vec<String>,
     workloads: Vec<String>,
@@ -163,7 +164,7 @@ fn check_pcpus(source: &Source, raw: &RawTopology) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What keeps a topology from virtual time, and what keeps it in virtual time.
+/// Returns the keys that prevent virtual time, and the keys that require it.
 fn refusals(raw: &RawTopology) -> Refusals {
     let nested = raw.nested.as_ref().map(|nested| nested.regime.span());
     let virtual_time = [
