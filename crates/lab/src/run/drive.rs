@@ -1,4 +1,4 @@
-//! Walks a host through a schedule.
+//! Drives a host through a schedule.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -11,45 +11,45 @@ use super::schedule::{Attempt, Schedule, Step};
 use super::{Finish, LabError};
 use crate::experiment::{PlannedBoot, PlannedRun};
 
-/// The experiment, as the driver sees it: what is to be done, and who is to know what was.
+/// The experiment as the driver sees it: the source of specifications and the receiver of results.
 pub trait Bench: Sync {
-    /// What to boot.
+    /// Returns the specification of a boot's VMs.
     fn boot_spec(&self, boot: &PlannedBoot) -> Result<BootSpec, Failure>;
 
-    /// What to run.
+    /// Returns the specification of a run.
     fn run_spec(&self, boot: &PlannedBoot, run: &PlannedRun) -> RunSpec;
 
-    /// VMs are about to boot on a lane; returns the boot's number.
+    /// Takes note that VMs are about to boot on a lane. Returns the boot's number.
     fn booting(&self, lane: usize, boot: &PlannedBoot) -> u32;
 
-    /// A run ended. Returns whether its guest can have another one.
+    /// Takes a run's output. Returns whether its guest can be used for another run.
     fn ran(&self, turn: &Turn, output: RunOutput) -> Result<bool, LabError>;
 
-    /// An attempt failed.
+    /// Takes note of a failed attempt.
     fn failed(&self, turn: &Turn, failure: &Failure) -> Result<(), LabError>;
 }
 
-/// An attempt at a run, with the boot that it had.
+/// An attempt at a run, and the boot that it used.
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// The planned boot.
     pub boot: PlannedBoot,
     /// The attempt.
     pub attempt: Attempt,
-    /// The boot's number, and what came up; `None` where nothing did.
+    /// The boot's number and the VMs that came up; `None` if the boot failed.
     pub up: Option<(u32, Booted)>,
-    /// When the run began; where nothing came up, when the boot did.
+    /// Start of the run or, if the boot failed, of the boot.
     pub began: SystemTime,
-    /// Real seconds that the boot took.
+    /// Duration of the boot in real seconds.
     pub boot_real_s: f64,
-    /// Real seconds that the run took.
+    /// Duration of the run in real seconds.
     pub run_real_s: f64,
 }
 
-/// Takes steps on a lane until the schedule is done or stopped.
+/// Carries out the steps of a lane until the schedule is done or stopped.
 ///
 /// # Errors
-/// Those of the bench: results that cannot be written stop every lane.
+/// The errors of the bench. An error while it writes results stops every lane.
 pub fn drive(
     bench: &dyn Bench,
     schedule: &Mutex<Schedule>,
@@ -94,7 +94,7 @@ struct Driver<'a> {
     up: Option<Up>,
 }
 
-/// A boot under way: its number, what came of it, and its real seconds.
+/// A boot under way or its result: its number, its VMs or its failure, and its duration in seconds.
 struct Up {
     boot: PlannedBoot,
     number: u32,
@@ -104,7 +104,8 @@ struct Up {
 }
 
 impl Driver<'_> {
-    /// Who ends us may end QEMU, too, as `systemctl stop` does. Then its end is not its fault.
+    /// Reports a failure as an interruption if this process was interrupted, too. `systemctl stop`,
+    /// for example, ends QEMU together with this process; QEMU's exit is then not a failure.
     fn or_interrupted(&self, failure: Failure) -> Failure {
         match (self.interrupted)() {
             true => Failure { kind: FailureKind::Interrupted, ..failure },

@@ -1,5 +1,5 @@
-//! Carries out an experiment: the schedule's steps on real or simulated hosts, each
-//! result on disk before the next run starts.
+//! Carries out an experiment: the schedule's steps on real or simulated hosts. Each result is on
+//! disk before the next run starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,10 +25,11 @@ use crate::machine;
 use crate::sensed;
 use crate::workload::Workload;
 
-/// What an experiment needs on this machine, its selected runs, and where results go.
+/// Prepares an experiment on this machine. Returns its requirements, its selected runs and its
+/// output folder.
 ///
 /// # Errors
-/// [`LabError::Interrupted`] after Ctrl-C, which has changed nothing in the output folder.
+/// [`LabError::Interrupted`] after Ctrl-C. The output folder is then unchanged.
 pub(super) fn plan(
     experiment: &Experiment,
     options: &Options,
@@ -38,7 +39,8 @@ pub(super) fn plan(
     unless(interrupt::requested(), made)
 }
 
-/// Ctrl-C ends the programs that preparing starts, too, so an error may only come from it.
+/// Returns `Interrupted` if Ctrl-C was pressed. Ctrl-C also ends the programs that prepare a run,
+/// so any other error may only be its consequence.
 fn unless<T>(interrupted: bool, made: Result<T, LabError>) -> Result<T, LabError> {
     if interrupted { Err(LabError::Interrupted) } else { made }
 }
@@ -49,7 +51,7 @@ fn make_plan(
     progress: &mut dyn Progress,
 ) -> Result<(Prepared, Plan, PathBuf), LabError> {
     if !options.fresh {
-        // Preparing can take minutes.
+        // This check comes first, because preparing can take minutes.
         folder::meta_of(&options.out, &experiment.name)?;
     }
     let prepared = Prepared::new(experiment, options, progress)?;
@@ -62,7 +64,8 @@ fn make_plan(
     Ok((prepared, plan, out))
 }
 
-/// Carries out an experiment and returns the output folder; resumes what is there.
+/// Carries out an experiment and returns the output folder. Resumes the runs that the folder
+/// contains.
 pub fn execute(
     experiment: &Experiment,
     options: &Options,
@@ -82,13 +85,13 @@ pub fn execute(
     for folder in options.taken_over_from() {
         store.reuse(folder, &plan)?;
     }
-    // All before the first run, so that programs that are built again meanwhile change nothing.
+    // All images are written before the first run, so rebuilding a program meanwhile has no effect.
     progress.event(Event::Stage("writing the guests' images", None));
     let is_open = |boot: &&PlannedBoot| boot.runs.iter().any(|run| !store.is_done(run.run));
     for boot in plan.boots.iter().filter(|boot| boot.virtual_time).filter(is_open) {
         let written = prepared.write_cell_initramfs(experiment, boot);
         if interrupt::requested() {
-            // The lanes end before their first run.
+            // The lanes see the interruption and end before their first run.
             break;
         }
         written?;
@@ -133,25 +136,28 @@ struct Lab<'a> {
     host: String,
 }
 
-/// What the lanes share: where results go, and who is to know.
+/// State that the lanes share: the store of results and the receiver of progress.
 struct Desk<'a> {
     store: Store,
     timings: Timings,
     progress: &'a mut (dyn Progress + Send),
     done: u64,
-    /// Runs of this command that ended in whatever way: few that failed are tried again.
+    /// Runs that this command has carried out, whether they succeeded or failed. Few failed runs
+    /// are tried again.
     ended: BTreeSet<u64>,
-    /// The run in virtual time of each lane, in words.
+    /// Description of each lane's current run in virtual time.
     under_way: BTreeMap<usize, String>,
 }
 
 impl<'a> Lab<'a> {
-    /// A panic on another lane leaves the store as its last whole line left it.
+    /// Locks the shared state. After a panic on another lane, the store is as its last whole line
+    /// left it.
     fn desk(&self) -> MutexGuard<'_, Desk<'a>> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Virtual time first, on all lanes. Where time is real, one run has the machine.
+    /// Carries out the runs in virtual time on all lanes, and then the runs in real time, one at a
+    /// time.
     fn run_all(&self) -> Result<Finish, LabError> {
         let (simulated, real): (Vec<PlannedBoot>, Vec<PlannedBoot>) =
             self.plan.boots.iter().cloned().partition(|boot| boot.virtual_time);
@@ -173,7 +179,7 @@ impl<'a> Lab<'a> {
             let mut hosts = Router::new(folder, self.prepared.vt_qemu.clone().map(options));
             drive(self, &schedule, lane, &mut hosts, &interrupt::requested)
         };
-        // A VM dies with the thread that started it, so each lane has one for life.
+        // QEMU dies with the thread that started it, so each lane keeps one thread throughout.
         let finishes: Vec<Result<Finish, LabError>> = std::thread::scope(|scope| {
             let lanes: Vec<_> =
                 (0..lanes).map(|lane| scope.spawn(move || one_lane(lane))).collect();
@@ -232,7 +238,7 @@ impl<'a> Lab<'a> {
         &self.experiment.workloads[run.workload]
     }
 
-    /// Files a record under its run's names, and the reason of a failure in a log.
+    /// Writes a record under its run's names, and the reason of a failure to a log.
     fn append(&self, desk: &mut Desk, record: &mut RunRecord) -> Result<(), LabError> {
         if let Some(names) = self.plan.names.get(&record.run) {
             record.identity = Some(names.identity.clone());
@@ -279,8 +285,8 @@ impl Bench for Lab<'_> {
         specs::run(self.experiment, &self.prepared, boot, run)
     }
 
-    /// Where each run has its own boot, its number is the run's: the order in which lanes
-    /// begin is not part of the result.
+    /// If each run has its own boot, the boot gets the run's number. The number then does not
+    /// depend on the order in which lanes begin.
     fn booting(&self, lane: usize, boot: &PlannedBoot) -> u32 {
         let mut desk = self.desk();
         let in_words = |run: &PlannedRun| {
@@ -324,7 +330,7 @@ impl Bench for Lab<'_> {
     }
 }
 
-/// Whether another run in the same guest could measure what this one left behind.
+/// Returns whether this run may affect the measurement of another run in the same guest.
 fn leaves_damage(outcome: &Outcome) -> bool {
     use FailureKind::{OutOfMemory, SchedulerFailed};
     matches!(
@@ -333,8 +339,8 @@ fn leaves_damage(outcome: &Outcome) -> bool {
     )
 }
 
-/// Compares what the guest found out with what its host saw. A session that cannot be
-/// read is a recorder that failed.
+/// Compares the guest's session with the host's recording. If the session cannot be read, the
+/// recorder failed.
 fn check_sensed(output: &mut RunOutput, workload: &Workload) {
     let (Some(truth), Some(recording), Some(job)) =
         (&mut output.truth, &output.recording, &mut output.job)

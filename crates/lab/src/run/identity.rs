@@ -1,4 +1,4 @@
-//! Which runs are planned, and the identity of each.
+//! The planned runs and the identity of each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -18,30 +18,30 @@ use crate::image::{FileDigests, Image, ImageError, find_program};
 use crate::machine;
 use crate::workload::Workload;
 
-/// The names that a planned run is filed under.
+/// The names under which a planned run is filed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
-    /// Of the run.
+    /// Identity of the run.
     pub identity: Identity,
-    /// Of what all runs of its cell share.
+    /// Identity of the setting that all runs of the cell share.
     pub setting: Identity,
-    /// Whether the run, once finished, never needs to be repeated, on any machine.
+    /// Whether a finished run never needs to be repeated, on any machine.
     pub deterministic: bool,
 }
 
-/// All runs of an experiment on this machine, with what decides each.
+/// All runs of an experiment on this machine, with the ingredients that decide their results.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// The boots in their order.
+    /// The boots, in order.
     pub boots: Vec<PlannedBoot>,
-    /// Each run's names by its number.
+    /// Names of each run, by its number.
     pub names: BTreeMap<u64, Names>,
-    /// The settings, spelled out.
+    /// Ingredients of each setting.
     pub settings: BTreeMap<Identity, Ingredients>,
 }
 
 impl Plan {
-    /// Plans the runs and names them.
+    /// Plans the runs and computes their names.
     pub fn new(experiment: &Experiment, prepared: &Prepared) -> Result<Plan, LabError> {
         let mut recipe = Recipe::new(experiment, prepared)?;
         let mut plan = Plan { boots: plan(experiment), ..Plan::default() };
@@ -69,25 +69,25 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Leaves only the selected runs to be carried out. The others keep their names.
+    /// Removes all boots and runs that are not selected. The names remain complete.
     ///
     /// # Errors
-    /// [`LabError::NotPlanned`] where a number is beyond the plan.
+    /// [`LabError::NotPlanned`] if a number is beyond the plan.
     pub fn select(&mut self, runs: Selection) -> Result<(), LabError> {
         select(&mut self.boots, self.names.len() as u64, runs)
     }
 
-    /// Each run's number by its identity.
+    /// Returns each run's number by its identity.
     pub fn numbers(&self) -> BTreeMap<Identity, u64> {
         self.names.iter().map(|(run, names)| (names.identity.clone(), *run)).collect()
     }
 
-    /// Whether a run, once finished, never needs to be repeated.
+    /// Returns whether a finished run never needs to be repeated.
     pub fn is_deterministic(&self, run: u64) -> bool {
         self.names.get(&run).is_some_and(|names| names.deterministic)
     }
 
-    /// The identity of a planned run.
+    /// Returns the identity of a planned run.
     pub fn identity_of(&self, run: u64) -> Result<&Identity, LabError> {
         let names = self.names.get(&run);
         names
@@ -95,14 +95,14 @@ impl Plan {
             .ok_or_else(|| LabError::Unnamed { detail: format!("run {run} is not planned") })
     }
 
-    /// The name of the plan as a whole.
+    /// Returns the identity of the whole plan.
     pub fn identity(&self) -> Result<Identity, LabError> {
         let all: Vec<&Identity> = self.names.values().map(|names| &names.identity).collect();
         Identity::of(&all).map_err(unnamed)
     }
 }
 
-/// Leaves only the selected runs of so many planned ones.
+/// Removes all boots and runs that are not selected. `planned` is the number of all runs.
 pub(super) fn select(
     boots: &mut Vec<PlannedBoot>,
     planned: u64,
@@ -121,7 +121,7 @@ pub(super) fn select(
     Ok(())
 }
 
-/// What distinguishes a block's runs from those of other blocks.
+/// Returns the seed or repeat that distinguishes a block's runs from those of other blocks.
 pub fn draw(experiment: &Experiment, boot: &PlannedBoot) -> Draw {
     match boot.virtual_time {
         true => Draw::Seed(specs::seed(experiment, boot.block)),
@@ -133,7 +133,7 @@ fn unnamed(error: serde_json::Error) -> LabError {
     LabError::Unnamed { detail: error.to_string() }
 }
 
-/// What ingredients are made of.
+/// Collects the ingredients of runs.
 struct Recipe<'a> {
     experiment: &'a Experiment,
     prepared: &'a Prepared,
@@ -172,12 +172,12 @@ impl<'a> Recipe<'a> {
             l1.block = 0;
         }
         if let Some(host) = &mut machines.virtual_host {
-            // The seed is the draw, not the setting.
+            // The seed belongs to the draw, not to the setting.
             host.seed = 0;
         }
         let VirtualTime { qemu, prices } = &prepared.virtual_time;
         if boot.virtual_time && (qemu.is_empty() || prices.is_empty()) {
-            // Without them, runs under other prices would pass for the same.
+            // Without these digests, runs under other prices would get the same identity.
             let detail = "virtual time needs the digests of QEMU and of the prices".to_owned();
             return Err(LabError::Unnamed { detail });
         }
@@ -210,7 +210,7 @@ impl<'a> Recipe<'a> {
         boot: &PlannedBoot,
         nested: bool,
     ) -> Result<BTreeMap<String, String>, LabError> {
-        // A distribution's id is only its release, of which there are several builds.
+        // The id of a distribution's kernel is only its release, which several builds can share.
         let mut name = |kernel: &Kernel| -> Result<String, LabError> {
             Ok(format!("{} {}", kernel.id, self.files.of(&kernel.image)?))
         };
@@ -242,14 +242,14 @@ impl<'a> Recipe<'a> {
         }
         for part in parts::of_run(experiment, &prepared.schedulers, boot, run) {
             let name = part.name();
-            // Two schedulers may have one name in their guests.
+            // Two schedulers may have the same name in their guests.
             let key = format!("{part:?}");
             add(&name, self.digest(&key, || part.image(&prepared.own))?);
         }
         Ok(found)
     }
 
-    /// The digest of an image, which is made once for each key.
+    /// Returns the digest of an image. The image is made only once per key.
     fn digest(
         &mut self,
         key: &str,
@@ -264,8 +264,8 @@ impl<'a> Recipe<'a> {
     }
 }
 
-/// A QEMU's version. One of one's own is built again without another version, so its content
-/// counts, too.
+/// Returns a QEMU's version. The user's own QEMU can be rebuilt under the same version, so the
+/// digest of its content is added.
 fn qemu(
     version: String,
     own: Option<&Path>,
@@ -277,7 +277,8 @@ fn qemu(
     }
 }
 
-/// QEMU's arguments and the kernel's parameters: those that no specification holds decide, too.
+/// Returns QEMU's arguments and the kernel's parameters. Some of them are in no specification but
+/// decide the result, too.
 fn arguments(machines: &BootSpec, job: &RunSpec) -> Vec<String> {
     let l1 = machines.l1.iter().map(|l1| &l1.vm);
     let of = |vm: &VmSpec| match &machines.virtual_host {
@@ -291,7 +292,7 @@ fn arguments(machines: &BootSpec, job: &RunSpec) -> Vec<String> {
     machines.vms.iter().chain(l1).flat_map(of).collect()
 }
 
-/// Where this host keeps kernel and initramfs decides nothing; their content is named elsewhere.
+/// Clears the paths of kernel and initramfs. The identity contains their content instead.
 fn forget_paths(vm: &mut VmSpec) {
     vm.kernel.clear();
     vm.initramfs.clear();

@@ -10,7 +10,7 @@ use super::*;
 use crate::experiment::{Pcpus, Scheduler};
 use crate::image::Own;
 
-/// An experiment with a program and a kernel of its own, each of which can change.
+/// An experiment with its own program and its own kernel. Tests can change both.
 pub(in crate::run) struct Bench(tempfile::TempDir);
 
 impl Bench {
@@ -114,7 +114,7 @@ fn identities(plan: &Plan) -> BTreeSet<&Identity> {
     plan.names.values().map(|names| &names.identity).collect()
 }
 
-/// Asserts that not one run has the same identity, and that the settings say why.
+/// Asserts that the plans share no run identity and that their settings differ at `path`.
 fn all_differ(a: &Plan, b: &Plan, path: &str) {
     assert!(identities(a).is_disjoint(&identities(b)), "{path}");
     let own = a.settings.values().next().unwrap();
@@ -256,14 +256,14 @@ fn the_command_lines_constants_decide_a_run_and_paths_do_not() {
     }
 }
 
-/// The experiment with a scheduler `run` that is `unspin run`.
+/// Returns the experiment with a scheduler named `run`, which is `unspin run`.
 fn with_unspin(mut experiment: Experiment) -> Experiment {
     let command = toml::from_str("name = \"run\"\nargv = [\"unspin\", \"run\"]").unwrap();
     experiment.schedulers.push(Scheduler::Command(command));
     experiment
 }
 
-/// The schedulers whose runs all have another identity in the second plan.
+/// Returns the schedulers whose runs all have a different identity in the second plan.
 fn changed<'a>(before: &'a Plan, after: &Plan) -> BTreeSet<&'a str> {
     let runs = before.boots.iter().flat_map(|boot| &boot.runs);
     let other = |run: &&PlannedRun| before.names[&run.run] != after.names[&run.run];
@@ -342,7 +342,7 @@ fn two_versions_of_a_scheduler_do_not_pass_for_one_program() {
     let image = |boot: &PlannedBoot| prepared.cell_initramfs(&experiment, boot);
     assert_ne!(program(boots[0]), program(boots[1]));
     assert_ne!(image(boots[0]), image(boots[1]));
-    // In real time, all runs of a kernel boot one image.
+    // In real time, all runs of a kernel boot the same image.
     let check = |boots: &[&PlannedBoot]| {
         let boots = boots.iter().copied();
         parts::each_has_its_place(&parts::of_boots(&experiment, &prepared.schedulers, boots))

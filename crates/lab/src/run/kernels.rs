@@ -32,8 +32,9 @@ pub fn get(spec: &str, progress: &mut dyn Progress) -> Result<(Kernel, Option<In
     Ok(kernel::ensure(spec, &mut report)?)
 }
 
-/// The id names a guest's files, in an L1 those of the kernel, too. That of an image at a path is
-/// its release, which another build can have as well: one would boot under the name of the other.
+/// Checks that no two kernels share an id. The id names a guest's files and, in an L1, the kernel's
+/// files. For an image at a path the id is its release, which another build can share. One build
+/// would then boot under the name of the other.
 fn each_has_its_id(kernels: &[Kernel]) -> Result<(), LabError> {
     let mut known: BTreeMap<&str, &Kernel> = BTreeMap::new();
     for kernel in kernels {

@@ -1,14 +1,14 @@
-//! How many runs in virtual time go on at once.
+//! The number of runs in virtual time that are carried out in parallel.
 
 use crate::experiment::Experiment;
 use crate::machine::{self, room};
 
-/// Memory that such a run needs at most, its QEMU included, unless its guest is a large one.
+/// Upper limit in MiB of the memory of such a run and its QEMU, unless its guest is a large one.
 const LANE_MEMORY_MIB: u64 = 1536;
-/// What its QEMU needs beside the guest's memory: most of it is translated code.
+/// Memory in MiB that QEMU needs beyond the guest's. Most of it is translated code.
 const QEMU_MEMORY_MIB: u64 = 512;
 
-/// As many as wanted, else one for each CPU that we may use, as far as the memory goes.
+/// Returns the number of lanes: the wanted one, else one per usable CPU as far as memory allows.
 pub fn lanes(wanted: Option<u32>, experiment: &Experiment) -> usize {
     let here = || {
         let machine_mib = machine::memory_mib();
@@ -22,7 +22,8 @@ fn fitting(cpus: u32, memory_mib: u64, lane_mib: u64) -> u32 {
     u64::from(cpus).min(memory_mib / lane_mib).max(1) as u32
 }
 
-/// Any of the runs can be under way on all lanes.
+/// Returns the memory in MiB of a lane. It suffices for the largest guest, which may run on all
+/// lanes at the same time.
 fn lane_mib(experiment: &Experiment) -> u64 {
     let simulated = experiment.topologies.iter().filter(|topology| topology.in_virtual_time());
     let largest = simulated.map(|topology| topology.memory_mib).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Carries out an experiment: prepares kernels and images, boots, runs, records.
+//! Carries out experiments: prepares kernels and images, boots guests, runs jobs, records results.
 
 mod drive;
 mod executor;
@@ -45,36 +45,36 @@ use crate::experiment::Experiment;
 use crate::image::ImageError;
 use crate::toml_error::ConfigError;
 
-/// How an experiment is carried out.
+/// Options for carrying out an experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where results go.
+    /// Output folder.
     pub out: PathBuf,
-    /// Whether to make a new folder below `out` for them, so that everything is measured.
+    /// Whether to measure everything in a new folder below `out`.
     pub fresh: bool,
-    /// The accelerator to use, whatever works here.
+    /// The accelerator to use, whichever accelerators work here.
     pub accel: Option<Accel>,
-    /// Runs in virtual time at once; as many as the machine has CPUs and memory for when absent.
+    /// Number of parallel runs in virtual time. If absent, CPUs and memory decide.
     pub jobs: Option<u32>,
-    /// Whether each run in virtual time is carried out twice and must give the same bytes.
+    /// Whether to carry out each run in virtual time twice and to require the same bytes.
     pub twice: bool,
-    /// Folders whose finished runs in virtual time are taken over.
+    /// Folders from which finished runs in virtual time are taken over.
     pub reuse: Vec<PathBuf>,
-    /// The planned runs to carry out. The folder's plan holds the others, too.
+    /// The planned runs to carry out. The folder's plan contains the others, too.
     pub runs: Selection,
     /// The commit that unspin was built from.
     pub commit: String,
 }
 
 impl Options {
-    /// Folders that finished runs are taken over from: none where each run is to be carried out
-    /// twice.
+    /// Returns the folders from which finished runs are taken over. There are none if each run must
+    /// be carried out twice.
     fn taken_over_from(&self) -> &[PathBuf] {
         if self.twice { &[] } else { &self.reuse }
     }
 
-    /// The output folder of a plan. A new one is named by the plan; one of that name whose
-    /// runs were interrupted is resumed.
+    /// Returns the output folder of a plan. A new folder is named after the plan. A folder of that
+    /// name with an interrupted experiment is resumed.
     fn folder(&self, experiment: &Experiment, plan: &Plan) -> Result<PathBuf, LabError> {
         if !self.fresh {
             return Ok(self.out.clone());
@@ -91,48 +91,48 @@ impl Options {
     }
 }
 
-/// How an experiment ended.
+/// The end of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// Every run has a result or failed for good.
+    /// Every run has a result or has failed for good.
     Complete,
-    /// Ctrl-C: what is finished is kept.
+    /// Ctrl-C. The finished runs are kept.
     Interrupted,
 }
 
-/// Why an experiment cannot go on.
+/// An error that ends an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A kernel is not to be had.
+    /// A kernel is not available.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// An initramfs cannot be made.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The topology asks for what this machine has not.
+    /// The topology asks for a resource that this machine lacks.
     #[error(transparent)]
     Topology(#[from] ConfigError),
-    /// Two kernels are called alike.
+    /// Two kernels have the same id.
     #[error(
         "{} and {} are both kernel {id}: build one of them with another CONFIG_LOCALVERSION, or \
          give each an experiment of its own", images[0].display(), images[1].display()
     )]
     OneId {
-        /// What both are called.
+        /// The id.
         id: String,
-        /// Their images.
+        /// Paths of both kernel images.
         images: [PathBuf; 2],
     },
-    /// Two programs have one place in a guest.
+    /// Two programs have the same path in a guest.
     #[error(
         "{} and {} would both be {} in a guest, which can hold one of them: rename one, or give \
          each an experiment of its own", programs[0].display(), programs[1].display(),
         place.display()
     )]
     OnePlace {
-        /// The place.
+        /// The path in the guest.
         place: PathBuf,
-        /// The programs on this machine.
+        /// The programs' paths on this machine.
         programs: [PathBuf; 2],
     },
     /// A program that the lab itself needs is missing.
@@ -146,31 +146,31 @@ pub enum LabError {
     /// A guest scheduler's command could not be installed.
     #[error("guest scheduler `{name}`: {detail}")]
     Scheduler {
-        /// Its name.
+        /// Name of the scheduler.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         detail: String,
     },
     /// A run's identity could not be written as JSON.
     #[error("the identity of the runs: {detail}")]
     Unnamed {
-        /// Why.
+        /// Cause of the failure.
         detail: String,
     },
-    /// No planned run has a number that was asked for.
+    /// A requested run number is beyond the plan.
     #[error("run {last} is not planned: the experiment has {planned} runs, from 0 on")]
     NotPlanned {
-        /// The last number asked for.
+        /// The highest requested number.
         last: u64,
-        /// How many runs there are.
+        /// Number of planned runs.
         planned: u64,
     },
     /// Results could not be written.
     #[error("cannot write {path}{}", next(source))]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The folder holds the results of another experiment.
@@ -181,12 +181,12 @@ pub enum LabError {
     OtherExperiment {
         /// The folder.
         out: PathBuf,
-        /// The experiment whose results are there.
+        /// Name of the experiment whose results are in the folder.
         holds: String,
-        /// The experiment to carry out.
+        /// Name of the experiment to carry out.
         wanted: String,
     },
-    /// Runs that are to be carried out twice have their result, so that they would not run.
+    /// Runs that must be carried out twice already have results, so they would be skipped.
     #[error(
         "{} already has results of runs that `--twice` is to carry out: name another folder with \
          `--out`", out.display()
@@ -201,19 +201,19 @@ pub enum LabError {
     /// Results could not be read.
     #[error("{path}:{} {detail}", if *line > 0 { format!("{line}:") } else { String::new() })]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line, from 1; 0 for the file as a whole.
+        /// Line from 1; 0 for an error about the file as a whole.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         detail: String,
     },
-    /// The host could not do it.
+    /// The host failed.
     #[error(transparent)]
     Host(#[from] Failure),
 }
 
-/// What to do about a file that cannot be written. A full disk may be the cause of a cause.
+/// Returns a remedy for a write error, or an empty text. A full disk can be an indirect cause.
 fn next(error: &io::Error) -> &'static str {
     let causes = iter::successors(Some(error as &(dyn Error + 'static)), |one| (*one).source());
     let mut kinds = causes.filter_map(|one| one.downcast_ref::<io::Error>()).map(io::Error::kind);

@@ -1,5 +1,5 @@
-//! What a command would carry out. It plans as the command itself does, so what one refuses,
-//! the other does, too; and it writes nothing into the output folder.
+//! Predicts what a command would carry out. It plans exactly as the command does, so both reject
+//! the same input. It writes nothing into the output folder.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,27 @@ use super::lanes::lanes;
 use super::{LabError, Options, Progress, Timings, folder, prepare, store};
 use crate::experiment::{Experiment, PlannedBoot, plan};
 
-/// What is left to do: the format of `unspin lab run --dry-run --json`.
+/// The remaining work. This is the format of `unspin lab run --dry-run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outlook {
-    /// Runs to carry out.
+    /// Number of runs to carry out.
     pub runs: u64,
-    /// Boots that they take.
+    /// Number of boots that these runs need.
     pub boots: u64,
-    /// About how many seconds that takes.
+    /// Estimated duration in seconds.
     pub expected_s: f64,
-    /// Runs of the whole experiment.
+    /// Number of runs in the whole experiment.
     pub planned: u64,
-    /// Selected runs that have their result, in the output folder or in one that results are
-    /// taken over from. It is 0 while something is missing: nobody knows then which runs they are.
+    /// Number of selected runs that have results, in the output folder or in a folder from which
+    /// results are taken over. It is 0 while a kernel or program is missing, because the runs'
+    /// identities are then unknown.
     pub done: u64,
-    /// Kernels and programs that are made first.
+    /// Kernels and programs that must be built, downloaded or installed first.
     pub missing: Vec<String>,
 }
 
-/// The runs of an experiment, and about how many seconds they take if none is done.
+/// Returns the number of an experiment's runs and their estimated duration in seconds if none is
+/// done.
 pub fn expected(experiment: &Experiment) -> (u64, f64) {
     let boots = plan(experiment);
     let runs = boots.iter().map(|boot| boot.runs.len() as u64).sum();
@@ -37,10 +39,10 @@ pub fn expected(experiment: &Experiment) -> (u64, f64) {
     (runs, Timings::load().estimate_s(experiment, &boots, lanes, |_| false))
 }
 
-/// Looks ahead.
+/// Predicts the remaining work of an experiment.
 ///
 /// # Errors
-/// Those of [`execute`](super::execute) before the first boot.
+/// The errors of [`execute`](super::execute) before the first boot.
 pub fn look_ahead(
     experiment: &Experiment,
     options: &Options,
@@ -53,7 +55,7 @@ pub fn look_ahead(
         let Plan { boots, names, .. } = plan;
         return Ok(outlook(experiment, options, (&boots, names.len() as u64), &done, missing));
     }
-    // Without kernel and programs the runs have no identity.
+    // Without the kernel and the programs, the runs have no identity.
     folder::meta_of(&options.out, &experiment.name)?;
     prepare::check(experiment)?;
     let mut boots = plan(experiment);

@@ -1,4 +1,4 @@
-//! The driver and its schedule on a host that plays what it is given.
+//! Tests of the driver and its schedule on a fake host.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,10 +10,10 @@ use unspin_wire::{Fairness, JobResult, TruthMode};
 use super::*;
 use crate::experiment::Scheduler;
 
-/// What the host does next: `Err` fails, `Ok(true)` finishes, `Ok(false)` does not.
+/// The host's next results: `Err` fails, `Ok(true)` finishes the run, `Ok(false)` does not.
 type Plays = VecDeque<Result<bool, FailureKind>>;
 
-/// Plays runs and boots in order; what is not given goes well.
+/// A host that plays these results in order. After the last of them, every boot and run succeeds.
 #[derive(Default)]
 struct FakeHost {
     boots: Plays,
@@ -56,7 +56,7 @@ impl Host for FakeHost {
     }
 }
 
-/// Keeps every event; its disk can be full.
+/// A bench that records every event. Its disk can fill up.
 #[derive(Default)]
 struct FakeBench {
     noted: Mutex<Vec<String>>,
@@ -108,7 +108,7 @@ impl Bench for FakeBench {
     }
 }
 
-/// Two boots of three runs each.
+/// Returns two boots of three runs each.
 fn boots(virtual_time: bool) -> Vec<PlannedBoot> {
     let run = |run| PlannedRun {
         run,
@@ -244,7 +244,8 @@ fn an_interrupted_run_leaves_no_record() {
     assert_eq!(noted, ["0 done 1"]);
 }
 
-/// Boots, or does not; at its failure, the signal that killed its QEMU has reached us, too.
+/// A host whose QEMU is killed at its boot, or at its run if `boots` is set. The signal has then
+/// reached this process, too.
 struct KilledHost<'a> {
     boots: bool,
     killed: &'a AtomicBool,
