@@ -1,5 +1,5 @@
-//! Which programs the image of a guest holds. The identity of a run and the image that it
-//! boots are both made of these, so that neither can have what the other lacks.
+//! The programs in a guest's image. Both the identity of a run and the image that it boots are made
+//! from these parts, so neither can contain a program that the other lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,34 +11,34 @@ use crate::experiment::{Experiment, PlannedBoot, PlannedRun, Topology};
 use crate::image::{Image, ImageError, OWN_NAME, Own, find_program, path_in_guest};
 use crate::workload::Workload;
 
-/// All that a guest's image holds beside its kernel's files, busybox and the init.
+/// The content of a guest's image besides its kernel's files, busybox and the init.
 pub type Parts = BTreeSet<Part>;
 
-/// One program, or one path, of an image.
+/// A program or a path in an image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The `unspin` program.
     Unspin,
-    /// A program of a workload.
+    /// A program that a workload needs.
     Program {
-        /// Its name.
+        /// Name of the program.
         name: String,
-        /// The Debian packages that have it.
+        /// Debian packages that provide the program.
         packages: String,
     },
-    /// A file, or a folder, of a workload.
+    /// A file or folder that a workload needs.
     Path {
-        /// Its path on this machine, and in the guest.
+        /// Its path, which is the same on this machine and in the guest.
         path: PathBuf,
-        /// The Debian packages that have it.
+        /// Debian packages that provide the path.
         packages: String,
     },
-    /// The program of a guest scheduler, on this machine.
+    /// The program of a guest scheduler, by its path on this machine.
     Scheduler(PathBuf),
 }
 
 impl Part {
-    /// Its name in an identity, the same on every machine.
+    /// Returns the part's name in an identity. It is the same on every machine.
     pub fn name(&self) -> String {
         match self {
             Part::Unspin => OWN_NAME.to_owned(),
@@ -48,7 +48,7 @@ impl Part {
         }
     }
 
-    /// An image of it and nothing else.
+    /// Makes an image of this part alone.
     pub fn image(&self, own: &Own) -> Result<Image, ImageError> {
         match self {
             Part::Unspin => own.unspin(),
@@ -60,7 +60,8 @@ impl Part {
         }
     }
 
-    /// Its program on this machine, where it is one and is not `unspin` itself.
+    /// Returns the path of the program on this machine, if the part is a program other than
+    /// `unspin`.
     fn program(&self) -> Option<PathBuf> {
         match self {
             Part::Program { name, .. } => find_program(name),
@@ -84,7 +85,7 @@ impl Part {
     }
 }
 
-/// What a run needs in its guest. Its neighbours boot the same image.
+/// Returns the parts that a run needs in its guest. Its neighbours boot the same image.
 pub fn of_run(
     experiment: &Experiment,
     schedulers: &BTreeMap<String, Installed>,
@@ -101,7 +102,7 @@ pub fn of_run(
     workloads.flat_map(Part::of_workload).chain(scheduler).collect()
 }
 
-/// What any run of these boots needs.
+/// Returns the parts that the runs of these boots need.
 pub fn of_boots<'a>(
     experiment: &Experiment,
     schedulers: &BTreeMap<String, Installed>,
@@ -111,13 +112,13 @@ pub fn of_boots<'a>(
     runs.flat_map(|(boot, run)| of_run(experiment, schedulers, boot, run)).collect()
 }
 
-/// The workloads of real neighbours.
+/// Returns the workloads of real neighbours.
 pub fn neighbours(topology: &Topology) -> impl Iterator<Item = &Workload> {
     topology.neighbours.iter().map(|neighbour| &neighbour.workload)
 }
 
-/// Refuses two programs that the guest would have at one place, such as two versions of a guest
-/// scheduler: the runs of both would run one of them.
+/// Rejects two programs that would have the same path in the guest, such as two versions of a guest
+/// scheduler. Otherwise the runs of both would use only one of them.
 pub fn each_has_its_place(parts: &Parts) -> Result<(), LabError> {
     let mut known: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for program in parts.iter().filter_map(Part::program) {
@@ -130,12 +131,12 @@ pub fn each_has_its_place(parts: &Parts) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Where links lead.
+/// Resolves symbolic links.
 fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Writes the image of a guest: what every guest of its kernel has, the init and the parts.
+/// Writes the image of a guest: the base image of its kernel, the init and the parts.
 pub fn write(base: Image, own: &Own, parts: &Parts, path: &Path) -> Result<(), ImageError> {
     let mut image = base;
     image.extend(own.init()?);

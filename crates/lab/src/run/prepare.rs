@@ -1,5 +1,5 @@
-//! Everything that must be there before the first boot: kernels, programs,
-//! images, the accelerator.
+//! Prepares everything that an experiment needs before its first boot: kernels, programs, images
+//! and the accelerator.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,26 @@ use crate::host::{VtQemu, vt_qemu};
 use crate::image::{Image, ImageError, OWN_NAME, OWN_PATH, Own, find_program, path_in_guest};
 use crate::machine;
 
-/// The kernel of every L1.
+/// The kernel that every L1 boots.
 const L1_KERNEL: &str = "lab";
-/// Folders where QEMU looks for firmware, and the firmware that a guest with
-/// `-kernel` and nothing else needs.
+/// Folders where QEMU looks for firmware, and the firmware of a guest that boots with `-kernel` and
+/// has no other devices that need firmware.
 const FIRMWARE_FOLDERS: [&str; 3] = ["/usr/share/seabios", "/usr/share/qemu", "/usr/lib/ipxe/qemu"];
 const FIRMWARE: [&str; 4] =
     ["bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin", "multiboot_dma.bin"];
 
-/// A scheduler command's program on this machine; `None` for `unspin` itself.
+/// The program of a scheduler command on this machine.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// The program.
+    /// Path of the program; `None` for `unspin` itself.
     pub program: Option<PathBuf>,
-    /// How the guest starts it.
+    /// The agent that the guest starts.
     pub agent: Agent,
 }
 
-/// A kernel with the initramfs of its guests in real time, which holds what any run of them
-/// needs. Guests in virtual time have one for each cell, see [`Prepared::cell_initramfs`].
+/// A kernel, and the initramfs of its guests in real time, which contains everything that any of
+/// their runs needs. Guests in virtual time have one initramfs per cell, see
+/// [`Prepared::cell_initramfs`].
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// The kernel.
@@ -46,35 +47,35 @@ pub struct Guest {
     pub initramfs: PathBuf,
 }
 
-/// What an experiment needs, ready.
+/// The prepared requirements of an experiment.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The subject's kernel and image, in the order of the experiment's kernels.
+    /// Kernel and image of the subject, in the order of the experiment's kernels.
     pub guests: Vec<Guest>,
-    /// The L1, where a topology is nested: its image holds QEMU and the guests.
+    /// The L1, if a topology is nested. Its image contains QEMU and the guests.
     pub l1: Option<Guest>,
     /// The accelerator of flat guests and of the L1.
     pub accel: Accel,
-    /// Whether nested topologies run without an L1, on this machine's own KVM.
+    /// Whether nested topologies run on this machine's own KVM, without an L1.
     pub own_kvm: bool,
-    /// Each scheduler command by name.
+    /// The program of each scheduler command, by the scheduler's name.
     pub schedulers: BTreeMap<String, Installed>,
     /// unspin's own programs.
     pub own: Own,
-    /// What decides runs in virtual time beside the guest; empty in real time.
+    /// Ingredients of runs in virtual time besides the guest; empty in real time.
     pub virtual_time: VirtualTime,
-    /// The QEMU of simulated hosts, where a topology has one.
+    /// The QEMU of simulated hosts, if a topology has one.
     pub vt_qemu: Option<VtQemu>,
-    /// Scratch folder for sockets, whose paths must be short; removed when dropped.
+    /// Temporary folder for sockets, whose paths must be short.
     pub scratch: Scratch,
-    /// Scratch folder for images, which can be large; removed when dropped.
+    /// Temporary folder for images, which can be large.
     images: Scratch,
     /// Until this is dropped, no later revision takes the place of a kernel or of QEMU.
     _in_use: Vec<InUse>,
 }
 
 impl Prepared {
-    /// Prepares an experiment; says what takes long.
+    /// Prepares an experiment. Reports the steps that take long.
     pub fn new(
         experiment: &Experiment,
         options: &Options,
@@ -140,7 +141,7 @@ fn in_real_time(experiment: &Experiment) -> bool {
     experiment.topologies.iter().any(|topology| !topology.in_virtual_time())
 }
 
-/// Whether this machine has what no preparation makes: pCPUs, and QEMU where time is real.
+/// Checks that this machine has the pCPUs and, in real time, QEMU. Preparation cannot provide them.
 pub(super) fn check(experiment: &Experiment) -> Result<(), LabError> {
     if in_real_time(experiment) && machine::qemu_version().is_none() {
         return Err(LabError::Missing { program: QEMU, package: "qemu-system-x86" });
@@ -148,7 +149,8 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), LabError> {
     Ok(experiment.check_pcpus(&machine::allowed_cpus())?)
 }
 
-/// What [`Prepared::new`] would build, fetch or install, which can take many minutes.
+/// Returns the names of what [`Prepared::new`] would build, download or install. Doing so can take
+/// many minutes.
 pub(super) fn missing(experiment: &Experiment) -> Result<Vec<String>, LabError> {
     let mut missing = Vec::new();
     let simulates = experiment.topologies.iter().any(Topology::in_virtual_time);
@@ -178,26 +180,26 @@ pub(super) fn missing(experiment: &Experiment) -> Result<Vec<String>, LabError> 
     Ok(missing)
 }
 
-/// QEMU decides runs in virtual time, and its program holds the tables of prices.
+/// Returns the ingredients that QEMU contributes. Its program contains the tables of prices.
 fn virtual_time(qemu: &VtQemu) -> VirtualTime {
     VirtualTime { qemu: qemu.behaviour.clone(), prices: qemu.behaviour.clone() }
 }
 
 impl Prepared {
-    /// The accelerator of a topology's outermost VM.
+    /// Returns the accelerator of a topology's outermost VM.
     pub fn accel_of(&self, topology: &Topology) -> Accel {
         if topology.in_virtual_time() { Accel::Vt } else { self.accel }
     }
 
-    /// The initramfs of a boot in virtual time. It holds what its run needs and nothing else:
-    /// unpacking takes virtual time, so whatever is in there decides the run.
+    /// Returns the path of the initramfs for a boot in virtual time. It contains only what its run
+    /// needs: unpacking takes virtual time, so every file in it affects the run.
     pub fn cell_initramfs(&self, experiment: &Experiment, boot: &PlannedBoot) -> PathBuf {
         let parts = parts::of_boots(experiment, &self.schedulers, [boot]);
         let name = Identity::of_bytes(format!("{parts:?}").as_bytes());
         self.images.path().join(format!("{}-{name}.cpio", self.guests[boot.kernel].kernel.id))
     }
 
-    /// Writes the initramfs of a boot in virtual time, unless it is there.
+    /// Writes the initramfs of a boot in virtual time, unless it exists.
     pub fn write_cell_initramfs(
         &self,
         experiment: &Experiment,
@@ -213,7 +215,7 @@ impl Prepared {
     }
 }
 
-/// Where the L1 finds a guest's kernel and initramfs.
+/// Returns the path in the L1 of a guest's kernel or initramfs.
 pub fn path_in_l1(guest: &Guest, what: &str) -> String {
     format!("/lab/{}/{what}", guest.kernel.id)
 }
@@ -230,7 +232,7 @@ fn guest(kernel: Kernel, folder: &Path) -> Guest {
     Guest { kernel, initramfs }
 }
 
-/// What an L1 has beside its init and its guests: QEMU with its firmware.
+/// Makes the image of an L1 without its init and its guests: QEMU with its firmware.
 pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
     let mut image = Image::base(kernel)?;
     image.add_program(QEMU, "qemu-system-x86")?;
@@ -243,7 +245,7 @@ pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
     Ok(image)
 }
 
-/// The image of an L1, with every guest's kernel and image.
+/// Writes the image of an L1, which contains the kernel and image of every guest.
 fn l1(guests: &[Guest], kernel: Kernel, own: &Own, folder: &Path) -> Result<Guest, LabError> {
     let mut image = l1_base(&kernel)?;
     image.extend(own.init()?);
@@ -269,7 +271,7 @@ fn install_schedulers(
     Ok(found)
 }
 
-/// Finds the program; `cargo install`s it if need be.
+/// Finds the program of a command, and runs `cargo install` if it is missing.
 pub(super) fn install(
     command: &Command,
     progress: &mut dyn Progress,
@@ -332,7 +334,7 @@ fn cargo_install(command: &Command) -> Result<(), String> {
 
 #[cfg(test)]
 impl Prepared {
-    /// What a test of plans needs: one kernel that is never booted.
+    /// Returns what tests of plans need: one kernel, which never boots.
     pub fn of_kernel(kernel: Kernel, accel: Accel, own: Own) -> Prepared {
         let folder = std::env::temp_dir().join("unspin-tests");
         let scratch = |prefix| Scratch::in_(&folder, prefix).expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! Progress of an experiment while it runs.
+//! Shows the progress of an experiment.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use unspin_model::{Outcome, RunRecord};
 
-/// Between two lines where there is no terminal to redraw.
+/// Time between two lines if the output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
-/// Below this share of a stage its pace says nothing.
+/// Share of a stage below which its pace is no basis for an estimate.
 const ESTIMATE_FROM: f64 = 0.03;
 
-/// Something that happened.
+/// An event in an experiment.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A stage of the preparation, with the share done where it is known.
+    /// A stage of the preparation, and the share that is done if it is known.
     Stage(&'a str, Option<f64>),
-    /// The selected runs begin: how many are done already, how many there are.
+    /// The selected runs begin. The numbers are those of finished and of all selected runs.
     Begin(u64, u64),
     /// VMs are starting.
     Boot(&'a str),
-    /// A run ended; selected runs with a result so far, seconds left.
+    /// A run ended. The numbers are those of selected runs with a result, and of seconds left.
     Run(&'a RunRecord, u64, f64),
-    /// A run in virtual time goes on.
+    /// A run in virtual time made progress.
     Reached {
-        /// Its cell and seed.
+        /// Cell and seed of the run.
         what: &'a str,
-        /// The virtual second that it has reached.
+        /// Virtual time that the run has reached, in seconds.
         virtual_s: f64,
-        /// Selected runs with a result so far.
+        /// Number of selected runs with a result.
         done: u64,
-        /// Seconds left for all runs.
+        /// Estimated seconds until all runs are done.
         left_s: f64,
     },
-    /// Something worth a line.
+    /// A message worth a line.
     Note(&'a str),
 }
 
 /// A receiver of progress.
 pub trait Progress {
-    /// Takes note of an event.
+    /// Handles an event.
     fn event(&mut self, event: Event<'_>);
 }
 
-/// A bar on a terminal, now and then a line elsewhere; all on standard error.
+/// A progress bar on a terminal, or occasional lines elsewhere. Both go to standard error.
 pub struct Bar {
     bar: ProgressBar,
     terminal: bool,
@@ -54,7 +54,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar that knows nothing yet.
+    /// Makes a bar without a length.
     pub fn new() -> Bar {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
@@ -150,12 +150,12 @@ impl Progress for Bar {
     }
 }
 
-/// What a run in virtual time has come to, and the time that is left for all.
+/// Formats the progress of a run in virtual time and the time left for all runs.
 fn reached(what: &str, virtual_s: f64, left_s: f64) -> String {
     format!("{} left, {what}: {virtual_s:.1} virtual s so far", duration(left_s))
 }
 
-/// How far a stage is, and the time that is left if it goes on at the same pace.
+/// Formats the progress of a stage, and the time left at its present pace.
 fn share(fraction: Option<f64>, elapsed: Duration) -> String {
     let Some(done) = fraction else { return String::new() };
     let percent = format!(" {:.0} %", done * 100.0);
@@ -177,7 +177,7 @@ fn outcome(record: &RunRecord) -> String {
     }
 }
 
-/// `42 s`, `7 min` or `1 h 20 min`.
+/// Formats a duration as `42 s`, `7 min` or `1 h 20 min`.
 pub fn duration(seconds: f64) -> String {
     let minutes = (seconds / 60.0).round() as u64;
     match seconds {

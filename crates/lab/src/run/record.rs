@@ -1,4 +1,4 @@
-//! From what a host returned to a run's record.
+//! Turns the output of a host into a run's record.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use unspin_wire::{Critical, Failure, JobResult, RunOutput, Vnae, option_name};
 use crate::experiment::{PlannedRun, Topology};
 use crate::workload::{Reading, Workload};
 
-/// The place of a run in its experiment and its boot.
+/// The position of a run in its experiment and its boot.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The block.
+    /// Number of the block.
     pub block: u32,
-    /// The boot's number.
+    /// Number of the boot.
     pub boot: u32,
-    /// Position in the boot.
+    /// Position of the run in the boot.
     pub position: u32,
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// Seconds that the boot took.
+    /// Duration of the boot in seconds.
     pub boot_s: f64,
-    /// The kernel's spinlock.
+    /// Spinlock of the guest's kernel.
     pub spinlock: String,
-    /// Provenance.
+    /// Provenance of the result.
     pub label: Label,
-    /// When it started.
+    /// Start of the run.
     pub started: String,
 }
 
-/// The record of a run that the host carried out.
+/// Returns the record of a run that the host carried out.
 pub fn record(
     place: &Place,
     run: &PlannedRun,
@@ -73,7 +73,7 @@ pub fn record(
     }
 }
 
-/// The record of a run that failed.
+/// Returns the record of a run that failed.
 pub fn failed(
     place: &Place,
     run: &PlannedRun,
@@ -106,7 +106,7 @@ pub fn failed(
     }
 }
 
-/// What a job measured; where it measured nothing, how it ended.
+/// Returns the figures that a job measured or, if there are none, the outcome that explains it.
 fn judge(job: &JobResult, workload: &Workload, limit_s: f64) -> Result<Reading, Outcome> {
     let fail = |kind, detail: String| Err(Outcome::Failed { kind, detail });
     if job.scheduler_failed {
@@ -151,7 +151,8 @@ fn neighbours(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
         .collect()
 }
 
-/// What the simulated host saw: pause-loop exits, and what was left to the neighbours.
+/// Returns the figures of the simulated host: pause-loop exits, and the neighbours' share of pCPU
+/// time.
 fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64> {
     let count = |counter: &str| output.kvm.get(counter).map_or(0.0, |count| *count as f64);
     let mut figures = BTreeMap::from([
@@ -185,7 +186,7 @@ fn host_figures(topology: &Topology, output: &RunOutput) -> BTreeMap<String, f64
     figures
 }
 
-/// A modelled neighbour measures nothing but the time it was on.
+/// Returns the results of modelled neighbours: only the time for which they were on a pCPU.
 fn models(topology: &Topology, output: &RunOutput) -> Vec<NeighbourResult> {
     let models = topology.simulated.neighbours.iter().enumerate();
     models

@@ -75,7 +75,7 @@ fn of_job(job: JobResult) -> RunRecord {
     recorded(RunOutput { job: Some(job), lab_cpu_s: 0.1, ..RunOutput::default() })
 }
 
-/// A job of two seconds that ended well.
+/// Returns a successful job of two seconds.
 fn job() -> JobResult {
     JobResult {
         exit_code: Some(0),
@@ -182,7 +182,7 @@ fn failures_have_their_kind() {
         (JobResult { exit_code: Some(3), ..job() }, FailureKind::WorkloadFailed),
         (JobResult { exit_code: None, signal: Some(9), ..job() }, FailureKind::WorkloadFailed),
         (JobResult { stdout: "nothing".into(), ..job() }, FailureKind::NoResult),
-        // A scheduler that failed explains the rest.
+        // If the scheduler failed, every other symptom may be its consequence.
         (
             JobResult { scheduler_failed: true, timed_out: true, ..job() },
             FailureKind::SchedulerFailed,

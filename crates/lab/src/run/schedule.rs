@@ -1,8 +1,8 @@
-//! Which run comes next: a pure state machine. It knows nothing of hosts, disks and
-//! clocks; the driver reports what happened, and it answers with the next step.
+//! The order of runs, as a pure state machine. The schedule has no access to hosts, disks or
+//! clocks. The driver reports events, and the schedule answers with the next step.
 //!
-//! Several lanes may work on one schedule: each boots VMs of its own and takes runs from
-//! the boot that it has up.
+//! Several lanes can share a schedule. Each lane boots its own VMs and takes runs from its current
+//! boot.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use unspin_model::FailureKind;
 
 use crate::experiment::{PlannedBoot, PlannedRun};
 
-/// What a lane does next.
+/// The next step of a lane.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Boot the VMs of this planned boot.
     Boot(Box<PlannedBoot>),
-    /// Carry out a run on the VMs that are up.
+    /// Carry out a run on the current VMs.
     Run(Box<Attempt>),
-    /// Stop the VMs that are up.
+    /// Stop the current VMs.
     Halt,
     /// Nothing is left for this lane.
     Done,
@@ -26,15 +26,15 @@ pub enum Step {
 /// An attempt at a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
-    /// The run.
+    /// The planned run.
     pub run: PlannedRun,
-    /// 1 for the first attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The run's position within its boot, from 0.
+    /// Position of the run in its boot, from 0.
     pub position: u32,
 }
 
-/// A boot with the runs that are still open, each with the number of its next attempt.
+/// A boot and its unfinished runs, each with the number of its next attempt.
 struct Open {
     boot: PlannedBoot,
     runs: VecDeque<(PlannedRun, u32)>,
@@ -47,11 +47,11 @@ enum Lane {
         open: Open,
         position: u32,
     },
-    /// The boot is used up: its VMs are stopped before its open runs are tried again.
+    /// The boot is used up. Its VMs stop before its unfinished runs are tried again.
     Spent(Open),
 }
 
-/// The runs of an experiment that have no result yet.
+/// The schedule of an experiment's unfinished runs.
 pub struct Schedule {
     waiting: VecDeque<Open>,
     lanes: Vec<Lane>,
@@ -59,7 +59,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of the runs that are not done, in the order of the plan.
+    /// Makes a schedule of the unfinished runs, in the order of the plan.
     pub fn new(plan: &[PlannedBoot], lanes: usize, is_done: impl Fn(u64) -> bool) -> Schedule {
         let open = |boot: &PlannedBoot| {
             let runs = boot.runs.iter().filter(|run| !is_done(run.run));
@@ -73,12 +73,12 @@ impl Schedule {
         }
     }
 
-    /// Lets every lane end after what it is doing: the user's wish, or an error elsewhere.
+    /// Ends every lane after its current step, at the user's request or after an error elsewhere.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// The next step of a lane.
+    /// Returns the next step of a lane.
     pub fn next(&mut self, lane: usize) -> Step {
         let state = std::mem::replace(&mut self.lanes[lane], Lane::Free);
         let (step, state) = match state {
@@ -103,14 +103,15 @@ impl Schedule {
         step
     }
 
-    /// The lane's VMs are up.
+    /// Takes note that the lane's VMs are up.
     pub fn booted(&mut self, lane: usize) {
         if let Lane::Booting(open) = std::mem::replace(&mut self.lanes[lane], Lane::Free) {
             self.lanes[lane] = Lane::Up { open, position: 0 };
         }
     }
 
-    /// The lane's run has its result. Where its guest is not usable, the next one boots again.
+    /// Takes note that the lane's run has its result. If its guest is not usable, the next run
+    /// boots again.
     pub fn ran(&mut self, lane: usize, usable: bool) {
         let Lane::Up { mut open, position } = std::mem::replace(&mut self.lanes[lane], Lane::Free)
         else {
@@ -121,8 +122,8 @@ impl Schedule {
         self.lanes[lane] = if usable { Lane::Up { open, position } } else { Lane::Spent(open) };
     }
 
-    /// The lane's boot or run failed, and its VMs are gone. Returns the attempts that
-    /// failed with it: that one, and where nothing boots, all others of the boot.
+    /// Takes note that the lane's boot or run failed and its VMs are gone. Returns the attempts
+    /// that failed: this one and, if the boot failed for good, all other runs of the boot.
     pub fn failed(&mut self, lane: usize, kind: FailureKind) -> Vec<Attempt> {
         let (mut open, position) = match std::mem::replace(&mut self.lanes[lane], Lane::Free) {
             Lane::Booting(open) => (open, None),
@@ -139,7 +140,7 @@ impl Schedule {
         if attempt < attempts(kind, open.boot.virtual_time) {
             open.runs.push_front((run, attempt + 1));
         } else if position.is_none() {
-            // What does not boot for one run does not boot for the others.
+            // A boot that fails for one run fails for the others, too.
             let rest = open.runs.drain(..);
             failed.extend(rest.map(|(run, _)| Attempt { run, attempt: 1, position: 0 }));
         }
@@ -147,7 +148,7 @@ impl Schedule {
         failed
     }
 
-    /// Open runs of a boot go first: a block is finished before the next one begins.
+    /// Puts a boot's unfinished runs first, so a block is finished before the next one begins.
     fn put_back(&mut self, open: Open) -> Lane {
         if !open.runs.is_empty() {
             self.waiting.push_front(open);
@@ -156,8 +157,9 @@ impl Schedule {
     }
 }
 
-/// How often a run is tried in all, by how it failed: more than once only where another
-/// attempt is known to help. In virtual time the next attempt would be the same.
+/// Returns how many attempts a run gets, by the kind of its failure. A run gets more than one only
+/// if another attempt is known to help. In virtual time, another attempt would have the same
+/// result.
 fn attempts(kind: FailureKind, virtual_time: bool) -> u32 {
     match kind {
         _ if virtual_time => 1,

@@ -1,5 +1,5 @@
-//! Folders for large images in the cache and for sockets, and what becomes of those that a killed
-//! program left.
+//! Temporary folders: in the cache for large images, in /tmp for sockets. Folders that a killed
+//! program left behind are removed later.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,15 +10,17 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::LabError;
 
-/// Begins the names of folders for images.
+/// Name prefix of folders for images.
 pub const IMAGES: &str = "unspin-";
-/// Begins those of folders for sockets. In /tmp, `unspin-` alone begins names of other folders.
+/// Name prefix of folders for sockets. In /tmp, the names of other folders begin with `unspin-`,
+/// too.
 pub const SOCKETS: &str = "unspin-vm-";
-/// Who may write to a socket of QEMU's can end its guest.
+/// Mode of the folders. Anyone who can write to a socket of QEMU's can end its guest.
 const MODE: u32 = 0o700;
 const SWEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// A folder that is removed when this is dropped; until then, its lock keeps it from being swept.
+/// A folder that is removed when this value is dropped. Until then, a lock protects it from
+/// [`sweep`].
 #[derive(Debug)]
 pub struct Scratch {
     folder: tempfile::TempDir,
@@ -26,7 +28,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one in this folder, which is made if need be. Nobody else can look into it.
+    /// Makes a new folder in `parent`, which is created if it does not exist. Other users cannot
+    /// read the folder.
     pub fn in_(parent: &Path, prefix: &str) -> Result<Scratch, LabError> {
         let error = |source| LabError::Write { path: parent.to_owned(), source };
         fs::create_dir_all(parent).map_err(error)?;
@@ -40,17 +43,17 @@ impl Scratch {
         Ok(Scratch { folder, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Removes what programs of this user left that were killed: folders whose lock is free. Older
-/// programs took no lock, so a folder must be a day old, too.
+/// Removes folders that killed programs of this user left behind: those whose lock is free. Older
+/// versions took no lock, so a folder must also be a day old.
 fn sweep(parent: &Path, prefix: &str, user: u32) {
     let is_left = |folder: &Path| {
-        // Not what a link leads to: in /tmp anybody can make one.
+        // Symbolic links are not followed, because any user can make one in /tmp.
         let Ok(data) = fs::symlink_metadata(folder) else { return false };
         let old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > SWEPT_AFTER);
         data.is_dir() && data.uid() == user && data.modified().is_ok_and(old)
@@ -60,7 +63,7 @@ fn sweep(parent: &Path, prefix: &str, user: u32) {
         let path = folder.path();
         let is_scratch = folder.file_name().as_encoded_bytes().starts_with(prefix.as_bytes());
         if is_scratch && is_left(&path) && lock(&path).is_some() {
-            // What cannot be removed costs room, and nothing else.
+            // A folder that cannot be removed wastes space but does no other harm.
             let _ = fs::remove_dir_all(&path);
         }
     }
@@ -76,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a folder look a day and a second old.
+    /// Sets the folder's modification time to a day and a second ago.
     fn age(folder: &Path) {
         let then = SystemTime::now() - SWEPT_AFTER - Duration::from_secs(1);
         File::open(folder).unwrap().set_modified(then).unwrap();
@@ -109,7 +112,7 @@ mod tests {
         age(elsewhere.path());
         let link = parent.path().join("unspin-vm-link");
         symlink(elsewhere.path(), &link).unwrap();
-        // Only root can give a folder away.
+        // Only root can change a folder's owner.
         let given = chown(&foreign, Some(12_345), None).is_ok();
         let new = Scratch::in_(parent.path(), SOCKETS).unwrap();
         assert!(link.is_symlink() && foreign.exists() == given);

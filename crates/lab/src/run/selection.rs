@@ -1,22 +1,22 @@
-//! Which of the planned runs a command carries out.
+//! Selects the planned runs that a command carries out.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Planned runs, by number.
+/// A selection of planned runs, by number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Selection {
     /// Every run of the plan.
     #[default]
     All,
-    /// No run: the command writes the plan.
+    /// No run. The command only writes the plan.
     Nothing,
     /// The runs from the first to the last number, both included.
     Range(u64, u64),
 }
 
 impl Selection {
-    /// Whether the run of this number is carried out.
+    /// Returns whether the run with this number is selected.
     pub fn contains(self, run: u64) -> bool {
         match self {
             Selection::All => true,
@@ -25,7 +25,7 @@ impl Selection {
         }
     }
 
-    /// How many of the planned runs, which are numbered from 0, are carried out.
+    /// Returns how many of the planned runs are selected. Planned runs are numbered from 0.
     pub fn count(self, planned: u64) -> u64 {
         (0..planned).filter(|run| self.contains(*run)).count() as u64
     }

@@ -1,4 +1,4 @@
-//! From an experiment's plan to what a host is asked to do.
+//! Turns an experiment's plan into specifications for a host.
 
 use unspin_host::vm::cpu_model;
 use unspin_model::{Accel, FailureKind};
@@ -15,17 +15,16 @@ use crate::workload::Workload;
 
 const FLAT_BOOT_LIMIT_S: f64 = 60.0;
 const NESTED_BOOT_LIMIT_S: f64 = 90.0;
-/// Virtual seconds that an unattended guest may take for starting and stopping an agent, and for
-/// its end.
+/// Virtual seconds that an unattended guest may take to start and stop an agent, and to shut down.
 const AGENT_LIMIT_S: f64 = 80.0;
 const END_LIMIT_S: f64 = 10.0;
-/// CPU of a nested machine's L1: without the extensions that make an L2 under
-/// emulation die (XSAVE and what needs it).
+/// CPU of a nested machine's L1. It lacks XSAVE and the extensions that need it, because these
+/// crash an L2 under emulation.
 const L1_CPU: &str = "max,-xsave,-avx,-avx2,-f16c,-fma";
-/// Spreads the seeds of experiments apart, so that the blocks of two do not share any.
+/// Distance between the seeds of experiments, so that the blocks of two experiments share no seed.
 const SEEDS_APART: u64 = 1_000_003;
 
-/// What a planned boot boots.
+/// Returns the specification of a planned boot.
 pub fn boot(
     experiment: &Experiment,
     prepared: &Prepared,
@@ -42,7 +41,7 @@ pub fn boot(
     })
 }
 
-/// What a planned run runs.
+/// Returns the specification of a planned run.
 pub fn run(
     experiment: &Experiment,
     prepared: &Prepared,
@@ -63,7 +62,7 @@ pub fn run(
             setup: setup(experiment, boot, run),
             cpus: run.scheduler.cpus(),
             time_limit_s: limit_s(experiment, workload),
-            // The record of a simulated host says so itself.
+            // The record of a simulated host contains the idle times already.
             trace_idle: experiment.truth == TruthMode::Events
                 && !boot.virtual_time
                 && scheduler.as_ref().is_some_and(|agent| agent.session.is_some()),
@@ -75,8 +74,8 @@ pub fn run(
     }
 }
 
-/// Commands before the job: a guest that other schedulers use as well is tuned for this run
-/// alone.
+/// Returns the commands before the job. Schedulers can share a guest, so its kernel is tuned before
+/// each tuned run and reset before each other run.
 fn setup(experiment: &Experiment, boot: &PlannedBoot, run: &PlannedRun) -> Vec<Vec<String>> {
     let vcpus = experiment.topologies[boot.topology].vcpus;
     let tuning = match (&run.scheduler, experiment.schedulers.contains(&Scheduler::Tuned)) {
@@ -87,18 +86,18 @@ fn setup(experiment: &Experiment, boot: &PlannedBoot, run: &PlannedRun) -> Vec<V
     tuning.into_iter().chain(experiment.workloads[run.workload].setup_argv(vcpus)).collect()
 }
 
-/// Seconds that a workload may take.
+/// Returns the time limit of a workload in seconds.
 pub fn limit_s(experiment: &Experiment, workload: &Workload) -> f64 {
     experiment.time_limit_s.unwrap_or(workload.time_limit_s)
 }
 
-/// The seed of a block's runs in virtual time. All of its cells share it: what chance does
-/// to one, it does to those that it is compared with.
+/// Returns the seed of a block's runs in virtual time. All cells of a block share it, so that
+/// chance affects the compared cells alike.
 pub fn seed(experiment: &Experiment, block: u32) -> u64 {
     experiment.seed.wrapping_mul(SEEDS_APART).wrapping_add(u64::from(block) + 1)
 }
 
-/// The simulated host of a boot.
+/// Returns the specification of a boot's simulated host.
 fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot) -> VirtualHost {
     let topology = &experiment.topologies[boot.topology];
     let simulated = &topology.simulated;
@@ -123,13 +122,13 @@ fn virtual_host(experiment: &Experiment, prepared: &Prepared, boot: &PlannedBoot
     }
 }
 
-/// Virtual seconds of an errand, from its setup to its agent's end.
+/// Returns the virtual seconds that a job may take, from its setup to the end of its agent.
 fn job_limit_s(job: &Job) -> f64 {
     let agent_s = if job.scheduler.is_some() { AGENT_LIMIT_S } else { 0.0 };
     job.setup.len() as f64 * f64::from(SETUP_LIMIT_S) + agent_s + job.time_limit_s
 }
 
-/// The L1 of a nested topology.
+/// Returns the specification of a nested topology's L1.
 fn l1(
     experiment: &Experiment,
     prepared: &Prepared,
@@ -155,7 +154,7 @@ fn l1(
     })
 }
 
-/// The VMs of a boot, the subject first. In an L1, its CPUs are the pCPUs.
+/// Returns the VMs of a boot, the subject first. In an L1, the L1's CPUs are the pCPUs.
 fn vms(
     experiment: &Experiment,
     prepared: &Prepared,
@@ -189,7 +188,7 @@ fn vms(
     Ok([subject.clone()].into_iter().chain(neighbours).collect())
 }
 
-/// Where the boot's host finds its initramfs.
+/// Returns the path at which the boot's host finds the initramfs.
 fn initramfs(
     experiment: &Experiment,
     prepared: &Prepared,

@@ -1,4 +1,4 @@
-//! How long things took before, to say how long they will take.
+//! Records how long runs and boots took, to estimate how long others will take.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,23 +12,23 @@ const RUN_DEFAULT_S: f64 = 4.5;
 const VIRTUAL_RUN_DEFAULT_S: f64 = 40.0;
 const BOOT_DEFAULT_S: f64 = 8.0;
 const NESTED_BOOT_DEFAULT_S: f64 = 18.0;
-/// Weight of the newest value in the running mean.
+/// Weight of the newest value in the moving average.
 const NEWEST: f64 = 0.3;
 
-/// Seconds by workload (of a run) and by topology kind (of a boot).
+/// Durations in seconds: of runs by workload, and of boots by kind of topology.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Timings {
     seconds: BTreeMap<String, f64>,
 }
 
 impl Timings {
-    /// What this machine has seen so far.
+    /// Loads the durations that this machine has measured.
     pub fn load() -> Timings {
         let text = fs::read_to_string(cache_dir().join("timings.json")).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Keeps it; an estimate is not worth an error.
+    /// Saves the durations. Errors are ignored, because an estimate is not worth failing for.
     pub fn save(&self) {
         if let Ok(text) = serde_json::to_string_pretty(self) {
             let _ = fs::create_dir_all(cache_dir());
@@ -36,12 +36,12 @@ impl Timings {
         }
     }
 
-    /// Notes a run's duration, all that belongs to it included.
+    /// Records the duration of a run, including its setup and cleanup.
     pub fn note_run(&mut self, boot: &PlannedBoot, run: &PlannedRun, seconds: f64) {
         self.note(run_key(boot, run), seconds);
     }
 
-    /// Notes a boot's duration. In virtual time it is part of the run's.
+    /// Records the duration of a boot. In virtual time, the run's duration includes the boot.
     pub fn note_boot(&mut self, boot: &PlannedBoot, topology: &Topology, seconds: f64) {
         if !boot.virtual_time {
             self.note(boot_key(topology.nested.is_some()), seconds);
@@ -53,8 +53,8 @@ impl Timings {
         *mean += NEWEST * (seconds - *mean);
     }
 
-    /// Seconds that these boots will take, runs that are over left out. As many runs in
-    /// virtual time go on at once as there are lanes; the longest one is not shorter for that.
+    /// Estimates in seconds how long the unfinished runs of these boots will take. In virtual time,
+    /// as many runs as lanes proceed in parallel, but the total is at least the longest run.
     pub fn estimate_s(
         &self,
         experiment: &Experiment,
@@ -95,7 +95,7 @@ fn boot_key(nested: bool) -> String {
     format!("boot nested={nested}")
 }
 
-/// In virtual time, a run takes longer on more pCPUs.
+/// In virtual time, a run takes longer on more pCPUs, so the key contains the topology.
 fn run_key(boot: &PlannedBoot, run: &PlannedRun) -> String {
     let workload = &run.cell.workload;
     match boot.virtual_time {

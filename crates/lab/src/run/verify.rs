@@ -1,5 +1,6 @@
-//! Compares runs in virtual time with published runs of the same identity. They have the same
-//! bytes, whichever machine carried them out; where identities differ, the settings say why.
+//! Compares runs in virtual time with published runs of the same identity. Their results are equal
+//! byte for byte, whichever machine carried them out. If the identities differ, the settings show
+//! why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +16,7 @@ use super::{LabError, Selection};
 use crate::experiment::{Experiment, Topology};
 use crate::toml_error::ConfigError;
 
-/// What a record says of the machine, the order of runs and the files of its folder.
+/// Fields of a record that depend on the machine, the order of runs or the files of its folder.
 const NOT_COMPARED: [&str; 10] = [
     "/run",
     "/block",
@@ -26,17 +27,17 @@ const NOT_COMPARED: [&str; 10] = [
     "/started",
     "/label/host",
     "/truth/recording",
-    // Kept only where the experiment asks for them.
+    // The field exists only if the experiment asks for it.
     "/latencies",
 ];
-/// How deep a difference of two records is named: `co_metrics.user_s`.
+/// Maximal depth of the field that a difference names, as in `co_metrics.user_s`.
 const DEPTH: u32 = 2;
-/// How many differences of a run an error names.
+/// Maximal number of differences of a run that an error names.
 const NAMED_MAX: usize = 4;
-/// Characters of a digest, or of another long value, in a message.
+/// Characters of a digest or another long value that a message shows.
 const SHOWN_MAX: usize = 16;
 
-/// Runs to compare with.
+/// Published runs, with which others are compared.
 #[derive(Debug)]
 pub struct Published {
     folder: PathBuf,
@@ -46,12 +47,12 @@ pub struct Published {
 }
 
 impl Published {
-    /// Reads the published runs that an experiment is to be compared with when its results
-    /// are in `out`; `None` if there is no such folder.
+    /// Opens the published runs with which an experiment is compared if its results are in `out`.
+    /// Returns `None` if the folder does not exist.
     ///
     /// # Errors
-    /// [`LabError::Topology`] if a topology runs in real time, or if `out` holds the published
-    /// runs themselves. [`LabError::Read`] if a folder cannot be read.
+    /// [`LabError::Topology`] if a topology runs in real time, or if `out` holds the published runs
+    /// themselves. [`LabError::Read`] if a folder cannot be read.
     pub fn open(
         folder: &Path,
         experiment: &Experiment,
@@ -92,7 +93,7 @@ impl Published {
         Ok(Published { folder: folder.to_owned(), meta, settings, runs })
     }
 
-    /// How many runs of a folder are these very runs: they began in the same second.
+    /// Returns how many runs of a folder are copies of these. Copies begin in the same second.
     fn copies_in(&self, out: &Path) -> Result<usize, LabError> {
         let path = out.join("runs.jsonl");
         if !path.exists() {
@@ -133,7 +134,8 @@ impl Published {
         Ok(comparison)
     }
 
-    /// Why no published run has the identity of a record, each as `another kernel (...)`.
+    /// Returns the reasons why no published run has the identity of a record, such as `another
+    /// kernel (...)`.
     fn reasons(&self, record: &RunRecord, meta: &Meta, settings: &Settings) -> Vec<String> {
         if self.meta.settings.is_empty() {
             return vec!["a version without identities".to_owned()];
@@ -158,7 +160,7 @@ impl Published {
     }
 }
 
-/// An ingredient that differs, in words; `None` for one that follows from another.
+/// Describes an ingredient that differs. Returns `None` if another difference implies it.
 fn ingredient(
     path: &str,
     there: &Ingredients,
@@ -172,7 +174,7 @@ fn ingredient(
     let qemus = [there, here].map(|one| one.virtual_time.as_ref().map(|v| shown(&v.qemu)));
     match (path.split_once('.'), qemus) {
         (Some(("kernels", _)), _) => another("kernel", &versions[0], &versions[1]),
-        // The base image holds the kernel's modules.
+        // The base image contains the kernel's modules, so another kernel implies another image.
         (Some(("programs", "guest")), _) if versions[0] != versions[1] => None,
         (Some(("programs", "guest")), _) => Some("another base image (busybox, modules)".into()),
         (Some(("programs", "unspin")), _) if commits[0] != commits[1] => {
@@ -189,32 +191,32 @@ fn ingredient(
         (Some(("virtual_time", "qemu")), [Some(there), Some(here)]) => {
             another("QEMU", &there, &here)
         }
-        // QEMU's program holds the tables of prices.
+        // QEMU's program contains the tables of prices, so another QEMU implies other prices.
         (Some(("virtual_time", "prices")), [there, here]) if there != here => None,
         _ => Some(format!("another `{path}`")),
     }
 }
 
-/// A kernel's id without the name that the experiment has for it.
+/// Returns the kernel's id without the prefix that the experiment's name for it adds.
 fn kernel_version(one: &Ingredients) -> String {
     let id = one.kernels.get("subject").map_or("", String::as_str);
     let version = id.strip_prefix(&one.cell.kernel).and_then(|rest| rest.strip_prefix('-'));
     version.unwrap_or(id).to_owned()
 }
 
-/// How the runs of a folder compare with published ones.
+/// The comparison of a folder's runs with published ones.
 #[derive(Debug, Default)]
 pub struct Comparison {
     folder: PathBuf,
-    /// How many runs were to be carried out.
+    /// Number of selected runs.
     runs: u64,
     identical: u64,
     broken: Vec<Broken>,
-    /// Whose the published runs are for runs whose identity was not published.
+    /// Reasons why runs have no published counterpart.
     others: BTreeSet<String>,
 }
 
-/// A run whose result differs from the published one although its identity does not.
+/// A run whose result differs from the published one, although both have the same identity.
 #[derive(Debug)]
 struct Broken {
     run: u64,
@@ -222,7 +224,7 @@ struct Broken {
     differences: Vec<String>,
 }
 
-/// Runs of the same identity have other bytes, which should be impossible.
+/// Error: runs of the same identity have different results. This should be impossible.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct NotIdentical(String);
@@ -237,10 +239,11 @@ impl Comparison {
         }
     }
 
-    /// The comparison in a line.
+    /// Returns the comparison as one line.
     ///
     /// # Errors
-    /// The runs whose results differ although their identities do not, and what differs.
+    /// The runs whose results differ although their identities are equal, and the fields that
+    /// differ.
     pub fn verdict(&self) -> Result<String, NotIdentical> {
         if !self.broken.is_empty() {
             return Err(NotIdentical(self.to_string()));
@@ -287,7 +290,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Where the results of two runs differ, the digest and the value first.
+/// Returns the fields in which the results of two runs differ, with the digest and the value first.
 pub(super) fn result_differences(here: &RunRecord, there: &RunRecord) -> Vec<String> {
     let (here, there) = (result(here), result(there));
     let mut paths = differences(&here, &there, DEPTH);
@@ -305,7 +308,7 @@ pub(super) fn result_differences(here: &RunRecord, there: &RunRecord) -> Vec<Str
     paths.iter().map(describe).collect()
 }
 
-/// A record without what may differ between machines.
+/// Returns a record without the fields that may differ between machines.
 fn result(record: &RunRecord) -> Value {
     let mut value = serde_json::to_value(record).unwrap_or_default();
     for pointer in NOT_COMPARED {

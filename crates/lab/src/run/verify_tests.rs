@@ -16,7 +16,7 @@ struct Folders {
 }
 
 impl Folders {
-    /// Own runs in `out`, the same ones in `published`.
+    /// Makes the experiment, with its runs in `out` and the same runs in `published`.
     fn new() -> Folders {
         let bench = Bench::new();
         let mut experiment = bench.experiment("", "");
@@ -42,7 +42,7 @@ impl Folders {
         }
     }
 
-    /// Own runs of another plan, or with other results.
+    /// Replaces the runs in `out` by those of another plan, or by runs with other results.
     fn run_again(&self, plan: &Plan, change: impl Fn(&mut RunRecord)) {
         self.fill("out", "2026-02-02T00:00:00Z", plan, change);
     }
@@ -52,7 +52,7 @@ impl Folders {
         Published::open(&self.bench.path("published"), &self.experiment, &out)
     }
 
-    /// The verdict with the name of the folder of this test taken out.
+    /// Returns the verdict without the path of the test's folder.
     fn verdict(&self, runs: Selection) -> Result<String, String> {
         let published = self.open().unwrap().unwrap();
         let folder = self.bench.path("").display().to_string();
