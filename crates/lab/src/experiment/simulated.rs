@@ -206,7 +206,7 @@ impl Regime {
         }
     }
 
-    /// Returns the help that a regime offers. PAUSE exits are those of the hardware whose prices
+    /// Returns the help that the regime offers. PAUSE exits are those of the hardware whose prices
     /// apply.
     fn help(self, prices: Prices) -> Help {
         let pause_exits = match prices {

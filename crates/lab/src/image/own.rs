@@ -45,8 +45,8 @@ impl Own {
         Ok(Own { init, unspin, commit: commit.to_owned() })
     }
 
-    /// Makes an image of the init and its libraries. The init is at the path where the kernel looks
-    /// for it.
+    /// Makes an image of the init and its libraries. The init has the path that the kernel
+    /// looks for.
     pub fn init(&self) -> Result<Image, ImageError> {
         let mut image = Image::default();
         image.add_program_as(&self.init, Path::new("/init"))?;

@@ -114,7 +114,7 @@ fn identities(plan: &Plan) -> BTreeSet<&Identity> {
     plan.names.values().map(|names| &names.identity).collect()
 }
 
-/// Asserts that the plans share no run identity and that their settings differ at `path`.
+/// Asserts that the plans have no run identity in common and that their settings differ at `path`.
 fn all_differ(a: &Plan, b: &Plan, path: &str) {
     assert!(identities(a).is_disjoint(&identities(b)), "{path}");
     let own = a.settings.values().next().unwrap();

@@ -232,7 +232,8 @@ fn guest(kernel: Kernel, folder: &Path) -> Guest {
     Guest { kernel, initramfs }
 }
 
-/// Makes the image of an L1 without its init and its guests: QEMU with its firmware.
+/// Makes the image of an L1 without its init and its guests: the base image, and QEMU with its
+/// firmware.
 pub fn l1_base(kernel: &Kernel) -> Result<Image, ImageError> {
     let mut image = Image::base(kernel)?;
     image.add_program(QEMU, "qemu-system-x86")?;

@@ -8,7 +8,7 @@ use unspin_model::{Outcome, RunRecord};
 
 /// Time between two lines if the output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
-/// Share of a stage below which its pace is no basis for an estimate.
+/// Share of a stage below which its pace does not allow an estimate.
 const ESTIMATE_FROM: f64 = 0.03;
 
 /// An event in an experiment.

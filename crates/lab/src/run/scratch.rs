@@ -20,7 +20,7 @@ const MODE: u32 = 0o700;
 const SWEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A folder that is removed when this value is dropped. Until then, a lock protects it from
-/// [`sweep`].
+/// removal by other processes.
 #[derive(Debug)]
 pub struct Scratch {
     folder: tempfile::TempDir,

@@ -303,7 +303,7 @@ fn guest_and_record_number_the_marks_alike() {
 fn replies_that_cannot_be_read_are_not_taken_for_none() {
     let folder = tempfile::tempdir().unwrap();
     assert!(Replies::read(folder.path()).is_ok_and(|replies| replies.hello.is_none()));
-    // Root can read every file, so a folder stands in for an unreadable file.
+    // Root can read every file, so a folder takes the place of an unreadable file.
     fs::create_dir(folder.path().join(RESULTS_FILE)).unwrap();
     let failure = Replies::read(folder.path()).err().unwrap();
     assert_eq!(failure.kind, FailureKind::Unavailable);
