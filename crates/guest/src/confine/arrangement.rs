@@ -1,33 +1,34 @@
-//! Which vCPUs stay in use under a limit.
+//! Chooses which vCPUs stay in use under a limit.
 //!
-//! The host may hold several vCPUs to one pCPU, and nothing in the guest says which. Where those
-//! that a limit leaves are off for much of the time, the next limit leaves others: first the ones
-//! with the lowest numbers, then ones that are spread over all numbers. Where other VMs are the
-//! reason, both are off alike, and whichever was on for clearly more stays.
+//! The host may run several vCPUs on one pCPU, and the guest cannot see which ones. If the vCPUs
+//! that a limit keeps are off for much of the time, the next limit keeps other ones. The first
+//! choice is the vCPUs with the lowest numbers; the second is spread over all numbers. If other VMs
+//! are the reason, both choices are off alike, and the choice that was on for clearly more time
+//! stays.
 
 use unspin_policy::confine::Facts;
 
-/// vCPUs that are on for so much of the time that they want have a pCPU each, in percent.
+/// The share of their wanted time, in percent, from which on vCPUs count as having a pCPU each.
 const ENOUGH_PERCENT: u64 = 75;
-/// What another choice must have been on for in addition, in percent of the wanted time: a change
-/// moves all tasks.
+/// The additional time that the other choice must have been on, in percent of the wanted time. A
+/// change of choice moves all tasks, so a small gain is not worth it.
 const MARGIN_PERCENT: u64 = 10;
-/// After so many limits, the other choice counts as not tried: the host may have changed.
+/// The number of limits after which the other choice counts as untried: the host may have changed.
 const FORGET: u32 = 8;
-/// The first windows after a change say what was before it.
+/// The number of windows after a change that are ignored: they still show the time before it.
 const SKIP_WINDOWS: u32 = 2;
-/// Windows say nothing where less than this share of the vCPUs in use is wanted, in percent.
+/// A window is ignored if the vCPUs in use want less than this share of it, in percent.
 const QUIET_PERCENT: u64 = 50;
 
-/// The two choices, and how much vCPUs were on under each.
+/// The two choices, and how much the vCPUs were on under each.
 #[derive(Default)]
 pub(super) struct Arrangement {
-    /// The choice now, 0 or 1, and the one before the last trial of fewer.
+    /// The current choice, 0 or 1, and the choice before the last trial of fewer vCPUs.
     now: usize,
     was: usize,
-    /// How many vCPUs were left in use, and how much they were on, in percent of the wanted time.
+    /// For each choice: the number of vCPUs kept, and their time on in percent of the wanted time.
     tried: [Option<(usize, u64)>; 2],
-    /// Limits since the other choice was left.
+    /// The number of limits since the choice last changed.
     limits: u32,
     windows: u32,
     on_m: u64,
@@ -35,7 +36,8 @@ pub(super) struct Arrangement {
 }
 
 impl Arrangement {
-    /// A window has passed in which so many vCPUs were left. One is the same in both choices.
+    /// Records a window in which `usage` vCPUs were in use. A single vCPU is ignored: both choices
+    /// keep the same one.
     pub(super) fn add(&mut self, facts: &Facts, usage: usize) {
         let wanted_m = u64::from(facts.on_m) + u64::from(facts.off_m);
         if usage < 2 || wanted_m < usage as u64 * 10 * QUIET_PERCENT {
@@ -50,12 +52,12 @@ impl Arrangement {
         self.tried[self.now] = Some((usage, self.on_m * 100 / self.wanted_m));
     }
 
-    /// The number of vCPUs in use changes.
+    /// Restarts the measurement because the number of vCPUs in use changes.
     pub(super) fn begin(&mut self) {
         (self.windows, self.on_m, self.wanted_m) = (0, 0, 0);
     }
 
-    /// A limit is about to begin that leaves so many.
+    /// Chooses the vCPUs for a limit of `usage` vCPUs, which is about to begin.
     pub(super) fn choose(&mut self, usage: usize) {
         self.was = self.now;
         self.limits += 1;
@@ -69,12 +71,13 @@ impl Arrangement {
         }
     }
 
-    /// Another part of a trial begins: with what was in use before it, or with what is tried.
+    /// Swaps the choices at the start of another part of a trial: each part uses either the choice
+    /// under trial or the one before it.
     pub(super) fn switch(&mut self) {
         std::mem::swap(&mut self.now, &mut self.was);
     }
 
-    /// The vCPUs that stay in use, `usage` of them, and the others.
+    /// Returns the `usage` vCPUs that stay in use, and the others.
     pub(super) fn split(&self, online: &[u32], usage: usize) -> (Vec<u32>, Vec<u32>) {
         let stays = |index: usize| match self.now {
             0 => index < usage,
@@ -121,7 +124,7 @@ mod tests {
         assert_eq!(spread.split(&[0, 1, 2, 3, 4, 5, 6, 7], 4).0, [0, 2, 4, 6]);
     }
 
-    /// vCPUs 0 and 1 on one pCPU, 2 and 3 on the other.
+    /// The host runs vCPUs 0 and 1 on one pCPU, 2 and 3 on another.
     #[test]
     fn others_are_left_where_the_first_ones_share_a_pcpu() {
         let mut arrangement = Arrangement::default();
@@ -137,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Other VMs keep them off: what is not clearly better is not taken.
+    /// Other VMs preempt both choices: a choice that is not clearly better is not taken.
     #[test]
     fn a_choice_that_was_no_better_is_not_taken_again_soon() {
         let mut arrangement = Arrangement::default();
@@ -148,7 +151,7 @@ mod tests {
             windows(&mut arrangement, 900, 1_100);
             arrangement.choose(2);
         }
-        // The host may have changed meanwhile.
+        // After so many limits the other choice is tried again: the host may have changed.
         windows(&mut arrangement, 900, 1_100);
         arrangement.choose(2);
         assert_eq!(kept(&arrangement), [0, 1]);
@@ -179,7 +182,8 @@ mod tests {
     #[test]
     fn what_says_nothing_does_not_count() {
         let mut arrangement = Arrangement::default();
-        // What was before a change, a guest with little to do, and a single vCPU.
+        // None of these count: windows right after a change, a guest with little to do, a single
+        // vCPU.
         for _ in 0..SKIP_WINDOWS {
             arrangement.add(&Facts { on_m: 0, off_m: 2_000, ..Facts::default() }, 2);
         }
@@ -189,7 +193,7 @@ mod tests {
         }
         arrangement.choose(2);
         assert_eq!(kept(&arrangement), [0, 1]);
-        // Nor does another number of vCPUs.
+        // A measurement with another number of vCPUs does not count either.
         windows(&mut arrangement, 1_000, 1_000);
         arrangement.choose(3);
         assert_eq!(kept(&arrangement), [0, 1]);

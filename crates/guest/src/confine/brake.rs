@@ -1,9 +1,9 @@
-//! A brake for the tasks of cgroups, for as long as it takes to limit them or to lift the limit.
+//! Stops the tasks of cgroups while a limit is set or lifted.
 //!
-//! The kernel applies `cpuset.cpus` task by task, and takes a run queue's lock for each. In a
+//! The kernel applies `cpuset.cpus` task by task, and takes a run queue's lock for each task. In a
 //! collapse the holder of such a lock is often a vCPU that the host has preempted: to limit 400
-//! tasks took half a second. `cpu.max` takes one such lock a vCPU. Tasks whose quota is used up
-//! leave the run queues when they return to user space, nobody contends any more, and the sets
+//! tasks took half a second. `cpu.max` takes only one such lock per vCPU. Tasks whose quota is used
+//! up leave the run queues when they return to user space. The contention then ends, and the sets
 //! are written in a few milliseconds.
 
 use std::fs;
@@ -18,35 +18,38 @@ use super::error::CpusetError;
 use super::journal::Journal;
 use super::spare;
 
-/// The controller's name.
+/// The name of the controller.
 pub(super) const CONTROLLER: &str = "cpu";
 const MAX: &str = "cpu.max";
-/// About the shortest quota in a long period, 1 ms of 100 ms, as the kernel writes it. systemd
-/// writes the very shortest for `CPUQuota=1%`, which would pass for a brake that was left on.
+/// The brake's quota: about the shortest quota in a long period, 1 ms of 100 ms, in the kernel's
+/// notation. It is not the very shortest, which systemd writes for `CPUQuota=1%`: that quota would
+/// look like a brake that was left on.
 const STOP: &str = "1001 100000";
 
-/// The brake of a hierarchy.
+/// The brake for the cgroups of a hierarchy.
 pub(super) struct Brake {
     root: PathBuf,
 }
 
-/// Some cgroups are being braked; they are released when this is dropped, if not before.
+/// Cgroups that are being braked. Dropping this releases them, if nobody has before.
 pub(super) struct Braked {
     root: PathBuf,
-    /// Each with what its limit was.
+    /// The cgroups, each with its `cpu.max` before the brake.
     groups: Vec<(String, String)>,
-    /// Dropped after the release.
+    /// Restored only after the release, because fields drop after `drop` has run.
     _stops: IgnoreStops,
 }
 
-/// What stops a process by default: Ctrl-Z, and use of the terminal from the background. SIGSTOP
-/// cannot be held off.
+/// The signals that stop a process by default: Ctrl-Z, and use of the terminal from the background.
+/// SIGSTOP cannot be held off.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// The terminal stops nobody for as long as this is there: stopped while it brakes, this process
-/// would hold the guest up until somebody continues it, and the shell that could is braked, too.
+/// Keeps the terminal from stopping this process while the value lives. A process stopped while it
+/// brakes would hold the guest up until somebody continues it, and the shell that could do so is
+/// braked, too.
 ///
-/// It is a handler, because a command that starts meanwhile would ignore the signals for good.
+/// The signals get a handler instead of being ignored: a command that starts meanwhile would
+/// inherit the ignored signals for good.
 struct IgnoreStops(Vec<(Signal, SigAction)>);
 
 extern "C" fn nothing(_: libc::c_int) {}
@@ -56,7 +59,7 @@ impl IgnoreStops {
         let handler = SigHandler::Handler(nothing);
         let ignore = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
         let hold_off = |signal| {
-            // SAFETY: the handler does nothing, and the old action comes back as it was.
+            // SAFETY: the handler does nothing, and `drop` restores the old action unchanged.
             let old = unsafe { sigaction(signal, &ignore) }.ok()?;
             Some((signal, old))
         };
@@ -67,17 +70,17 @@ impl IgnoreStops {
 impl Drop for IgnoreStops {
     fn drop(&mut self) {
         for (signal, old) in &self.0 {
-            // SAFETY: as above.
+            // SAFETY: the action is the one that `now` replaced, unchanged.
             let _ = unsafe { sigaction(*signal, old) };
         }
     }
 }
 
 impl Brake {
-    /// Gets it ready, with the controller. The kernel patches its code when the first quota
-    /// comes and when the last one goes, which takes tens of milliseconds in a collapse: so an
-    /// empty cgroup always has one.
-    /// None where that fails: a limit then comes later.
+    /// Enables the controller and prepares the brake. The kernel patches its own code when the
+    /// first quota appears and when the last one goes, which takes tens of milliseconds in a
+    /// collapse. So an empty cgroup keeps a quota all the time. Returns `None` if this fails: a
+    /// limit then takes effect later.
     pub(super) fn prepare(root: &Path, journal: &mut Journal) -> Option<Brake> {
         let folder = spare::make(root).ok()?;
         if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER).ok()? {
@@ -88,10 +91,11 @@ impl Brake {
         Some(Brake { root: root.to_owned() })
     }
 
-    /// Stops the tasks of some cgroups as soon as they are in user space. A cgroup that is not in
-    /// the journal is not stopped.
+    /// Stops the tasks of cgroups as soon as they are in user space. A cgroup that cannot be noted
+    /// in the journal is not stopped.
     pub(super) fn stop(&self, groups: &[String], journal: &mut Journal) -> Braked {
-        // One whose release has failed is released now: the journal has its quota.
+        // A cgroup that still has the brake's quota is one whose release has failed. Release it
+        // now: the journal has its real quota.
         let quota = |group: &String| {
             let quota = says(&self.root, group)?;
             if quota != STOP {
@@ -112,7 +116,7 @@ impl Brake {
 }
 
 impl Braked {
-    /// What fails here is left to [`release_all`].
+    /// Releases the cgroups. [`release_all`] tries again those for which this fails.
     pub(super) fn release(mut self) -> Result<(), CpusetError> {
         let groups = std::mem::take(&mut self.groups);
         release_each(&self.root, groups.iter().map(|(group, quota)| (&**group, &**quota)))
@@ -127,12 +131,13 @@ impl Drop for Braked {
     }
 }
 
-/// Releases what a release has failed for, or a killed process has left.
+/// Releases cgroups that an earlier release has failed for, or that a killed process has left
+/// braked.
 pub(super) fn release_all(root: &Path, journal: &Journal) -> Result<(), CpusetError> {
     release_each(root, journal.quotas())
 }
 
-/// All that can be; the error is that of the last one that cannot.
+/// Releases all cgroups that it can. The error is that of the last cgroup for which this fails.
 fn release_each<'a>(
     root: &Path,
     groups: impl Iterator<Item = (&'a str, &'a str)>,
@@ -147,7 +152,7 @@ fn release_each<'a>(
     done
 }
 
-/// Whether a cgroup is set to anything that would go with the controller.
+/// Returns whether a cgroup has any setting that would be lost with the controller.
 pub(super) fn is_used(root: &Path, group: &str) -> bool {
     let is_set = |(file, default): (&str, &str)| {
         let text = fs::read_to_string(root.join(group).join(file)).unwrap_or_default();
@@ -164,8 +169,9 @@ pub(super) fn is_used(root: &Path, group: &str) -> bool {
     defaults.into_iter().any(is_set)
 }
 
-/// Unless somebody else has set it since. A file that cannot be read, for want of descriptors say,
-/// is written all the same: the brake must not stay on.
+/// Restores a cgroup's quota, unless somebody else has changed it since. A file that cannot be
+/// read, for want of file descriptors for example, is written all the same: the brake must not stay
+/// on.
 fn release(root: &Path, group: &str, quota: &str) -> io::Result<()> {
     let elses = says(root, group).is_some_and(|now| now != STOP);
     if elses || !root.join(group).join(MAX).exists() {
@@ -174,7 +180,7 @@ fn release(root: &Path, group: &str, quota: &str) -> io::Result<()> {
     write(root, group, quota)
 }
 
-/// A cgroup's quota and period; none where the controller is not enabled.
+/// Returns a cgroup's quota and period; `None` if the controller is not enabled.
 fn says(root: &Path, group: &str) -> Option<String> {
     Some(fs::read_to_string(root.join(group).join(MAX)).ok()?.trim().to_owned())
 }
@@ -213,7 +219,7 @@ mod tests {
         let name = format!("unspin-brake-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&root);
-        // Nobody can write into a folder.
+        // A write to a folder always fails.
         fs::create_dir_all(root.join("first/cpu.max")).unwrap();
         fs::create_dir_all(root.join("second")).unwrap();
         fs::write(root.join("second/cpu.max"), STOP).unwrap();

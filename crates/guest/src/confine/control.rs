@@ -1,4 +1,4 @@
-//! Who decides: looks at what all vCPUs do, a window at a time, and limits tasks.
+//! The control loop: measures all vCPUs, one window at a time, and limits tasks.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -23,24 +23,27 @@ use crate::account::{Account, Woken};
 use crate::sense::{LightSensor, Settings};
 
 const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
-/// While there is little to do, each look would only wake a vCPU.
+/// The window while the guest has little to do: each look would only wake a vCPU.
 const QUIET_WINDOW: Duration = Duration::from_millis(50);
-/// Without a limit and without spins there is nothing to decide. After so many windows with a
-/// smaller share of spins, in percent, it rests until a vCPU spins, for so long at most.
+/// Without a limit and without spins nothing has to be decided. After `CALM_WINDOWS` windows with a
+/// smaller share of spins than `CALM_PERCENT`, the loop rests until a vCPU spins, for at most
+/// `REST`.
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
 const REST: Duration = Duration::from_secs(1);
-/// Where spins are not counted, nothing wakes it, so it looks for preempted vCPUs while there is
-/// work.
+/// The rest while spins are not counted: then no spin can wake the loop, so it looks for preempted
+/// vCPUs while the guest has work.
 const SHORT_REST: Duration = Duration::from_millis(100);
-/// A kernel that does not take the programs back, as after an error in its tracing, is asked again.
+/// The pause before the kernel is asked again after it has refused the programs, as it does after
+/// an error in its tracing.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// How often cgroups that have come are limited, too, and vCPUs that came or went are noticed.
+/// The number of windows after which the loop limits new cgroups, too, and notices vCPUs that came
+/// or went.
 const ROUND: u32 = 10;
 
-/// What decides, in a thread of its own.
+/// The state of the control loop, which runs in a thread of its own.
 pub(super) struct Control {
-    // Dropped first: the kernel takes a second to let go of the programs of the others.
+    // This field is dropped first: the kernel takes a second to detach the programs of the others.
     pub(super) means: Means,
     pub(super) sensor: LightSensor,
     pub(super) account: Account,
@@ -54,20 +57,20 @@ pub(super) struct Control {
     pub(super) facts: Facts,
     pub(super) started: Instant,
     pub(super) late_ns: u64,
-    /// What a context switch costs.
+    /// The cost of a context switch, in nanoseconds.
     switch_ns: u64,
     pub(super) used_vcpu_s: f64,
     pub(super) failed: Option<String>,
     pub(super) failures: Failures,
-    /// Windows without spins, and without a limit.
+    /// The number of consecutive windows without spins and without a limit.
     calm: u32,
-    /// A spin has ended a rest, and no window since.
+    /// Whether a spin has ended a rest, and no window has passed since.
     woken: bool,
-    /// Whether the vCPUs out of use are to be isolated, since the limit changed last.
+    /// Whether isolation of the unused vCPUs has been requested since the limit last changed.
     parted: bool,
     /// When the kernel last refused the programs that count spins.
     refused: Option<Instant>,
-    /// Why it has no real-time priority.
+    /// Why this thread has no real-time priority.
     pub(super) late: Option<String>,
 }
 
@@ -138,7 +141,7 @@ impl Control {
         if self.is_quiet() && !self.woken { QUIET_WINDOW } else { WINDOW }
     }
 
-    /// Whether a spin is soon enough to look again.
+    /// Returns whether the loop may rest until a vCPU spins.
     fn may_rest(&self) -> bool {
         self.decider.goes_by_spins()
             && (self.calm >= CALM_WINDOWS || (self.calm > 0 && self.is_quiet()))
@@ -154,12 +157,12 @@ impl Control {
         }
     }
 
-    /// Whether half a vCPU would do.
+    /// Returns whether the guest wants less than half a vCPU.
     fn is_quiet(&self) -> bool {
         self.facts.on_m + self.facts.off_m < 500
     }
 
-    /// Begins to count spins, or ends it, after a window of that length.
+    /// Starts or stops counting spins after a window of `window_ns`.
     fn count_or_not(&mut self, window_ns: u64) {
         let vcpus = self.online.len();
         let limits = self.decider.in_use() as usize != vcpus || self.decider.on_trial();
@@ -177,7 +180,7 @@ impl Control {
             self.failed = refused;
             self.vigilance.attached(self.account.attached_ns);
         } else {
-            // It takes long, and the guest has work for all of its vCPUs.
+            // Detaching takes long, and the guest has work for all of its vCPUs.
             let _ = run_as_others();
             self.account.pause();
             self.late = run_first().err().map(|error| error.to_string());
@@ -185,7 +188,7 @@ impl Control {
         self.wake();
     }
 
-    /// Begins a window after a rest: the next decision rests on what follows.
+    /// Begins a window after a rest: the next decision depends on what follows.
     fn wake(&mut self) {
         let now = self.sums();
         self.begin_window(now);
@@ -225,14 +228,14 @@ impl Control {
         let spins = self.facts.spin_m * 100 > wanted_m * CALM_PERCENT;
         let is_calm = usage == self.online.len() && !self.decider.on_trial() && !spins;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
-        // Nothing else keeps processes of the root cgroup from the other vCPUs.
+        // Only a partition keeps processes of the root cgroup off the other vCPUs.
         let part = self.decider.isolates(now.now_ns) || self.means.misses_work();
         let changes = usage != before as usize;
         if !round && !changes && (self.parted || !part) {
             return;
         }
         self.parted = part || (self.parted && !changes);
-        // Without a real-time priority, the brake would hold this thread as well.
+        // Without a real-time priority, this thread would be braked as well.
         let jammed = window::is_jammed(&self.facts);
         let brake = (usage < before as usize || jammed) && self.late.is_none();
         let how = How { brake, part };
@@ -252,12 +255,13 @@ impl Control {
         if changes {
             self.arrangement.begin();
         }
-        // Spinning that a write of the limit causes is not the load's.
+        // Leave out spinning that the write of the limit causes: it is not the load's.
         let now = self.sums();
         self.begin_window(now);
     }
 
-    /// Counts a change of the limit, and says where failures begin or end. Returns why it failed.
+    /// Counts a change of the limit, and prints a note when failures begin or end. Returns the
+    /// error.
     fn count(&mut self, change: Change, done: Result<(), LimitError>) -> Option<String> {
         let failed = done.err().map(|error| error.to_string());
         if let Some(words) = self.failures.step(change, failed.as_deref()) {
@@ -266,12 +270,13 @@ impl Control {
         failed
     }
 
-    /// With another number of vCPUs all that was learnt is about another machine.
+    /// Starts over when vCPUs come or go: everything learnt so far is about another machine.
     fn follow_hotplug(&mut self) -> Result<(), LimitError> {
         let online = self.means.usable().map_err(LimitError::Unknown)?;
         if online != self.online {
-            // First, because a lift can be to write the set of all vCPUs: with those in it that
-            // somebody has just made a partition of, the kernel would end that partition.
+            // Replace first, because a lift may write the set of all vCPUs. If that set contained
+            // vCPUs that somebody has just made a partition of, the kernel would end that
+            // partition.
             let replaced = self.means.replace_all(&online);
             self.means.lift(false)?;
             replaced?;
@@ -279,7 +284,8 @@ impl Control {
             self.arrangement = Arrangement::default();
             self.vigilance.forget_all();
             self.online = online;
-            // Sums are of other vCPUs now, and what they have grown by since the start is not.
+            // The sums are now over other vCPUs. Move their start so that the growth until now is
+            // kept.
             let now = self.sums();
             self.first = now.less(&self.before.less(&self.first));
             self.begin_window(now);

@@ -1,15 +1,15 @@
-//! Limits tasks to some vCPUs, by cgroups of version 2.
+//! Limits tasks to some vCPUs with cgroups of version 2.
 //!
-//! The limit is the `cpuset.cpus` of every top-level cgroup, and kernel threads, which are in none,
-//! are moved, some of them later where that takes long. Once a trial shows no rivals, or a limit is
-//! likely to last, the other vCPUs become a partition of their own ([`Spare`]), unless the kernel
-//! refuses that, or somebody has given a top-level cgroup a set of vCPUs.
+//! The limit is the `cpuset.cpus` of every top-level cgroup. Kernel threads, which are in none, are
+//! moved one by one; if that takes long, some move later. Once a trial shows no rivals, or a limit
+//! is likely to last, the other vCPUs become a partition of their own ([`Spare`]). They do not if
+//! the kernel refuses, or if somebody has given a top-level cgroup a set of vCPUs.
 //!
-//! Only a cgroup without a set of its own is limited, which means that to lift the limit is to
-//! clear the set. Before Linux 7.0, the kernel refuses that where there are tasks (ENOSPC); the set
-//! of all vCPUs is written there. A set that was not written here is somebody else's, and stays.
-//! What is written is noted in a journal first, so that a later process can clear it if this one is
-//! killed.
+//! Only a cgroup without a set of its own is limited, so lifting the limit means clearing the set.
+//! Before Linux 7.0, the kernel refuses an empty set if the cgroup has tasks (ENOSPC); the set of
+//! all vCPUs is written then. A set that unspin did not write is somebody else's, and stays. Each
+//! set is noted in a journal before it is written, so that a later process can clear it if this one
+//! is killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,16 +24,16 @@ use super::kthreads::{self, Threads};
 use super::set;
 use super::spare::{self, Spare};
 
-/// The controller's name.
+/// The name of the controller.
 const CONTROLLER: &str = "cpuset";
 pub(super) const CONTROL: &str = "cgroup.subtree_control";
 const CPUS: &str = "cpuset.cpus";
-/// How long a process that ends may take to let go of its lock.
+/// How long to wait for the lock of a process that is ending.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Other sets of a cgroup, which go with the controller.
+/// Other files of a cgroup with sets, which are lost with the controller.
 const OTHERS: [&str; 2] = ["cpuset.mems", "cpuset.cpus.exclusive"];
 
-/// Whether the hierarchy at `root` can limit tasks, and lift the limit again.
+/// Checks that the hierarchy at `root` can limit tasks, and lift the limit again.
 pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     // Only the real root lacks this file.
     if root.join("cgroup.type").exists() {
@@ -48,7 +48,7 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     }
 }
 
-/// Whether a file names a controller; one that is not there names none.
+/// Returns whether a file lists a controller; a missing file lists none.
 pub(super) fn lists(root: &Path, file: &str, controller: &str) -> Result<bool, CpusetError> {
     let file = root.join(file);
     match fs::read_to_string(&file) {
@@ -58,43 +58,43 @@ pub(super) fn lists(root: &Path, file: &str, controller: &str) -> Result<bool, C
     }
 }
 
-/// The cgroups; the limit is lifted when this is dropped.
+/// The hierarchy of cgroups. Dropping this lifts the limit.
 pub struct Cpusets {
     root: PathBuf,
     journal: Journal,
     limited: BTreeSet<String>,
     left_alone: BTreeSet<String>,
     threads: Threads,
-    /// Takes the other vCPUs out of the hierarchy, where the kernel can do that.
+    /// Takes the other vCPUs out of the hierarchy, if the kernel supports that.
     spare: Option<Spare>,
-    /// Why the kernel has refused to. It is asked again after this limit.
+    /// Why the kernel has refused the partition. It is asked again after this limit.
     refused: Option<String>,
     brake: Option<Brake>,
     /// Whether the release of a brake has failed.
     held: bool,
 }
 
-/// What a limit comes with.
+/// How a limit is set.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Where tasks spin, a brake lets it come or go sooner.
+    /// Whether to brake tasks meanwhile: if tasks spin, the limit takes effect sooner.
     pub brake: bool,
-    /// Whether the other vCPUs become a partition, which takes longer than the limit itself.
+    /// Whether to make the other vCPUs a partition, which takes longer than the limit itself.
     pub part: bool,
 }
 
-/// What became of a cgroup's limit.
+/// The result of clearing a cgroup's set.
 enum Cleared {
     Lifted,
-    /// It says what somebody else has written.
+    /// Somebody else has written the set.
     Foreign,
     Failed(io::Error),
 }
 
 impl Cpusets {
-    /// Takes over the hierarchy at `root`, and lifts what a killed process has left limited.
-    /// `folder` is for the journal; `proc` lists processes; `all` is the set of all vCPUs;
-    /// `brakes`: whether the kernel throttles tasks only in user space.
+    /// Takes over the hierarchy at `root`, and lifts the limits of a killed process. `folder` is
+    /// for the journal; `proc` lists processes; `all` is the set of all vCPUs. `brakes` says
+    /// whether the kernel throttles tasks only in user space.
     pub fn open(
         root: &Path,
         folder: &Path,
@@ -123,7 +123,7 @@ impl Cpusets {
         Ok(cpusets)
     }
 
-    /// Others, such as systemd, may take the controller away, and all sets with it.
+    /// Enables the controllers. Others, such as systemd, may disable them, which removes all sets.
     fn enable(&mut self) -> Result<(), CpusetError> {
         if self.brake.is_some() && !lists(&self.root, CONTROL, brake::CONTROLLER)? {
             self.brake = Brake::prepare(&self.root, &mut self.journal);
@@ -138,7 +138,7 @@ impl Cpusets {
     }
 
     /// Limits tasks to the vCPUs of the set `keep`; `spare` has the others that are online. Cgroups
-    /// that have come since the last call are limited, too.
+    /// that have appeared since the last call are limited, too.
     pub fn limit(&mut self, keep: &str, spare: &str, how: How) -> Result<(), CpusetError> {
         self.enable()?;
         let there = self.groups()?;
@@ -164,7 +164,7 @@ impl Cpusets {
         released
     }
 
-    /// Releases what is braked, and what an earlier release has failed for.
+    /// Releases the braked cgroups, and those that an earlier release has failed for.
     fn release(&mut self, braked: Option<Braked>) -> Result<(), CpusetError> {
         let mut released = braked.map_or(Ok(()), Braked::release);
         if self.held {
@@ -177,12 +177,12 @@ impl Cpusets {
         released
     }
 
-    /// The cgroups that are to be limited, and are not yet. Notes those that somebody else has set.
+    /// Returns the cgroups that still have to be limited. Records those that somebody else has set.
     fn find_mine(&mut self, there: &[String], keep: &str) -> Vec<String> {
         let mut mine = Vec::new();
         for group in there {
             let folder = self.root.join(group);
-            // It may have gone meanwhile.
+            // The cgroup may have gone meanwhile.
             let Ok(now) = fs::read_to_string(folder.join(CPUS)) else { continue };
             let now = now.trim();
             let free = is_free(&folder, now, self.journal.all());
@@ -216,7 +216,7 @@ impl Cpusets {
         done
     }
 
-    /// Lifts the limit. What cannot be lifted counts as limited.
+    /// Lifts the limit. A cgroup for which this fails still counts as limited.
     pub fn lift(&mut self, brake: bool) -> Result<(), CpusetError> {
         let mut failed = self.give_back();
         if self.spare.is_some() {
@@ -243,7 +243,8 @@ impl Cpusets {
         let released = self.release(braked);
         self.threads.lift(&mut self.journal);
         self.journal.forget_ended();
-        // From now on these sets may be somebody else's, also for who lifts limits after a crash.
+        // From now on these sets may be somebody else's, also for a process that lifts limits after
+        // a crash.
         let saved = self.journal.save_what_is_new();
         failed.and(released).and(saved)
     }
@@ -252,12 +253,12 @@ impl Cpusets {
         groups(&self.root).map_err(|error| CpusetError::Read(self.root.clone(), error))
     }
 
-    /// Whether a limit is one for tasks of the root cgroup as well.
+    /// Returns whether a limit also applies to tasks of the root cgroup.
     pub fn reaches_root(&self) -> bool {
         self.spare.is_some() && self.refused.is_none() && self.left_alone.is_empty()
     }
 
-    /// Why the other vCPUs are not isolated, though the kernel may know partitions.
+    /// Returns why the other vCPUs are not isolated, though the kernel may support partitions.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
@@ -267,7 +268,7 @@ impl Cpusets {
         spare::give_back(&self.root).map_err(failed)
     }
 
-    /// All vCPUs are others from now on.
+    /// Replaces the set that means all vCPUs, also in the cgroups that have the old one.
     pub fn replace_all(&mut self, all: &str) -> Result<(), CpusetError> {
         let old = self.journal.replace_all(all)?;
         for group in self.groups()? {
@@ -280,12 +281,12 @@ impl Cpusets {
         Ok(())
     }
 
-    /// How many cgroups are limited now.
+    /// Returns the number of cgroups that are limited now.
     pub fn limited(&self) -> usize {
         self.limited.len()
     }
 
-    /// The cgroups that somebody else has set.
+    /// Returns the cgroups that somebody else has set.
     pub fn left_alone(&self) -> impl Iterator<Item = &str> {
         self.left_alone.iter().map(String::as_str)
     }
@@ -299,8 +300,8 @@ impl Drop for Cpusets {
     }
 }
 
-/// Lifts what a killed process has left limited; how many cgroups those were.
-/// `patience` is for a process that is about to end.
+/// Lifts the limits of a killed process, and returns the number of cgroups that had one. `patience`
+/// is how long to wait for a process that is about to end.
 pub fn restore_after_crash(folder: &Path, patience: Duration) -> Result<usize, CpusetError> {
     if !Journal::is_in(folder) {
         return Ok(0);
@@ -308,7 +309,7 @@ pub fn restore_after_crash(folder: &Path, patience: Duration) -> Result<usize, C
     restore(&mut Journal::open(folder, patience)?)
 }
 
-/// Lifts all that the journal names, and forgets it if nothing stays limited.
+/// Lifts every limit that the journal names, and clears the journal if none remains.
 fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     let Some(root) = journal.root() else { return Ok(0) };
     let mut cleared = 0;
@@ -317,7 +318,7 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     for group in journal.groups() {
         let file = root.join(group).join(CPUS);
         let limits = |set: &str| !set::covers(set, journal.all()) && journal.wrote(group, set);
-        // What cannot be read may be limited.
+        // A set that cannot be read may be a limit.
         if set::read(&file).is_ok_and(|set| !limits(&set)) {
             continue;
         }
@@ -327,17 +328,17 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
             Cleared::Failed(error) => failed = Err(CpusetError::Lift(file, error)),
         }
     }
-    // Before what can take long.
+    // Release before the kernel threads, which can take long.
     let released = brake::release_all(&root, journal);
     journal.threads().for_each(|pid| kthreads::free(pid, journal));
     released.and(failed)?;
-    // Other cgroups' sets would go with the controller.
+    // Keep the controller if another cgroup has a set: the set would be lost with it.
     let is_used = |group: &String| {
         let says = |file: &str| fs::read_to_string(root.join(group).join(file)).unwrap_or_default();
         !is_free(&root.join(group), says(CPUS).trim(), journal.all())
             || OTHERS.iter().any(|file| !says(file).trim().is_empty())
     };
-    // A cgroup that hands a controller on keeps it, which the kernel sees to.
+    // The kernel refuses to disable a controller for a cgroup that passes it on.
     let disable = |controller| fs::write(root.join(CONTROL), format!("-{controller}"));
     let groups = groups(&root).map_err(|error| CpusetError::Lift(root.clone(), error))?;
     if journal.enabled(CONTROLLER) && !groups.iter().any(is_used) {
@@ -351,13 +352,14 @@ fn restore(journal: &mut Journal) -> Result<usize, CpusetError> {
     Ok(cleared)
 }
 
-/// Whether nobody limits a cgroup with this set: it has none, or all vCPUs, and no partition.
+/// Returns whether nobody limits a cgroup that has this set: the set is empty or has all vCPUs, and
+/// the cgroup is not a partition.
 fn is_free(group: &Path, set: &str, all: &str) -> bool {
     let kind = fs::read_to_string(group.join("cpuset.cpus.partition")).unwrap_or_default();
     (set.is_empty() || set::covers(set, all)) && ["", "member"].contains(&kind.trim())
 }
 
-/// Clears a set that was written here.
+/// Clears a cgroup's set, if unspin has written it.
 fn clear(root: &Path, group: &str, journal: &Journal) -> Cleared {
     let file = root.join(group).join(CPUS);
     let now = match set::read(&file) {

@@ -91,7 +91,7 @@ fn a_set_of_somebody_else_s_stays_after_a_crash_as_well() {
     hierarchy.set("mine", "0-1");
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
     drop(cpusets);
-    // As if it had been killed.
+    // Restore the journal, as if the process had been killed.
     fs::write(hierarchy.folder.join("cpuset.json"), journal).unwrap();
     restore_after_crash(&hierarchy.folder, Duration::ZERO).unwrap();
     assert_eq!(hierarchy.says("mine"), "0-1");
@@ -211,7 +211,7 @@ fn a_controller_that_goes_comes_back() {
 fn nothing_is_limited_that_is_not_noted() {
     let hierarchy = Hierarchy::new("noted", &[("mine", "")]);
     let mut cpusets = hierarchy.open();
-    // A folder in the place of the new journal: no write goes through, even root's.
+    // A folder in place of the new journal makes every write fail, even root's.
     let place = hierarchy.folder.join("cpuset.new");
     fs::create_dir(&place).unwrap();
     for _ in 0..2 {
@@ -232,7 +232,7 @@ fn a_containers_cgroups_are_refused() {
     assert!(matches!(error, CpusetError::Container(_)), "{error}");
 }
 
-/// With a cgroup that has no quota.
+/// A hierarchy with a cgroup that has no quota.
 fn without_quota(name: &str) -> Hierarchy {
     let hierarchy = Hierarchy::new(name, &[("mine", "")]);
     hierarchy.set_quota("max 100000");
@@ -251,7 +251,7 @@ fn a_brake_is_released_and_needs_a_quota_elsewhere() {
         (hierarchy.quota().as_str(), hierarchy.says("mine").as_str()),
         ("50000 100000", "0-1")
     );
-    // The other one is not named, whatever happens to it.
+    // The other cgroup is not named, whatever happens to it.
     assert_eq!(cpusets.limited(), 1);
     hierarchy.set_quota("60000 100000");
     cpusets.lift(true).unwrap();
@@ -304,7 +304,7 @@ fn the_next_process_lifts_what_a_killed_one_left() {
     killed.limit("0-1", "2-3", LIMIT).unwrap();
     let taken = hierarchy.try_open(false).err().expect("it runs");
     assert!(matches!(taken, CpusetError::Taken(_)), "{taken}");
-    // What a kill leaves: the file, and no lock.
+    // A killed process leaves the file, and no lock.
     let journal = fs::read(hierarchy.folder.join("cpuset.json")).unwrap();
     let control = hierarchy.control();
     drop(killed);
@@ -338,7 +338,7 @@ fn a_hierarchy_without_the_controller_is_refused() {
     assert!(matches!(error, CpusetError::NoController(_)), "{error}");
 }
 
-/// Where the system has no files left, say.
+/// This happens, for example, when the system runs out of file descriptors.
 #[test]
 fn a_controller_that_cannot_be_read_is_not_taken_for_absent() {
     let hierarchy = Hierarchy::new("unread-control", &[("mine", "")]);

@@ -1,4 +1,4 @@
-//! Why vCPUs cannot be limited.
+//! The errors that keep unspin from limiting vCPUs.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use unspin_model::class::{Class, Classified};
 
 use crate::sense::SenseError;
 
-/// Why vCPUs cannot be limited.
+/// The errors that keep unspin from limiting vCPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// Spins or off intervals cannot be seen.
@@ -20,13 +20,13 @@ pub enum ConfineError {
     /// Nothing can be limited.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// There is nobody to decide.
+    /// The control thread does not start.
     #[error("start a thread: {0}")]
     Thread(io::Error),
 }
 
 impl ConfineError {
-    /// Whether a scheduler in place of the kernel's can do the same here.
+    /// Returns whether a scheduler in place of the kernel's can limit vCPUs here instead.
     pub fn has_another_way(&self) -> bool {
         match self {
             // Neither sees a vCPU that is off, and `run.bpf.c` names the kernel's timers, too. It
@@ -51,30 +51,30 @@ impl Classified for ConfineError {
     }
 }
 
-/// Why a limit is not set or lifted.
+/// The errors of setting or lifting a limit.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
-    /// By cgroups.
+    /// Cgroups do not set or lift the limit.
     #[error(transparent)]
     Cpuset(#[from] CpusetError),
-    /// By a scheduler.
+    /// The scheduler rejects the number of vCPUs.
     #[error("the scheduler does not take the number of vCPUs: {0}")]
     Queues(io::Error),
-    /// By a scheduler whose tasks wait while nobody runs any.
+    /// The scheduler's tasks wait, and no vCPU runs them.
     #[error(
         "nobody ran the tasks that waited, so all vCPUs are used for a second \
          (do real-time tasks have those that were in use?)"
     )]
     Stuck,
-    /// For whatever limits.
+    /// The kernel does not list the online vCPUs.
     #[error("the kernel does not say which vCPUs are online: {0}")]
     Unknown(io::Error),
 }
 
-/// Why tasks cannot be limited by cgroups.
+/// The errors of limiting tasks with cgroups.
 #[derive(Debug, thiserror::Error)]
 pub enum CpusetError {
-    /// No hierarchy of version 2 has the controller.
+    /// No hierarchy of version 2 has the cpuset controller.
     #[error(
         "{0} offers no cpuset controller of cgroup version 2 (a hybrid set-up has it in version 1): \
          boot with `systemd.unified_cgroup_hierarchy=1`"
@@ -104,7 +104,7 @@ pub enum CpusetError {
     /// The journal cannot be written, so no limit would be lifted after a crash.
     #[error("cannot write the journal {0}: {1}; without it, unspin limits nothing")]
     Journal(PathBuf, io::Error),
-    /// Something may be limited, and it is not known what.
+    /// Something may be limited, but the journal that lists it cannot be read.
     #[error(
         "cannot read {0}, where limits are noted that may be in force: {1}. Lift them by hand, in \
          the cgroups below /sys/fs/cgroup: the set of all vCPUs into cpuset.cpus, `member` into \
@@ -115,18 +115,18 @@ pub enum CpusetError {
     /// A cgroup cannot be limited.
     #[error("cannot write vCPUs into {0}: {1}")]
     Limit(PathBuf, io::Error),
-    /// The hierarchy does not say what it has.
+    /// A file of the hierarchy cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// What a killed process has left stays.
+    /// A limit cannot be lifted.
     #[error("cannot lift the limit in {0}: {1}; write the set of all vCPUs there by hand")]
     Lift(PathBuf, io::Error),
-    /// vCPUs stay isolated.
+    /// The partition cannot be undone, so vCPUs stay isolated.
     #[error(
         "cannot give back the vCPUs of {0}: {1}; write `member` into its cpuset.cpus.partition by hand"
     )]
     Partition(PathBuf, io::Error),
-    /// Tasks that were stopped for a moment still are; it is tried again.
+    /// A brake cannot be released, so its tasks stay stopped. The release is tried again.
     #[error("cannot write `{1}` into {0}, which holds tasks up: {2}; write it there by hand")]
     Braked(PathBuf, String, io::Error),
 }
@@ -149,14 +149,14 @@ impl Classified for CpusetError {
     }
 }
 
-/// Whether the next start may go well, as after a full /run at boot: systemd tries again after what
-/// has failed, and gives up where a machine cannot do it.
+/// Returns whether the next start may succeed, as after a full /run at boot. systemd restarts the
+/// service after such a failure, and gives up if the machine lacks a feature.
 fn passes(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.is_some_and(|errno| PASSING.contains(&errno))
 }
 
-/// Errors that pass.
+/// Errors that may not recur if the caller tries again.
 const PASSING: [Errno; 8] = [
     Errno::EAGAIN,
     Errno::EDQUOT,

@@ -1,28 +1,28 @@
-//! Changes of the limit that fail: how often, and when to say so.
+//! Counts failed changes of the limit, and decides when to report them.
 
-/// What is changed.
+/// The kinds of changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
-    /// Tasks keep fewer vCPUs.
+    /// A limit leaves tasks fewer vCPUs.
     Limit,
-    /// They get all of them.
+    /// Tasks may use all vCPUs again.
     Lift,
-    /// There are other vCPUs.
+    /// vCPUs came or went.
     Hotplug,
 }
 
-/// Changes that failed.
+/// The failed changes.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// All of them since the start, each try counted.
+    /// The number of failures since the start, each try counted.
     pub(super) count: u64,
-    /// Whether the last change of each kind failed. A trial whose limit fails ends with a lift that
-    /// does not, so one kind says nothing about another.
+    /// Whether the last change of each kind failed. Each kind counts alone: a trial whose limit
+    /// fails ends with a lift that succeeds.
     last: [bool; 3],
 }
 
 impl Failures {
-    /// Counts a change. Returns what to say, where failures begin or end.
+    /// Counts a change. Returns a message if failures of its kind begin or end.
     pub(super) fn step(&mut self, change: Change, failed: Option<&str>) -> Option<String> {
         self.count += u64::from(failed.is_some());
         let before = std::mem::replace(&mut self.last[change as usize], failed.is_some());

@@ -1,4 +1,4 @@
-//! The figures of who decides: sums over all vCPUs, and what users see of them.
+//! The figures of the control loop: sums over all vCPUs, and the statistics that users see.
 
 use unspin_model::scheduler::{Limits, Stats};
 
@@ -7,7 +7,7 @@ use super::window::Sums;
 use crate::sense::now_ns;
 
 impl Control {
-    /// What all vCPUs online have done until now.
+    /// Returns the sums over all online vCPUs until now.
     pub(super) fn sums(&mut self) -> Sums {
         let now_ns = now_ns();
         let mut sums = Sums { now_ns, ..Sums::default() };
@@ -31,7 +31,7 @@ impl Control {
         sums
     }
 
-    /// What `--status` and the metrics show.
+    /// Returns the statistics that `--status` and the metrics show.
     pub(super) fn stats(&self) -> Stats {
         let vcpus = |thousandths: u32| f64::from(thousandths) / 1e3;
         let seconds = self.started.elapsed().as_secs_f64();

@@ -1,7 +1,7 @@
 //! A process that lifts the limit if this one is killed.
 //!
-//! It has the reading end of a pipe, and nobody writes to it: it ends where this process does,
-//! however that ends.
+//! The guard holds the reading end of a pipe to which nobody writes. The pipe closes when this
+//! process ends, however it ends, and then the guard acts.
 
 use std::env;
 use std::fs;
@@ -14,23 +14,23 @@ use nix::sys::signal::{self, SigHandler, Signal};
 
 use super::error::CpusetError;
 
-/// How long the other's end may take, in the worst collapse.
+/// How long the process may take to end, in the worst collapse.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// This program, also where an upgrade has replaced its file.
+/// This program, even if an upgrade has replaced its file.
 const PROGRAM: &str = "/proc/self/exe";
-/// The name that people know it by.
+/// The name of the process that users see.
 const NAME: &str = "unspin";
-/// What the guard is started with.
+/// The arguments that start the guard.
 const ARGS: [&str; 3] = ["run", "--restore", "--when-gone"];
 
-/// The guard, which ends when this is dropped.
+/// The guard. Dropping this ends it.
 pub(super) struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// Starts it. Without it, which is said, the limit stays after a SIGKILL until the next
-    /// `unspin run`.
+    /// Starts the guard. If this fails, prints a note: after a SIGKILL, the limit then stays until
+    /// the next `unspin run`.
     pub(super) fn start() -> Option<Guard> {
         let guard = command().spawn();
         if let Err(error) = &guard {
@@ -42,14 +42,15 @@ impl Guard {
         Some(Guard { child: guard.ok()? })
     }
 
-    /// Ends it: there is nothing that it might have to lift.
+    /// Kills the guard, because it has nothing to lift.
     fn dismiss(mut self) {
         let _ = self.child.kill();
     }
 }
 
-/// The guard with what it guards. Where that has not begun, this process has lifted what it could,
-/// and the guard goes at once: it would wait for another `unspin run` that has the cgroups.
+/// Returns the guard with what `begun` holds. On an error this process has already lifted what it
+/// could, so the guard is killed: otherwise it would wait for another `unspin run` that has the
+/// cgroups.
 pub(super) fn keep<T>(
     guard: Option<Guard>,
     begun: Result<T, CpusetError>,
@@ -70,20 +71,20 @@ impl Drop for Guard {
     }
 }
 
-/// What starts it.
+/// Returns the command that starts the guard.
 fn command() -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg0(env::args_os().next().unwrap_or_else(|| NAME.into())).args(ARGS);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Signals of the terminal are for this process.
+    // Signals of the terminal are for this process only.
     command.process_group(0);
     command
 }
 
-/// In the guard: until the process that it guards has ended. systemd asks all processes of a unit
-/// to end once the first one was killed, and this one is there for just that.
+/// Waits, in the guard, until the guarded process has ended. Ignores signals: systemd asks all
+/// processes of a unit to end when the first one is killed, and that is when the guard is needed.
 pub(super) fn wait() {
-    // The kernel has named it after the link.
+    // Replace the name "exe", which the kernel has taken from the link.
     let _ = fs::write("/proc/self/comm", NAME);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // SAFETY: no handler runs.
@@ -98,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// The path of a file that was replaced ends with ` (deleted)`.
+    /// The link also works after an upgrade; the path of a replaced file ends with ` (deleted)`.
     #[test]
     fn the_guard_is_started_by_the_link_to_this_program() {
         let command = command();
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn an_error_does_not_wait_for_the_guard() {
         let begin = Instant::now();
-        // As a guard does that waits for the journal, it goes on after the end of its input.
+        // Like a guard that waits for the journal, `sleep` continues after the end of its input.
         let child = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
         let error = CpusetError::Read("/cg".into(), io::Error::other("what"));
         let kept = keep::<()>(Some(Guard { child }), Err(error));

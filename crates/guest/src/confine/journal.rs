@@ -1,4 +1,4 @@
-//! What has been written to cgroups, in a file that outlives this process.
+//! The journal: a file that outlives this process and lists what it has written to cgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -15,44 +15,44 @@ use serde::{Deserialize, Serialize};
 use super::error::CpusetError;
 use super::set;
 
-/// The file's contents.
+/// The contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Noted {
-    /// The mount of the cgroups.
+    /// The path at which the cgroups are mounted.
     root: PathBuf,
-    /// Controllers that were enabled here.
+    /// The controllers that unspin has enabled.
     #[serde(default)]
     controllers: BTreeSet<String>,
-    /// Stands for no limit where the kernel refuses an empty set.
+    /// The set of all vCPUs, which means no limit if the kernel refuses an empty set.
     all: String,
-    /// Folders of cgroups under the root, and the sets of vCPUs that were written to each.
+    /// The sets of vCPUs that were written to each cgroup, by its folder under the root.
     groups: BTreeMap<String, BTreeSet<String>>,
-    /// The same for kernel threads, by their numbers.
+    /// The sets that were written to each kernel thread, by its PID.
     #[serde(default)]
     threads: BTreeMap<i32, BTreeSet<String>>,
-    /// Cgroups that are braked while they are limited, and what their `cpu.max` says else.
+    /// The usual contents of `cpu.max` of cgroups that are braked when the limit changes.
     #[serde(default)]
     quotas: BTreeMap<String, String>,
 }
 
-/// The journal. One process at a time has it.
+/// The journal. Only one process at a time has it.
 pub(super) struct Journal {
     file: PathBuf,
     noted: Noted,
-    /// Whether the file says less than `noted`.
+    /// Whether `noted` has changes that are not in the file yet.
     unsaved: bool,
     _lock: Flock<File>,
 }
 
-/// Its name.
+/// The name of the journal's file.
 const FILE: &str = "cpuset.json";
-/// The file that its process has locked.
+/// The file that the journal's process locks.
 const LOCK: &str = "cpuset.lock";
-/// Between two tries to get the lock.
+/// The pause between two tries to get the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Nobody else may open it, whatever the umask: who can, can also keep the lock, or change what is
-/// going to be restored.
+/// Opens a file that only root may open, whatever the umask. Anybody else who could open it could
+/// keep the lock, or change what is going to be restored.
 fn own_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
@@ -60,8 +60,8 @@ fn own_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What a file says; nothing where there is none. One that cannot be read may be about limits that
-/// are still in force.
+/// Reads a journal; a missing file is an empty one. Any other error is returned, because the file
+/// may list limits that are still in force.
 fn read(file: &Path) -> io::Result<Noted> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(serde_json::from_str(&text)?),
@@ -71,22 +71,23 @@ fn read(file: &Path) -> io::Result<Noted> {
 }
 
 impl Journal {
-    /// Whether there is one, so that something may be limited.
+    /// Returns whether the folder has a journal, so that something may be limited.
     pub(super) fn is_in(folder: &Path) -> bool {
         folder.join(FILE).exists()
     }
 
-    /// Whether a process has it: what a killed one has left is nobody's.
+    /// Returns whether a process holds the journal. A killed process does not.
     pub(super) fn is_held(folder: &Path) -> bool {
         match File::open(folder.join(LOCK)) {
             Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
-            // Only root may look.
+            // Only root may open the lock, so a process without the right assumes that it is held.
             Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
         }
     }
 
-    /// Opens it, with what a killed process has left. Waits so long for one that has it: a
-    /// process that ends keeps its lock until the kernel has let go of its BPF programs.
+    /// Opens the journal, with the notes of a killed process. Waits for up to `patience` for a
+    /// process that holds it: a process that ends keeps its lock until the kernel has detached its
+    /// BPF programs.
     pub(super) fn open(folder: &Path, patience: Duration) -> Result<Journal, CpusetError> {
         let failed = |error| CpusetError::Journal(folder.to_owned(), error);
         DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
@@ -109,7 +110,7 @@ impl Journal {
         Ok(Journal { file, noted, unsaved: false, _lock })
     }
 
-    /// Notes where limits are going to be, and the set that stands for none.
+    /// Starts the journal: notes the hierarchy's root, and the set that means no limit.
     pub(super) fn begin(&mut self, root: &Path, all: &str) -> Result<(), CpusetError> {
         self.noted = Noted { root: root.to_owned(), all: all.to_owned(), ..Noted::default() };
         self.save()
@@ -121,7 +122,7 @@ impl Journal {
         self.save_what_is_new()
     }
 
-    /// Notes what the quotas of cgroups are that are going to be braked.
+    /// Notes the quotas of cgroups that are going to be braked.
     pub(super) fn note_quotas(&mut self, quotas: &[(String, String)]) -> Result<(), CpusetError> {
         for (group, quota) in quotas {
             let was = self.noted.quotas.insert(group.clone(), quota.clone());
@@ -130,7 +131,7 @@ impl Journal {
         self.save_what_is_new()
     }
 
-    /// Notes that all vCPUs are others now; returns what they were.
+    /// Replaces the set of all vCPUs, and returns the old set.
     pub(super) fn replace_all(&mut self, all: &str) -> Result<String, CpusetError> {
         self.unsaved |= self.noted.all != all;
         let old = std::mem::replace(&mut self.noted.all, all.to_owned());
@@ -144,8 +145,8 @@ impl Journal {
         Ok(old)
     }
 
-    /// A cgroup is not limited any more, and `says` what it does: a set that somebody writes there
-    /// from now on is theirs, even one that has been written here before.
+    /// Notes that a cgroup is not limited any more; `says` is its current set. A set that somebody
+    /// writes there from now on is theirs, even if unspin has written the same set before.
     pub(super) fn forget(&mut self, group: &str, says: &str) {
         let all = (says == self.noted.all).then(|| says.to_owned());
         let sets = all.into_iter().collect::<BTreeSet<_>>();
@@ -156,7 +157,7 @@ impl Journal {
         };
     }
 
-    /// The same for a kernel thread.
+    /// Notes that a kernel thread is not limited any more.
     pub(super) fn forget_thread(&mut self, pid: i32) {
         self.unsaved |= self.noted.threads.remove(&pid).is_some();
     }
@@ -168,8 +169,8 @@ impl Journal {
         self.unsaved |= self.noted.threads.len() != before;
     }
 
-    /// Notes what is going to be written to some cgroups and kernel threads, and forgets cgroups
-    /// that have gone.
+    /// Notes the set that is going to be written to some cgroups and kernel threads, and forgets
+    /// cgroups that have gone.
     pub(super) fn note(
         &mut self,
         there: &[String],
@@ -191,7 +192,7 @@ impl Journal {
         self.save_what_is_new()
     }
 
-    /// Nothing is limited any more.
+    /// Removes the journal, because nothing is limited any more.
     pub(super) fn end(&mut self) {
         self.noted = Noted::default();
         let _ = fs::remove_file(&self.file);
@@ -205,12 +206,12 @@ impl Journal {
         self.noted.controllers.contains(controller)
     }
 
-    /// The quotas of cgroups that may be braked.
+    /// Returns the quotas of cgroups that may be braked.
     pub(super) fn quotas(&self) -> impl Iterator<Item = (&str, &str)> {
         self.noted.quotas.iter().map(|(group, quota)| (group.as_str(), quota.as_str()))
     }
 
-    /// The set that stands for no limit.
+    /// Returns the set that means no limit.
     pub(super) fn all(&self) -> &str {
         &self.noted.all
     }
@@ -223,24 +224,24 @@ impl Journal {
         self.noted.threads.keys().copied()
     }
 
-    /// Whether a kernel thread's set may have been written here. The kernel reads out only those of
-    /// its vCPUs that are `online`.
+    /// Returns whether unspin may have written a kernel thread's set. The kernel reports only the
+    /// vCPUs of the set that are `online`.
     pub(super) fn wrote_to_thread(&self, pid: i32, set: &str, online: &[u32]) -> bool {
         let is_it = |noted: &String| set::within(noted, online) == set;
         self.noted.threads.get(&pid).is_some_and(|sets| sets.iter().any(is_it))
     }
 
-    /// Whether a cgroup's set may have been written here.
+    /// Returns whether unspin may have written a cgroup's set.
     pub(super) fn wrote(&self, group: &str, set: &str) -> bool {
         self.noted.groups.get(group).is_some_and(|sets| sets.contains(set))
     }
 
-    /// Writes what is noted and not in the file yet.
+    /// Writes the file if the notes have changed since the last write.
     pub(super) fn save_what_is_new(&mut self) -> Result<(), CpusetError> {
         if self.unsaved { self.save() } else { Ok(()) }
     }
 
-    /// A reader sees the old contents or the new ones.
+    /// Replaces the file at once, so that a reader sees either the old contents or the new ones.
     fn save(&mut self) -> Result<(), CpusetError> {
         self.unsaved = true;
         let new = self.file.with_extension("new");

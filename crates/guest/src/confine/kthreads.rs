@@ -1,7 +1,8 @@
-//! Kernel threads that the kernel leaves free to run anywhere.
+//! Limits the kernel threads that may run on any vCPU.
 //!
-//! No cgroup limits them. An excluded vCPU is idle, so the kernel prefers to wake `rcu_preempt`
-//! and others there; the host then takes a pCPU from a vCPU that works, which may hold a lock.
+//! No cgroup limits these threads. An excluded vCPU is idle, so the kernel prefers to wake
+//! `rcu_preempt` and others there. The host then takes a pCPU from a vCPU that works and may hold a
+//! lock.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use super::journal::Journal;
 use super::set;
 
-/// Where processes are.
+/// The file system that lists processes.
 pub(super) const PROC: &str = "/proc";
 /// `PF_KTHREAD` and `PF_NO_SETAFFINITY` of the kernel's `sched.h`.
 const KERNEL: u64 = 0x0020_0000;
@@ -22,14 +23,14 @@ const BOUND: u64 = 0x0400_0000;
 /// The parent of all kernel threads.
 const KTHREADD: i32 = 2;
 
-/// How long a list of them is used: few come and go.
+/// How long a list of the threads is used: few appear or end.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// For how long threads are moved at a time. Beside rivals each can take 10 ms, while tasks are
-/// braked and the trial of fewer vCPUs waits.
+/// How long one call moves threads. With rivals on the host, each move can take 10 ms, while tasks
+/// are braked and the trial of fewer vCPUs waits.
 const AT_A_TIME: Duration = Duration::from_millis(5);
 
-/// Those that the kernel allows to move.
+/// The kernel threads that may be moved.
 pub(super) struct Threads {
     proc: PathBuf,
     at_a_time: Duration,
@@ -45,7 +46,8 @@ impl Threads {
         Threads { proc, at_a_time, movable, found: Instant::now(), limited }
     }
 
-    /// Those that are free to run on any vCPU, or were limited here to others than these.
+    /// Returns the threads that are free to run on any vCPU, or that unspin has limited to another
+    /// set.
     pub(super) fn to_limit(&self, cpus: &str, journal: &Journal) -> Vec<i32> {
         let online = online(journal);
         let is_mine = |&pid: &i32| {
@@ -53,13 +55,13 @@ impl Threads {
             let is_free = || set::covers(&now, &set::list(&online));
             now != cpus && (is_free() || journal.wrote_to_thread(pid, &now, &online))
         };
-        // One may have ended since, and a process may have its number.
+        // A thread may have ended since, and a process may have its PID.
         let is_still_one = |&pid: &i32| is_movable(&self.proc, pid);
         self.movable.iter().copied().filter(is_mine).filter(is_still_one).collect()
     }
 
-    /// Keeps some, which are in the journal, on the vCPUs of a set. Where that takes long, the next
-    /// call is for the others.
+    /// Keeps threads, which the journal lists, on the vCPUs of a set. If that takes long, the next
+    /// call moves the others.
     pub(super) fn limit(&mut self, threads: Vec<i32>, cpus: &str) {
         let began = Instant::now();
         for pid in threads {
@@ -71,7 +73,7 @@ impl Threads {
         }
     }
 
-    /// Lets them run anywhere again. Where that takes long, the next call is for the others.
+    /// Lets the threads run anywhere again. If that takes long, the next call frees the others.
     pub(super) fn lift(&mut self, journal: &mut Journal) {
         let began = Instant::now();
         while let Some(pid) = self.limited.pop_first() {
@@ -91,7 +93,7 @@ fn online(journal: &Journal) -> Vec<u32> {
     set::online().unwrap_or_else(|_| set::cpus(journal.all()))
 }
 
-/// Lifts the limit of one, unless somebody else has set it since.
+/// Lifts a thread's limit, unless somebody else has changed it since.
 pub(super) fn free(pid: i32, journal: &Journal) {
     let is_ours = journal.wrote_to_thread(pid, &set_of(pid), &online(journal));
     if is_ours && is_movable(Path::new(PROC), pid) {
@@ -104,9 +106,10 @@ fn movable(proc: &Path) -> Vec<i32> {
     pids.into_iter().filter(|&pid| is_movable(proc, pid)).collect()
 }
 
-/// The thread that begins all others, and those. A guest can have thousands of processes, and to
-/// look at each one would take the vCPU of this thread, with its priority, for a tenth of a second.
-/// None where the kernel lists no children (`CONFIG_PROC_CHILDREN`).
+/// Returns `kthreadd`, which starts all other kernel threads, and its children. A guest can have
+/// thousands of processes: to look at each one would take this thread's vCPU, at real-time
+/// priority, for a tenth of a second. Returns `None` if the kernel lists no children
+/// (`CONFIG_PROC_CHILDREN`).
 fn children(proc: &Path) -> Option<Vec<i32>> {
     let file = proc.join(format!("{KTHREADD}/task/{KTHREADD}/children"));
     let text = fs::read_to_string(file).ok()?;
@@ -114,27 +117,27 @@ fn children(proc: &Path) -> Option<Vec<i32>> {
     Some(std::iter::once(KTHREADD).chain(pids).collect())
 }
 
-/// All processes.
+/// Returns the PIDs of all processes.
 fn all(proc: &Path) -> Vec<i32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Whether a process is one of them.
+/// Returns whether a process is a kernel thread that may be moved.
 fn is_movable(proc: &Path, pid: i32) -> bool {
     let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & (KERNEL | BOUND) == KERNEL))
 }
 
-/// The online vCPUs that a thread may use as a set, empty if it has gone.
+/// Returns the online vCPUs that a thread may use, as a set; empty if the thread has gone.
 fn set_of(pid: i32) -> String {
     let Ok(cpus) = sched_getaffinity(Pid::from_raw(pid)) else { return String::new() };
     let has = |&cpu: &u32| cpus.is_set(cpu as usize).unwrap_or(false);
     set::list(&(0..CpuSet::count() as u32).filter(has).collect::<Vec<_>>())
 }
 
-/// Keeps a thread on the vCPUs of a set; `None` leaves it free. One that cannot be moved costs
-/// time, and nothing else.
+/// Keeps a thread on the vCPUs of a set; `None` leaves it free. Ignores errors: a thread that
+/// cannot be moved costs time, and nothing else.
 fn keep(pid: i32, set: Option<&str>) {
     let mut wanted = CpuSet::new();
     let all = || (0..CpuSet::count() as u32).collect();
@@ -144,12 +147,12 @@ fn keep(pid: i32, set: Option<&str>) {
     let _ = sched_setaffinity(Pid::from_raw(pid), &wanted);
 }
 
-/// Whether a process is a kernel thread, by its /proc/PID/stat.
+/// Returns whether a process is a kernel thread, given its `/proc/PID/stat`.
 pub(super) fn is_kernel(stat: &str) -> bool {
     flags(stat).is_some_and(|flags| flags & KERNEL != 0)
 }
 
-/// The flags of a process; its name may have spaces and brackets.
+/// Returns the flags of a process. Its name may contain spaces and brackets.
 fn flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse().ok()
 }
@@ -175,7 +178,7 @@ mod tests {
         }
         fs::create_dir_all(folder.join("4")).unwrap();
         assert_eq!(movable(&folder), [2]);
-        // Where the kernel lists its threads, nobody looks at the processes.
+        // If the kernel lists its threads, the other processes are not read.
         fs::create_dir_all(folder.join("5")).unwrap();
         let stat = format!("5 (name) S 0 0 0 0 -1 {KERNEL} 0 0 0");
         fs::write(folder.join("5/stat"), stat).unwrap();

@@ -1,4 +1,4 @@
-//! What keeps tasks on fewer vCPUs once that is decided: cgroups, or a scheduler of ours.
+//! The means that keep tasks on fewer vCPUs: cgroups, or unspin's own scheduler.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,21 +14,21 @@ use super::error::LimitError;
 use super::root::InRoot;
 use super::{ROOT, set};
 
-/// How long a scheduler's vCPUs may take to let go of their tasks, and how often they are asked.
+/// How long a scheduler's vCPUs may take to release their tasks, and the pause between two checks.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(1);
 /// `WANT_REFUSED` of bpf/sched/run.h.
 const REFUSED: u32 = 1 << 31;
 
-/// One of the two.
+/// The means of limiting.
 pub(super) enum Means {
     Cgroups { cpusets: Box<Cpusets>, in_root: InRoot },
     Queues(Queues),
 }
 
-/// The queues of a scheduler, which chooses by itself which vCPUs are used.
+/// The queues of a scheduler, which itself chooses the vCPUs to use.
 pub struct Queues {
-    /// `want_vcpus` of bpf/run.bpf.c.
+    /// The BPF program `want_vcpus` of bpf/run.bpf.c.
     program: OwnedFd,
 }
 
@@ -37,8 +37,8 @@ impl Queues {
         Queues { program }
     }
 
-    /// So many are used from now on; 0: all. Waits until the others have let go of their tasks,
-    /// which takes some time where they spin with interrupts disabled.
+    /// Makes the scheduler use so many vCPUs; 0 means all. Waits until the others have released
+    /// their tasks, which takes some time if they spin with interrupts disabled.
     fn want(&self, vcpus: u32) -> Result<(), LimitError> {
         let began = Instant::now();
         loop {
@@ -51,7 +51,7 @@ impl Queues {
         }
     }
 
-    /// Returns how many of the others still run a task, about.
+    /// Requests the number of vCPUs. Returns about how many of the others still run a task.
     fn ask_for(&self, mut vcpus: u32) -> Result<u32, LimitError> {
         let mut options = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as u64,
@@ -59,7 +59,7 @@ impl Queues {
             ctx_size_in: size_of::<u32>() as u32,
             ..bpf_test_run_opts::default()
         };
-        // SAFETY: the program is one of ours, and what it is given lives until it has ended.
+        // SAFETY: the program is unspin's own, and its argument outlives the call.
         match unsafe { bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) } {
             0 => Ok(options.retval),
             error => Err(LimitError::Queues(io::Error::from_raw_os_error(-error))),
@@ -75,10 +75,10 @@ impl Means {
         }
     }
 
-    /// The vCPUs that tasks may use while nothing is limited.
+    /// Returns the vCPUs that tasks may use while nothing is limited.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not list them.
     pub(super) fn usable(&self) -> io::Result<Vec<u32>> {
         match self {
             Means::Cgroups { .. } => set::usable(Path::new(ROOT)),
@@ -86,7 +86,7 @@ impl Means {
         }
     }
 
-    /// Leaves tasks the vCPUs `keep`; `spare` are all others.
+    /// Limits tasks to the vCPUs `keep`; `spare` are all others.
     pub(super) fn limit(
         &mut self,
         keep: &[u32],
@@ -101,7 +101,7 @@ impl Means {
         }
     }
 
-    /// Leaves them all vCPUs.
+    /// Lets tasks use all vCPUs again.
     pub(super) fn lift(&mut self, brake: bool) -> Result<(), LimitError> {
         match self {
             Means::Cgroups { cpusets, .. } => Ok(cpusets.lift(brake)?),
@@ -109,7 +109,7 @@ impl Means {
         }
     }
 
-    /// These are all vCPUs from now on.
+    /// Replaces the list of all vCPUs.
     pub(super) fn replace_all(&mut self, usable: &[u32]) -> Result<(), LimitError> {
         match self {
             Means::Cgroups { cpusets, .. } => {
@@ -119,19 +119,19 @@ impl Means {
         }
     }
 
-    /// Looks for processes that no limit reaches, now and then.
+    /// Looks for processes that no limit reaches, if the last look is old.
     pub(super) fn refresh(&mut self) {
         if let Means::Cgroups { in_root, .. } = self {
             in_root.refresh();
         }
     }
 
-    /// Whether such processes compute, so that a limit alone does little.
+    /// Returns whether such processes compute, so that a limit alone does little.
     pub(super) fn misses_work(&self) -> bool {
         matches!(self, Means::Cgroups { in_root, .. } if in_root.busy)
     }
 
-    /// What is limited.
+    /// Returns what is limited now.
     pub(super) fn limits(&self) -> Limits {
         let Means::Cgroups { cpusets, in_root } = self else { return Limits::default() };
         Limits {

@@ -1,8 +1,8 @@
-//! Limits tasks to fewer vCPUs while more of them would spin: by cgroups, and the kernel's
-//! scheduler stays, or by the queues of the scheduler in `bpf/run.bpf.c`.
+//! Limits tasks to fewer vCPUs while more of them would spin. Either cgroups limit them, and the
+//! kernel's scheduler stays, or the queues of the scheduler in `bpf/run.bpf.c` do.
 //!
-//! Off intervals are found by `bpf/watch.bpf.c`, spins are counted by `bpf/account.bpf.c`, and
-//! `policy/confine.h` decides.
+//! `bpf/watch.bpf.c` finds off intervals, `bpf/account.bpf.c` counts spins, and `policy/confine.h`
+//! decides.
 
 mod arrangement;
 mod brake;
@@ -47,16 +47,16 @@ pub use root::{OwnCgroup, own_cgroup};
 pub use rule::Rule;
 pub(crate) use set::{isolated, online, possible_vcpus};
 
-/// Where cgroups of version 2 are.
+/// The mount of cgroups of version 2.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Where what is limited is noted.
+/// The folder of the journal, which lists what is limited.
 const FOLDER: &str = "/run/unspin";
 
-/// The limit at work; it is lifted when this is dropped.
+/// A running control loop. Dropping this ends it and lifts the limit.
 pub struct Confiner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Ends a rest when it is dropped.
+    /// Closing this socket ends a rest.
     end: Option<UnixStream>,
     _guard: Option<guard::Guard>,
 }
@@ -68,7 +68,7 @@ struct Shared {
 }
 
 impl Confiner {
-    /// Starts counting spins, and limiting cgroups while they cost much.
+    /// Starts counting spins, and limits cgroups while spins cost much.
     ///
     /// # Errors
     /// Cgroups cannot be limited here, or spins cannot be counted.
@@ -76,7 +76,7 @@ impl Confiner {
         if let Some(lacks) = lacks() {
             return Err(lacks.into());
         }
-        // First, because what follows changes cgroups.
+        // Start the guard first, because the next steps change cgroups.
         let guard = guard::Guard::start();
         let settings = Settings::of_this_machine();
         let (guard, means) = guard::keep(guard, cgroups())?;
@@ -87,7 +87,7 @@ impl Confiner {
         Confiner::of(guard, control)
     }
 
-    /// The same with the queues of a scheduler in place of cgroups.
+    /// Starts the same loop with the queues of a scheduler in place of cgroups.
     ///
     /// # Errors
     /// Spins cannot be counted.
@@ -99,7 +99,8 @@ impl Confiner {
         Confiner::of(None, Control::start(settings, Means::Queues(queues), rule)?)
     }
 
-    /// Where that fails, the control goes before the guard, which waits for what it has.
+    /// Starts the thread. If that fails, the control is dropped before the guard, which waits for
+    /// the journal's lock.
     fn of(guard: Option<guard::Guard>, control: Control) -> Result<Confiner, ConfineError> {
         let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
         let its = shared.clone();
@@ -110,12 +111,12 @@ impl Confiner {
         Ok(Confiner { shared, thread, end: Some(end), _guard: guard })
     }
 
-    /// What it does and has done.
+    /// Returns the loop's statistics.
     pub fn stats(&self) -> Stats {
         self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether its thread has ended, which it does only where it failed.
+    /// Returns whether the thread has ended, which happens only if it failed.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -132,7 +133,7 @@ impl Drop for Confiner {
     }
 }
 
-/// The hierarchy, taken over.
+/// Takes over the hierarchy of cgroups.
 fn cgroups() -> Result<Means, CpusetError> {
     let root = Path::new(ROOT);
     let unknown = |error| CpusetError::Read(root.to_owned(), error);
@@ -148,19 +149,19 @@ fn cgroups() -> Result<Means, CpusetError> {
     Ok(Means::Cgroups { cpusets, in_root: InRoot::look() })
 }
 
-/// Lifts what a killed process has left; how many cgroups were limited.
+/// Lifts the limits of a killed process, and returns the number of cgroups that were limited.
 pub fn restore() -> Result<usize, CpusetError> {
     let lift = || {
-        // What it is to lift may hold it up.
+        // The collapse that this call is to end may hold it up.
         let _ = run_first();
         root::remove_own_cgroup();
         cpusets::restore_after_crash(Path::new(FOLDER), cpusets::PATIENCE)
     };
-    // On a thread of its own, whose priority no command inherits.
+    // The thread is a separate one, so that no command inherits its priority.
     thread::scope(|scope| scope.spawn(lift).join().expect("does not panic"))
 }
 
-/// The same once the process is gone that has this process as its guard.
+/// Lifts the limits of the process that this process guards, once that one has ended.
 pub fn restore_when_gone() -> Result<usize, CpusetError> {
     // As in `restore`.
     let _ = run_first();
@@ -168,12 +169,12 @@ pub fn restore_when_gone() -> Result<usize, CpusetError> {
     cpusets::restore_after_crash(Path::new(FOLDER), guard::PATIENCE)
 }
 
-/// Whether cgroups of version 2 can limit tasks to some vCPUs here.
+/// Returns whether cgroups of version 2 can limit tasks to some vCPUs here.
 pub fn possible() -> bool {
     lacks().is_none()
 }
 
-/// Why they cannot.
+/// Returns why cgroups cannot limit tasks here.
 pub fn lacks() -> Option<CpusetError> {
     if root::in_container() {
         // Its cgroups can be the guest's own. But the journal is in the container's /run, and the
@@ -188,7 +189,7 @@ pub fn in_container() -> bool {
     matches!(lacks(), Some(CpusetError::Container(_)))
 }
 
-/// Whether an `unspin run` limits vCPUs, or may do so at any time.
+/// Returns whether an `unspin run` limits vCPUs, or may do so at any time.
 pub fn at_work() -> bool {
     let folder = Path::new(FOLDER);
     journal::Journal::is_in(folder) && journal::Journal::is_held(folder)

@@ -1,4 +1,4 @@
-//! What a context switch costs here: two threads on one vCPU yield to each other.
+//! Measures what a context switch costs here: two threads on one vCPU yield to each other.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use nix::unistd::Pid;
 
 use super::priority::run_first;
 
-/// Where it cannot be measured, nanoseconds: what lmbench finds on current hardware.
+/// The cost in nanoseconds if it cannot be measured: the value of lmbench on current hardware.
 const USUAL_NS: u64 = 1_500;
-/// What is taken for a measurement: emulation is slow, and no machine is faster.
+/// The range of plausible measurements: emulation is slow, and no machine is faster.
 const POSSIBLE_NS: std::ops::RangeInclusive<u64> = 200..=20_000;
-/// The host may take the vCPU away, so the fastest of several rounds counts.
+/// The number of rounds. The fastest one counts, because the host may preempt the vCPU.
 const ROUNDS: u32 = 10;
 const YIELDS: u32 = 20;
 
-/// Nanoseconds that a context switch takes, the system call of a yield included. Takes a
-/// millisecond.
+/// Returns the nanoseconds that a context switch takes, including the system call of a yield. The
+/// measurement takes a millisecond.
 pub(super) fn switch_ns() -> u64 {
     let measured = sched_getcpu().ok().and_then(on);
     measured.filter(|ns| POSSIBLE_NS.contains(ns)).unwrap_or(USUAL_NS)
@@ -48,7 +48,8 @@ fn on(vcpu: usize) -> Option<u64> {
     })
 }
 
-/// Holds this thread to a vCPU, before all ordinary tasks there, so that a yield is to the other.
+/// Pins this thread to a vCPU with a higher priority than all ordinary tasks there, so that it
+/// yields only to the other thread.
 fn hold_to(vcpu: usize) -> bool {
     let mut set = CpuSet::new();
     set.set(vcpu).is_ok()
@@ -56,7 +57,8 @@ fn hold_to(vcpu: usize) -> bool {
         && run_first().is_ok()
 }
 
-/// A yield to the other, and the other's, are two switches.
+/// Returns the nanoseconds per context switch in one round. Each yield takes two switches: to the
+/// other thread and back.
 fn round_ns() -> u64 {
     let began = Instant::now();
     (0..YIELDS).for_each(|_| thread::yield_now());

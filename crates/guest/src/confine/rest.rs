@@ -1,4 +1,4 @@
-//! Where the host's own help makes a limit needless: nothing is limited or measured.
+//! Rests if the host's own help makes a limit needless: nothing is limited or measured.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use unspin_model::scheduler::{Actuator, Stats};
 use super::{ROOT, possible, set};
 use crate::machine::{Facts, host_helps};
 
-/// Why nothing is done.
+/// The reason that users see.
 pub const HELPED: &str =
     "this host offers PV spinlocks and steal time, with which a limit seldom gains";
 
@@ -18,18 +18,18 @@ pub const ONE_VCPU: &str = "it does nothing until a second vCPU is online";
 /// Does nothing, and says so.
 pub struct Rest {
     started: Instant,
-    /// What would act if it were named.
+    /// The actuator that would limit vCPUs if the user named it.
     actuator: Actuator,
 }
 
 impl Rest {
-    /// Where the host helps; `None` elsewhere.
+    /// Returns a rest if the host helps, else `None`.
     pub fn where_helped() -> Option<Rest> {
         let actuator = if possible() { Actuator::Cpuset } else { Actuator::SchedExt };
         host_helps(&Facts::of_spinlocks()).then(|| Rest { started: Instant::now(), actuator })
     }
 
-    /// What `--status` and the metrics show.
+    /// Returns the statistics that `--status` and the metrics show.
     pub fn stats(&self) -> Stats {
         let online = set::usable(Path::new(ROOT)).unwrap_or_default();
         let vcpus = online.len() as u32;

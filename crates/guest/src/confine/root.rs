@@ -8,28 +8,28 @@ use std::time::{Duration, Instant};
 
 use super::{ROOT, kthreads};
 
-/// The cgroup for a command that would else run in the root.
+/// The name of the cgroup for a command that would otherwise run in the root.
 const OWN: &str = "unspin";
 const PROCS: &str = "cgroup.procs";
 
-/// A tenth of a CPU.
+/// The CPUs that processes must use to count as busy: a tenth of one.
 const BUSY: f64 = 0.1;
 const FRESH: Duration = Duration::from_secs(10);
-/// `USER_HZ`, in which Linux counts a process's time on x86.
+/// `USER_HZ`, the unit in which Linux counts a process's time on x86.
 const TICKS_PER_S: f64 = 100.0;
 
-/// A cgroup for a command; it is removed when this is dropped, unless somebody is left in it.
+/// A cgroup for a command. Dropping this removes it, unless a process is left in it.
 pub struct OwnCgroup {
     folder: PathBuf,
 }
 
 impl OwnCgroup {
-    /// Its folder.
+    /// Returns the folder of the cgroup.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Moves this process into it, and with it the commands that it starts.
+    /// Moves this process into the cgroup, and with it the commands that it starts.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -70,17 +70,17 @@ fn in_namespace() -> bool {
     [("pid", "pid:[4026531836]"), ("cgroup", "cgroup:[4026531835]")].into_iter().any(differs)
 }
 
-/// Whether this process is in that cgroup of the root's; the root itself is "".
+/// Returns whether this process is in the given top-level cgroup; "" means the root itself.
 fn is_in(group: &str) -> io::Result<bool> {
     let ours = fs::read_to_string("/proc/self/cgroup")?;
     Ok(ours.lines().any(|line| line.strip_prefix("0::/") == Some(group)))
 }
 
-/// A cgroup for a command that starts now: where this process is in the root, one of its own.
-/// Elsewhere the command inherits one that can be limited.
+/// Makes a cgroup for a command that starts now, if this process is in the root. Otherwise returns
+/// `None`: the command inherits a cgroup that can be limited.
 ///
 /// # Errors
-/// It cannot be made.
+/// The cgroup cannot be made.
 pub fn own_cgroup() -> io::Result<Option<OwnCgroup>> {
     if !is_in("")? {
         return Ok(None);
@@ -92,20 +92,20 @@ pub fn own_cgroup() -> io::Result<Option<OwnCgroup>> {
     }
 }
 
-/// Removes it if nobody is left in it.
+/// Removes the command's cgroup if no process is left in it.
 pub(super) fn remove_own_cgroup() {
     let _ = fs::remove_dir(Path::new(ROOT).join(OWN));
 }
 
-/// User processes in the root cgroup, as they were seen last.
+/// The user processes in the root cgroup when they were last looked at.
 pub(super) struct InRoot {
     pub(super) count: u64,
-    /// They compute, so that a limit that does not reach them does little.
+    /// Whether they compute, so that a limit that does not reach them does little.
     pub(super) busy: bool,
-    /// What all of them have computed since they began, in the kernel's ticks.
+    /// The time that all of them have computed since they began, in ticks of `USER_HZ`.
     ticks: u64,
     seen: Instant,
-    /// How long that counts: to look takes a file or two of each process.
+    /// How long this look is used: a new one reads a file or two per process.
     fresh: Duration,
 }
 
@@ -128,19 +128,20 @@ impl InRoot {
     }
 }
 
-/// How many user processes there are, and their ticks.
+/// Returns the number of user processes, and their ticks.
 fn processes() -> (u64, u64) {
     let list = fs::read_to_string(Path::new(ROOT).join(PROCS)).unwrap_or_default();
     let of = |pid: &str| {
         let folder = Path::new("/proc").join(pid);
-        // Its arguments are behind the lock of its memory, on which it may spin just now.
+        // Read no arguments: the lock of the process's memory protects them, and it may be spinning
+        // on it.
         let stat = fs::read_to_string(folder.join("stat")).ok()?;
         (!kthreads::is_kernel(&stat)).then(|| ticks(&stat).unwrap_or(0))
     };
     list.lines().filter_map(of).fold((0, 0), |(count, sum), ticks| (count + 1, sum + ticks))
 }
 
-/// The ticks of a process in user space and in the kernel.
+/// Returns the ticks of a process in user space and in the kernel.
 fn ticks(stat: &str) -> Option<u64> {
     let mut words = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)

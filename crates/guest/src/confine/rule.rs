@@ -1,20 +1,20 @@
-//! What decides how many vCPUs are used.
+//! The rules that decide how many vCPUs are used.
 
 use unspin_policy::confine::{Confine, Facts};
 use unspin_policy::steal_governor::StealGovernor;
 
-/// How the number of vCPUs is found.
+/// The way to find the number of vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// As few as do the most useful work, `policy/confine.h`.
+    /// Use the fewest vCPUs that do the most useful work (`policy/confine.h`).
     Waste,
-    /// All are used.
+    /// Use all vCPUs.
     Never,
-    /// By the share of time that they are off, `policy/steal_governor.h`: a baseline.
+    /// Go by the share of time that vCPUs are off (`policy/steal_governor.h`): a baseline.
     StealGovernor,
 }
 
-/// A rule at work.
+/// The state of a rule.
 pub(super) enum Decider {
     Waste(Box<Confine>),
     Never(u32),
@@ -22,7 +22,7 @@ pub(super) enum Decider {
 }
 
 impl Decider {
-    /// All of so many vCPUs are in use, and nothing has been decided yet.
+    /// Starts with all vCPUs in use, and nothing decided.
     pub(super) fn new(rule: Rule, vcpus: u32) -> Decider {
         match rule {
             Rule::Waste => Decider::Waste(Box::new(Confine::new(vcpus))),
@@ -33,7 +33,7 @@ impl Decider {
         }
     }
 
-    /// A window has passed; how many to use from now on.
+    /// Evaluates a window, and returns the number of vCPUs to use from now on.
     pub(super) fn step(&mut self, facts: &Facts, now_ns: u64) -> u32 {
         match self {
             Decider::Waste(confine) => confine.step(facts, now_ns),
@@ -45,7 +45,7 @@ impl Decider {
         }
     }
 
-    /// How many are in use.
+    /// Returns the number of vCPUs in use.
     pub(super) fn in_use(&self) -> u32 {
         match self {
             Decider::Waste(confine) => confine.in_use(),
@@ -53,34 +53,34 @@ impl Decider {
         }
     }
 
-    /// Whether spins alone make it decide: without them, nobody need look.
+    /// Returns whether only spins trigger a decision: without them, the loop need not look.
     pub(super) fn goes_by_spins(&self) -> bool {
         !matches!(self, Decider::StealGovernor { .. })
     }
 
-    /// Spins woke who decides, who had rested.
+    /// Notes that spins have ended a rest of the control loop.
     pub(super) fn wake(&mut self) {
         if let Decider::Waste(confine) = self {
             confine.wake();
         }
     }
 
-    /// Whether the number in use is being tried.
+    /// Returns whether a trial of the number of vCPUs is running.
     pub(super) fn on_trial(&self) -> bool {
         self.confine().is_some_and(Confine::on_trial)
     }
 
-    /// Whether it is compared with fewer, which are in use in some parts of the trial.
+    /// Returns whether the trial is of fewer vCPUs, which are in use in some of its parts.
     pub(super) fn tries_fewer(&self) -> bool {
         self.confine().is_some_and(Confine::tries_fewer)
     }
 
-    /// Whether vCPUs that are not in use are to be isolated.
+    /// Returns whether the unused vCPUs are to be isolated.
     pub(super) fn isolates(&self, now_ns: u64) -> bool {
         self.confine().is_some_and(|confine| confine.isolates(now_ns))
     }
 
-    /// Trials of fewer vCPUs and of more, and those that were kept.
+    /// Returns the trials of fewer and of more vCPUs: how many were made, and how many were kept.
     pub(super) fn trials(&self) -> [[u64; 2]; 2] {
         self.confine().map_or([[0; 2]; 2], |confine| [confine.trials_fewer, confine.trials_more])
     }
@@ -97,7 +97,7 @@ impl Decider {
 mod tests {
     use super::*;
 
-    /// The usage after two seconds in which of four vCPUs two were off and spun.
+    /// Returns the usage after two seconds in which two of four vCPUs were off and others spun.
     fn usage(rule: Rule) -> u32 {
         let facts =
             Facts { on_m: 2_000, off_m: 2_000, spin_m: 3_000, paths: 100, ..Facts::default() };
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn each_rule_decides_in_its_own_way() {
         assert_eq!(usage(Rule::Never), 4);
-        // One a second.
+        // The governor gives up one vCPU per second.
         assert_eq!(usage(Rule::StealGovernor), 3);
         let mut decider = Decider::new(Rule::Waste, 4);
         let facts =

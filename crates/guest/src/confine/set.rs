@@ -1,4 +1,4 @@
-//! Sets of vCPUs as the kernel writes them: `0-1,3`.
+//! Sets of vCPUs in the kernel's notation: `0-1,3`.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use super::spare;
 
 const SYSTEM: &str = "/sys/devices/system/cpu";
 
-/// These vCPUs, in ascending order, as a set.
+/// Returns vCPUs, given in ascending order, as a set.
 pub(super) fn list(cpus: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
@@ -26,7 +26,7 @@ pub(super) fn list(cpus: &[u32]) -> String {
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
-/// The vCPUs of a set.
+/// Returns the vCPUs of a set.
 pub(super) fn cpus(set: &str) -> Vec<u32> {
     let range = |range: &str| {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
@@ -35,22 +35,23 @@ pub(super) fn cpus(set: &str) -> Vec<u32> {
     set.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Whether a set has all vCPUs of another one; both are as the kernel writes them.
+/// Returns whether a set has all vCPUs of another one. Both must be in ascending order, as the
+/// kernel writes them.
 pub(super) fn covers(set: &str, other: &str) -> bool {
     let set = cpus(set);
     !set.is_empty() && cpus(other).iter().all(|cpu| set.binary_search(cpu).is_ok())
 }
 
-/// The part of a set that these vCPUs are.
+/// Returns the part of a set that is in `cpus_of`.
 pub(super) fn within(set: &str, cpus_of: &[u32]) -> String {
     list(&cpus(set).into_iter().filter(|cpu| cpus_of.contains(cpu)).collect::<Vec<_>>())
 }
 
-/// The vCPUs that tasks of ordinary cgroups may use while nothing is limited: those that are online
-/// and in nobody else's partition.
+/// Returns the vCPUs that tasks of ordinary cgroups may use while nothing is limited: those that
+/// are online and in nobody else's partition.
 ///
 /// # Errors
-/// The kernel does not say which these are, for want of a file descriptor or of memory.
+/// The kernel does not list these vCPUs, for want of a file descriptor or of memory.
 pub(super) fn usable(root: &Path) -> io::Result<Vec<u32>> {
     let online = online()?;
     let mut effective = cpus(&read(&root.join("cpuset.cpus.effective"))?);
@@ -59,7 +60,8 @@ pub(super) fn usable(root: &Path) -> io::Result<Vec<u32>> {
     Ok(if both.is_empty() { online } else { both })
 }
 
-/// The set that means no limit: all possible vCPUs, or, beside partitions, those outside of them.
+/// Returns the set that means no limit: all possible vCPUs or, if others have partitions, the vCPUs
+/// outside of these.
 ///
 /// # Errors
 /// As for [`usable`].
@@ -73,7 +75,7 @@ pub(crate) fn isolated() -> String {
     says(&Path::new(SYSTEM).join("isolated"))
 }
 
-/// The vCPUs that are online.
+/// Returns the vCPUs that are online.
 ///
 /// # Errors
 /// As for [`usable`].
@@ -92,10 +94,10 @@ pub(super) fn says(file: &Path) -> String {
     read(file).unwrap_or_default()
 }
 
-/// What a file says; nothing where it is not there, or its cgroup has gone.
+/// Returns the contents of a file; empty if the file or its cgroup has gone.
 ///
 /// # Errors
-/// It is there, perhaps, and cannot be read.
+/// The file may exist, but cannot be read.
 pub(super) fn read(file: &Path) -> io::Result<String> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(text.trim().to_owned()),
@@ -104,7 +106,8 @@ pub(super) fn read(file: &Path) -> io::Result<String> {
     }
 }
 
-/// Whether a file is not there, or its cgroup has gone while it was open.
+/// Returns whether an error means that the file is missing, or that its cgroup has gone while it
+/// was open.
 pub(super) fn has_gone(error: &io::Error) -> bool {
     let gone = [Some(Errno::ENOENT as i32), Some(Errno::ENODEV as i32)];
     gone.contains(&error.raw_os_error())

@@ -1,11 +1,12 @@
-//! The vCPUs that tasks are kept from, as an isolated partition.
+//! The unused vCPUs, as an isolated partition.
 //!
-//! An empty cgroup takes them out of the hierarchy, for tasks of the root cgroup and for the
-//! kernel's load balancer as well. Otherwise a busy vCPU wakes an excluded one every few
-//! milliseconds, to look for tasks to take over. The host then runs that one in place of a vCPU
-//! that works, and it spins until that vCPU is back on, for its run queue's lock.
+//! An empty cgroup takes these vCPUs out of the hierarchy, also for tasks of the root cgroup and
+//! for the kernel's load balancer. Otherwise a busy vCPU wakes an excluded one every few
+//! milliseconds, to look for tasks to take over. The host then runs the excluded vCPU in place of a
+//! working one, and the excluded one spins for that one's run queue lock until the host runs it
+//! again.
 //!
-//! To make a partition takes some 30 ms, in which the kernel waits for RCU.
+//! To make a partition takes about 30 ms, in which the kernel waits for RCU.
 
 use std::fs;
 use std::io;
@@ -13,34 +14,35 @@ use std::path::{Path, PathBuf};
 
 use super::set;
 
-/// The cgroup.
+/// The name of the cgroup.
 pub(super) const GROUP: &str = "unspin.spare";
 const CPUS: &str = "cpuset.cpus";
 const KIND: &str = "cpuset.cpus.partition";
-/// A partition without load balancing, since Linux 6.1.
+/// The type of a partition without load balancing, since Linux 6.1.
 const ISOLATED: &str = "isolated";
-/// No partition.
+/// The type of a cgroup that is not a partition.
 const MEMBER: &str = "member";
 
-/// The cgroup, without tasks.
+/// The cgroup of the partition, which never has tasks.
 pub(super) struct Spare {
     root: PathBuf,
     folder: PathBuf,
 }
 
 impl Spare {
-    /// Makes it; none where the kernel knows no partitions.
+    /// Makes the cgroup; returns `None` if the kernel does not support partitions.
     pub(super) fn prepare(root: &Path) -> io::Result<Option<Spare>> {
         let folder = make(root)?;
         Ok(folder.join(KIND).exists().then_some(Spare { root: root.to_owned(), folder }))
     }
 
-    /// Whether it has these vCPUs, a set.
+    /// Returns whether the partition has exactly this set of vCPUs.
     fn has(&self, cpus: &str) -> bool {
         self.says(KIND) == ISOLATED && self.says(CPUS) == cpus
     }
 
-    /// Takes these, and no others. The kernel refuses some, such as those of another partition.
+    /// Makes the partition from this set of vCPUs. The kernel refuses some sets, such as one with
+    /// vCPUs of another partition.
     pub(super) fn take(&self, cpus: &str) -> io::Result<()> {
         if self.has(cpus) {
             return Ok(());
@@ -60,7 +62,7 @@ impl Spare {
     }
 }
 
-/// The cgroup's folder.
+/// Makes the cgroup if necessary, and returns its folder.
 pub(super) fn make(root: &Path) -> io::Result<PathBuf> {
     let folder = root.join(GROUP);
     match fs::create_dir(&folder) {
@@ -69,7 +71,7 @@ pub(super) fn make(root: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The vCPUs that it has, as a set; empty where it has none.
+/// Returns the vCPUs of the partition as a set; empty if it has none.
 pub(super) fn taken(root: &Path) -> io::Result<String> {
     let folder = root.join(GROUP);
     match set::read(&folder.join(KIND))?.as_str() {
@@ -78,7 +80,7 @@ pub(super) fn taken(root: &Path) -> io::Result<String> {
     }
 }
 
-/// Gives back what a killed process has left there, and removes the cgroup.
+/// Gives back the vCPUs that a killed process has left in the partition, and removes the cgroup.
 pub(super) fn restore(root: &Path) -> io::Result<()> {
     let folder = root.join(GROUP);
     give_back(root)?;
@@ -86,7 +88,7 @@ pub(super) fn restore(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back all that it has, whoever took them.
+/// Gives back all vCPUs of the partition, whichever process took them.
 pub(super) fn give_back(root: &Path) -> io::Result<()> {
     let folder = root.join(GROUP);
     match set::read(&folder.join(KIND))?.as_str() {

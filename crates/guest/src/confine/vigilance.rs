@@ -1,53 +1,55 @@
-//! Whether spins have to be counted.
+//! Decides whether spins have to be counted.
 //!
-//! To count them, BPF programs run at the beginning and the end of each contended wait. Only where
-//! vCPUs are preempted can fewer of them do more. So a guest that wanted all of its vCPUs for a
-//! while, and had them, stops counting until one is preempted. Nothing follows from times when some
-//! of its vCPUs were idle.
+//! To count spins, BPF programs run at the beginning and the end of each contended wait. But fewer
+//! vCPUs can do more work only if the host preempts vCPUs. So a guest that wanted all of its vCPUs
+//! for a while, and had them, stops counting until one is preempted. Times in which some vCPUs were
+//! idle do not count.
 //!
-//! To attach the programs, and to detach them, the kernel looks at all of its functions for each
-//! one: 275 ms together in virtual time, a million instructions a millisecond. So counting stops no
-//! sooner than it has cost as much itself. Whatever follows, that costs at most twice as much as
-//! the better of the two.
+//! To attach or detach a program, the kernel scans all of its functions: all programs together take
+//! 275 ms in virtual time, at a million instructions a millisecond. So counting stops only once it
+//! has cost as much as the change. Whatever follows, that costs at most twice as much as the better
+//! of the two choices.
 
 use unspin_policy::confine::Facts;
 
-/// So long must a guest want its vCPUs and have them; twice as long each time that it lost them
-/// again. Overcommit shows within some slices of the host's, which last 3 to 30 ms.
+/// How long a guest must want its vCPUs and have them, in nanoseconds. The time doubles each time
+/// that the guest loses a vCPU again. Overcommit shows within a few slices of the host's, which
+/// last 3 to 30 ms.
 const CLEAR_NS: u64 = 200_000_000;
 const CLEAR_MAX_NS: u64 = 256_000_000_000;
-/// It wants all of them from this share on, in percent: all but for moments.
+/// The share of all vCPU time, in percent, from which on a guest counts as wanting all vCPUs.
 const WANTED_PERCENT: u64 = 75;
-/// A smaller share of the wanted time off, in percent, is not overcommit: hosts have work of their
-/// own.
+/// A smaller share of the wanted time off, in percent, does not count as overcommit: hosts have
+/// work of their own.
 const OFF_PERCENT: u64 = 2;
-/// A guest that spins so much, in percent, is not judged: spins with interrupts disabled hide time
-/// off. Half of what a trial without time off takes.
+/// A guest that spins for this share of the wanted time, in percent, keeps counting: spins with
+/// interrupts disabled hide time off. It is half of what a trial without time off requires.
 const SPIN_PERCENT: u64 = 20;
-/// What counting costs a contended wait: 900 instructions (experiment vt-counting), of which a CPU
-/// executes three a nanosecond.
+/// The cost of counting per contended wait, in nanoseconds: 900 instructions (experiment
+/// vt-counting), of which a CPU executes three a nanosecond.
 const COUNTED_NS: u64 = 300;
-/// A window that ended later counts as so long: a guest that was paused for days had one of days.
+/// The longest time that a window counts, in nanoseconds: a guest that was paused for days has a
+/// window of days.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
 /// Decides whether spins are counted.
 #[derive(Debug, Clone)]
 pub(super) struct Vigilance {
     counts: bool,
-    /// What detaching the programs and attaching them again takes.
+    /// The time to detach the programs and attach them again.
     change_ns: u64,
-    /// What counting has cost since they were attached.
+    /// The cost of counting since the programs were attached.
     spent_ns: u64,
     clear_ns: u64,
     seen_ns: u64,
-    /// Of the windows seen, in vCPU nanoseconds times a thousand.
+    /// Sums over the windows seen, in vCPU nanoseconds.
     wanted: u64,
     off: u64,
     spun: u64,
 }
 
 impl Vigilance {
-    /// Counting has begun, and to begin it took so much CPU time.
+    /// Starts with counting on; `attached_ns` is the CPU time that attaching took.
     pub(super) fn new(attached_ns: u64) -> Vigilance {
         Vigilance {
             counts: true,
@@ -61,19 +63,19 @@ impl Vigilance {
         }
     }
 
-    /// The same machine with other vCPUs: nothing is known of them.
+    /// Forgets everything about the vCPUs, because others have replaced them.
     pub(super) fn forget_all(&mut self) {
         self.forget();
         self.clear_ns = CLEAR_NS;
     }
 
-    /// What it took to attach the programs this time.
+    /// Updates the CPU time that attaching the programs took.
     pub(super) fn attached(&mut self, attached_ns: u64) {
         self.change_ns = 2 * attached_ns;
     }
 
-    /// A window has passed. Returns whether spins are to be counted from now on; `busy` is whether
-    /// a limit is in force or tried.
+    /// Evaluates a window. Returns whether spins are to be counted from now on; `busy` says whether
+    /// a limit is in force or on trial.
     pub(super) fn step(&mut self, facts: &Facts, vcpus: usize, window_ns: u64, busy: bool) -> bool {
         let wanted_m = u64::from(facts.on_m) + u64::from(facts.off_m);
         let off_m = u64::from(facts.off_m);
@@ -115,10 +117,10 @@ mod tests {
     use super::*;
 
     const WINDOW_NS: u64 = 10_000_000;
-    /// To attach takes 1.5 ms, so to stop pays after 10 000 contended waits.
+    /// Attaching takes 1.5 ms, so stopping pays after 10 000 contended waits.
     const ATTACHED_NS: u64 = 1_500_000;
 
-    /// After how many windows of these facts, of four vCPUs, spins are not counted any more.
+    /// Returns the number of windows with these facts, of four vCPUs, after which counting stops.
     fn stops_after(vigilance: &mut Vigilance, facts: Facts) -> Option<u32> {
         (1..=10_000).find(|_| !vigilance.step(&facts, 4, WINDOW_NS, false))
     }
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Of a large guest that was paused.
+    /// A large guest that was paused for days has one such window; the sums must not overflow.
     #[test]
     fn a_window_of_days_does_not_wrap() {
         let mut vigilance = Vigilance::new(ATTACHED_NS);

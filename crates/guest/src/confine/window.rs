@@ -1,49 +1,50 @@
-//! What all vCPUs did in a window of time.
+//! The activity of all vCPUs in a window of time.
 
 use unspin_policy::confine::{Facts, WINDOW_NS};
 
-/// A window that ended later still says no more than so many.
+/// The most windows that one which ended late counts for.
 const LONGEST: u64 = 8;
 
-/// Shares of the wanted time, spun and off, from which on a change is braked. Beside rivals,
-/// lifts took 250 to 550 ms.
+/// The shares of the wanted time, spun and off, from which on a change is braked. With rivals on
+/// the host, unbraked lifts took 250 to 550 ms.
 const JAM_SPIN_PERCENT: u32 = 20;
 const JAM_OFF_PERCENT: u32 = 25;
 
-/// Whether vCPUs are off and others spin, so that changes take long: a run queue's lock may be
-/// that of a vCPU which is off.
+/// Returns whether vCPUs are off and others spin, so that changes take long: a preempted vCPU may
+/// hold a run queue's lock.
 pub(super) fn is_jammed(facts: &Facts) -> bool {
     let wanted_m = facts.on_m + facts.off_m;
     let is_part = |m: u32, percent| m * 100 >= wanted_m * percent && wanted_m > 0;
     is_part(facts.spin_m, JAM_SPIN_PERCENT) && is_part(facts.off_m, JAM_OFF_PERCENT)
 }
 
-/// Sums over all vCPUs since the start, in nanoseconds but for counts.
+/// Sums over all vCPUs since the start, in nanoseconds except for counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) now_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) off_ns: u64,
     pub(super) spin_ns: u64,
-    /// Of these, vCPUs were off.
+    /// The part of `spin_ns` in which vCPUs were off.
     pub(super) spin_off_ns: u64,
-    /// On or off in spins that held ticks back; as much again counts as off.
+    /// Half of the time, on and off together, in spins that delayed ticks; the other half is in
+    /// `off_ns`.
     pub(super) held_ns: u64,
-    /// Slow paths that ended, a count, and those whose end was not seen.
+    /// Counts of slow paths that ended, and of those whose end was not seen.
     pub(super) paths: u64,
     pub(super) lost: u64,
-    /// Context switches, a count.
+    /// The number of context switches.
     pub(super) switches: u64,
-    /// On for the threads that move tasks which run.
+    /// Time on in the stopper threads, which migrate running tasks.
     pub(super) stopper_ns: u64,
-    /// Ticks that found a vCPU at work, and those of them in user mode: counts.
+    /// Counts of ticks that found a vCPU at work, and of those in user mode.
     pub(super) ticks: u64,
     pub(super) user_ticks: u64,
 }
 
 impl Sums {
-    /// What has been added since `before`. Where vCPUs have come or gone between the two, the
-    /// difference stands for that as well, and may be negative.
+    /// Returns the growth since `before`. If vCPUs have come or gone between the two, the
+    /// difference includes their sums, and may be negative.
     pub(super) fn less(&self, before: &Sums) -> Sums {
         Sums {
             now_ns: self.now_ns.wrapping_sub(before.now_ns),
@@ -61,15 +62,15 @@ impl Sums {
         }
     }
 
-    /// What happened since `before`, where a context switch takes so long. An off interval counts
-    /// where it ends, and can be longer than the window.
+    /// Returns the facts since `before`, given the cost of a context switch. An off interval counts
+    /// in the window in which it ends, and can be longer than that window.
     pub(super) fn since(&self, before: &Sums, vcpus: u32, switch_ns: u64) -> Facts {
         let window_ns = self.now_ns.saturating_sub(before.now_ns).max(1);
         let all_ns = window_ns * u64::from(vcpus);
         let wanted_ns = all_ns - self.idle_ns.saturating_sub(before.idle_ns).min(all_ns);
         let found_ns = self.off_ns.saturating_sub(before.off_ns);
         let off_ns = found_ns.min(wanted_ns);
-        // What is left out of the time off is left out here, too.
+        // Leave out as much here as is left out of the time off.
         let spin_off_ns = self.spin_off_ns.saturating_sub(before.spin_off_ns);
         let spin_off_ns = spin_off_ns.saturating_sub(found_ns - off_ns);
         let held_ns = self.held_ns.saturating_sub(before.held_ns).min(wanted_ns - off_ns);
@@ -78,7 +79,7 @@ impl Sums {
         let stopper_ns = self.stopper_ns.saturating_sub(before.stopper_ns);
         let switch_ns = switches.saturating_mul(switch_ns).saturating_add(stopper_ns);
         let switch_ns = switch_ns.min(wanted_ns);
-        // A guest that was paused for a day had a window of a day.
+        // A large guest that was paused for a day has a window of a day: 64 bits are too few.
         let thousandths = |ns: u64| (u128::from(ns) * 1_000 / u128::from(window_ns)) as u32;
         let counted = |now: u64, before| now.saturating_sub(before).min(u32::MAX.into()) as u32;
         Facts {
@@ -96,7 +97,7 @@ impl Sums {
     }
 }
 
-/// A window that ended late, as how many it counts.
+/// Returns the number of windows that a window counts for, if it ended late.
 fn windows(window_ns: u64) -> u32 {
     ((window_ns + WINDOW_NS / 2) / WINDOW_NS).clamp(1, LONGEST) as u32
 }
@@ -105,7 +106,7 @@ fn windows(window_ns: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Of a guest that was paused.
+    /// A guest that was paused for days has one such window; the shares must not overflow.
     #[test]
     fn a_window_of_days_does_not_wrap() {
         let now = Sums { now_ns: 2 * 86_400_000_000_000, ..Sums::default() };
@@ -138,7 +139,7 @@ mod tests {
             facts,
             Facts { on_m: 1_800, off_m: 1_200, spin_off_m: 200, held_m: 100, ..counted }
         );
-        // Off for longer than the window: what is left out of the one is left out of the other.
+        // An off interval longer than the window: spins lose as much of it as the time off does.
         let late = Sums { off_ns: 31_100, ..now }.since(&before, 4, 1_500);
         assert_eq!(late, Facts { off_m: 3_000, spin_off_m: 100, ..counted });
         let nothing = Facts { on_m: 4_000, windows: 1, ..Facts::default() };
@@ -164,7 +165,7 @@ mod tests {
     fn what_was_summed_up_stays_where_vcpus_go() {
         let first = Sums { off_ns: 100, paths: 7, ..Sums::default() };
         let before = Sums { off_ns: 900, paths: 27, ..Sums::default() };
-        // Those of two vCPUs of four.
+        // The sums of the two remaining vCPUs of four.
         let now = Sums { off_ns: 300, paths: 9, ..Sums::default() };
         let first = now.less(&before.less(&first));
         assert_eq!(now.less(&first), Sums { off_ns: 800, paths: 20, ..Sums::default() });

@@ -1,4 +1,4 @@
-//! A hierarchy to test with.
+//! A hierarchy of cgroups for tests, made of ordinary files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use crate::confine::cpusets::{CONTROL, CPUS, Cpusets};
 use crate::confine::error::CpusetError;
 
-/// A folder that looks like a hierarchy with these cgroups and sets, and one for the journal.
+/// A folder that looks like a hierarchy with the given cgroups and sets, and a folder for the
+/// journal.
 pub(super) struct Hierarchy {
     pub(super) folder: PathBuf,
 }
@@ -40,12 +41,12 @@ impl Hierarchy {
         self.try_open(false).unwrap()
     }
 
-    /// On a kernel that throttles tasks in user space.
+    /// Opens the hierarchy as on a kernel that throttles tasks in user space.
     pub(super) fn open_braking(&self) -> Cpusets {
         self.try_open(true).unwrap()
     }
 
-    /// Without kernel threads.
+    /// Opens the hierarchy with an empty list of kernel threads.
     pub(super) fn try_open(&self, brakes: bool) -> Result<Cpusets, CpusetError> {
         Cpusets::open(&self.root(), &self.folder, &self.folder.join("proc"), "0-3", brakes)
     }
