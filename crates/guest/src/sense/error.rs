@@ -13,7 +13,7 @@ const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 /// Why a sensor does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SenseError {
-    /// The kernel cannot tell what is needed.
+    /// The kernel lacks a necessary tracepoint.
     #[error(
         "this kernel has no tracepoint {0} that BPF programs can use: Linux 5.19 or newer with BTF \
          is needed"
@@ -25,7 +25,7 @@ pub enum SenseError {
          what they read: use a kernel with CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoBtf(#[source] libbpf_rs::Error),
-    /// Loading failed.
+    /// The kernel does not load the programs.
     #[error(
         "the kernel does not load the sensor's BPF programs (LIBBPF_LOG_LEVEL=warn says why; \
          `sudo unspin doctor` says what is missing)"
@@ -34,7 +34,7 @@ pub enum SenseError {
     /// The kernel loads BPF programs for root only.
     #[error("needs root")]
     Root,
-    /// The kernel does not load them for root, either.
+    /// The kernel does not load BPF programs for root, either.
     #[error(
         "the kernel forbids the sensor's BPF programs even to root, as in a container or by a \
          security module: run unspin on the VM itself, or with CAP_BPF and CAP_PERFMON"
@@ -49,10 +49,11 @@ pub enum SenseError {
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
     Map(std::io::Error),
-    /// None of the functions in which the kernel waits without sleeping is there.
+    /// The kernel has none of the functions in which it waits without sleeping.
     #[error("this kernel has none of the functions in which it could be seen to spin")]
     NoSlowPaths,
-    /// Its ticks do not come by the local APIC's timer, where they are looked for.
+    /// The kernel's ticks do not come from the local APIC's timer, the only one that the sensor
+    /// watches.
     #[error(
         "this guest's ticks come from `{0}`, and unspin sees vCPUs that are off only by the local \
          APIC's timer, as KVM offers it; nothing in the guest changes that, but whoever runs the \
@@ -85,12 +86,13 @@ impl Classified for SenseError {
     }
 }
 
-/// Whether root might succeed where libbpf has failed.
+/// Returns whether root might succeed where libbpf has failed.
 pub(crate) fn only_for_root(error: &libbpf_rs::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }
 
-/// EPERM. The verifier refuses a program with EACCES, which libbpf's kinds do not keep apart.
+/// Returns whether the error is EPERM. The verifier refuses a program with EACCES, which libbpf's
+/// error kinds do not distinguish from EPERM.
 pub(super) fn is_forbidden(error: &libbpf_rs::Error) -> bool {
     is(error, Errno::EPERM)
 }
@@ -111,8 +113,8 @@ fn is_confidential(lockdown: &str) -> bool {
     lockdown.contains("[confidentiality]")
 }
 
-/// What programs at tracepoints and functions come to, else those at tracepoints alone, which a
-/// kernel may allow by itself. Says why there are none at functions.
+/// Attempts to load programs at tracepoints and functions, and if that fails, at tracepoints alone,
+/// which a kernel may allow. Returns the reason if programs at functions are left out.
 pub(super) fn with_fallback<T>(
     mut attempt: impl FnMut(bool) -> Result<T, SenseError>,
 ) -> Result<(T, Option<String>), SenseError> {

@@ -1,4 +1,4 @@
-//! What an event says, see bpf/sense/sense.h.
+//! Decodes events of the sensor, see bpf/sense/sense.h.
 
 use unspin_model::episode::{Owner, OwnerState, Spin, Taken, Wait};
 use unspin_model::session::FoundOff;
@@ -15,16 +15,16 @@ const RUNNABLE: u32 = 2;
 const ASLEEP: u32 = 3;
 const FLAG_ASLEEP: u32 = 1 << 29;
 
-/// An event.
+/// An event of the sensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     Off(FoundOff),
-    /// With the frames that it was entered from, the innermost first, ended by a 0.
+    /// A spin, and the return addresses on its stack: the innermost first, ended by a 0.
     Spin(Spin, Vec<u64>),
 }
 
 impl Event {
-    /// `None` where it is none of ours.
+    /// Decodes a raw event; `None` if the event is invalid.
     pub(super) fn of(vcpu: u16, raw: &Raw) -> Option<Event> {
         match raw.kind {
             OFF => off(vcpu, &raw.words),
@@ -45,7 +45,7 @@ fn off(vcpu: u16, words: &[u64]) -> Option<Event> {
     }))
 }
 
-/// The lower and the upper half of a word, as two fields of 32 bits lie in memory.
+/// Returns a word as two fields of 32 bits, in the order in which they lie in memory.
 fn halves(word: u64) -> (u32, u32) {
     let bytes = word.to_ne_bytes();
     let half =

@@ -1,4 +1,4 @@
-//! How often heartbeats come, and what one costs here.
+//! Chooses how often heartbeats come, by what one costs here.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,40 +10,40 @@ use serde::{Deserialize, Serialize};
 use super::now_ns;
 use super::page::Page;
 
-/// No more often than this.
+/// The shortest period of heartbeats.
 const SHORTEST_NS: u64 = 500_000;
-/// The kernel's own tick comes about as often, so a rarer heartbeat adds nothing.
+/// The longest period: the kernel's own tick comes about as often, so rarer heartbeats add nothing.
 const LONGEST_NS: u64 = 4_000_000;
-/// What is missing where there are none, and the kernel does not say when its tick is due.
+/// The name of the missing hook if heartbeats are off, and the kernel does not reveal when its tick
+/// is due.
 pub(super) const MISSING: &str = "heartbeats";
-/// While the cost is measured.
+/// The period, number and time of heartbeats while their cost is measured.
 const TRIAL_NS: u64 = 250_000;
 const TRIAL_BEATS: usize = 60;
 const TRIAL_TIME: Duration = Duration::from_millis(100);
-/// A vCPU's heartbeats begin at a switch of tasks after a tick.
+/// The time until a vCPU's heartbeats have begun, which they do at a task switch after a tick.
 const TICK: Duration = Duration::from_millis(12);
 
 /// How often heartbeats are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Beat {
-    /// Nanoseconds between two of a vCPU that is not idle; 0: none.
+    /// The nanoseconds between two heartbeats of a vCPU that is not idle; 0 for none.
     Every(u64),
-    /// As often as this share of a vCPU's time pays for; none where that would be too
-    /// rarely to tell anything.
+    /// As often as this share of a vCPU's time pays for; none if that is too rare to show anything.
     Within(f64),
 }
 
-/// The heartbeats that were chosen.
+/// The chosen heartbeats.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Nanoseconds between two; 0: there are none.
+    /// The nanoseconds between two heartbeats; 0 if there are none.
     pub period_ns: u64,
-    /// What one takes from the vCPU, where that was measured: the interrupt, its programs
-    /// and setting the timer again.
+    /// The nanoseconds that one heartbeat takes from the vCPU, if that was measured: the interrupt,
+    /// its programs and setting the timer again.
     pub cost_ns: Option<u64>,
 }
 
-/// Chooses the period; `set` makes heartbeats come every so many nanoseconds from now on.
+/// Chooses the period; `set` changes the period of the running heartbeats, in nanoseconds.
 pub(super) fn choose(beat: Beat, page: &Page, mut set: impl FnMut(u64)) -> Heartbeat {
     let chosen = match beat {
         Beat::Every(period_ns) => Heartbeat { period_ns, cost_ns: None },
@@ -61,8 +61,8 @@ fn period_ns(cost_ns: u64, share: f64) -> u64 {
     if wanted > LONGEST_NS { 0 } else { wanted }
 }
 
-/// Takes one vCPU for a while and looks how long each heartbeat keeps it from running;
-/// the median, because some meet an off interval. `None` where none came.
+/// Occupies one vCPU for a while, and measures how long each heartbeat interrupts it. Returns the
+/// median, because some heartbeats meet an off interval; `None` if no heartbeat came.
 fn cost_ns(page: &Page, set: &mut impl FnMut(u64)) -> Option<u64> {
     set(TRIAL_NS);
     let gaps = on_one_vcpu(|vcpu| {
@@ -75,8 +75,9 @@ fn cost_ns(page: &Page, set: &mut impl FnMut(u64)) -> Option<u64> {
     gaps.get(gaps.len() / 2).copied()
 }
 
-/// Works on a thread of its own, which is bound to a vCPU. To bind the caller, and then to all that
-/// it may use now, would keep it within a limit of `unspin run` for good, with its commands.
+/// Runs `work` on a new thread that is bound to a vCPU. The caller itself is not bound: to restore
+/// its vCPUs later would fix them to those that it may use at that moment. If `unspin run` limits
+/// it just then, it and its commands would stay limited for good.
 fn on_one_vcpu<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Option<T> {
     let bound = || {
         let vcpu = sched_getcpu().ok()?;
@@ -96,7 +97,7 @@ fn interruptions(page: &Page, vcpu: usize) -> Vec<u64> {
         let (beats_now, t_ns) = (page.beats(vcpu), now_ns());
         let gap = t_ns.saturating_sub(before_ns);
         if beats_now != beats {
-            // It may have come just after the last count was read.
+            // The heartbeat may have come just after the last count was read.
             gaps.push(gap.max(last_gap));
         }
         (beats, before_ns, last_gap) = (beats_now, t_ns, gap);

@@ -1,13 +1,13 @@
-//! What the sensor's hooks in the kernel show, in words.
+//! Describes what the sensor's hooks in the kernel show.
 
-/// What is not seen without heartbeats, where no other timer's due time is known.
+/// The finding that is lost without heartbeats if no other timer's due time is known.
 pub use unspin_model::session::BUSY;
 
 use super::heartbeat;
 use super::load::TEST_AND_SET;
 use crate::spinning::{ADDRESSES, TIMERS};
 
-/// What is not seen without a hook, by a part of its name.
+/// The findings that are lost without a hook, by a part of the hook's name.
 const SHOWN: [(&str, &str); 12] = [
     ("contention_", "waits for kernel locks"),
     (TEST_AND_SET, "waits for spinlocks"),
@@ -23,21 +23,21 @@ const SHOWN: [(&str, &str); 12] = [
     ("_entry", "some off intervals"),
 ];
 
-/// What brings it back, where that is not a newer kernel.
+/// The ways to get a hook back on this kernel, by a part of the hook's name.
 const REMEDIES: [(&str, &str); 3] = [
     (TIMERS, "hrtimer_bases needs CONFIG_KALLSYMS_ALL=y"),
     (ADDRESSES, "/proc/kallsyms hides its addresses: sysctl kernel.kptr_restrict=1"),
     (heartbeat::MISSING, "a larger --budget, or --beat 4ms, brings heartbeats"),
 ];
 
-/// What cannot be seen on a kernel that lacks these hooks, each said once.
+/// Returns the findings that are lost on a kernel that lacks these hooks, each once.
 pub fn hidden(missing: &[String]) -> Vec<&'static str> {
     let mut all = of(&SHOWN, missing);
     all.dedup();
     all
 }
 
-/// How to see more of it on this kernel or one like it.
+/// Returns the ways to see more on this kernel or a similar one.
 pub fn remedies(missing: &[String]) -> Vec<&'static str> {
     of(&REMEDIES, missing)
 }
@@ -60,7 +60,7 @@ mod tests {
         assert!(hidden(&[]).is_empty() && remedies(&[]).is_empty());
     }
 
-    /// Its waiters pass no tracepoint.
+    /// The waiters for a test-and-set spinlock pass no tracepoint.
     #[test]
     fn without_its_slow_path_a_test_and_set_spinlock_shows_nothing() {
         let missing = ["fentry/native_queued_spin_lock_slowpath", TEST_AND_SET].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The light sensor: loads `bpf/watch.bpf.c`, which keeps sums and reports nothing else.
+//! The light sensor: loads `bpf/watch.bpf.c`, which only keeps sums.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -13,9 +13,9 @@ use crate::spinning;
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
 
-/// The light sensor at work; it is gone from the kernel when this is dropped.
+/// A running light sensor. Dropping this removes it from the kernel.
 pub struct LightSensor {
-    /// Tracepoints that this kernel does not have.
+    /// The tracepoints that this kernel lacks.
     pub missing: Vec<String>,
     page: Page,
     records: MapHandle,
@@ -24,7 +24,7 @@ pub struct LightSensor {
 }
 
 impl LightSensor {
-    /// Loads it into this kernel. Of the settings, the limits count.
+    /// Loads the light sensor into this kernel. It uses only the limits of the settings.
     pub fn start(settings: &Settings) -> Result<LightSensor, SenseError> {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let (object, links, missing) = attached(settings, vcpus)?;
@@ -34,7 +34,8 @@ impl LightSensor {
         Ok(LightSensor { missing, page, records, _links: links, _object: object })
     }
 
-    /// Whether there could be one: attaches what it attaches, until this process ends.
+    /// Tries whether the light sensor could start: attaches the same programs until this process
+    /// ends.
     pub(crate) fn trial() -> Trial {
         let attempt = || {
             let vcpus = libbpf_rs::num_possible_cpus()?;
@@ -45,23 +46,23 @@ impl LightSensor {
         attempt().unwrap_or_else(Trial::failed)
     }
 
-    /// The map of the records, for programs that look at them.
+    /// Returns the map of the records, for programs that read them.
     pub(crate) fn records(&self) -> BorrowedFd<'_> {
         self.records.as_fd()
     }
 
-    /// Shows also the vCPUs that have come online since.
+    /// Also shows the vCPUs that have come online since.
     pub(crate) fn show_added(&mut self) {
         self.page.show_added();
     }
 
-    /// The records of all vCPUs.
+    /// Returns the records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page
     }
 }
 
-/// The programs at work, and the hooks that this kernel does not have.
+/// Attaches the programs, and returns the hooks that this kernel lacks.
 fn attached(
     settings: &Settings,
     vcpus: usize,

@@ -1,4 +1,4 @@
-//! What the kernel is asked to load, and with which settings.
+//! Chooses which programs the kernel loads, and with which settings.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -12,21 +12,21 @@ use super::{SenseError, Settings};
 use crate::machine::{self, Facts};
 use crate::spinning;
 
-/// Without these there is nothing to tell.
+/// The programs without which nothing can be found.
 const NEEDED: [&str; 3] = ["local_timer_entry", "sched_switch", "cpu_idle"];
 
-/// Names of the spinlock's slow path: the second is its name without CONFIG_PARAVIRT_SPINLOCKS.
+/// The names of the spinlock's slow path: the second is its name without CONFIG_PARAVIRT_SPINLOCKS.
 const SLOWPATHS: [&str; 2] = ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"];
 
-/// Where a test-and-set spinlock is waited for, which no tracepoint shows: a part of the slow path.
+/// The part of the slow path that waits for a test-and-set spinlock, which no tracepoint shows.
 pub(super) const TEST_AND_SET: &str = "virt_spin_lock";
 
-/// What makes the first vCPU's ticks.
+/// The file that names the clock event device of the first vCPU's ticks.
 const TICKS: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
 
-/// Programs that this kernel has nothing to attach to are not loaded, nor those that
-/// watch the spinlock's slow path where all waiters pass the tracepoints: in the PV queue.
-/// Only there do waiters halt.
+/// Disables programs that this kernel has nothing to attach to, and returns their hooks. Also
+/// disables programs for the spinlock's slow path if all waiters pass the tracepoints, as they do
+/// in the PV queue. Only waiters in the PV queue halt.
 pub(super) fn leave_out_missing(
     open: &mut OpenObject,
     functions: bool,
@@ -69,22 +69,23 @@ pub(super) fn leave_out_missing(
     Ok(missing)
 }
 
-/// The slow path's name on a kernel that has such functions; its usual one where it has none.
+/// Returns the name of the slow path on a kernel with the given functions; the usual name if the
+/// kernel has neither.
 fn slowpath(has: impl Fn(&str) -> bool) -> &'static str {
     SLOWPATHS.into_iter().find(|name| has(name)).unwrap_or(SLOWPATHS[0])
 }
 
-/// Whether a program runs at the beginning or the end of this function.
+/// Returns whether a program runs at the beginning or the end of this function.
 fn watches(section: &str, function: &str) -> bool {
     section.split_once('/').is_some_and(|(_, watched)| watched == function)
 }
 
-/// Whether this machine's ticks can be seen: without them, no vCPU is found to be off.
+/// Checks that the sensor sees this machine's ticks: without them, it finds no vCPU to be off.
 pub(crate) fn check_ticks() -> Result<(), SenseError> {
     check_device(&fs::read_to_string(TICKS).unwrap_or_default())
 }
 
-/// Hyper-V's timer and Xen's have interrupts of their own, without a tracepoint.
+/// Rejects Hyper-V's timer and Xen's: they have interrupts of their own, without a tracepoint.
 fn check_device(device: &str) -> Result<(), SenseError> {
     match device.trim() {
         "" => Ok(()),
@@ -117,13 +118,14 @@ pub(super) fn configure(
 
 pub(super) fn attach(object: &Object) -> Result<Vec<Link>, SenseError> {
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
-    // A wait whose beginning alone is seen looks as if it lasted until the next one, and the kernel
-    // itself waits for other vCPUs while it attaches a program.
+    // Attach the ends of waits first. If only the beginning of a wait were seen, the wait would
+    // seem to last until the next one; and the kernel itself waits for other vCPUs while it
+    // attaches a program.
     programs.sort_by_key(|program| sees_begin(&program.section().to_string_lossy()));
     Ok(programs.into_iter().map(|program| program.attach()).collect::<Result<_, _>>()?)
 }
 
-/// Whether a program sees waits begin.
+/// Returns whether a program runs at the beginning of waits.
 fn sees_begin(section: &str) -> bool {
     section.starts_with("fentry/") || section == "tp_btf/contention_begin"
 }

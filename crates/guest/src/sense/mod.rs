@@ -1,8 +1,8 @@
-//! The live sensor: loads `bpf/sense.bpf.c` and reports what it finds.
+//! The live sensor: loads `bpf/sense.bpf.c`, and reports off intervals and spins.
 //!
-//! What a vCPU's signs of life say is judged by `policy/activity.h`, in the kernel. Here
-//! the off intervals are fetched, and the records of all vCPUs can be read at any time,
-//! without a system call, from a page that the kernel shares.
+//! `policy/activity.h` judges a vCPU's signs of life in the kernel. This module fetches the off
+//! intervals. The records of all vCPUs can be read at any time, without a system call, from a page
+//! that the kernel shares.
 
 mod error;
 mod event;
@@ -40,36 +40,37 @@ pub(crate) use page::{Plain, Shared};
 use ring::Rings;
 use sites::Sites;
 
-/// An ELF file is read where it lies, so it must lie as a file in memory would.
+/// Aligns the bytes of an ELF file: libbpf reads the file in place, and needs it as aligned as a
+/// file in memory.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));
-/// For a kernel that does not tell where its timers are.
+/// The same programs for a kernel whose timers cannot be found.
 static PROGRAMS_OWN_TIMERS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense-own-timers.bpf.o")));
 
-/// How the sensor works.
+/// The settings of a sensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// How late is too late.
+    /// The lateness from which on a vCPU counts as off.
     pub limits: Limits,
     /// How often a vCPU that is not idle shows that it is on.
     pub beat: Beat,
-    /// Spins from this length on are reported.
+    /// The length, in nanoseconds, from which on spins are reported.
     pub spin_ns: u64,
 }
 
 impl Settings {
-    /// Where only attaching is tried.
+    /// The settings of a trial that only attaches programs.
     pub(crate) const UNMEASURED: Settings = Settings {
         limits: Limits { timer_ns: 1_000_000, wake_ns: 1_000_000 },
         beat: Beat::Every(0),
         spin_ns: 50_000,
     };
 
-    /// What fits this machine; how late its timers are is measured.
+    /// Returns the settings for this machine. Measures how late its timers are.
     pub fn of_this_machine() -> Settings {
         let late_ns = lateness::limit_ns();
         Settings {
@@ -80,36 +81,37 @@ impl Settings {
     }
 }
 
-/// The least lateness, nanoseconds, that can show on this machine that a vCPU was off. It is
-/// measured, which takes some 30 ms.
+/// Returns the least lateness, in nanoseconds, that can show on this machine that a vCPU was off.
+/// The measurement takes about 30 ms.
 pub fn least_late_ns() -> u64 {
     lateness::least_ns()
 }
 
-/// What was found since it was last asked for.
+/// The findings since the last call of [`Sensor::take`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Off intervals, in order of their ends on each vCPU.
+    /// The off intervals, in order of their ends on each vCPU.
     pub offs: Vec<FoundOff>,
-    /// Spins, in order of their ends on each vCPU.
+    /// The spins, in order of their ends on each vCPU.
     pub spins: Vec<Spin>,
-    /// How many were overwritten before they were fetched.
+    /// The number of findings that were overwritten before they were fetched.
     pub lost: u64,
 }
 
-/// What libbpf prints is for those who write programs, and errors name what is missing. Who sets
-/// libbpf's own variable `LIBBPF_LOG_LEVEL` gets it all the same.
+/// Silences libbpf, whose messages are for authors of BPF programs; unspin's own errors name what
+/// is missing. A user who sets libbpf's own variable `LIBBPF_LOG_LEVEL` gets the messages all the
+/// same.
 pub(crate) fn hush_libbpf() {
     if std::env::var_os("LIBBPF_LOG_LEVEL").is_none() {
         libbpf_rs::set_print(None);
     }
 }
 
-/// The sensor at work; it is gone from the kernel when this is dropped.
+/// A running sensor. Dropping this removes it from the kernel.
 pub struct Sensor {
-    /// Tracepoints that this kernel does not have.
+    /// The tracepoints that this kernel lacks.
     pub missing: Vec<String>,
-    /// The heartbeats that were chosen.
+    /// The chosen heartbeats.
     pub heartbeat: Heartbeat,
     rings: Rings,
     sites: Sites,
@@ -119,7 +121,7 @@ pub struct Sensor {
 }
 
 impl Sensor {
-    /// Loads it into this kernel.
+    /// Loads the sensor into this kernel.
     pub fn start(settings: &Settings) -> Result<Sensor, SenseError> {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
@@ -132,7 +134,7 @@ impl Sensor {
         let set = |period_ns: u64| beat.update(&[0; 4], &period_ns.to_ne_bytes(), MapFlags::ANY);
         set(0)?;
         let heartbeat = heartbeat::choose(settings.beat, &page, |period_ns| {
-            // It has just worked, with the same sizes.
+            // The update cannot fail: it has just worked, with the same sizes.
             let _ = set(period_ns);
         });
         if heartbeat.period_ns == 0 && !spinning::kernel().tells_timers {
@@ -141,8 +143,8 @@ impl Sensor {
         Ok(Sensor { missing, heartbeat, rings, sites, page, _links: links, _object: object })
     }
 
-    /// What was found since the last call. What vCPUs found that were added since the start, and
-    /// are not shown, is counted as lost.
+    /// Returns the findings since the last call. Findings of vCPUs that were added since the start,
+    /// and are not shown, count as lost.
     pub fn take(&mut self) -> Findings {
         let Findings { mut offs, mut spins, .. } = Findings::default();
         let (sites, shown, mut added) = (&self.sites, self.page.vcpus(), 0);
@@ -161,31 +163,31 @@ impl Sensor {
         Findings { offs, spins, lost: lost + added }
     }
 
-    /// How many nanoseconds each vCPU has spun in user space by such records; empty where this
-    /// kernel does not tell what its ticks interrupt.
+    /// Returns the nanoseconds that each vCPU has spun in user space according to its record. Empty
+    /// if this kernel does not reveal what its ticks interrupt.
     pub fn user_spin_ns(&self, vcpus: &[Vcpu]) -> Vec<u64> {
         let looked = vcpus.iter().filter(|_| spinning::kernel().tells_timers);
         looked.map(|vcpu| vcpu.samples.user_spin_ns).collect()
     }
 
-    /// Shows also the vCPUs that have come online since.
+    /// Also shows the vCPUs that have come online since.
     pub(crate) fn show_added(&mut self) {
         self.page.show_added();
     }
 
-    /// The records of all vCPUs.
+    /// Returns the records of all vCPUs.
     pub fn page(&self) -> &Page {
         &self.page
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of all records.
+/// Returns the nanoseconds of CLOCK_MONOTONIC, the clock of all records.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     now.as_nanos() as u64
 }
 
-/// Whether there could be a [`Sensor`]: attaches what it attaches, until this process ends.
+/// Tries whether a [`Sensor`] could start: attaches the same programs until this process ends.
 pub(crate) fn trial() -> Trial {
     hush_libbpf();
     let attempt = || {
@@ -197,19 +199,19 @@ pub(crate) fn trial() -> Trial {
     attempt().unwrap_or_else(Trial::failed)
 }
 
-/// Leaves it to the kernel to detach programs when this process ends: waiting for each of
-/// them, a grace period of RCU, takes a second in all.
+/// Lets the kernel detach programs when this process ends: waiting for each of them, a grace period
+/// of RCU, takes a second in all.
 pub(crate) fn let_go(object: Object, links: Vec<Link>) {
     std::mem::forget((object, links));
 }
 
-/// Programs at work.
+/// Attached programs.
 struct Attached {
     object: Object,
     links: Vec<Link>,
-    /// The hooks that this kernel does not have.
+    /// The hooks that this kernel lacks.
     missing: Vec<String>,
-    /// Why those in functions are among them, where the kernel has the functions.
+    /// Why hooks in functions are among them though the kernel has the functions.
     refused: Option<String>,
 }
 
@@ -222,7 +224,7 @@ fn attached(settings: &Settings, vcpus: usize) -> Result<Attached, SenseError> {
     Ok(Attached { refused, ..found })
 }
 
-/// Loads what this kernel can run, and says what it cannot.
+/// Loads the programs that this kernel can run, and returns the hooks that it lacks.
 fn load(
     settings: &Settings,
     vcpus: usize,

@@ -1,5 +1,5 @@
-//! Memory that the kernel's side writes meanwhile: the records of all vCPUs, and what they
-//! found last.
+//! Memory that BPF programs write while it is read: the records of all vCPUs, and their latest
+//! findings.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,73 +12,74 @@ use unspin_policy::activity::{Activity, Off};
 
 use crate::confine::online;
 
-/// What the shared records are made of: plain integers, as bpf/sense/sense.h lays them out.
+/// The types in the shared records: plain integers, laid out as in bpf/sense/sense.h.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value.
 pub(crate) unsafe trait Plain: Copy {}
 
-/// A vCPU's record; `struct vcpu` of bpf/sense/sense.h. No two share a cache line.
+/// The record of a vCPU; `struct vcpu` of bpf/sense/sense.h. Records never share a cache line.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vcpu {
-    /// Its signs of life.
+    /// The vCPU's signs of life.
     pub activity: Activity,
-    /// Since when it idles; 0 while it does not.
+    /// The time at which the vCPU became idle, in nanoseconds; 0 if it is not idle.
     pub idle_since_ns: u64,
-    /// Nanoseconds idle since the start, without the present stretch.
+    /// The nanoseconds idle since the start, without the current idle interval.
     pub idle_ns: u64,
-    /// Nanoseconds off since the start.
+    /// The nanoseconds off since the start.
     pub off_ns: u64,
-    /// Off intervals since the start.
+    /// The number of off intervals since the start.
     pub offs: u64,
-    /// Heartbeats since the start.
+    /// The number of heartbeats since the start.
     pub beats: u64,
-    /// Spins of any length since the start.
+    /// The number of spins of any length since the start.
     pub spins: u64,
-    /// Nanoseconds spun since the start.
+    /// The nanoseconds spun since the start.
     pub spin_ns: u64,
-    /// When its heartbeat is due; 0: none is.
+    /// The time at which the next heartbeat is due, in nanoseconds; 0 if none is.
     pub beat_due_ns: u64,
     observing: u64,
-    /// What its ticks found.
+    /// The samples of the vCPU's ticks.
     pub samples: Samples,
-    /// Context switches by its last tick, or when it went idle.
+    /// The number of context switches until the last tick, or until the vCPU last became idle.
     pub switches: u64,
-    /// Until then, the thread that moves its tasks which run.
+    /// The vCPU's stopper thread, until the same time.
     pub stopper: Stopper,
     last_off: Off,
 }
 
-/// The thread of a vCPU that moves tasks which run; `struct stopper` of bpf/sense/sense.h.
+/// The stopper thread of a vCPU, which migrates running tasks; `struct stopper` of
+/// bpf/sense/sense.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stopper {
     ran_ns: u64,
     off_ns: u64,
-    /// Nanoseconds on since the start.
+    /// The nanoseconds that the thread was on since the start.
     pub on_ns: u64,
 }
 
-/// What ticks found a vCPU doing; `struct samples` of bpf/sense/sense.h.
+/// Samples of a vCPU's activity, taken by its ticks; `struct samples` of bpf/sense/sense.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Samples {
     last_ns: u64,
     last_off_ns: u64,
-    /// How many looked since the start.
+    /// The number of samples since the start.
     pub count: u64,
-    /// Nanoseconds that they found spent spinning in the kernel.
+    /// The nanoseconds that the vCPU spent spinning in the kernel, according to the samples.
     pub spin_ns: u64,
-    /// Nanoseconds that they found spent spinning in user space.
+    /// The nanoseconds that the vCPU spent spinning in user space, according to the samples.
     pub user_spin_ns: u64,
-    /// How many of them found it in user mode.
+    /// The number of samples in user mode.
     pub user_count: u64,
 }
 
 impl Vcpu {
-    /// Nanoseconds idle until `now_ns`. One that was asked to run is idle no longer, even if
-    /// it does not run yet.
+    /// Returns the nanoseconds idle until `now_ns`. A vCPU that has been asked to run is not idle
+    /// any more, even if it does not run yet.
     pub fn idle_until(&self, now_ns: u64) -> u64 {
         if self.idle_since_ns == 0 {
             return self.idle_ns;
@@ -93,12 +94,12 @@ impl Vcpu {
 // SAFETY: integers only.
 unsafe impl Plain for Vcpu {}
 
-/// A record is read so many times at most: a vCPU comes and goes thousands of times a second, and
+/// The most readings of a record: a vCPU enters and leaves idle thousands of times a second, and a
 /// reading takes less than a microsecond.
 const READINGS: usize = 8;
 
-/// Reads a record until it says twice in a row how long its vCPU idled: of one that stops idling
-/// meanwhile, a single reading may count the last stretch twice, or not at all.
+/// Reads a record until two readings in a row agree on the vCPU's idle time. If the vCPU stops
+/// idling meanwhile, a single reading may count the last idle interval twice, or not at all.
 fn settled(mut read: impl FnMut() -> Vcpu) -> Vcpu {
     let idle = |vcpu: &Vcpu| (vcpu.idle_since_ns, vcpu.idle_ns);
     let mut vcpu = read();
@@ -111,7 +112,7 @@ fn settled(mut read: impl FnMut() -> Vcpu) -> Vcpu {
     vcpu
 }
 
-/// A map's values, one a vCPU.
+/// The values of a map, one per vCPU.
 pub(crate) struct Shared<T> {
     values: NonNull<T>,
     bytes: NonZeroUsize,
@@ -119,7 +120,7 @@ pub(crate) struct Shared<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: a mapping is the process's, not a thread's, and it is only read.
+// SAFETY: a mapping belongs to the process, not to a thread, and it is only read.
 unsafe impl<T: Plain> Send for Shared<T> {}
 // SAFETY: as above; each read copies, and allows for writes at any time.
 unsafe impl<T: Plain> Sync for Shared<T> {}
@@ -129,8 +130,8 @@ impl<T: Plain> Shared<T> {
         let page = 4096;
         let bytes = (count * size_of::<T>()).next_multiple_of(page).max(page);
         let bytes = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping of a map that the kernel keeps as long as the mapping;
-        // it is as large as the kernel's own rounding of the map's size.
+        // SAFETY: this is a new mapping of a map that the kernel keeps as long as the mapping. It
+        // is as large as the map, whose size the kernel rounds up in the same way.
         let start =
             unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map, 0)? };
         Ok(Shared { values: start.cast(), bytes, count, of: PhantomData })
@@ -140,32 +141,32 @@ impl<T: Plain> Shared<T> {
         self.count
     }
 
-    /// A place among the values: of value `index`, `offset` bytes in.
+    /// Reads a field: of value `index`, at `offset` bytes.
     ///
     /// # Panics
-    /// Where it is not within the value, or not aligned.
+    /// The field is not within the value, or not aligned.
     pub(crate) fn read<F: Plain>(&self, index: usize, offset: usize) -> F {
         assert!(index < self.count, "vCPU {index} of {}", self.count);
         assert!(offset + size_of::<F>() <= size_of::<T>() && offset % align_of::<F>() == 0);
-        // SAFETY: within the mapping and aligned, as was just checked; every bit pattern
-        // is valid, and a volatile read allows for the kernel's writes.
+        // SAFETY: the field is within the mapping and aligned, as was just checked. Every bit
+        // pattern is valid, and a volatile read allows for the kernel's writes.
         unsafe { self.values.add(index).cast::<u8>().add(offset).cast::<F>().read_volatile() }
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nobody borrows from it.
+        // SAFETY: `map` has made the mapping with this length, and nobody borrows from it.
         let _ = unsafe { munmap(self.values.cast(), self.bytes.get()) };
     }
 }
 
-/// The number behind that of the last vCPU that is online now.
+/// Returns one more than the number of the last vCPU that is online now.
 fn behind_last() -> Option<usize> {
     Some(*online().ok()?.last()? as usize + 1)
 }
 
-/// Those of the first `count` vCPUs that are not among these, which are in order.
+/// Returns those of the first `count` vCPUs that are not in `online`, which is in ascending order.
 fn beside(count: usize, online: &[u32]) -> Vec<u16> {
     let is_offline = |vcpu: &u16| online.binary_search(&u32::from(*vcpu)).is_err();
     (0..count as u16).filter(is_offline).collect()
@@ -178,41 +179,42 @@ pub struct Page {
 }
 
 impl Page {
-    /// Shows the vCPUs up to the last one that is online now: many machines can have far more, of
-    /// which every share of their time would be a share too little.
+    /// Shows the vCPUs up to the last one that is online now. Many machines could have far more
+    /// vCPUs, and those would make every share of their time too small.
     pub(super) fn new(records: Shared<Vcpu>) -> Page {
         Page { shown: records.count().min(behind_last().unwrap_or(usize::MAX)), records }
     }
 
-    /// Shows also those that have come online since.
+    /// Also shows the vCPUs that have come online since.
     pub(super) fn show_added(&mut self) {
         let online = behind_last().unwrap_or(0);
         self.shown = self.records.count().min(online).max(self.shown);
     }
 
-    /// Those of the vCPUs shown that are offline now, in order; none where the kernel does not say.
+    /// Returns the shown vCPUs that are offline now, in order; none if the kernel does not list
+    /// them.
     pub fn offline(&self) -> Vec<u16> {
         online().map(|online| beside(self.shown, &online)).unwrap_or_default()
     }
 
-    /// How many vCPUs are shown.
+    /// Returns the number of vCPUs that are shown.
     pub fn vcpus(&self) -> usize {
         self.shown
     }
 
-    /// A vCPU's record now. Its fields are not from one instant, but since when it idles and how
-    /// long it did go together. An instant for [`Vcpu::idle_until`] is one before this call: the
+    /// Returns a vCPU's current record. Its fields are not from one instant, but `idle_since_ns`
+    /// and `idle_ns` belong together. Take the time for [`Vcpu::idle_until`] before this call: the
     /// vCPU may stop idling right after it.
     pub fn vcpu(&self, index: usize) -> Vcpu {
         settled(|| self.records.read(index, 0))
     }
 
-    /// A vCPU's heartbeats since the start.
+    /// Returns the number of a vCPU's heartbeats since the start.
     pub(super) fn beats(&self, index: usize) -> u64 {
         self.records.read(index, std::mem::offset_of!(Vcpu, beats))
     }
 
-    /// The records now of all vCPUs that are shown.
+    /// Returns the current records of all vCPUs that are shown.
     pub fn all(&self) -> Vec<Vcpu> {
         (0..self.vcpus()).map(|index| self.vcpu(index)).collect()
     }

@@ -7,7 +7,7 @@ use super::page::{Plain, Shared};
 const EVENTS: usize = 1024;
 const FRAMES: usize = 8;
 
-/// `struct event`: its number, its kind and the words of what happened.
+/// `struct event`: its number, its kind, and its data as words.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Raw {
@@ -32,7 +32,7 @@ unsafe impl Plain for Raw {}
 // SAFETY: integers only.
 unsafe impl Plain for Ring {}
 
-/// Reads what is new.
+/// Reads new events from the rings.
 pub(super) struct Rings {
     rings: Shared<Ring>,
     /// The number of the next event of each vCPU.
@@ -45,8 +45,8 @@ impl Rings {
         Rings { rings, next }
     }
 
-    /// Hands each new event over with its vCPU, in order on each vCPU; returns how many
-    /// were overwritten before they could be read.
+    /// Calls `each` with each new event and its vCPU, in order on each vCPU. Returns the number of
+    /// events that were overwritten before they could be read.
     pub(super) fn take(&mut self, mut each: impl FnMut(u16, &Raw)) -> u64 {
         let mut lost = 0;
         for vcpu in 0..self.next.len() {
@@ -85,6 +85,6 @@ impl Rings {
 enum Place {
     Event(Raw),
     Overwritten,
-    /// Its writer has not finished it.
+    /// The writer has not finished the event.
     Unfinished,
 }

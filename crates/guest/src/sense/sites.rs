@@ -1,11 +1,11 @@
-//! Which function wanted a lock: the first one on the stack that is not part of locking.
+//! Finds the function that wanted a lock: the first one on the stack that is not part of locking.
 
 use unspin_model::episode::Wait;
 use unspin_trace::storms::Symbols;
 
 use crate::spinning;
 
-/// Functions that are ways into a lock, or of looking at it, by what their names hold.
+/// Parts of the names of functions that lead into a lock, or observe it.
 const LOCKING: [&str; 12] = [
     "spin_lock",
     "read_lock",
@@ -21,12 +21,12 @@ const LOCKING: [&str; 12] = [
     "trace_",
 ];
 
-/// Functions between a waiter for a mutex, which gives up to let others run, and their switch. No
-/// such waiter wants its lock in one of them.
+/// Functions between a mutex waiter that yields and its task switch. Such a waiter never wants its
+/// lock in one of them.
 const SWITCHING: [&str; 4] =
     ["__traceiter_sched_switch", "__schedule", "schedule", "schedule_preempt_disabled"];
 
-/// The same, by what their names hold, of a task that is preempted while it waits for an
+/// Parts of the names of such functions for a task that is preempted while it waits for an
 /// acknowledgement.
 const PREEMPTING: [&str; 3] = ["preempt_schedule", "irqentry", "sysvec_"];
 
@@ -36,13 +36,13 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Reads them; without the right to do so, sites have no names.
+    /// Reads the symbols; without the right to do so, sites have no names.
     pub(super) fn new() -> Sites {
         Sites { functions: Symbols::read(spinning::symbols().as_bytes()).ok() }
     }
 
-    /// The function that wanted the lock; empty where that is not known. The innermost
-    /// frame comes first, and a 0 behind the last one.
+    /// Returns the function that wanted the lock; empty if it is unknown. In `frames`, the
+    /// innermost frame comes first, and a 0 follows the last one.
     pub(super) fn name(&self, wait: Wait, frames: &[u64]) -> String {
         let Some(symbols) = &self.functions else { return String::new() };
         let frames = frames.iter().take_while(|address| **address != 0);
