@@ -1,7 +1,7 @@
-//! The same work with and without the guest scheduler, in pairs of rounds.
+//! Compares the same work with and without unspin, in pairs of rounds.
 //!
-//! [`measure`] decides only which round comes next. What schedules is a [`Switch`], and what is
-//! measured is a [`Job`], so that a test can replace both.
+//! [`measure`] decides only which round comes next. A [`Switch`] changes the scheduling, and a
+//! [`Job`] does the work that is measured, so that a test can replace both.
 
 mod useful;
 
@@ -9,50 +9,51 @@ use unspin_model::ab::{Arm, Figure, Round};
 
 pub use useful::{Counts, Useful};
 
-/// Changes what schedules.
+/// Switches between the arms of the comparison.
 pub trait Switch<E> {
-    /// Starts `arm` afresh, even if it schedules already, so that no round inherits more from
-    /// the previous one than another does.
+    /// Starts `arm` from scratch, even if it is already running, so that no round inherits more
+    /// from the previous one than another round does.
     fn start(&mut self, arm: Arm) -> Result<(), E>;
-    /// Fails if the arm that was started schedules no longer.
+    /// Fails if the arm that was started does not run any more.
     fn check(&mut self) -> Result<(), E>;
 }
 
 /// The work of a round.
 pub trait Job<E> {
-    /// Does one round, and calls `check` a few times a second meanwhile. `None` if a signal
-    /// ended the round.
+    /// Does one round, and calls `check` a few times per second meanwhile. Returns `None` if a
+    /// signal ended the round.
     fn round(&mut self, check: &mut Check<'_, E>) -> Result<Option<Figure>, E>;
 }
 
-/// Fails if the round is void.
+/// A check during a round, which fails if the round is void.
 pub type Check<'a, E> = dyn FnMut() -> Result<(), E> + 'a;
 
-/// Where the rounds are.
+/// The progress of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
-    /// The pair, from 1; 0 while it warms up.
+    /// The number of the pair, from 1; 0 in the warm-up.
     pub pair: u32,
-    /// What schedules.
+    /// The arm of the round.
     pub arm: Arm,
-    /// Rounds that are done, the first one for warming up included.
+    /// The number of rounds that are done, including the warm-up.
     pub done: u32,
 }
 
-/// What was measured.
+/// The result of the measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
-    /// The round before all others.
+    /// The figure of the warm-up round.
     pub warm_up: Option<Figure>,
-    /// Those that count, in the order of time.
+    /// The rounds that count, in the order of time.
     pub rounds: Vec<Round>,
-    /// A signal ended it early.
+    /// Whether a signal ended the measurement early.
     pub interrupted: bool,
 }
 
-/// Runs a round to warm up, which does not count, and a pair of rounds for each of
-/// `unspin_first`, which is whether unspin comes first. `watch` is called at the start of each
-/// round and with each check. Afterwards the kernel's own scheduler is back, however it ends.
+/// Runs a warm-up round, which does not count, and a pair of rounds for each item of
+/// `unspin_first`, which says whether unspin comes first. Calls `watch` at the start of each round
+/// and with each check. Afterwards the kernel's own scheduler is back, however the measurement
+/// ends.
 pub fn measure<E>(
     unspin_first: &[bool],
     switch: &mut dyn Switch<E>,
@@ -105,7 +106,8 @@ mod tests {
 
     use super::*;
 
-    /// Which arm schedules, and all that did, for the switch and the job to share.
+    /// The state that the switch and the job share: the arms that were started, and whether the
+    /// current one has ended.
     #[derive(Default)]
     struct Machine {
         started: Vec<Arm>,
@@ -126,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Does more under unspin. Something happens in one of its rounds.
+    /// A job that does more under unspin. `happens` runs in one of its rounds.
     struct Work {
         machine: Fake,
         round: u32,

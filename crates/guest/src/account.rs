@@ -1,4 +1,4 @@
-//! Exact accounting of spins: loads `bpf/account.bpf.c`, reads each vCPU's time.
+//! Exact accounting of spins: loads `bpf/account.bpf.c`, and reads each vCPU's time.
 
 mod counter;
 
@@ -25,7 +25,7 @@ use counter::Counter;
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
 
-/// A vCPU's record, `struct account` of bpf/sense/account.h.
+/// The record of a vCPU, `struct account` of bpf/sense/account.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
@@ -46,44 +46,44 @@ struct Record {
 // SAFETY: integers only.
 unsafe impl Plain for Record {}
 
-/// What one vCPU has spun since the start.
+/// The spins of one vCPU since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spun {
-    /// Nanoseconds, those of a spin under way included. They never decrease.
+    /// The nanoseconds spun, including a spin under way. They never decrease.
     pub ns: u64,
-    /// Of these, the vCPU was off.
+    /// The part of `ns` in which the vCPU was off.
     pub off_ns: u64,
-    /// What the sensor has counted as off too much: in spins that hold the tick back, a vCPU is
-    /// off for an unknown part of the time, and half of it is taken.
+    /// The nanoseconds that the sensor has counted as off too much. In a spin that delays the tick,
+    /// a vCPU is off for an unknown part of the time; half of it is assumed.
     pub held_ns: u64,
-    /// Spins that ended.
+    /// The number of spins that ended.
     pub count: u64,
-    /// Spins whose end was not seen.
+    /// The number of spins whose end was not seen.
     pub lost: u64,
 }
 
-/// Wakes who rests where a vCPU spins for a tenth of a window.
+/// Wakes the resting agent when a vCPU has spun for a tenth of a window.
 pub struct Alarm {
-    /// Whether the agent rests, for the programs.
+    /// The map in which the agent notes for the programs whether it rests.
     rests: MapHandle,
     ring: RingBuffer<'static>,
 }
 
-/// What ends a rest.
+/// The reasons for the end of a rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// A vCPU spins.
     Spins,
-    /// The time is over, or who rests is asked to end.
+    /// The time is over, or the agent is asked to end.
     Over,
 }
 
 impl Alarm {
-    /// Rests until a vCPU spins, for so long at most, or until `end` can be read.
+    /// Rests until a vCPU spins, for at most `time`, or until `end` can be read.
     pub fn rest(&self, time: Duration, end: BorrowedFd<'_>) -> io::Result<Woken> {
         self.tell(1)?;
         let mut fds = [
-            // SAFETY: of the ring, which lives longer.
+            // SAFETY: the descriptor belongs to the ring, which lives longer.
             PollFd::new(unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }, PollFlags::POLLIN),
             PollFd::new(end, PollFlags::POLLIN),
         ];
@@ -91,7 +91,7 @@ impl Alarm {
         let polled = poll(&mut fds, timeout);
         self.tell(0)?;
         let spins = fds[0].any().unwrap_or(false);
-        // It says nothing but that it came.
+        // The record carries no data; its arrival is the message.
         self.ring.consume().map_err(io::Error::other)?;
         match polled {
             Ok(_) | Err(Errno::EINTR) if spins => Ok(Woken::Spins),
@@ -106,30 +106,31 @@ impl Alarm {
     }
 }
 
-/// The accounting at work; its programs leave the kernel when this is dropped.
+/// A running accounting of spins. Dropping this removes its programs from the kernel.
 pub struct Account {
-    /// Functions that this kernel does not have, or does not let programs into, and that no other
-    /// stands for. What is spun there is not counted.
+    /// Functions that this kernel lacks, or does not let programs into, and that have no watched
+    /// alternative. Spins in them are not counted.
     pub missing: Vec<String>,
-    /// CPU time that it took to attach the programs last, nanoseconds.
+    /// The CPU time, in nanoseconds, that attaching the programs took last.
     pub attached_ns: u64,
     records: Shared<Record>,
     counters: Vec<Counter>,
-    /// Those of ends before those of beginnings; none while nothing is counted.
+    /// The links of the attached programs, those for ends before those for beginnings. Empty while
+    /// spins are not counted.
     links: Vec<Link>,
     object: Object,
 }
 
 impl Account {
-    /// Loads and attaches the programs that count spins, beside the sensor of off intervals.
+    /// Loads and attaches the programs that count spins. `sensor` finds the off intervals.
     ///
     /// # Errors
-    /// No programs can be loaded, or no function of a spin's can be watched at all.
+    /// No programs can be loaded, or no function that spins can be watched at all.
     pub fn start(sensor: &LightSensor) -> Result<Account, SenseError> {
         Account::beside(Some(sensor.records()))
     }
 
-    /// Whether there could be one: attaches what it attaches, until this process ends.
+    /// Tries whether spins can be counted: attaches the same programs until this process ends.
     pub(crate) fn trial() -> Trial {
         match Account::beside(None) {
             Ok(Account { missing, links, object, .. }) => {
@@ -140,7 +141,7 @@ impl Account {
         }
     }
 
-    /// With the records of a sensor; where it is only tried, with records of its own.
+    /// Starts with the records of a sensor or, in a trial, with records of its own.
     fn beside(records: Option<BorrowedFd<'_>>) -> Result<Account, SenseError> {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
@@ -167,21 +168,22 @@ impl Account {
         Ok(Account { missing, attached_ns, records, counters, links, object })
     }
 
-    /// Whether spins are counted.
+    /// Returns whether spins are counted.
     pub fn is_counting(&self) -> bool {
         !self.links.is_empty()
     }
 
-    /// Counts no more, so that contended waits cost what they do without this.
+    /// Stops counting, so that contended waits cost only what they do without unspin.
     pub fn pause(&mut self) {
-        // A beginning without its end would look as if the spin did not end.
+        // Detach the beginnings first, from the end of the list: a spin whose end is not seen would
+        // seem to last.
         while self.links.pop().is_some() {}
     }
 
-    /// Counts again.
+    /// Resumes counting.
     ///
     /// # Errors
-    /// The kernel takes no more programs at any of its functions.
+    /// The kernel no longer takes programs at any of the functions.
     pub fn resume(&mut self) -> Result<(), SenseError> {
         let began_ns = cpu_ns();
         self.links = attach(&self.object, &mut BTreeSet::new())?;
@@ -189,7 +191,7 @@ impl Account {
         Ok(())
     }
 
-    /// What wakes who rests.
+    /// Returns the alarm that wakes the resting agent.
     ///
     /// # Errors
     /// The kernel offers no ring.
@@ -206,8 +208,8 @@ impl Account {
         Ok(Alarm { rests, ring: builder.build()? })
     }
 
-    /// What each vCPU has spun by now, the nanoseconds of `CLOCK_MONOTONIC`. A vCPU that is idle
-    /// does not spin.
+    /// Returns the spins of each vCPU until `now_ns` of `CLOCK_MONOTONIC`. A vCPU that is idle does
+    /// not spin.
     pub fn spun(&mut self, now_ns: u64, is_idle: impl Fn(usize) -> bool) -> Vec<Spun> {
         let read = |(vcpu, counter): (usize, &mut Counter)| {
             counter.advance(&self.records.read(vcpu, 0), now_ns, is_idle(vcpu))
@@ -216,20 +218,21 @@ impl Account {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
     let time =
         clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock");
     Duration::from(time).as_nanos() as u64
 }
 
-/// Names of one function on several kernels, or of functions one of which holds the other.
+/// Alternative names of a function in several kernels, or functions one of which contains the
+/// other.
 const ALTERNATIVES: [[&str; 2]; 2] = [
     ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"],
     ["rwsem_optimistic_spin", "rwsem_spin_on_owner"],
 ];
 
-/// What is not counted, where these functions are missing.
+/// Returns the functions in which spins are not counted, given the missing ones.
 fn unwatched(missing: &BTreeSet<String>) -> Vec<String> {
     let is_watched = |function: &String| {
         let mut alternatives = ALTERNATIVES.iter().filter(|all| all.contains(&function.as_str()));
@@ -238,12 +241,12 @@ fn unwatched(missing: &BTreeSet<String>) -> Vec<String> {
     missing.iter().filter(|function| !is_watched(function)).cloned().collect()
 }
 
-/// The function at whose beginning or end a program runs; none where that is a tracepoint.
+/// Returns the function at whose beginning or end a program runs; `None` for a tracepoint.
 fn watched(section: &str) -> Option<&str> {
     section.strip_prefix("fentry/").or_else(|| section.strip_prefix("fexit/"))
 }
 
-/// The names of functions that the kernel does not have; their programs are not loaded.
+/// Disables the programs for functions that the kernel lacks, and returns their names.
 fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseError> {
     let btf = Btf::from_vmlinux()?;
     let mut missing = BTreeSet::new();
@@ -260,20 +263,20 @@ fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseErr
     Ok(missing)
 }
 
-/// Until Linux 6.3 (commit 1d61659ced6b), this function enabled preemption before it returned, so
-/// that its end could be seen on another vCPU.
+/// Returns whether a function enables preemption before it returns, so that its end could be seen
+/// on another vCPU. `rwsem_optimistic_spin` does so before Linux 6.3 (commit 1d61659ced6b).
 fn enables_preemption(function: &str) -> bool {
     function == "rwsem_optimistic_spin" && spinning::version().is_some_and(|it| it < (6, 3))
 }
 
-/// A kernel may refuse programs in some of its functions, such as in those without
-/// instrumentation.
+/// Attaches the programs. A kernel may refuse some, for example at functions that cannot be
+/// instrumented; their names go into `missing`.
 fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, SenseError> {
     let (mut links, mut counts) = (Vec::new(), false);
     let mut refused = None;
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
-    // A spin whose beginning alone is seen looks as if it did not end, and the kernel itself waits
-    // for other vCPUs while it attaches a program.
+    // Attach the programs for beginnings last. If only the beginning of a spin were seen, the spin
+    // would seem to last; and the kernel itself waits for other vCPUs while it attaches a program.
     programs.sort_by_key(|program| program.section().to_string_lossy().starts_with("fentry/"));
     for program in programs {
         let section = program.section().to_string_lossy().into_owned();
@@ -291,7 +294,8 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
     of_use(links, counts, refused)
 }
 
-/// Programs at work, if one of them counts spins: that of the tick is taken by every kernel.
+/// Returns the links if at least one program counts spins. The tick's program does not count: every
+/// kernel takes it.
 fn of_use<L>(
     links: Vec<L>,
     counts: bool,

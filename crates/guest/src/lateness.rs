@@ -1,4 +1,4 @@
-//! How late timers are served here while their vCPU is on.
+//! Measures how late the kernel serves timers here while their vCPU is on.
 
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ use crate::sense::now_ns;
 
 const TIMERS: usize = 48;
 const PERIOD_NS: u64 = 500_000;
-/// A timer is given up after so long; this thread may not get a vCPU.
+/// How long to wait for a timer, in nanoseconds; this thread may not get a vCPU.
 const PATIENCE_NS: u64 = 20_000_000;
-/// Later than so many times the usual is too late.
+/// The multiple of the usual lateness from which on a vCPU counts as off.
 const FACTOR: u64 = 4;
-/// The kernel itself holds interrupts back so long now and then.
+/// The least limit: now and then, the kernel itself disables interrupts for so long.
 const SHORTEST_NS: u64 = 200_000;
-/// Less than so many times the usual proves nothing.
+/// The multiple of the usual lateness below which lateness proves nothing.
 const FACTOR_LEAST: u64 = 2;
-/// In an idle guest on KVM, a limit of 20 us found a tenth of all time to be off, one of 50 us
-/// nothing. Who knows that the host's slices are longer may want a millisecond anywhere.
+/// The bounds of the least lateness. In an idle guest on KVM, a limit of 20 us found a tenth of all
+/// time to be off, one of 50 us nothing. A user who knows that the host's slices are longer may
+/// want a millisecond anywhere.
 const LEAST_NS: (u64, u64) = (50_000, 1_000_000);
-/// Longer is a host's slice, not the way of an interrupt.
+/// The largest limit: a longer delay is a host's slice, not the latency of an interrupt.
 const LONGEST_NS: u64 = 2_000_000;
 
-/// How late a timer must be served to show that its vCPU was off, nanoseconds: some times
-/// what is usual here. On a machine of one's own that is microseconds; a hypervisor that
-/// serves timers from user space, or one that is itself a guest, needs hundreds. Takes some
+/// Returns how late, in nanoseconds, a timer must be served to show that its vCPU was off: a
+/// multiple of the usual lateness here. On a machine without other VMs that is microseconds; a
+/// hypervisor that serves timers from user space, or is itself a guest, needs hundreds. Takes about
 /// 30 ms.
 pub(crate) fn limit_ns() -> u64 {
     limit_of(samples())
@@ -35,8 +36,8 @@ fn limit_of(samples: Vec<u64>) -> u64 {
     (usual_ns(samples) * FACTOR).clamp(SHORTEST_NS, LONGEST_NS)
 }
 
-/// The least lateness that can mean something here: below it, timers of a vCPU that is on are
-/// as late. Takes some 30 ms.
+/// Returns the least lateness that is significant here, in nanoseconds: below it, timers of a
+/// running vCPU are as late. Takes about 30 ms.
 pub(crate) fn least_ns() -> u64 {
     least_of(samples())
 }
@@ -45,13 +46,14 @@ fn least_of(samples: Vec<u64>) -> u64 {
     (usual_ns(samples) * FACTOR_LEAST).clamp(LEAST_NS.0, LEAST_NS.1)
 }
 
-/// The lower quartile is what is usual: many timers may meet an off vCPU.
+/// Returns the usual lateness, the lower quartile: many timers may meet an off vCPU.
 fn usual_ns(mut samples: Vec<u64>) -> u64 {
     samples.sort_unstable();
     samples.get(samples.len() / 4).copied().unwrap_or_default()
 }
 
-/// Looks for each timer's end without sleeping: an idle vCPU is late for other reasons.
+/// Measures the lateness of some timers. Polls for the end of each without sleeping: an idle vCPU
+/// is late for other reasons.
 fn samples() -> Vec<u64> {
     let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
     let Ok(timer) = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags) else { return Vec::new() };

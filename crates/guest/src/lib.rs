@@ -1,14 +1,14 @@
-//! The guest's side.
+//! The guest side of unspin.
 //!
-//! [`machine`] gathers what a machine is and works out what that means; [`doctor`]
-//! reports it, with what follows for spinning and for curing it. [`sense`] finds the off
-//! intervals of this guest's vCPUs while it runs; [`record`] keeps them in a file,
-//! [`watch`] for some seconds or as sums. [`account`] counts spins exactly. [`run`] acts: it is
-//! the guest scheduler. [`confine`] acts, too, and leaves the kernel's scheduler in place.
-//! [`ab`] compares the guest's work with and without the scheduler.
+//! [`machine`] reads the facts about a machine and derives its properties. [`doctor`] reports them,
+//! with their consequences for spinning and its cure. [`sense`] finds the off intervals of this
+//! guest's vCPUs while it runs; [`record`] keeps them in a file, and [`watch`] for some seconds or
+//! as sums. [`account`] counts spins exactly. [`run`] is the guest scheduler. [`confine`] also acts
+//! against spinning, but leaves the kernel's scheduler in place. [`ab`] compares the guest's work
+//! with and without unspin.
 
-/// A line on standard error. Where nobody reads it any more, as after `2>&1 | head`, it is lost,
-/// and nothing else is.
+/// Prints a line on standard error. If nobody reads it any more, as after `2>&1 | head`, only the
+/// line is lost.
 macro_rules! note {
     ($($words:tt)*) => {{
         use std::io::Write as _;

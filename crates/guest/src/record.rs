@@ -1,4 +1,4 @@
-//! The recorder: fetches what the sensor finds, writes it into a session file.
+//! The recorder: fetches the sensor's findings, and writes them to a session file.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,35 +12,35 @@ use unspin_trace::session::{SessionError, Stretch, Writer};
 use crate::sense::{Findings, Heartbeat, Sensor, Settings, State, Vcpu, hidden, now_ns};
 use crate::steal::Steal;
 
-/// A batch covers this time.
+/// The time that a batch covers.
 const BATCH: Duration = Duration::from_secs(1);
-/// Where nothing is looked at, findings are fetched this often.
+/// The time between two fetches of findings.
 const FETCH: Duration = Duration::from_millis(200);
 
-/// What was recorded, in figures.
+/// The figures of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Recorded {
-    /// Length of the session in seconds.
+    /// The length of the session in seconds.
     pub seconds: f64,
-    /// Off intervals.
+    /// The number of off intervals.
     pub offs: u64,
-    /// vCPU-seconds off.
+    /// The time off, in vCPU-seconds.
     pub off_s: f64,
-    /// Spins that were long enough to be reported.
+    /// The number of spins that were long enough to be reported.
     pub spins: u64,
-    /// vCPU-seconds that those burned.
+    /// The time that these spins burned, in vCPU-seconds.
     pub spin_s: f64,
-    /// The heartbeats that were chosen.
+    /// The chosen heartbeats.
     pub heartbeat: Heartbeat,
-    /// How many came.
+    /// The number of heartbeats that came.
     pub beats: u64,
-    /// Findings lost.
+    /// The number of findings lost.
     pub lost: u64,
-    /// Tracepoints that this kernel does not have.
+    /// The tracepoints that this kernel lacks.
     pub missing: Vec<String>,
 }
 
-/// A recording under way.
+/// A running recording.
 pub struct Recorder<W: Write> {
     sensor: Sensor,
     settings: Settings,
@@ -58,8 +58,9 @@ pub struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Records what the sensor finds, which was started with these settings; with `look`,
-    /// also notes that often what each vCPU seems to do. The file says `about` where that was.
+    /// Starts recording the findings of a sensor, which was started with these settings. With
+    /// `look`, also notes at that interval what each vCPU seems to do. The file describes the guest
+    /// by `about`.
     pub fn new(
         mut sensor: Sensor,
         settings: &Settings,
@@ -67,7 +68,7 @@ impl<W: Write> Recorder<W> {
         about: &About,
         out: W,
     ) -> Result<Recorder<W>, SessionError> {
-        // What it found while it was being attached lies before the session.
+        // Drop findings from while the sensor was being attached: they lie before the session.
         let _ = sensor.take();
         let (batch_start_ns, before) = (now_ns(), sensor.page().all());
         let recorded = Recorded {
@@ -96,8 +97,7 @@ impl<W: Write> Recorder<W> {
         })
     }
 
-    /// Waits a little, fetches what was found meanwhile, and writes it when a batch is
-    /// full.
+    /// Waits a little, fetches new findings, and writes them if a batch is full.
     pub fn step(&mut self) -> Result<(), SessionError> {
         match self.look {
             Some(pause) => self.look_for(FETCH, pause),
@@ -110,12 +110,12 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Length in seconds of the batches that were written whole.
+    /// Returns the length, in seconds, of the batches that were written completely.
     pub fn seconds(&self) -> f64 {
         self.recorded.seconds
     }
 
-    /// Writes what is left and the file's end.
+    /// Writes the remaining findings and the end of the file.
     pub fn finish(mut self) -> Result<Recorded, SessionError> {
         self.fetch();
         self.write()?;
@@ -157,7 +157,7 @@ impl<W: Write> Recorder<W> {
         let (spun_ns, steal_ns) = (self.sensor.user_spin_ns(&now), self.steal.ns());
         let stolen_before = |vcpu| self.steal_before.get(vcpu).copied().unwrap_or(0);
         let offline = self.sensor.page().offline();
-        // One that came or went meanwhile is covered, too.
+        // A vCPU that came or went during the batch is covered, too.
         let is_covered = |vcpu: usize| {
             [&offline, &self.offline].iter().any(|all| all.binary_search(&(vcpu as u16)).is_err())
         };
@@ -174,7 +174,7 @@ impl<W: Write> Recorder<W> {
                     .saturating_sub(before.idle_until(self.batch_start_ns)),
                 user_spin_ns: spun_ns.get(vcpu).map(|ns| ns - before.samples.user_spin_ns),
                 steal_ns: steal_ns.get(vcpu).map(|ns| ns - stolen_before(vcpu)),
-                // Which vCPU's they were does not matter to who reads it.
+                // The losses are not kept per vCPU, so the first one gets them all.
                 lost: if nth == 0 { self.findings.lost } else { 0 },
             })
             .collect();

@@ -1,32 +1,32 @@
-//! Steal time: how long vCPUs were off in the hypervisor's own words, which the kernel passes
-//! on in /proc/stat. Nothing here rests on it; it is a second witness where there is one.
+//! Steal time: how long vCPUs were off according to the hypervisor, which the kernel passes on in
+//! /proc/stat. unspin does not depend on it; it is a second witness where it exists.
 
 use std::fs;
 
-/// /proc/stat counts in 1/100 s.
+/// The unit of /proc/stat, 1/100 s, in nanoseconds.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
-/// Since a start.
+/// The steal time of each vCPU since a start.
 pub(crate) struct Steal {
-    /// Each vCPU's ticks when it was first seen and when it was seen last.
+    /// The ticks of each vCPU when it was first and last seen.
     seen: Vec<Option<(u64, u64)>>,
 }
 
 impl Steal {
-    /// Of so many vCPUs, from now on.
+    /// Starts counting for `vcpus` vCPUs.
     pub(crate) fn start(vcpus: usize) -> Steal {
         let mut steal = Steal { seen: vec![None; vcpus] };
         steal.ns();
         steal
     }
 
-    /// Covers so many vCPUs from now on, if those are more.
+    /// Covers `vcpus` vCPUs from now on, if these are more than before.
     pub(crate) fn cover(&mut self, vcpus: usize) {
         self.seen.resize(vcpus.max(self.seen.len()), None);
     }
 
-    /// Each vCPU's nanoseconds by now; empty where the kernel has no such figure. Where the
-    /// hypervisor reports none, they are 0.
+    /// Returns each vCPU's nanoseconds until now; empty if the kernel has no such figure. If the
+    /// hypervisor reports no steal time, they are 0.
     pub(crate) fn ns(&mut self) -> Vec<u64> {
         self.look(&fs::read_to_string("/proc/stat").unwrap_or_default());
         if self.seen.iter().all(Option::is_none) {
@@ -36,7 +36,7 @@ impl Steal {
         self.seen.iter().map(|seen| since(seen) * TICK_NS).collect()
     }
 
-    /// A vCPU that is offline has no line, and goes on counting when it is back.
+    /// Reads the ticks. An offline vCPU has no line, and continues to count when it is back.
     fn look(&mut self, stat: &str) {
         for (vcpu, ticks) in by_vcpu(stat) {
             if let Some(seen) = self.seen.get_mut(vcpu) {
@@ -47,13 +47,13 @@ impl Steal {
     }
 }
 
-/// Ticks of all vCPUs since boot.
+/// Returns the steal ticks of all vCPUs since boot.
 pub(crate) fn of_all(stat: &str) -> Option<u64> {
     ticks(stat.lines().next()?.strip_prefix("cpu ")?)
 }
 
-/// CPU time since boot in ticks, all vCPUs and whatever they did: the first eight figures,
-/// of which guest time, the ninth and tenth, is a part.
+/// Returns the CPU time of all vCPUs since boot in ticks, in all states: the first eight figures.
+/// Guest time, the ninth and tenth figure, is a part of them.
 pub(crate) fn cpu_ticks(stat: &str) -> Option<u64> {
     let figures = stat.lines().next()?.strip_prefix("cpu ")?;
     figures.split_ascii_whitespace().take(8).map(|figure| figure.parse::<u64>().ok()).sum()
@@ -66,7 +66,8 @@ fn by_vcpu(stat: &str) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// The eighth figure (Documentation/filesystems/proc.rst); Linux before 2.6.11 has fewer.
+/// Returns the steal time, the eighth figure (Documentation/filesystems/proc.rst). Linux before
+/// 2.6.11 has fewer figures.
 fn ticks(figures: &str) -> Option<u64> {
     figures.split_ascii_whitespace().nth(7)?.parse().ok()
 }

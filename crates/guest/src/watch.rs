@@ -1,4 +1,4 @@
-//! What a sensor finds: kept for some seconds, or as sums alone.
+//! Keeps a sensor's findings for some seconds, or only their sums.
 
 use unspin_trace::live::{Live, News};
 use unspin_trace::totals::{Sum, Totals};
@@ -13,9 +13,9 @@ pub struct Watcher {
     before_ns: u64,
     steal: Steal,
     steal_before: Vec<u64>,
-    /// The picture.
+    /// The picture of the last seconds.
     pub live: Live,
-    /// Sums since the start.
+    /// The sums since the start.
     pub totals: Totals,
 }
 
@@ -23,7 +23,7 @@ impl Watcher {
     /// Starts the sensor.
     pub fn start(settings: &Settings) -> Result<Watcher, SenseError> {
         let mut sensor = Sensor::start(settings)?;
-        // What it found while it was being attached lies before the start.
+        // Drop findings from while the sensor was being attached: they lie before the start.
         let _ = sensor.take();
         let start_ns = now_ns();
         let before = sensor.page().all();
@@ -34,17 +34,17 @@ impl Watcher {
         Ok(Watcher { sensor, before, before_ns: start_ns, steal, steal_before, live, totals })
     }
 
-    /// What this kernel cannot tell.
+    /// Returns the hooks that this kernel lacks.
     pub fn missing(&self) -> &[String] {
         &self.sensor.missing
     }
 
-    /// The heartbeats that were chosen.
+    /// Returns the chosen heartbeats.
     pub fn heartbeat(&self) -> Heartbeat {
         self.sensor.heartbeat
     }
 
-    /// A vCPU that is added later is a part of the machine as well.
+    /// Covers vCPUs that have come online since: they are a part of the machine as well.
     fn cover_added(&mut self) {
         self.sensor.show_added();
         let vcpus = self.sensor.page().vcpus();
@@ -53,11 +53,12 @@ impl Watcher {
         self.totals.cover(vcpus as u16);
     }
 
-    /// Fetches what is new.
+    /// Fetches new findings.
     pub fn step(&mut self) {
         self.cover_added();
         let found = self.sensor.take();
-        // In this order: where this thread is preempted in between, others do not seem to idle on.
+        // Read the time first: if this thread is preempted in between, other vCPUs do not seem to
+        // idle on.
         let (end_ns, now) = (now_ns(), self.sensor.page().all());
         let idle = now.iter().zip(&self.before).map(|(now, before)| {
             now.idle_until(end_ns).saturating_sub(before.idle_until(self.before_ns))
@@ -78,7 +79,7 @@ impl Watcher {
             beats: beats.collect(),
             lost,
         };
-        // A wait that slept can be long, and has no others in front.
+        // Leave out waits that slept: they can be long, and have no waiters in front of them.
         let spun = spins.iter().filter(|spin| !spin.asleep);
         let spun_from_ns = spun.map(|spin| spin.begin_ns).min().unwrap_or(end_ns);
         let before = self.live.spins_since(spun_from_ns);
@@ -97,7 +98,7 @@ impl Watcher {
     }
 }
 
-/// Sums of what each vCPU did, at next to no cost.
+/// Sums of each vCPU's activity, at next to no cost.
 pub struct Sums {
     sensor: LightSensor,
     start_ns: u64,
@@ -112,17 +113,17 @@ impl Sums {
         Ok(Sums { sensor, start_ns: now_ns(), steal })
     }
 
-    /// What this kernel cannot tell.
+    /// Returns the hooks that this kernel lacks.
     pub fn missing(&self) -> &[String] {
         &self.sensor.missing
     }
 
-    /// Sums since the start.
+    /// Returns the sums since the start.
     pub fn totals(&mut self) -> Totals {
-        // As in `Watcher::cover_added`.
+        // Cover vCPUs that have come online since, as `Watcher::cover_added` does.
         self.sensor.show_added();
         self.steal.cover(self.sensor.page().vcpus());
-        // In this order: where this thread is preempted in between, no sum goes backwards later.
+        // Read the time first: if this thread is preempted in between, no sum decreases later.
         let (now_ns, vcpus) = (now_ns(), self.sensor.page().all());
         Totals {
             seconds: now_ns.saturating_sub(self.start_ns) as f64 / 1e9,

@@ -1,5 +1,6 @@
-//! What the guest itself did: CPU time that was neither idle, off nor spinning, and context
-//! switches. It is a proxy for its work, and the best one that a stock kernel offers.
+//! Measures the guest's own useful time, which is CPU time that was neither idle, off nor spinning,
+//! and its context switches. This is a proxy for its work, and the best one that a stock kernel
+//! offers.
 
 use std::fs;
 
@@ -8,16 +9,16 @@ use unspin_trace::totals::Totals;
 use crate::sense::{SenseError, Settings};
 use crate::watch::Sums;
 
-/// Counts from a start, at next to no cost.
+/// Counts useful time and context switches from a start, at next to no cost.
 pub struct Useful {
     sums: Sums,
 }
 
-/// Counts by a moment. Only differences of two mean something.
+/// The counts at a moment. Only the differences between two of them are meaningful.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     seconds: f64,
-    /// Each vCPU's seconds idle, off, or spinning.
+    /// The seconds that each vCPU was idle, off, or spinning.
     lost_s: Vec<f64>,
     switches: Option<u64>,
 }
@@ -28,7 +29,7 @@ impl Useful {
         Ok(Useful { sums: Sums::start(&Settings::of_this_machine())? })
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn counts(&mut self) -> Counts {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Counts::of(&self.sums.totals(), &stat)
@@ -42,7 +43,7 @@ impl Counts {
             let spun_ns = totals.looks.get(vcpu).map_or(0, |looks| looks.ns);
             of(&totals.idle_ns) + totals.off[vcpu].ns + spun_ns + of(&totals.user_spin_ns)
         };
-        // A vCPU that is offline has no line.
+        // An offline vCPU has no line.
         let online =
             |vcpu: &usize| stat.lines().any(|line| line.starts_with(&format!("cpu{vcpu} ")));
         let vcpus = (0..totals.off.len()).filter(online);
@@ -53,26 +54,26 @@ impl Counts {
         }
     }
 
-    /// Seconds since `before`.
+    /// Returns the seconds since `before`.
     pub fn seconds_since(&self, before: &Counts) -> f64 {
         self.seconds - before.seconds
     }
 
-    /// vCPUs that did useful work since `before`, on average. `None` if no time has passed, or
-    /// if a vCPU came or went.
+    /// Returns the average number of vCPUs that did useful work since `before`. Returns `None` if
+    /// no time has passed, or if a vCPU came or went.
     pub fn useful_since(&self, before: &Counts) -> Option<f64> {
         let seconds = self.seconds_since(before);
         if seconds <= 0.0 || self.lost_s.len() != before.lost_s.len() {
             return None;
         }
         let useful = self.lost_s.iter().zip(&before.lost_s).map(|(now, before)| {
-            // Idle and off are known to a tick: their sum may exceed the time a little.
+            // Idle and off times are accurate to a tick, so their sum may slightly exceed the time.
             (1.0 - (now - before) / seconds).clamp(0.0, 1.0)
         });
         Some(useful.sum())
     }
 
-    /// Context switches a second since `before`.
+    /// Returns the context switches per second since `before`.
     pub fn switches_since(&self, before: &Counts) -> Option<f64> {
         let seconds = self.seconds_since(before);
         let count = self.switches?.checked_sub(before.switches?)?;

@@ -1,19 +1,19 @@
-//! Sums of what each vCPU has spun, made of records that its programs write meanwhile.
+//! Sums up the spins of each vCPU from records that the BPF programs write meanwhile.
 
 use super::{Record, Spun};
 
-/// A spin under way for longer is one whose end was not seen.
+/// The length in nanoseconds from which on a spin under way counts as one whose end was not seen.
 const LOST_NS: u64 = 1_000_000_000;
 
-/// Makes of a vCPU's records a sum that never decreases.
+/// Turns a vCPU's records into a sum that never decreases.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counter {
     spun_ns: u64,
-    /// What the last record came to, the spin under way included.
+    /// The nanoseconds spun according to the last record, including the spin under way.
     total_ns: u64,
-    /// When a spin began whose end is not waited for any more.
+    /// The beginning of a spin that counts as lost, because its end was not seen.
     given_up_ns: u64,
-    /// What that one has counted so far.
+    /// The nanoseconds that the lost spin has counted so far.
     ahead_ns: u64,
     lost: u64,
 }
@@ -29,11 +29,12 @@ impl Counter {
             self.total_ns = record.spin_ns;
         }
         let total_ns = record.spin_ns + if spins && !lost { lasts_ns } else { 0 };
-        // Otherwise the fields, which are read one after the other, are from both sides of a
-        // spin's end.
+        // Otherwise the fields, which are read one after the other, are from before and after the
+        // end of a spin.
         if total_ns > self.total_ns || record.lost > self.lost {
             let grown_ns = total_ns.saturating_sub(self.total_ns);
-            // If it ended after all, its sum holds what has counted already.
+            // If the lost spin has ended after all, the record's sum includes what it has already
+            // counted.
             let ahead_ns = std::mem::take(&mut self.ahead_ns);
             let ended = record.lost == self.lost && grown_ns >= ahead_ns;
             self.spun_ns += grown_ns - if ended { ahead_ns } else { 0 };
@@ -60,12 +61,12 @@ mod tests {
         let mut counter = Counter::default();
         let during = counter.advance(&spinning, 1_400, false);
         assert_eq!(during, Spun { ns: 500, count: 3, ..Spun::default() });
-        // Read between the end of a spin and the sum's growth.
+        // A record that is read between the end of a spin and the growth of its sum.
         let torn = Record { since_ns: 0, ..spinning };
         assert_eq!(counter.advance(&torn, 1_500, false).ns, 500);
         let ended = Record { spin_ns: 620, since_ns: 0, spins: 4, ..spinning };
         assert_eq!(counter.advance(&ended, 1_700, false).ns, 620);
-        // Of two clocks' readings.
+        // The record may be newer than `now_ns`.
         assert_eq!(Counter::default().advance(&spinning, 900, false).ns, 100);
     }
 
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(counter.advance(&stuck, 5_000, false).ns, 4_100);
         assert_eq!(counter.advance(&stuck, 5_500, true).ns, 4_100);
         assert_eq!(counter.advance(&stuck, 6_000, false).ns, 4_100);
-        // It lasted longer than it was waited for, and ends after all.
+        // The given-up spin continues, and ends after all.
         let ended = Record { spin_ns: 10_100, since_ns: 0, ..stuck };
         assert_eq!(counter.advance(&ended, 11_500, false).ns, 10_100);
     }
