@@ -1,4 +1,4 @@
-//! Compiles the programs of bpf/ with the libbpf headers that libbpf-sys brings.
+//! Compiles the BPF programs of bpf/ with the libbpf headers that libbpf-sys brings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,8 +32,9 @@ fn compile(program: &str, headers: &str, defines: &[&str], object: &Path) {
     }
 }
 
-/// BTF names source files. Without their folders the program has the same bytes wherever
-/// it is built, and so has a guest's initramfs, which the identity of a run stands for.
+/// Returns flags that keep folders out of BTF, which names source files. The object then has the
+/// same bytes wherever it is built. So does a guest's initramfs, whose bytes are part of a run's
+/// identity.
 fn same_in_every_checkout(headers: &str) -> [String; 3] {
     let here = std::env::current_dir().expect("cargo runs build scripts in the crate's folder");
     [
@@ -43,7 +44,7 @@ fn same_in_every_checkout(headers: &str) -> [String; 3] {
     ]
 }
 
-/// `$CLANG`, else the oldest versioned clang that is new enough, else the default one.
+/// Returns `$CLANG`, else the oldest versioned clang that is new enough, else the default clang.
 fn clang() -> String {
     let set = std::env::var("CLANG").ok().filter(|clang| !clang.is_empty());
     let versioned = (CLANG_OLDEST..40).map(|version| format!("/usr/bin/clang-{version}"));

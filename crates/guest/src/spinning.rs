@@ -1,21 +1,22 @@
-//! Where the kernel spins: the addresses of the functions that wait without sleeping.
+//! Finds where the kernel spins: the addresses of the functions that wait without sleeping.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::sync::OnceLock;
 
 const KALLSYMS: &str = "/proc/kallsyms";
-/// The variable that holds the timers of all CPUs.
+/// The kernel's variable with the timers of all CPUs.
 pub(crate) const TIMERS: &str = "hrtimer_bases";
-/// What is missing where the kernel shows its functions without their addresses.
+/// The name of the missing hook if the kernel lists its functions without their addresses.
 pub(crate) const ADDRESSES: &str = "kallsyms";
 const THROTTLES_IN_USER: &str = "throttle_cfs_rq_work";
-/// Behind the kernel's own code.
+/// The symbol at the end of the kernel's own code.
 const END_OF_TEXT: &str = "_etext";
-/// As many as bpf/sense/sense.h has places for.
+/// The number of ranges that bpf/sense/sense.h has room for.
 const PLACES: usize = 24;
 
-/// Their names; what a compiler made of one (`.constprop.0`, `.isra.0`) counts, too.
+/// The names of the functions. Variants that a compiler makes (`.constprop.0`, `.isra.0`) count,
+/// too.
 const FUNCTIONS: [&str; 15] = [
     "native_queued_spin_lock_slowpath",
     "__pv_queued_spin_lock_slowpath",
@@ -34,31 +35,31 @@ const FUNCTIONS: [&str; 15] = [
     "csd_lock_wait_toolong",
 ];
 
-/// What the kernel's symbols say.
+/// The properties of a kernel that its symbols reveal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kernel {
-    /// The ranges of addresses where it spins, from and up to; none without the right to see
-    /// them.
+    /// The ranges of addresses where the kernel spins, each from its start up to its end
+    /// (exclusive). Empty without the right to see them.
     ranges: Vec<(u64, u64)>,
-    /// Whether they are hidden: with kernel.kptr_restrict=2, even from root.
+    /// Whether the addresses are hidden: with kernel.kptr_restrict=2, even from root.
     pub(crate) hides_addresses: bool,
-    /// Whether it says where its timers are.
+    /// Whether the symbols include the kernel's timers.
     pub(crate) tells_timers: bool,
-    /// Whether it throttles tasks only when they return to user space. Before Linux 6.18, it took
-    /// the time from tasks that hold a lock as well.
+    /// Whether the kernel throttles tasks only when they return to user space. Before Linux 6.18,
+    /// it also throttled tasks that hold a lock.
     pub(crate) throttles_in_user: bool,
 }
 
 static KERNEL: OnceLock<Kernel> = OnceLock::new();
 
-/// This kernel's, read once.
+/// Returns the properties of this kernel, whose symbols are read once.
 pub(crate) fn kernel() -> &'static Kernel {
     KERNEL.get_or_init(|| {
         File::open(KALLSYMS).map(|file| Kernel::read(BufReader::new(file))).unwrap_or_default()
     })
 }
 
-/// The first two numbers of this kernel's version, such as 6 and 12.
+/// Returns the first two numbers of this kernel's version, such as 6 and 12.
 pub(crate) fn version() -> Option<(u32, u32)> {
     let about = nix::sys::utsname::uname().ok()?;
     let mut numbers = about.release().to_str()?.split(|c: char| !c.is_ascii_digit());
@@ -66,19 +67,19 @@ pub(crate) fn version() -> Option<(u32, u32)> {
     Some((number()?, number()?))
 }
 
-/// The kernel's symbols, for who needs them all; empty without the right to see them.
+/// Returns all of the kernel's symbols; empty without the right to see them.
 pub(crate) fn symbols() -> String {
     let text = fs::read_to_string(KALLSYMS).unwrap_or_default();
     KERNEL.get_or_init(|| Kernel::read(text.as_bytes()));
     text
 }
 
-/// The ranges of addresses on this kernel, from and up to.
+/// Returns the ranges of addresses where this kernel spins, each from its start up to its end.
 pub(crate) fn ranges() -> Vec<(u64, u64)> {
     kernel().ranges.clone()
 }
 
-/// The same for all places there are, unused ones 0.
+/// Returns these ranges for all places that the BPF programs have, with 0 in unused ones.
 pub(crate) fn words() -> Vec<u64> {
     let mut words: Vec<u64> = ranges().into_iter().flat_map(|(from, to)| [from, to]).collect();
     words.resize(2 * PLACES, 0);
@@ -86,12 +87,12 @@ pub(crate) fn words() -> Vec<u64> {
 }
 
 impl Kernel {
-    /// Reads /proc/kallsyms' format, which has the kernel's own code by address. There are two
-    /// hundred thousand lines, and the kernel takes microseconds to write one: what follows the
-    /// last that matters is not read.
+    /// Reads the format of /proc/kallsyms, which lists the kernel's own code by address. It has two
+    /// hundred thousand lines, and the kernel takes microseconds to write each: so reading stops
+    /// after the last line that matters.
     fn read(mut kallsyms: impl BufRead) -> Kernel {
         let mut kernel = Kernel::default();
-        // A function whose end comes with the next one.
+        // The start of a function whose end is the start of the next one.
         let mut begun = None;
         let mut is_text = true;
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! Which vCPUs share a pCPU: pairs of them send a cache line to and fro, and
-//! `policy/topology.h` judges.
+//! Finds out which vCPUs share a pCPU: pairs of vCPUs send a cache line to and fro, and
+//! `policy/topology.h` judges the results.
 
 mod apart;
 
@@ -16,32 +16,33 @@ use unspin_policy::topology::{Relation, pause, relation, together, try_time};
 use crate::confine::online;
 use apart::{Apart, all_at_once};
 
-/// A try ends when the line has gone so often.
+/// The number of handoffs of the line after which a try ends.
 const ENOUGH: u64 = 1_000;
-/// How often a side looks for the line between two looks at the clock.
+/// The number of times that a side checks the line between two readings of the clock.
 const LOOKS: u32 = 256;
-/// A vCPU that looks at the clock so late was off.
+/// A vCPU whose readings of the clock are so far apart was off in between.
 const GAP: Duration = Duration::from_micros(200);
-/// The rest between two pairs is so many times longer than what a pair took.
+/// The length of the rest between two pairs, as a multiple of the time that a pair took.
 const REST: u32 = 20;
-/// To try takes vCPUs from a job that begins now, and moves tasks while their number is on trial.
+/// The delay before the first try. A try takes vCPUs from a job that begins now, and moves tasks
+/// while the number of vCPUs is on trial.
 const FIRST: Duration = Duration::from_secs(1);
-/// A machine may be moved to another host: all is looked at again.
+/// The time until all pairs are tried again: a machine may be moved to another host.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// Finds out in the background, soon and again every few minutes.
+/// Finds the vCPUs that share a pCPU in the background: soon, and again every few minutes.
 pub struct Prober {
     found: Receiver<Vec<u32>>,
     _stop: Sender<()>,
 }
 
 impl Prober {
-    /// Begins with it, for all vCPUs up to the last one that is online.
+    /// Starts with all vCPUs up to the last one that is online.
     pub fn start() -> Prober {
         Prober::of(last_online() + 1)
     }
 
-    /// The same for vCPUs 0 to `vcpus` - 1.
+    /// Starts with the vCPUs 0 to `vcpus` - 1.
     fn of(vcpus: u32) -> Prober {
         let (tell, found) = channel();
         let (stop, stopped) = channel();
@@ -59,8 +60,8 @@ impl Prober {
         Prober { found, _stop: stop }
     }
 
-    /// What has been found since the last call: for each vCPU the first one of those that
-    /// share its pCPU.
+    /// Returns the latest result since the last call: for each vCPU, the first vCPU on the same
+    /// pCPU.
     pub fn news(&self) -> Option<Vec<u32>> {
         self.found.try_iter().last()
     }
@@ -70,13 +71,13 @@ fn last_online() -> u32 {
     online().ok().and_then(|online| online.last().copied()).unwrap_or(0)
 }
 
-/// Waits, unless nobody wants to know any more.
+/// Waits, until the [`Prober`] is dropped.
 struct Clock {
     stopped: Receiver<()>,
 }
 
 impl Clock {
-    /// Whether somebody still does.
+    /// Waits for `lasts`. Returns whether the prober is still wanted.
     fn pause(&self, lasts: Duration) -> bool {
         self.stopped.recv_timeout(lasts) == Err(RecvTimeoutError::Timeout)
     }
@@ -109,7 +110,8 @@ fn stacks(vcpus: u32, share: impl Fn(u32, u32) -> Option<bool>) -> Option<Vec<u3
     Some(firsts)
 }
 
-/// Whether two vCPUs share a pCPU. One that is not there shares none.
+/// Returns whether two vCPUs share a pCPU. An offline vCPU shares none. `None` if the prober was
+/// dropped.
 fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
     let (mut most, mut by_chance) = (0, Duration::ZERO);
     for tries in 1.. {
@@ -131,20 +133,20 @@ fn share(clock: &Clock, a: u32, b: u32) -> Option<bool> {
     None
 }
 
-/// A cache line of its own, whatever its size here is.
+/// A variable in a separate cache line, whatever the size of a line is here.
 #[repr(align(256))]
 struct Line(AtomicU64);
 
-/// What a try shows.
+/// The result of a try.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
-    /// How often the line went from one vCPU to the other.
+    /// The number of times that the line went from one vCPU to the other.
     handoffs: u64,
-    /// How long each was on.
+    /// The time that each vCPU was on.
     on: [Duration; 2],
 }
 
-/// Tries with two vCPUs. `None` where one of them cannot be had.
+/// Tries a pair of vCPUs. `None` if this thread cannot run on one of them.
 fn try_once(vcpus: [u32; 2]) -> Option<Seen> {
     let (line, ready) = (Line(AtomicU64::new(0)), Barrier::new(2));
     let side = |own: u64, vcpu: u32| {
@@ -160,21 +162,23 @@ fn try_once(vcpus: [u32; 2]) -> Option<Seen> {
     Some(Seen { on: [own?, other?], handoffs: line.0.into_inner() })
 }
 
-/// Binds this thread to a vCPU, before what else wants to run there, where that is allowed.
+/// Binds this thread to a vCPU, and runs it before all others there if that is allowed. Returns
+/// whether the vCPU is available.
 fn settle_on(vcpu: u32) -> bool {
     let mut set = CpuSet::new();
     if set.set(vcpu as usize).is_err() || sched_setaffinity(Pid::from_raw(0), &set).is_err() {
         return false;
     }
     let first = nix::libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters are only read. Without the right to it, others may go first.
+    // SAFETY: the parameters are only read. Without the right to this priority, others may go
+    // first.
     unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_FIFO, &raw const first) };
     true
 }
 
-/// Sends the line back whenever it comes: it is this side's while its count is even or odd.
-/// Returns for how long this vCPU was on. No PAUSE here, which a hypervisor may take for a
-/// reason to run another vCPU.
+/// Sends the line back whenever it arrives: the line belongs to this side while its count is even
+/// for one side, odd for the other. Returns how long this vCPU was on. The loop has no PAUSE, which
+/// a hypervisor may take as a reason to run another vCPU.
 fn send_back(line: &AtomicU64, own: u64) -> Duration {
     let (mut last, mut on) = (Instant::now(), Duration::ZERO);
     let end = last + try_time();
