@@ -1,16 +1,16 @@
-//! Whether the machine's memory is hidden from its host, and how.
+//! Finds out whether the machine's memory is hidden from its host, and how.
 
 use unspin_model::diagnosis::Confidential;
 
 use super::{Facts, words};
 
-/// The kind of confidential VM, from the most direct witness that there is:
-/// - TDX has a CPUID leaf of its own (TDX module base specification, 11.2);
-/// - MSR SEV_STATUS, where it can be read (AMD APM volume 2, 15.34.10);
-/// - Hyper-V hides both behind a paravisor, and shows them in 0x4000000c EBX (Hyper-V
-///   TLFS, isolation configuration: 2 is SNP, 3 is TDX);
+/// Returns the kind of confidential VM, from the most direct evidence that is available:
+/// - TDX has its own CPUID leaf (TDX module base specification, 11.2);
+/// - the MSR SEV_STATUS, if it can be read (AMD APM volume 2, 15.34.10);
+/// - Hyper-V hides both behind a paravisor, and reports the kind in 0x4000000c EBX (Hyper-V TLFS,
+///   isolation configuration: 2 is SNP, 3 is TDX);
 /// - the kernel's log;
-/// - that the CPU knows SEV, in a virtual machine, says only that it may be one of them.
+/// - a virtual CPU that knows SEV shows only that the machine may be a confidential VM.
 pub fn confidential(facts: &Facts) -> Confidential {
     if !facts.is_virtual() {
         return Confidential::Plain;
@@ -33,7 +33,7 @@ pub fn confidential(facts: &Facts) -> Confidential {
     }
 }
 
-/// Bit 0 is SEV, bit 1 SEV-ES, bit 2 SEV-SNP.
+/// Decodes SEV_STATUS: bit 0 is SEV, bit 1 SEV-ES, bit 2 SEV-SNP.
 fn from_sev_status(status: u64) -> Confidential {
     match status & 0b111 {
         0 => Confidential::Plain,
@@ -55,8 +55,8 @@ fn hyper_v_isolation(facts: &Facts) -> Option<Confidential> {
     }
 }
 
-/// `Memory Encryption Features active: AMD SEV SEV-ES SEV-SNP`, or `... Intel TDX`
-/// (arch/x86/mm/mem_encrypt.c).
+/// Decodes the kernel's message: `Memory Encryption Features active: AMD SEV SEV-ES SEV-SNP`, or
+/// `... Intel TDX` (arch/x86/mm/mem_encrypt.c).
 fn from_log(line: &str) -> Confidential {
     let says = |name: &str| line.split_ascii_whitespace().any(|word| word == name);
     match () {

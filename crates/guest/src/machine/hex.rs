@@ -1,4 +1,4 @@
-//! Registers as `"0x1f"`, which is how everyone writes them.
+//! Writes and reads registers in the usual notation, such as `"0x1f"`.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -15,7 +15,7 @@ fn parse<E: Error>(text: &str) -> Result<u64, E> {
     u64::from_str_radix(digits, 16).map_err(E::custom)
 }
 
-/// The same for an MSR that may not be there.
+/// Writes and reads the value of an MSR that may not exist.
 pub(super) mod optional {
     use super::{Deserialize, Deserializer, Serializer, parse};
 

@@ -1,26 +1,26 @@
-//! Which hypervisor, and which of KVM's paravirtual features it offers.
+//! Identifies the hypervisor, and the paravirtual features that KVM offers.
 
 use unspin_model::diagnosis::Hypervisor;
 
 use super::{Facts, words};
 
-/// Hypervisors describe themselves from here on, in steps of 0x100 where they pose as
-/// several (KVM with Hyper-V's enlightenments has its own leaves at 0x40000100).
+/// The first CPUID leaf in which hypervisors describe themselves. Those that pose as several use
+/// more leaves, in steps of 0x100: KVM with Hyper-V's enlightenments has its own at 0x40000100.
 const FIRST_LEAF: u32 = 0x4000_0000;
 const LAST_LEAF: u32 = 0x4000_ff00;
 
 /// A paravirtual feature of KVM (CPUID 0x40000001, Documentation/virt/kvm/x86/cpuid.rst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvmFeature {
-    /// kvmclock.
+    /// The kvmclock clock source.
     Clocksource = 3,
-    /// Steal time, and with it the flag that another vCPU is preempted.
+    /// Steal time, and with it the flag that reveals whether another vCPU is preempted.
     StealTime = 5,
-    /// Halting instead of spinning, and waking by hypercall: PV spinlocks.
+    /// PV spinlocks: waiters halt instead of spinning, and are woken by a hypercall.
     PvUnhalt = 7,
     /// TLB flushes that leave out preempted vCPUs.
     PvTlbFlush = 9,
-    /// Many IPIs by one hypercall.
+    /// IPIs to many vCPUs by one hypercall.
     PvSendIpi = 11,
     /// The guest may turn off the host's polling of halted vCPUs.
     PollControl = 12,
@@ -29,7 +29,7 @@ pub enum KvmFeature {
 }
 
 impl KvmFeature {
-    /// All that are looked at.
+    /// All features that unspin looks at.
     pub const ALL: [KvmFeature; 7] = [
         KvmFeature::Clocksource,
         KvmFeature::StealTime,
@@ -41,16 +41,16 @@ impl KvmFeature {
     ];
 }
 
-/// What KVM offers.
+/// The paravirtual features that KVM offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kvm {
-    /// Its features, of those that are looked at.
+    /// The offered features, of those in [`KvmFeature::ALL`].
     pub features: Vec<KvmFeature>,
-    /// Its promise that vCPUs are never preempted (KVM_HINTS_REALTIME).
+    /// Whether KVM promises that vCPUs are never preempted (KVM_HINTS_REALTIME).
     pub realtime: bool,
 }
 
-/// The hypervisor, as it calls itself. KVM in the disguise of Hyper-V is KVM.
+/// Returns the hypervisor, by the name that it reports. KVM that poses as Hyper-V is KVM.
 pub fn hypervisor(facts: &Facts) -> Hypervisor {
     if !facts.is_virtual() {
         return Hypervisor::None;
@@ -68,7 +68,7 @@ pub fn hypervisor(facts: &Facts) -> Hypervisor {
     }
 }
 
-/// What KVM offers; `None` without KVM.
+/// Returns the features that KVM offers; `None` without KVM.
 pub fn kvm(facts: &Facts) -> Option<Kvm> {
     let mut bases = (FIRST_LEAF..=LAST_LEAF).step_by(0x100).filter_map(|leaf| facts.leaf(leaf));
     let base = bases.find(|leaf| words(&[leaf.ebx, leaf.ecx, leaf.edx]) == "KVMKVMKVM")?;

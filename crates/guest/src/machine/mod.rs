@@ -1,4 +1,4 @@
-//! What machine this is: facts as they were read, and what they say.
+//! The machine: facts as they were read, and the properties that follow from them.
 
 mod confidential;
 mod config;
@@ -19,23 +19,23 @@ pub use confidential::confidential;
 pub use hypervisor::{Kvm, KvmFeature, hypervisor, kvm};
 pub use spinlock::{has_steal_time, host_helps, spinlock};
 
-/// Everything that is read from a machine, so that it can be judged elsewhere.
-/// This is the format of `unspin doctor --facts`.
+/// Everything that is read from a machine, so that another machine can judge it. This is the format
+/// of `unspin doctor --facts`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
-    /// Where these facts come from, where they were not read from the machine itself.
+    /// The source of these facts, if they were not read from the machine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// CPUID leaves.
+    /// The CPUID leaves.
     pub cpuid: Vec<Leaf>,
-    /// MSR SEV_STATUS, where it could be read.
+    /// The MSR SEV_STATUS, if it could be read.
     #[serde(default, with = "hex::optional")]
     pub sev_status: Option<u64>,
-    /// The kernel's own words on memory encryption, from its log.
+    /// The kernel's message about memory encryption in its log.
     #[serde(default)]
     pub kernel_says: Option<String>,
-    /// CPUs online.
+    /// The number of CPUs online.
     pub cpus: u32,
     /// CPUs that may come online. Facts of an older unspin lack them.
     #[serde(default)]
@@ -45,34 +45,34 @@ pub struct Facts {
     /// The kernel's command line.
     #[serde(default)]
     pub command_line: String,
-    /// Settings of the kernel's build that matter, those that are known.
+    /// The relevant settings of the kernel's build, as far as they are known.
     #[serde(default)]
     pub config: BTreeMap<String, String>,
     /// The current clock source.
     #[serde(default)]
     pub clocksource: Option<String>,
-    /// Steal time since boot, all CPUs, in ticks of 1/100 s.
+    /// The steal time of all CPUs since boot, in ticks of 1/100 s.
     #[serde(default)]
     pub steal_ticks: Option<u64>,
-    /// CPU time since boot, all CPUs and whatever they did, in ticks of 1/100 s.
+    /// The CPU time of all CPUs since boot in all states, in ticks of 1/100 s.
     #[serde(default)]
     pub cpu_ticks: Option<u64>,
-    /// What /etc/os-release says of the distribution, the keys that matter.
+    /// The relevant keys of /etc/os-release, which describes the distribution.
     #[serde(default)]
     pub os_release: BTreeMap<String, String>,
-    /// What the lab needs and was found; `None` where nobody looked.
+    /// The programs and devices for the lab that were found; `None` if nobody looked.
     #[serde(default)]
     pub lab: Option<BTreeSet<String>>,
-    /// What came of attaching the hooks of each verb; `None` where it was not tried.
+    /// The results of trying to attach the hooks of each verb; `None` if that was not tried.
     #[serde(default)]
     pub trials: Option<Trials>,
-    /// State of sched_ext; `None` where the kernel has none.
+    /// The state of sched_ext; `None` if the kernel lacks it.
     #[serde(default)]
     pub sched_ext: Option<String>,
     /// Whether cgroups of version 2 can limit tasks to some vCPUs.
     #[serde(default)]
     pub cpuset: bool,
-    /// Why they cannot.
+    /// Why cgroups cannot limit tasks.
     #[serde(default)]
     pub cpuset_lacks: Option<String>,
     /// Whether this is a container, in which `run` cannot act at all.
@@ -81,8 +81,7 @@ pub struct Facts {
     /// Whether the kernel describes its types (BTF).
     #[serde(default)]
     pub btf: bool,
-    /// Tracepoints that exist, of those that unspin could use; `None` where tracefs
-    /// cannot be read.
+    /// The existing tracepoints, of those that unspin could use; `None` if tracefs cannot be read.
     #[serde(default)]
     pub tracepoints: Option<BTreeSet<String>>,
     /// Whether this process may load BPF programs (root).
@@ -90,31 +89,33 @@ pub struct Facts {
     pub privileged: bool,
 }
 
-/// What came of attaching what each verb attaches.
+/// The results of trying to attach the programs of each verb.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trials {
-    /// `watch` and `record`.
+    /// The programs of `watch` and `record`.
     pub sensor: Trial,
-    /// `watch --listen`.
+    /// The programs of `watch --listen`.
     pub light: Trial,
-    /// `run`, which counts spins whatever it limits vCPUs by. Facts of an older unspin lack it.
+    /// The programs with which `run` counts spins, whichever way it limits vCPUs. Facts of an older
+    /// unspin lack this result.
     #[serde(default)]
     pub spins: Trial,
-    /// `run --actuator sched-ext`; its programs were loaded, and the kernel kept its own scheduler.
+    /// The programs of `run --actuator sched-ext`, which were only loaded: the kernel kept its own
+    /// scheduler.
     pub scheduler: Trial,
 }
 
-/// What came of one.
+/// The result of one trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
-    /// Why it does not work.
+    /// Why the trial failed.
     pub failed: Option<String>,
-    /// Hooks that this kernel does not have.
+    /// The hooks that this kernel lacks.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// Why it cannot be hooked into its functions, where that is so.
+    /// Why programs cannot be attached to the kernel's functions, if they cannot.
     #[serde(default)]
     pub refused: Option<String>,
 }
@@ -125,27 +126,27 @@ impl Trial {
     }
 }
 
-/// What CPUID returned for one leaf.
+/// The result of CPUID for one leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaf {
-    /// EAX before. ECX was 0.
+    /// The leaf, in EAX before the instruction; ECX was 0.
     #[serde(with = "hex")]
     pub leaf: u32,
-    /// EAX after.
+    /// EAX after the instruction.
     #[serde(with = "hex")]
     pub eax: u32,
-    /// EBX after.
+    /// EBX after the instruction.
     #[serde(with = "hex")]
     pub ebx: u32,
-    /// ECX after.
+    /// ECX after the instruction.
     #[serde(with = "hex")]
     pub ecx: u32,
-    /// EDX after.
+    /// EDX after the instruction.
     #[serde(with = "hex")]
     pub edx: u32,
 }
 
-/// Tracepoints that tell of off vCPUs, spinning and its causes.
+/// The tracepoints that reveal off vCPUs, spinning and its causes.
 pub const TRACEPOINTS: &[&str] = &[
     "ipi:ipi_send_cpu",
     "irq_vectors:local_timer_entry",
@@ -159,27 +160,28 @@ pub const TRACEPOINTS: &[&str] = &[
 ];
 
 impl Facts {
-    /// What a file like /etc/os-release says, for [`Facts::os_release`].
+    /// Returns the keys of a file like /etc/os-release, for [`Facts::os_release`].
     pub fn parse_os_release(file: &str) -> BTreeMap<String, String> {
         probe::os_release(file)
     }
 
-    /// What decides about spinlocks on this machine; nothing else is read.
+    /// Reads only the facts that decide about spinlocks on this machine.
     pub fn of_spinlocks() -> Facts {
         probe::of_spinlocks()
     }
 
-    /// Reads this machine's. What cannot be read is left out.
+    /// Reads the facts of this machine. Facts that cannot be read are left out.
     pub fn probe() -> Facts {
         probe::probe()
     }
 
-    /// The same, and tries what each verb attaches, where this user may. It stays attached
-    /// until this process ends, which should be soon; the kernel's scheduler is left alone.
+    /// Reads the facts of this machine, and tries to attach the programs of each verb, if this user
+    /// may. The programs stay attached until this process ends, which should be soon. The kernel's
+    /// scheduler is left alone.
     pub fn probe_and_try() -> Facts {
         let facts = Facts::probe();
         let trials = facts.privileged.then(|| {
-            // Side by side, since each mostly waits for the kernel.
+            // The trials run in parallel, since each mostly waits for the kernel.
             std::thread::scope(|scope| {
                 let light = scope.spawn(LightSensor::trial);
                 let spins = scope.spawn(Account::trial);
@@ -214,12 +216,12 @@ impl Facts {
         words(&[leaf.ebx, leaf.edx, leaf.ecx])
     }
 
-    /// Whether the CPU says that it is virtual (CPUID 1, ECX bit 31).
+    /// Returns whether the CPU says that it is virtual (CPUID 1, ECX bit 31).
     pub fn is_virtual(&self) -> bool {
         self.leaf(1).is_some_and(|leaf| leaf.ecx & 1 << 31 != 0)
     }
 
-    /// Whether the CPU offers MONITOR and MWAIT (CPUID 1, ECX bit 3).
+    /// Returns whether the CPU offers MONITOR and MWAIT (CPUID 1, ECX bit 3).
     pub fn has_mwait(&self) -> bool {
         self.leaf(1).is_some_and(|leaf| leaf.ecx & 1 << 3 != 0)
     }
@@ -239,7 +241,7 @@ impl Facts {
     }
 }
 
-/// Registers as text, without what pads it.
+/// Returns the text in registers, without its padding.
 fn words(registers: &[u32]) -> String {
     let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
     let text = String::from_utf8_lossy(&bytes);

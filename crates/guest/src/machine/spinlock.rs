@@ -1,4 +1,5 @@
-//! Which spinlock the kernel chose, and whether the host does for it what fewer vCPUs would.
+//! Finds out which spinlock the kernel chose, and whether the host already helps as much as a limit
+//! on vCPUs would.
 
 use unspin_model::diagnosis::{Hypervisor, Spinlock};
 
@@ -6,8 +7,8 @@ use super::{Facts, Kvm, KvmFeature, hypervisor, kvm};
 
 const OPTION: &str = "CONFIG_PARAVIRT_SPINLOCKS";
 
-/// The spinlock that the kernel chose at boot: kvm_spinlock_init() and
-/// native_pv_lock_init() of arch/x86, which look at these facts only.
+/// Returns the spinlock that the kernel chose at boot: kvm_spinlock_init() and
+/// native_pv_lock_init() of arch/x86 look only at these facts.
 pub fn spinlock(facts: &Facts) -> Spinlock {
     match (hypervisor(facts), kvm(facts)) {
         (Hypervisor::None, _) => Spinlock::NativeQueue,
@@ -32,14 +33,15 @@ fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
     }
 }
 
-/// Whether the host says which vCPUs were preempted, and the kernel listens.
+/// Returns whether the host reports which vCPUs were preempted, and the kernel uses that.
 pub fn has_steal_time(facts: &Facts, kvm: &Kvm) -> bool {
     kvm.features.contains(&KvmFeature::StealTime) && !facts.booted_with("nopv")
 }
 
-/// Whether waiters of spinlocks halt, and those of mutexes and semaphores sleep where the owner's
-/// vCPU is off. With both, a limit on vCPUs seldom gains (`vt-helped`); PV spinlocks alone leave
-/// the second kind of spinning. Where the kernel's configuration is not known, neither is this.
+/// Returns whether waiters for spinlocks halt, and waiters for mutexes and semaphores sleep while
+/// the owner's vCPU is off. With both, a limit on vCPUs seldom gains (`vt-helped`); PV spinlocks
+/// alone leave the second kind of spinning. Returns `false` if the kernel's configuration is
+/// unknown.
 pub fn host_helps(facts: &Facts) -> bool {
     facts.config.contains_key(OPTION)
         && spinlock(facts) == Spinlock::ParavirtualQueue
