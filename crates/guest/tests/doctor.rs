@@ -1,4 +1,4 @@
-//! Machines, from what was read of them.
+//! Diagnoses of machines, from recorded facts.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn facts(name: &str) -> Facts {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A guest that its host does not help against all spinning.
+/// A guest whose host does not help against all spinning.
 fn unhelped(name: &str) -> Facts {
     Facts { command_line: "nopvspin".into(), ..facts(name) }
 }
@@ -62,7 +62,7 @@ fn each_machine_is_known_for_what_it_is() {
 fn a_tdx_guest_has_pv_spinlocks_and_no_steal_time() {
     let tdx = diagnose(&facts("tdx"));
     assert_eq!(state(&tdx, "PV spinlocks"), State::Present);
-    // PV TLB flush and PV sched yield are offered, and of no use without steal time.
+    // PV TLB flush and PV sched yield are offered, but useless without steal time.
     for absent in ["steal time", "preempted flag", "PV TLB flush", "PV sched yield", "pause exits"]
     {
         assert_eq!(state(&tdx, absent), State::Absent, "{absent}");
@@ -220,7 +220,7 @@ fn what_was_tried_counts_more_than_what_files_say() {
     assert_eq!(why(&tried, "run"), "");
 }
 
-/// Both ways to run go by spins: where none can be counted, it exits with 77.
+/// Both ways to run depend on spins: if none can be counted, `run` exits with 77.
 #[test]
 fn where_spins_cannot_be_counted_nothing_runs() {
     let spins = Trial { failed: Some("no programs at functions".into()), ..Trial::default() };
@@ -238,7 +238,7 @@ fn where_spins_cannot_be_counted_nothing_runs() {
     assert_eq!(why(&diagnose(&Facts { cpuset: true, trials, ..kvm() }), "run"), "");
 }
 
-/// Either of the two ways is enough, and no advice on kernels is due then.
+/// Either way is enough, and then no advice on kernels is due.
 #[test]
 fn cpusets_or_sched_ext_are_enough_to_run() {
     let of = |cpuset, sched_ext: Option<&str>| {
@@ -282,7 +282,7 @@ fn a_native_spinlock_on_a_hypervisor_has_a_remedy() {
     }
 }
 
-/// Where the host helps, `run` would do nothing, so no kernel is advised for it.
+/// If the host helps, `run` would do nothing, so no kernel is recommended for it.
 #[test]
 fn a_helped_guest_needs_no_other_kernel() {
     let old = Facts { cpuset: false, sched_ext: None, ..facts("kvm") };
@@ -291,7 +291,7 @@ fn a_helped_guest_needs_no_other_kernel() {
     assert_eq!(found.kernel_advice, None);
 }
 
-/// Where cpusets cannot be used, the reason is given; in a container nothing else helps.
+/// If cpusets cannot be used, the reason is given; in a container nothing else helps.
 #[test]
 fn a_container_is_no_place_to_run() {
     let facts = Facts {
@@ -369,7 +369,7 @@ fn facts_come_back_as_they_were_written() {
 }
 
 proptest! {
-    /// Whatever CPUID says, there is an answer.
+    /// Any CPUID results in a diagnosis.
     #[test]
     fn any_registers_are_judged(
         leaves in prop::collection::vec(any::<[u32; 5]>(), 0..8),

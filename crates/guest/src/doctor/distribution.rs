@@ -1,8 +1,8 @@
-//! How each distribution gives a kernel with sched_ext.
+//! Explains how to get a kernel with sched_ext on each distribution.
 //!
-//! Only what could be checked is stated as known:
-//! - Debian: its cloud kernels of 6.12 have none and those from 6.18 on, of
-//!   trixie-backports, do (their configurations, and guests of the lab that boot them);
+//! Only facts that could be checked are stated as known:
+//! - Debian: its cloud kernels of 6.12 lack sched_ext and those from 6.18 on, of trixie-backports,
+//!   have it (their configurations, and guests of the lab that boot them);
 //! - Ubuntu: stock kernels of 25.04 and later (sched-ext/scx, INSTALL.md and change 2756);
 //! - Fedora: enabled in its kernels (kernel-ark, merge request 3397), so from 6.12 on;
 //! - RHEL 10: "Considerations in adopting RHEL 10", chapter on the kernel; what is built from
@@ -11,7 +11,7 @@
 //!   it the default (its user guide, "Updating the Linux kernel");
 //! - openSUSE Tumbleweed and Arch package the schedulers (sched-ext/scx, INSTALL.md).
 //!
-//! For all others there is the command that looks.
+//! For all others, the advice is a command that checks the installed kernels.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use unspin_model::diagnosis::{Hypervisor, KernelAdvice, State};
 use super::help;
 use crate::machine::{Facts, hypervisor};
 
-/// Looks at the kernels that are installed.
+/// The command that checks the installed kernels.
 const CHECK: &str = "grep -s SCHED_CLASS_EXT=y /boot/config-* /lib/modules/*/config || zgrep SCHED_CLASS_EXT /proc/config.gz";
 const REBOOT: &str = "sudo reboot";
 
@@ -39,7 +39,8 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// By ID, or by what ID_LIKE says it resembles, the nearest first.
+    /// Returns the family of ID or, if that is unknown, the first known family in ID_LIKE, which
+    /// lists the nearest first.
     pub(super) fn of(os_release: &BTreeMap<String, String>) -> Family {
         let value = |key: &str| os_release.get(key).map_or("", String::as_str);
         let names = value("ID").split(' ').chain(value("ID_LIKE").split(' '));
@@ -60,7 +61,7 @@ impl Family {
         }
     }
 
-    /// How to get what the lab needs.
+    /// Returns the command that installs the packages for the lab.
     pub(super) fn lab_packages(self) -> &'static str {
         match self {
             Family::Debian | Family::Ubuntu => "sudo apt install qemu-system-x86 busybox-static",
@@ -69,7 +70,7 @@ impl Family {
     }
 }
 
-/// What to do on this machine, whose kernel has no sched_ext.
+/// Returns the advice for this machine, whose kernel lacks sched_ext.
 pub(super) fn advice(facts: &Facts) -> KernelAdvice {
     let value = |key: &str| facts.os_release.get(key).map_or("", String::as_str);
     let (known, commands) = match Family::of(&facts.os_release) {
@@ -111,7 +112,7 @@ pub(super) fn advice(facts: &Facts) -> KernelAdvice {
 
 type Advice = (&'static str, Vec<&'static str>);
 
-/// What works on any kernel.
+/// Returns the advice that works on any kernel.
 fn without(facts: &Facts) -> Vec<String> {
     let mut ways = vec![
         "`unspin watch` and `record` work without it, and say whether vCPUs waste time at all."
@@ -131,7 +132,7 @@ fn without(facts: &Facts) -> Vec<String> {
     ways
 }
 
-/// Half of the vCPUs, as taskset takes them; a single one has no half.
+/// Returns half of the vCPUs in taskset's notation; `None` for a single one.
 fn fewer(vcpus: u32) -> Option<String> {
     match vcpus / 2 {
         0 => None,
@@ -142,13 +143,13 @@ fn fewer(vcpus: u32) -> Option<String> {
 }
 
 fn debian(version: &str, codename: &str, kernel: &str) -> Advice {
-    // From the mirror that this machine uses.
+    // The backports come from the mirror that this machine uses.
     const BACKPORTS: &str = "echo \"deb $(apt-get indextargets --format '$(SITE)' 'Codename: trixie' \
                              | head -n 1) trixie-backports main\" | \
                              sudo tee /etc/apt/sources.list.d/trixie-backports.list";
     const CLOUD: &str = "sudo apt install -t trixie-backports linux-image-cloud-amd64";
     const OTHER: &str = "sudo apt install -t trixie-backports linux-image-amd64";
-    // The other flavour shares most of the configuration, but was not looked at.
+    // The other flavour shares most of the configuration, but was not checked.
     let install = if kernel.contains("cloud") { vec![CLOUD] } else { vec![OTHER, CHECK] };
     let backports = [vec![BACKPORTS, "sudo apt update"], install, vec![REBOOT]].concat();
     match version.parse::<u32>() {
@@ -170,7 +171,7 @@ fn debian(version: &str, codename: &str, kernel: &str) -> Advice {
     }
 }
 
-/// `id` is another's where the distribution is derived from Ubuntu.
+/// `id` differs from `ubuntu` if the distribution is derived from Ubuntu.
 fn ubuntu(id: &str, version: &str) -> Advice {
     let release = version
         .split_once('.')

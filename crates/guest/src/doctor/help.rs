@@ -6,7 +6,7 @@ use crate::machine::{
     Facts, Kvm, KvmFeature, confidential, has_steal_time, hypervisor, kvm, spinlock,
 };
 
-/// All kinds of help, whether they are there or not. Empty on a machine that is not virtual.
+/// Returns all kinds of help, available or not. Empty if the machine is not virtual.
 pub(super) fn all(facts: &Facts) -> Vec<Help> {
     if hypervisor(facts) == Hypervisor::None {
         return Vec::new();
@@ -43,7 +43,7 @@ fn spinlocks(facts: &Facts) -> Help {
     help("PV spinlocks", state, means)
 }
 
-/// What has the kernel choose another spinlock than its native queue.
+/// Returns how to make the kernel choose another spinlock than its native queue.
 fn instead(facts: &Facts) -> String {
     let Some(kvm) = kvm(facts).filter(|_| facts.cpus_at_boot() > 1) else { return String::new() };
     let nopvspin = facts.booted_with("nopvspin").then_some("boot without `nopvspin`");
@@ -88,8 +88,8 @@ fn preempted_flag(kvm: Option<&Kvm>) -> Help {
     help("preempted flag", state, means)
 }
 
-/// The conditions of pv_tlb_flush_supported() and pv_sched_yield_supported() in
-/// arch/x86/kernel/kvm.c.
+/// Returns the state of a feature that depends on steal time. The conditions are those of
+/// pv_tlb_flush_supported() and pv_sched_yield_supported() in arch/x86/kernel/kvm.c.
 fn needs_steal_time(facts: &Facts, kvm: Option<&Kvm>, feature: KvmFeature) -> State {
     kvm.map_or(State::Unknown, |kvm| {
         let offered = [feature, KvmFeature::StealTime].iter().all(|f| kvm.features.contains(f));

@@ -1,4 +1,4 @@
-//! What a machine means for spinning: who helps against it, and what can be done.
+//! Judges what a machine means for spinning: what helps against it, and what can be done.
 
 mod distribution;
 mod help;

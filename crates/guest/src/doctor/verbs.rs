@@ -1,4 +1,4 @@
-//! Which verbs work here: by what was tried where it was, else by what files say.
+//! Finds out which verbs work here: from trials if they were made, else from files.
 
 use unspin_model::diagnosis::{Ready, Verb};
 
@@ -7,13 +7,13 @@ use crate::confine::{HELPED, ONE_VCPU};
 use crate::machine::{Facts, Trial, Trials, host_helps};
 use crate::sense::{hidden, remedies};
 
-/// Needed to distinguish off vCPUs from busy and from idle ones.
+/// The tracepoints that distinguish off vCPUs from busy and from idle ones.
 const ACTIVITY: &[&str] =
     &["irq_vectors:local_timer_entry", "power:cpu_idle", "sched:sched_switch"];
-/// Since Linux 5.19 (commit 16edd9b511a1).
+/// The tracepoints of contended locks, since Linux 5.19 (commit 16edd9b511a1).
 const CONTENTION: &[&str] = &["lock:contention_begin", "lock:contention_end"];
 
-/// All of them, in the order in which one comes to use them.
+/// Returns all verbs, in the order in which a user needs them.
 pub(super) fn all(facts: &Facts) -> Vec<Verb> {
     let sensor = sensing(facts, |trials| &trials.sensor);
     let mut verbs = vec![
@@ -34,7 +34,7 @@ fn verb(name: &str, (ready, why): Judged) -> Verb {
     Verb { verb: name.into(), ready, why }
 }
 
-/// What the sensors need.
+/// Judges whether a sensor works.
 fn sensing(facts: &Facts, of: fn(&Trials) -> &Trial) -> Judged {
     let missing = bpf(facts);
     if !missing.is_empty() {
@@ -50,7 +50,7 @@ fn sensing(facts: &Facts, of: fn(&Trials) -> &Trial) -> Judged {
     }
 }
 
-/// What hooks that are missing would have shown, and which these are.
+/// Describes what is not visible without the missing hooks, and names the hooks.
 fn partly(missing: &[String], refused: &Option<String>) -> Vec<String> {
     let hidden = hidden(missing).join(", ");
     let mut hooks: Vec<&str> =
@@ -66,7 +66,7 @@ fn partly(missing: &[String], refused: &Option<String>) -> Vec<String> {
     why
 }
 
-/// Where nothing was tried: what tracefs lists.
+/// Judges by the tracepoints that tracefs lists, if nothing was tried.
 fn by_tracepoints(facts: &Facts) -> Judged {
     let Some(found) = &facts.tracepoints else {
         let mount = "tracefs: mount -t tracefs tracefs /sys/kernel/tracing";
@@ -97,7 +97,8 @@ fn listening(facts: &Facts) -> Judged {
     (ready, why)
 }
 
-/// With cpusets, or with a scheduler in place of the kernel's where there are none.
+/// Judges whether `run` can act: with cpusets or, if these are missing, with a scheduler in place
+/// of the kernel's.
 fn scheduling(facts: &Facts) -> Judged {
     let unknown = "cgroup version 2 has no usable cpuset controller here";
     let lacks = || facts.cpuset_lacks.clone().unwrap_or_else(|| unknown.into());
@@ -124,7 +125,8 @@ fn scheduling(facts: &Facts) -> Judged {
     (Ready::No, why)
 }
 
-/// Why nobody can decide how many vCPUs are used: that takes both, whatever limits.
+/// Returns why the number of vCPUs cannot be decided. That takes both off intervals and spins,
+/// whichever way limits them.
 fn deciding(facts: &Facts) -> Vec<String> {
     let off = sensing(facts, |trials| &trials.light);
     let spins = sensing(facts, |trials| &trials.spins);
@@ -135,7 +137,7 @@ fn deciding(facts: &Facts) -> Vec<String> {
     why
 }
 
-/// Reasons that are not among them yet.
+/// Adds reasons that are not in the list yet.
 fn add(why: &mut Vec<String>, more: impl Iterator<Item = String>) {
     for reason in more {
         if !why.contains(&reason) {
@@ -144,7 +146,7 @@ fn add(why: &mut Vec<String>, more: impl Iterator<Item = String>) {
     }
 }
 
-/// What a scheduler in place of the kernel's lacks.
+/// Returns what is missing for a scheduler in place of the kernel's.
 fn sched_ext(facts: &Facts) -> Vec<String> {
     let mut missing = bpf(facts);
     match facts.sched_ext.as_deref() {
@@ -160,7 +162,8 @@ fn sched_ext(facts: &Facts) -> Vec<String> {
     missing
 }
 
-/// Since Linux 6.12 it is there, but not every kernel is built with it.
+/// Returns why sched_ext is missing. It exists since Linux 6.12, but not every kernel is built with
+/// it.
 fn no_sched_ext(release: &str) -> String {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut number = || numbers.next().and_then(|text| text.parse::<u32>().ok());
@@ -173,7 +176,8 @@ fn no_sched_ext(release: &str) -> String {
     }
 }
 
-/// QEMU and what goes into guests; hardware virtualization is faster, and not needed.
+/// Judges whether the lab works. It needs QEMU and the programs of its guests; hardware
+/// virtualization only makes it faster.
 fn lab(facts: &Facts) -> Judged {
     let has = |name: &str| facts.lab.as_ref().is_some_and(|found| found.contains(name));
     let packages = Family::of(&facts.os_release).lab_packages();
