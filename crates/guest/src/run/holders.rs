@@ -1,5 +1,5 @@
-//! Tasks that always count as holders of what others wait for, because neither the kernel
-//! nor glibc can show what they hold: by name, or by cgroup.
+//! Tasks that always count as lock holders, by name or by cgroup: neither the kernel nor glibc can
+//! show what they hold.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,31 +7,30 @@ use std::path::{Path, PathBuf};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use unspin_model::class::{Class, Classified};
 
-/// As many names, and as many cgroups, as bpf/sched/run.h has places for.
+/// The number of names, and of cgroups, that bpf/sched/run.h has room for.
 const PLACES: usize = 8;
-/// The longest name of a thread in bytes; the kernel cuts longer ones.
+/// The longest name of a thread in bytes; the kernel truncates longer ones.
 const NAME: usize = 15;
 
-/// Names of threads, and cgroups whose tasks, those of their descendants included, are
-/// meant.
+/// The names of the threads, and the cgroups of the tasks, including descendant cgroups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Holders {
     names: [[u8; NAME + 1]; PLACES],
     cgroups: [u64; PLACES],
 }
 
-/// What cannot be meant.
+/// The errors in names and cgroups.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldersError {
-    /// More than the scheduler keeps.
+    /// More names or cgroups are given than the scheduler keeps.
     #[error("{0} {1} are given, and at most {PLACES} are allowed")]
     TooMany(usize, &'static str),
-    /// No thread is called so.
+    /// No thread can have this name.
     #[error(
         "no thread is called `{0}`: a name has 1 to {NAME} bytes, longer ones are cut by the kernel"
     )]
     Name(String),
-    /// It is not a cgroup, or it is one of version 1.
+    /// The folder is not a cgroup, or it is a cgroup of version 1.
     #[error(
         "{0} is not a cgroup of version 2: give its folder, such as /sys/fs/cgroup/system.slice \
          (`findmnt -t cgroup2` says where they are)"
@@ -46,7 +45,7 @@ impl Classified for HoldersError {
 }
 
 impl Holders {
-    /// Threads of these names, and the tasks of the cgroups whose folders these are.
+    /// Selects threads by their names, and tasks by the folders of their cgroups.
     pub fn new(names: &[String], cgroups: &[PathBuf]) -> Result<Holders, HoldersError> {
         for (count, what) in [(names.len(), "names"), (cgroups.len(), "cgroups")] {
             if count > PLACES {
@@ -66,7 +65,7 @@ impl Holders {
         Ok(holders)
     }
 
-    /// As bpf/sched/run.h has them: two words a name, and a word a cgroup.
+    /// Returns the layout of bpf/sched/run.h: two words per name, and one per cgroup.
     pub(super) fn words(&self) -> Vec<u64> {
         let halves = self.names.iter().flat_map(|name| name.chunks_exact(8));
         let names = halves.map(|half| u64::from_ne_bytes(half.try_into().expect("8 bytes")));
@@ -74,7 +73,7 @@ impl Holders {
     }
 }
 
-/// A cgroup's id is the inode of its folder.
+/// Returns the id of a cgroup, which is the inode of its folder.
 fn id(folder: &Path) -> Option<u64> {
     let is_cgroup = statfs(folder).ok()?.filesystem_type() == CGROUP2_SUPER_MAGIC;
     Some(folder.metadata().ok()?.ino()).filter(|_| is_cgroup && folder.is_dir())

@@ -1,7 +1,7 @@
-//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it, and reports what it does.
+//! The guest scheduler: loads `bpf/run.bpf.c`, keeps it running, and reports its statistics.
 //!
-//! How many vCPUs it uses is decided as for cgroups ([`crate::confine`]). When this process ends,
-//! however it does, the kernel takes its own scheduler again.
+//! [`crate::confine`] decides how many vCPUs it uses, as for cgroups. When this process ends,
+//! however it does, the kernel returns to its own scheduler.
 
 mod holders;
 pub mod socket;
@@ -35,38 +35,39 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
-/// What `bpf/run.bpf.c` calls itself there.
+/// The name of the scheduler of `bpf/run.bpf.c` in `LOADED`.
 pub const NAME: &str = "unspin";
-/// An exit code with this bit asks to be loaded again: a vCPU came or went.
+/// The bit of an exit code that requests a restart: a vCPU came or went.
 const RESTART: i64 = 1 << 48;
-/// What the kernel says when its own watchdog did not run for long either: nothing did.
+/// The kernel's message when its own watchdog did not run for long either: the whole machine was
+/// stopped.
 const ALL_STOOD_STILL: &str = "watchdog failed to check in";
-/// Kinds of ends from this one on are errors.
+/// Exit kinds from this one on are errors.
 const ERROR: i32 = 1024;
 
-/// How the scheduler works.
+/// The settings of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How late is too late.
+    /// The lateness from which on a vCPU counts as off.
     pub limits: Limits,
-    /// Nanoseconds that a task runs before others get their turn.
+    /// The nanoseconds that a task runs before others get their turn.
     pub slice_ns: u64,
-    /// How many vCPUs are used.
+    /// The rule that decides how many vCPUs are used.
     pub pack: Rule,
     /// Whether a waking task is queued where it will probably wait least.
     pub place: bool,
-    /// Whether holders of locks that others wait for run on, and run next.
+    /// Whether holders of locks with waiters run on, and run next.
     pub handoff: bool,
-    /// Tasks that always count as such.
+    /// The tasks that always count as holders.
     pub holders: Holders,
-    /// Whether spinners for a lock whose owner's vCPU is off are made to sleep.
+    /// Whether a spinner for a lock is made to sleep while the owner's vCPU is off.
     pub adaptive_spin: bool,
     /// Whether vCPUs that share a pCPU are used one after the other.
     pub topology: bool,
 }
 
 impl Options {
-    /// What fits this machine.
+    /// Returns the settings for this machine.
     pub fn of_this_machine() -> Options {
         Options { limits: Settings::of_this_machine().limits, ..Options::unmeasured() }
     }
@@ -85,7 +86,7 @@ impl Options {
     }
 }
 
-/// Why there is no scheduler.
+/// The errors of starting the scheduler.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The kernel has no sched_ext.
@@ -117,13 +118,13 @@ pub enum RunError {
     /// The kernel loads schedulers for root only.
     #[error("needs root")]
     Root,
-    /// Its figures cannot be mapped.
+    /// The scheduler's statistics cannot be mapped.
     #[error("the scheduler's figures cannot be mapped: {0}")]
     Map(std::io::Error),
-    /// Off intervals cannot be seen.
+    /// Off intervals cannot be found.
     #[error(transparent)]
     Sense(#[from] SenseError),
-    /// There is nobody to decide how many vCPUs are used.
+    /// The control loop that decides how many vCPUs are used does not start.
     #[error(transparent)]
     Confine(#[from] ConfineError),
 }
@@ -150,7 +151,7 @@ impl Classified for RunError {
     }
 }
 
-/// Whether `unspin run` could act now, one way or the other.
+/// Returns whether `unspin run` could act now, with cgroups or with its scheduler.
 pub fn scheduling() -> Scheduling {
     match fs::read_to_string(STATE) {
         _ if confine::at_work() || is_loaded() => Scheduling::Ours,
@@ -163,7 +164,7 @@ pub fn scheduling() -> Scheduling {
 }
 
 fn ready() -> Scheduling {
-    // The host offers the same as long as the guest runs, and to ask it takes exits.
+    // The host's features do not change while the guest runs, and reading them takes exits.
     static HELPED: OnceLock<bool> = OnceLock::new();
     match *HELPED.get_or_init(|| host_helps(&Facts::of_spinlocks())) {
         true => Scheduling::Needless,
@@ -171,23 +172,24 @@ fn ready() -> Scheduling {
     }
 }
 
-/// Whether the scheduler of an `unspin run` is in place of the kernel's.
+/// Returns whether the scheduler of an `unspin run` is in place of the kernel's.
 pub fn is_loaded() -> bool {
     fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
 }
 
-/// The program that the agent runs to have other vCPUs used.
+/// The BPF program that the agent runs to change the number of used vCPUs.
 const WANT: &str = "want_vcpus";
-/// What a program's section begins with that is called where a function of the kernel begins.
+/// The prefix of the section of a program that runs at the beginning of a kernel function.
 const HOOK: &str = "fentry/";
 
-/// Whether there could be a [`Scheduler`]: loads its programs and lets go of them. All tasks
-/// stay with the kernel's own.
+/// Tries whether a [`Scheduler`] could start: loads its programs and unloads them. All tasks stay
+/// with the kernel's own scheduler.
 pub(crate) fn trial() -> Trial {
     loaded(&Options::unmeasured()).map_or_else(Trial::failed, |_| Trial::default())
 }
 
-/// Its programs in the kernel, attached to nothing, and how many vCPUs they are for.
+/// Loads the programs without attaching them. Returns them and the number of vCPUs that they are
+/// for.
 fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
     check_ticks()?;
     let state = fs::read_to_string(STATE).map_err(|_| RunError::NoSchedExt)?;
@@ -207,21 +209,21 @@ fn loaded(options: &Options) -> Result<(Object, usize), RunError> {
     Ok((open.load()?, vcpus))
 }
 
-/// How the scheduler ended.
+/// The end of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The kernel's word for it, with what it says beside.
+    /// The kernel's reason, with its message if there is one.
     pub reason: String,
-    /// It is to be loaded again: the number of vCPUs has changed, or the host had stopped the
-    /// whole machine for so long that the kernel took it for a stall.
+    /// Whether to load the scheduler again: the number of vCPUs has changed, or the host had
+    /// stopped the whole machine for so long that the kernel took it for a stall.
     pub restart: bool,
-    /// It did not end as it should.
+    /// Whether the end was an error.
     pub failed: bool,
 }
 
-/// The scheduler at work; the kernel takes its own again when this is dropped.
+/// A running scheduler. Dropping this returns all tasks to the kernel's own.
 pub struct Scheduler {
-    // Dropped first: the kernel takes a second to let go of the programs of the others.
+    // This field is dropped first: the kernel takes a second to detach the programs of the others.
     _link: Link,
     confiner: Confiner,
     states: Shared<State>,
@@ -233,7 +235,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Loads it and gives it all tasks.
+    /// Loads the scheduler and gives it all tasks.
     pub fn start(options: &Options) -> Result<Scheduler, RunError> {
         let (mut object, vcpus) = loaded(options)?;
         let mut links = Vec::new();
@@ -266,14 +268,14 @@ impl Scheduler {
         let (_link, _links, loaded) = (link, links, Instant::now());
         let scheduler =
             Scheduler { _link, confiner, states, ends, contexts, loaded, _links, object };
-        // Where the kernel fails to enable a scheduler that it has attached, this alone says so.
+        // If the kernel attaches a scheduler but fails to enable it, only this reveals the failure.
         match scheduler.ended().filter(|ended| !ended.restart) {
             Some(ended) => Err(RunError::Ended(ended.reason)),
             None => Ok(scheduler),
         }
     }
 
-    /// What it does and has done.
+    /// Returns the scheduler's statistics.
     pub fn stats(&self) -> Stats {
         let contexts: Vec<CpuContext> =
             (0..self.contexts.count()).map(|vcpu| self.contexts.read(vcpu, 0)).collect();
@@ -281,7 +283,7 @@ impl Scheduler {
         Stats { seconds: self.loaded.elapsed().as_secs_f64(), ..stats }
     }
 
-    /// Sets which vCPUs share a pCPU: for each one the first of those that do.
+    /// Sets which vCPUs share a pCPU: for each vCPU, the first one on the same pCPU.
     pub fn share_pcpus(&self, firsts: &[u32]) -> Result<(), RunError> {
         let stacks = self.object.maps().find(|map| map.name() == "stacks").expect("our map");
         for (vcpu, first) in firsts.iter().enumerate() {
@@ -291,7 +293,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// How it ended, if it has.
+    /// Returns how the scheduler ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         let end: End = self.ends.read(0, 0);
         let text = |bytes: &[u8]| {
@@ -312,8 +314,8 @@ impl Scheduler {
     }
 }
 
-/// Functions of the kernel that it does not have, or whose programs nobody needs, are not
-/// watched.
+/// Disables programs at functions that the kernel lacks, or at all functions if no option needs
+/// them.
 fn leave_out_missing(open: &mut OpenObject, options: &Options) -> Result<(), RunError> {
     let btf = Btf::from_vmlinux()?;
     let wanted = options.handoff || options.adaptive_spin;

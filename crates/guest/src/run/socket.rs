@@ -1,8 +1,8 @@
-//! A unix socket that reports what the guest scheduler does.
+//! A unix socket that reports the statistics of the guest scheduler.
 //!
-//! A request is a line of one word, the answer to it a line of JSON. To `stats` it is a
-//! [`Stats`], to everything else `{"error":"..."}`. Whoever asks too much or does not read
-//! is let go: nothing here waits for a client.
+//! A request is a line of one word, and the answer to it is a line of JSON. The answer to `stats`
+//! is a [`Stats`], to everything else `{"error":"..."}`. The server disconnects a client that asks
+//! too much or does not read: it never waits for a client.
 
 mod client;
 mod server;
@@ -12,13 +12,13 @@ pub use server::{BindError, Socket};
 
 use unspin_model::scheduler::Stats;
 
-/// Where it is, if nobody says otherwise.
+/// The default path of the socket.
 pub const PATH: &str = "/run/unspin/run.sock";
 
-/// Asks for the figures.
+/// The request for the statistics.
 const STATS: &str = "stats";
 
-/// The answer to a request, a line.
+/// Returns the answer to a request, a line.
 fn answer(request: &[u8], stats: &Stats) -> String {
     let word = request.trim_ascii();
     let text = if word == STATS.as_bytes() {

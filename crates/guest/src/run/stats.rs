@@ -1,4 +1,4 @@
-//! The scheduler's figures, see bpf/sched/run.h.
+//! The scheduler's statistics, see bpf/sched/run.h.
 
 use unspin_model::scheduler::Stats;
 
@@ -22,7 +22,7 @@ pub(super) struct State {
     waiting: u64,
 }
 
-/// `struct run_counts`: what one vCPU's programs have done.
+/// `struct run_counts`: the counts of one vCPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
@@ -63,14 +63,14 @@ pub(super) struct End {
 // SAFETY: integers only.
 unsafe impl Plain for CpuContext {}
 
-/// Which vCPUs are in use.
+/// Returns the vCPUs that are in use.
 fn used(contexts: &[CpuContext]) -> Vec<u32> {
     let numbered = (0..).zip(contexts);
     numbered.filter(|(_, context)| context.used != 0).map(|(vcpu, _)| vcpu).collect()
 }
 
 impl State {
-    /// What the scheduler does, beside the figures of who decides.
+    /// Adds the scheduler's statistics to those of the control loop, `decided`.
     pub(super) fn stats(&self, contexts: &[CpuContext], decided: Stats) -> Stats {
         let sum = |of: fn(&Counts) -> u64| contexts.iter().map(|context| of(&context.counts)).sum();
         Stats {

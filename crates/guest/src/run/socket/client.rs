@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The client's side of the socket.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -14,38 +14,38 @@ use unspin_model::scheduler::Stats;
 use super::STATS;
 use crate::run::LOADED;
 
-/// The scheduler may be being loaded again just then.
+/// How long to wait for an answer: the scheduler may be loading again just then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// Who does nothing waits for questions alone.
+/// How long to wait for an answer of a resting process, which does nothing but answer.
 const RESTS_WITHIN: Duration = Duration::from_secs(1);
-/// An answer has fewer bytes: one of 4096 vCPUs has some 25 000.
+/// The most bytes of an answer: one for 4096 vCPUs has about 25 000.
 const ANSWER_MAX: u64 = 1 << 20;
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Why there are no figures.
+/// The errors of asking for statistics.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody is there.
+    /// No process answers.
     #[error(
         "no `unspin run` answers at {path}: start one, or name its --socket{}",
         .loaded.as_ref().map(|name| format!(" (the sched_ext scheduler `{name}` is loaded)"))
             .unwrap_or_default()
     )]
     Nobody {
-        /// Where.
+        /// The path of the socket.
         path: PathBuf,
-        /// The sched_ext scheduler that is loaded.
+        /// The sched_ext scheduler that is loaded, if any.
         loaded: Option<String>,
     },
-    /// The socket does not let us.
+    /// The socket refuses the connection to this user.
     #[error("{0}: permission denied; needs root")]
     Denied(PathBuf),
-    /// What is there does not talk as it should.
+    /// The answer is not valid.
     #[error("{path}: {what}")]
     Answer {
-        /// Where.
+        /// The path of the socket.
         path: PathBuf,
-        /// What came instead.
+        /// A description of the answer.
         what: String,
     },
 }
@@ -59,7 +59,7 @@ impl Classified for AskError {
     }
 }
 
-/// The figures of the scheduler that answers at this socket.
+/// Returns the statistics of the process that answers at this socket.
 pub fn ask(path: &Path) -> Result<Stats, AskError> {
     let stream = UnixStream::connect(path).map_err(|error| refused(path, &error))?;
     let answer = |what: String| AskError::Answer { path: path.to_owned(), what };
@@ -67,7 +67,7 @@ pub fn ask(path: &Path) -> Result<Stats, AskError> {
     serde_json::from_str(&line).map_err(|_| answer(format!("not figures: {:?}", line.trim_end())))
 }
 
-/// Whether who answers there does nothing, and says so at once.
+/// Returns whether the process that answers rests, and answers in time.
 pub(super) fn rests(stream: &UnixStream) -> bool {
     let stats = request(stream, RESTS_WITHIN).ok();
     let stats = stats.and_then(|line| serde_json::from_str::<Stats>(&line).ok());
@@ -99,7 +99,7 @@ fn refused(path: &Path, error: &io::Error) -> AskError {
     }
 }
 
-/// Asks again and again, as long as this process lives; nothing while nobody answers.
+/// Asks repeatedly as long as this process lives. The value is `None` while nobody answers.
 pub fn follow(path: &Path) -> Arc<Mutex<Option<Stats>>> {
     let latest = Arc::new(Mutex::new(None));
     let (path, shared) = (path.to_owned(), latest.clone());

@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The server's side of the socket.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,28 +13,28 @@ use unspin_model::scheduler::Stats;
 
 use super::{answer, client, refusal};
 
-/// As many may be connected.
+/// The most clients that may be connected.
 pub(super) const CLIENTS_MAX: usize = 8;
-/// A request has fewer bytes than that, its end included.
+/// A request has fewer bytes than this, including its end of line.
 pub(super) const LINE_MAX: usize = 64;
-/// Who says nothing for so long makes room.
+/// The longest silence of a client before it is disconnected.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Why there is no socket.
+/// The errors of making the socket.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Someone answers there.
+    /// Another process answers at the path.
     #[error("another process listens there: stop it, or choose another --socket")]
     Taken,
-    /// It would have to be removed first, and is not a socket.
+    /// The path exists, and is not a socket that could be replaced.
     #[error("it exists, but is not a socket: remove it, or choose another --socket")]
     NoSocket,
-    /// It cannot be made.
+    /// The socket cannot be made.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The socket; its file is removed when this is dropped.
+/// The listening socket. Dropping this removes its file.
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
@@ -44,20 +44,21 @@ pub struct Socket {
 
 struct Client {
     stream: UnixStream,
-    /// What has come of a request.
+    /// The part of a request that has arrived.
     line: Vec<u8>,
     heard: Instant,
 }
 
 impl Socket {
-    /// Makes it and its folder, for its owner only. One that nobody answers at, which a
-    /// killed process left, is replaced, and so is that of one that rests.
+    /// Makes the socket and its folder; only their owner may use the socket. Replaces a socket at
+    /// which nobody answers, which a killed process has left, and the socket of a process that
+    /// rests.
     pub fn bind(path: &Path) -> Result<Socket, BindError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
         remove_stale(path)?;
-        // Were its mode set afterwards, others could connect before.
+        // If the mode were set afterwards, others could connect before.
         let before = umask(Mode::from_bits_truncate(0o177));
         let listener = UnixListener::bind(path);
         umask(before);
@@ -67,12 +68,12 @@ impl Socket {
         Ok(Socket { listener, path: path.to_owned(), made, clients: Vec::new() })
     }
 
-    /// Answers what has come; waits for nothing.
+    /// Answers the requests that have arrived, without waiting.
     pub fn step(&mut self, stats: &Stats) {
         if stats.resting.is_some() {
             self.return_to_path();
         }
-        // No more than can be kept, so that connecting without end holds nothing up.
+        // Accept no more than the most clients, so that endless connections hold nothing up.
         for _ in 0..CLIENTS_MAX {
             let Ok((stream, _)) = self.listener.accept() else { break };
             self.admit(stream);
@@ -80,7 +81,7 @@ impl Socket {
         self.clients.retain_mut(|client| client.step(stats).is_ok());
     }
 
-    /// Who rests gives its path to one that acts, and has it again after that one's end.
+    /// Takes the path back, when this process rests and the one that took the path has ended.
     fn return_to_path(&mut self) {
         if self.path.exists() {
             return;
@@ -90,7 +91,7 @@ impl Socket {
         }
     }
 
-    /// What can be read where there is something to answer.
+    /// Returns the files to poll for connections and requests.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients)
@@ -118,7 +119,7 @@ impl Drop for Socket {
 }
 
 impl Client {
-    /// An error where it is to be let go.
+    /// Answers a client's requests. An error means that the client is to be disconnected.
     fn step(&mut self, stats: &Stats) -> io::Result<()> {
         let mut buffer = [0; LINE_MAX];
         let read = match self.stream.read(&mut buffer) {
@@ -135,7 +136,7 @@ impl Client {
         self.line.extend_from_slice(&buffer[..read]);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let request: Vec<u8> = self.line.drain(..=end).collect();
-            // An answer that finds no room is not kept until there is some.
+            // An answer that does not fit into the socket's buffer is not kept until it does.
             self.stream.write_all(answer(&request, stats).as_bytes())?;
         }
         if self.line.len() >= LINE_MAX {
@@ -146,7 +147,7 @@ impl Client {
     }
 }
 
-/// Removes a socket that nobody listens at, or only one that rests; another is an error.
+/// Removes a socket at which nobody listens, or only a process that rests. Another one is an error.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

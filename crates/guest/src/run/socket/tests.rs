@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::server::{CLIENTS_MAX, LINE_MAX};
 use super::*;
 
-/// A folder of the test's own, and a path below it whose folder does not exist.
+/// Returns a folder for the test, and a path below it whose folder does not exist.
 fn place() -> (TempDir, PathBuf) {
     let own = tempfile::tempdir().unwrap();
     let path = own.path().join("unspin/run.sock");
@@ -21,7 +21,7 @@ fn figures() -> Stats {
     Stats { vcpus: 4, used: 2, used_vcpus: vec![0, 1], ..Stats::default() }
 }
 
-/// Answers for a while, or until all that was asked for is answered.
+/// Answers until all questions are answered, or for 10 s.
 fn serve(socket: &mut Socket, until: impl Fn() -> bool) {
     let started = Instant::now();
     while !until() && started.elapsed() < Duration::from_secs(10) {
@@ -66,7 +66,7 @@ fn a_stale_socket_is_replaced_and_nothing_else() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
-/// One that acts is asked for figures rather than one that rests, which comes back.
+/// A process that acts takes the path of one that rests, which takes it back afterwards.
 #[test]
 fn who_rests_gives_way_and_returns() {
     let (_own, path) = place();
@@ -135,7 +135,7 @@ fn who_asks_too_much_is_let_go() {
     assert!(BufReader::new(next).lines().next().unwrap().unwrap().contains("vcpus"));
 }
 
-/// Who does not read costs the server no time.
+/// A client that does not read takes none of the server's time.
 #[test]
 fn who_does_not_read_is_let_go() {
     let (_own, path) = place();
