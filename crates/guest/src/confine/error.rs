@@ -17,7 +17,7 @@ pub enum ConfineError {
     /// Tasks cannot be limited.
     #[error(transparent)]
     Cpuset(#[from] CpusetError),
-    /// Nothing can be limited.
+    /// A limit cannot be set or lifted.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The control thread does not start.

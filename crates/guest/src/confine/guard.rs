@@ -48,9 +48,9 @@ impl Guard {
     }
 }
 
-/// Returns the guard with what `begun` holds. On an error this process has already lifted what it
-/// could, so the guard is killed: otherwise it would wait for another `unspin run` that has the
-/// cgroups.
+/// Returns the guard with the value of `begun`. On an error this process has already lifted its
+/// limits as far as possible, so the guard is killed: otherwise it would wait for another `unspin
+/// run` that has the cgroups.
 pub(super) fn keep<T>(
     guard: Option<Guard>,
     begun: Result<T, CpusetError>,

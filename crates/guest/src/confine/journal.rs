@@ -1,4 +1,5 @@
-//! The journal: a file that outlives this process and lists what it has written to cgroups.
+//! The journal: a file that outlives this process and lists the sets and quotas that it has
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};

@@ -163,7 +163,7 @@ pub fn restore() -> Result<usize, CpusetError> {
 
 /// Lifts the limits of the process that this process guards, once that one has ended.
 pub fn restore_when_gone() -> Result<usize, CpusetError> {
-    // As in `restore`.
+    // The collapse may hold this process up, too.
     let _ = run_first();
     guard::wait();
     cpusets::restore_after_crash(Path::new(FOLDER), guard::PATIENCE)

@@ -1,4 +1,4 @@
-//! Measures what a context switch costs here: two threads on one vCPU yield to each other.
+//! Measures the cost of a context switch here: two threads on one vCPU yield to each other.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Judges what a machine means for spinning: what helps against it, and what can be done.
+//! Judges a machine's spinning: the help against it, and the ways to cure it.
 
 mod distribution;
 mod help;

@@ -115,7 +115,7 @@ pub enum RunError {
     /// The kernel has loaded it, but took its own again at once.
     #[error("the kernel ended the scheduler at once: {0} (`sudo dmesg` may say more)")]
     Ended(String),
-    /// The kernel loads schedulers for root only.
+    /// The kernel loads schedulers only for root.
     #[error("needs root")]
     Root,
     /// The scheduler's statistics cannot be mapped.

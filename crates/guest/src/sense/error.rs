@@ -31,7 +31,7 @@ pub enum SenseError {
          `sudo unspin doctor` says what is missing)"
     )]
     Load(#[source] libbpf_rs::Error),
-    /// The kernel loads BPF programs for root only.
+    /// The kernel loads BPF programs only for root.
     #[error("needs root")]
     Root,
     /// The kernel does not load BPF programs for root, either.

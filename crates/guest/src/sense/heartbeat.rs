@@ -1,4 +1,4 @@
-//! Chooses how often heartbeats come, by what one costs here.
+//! Chooses how often heartbeats come, by the cost of one here.
 
 use std::thread;
 use std::time::{Duration, Instant};
