@@ -94,8 +94,8 @@ impl Vcpu {
 // SAFETY: integers only.
 unsafe impl Plain for Vcpu {}
 
-/// The most readings of a record: a vCPU enters and leaves idle thousands of times a second, and a
-/// reading takes less than a microsecond.
+/// The most repeated readings of a record, after the first: a vCPU enters and leaves idle thousands
+/// of times a second, and a reading takes less than a microsecond.
 const READINGS: usize = 8;
 
 /// Reads a record until two readings in a row agree on the vCPU's idle time. If the vCPU stops
