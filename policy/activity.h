@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a vCPU does, by its signs of life.
+ * Infers what a vCPU does (on, off or idle) from its signs of life.
  *
- * A vCPU does not see that it is taken off its pCPU: its clock jumps, that is all. Two
- * things give it away when it is back. A timer that was due meanwhile is served late.
- * And a wake-up that was sent to it while it was idle is answered late. Both show
- * when the vCPU came back to the nanosecond, and when it left only within bounds: after
- * its last sign of life, and before the timer was due.
+ * A vCPU cannot observe that the host takes it off its pCPU; only its clock jumps. Two
+ * observations reveal the absence once the vCPU is back: it serves a timer late that expired
+ * meanwhile, and it answers a wake-up late that was sent to it while it was idle. Both give the
+ * time of its return to the nanosecond. They give the time of its departure only within bounds:
+ * after its last sign of life, and before the timer was due.
  *
- * A gap without a timer in it says nothing, because a program that computes gives no
- * sign of life. So while a vCPU is on, a timer must be due soon: the kernel's tick,
- * or a heartbeat. A timer can also be late because interrupts are disabled. A sign of
- * life after it was due shows that, and the timer counts as due from then on: interrupts
- * are disabled for short. Only a vCPU that spins may have them disabled for long, and
- * where a spin ends, nothing is judged.
+ * A gap without a due timer proves nothing, because a program that computes gives no sign of
+ * life. So while a vCPU is on, a timer must be due soon: the kernel's tick, or a heartbeat. A
+ * timer can also be late because interrupts are disabled. A sign of life after the due time shows
+ * this case, and the timer then counts as due from that sign on, because interrupts are disabled
+ * only briefly. Only a vCPU that spins may have them disabled for long, so the end of a spin is
+ * never judged.
  *
- * Others look at a vCPU's record without asking it: if it should have given a sign of
- * life and has not, it is off now.
+ * Other vCPUs read a vCPU's record without its cooperation: if the vCPU should have given a sign
+ * of life and has not, it is off now.
  */
 #ifndef UNSPIN_POLICY_ACTIVITY_H
 #define UNSPIN_POLICY_ACTIVITY_H
@@ -29,43 +29,45 @@ enum activity_state {
 	ACTIVITY_IDLE,
 };
 
-/* How late is too late. */
+/* The lateness from which the policy infers that a vCPU was off. */
 struct activity_limits {
-	/* A timer that is served later than this was due while its vCPU was off. */
+	/* A timer that is served later than this expired while its vCPU was off. */
 	u64 timer_ns;
-	/* A wake-up that is answered later than this found a vCPU that was off. */
+	/* A wake-up that is answered later than this arrived while the vCPU was off. */
 	u64 wake_ns;
 };
 
-/* One vCPU. Written by itself, except woken_ns; read by all. Zeroed at first. */
+/* The record of one vCPU. The vCPU writes it, except woken_ns, which the waker writes; all vCPUs
+ * read it. Zeroed at first. */
 struct activity {
-	/* The last sign of life. */
+	/* The time of the last sign of life. */
 	u64 alive_ns;
-	/* When its next timer expires; 0 where none is known. */
+	/* When its next timer expires; 0: unknown. */
 	u64 due_ns;
-	/* Idle: when the first wake-up since was sent to it; 0: none was. */
+	/* While idle: when another vCPU sent the first wake-up; 0: none was sent. */
 	u64 woken_ns;
-	/* Since when it has been on, as far as is known. */
+	/* The start of the current run, as far as is known. */
 	u64 run_ns;
-	/* Mean lengths of a run that an off interval ended, and of an off interval;
-	 * 0 where there was none yet. */
+	/* The mean length of the runs that an off interval ended, and of the off intervals; 0:
+	 * none was seen yet. */
 	u64 run_mean_ns;
 	u64 off_mean_ns;
-	/* When its last off interval ended; before there was one, when it was first seen. */
+	/* When its last off interval ended; before the first one, when the vCPU was first
+	 * seen. */
 	u64 stirred_ns;
 	u32 idle;
 	u32 unused;
 };
 
-/* An off interval: the vCPU left its pCPU not before earliest_ns and not after
- * latest_ns, and was back at end_ns. end_ns is 0 where there was none. */
+/* An off interval: the vCPU left its pCPU not before earliest_ns and not after latest_ns, and was
+ * back at end_ns. If end_ns is 0, no interval was found. */
 struct activity_off {
 	u64 earliest_ns;
 	u64 latest_ns;
 	u64 end_ns;
 };
 
-/* The length of an off interval: from the middle of its bounds. */
+/* The length of an off interval, measured from the middle of its bounds. */
 POLICY u64 activity_off_ns(const struct activity_off *off)
 {
 	return off->end_ns - off->latest_ns + (off->latest_ns - off->earliest_ns) / 2;
@@ -97,21 +99,21 @@ POLICY void activity_begin_run(struct activity *a, const struct activity_off *of
 	a->run_ns = now_ns;
 }
 
-/* A timer that has expired and was not served yet is due now. */
+/* Returns when a timer counts as due: now, if it has expired and was not served yet. */
 POLICY u64 activity_due_ns(u64 now_ns, u64 due_ns)
 {
 	return due_ns && due_ns < now_ns ? now_ns : due_ns;
 }
 
-/* The vCPU's next timer is another one than at the last sign of life. It is still the same
- * if that one was to be served at once. */
+/* Notes that the vCPU has programmed another timer since its last sign of life. A timer that
+ * already waits to be served stays the next one. */
 POLICY void activity_set_timer(struct activity *a, u64 due_ns)
 {
 	if (!a->due_ns || a->due_ns != a->alive_ns)
 		a->due_ns = activity_due_ns(a->alive_ns, due_ns);
 }
 
-/* The vCPU is on after something that may have held its interrupts back. */
+/* Notes that the vCPU is on after an activity that may have held back its interrupts. */
 POLICY void activity_postpone(struct activity *a, u64 now_ns, u64 due_ns)
 {
 	if (a->idle || now_ns < a->alive_ns)
@@ -120,8 +122,9 @@ POLICY void activity_postpone(struct activity *a, u64 now_ns, u64 due_ns)
 	a->due_ns = activity_due_ns(now_ns, due_ns);
 }
 
-/* A sign of life soon after the last one, with no timer due between: it says no more than
- * that the vCPU is on. Returns 0 where there may be more to report. */
+/* Notes a sign of life soon after the last one, with no timer due in between: it shows only that
+ * the vCPU is on. Returns 0, and notes nothing, if the sign may end an off interval; the caller
+ * then calls activity_alive() or activity_resume(). */
 POLICY u32 activity_is_early(struct activity *a, const struct activity_limits *limits, u64 now_ns)
 {
 	if (a->idle || now_ns < a->alive_ns || now_ns - a->alive_ns >= limits->timer_ns ||
@@ -132,10 +135,10 @@ POLICY u32 activity_is_early(struct activity *a, const struct activity_limits *l
 }
 
 /*
- * The vCPU gives a sign of life while it is not idle. Returns the off interval that
- * lies behind it, if one does. due_ns is when its next timer expires from now on, 0
- * where that is not known. A sign that comes with a timer's interrupt is given before
- * the timer is served, with the time of the timer after it or 0.
+ * Notes a sign of life of a vCPU that is not idle. Returns the off interval that ended with it,
+ * if there is one. due_ns is when the vCPU's next timer expires; 0: unknown. A sign that comes
+ * with a timer's interrupt is given before the kernel serves the timer; due_ns is then the time
+ * of the following timer, or 0.
  */
 POLICY struct activity_off activity_alive(struct activity *a, const struct activity_limits *limits,
 					  u64 now_ns, u64 due_ns)
@@ -158,7 +161,7 @@ POLICY struct activity_off activity_alive(struct activity *a, const struct activ
 	return off;
 }
 
-/* The vCPU halts; its next timer, if it has one, wakes it at due_ns. */
+/* Notes that the vCPU halts. Its next timer wakes it at due_ns; 0: it has none. */
 POLICY void activity_idle(struct activity *a, u64 now_ns, u64 due_ns)
 {
 	a->alive_ns = now_ns;
@@ -167,15 +170,15 @@ POLICY void activity_idle(struct activity *a, u64 now_ns, u64 due_ns)
 	a->idle = 1;
 }
 
-/* Another vCPU sends a wake-up to this one. */
+/* Notes that another vCPU sends this one a wake-up. */
 POLICY void activity_wake(struct activity *a, u64 now_ns)
 {
 	if (a->idle && !a->woken_ns)
 		a->woken_ns = now_ns;
 }
 
-/* When an idle vCPU was asked to run: by a wake-up or by its timer, whatever came
- * first; 0 where it was not. */
+/* Returns when an idle vCPU was first asked to run, by a wake-up or by its timer; 0: it was
+ * not. */
 POLICY u64 activity_asked_ns(const struct activity *a)
 {
 	if (!a->woken_ns || (a->due_ns && a->due_ns < a->woken_ns))
@@ -183,8 +186,8 @@ POLICY u64 activity_asked_ns(const struct activity *a)
 	return a->woken_ns;
 }
 
-/* The vCPU is no longer idle. Returns the off interval between the wake-up and now,
- * if it is one. */
+/* Notes that the vCPU leaves idle. Returns the off interval between the wake-up and now if the
+ * answer came too late. */
 POLICY struct activity_off activity_resume(struct activity *a, const struct activity_limits *limits,
 					   u64 now_ns, u64 due_ns)
 {
@@ -205,7 +208,7 @@ POLICY struct activity_off activity_resume(struct activity *a, const struct acti
 	return off;
 }
 
-/* What the vCPU does right now, as another one sees it. */
+/* Returns what the vCPU does now, as another vCPU sees it. */
 POLICY enum activity_state activity_look(const struct activity *a, const struct activity_limits *limits,
 					 u64 now_ns)
 {
@@ -218,8 +221,8 @@ POLICY enum activity_state activity_look(const struct activity *a, const struct 
 	return a->idle ? ACTIVITY_IDLE : ACTIVITY_ON;
 }
 
-/* How long this run will probably last from now on, if it is like the ones before;
- * ~0 where none was ended by an off interval yet. */
+/* Returns how long this run will probably still last, if it resembles the runs before; ~0 if no
+ * off interval has ended a run yet. */
 POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
 {
 	u64 run_ns = now_ns > a->run_ns ? now_ns - a->run_ns : 0;
@@ -229,15 +232,15 @@ POLICY u64 activity_left_ns(const struct activity *a, u64 now_ns)
 	return a->run_mean_ns > run_ns ? a->run_mean_ns - run_ns : 0;
 }
 
-/* A vCPU that has not been off for so long needs half as many heartbeats, and none after
- * so many halvings: the kernel's own tick then shows when it is off again. Where nobody
- * knows when that tick is due, the heartbeats are alone, and stay as rare as the last
- * halving makes them. */
+/* The interval between heartbeats doubles each time that a vCPU has not been off for this long.
+ * After this many doublings heartbeats end, because the kernel's own tick then shows the next off
+ * interval. If the time of that tick is unknown, heartbeats continue at the interval of the last
+ * doubling. */
 #define ACTIVITY_PATIENCE_NS 500000000ULL
 #define ACTIVITY_HALVINGS 4
 
-/* How long to wait for the next heartbeat, where beat_ns is the shortest time and alone is
- * whether no other timer shows anything; 0: none is needed. */
+/* Returns how long to wait before the next heartbeat; 0: none is needed. beat_ns is the shortest
+ * interval; `alone` is nonzero if no other timer can show that the vCPU was off. */
 POLICY u64 activity_beat_ns(const struct activity *a, u64 beat_ns, u32 alone, u64 now_ns)
 {
 	u64 quiet_ns = now_ns > a->stirred_ns ? now_ns - a->stirred_ns : 0;

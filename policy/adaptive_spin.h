@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Whether who spins for a lock should go on.
+ * Decides whether a task that spins for a lock should go on spinning.
  *
- * The kernel's sleeping locks are spun for while their owner runs, because it may release
- * them sooner than a sleep and a wake-up take. An owner whose vCPU is off runs only for
- * the guest. It will be away for the rest of an off interval, and the spinner's vCPU
- * would burn what could bring it back. (Adaptive spinning, as a hypervisor's hint
+ * Tasks spin for the kernel's sleeping locks while the owner runs, because the owner may release
+ * the lock sooner than a sleep and a wake-up take. But if the owner's vCPU is off, the owner runs
+ * only in the guest's view. It stays away for the rest of the off interval, and the spinner's
+ * vCPU burns time that could bring it back. (Adaptive spinning, as a hypervisor's hint
  * vcpu_is_preempted() gives it to guests that have one, Linux commit 5aff60a19143.)
  */
 #ifndef UNSPIN_POLICY_ADAPTIVE_SPIN_H
@@ -13,18 +13,18 @@
 
 #include "base.h"
 
-/* The owner's vCPU, which is off. */
+/* The owner's vCPU, which is off, and the price of sleeping. */
 struct adaptive_spin {
-	/* Since when, at the latest. */
+	/* The latest time at which it can have gone off. */
 	u64 off_since_ns;
-	/* The mean length of its off intervals; 0: there was none before. */
+	/* The mean length of its off intervals; 0: none was seen before. */
 	u64 off_mean_ns;
-	/* What it takes to sleep and be woken. */
+	/* The time that it takes to sleep and be woken. */
 	u64 block_ns;
 };
 
-/* How long the owner will probably still be off. One that is off for longer than usual
- * will be for as long again: nothing is known of such an interval but its age. */
+/* Returns how long the owner will probably still be off. An interval that is already longer than
+ * usual is expected to last as long again, because only its age is known. */
 POLICY u64 adaptive_spin_left_ns(const struct adaptive_spin *spin, u64 now_ns)
 {
 	u64 off_ns = now_ns > spin->off_since_ns ? now_ns - spin->off_since_ns : 0;

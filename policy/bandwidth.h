@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * How much time a group of tasks may use (cgroups, cpu.max).
+ * Limits how much CPU time a group of tasks may use (cgroups, cpu.max).
  *
- * As in the kernel's own bandwidth control, a group has a quota of time for each period, on
- * all vCPUs together. What its tasks run is taken from that. They are looked at by ticks, so
- * they are found to have used more than there was; the periods after it have to make up for
- * that, and on average the limit holds.
+ * As in the kernel's own bandwidth control, a group has a quota of time for each period, on all
+ * vCPUs together. The run time of its tasks is deducted from the quota. Because run time is
+ * checked only at ticks, a group can overrun its quota. The following periods make up for the
+ * overrun, so the limit holds on average.
  */
 #ifndef UNSPIN_POLICY_BANDWIDTH_H
 #define UNSPIN_POLICY_BANDWIDTH_H
 
 #include "base.h"
 
-/* Zeroed where there is no limit. */
+/* One group's limit and balance. All zeros mean no limit. */
 struct bandwidth {
-	/* 0: there is no limit. */
+	/* 0: no limit. */
 	u64 quota_ns;
 	u64 period_ns;
-	/* What may be kept of earlier periods. */
+	/* The most unused quota that carries over from earlier periods. */
 	u64 burst_ns;
-	/* When the period of now began. */
+	/* When the current period began. */
 	u64 since_ns;
-	/* What may still be used, or, below 0, has to be made up for. All vCPUs take from it. */
+	/* The time that the group may still use; negative: its overrun. All vCPUs deduct from
+	 * it. */
 	s64 left_ns;
 };
 
-/* Nobody waits longer than this for what was used too much: the kernel's watchdog ends a
- * scheduler that leaves a task waiting. */
+/* The longest wait that an overrun may cause: the kernel's watchdog ends a scheduler that leaves
+ * a task waiting. */
 #define BANDWIDTH_LONGEST_NS 4000000000ULL
 /* The kernel's shortest and longest period, and its longest quota. */
 #define BANDWIDTH_LEAST_PERIOD_NS 1000000ULL
 #define BANDWIDTH_MOST_NS (1ULL << 44)
 
-/* The limit as it is now: one that has changed counts from now on. */
+/* Sets the limit. A limit that has changed takes effect at once, with a full quota. */
 POLICY void bandwidth_set(struct bandwidth *b, u64 quota_ns, u64 period_ns, u64 burst_ns, u64 now_ns)
 {
 	if (quota_ns > BANDWIDTH_MOST_NS || period_ns < BANDWIDTH_LEAST_PERIOD_NS)
@@ -48,7 +49,7 @@ POLICY void bandwidth_set(struct bandwidth *b, u64 quota_ns, u64 period_ns, u64 
 	b->left_ns = (s64)quota_ns;
 }
 
-/* Periods that have passed bring a quota each. One vCPU does this at a time. */
+/* Adds a quota for each period that has passed. Only one vCPU may call this at a time. */
 POLICY void bandwidth_refill(struct bandwidth *b, u64 now_ns)
 {
 	u64 periods, longest, full = b->quota_ns + b->burst_ns;
@@ -74,7 +75,7 @@ POLICY void bandwidth_charge(struct bandwidth *b, u64 ran_ns)
 		__sync_fetch_and_add(&b->left_ns, -(s64)ran_ns);
 }
 
-/* Whether there is more than that to be used. */
+/* Whether the group may use more than `ns`. */
 POLICY int bandwidth_has(const struct bandwidth *b, u64 ns)
 {
 	return !b->quota_ns || b->left_ns > (s64)ns;

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What each vCPU really delivers: the share of the time that it wants to run in which it does
- * (vcap of vSched, EuroSys '25). Where fewer vCPUs are used, those that deliver most are, and
- * of those that share a pCPU (topology.h) one after the other.
+ * Measures what each vCPU really delivers: the share of the time in which it wants to run that it
+ * does run (vcap of vSched, EuroSys '25). If fewer than all vCPUs are used, those that deliver
+ * the most come first. Of vCPUs that share a pCPU (topology.h), the first of each pCPU comes
+ * before the second of any.
  */
 #ifndef UNSPIN_POLICY_CAPACITY_H
 #define UNSPIN_POLICY_CAPACITY_H
 
 #include "base.h"
 
-/* Zeroed at first. */
+/* The record of one vCPU. Zeroed at first. */
 struct capacity {
-	/* Times until the last look, nanoseconds since the start. */
+	/* The vCPU's off time and idle time up to the last call of capacity_look(), in
+	 * nanoseconds since the start. */
 	u64 off_ns;
 	u64 idle_ns;
-	/* The share, in thousandths, as a moving mean; 0: not known yet. */
+	/* The share that it delivers, in thousandths, as a moving mean; 0: unknown. */
 	u32 share_m;
-	/* How many of those on the same pCPU come before it. */
+	/* How many vCPUs on the same pCPU come before this one. */
 	u32 behind;
 };
 
-/* A vCPU that hardly wanted to run in a window shows nothing, in percent of it. */
+/* A window counts only if the vCPU wanted to run for at least this percentage of it. */
 #define CAPACITY_WANTED_PERCENT 10
-/* Shares that differ by less count as equal, in thousandths. */
+/* The width of the levels, in thousandths, within which shares count as equal. */
 #define CAPACITY_STEP_M 250
 
-/* A window has passed; off and idle times are sums since the start. */
+/* Notes that a window has passed. off_ns and idle_ns are sums since the start. */
 POLICY void capacity_look(struct capacity *c, u64 off_ns, u64 idle_ns, u64 window_ns)
 {
 	u64 off = off_ns > c->off_ns ? off_ns - c->off_ns : 0;
@@ -41,13 +43,14 @@ POLICY void capacity_look(struct capacity *c, u64 off_ns, u64 idle_ns, u64 windo
 	c->share_m = (u32)policy_mean(c->share_m, share_m ? share_m : 1);
 }
 
-/* In steps; one of which nothing is known counts as whole. */
+/* Returns the share as a level, in steps of CAPACITY_STEP_M. An unknown share counts as the
+ * whole. */
 POLICY u32 capacity_level(const struct capacity *c)
 {
 	return ((c->share_m ? c->share_m : 1000) + CAPACITY_STEP_M / 2) / CAPACITY_STEP_M;
 }
 
-/* Whether a vCPU delivers more than another one; of equals, the first. */
+/* Whether vCPU a delivers more than vCPU b; among equals, the lower index wins. */
 POLICY int capacity_is_more(const struct capacity *a, u32 a_index, const struct capacity *b,
 			    u32 b_index)
 {
@@ -56,7 +59,7 @@ POLICY int capacity_is_more(const struct capacity *a, u32 a_index, const struct 
 	return of_a != of_b ? of_a > of_b : a_index < b_index;
 }
 
-/* Whether it comes before the other one in the choice of those to use. */
+/* Whether vCPU a is chosen for use before vCPU b. */
 POLICY int capacity_comes_first(const struct capacity *a, u32 a_index, const struct capacity *b,
 				u32 b_index)
 {

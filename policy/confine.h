@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * How many vCPUs the kernel's own scheduler may use for tasks, where the number is changed from
- * user space (cpuset).
+ * Decides how many vCPUs the kernel's own scheduler may use for tasks, if user space changes that
+ * number (cpuset).
  *
- * No spin, no trial: fewer vCPUs are tried only where the vCPUs are seen to spin for much of
- * the time that they want to run. The number to try is what the host gives time for, by the time
- * on, and half where that is less or says nothing: where no vCPU seems off, or where spins with
- * interrupts disabled hold ticks back, so that time off passes for time on. Where the host gives
- * time for few, fewer than half are tried at once. A trial compares useful time, which is time on
- * less what was spun and what context switches took, with that of the windows before it. A clear
- * result ends the trial; an unclear one makes it longer. If a gain stays unclear, both numbers are
- * tried once more and compared over all their windows.
+ * No spin, no trial: the controller tries fewer vCPUs only if the vCPUs spin for much of the time
+ * in which they want to run. If the host surely gives time for more than half of them, judged by
+ * the time on, the controller tries that number. Otherwise it tries half, or fewer if the host
+ * gives time for only a few. It also tries half if the time on proves nothing: no vCPU seems off,
+ * or spins with interrupts disabled hold back ticks, so that time off passes for time on. A trial
+ * compares useful time with that of the windows before it. Useful time is the time on, less
+ * spinning and context switches. A clear result ends the trial; an unclear one prolongs it. If a
+ * gain stays unclear, the controller tries both numbers once more and compares them over all
+ * their windows.
  *
- * More vCPUs are tried rarely and for short, and given up in the first window that spins again:
- * sooner where other VMs want the same pCPUs. Where nothing is contended any more, all are tried at
- * once, and twice as many if that fails.
+ * The controller tries more vCPUs rarely and briefly, and gives them up in the first window that
+ * spins again. It tries sooner if other VMs want the same pCPUs. Once nothing is contended any
+ * more, it tries all vCPUs at once; if that has failed before, twice as many.
  */
 #ifndef UNSPIN_POLICY_CONFINE_H
 #define UNSPIN_POLICY_CONFINE_H
@@ -24,47 +25,51 @@
 #include "confine_sums.h"
 #include "confine_waits.h"
 
-/* A window: two or three ticks of 250 Hz a vCPU, by which off intervals are seen. */
+/* The length of a window: two or three ticks of 250 Hz on each vCPU, which reveal off
+ * intervals. */
 #define CONFINE_WINDOW_NS 10000000ULL
-/* Windows of each part of a trial, without those after a change. Three are 30 ms, several slices
- * of the host's. */
+/* The windows in each part of a trial, not counting those right after a change. Three are 30 ms,
+ * several of the host's time slices. */
 #define CONFINE_PART_WINDOWS 3
-/* How long the part with fewer lasts where it neither gains nor loses clearly: what was off before
- * the change can still count in its first windows. */
+/* The windows in the part with fewer vCPUs if they neither gain nor lose clearly: its first
+ * windows may still count time off from before the change. */
 #define CONFINE_UNCLEAR_WINDOWS 6
-/* A gain that no second comparison is needed for, in percent. */
+/* A gain of this percentage needs no second comparison. */
 #define CONFINE_CLEAR_GAIN_PERCENT 50
-/* No gain is clear against less spinning than that, in percent: it may have been a burst. Where
- * fewer vCPUs keep so much of the time on, in percent, they give little away even then, and a smaller
- * gain will do. */
+/* If the vCPUs spun less than this percentage before the trial, no gain is clear: the spinning
+ * may have been a burst. The exception is fewer vCPUs that keep this percentage of the time on:
+ * they give little away even then, so a smaller gain is enough. */
 #define CONFINE_CLEAR_SPIN_PERCENT 50
 #define CONFINE_CLEAR_LEFT_PERCENT 80
 #define CONFINE_CLEAR_GAIN_LEFT_PERCENT 25
-/* vCPUs that a limit leaves, and that are off for so much of the time that they want, have rivals
- * on the host, or are still too many, in percent. */
+/* If the vCPUs under a limit are off for this percentage of the time in which they want to run,
+ * they have rivals on the host, or are still too many. */
 #define CONFINE_RIVALS_PERCENT 25
-/* More vCPUs have brought spinning back from this share of the wanted time on, in percent; where
- * rivals get what a limit gives away, some spinning may be worth it. */
+/* If the vCPUs spin for more than this percentage of the wanted time, more of them have brought
+ * spinning back. If rivals get what a limit gives away, some spinning may be worth it. */
 #define CONFINE_RETURNED_PERCENT 10
 #define CONFINE_RETURNED_RIVALS_PERCENT 50
-/* More vCPUs are kept where nothing spins and no more than this is lost, in percent: limits
- * that pay no longer go. */
+/* More vCPUs are kept if nothing spins and they lose no more than this percentage, so that a
+ * limit that no longer pays is lifted. */
 #define CONFINE_MORE_LOSS_PERCENT 5
-/* So little below a whole number of vCPUs on counts as that number, in thousandths. */
+/* A time on that is at most this far below a whole number of vCPUs counts as that number, in
+ * thousandths. */
 #define CONFINE_LEAST_M 100
-/* Windows say nothing where less than this share of the vCPUs in use is wanted, in percent. After
- * so long the limit goes, even if bursts came that were shorter than a trial's part; its number is
- * kept. */
+/* A window is quiet if the tasks want less than this percentage of the vCPUs in use; quiet
+ * windows prove nothing. After CONFINE_QUIET_NS the limit is lifted, even if bursts came that
+ * were shorter than a part of a trial. Its number is kept. */
 #define CONFINE_QUIET_PERCENT 50
 #define CONFINE_QUIET_NS 1000000000ULL
 
-/* Trials of more in a row that spins ended though more was done: the next one goes on. */
+/* After this many trials of more in a row that spinning ended although more was done, the next
+ * such trial goes on. */
 #define CONFINE_ANYWAY_TRIALS 3
 
-/* A limit lasts if more vCPUs are not tried for so long. */
+/* A limit counts as lasting if the next trial of more vCPUs is at least this far away. */
 #define CONFINE_LASTS_NS 400000000ULL
 
-/* Fewer vCPUs paid. The wait before more are tried grows only where more were kept and spun. */
+/* Keeps fewer vCPUs after a trial that paid. The wait before a trial of more grows only if more
+ * were kept before, and spun. */
 POLICY void confine_keep_fewer(struct confine *c, u64 now_ns)
 {
 	u64 wait_ns = c->released_ns ? c->more_wait_ns : 0;
@@ -85,13 +90,13 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 	c->fewer_wait_ns =
 		confine_longer(wait_ns, CONFINE_FEWER_WAIT_NS, CONFINE_FEWER_WAIT_MAX_NS);
 	c->fewer_ns = now_ns + c->fewer_wait_ns;
-	/* Under a limit: rivals have come, and fewer do not help. */
+	/* If a limit is in force: rivals have come, and fewer vCPUs do not help. Try more. */
 	if (confine_off_percent(&c->without) >= CONFINE_RIVALS_PERCENT)
 		c->more_ns = now_ns;
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
-/* The part of the trial with fewer vCPUs, or its repetition, has lasted for another window. */
+/* Judges the part of the trial with fewer vCPUs, or its repetition, after another window. */
 POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 {
 	int again = c->phase == CONFINE_FEWER_AGAIN;
@@ -128,7 +133,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 	}
 }
 
-/* The number before is in use for comparison. */
+/* Continues the part of the trial that has the number before in use, for comparison. */
 POLICY void confine_try_before(struct confine *c)
 {
 	if (c->sums.windows < CONFINE_PART_WINDOWS)
@@ -139,7 +144,7 @@ POLICY void confine_try_before(struct confine *c)
 
 POLICY void confine_give_up_more(struct confine *c, u64 now_ns)
 {
-	/* Those in use had no rivals, and more had no more time. */
+	/* The vCPUs in use had no rivals, and more vCPUs got no more time. */
 	int in_vain = c->calm_trial && confine_off_percent(&c->without) < CONFINE_OFF_PERCENT &&
 		      confine_least_on_m(&c->sums) <= confine_mean(&c->without, c->without.on_m);
 
@@ -163,8 +168,9 @@ POLICY void confine_keep_more(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->tried);
 }
 
-/* Whether a trial of more goes on though it spins. One window that did more says little, and in a
- * collapse every window counts: so only after trials that all ended with such a one. */
+/* Whether a trial of more goes on although it spins. One window that did more proves little, and
+ * in a collapse every window counts. So the answer is yes only after several trials in a row that
+ * all ended with such a window. */
 POLICY int confine_goes_on(struct confine *c, const struct confine_facts *facts)
 {
 	if (!confine_gains_anyway(&c->without, facts))
@@ -188,7 +194,8 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 	}
 	if (c->sums.windows < (c->calm_trial ? CONFINE_CALM_TRIAL_WINDOWS : CONFINE_PART_WINDOWS))
 		return;
-	/* Without rivals, fewer pay only by avoiding spins, and there are none now. */
+	/* Without rivals, fewer vCPUs pay only because they avoid spinning, and there is none
+	 * now. */
 	if ((rivals || !c->calm_trial) &&
 	    confine_loses(&c->sums, &c->without, CONFINE_MORE_LOSS_PERCENT)) {
 		confine_give_up_more(c, now_ns);
@@ -197,7 +204,8 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 	confine_keep_more(c, now_ns);
 }
 
-/* The first window after a trial that failed: the number before it is back. */
+/* Sets the waits in the first window after a failed trial, when the number before it is in use
+ * again. */
 POLICY void confine_failed(struct confine *c, u64 now_ns)
 {
 	u64 took_ns = now_ns - c->began_ns;
@@ -211,8 +219,9 @@ POLICY void confine_failed(struct confine *c, u64 now_ns)
 			     took_ns * CONFINE_FEWER_WAIT_TRIALS);
 }
 
-/* How many to try: as many as are on at a time for sure, where those are more than half. Otherwise
- * half, or one more than are on if that is less: any others would only be off. */
+/* Returns how many vCPUs to try. If more than half are surely on at a time, that number;
+ * otherwise half, or one more than are on if that is less, because any others would only be
+ * off. */
 POLICY u32 confine_fewer(const struct confine *c)
 {
 	u32 half = c->use / 2, on_m = (u32)confine_mean(&c->sums, c->sums.on_m);
@@ -252,9 +261,10 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 	confine_change(c, phase, tried);
 }
 
-/* When more are tried though spins go on. Where rivals get what the limit gives away, which is too
- * much if the spins were but a burst, the first time comes sooner, and later ones where the trial of
- * fewer has shown such a loss. It comes later where the limit gives hardly anything away. */
+/* Returns when to try more vCPUs although spinning goes on. If rivals get what the limit gives
+ * away, that is too much in case the spins were only a burst. Then the first trial comes sooner,
+ * and so do later ones if the trial of fewer has shown such a loss. If the limit gives hardly
+ * anything away, the first trial comes later. */
 POLICY u64 confine_more_at(const struct confine *c)
 {
 	int first = c->more_wait_ns == CONFINE_MORE_WAIT_NS;
@@ -307,8 +317,9 @@ POLICY void confine_settled(struct confine *c, const struct confine_facts *facts
 }
 
 /*
- * There is little to do: windows of a trial show nothing any more, and a limit soon stops paying. A
- * trial of fewer that leads here is kept. So is one of more, and the number before is remembered.
+ * Handles a quiet window. Windows of a trial prove nothing any more, and a limit soon stops
+ * paying. A trial of fewer that leads to a quiet window is kept. So is a trial of more, and the
+ * number before it is remembered.
  */
 POLICY void confine_quiet(struct confine *c, u64 now_ns)
 {
@@ -335,7 +346,8 @@ POLICY void confine_quiet(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->vcpus);
 }
 
-/* A spin ended the controller's rest: the sums from before it are of another time. */
+/* Restarts the controller after a spin has ended its rest: the sums from before the rest are out
+ * of date. */
 POLICY void confine_wake(struct confine *c)
 {
 	if (c->phase != CONFINE_SETTLED)
@@ -344,10 +356,10 @@ POLICY void confine_wake(struct confine *c)
 	c->sums.skipped = CONFINE_SKIP_WINDOWS;
 }
 
-/* Whether the vCPUs that a limit leaves out are isolated, so that nothing wakes them: they would
- * take pCPUs from those in use. That takes another 30 ms, and up to a second beside rivals. So it
- * is done where the trial shows none, or once the limit was kept and lasts for a while, as far as
- * can be seen. */
+/* Whether to isolate the vCPUs that a limit leaves out, so that nothing wakes them; awake,
+ * they would take pCPUs from those in use. Isolation takes another 30 ms, and up to a second
+ * beside rivals. So it pays if the trial shows no rivals, or once the limit was kept and seems
+ * to last. */
 POLICY int confine_isolates(const struct confine *c, u64 now_ns)
 {
 	if (c->phase == CONFINE_FEWER || c->phase == CONFINE_FEWER_AGAIN)
@@ -358,7 +370,7 @@ POLICY int confine_isolates(const struct confine *c, u64 now_ns)
 }
 
 /*
- * A window has passed. Returns how many vCPUs tasks may use from now on, from 1 to vcpus.
+ * Decides after each window. Returns how many vCPUs tasks may use from now on, from 1 to vcpus.
  */
 POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u64 now_ns)
 {
@@ -371,7 +383,7 @@ POLICY u32 confine_step(struct confine *c, const struct confine_facts *facts, u6
 	if (confine_is_whole(facts, c->use))
 		c->whole = 1;
 	confine_add(&c->sums, facts, c->phase == CONFINE_SETTLED);
-	/* A limit must not stay for bursts that are too short to show whether it pays. */
+	/* Bursts that are too short to show whether a limit pays must not keep it in place. */
 	if (c->sums.windows >= CONFINE_PART_WINDOWS)
 		c->quiet_ns = 0;
 	switch (c->phase) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the limit on vCPUs (confine.h) is about to do, and what it has seen.
+ * The state of the limit on vCPUs (confine.h): its phase, and what it has measured.
  */
 #ifndef UNSPIN_POLICY_CONFINE_STATE_H
 #define UNSPIN_POLICY_CONFINE_STATE_H
@@ -10,24 +10,26 @@
 
 enum confine_phase {
 	CONFINE_SETTLED,
-	/* Fewer are in use; the number before is; fewer are again. */
+	/* A trial of fewer: fewer vCPUs are in use, then the number before, then fewer again. */
 	CONFINE_FEWER,
 	CONFINE_BEFORE,
 	CONFINE_FEWER_AGAIN,
-	/* More are in use. */
+	/* A trial of more: more vCPUs are in use. */
 	CONFINE_MORE,
 };
 
-/* One caller at a time writes it. Zeroed at first, except vcpus and use, which are equal. */
+/* The controller's state. One caller at a time writes it. Zeroed at first, except vcpus and use,
+ * which are equal. */
 struct confine {
 	u32 vcpus;
-	/* That tasks may use now. */
+	/* The number of vCPUs that tasks may use now. */
 	u32 use;
 	u32 phase;
-	/* In a trial: the number before it, and the one that is tried. */
+	/* In a trial: the number in use before it, and the number that it tries. */
 	u32 before;
 	u32 tried;
-	/* What was in use before the limit went because there was little to do; 0: nothing. */
+	/* The number of vCPUs in use before the limit was lifted because there was little to do;
+	 * 0: none is remembered. */
 	u32 learnt;
 	/* The most that was spun before a trial of fewer, in percent, since one was kept or the wait
 	 * was forgotten. */
@@ -35,38 +37,44 @@ struct confine {
 	/* Of the last trial of fewer, in percent: how much of the time on the fewer kept
 	 * (confine_left_percent), if that was seen; 0: unknown. */
 	u32 left;
-	/* Calm windows with a limit until now, and how many are needed; 0: as many as at first. */
+	/* Calm windows in a row under a limit, and how many are needed before a trial of more; 0:
+	 * CONFINE_CALM_WINDOWS. */
 	u32 calm;
 	u32 calm_wanted;
 	/* Whether the windows before the trial of more were calm. */
 	u32 calm_trial;
-	/* The ticks of calm windows, and those in user mode; how many such windows are needed where
-	 * these are nearly all, 0: as many as at first; and whether that was so before the trial. */
+	/* The ticks of the calm windows, and those of them in user mode. Then how many such
+	 * windows are needed if nearly all ticks are in user mode (0: CONFINE_COMPUTES_WINDOWS),
+	 * and whether they were so before the trial. */
 	u32 calm_ticks;
 	u32 calm_user_ticks;
 	u32 computes_wanted;
 	u32 computes_trial;
-	/* Whether the vCPUs in use were on for a whole window since the last change of use. */
+	/* Whether the vCPUs in use were on for a whole window since the number last changed. */
 	u32 whole;
-	/* Trials of more in a row that spins ended though more was done. */
+	/* Trials of more in a row that spinning ended although more was done. */
 	u32 anyway;
-	/* Since the last change of use; a settled number's forget old windows. */
+	/* Sums since the number in use last changed. In the settled phase they fade. */
 	struct confine_sums sums;
-	/* Of a trial: with the number before it, and with fewer until that is in use again. */
+	/* Sums of a trial: with the number before it, and with fewer up to the moment when that
+	 * number is in use again. */
 	struct confine_sums without;
 	struct confine_sums with;
-	/* Since when there has been little to do but short bursts; 0: there is much. */
+	/* Since when there has been little to do, apart from short bursts; 0: there is much to
+	 * do. */
 	u64 quiet_ns;
-	/* When more were kept last; 0: not since fewer were. */
+	/* When more vCPUs were last kept; 0: not since fewer were kept. */
 	u64 released_ns;
-	/* Not before this may fewer and more be tried, and how long the last wait was. */
+	/* The earliest time of the next trial of fewer and of more, each with the length of the
+	 * last wait. */
 	u64 fewer_ns;
 	u64 fewer_wait_ns;
 	u64 more_ns;
 	u64 more_wait_ns;
-	/* When a trial began that is under way or has just failed; 0: none, or a calm one of more. */
+	/* When the trial began that is under way or has just failed; 0: no such trial, or
+	 * a calm trial of more. */
 	u64 began_ns;
-	/* Counts since the start: trials to fewer and to more, and those that were kept. */
+	/* Trials of fewer and of more since the start, and how many of each were kept. */
 	u64 trials_fewer;
 	u64 kept_fewer;
 	u64 trials_more;
@@ -83,7 +91,7 @@ POLICY u32 confine_computes_wanted(const struct confine *c)
 	return c->computes_wanted ? c->computes_wanted : CONFINE_COMPUTES_WINDOWS;
 }
 
-/* Whether the calm windows were spent in user mode, and that for long enough. */
+/* Whether the calm windows were spent in user mode, for long enough. */
 POLICY int confine_computes(const struct confine *c)
 {
 	return c->calm >= confine_computes_wanted(c) && c->calm_ticks >= CONFINE_COMPUTES_TICKS &&
@@ -101,7 +109,8 @@ POLICY void confine_count_calm(struct confine *c, const struct confine_facts *fa
 	c->calm_user_ticks += facts->user_ticks;
 }
 
-/* More vCPUs have spun again; in vain: after calm windows, and the host gave them no more time. */
+/* Requires more calm windows after more vCPUs have spun again. `in_vain` is nonzero if the trial
+ * followed calm windows and the host gave more vCPUs no more time. */
 POLICY void confine_calm_longer(struct confine *c, int in_vain)
 {
 	u32 wanted = c->computes_trial ? confine_computes_wanted(c) : confine_calm_wanted(c);

@@ -1,43 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What windows with one number of vCPUs brought, and how two numbers compare (confine.h).
+ * Sums what the windows with one number of vCPUs brought, and compares two numbers (confine.h).
  */
 #ifndef UNSPIN_POLICY_CONFINE_SUMS_H
 #define UNSPIN_POLICY_CONFINE_SUMS_H
 
 #include "base.h"
 
-/* What all vCPUs did in a window of time, in thousandths of a vCPU. */
+/* The activity of all vCPUs in a window of time, in thousandths of a vCPU unless it is a
+ * count. */
 struct confine_facts {
-	/* They ran. */
+	/* The vCPUs ran. */
 	u32 on_m;
-	/* They wanted to run and were off. */
+	/* The vCPUs wanted to run and were off. */
 	u32 off_m;
-	/* They were in a slow path that waits without sleeping, whether on or off. */
+	/* The vCPUs were in a slow path that waits without sleeping, on or off. */
 	u32 spin_m;
-	/* They were off in one, as far as is known. As the time off, it counts where an off
-	 * interval ends, and may be longer than the window. */
+	/* The vCPUs were off in such a slow path, as far as is known. Like off_m, it counts in
+	 * the window in which an off interval ends, so it may be longer than the window. */
 	u32 spin_off_m;
-	/* They were on or off in one that held ticks back: as much again counts as off. */
+	/* Half of the time off that lies in slow paths that held back ticks, in which the vCPUs
+	 * may have been on as well. This half counts as on, the other half as off. */
 	u32 held_m;
-	/* How many such slow paths ended: this is a count. */
+	/* The number of such slow paths that ended: a count. */
 	u32 paths;
-	/* They switched between tasks, an estimate with a price for each time, or moved tasks that
-	 * were running. */
+	/* The vCPUs switched between tasks, estimated at a fixed price for each switch, or moved
+	 * tasks that were running. */
 	u32 switch_m;
-	/* How many ticks found it at work, and how many of these in user mode: counts. */
+	/* The ticks that found a vCPU busy, and those of them in user mode: counts. */
 	u32 ticks;
 	u32 user_ticks;
-	/* As how many windows it counts in a mean, where it was longer than one; 0 is 1. */
+	/* The weight of the window in a mean, in windows, if it was longer than one; 0 means
+	 * 1. */
 	u32 windows;
 };
 
 /* Sums over windows. Zeroed at first. */
 struct confine_sums {
-	/* Those that count, and those before them that show the change itself. */
+	/* The windows that count, and the windows before them that were skipped because they show
+	 * the change itself. */
 	u32 windows;
 	u32 skipped;
-	/* As how many they count, which their sums are of. */
+	/* The weight of the windows that count. Each sum below is weighted by it. */
 	u64 weight;
 	u64 on_m;
 	u64 wanted_m;
@@ -47,22 +51,23 @@ struct confine_sums {
 	u64 switch_m;
 };
 
-/* So many windows after a change do not count: vCPUs that are off move their tasks when they are
- * on again, and what they were off before counts then. */
+/* This many windows after a change do not count: vCPUs that are off move their tasks only when
+ * they are on again, and their earlier time off counts then. */
 #define CONFINE_SKIP_WINDOWS 2
-/* A settled number's sums count half of the windows before the last ones. */
+/* In the settled phase, the sums are halved whenever this many windows have been added up. */
 #define CONFINE_MEMORY_WINDOWS 8
-/* A window with no more slow paths, and a smaller share of spinning in percent, has nothing to
- * spin for: work that contends for anything shows ten times as many, however few vCPUs it has. */
+/* A window with at most this many slow paths, and less than this percentage of spinning, has
+ * nothing to spin for. Work that contends for anything shows ten times as many paths, however few
+ * vCPUs it has. */
 #define CONFINE_CALM_PATHS 3
 #define CONFINE_CALM_PERCENT 1
-/* From this share of the time on, in percent, tasks do little but switch: they yield for a lock, or
- * to switch is their work, or they change their affinity. Useful time says little about them.
- * hackbench has a seventh at most. */
+/* If tasks switch for at least this percentage of the time on, they do little else: they yield
+ * for a lock, or switching is their work, or they change their affinity. Useful time says little
+ * about them. hackbench reaches a seventh at most. */
 #define CONFINE_SWITCHES_PERCENT 20
-/* A loss that is clear, in percent. */
+/* A loss of useful time of more than this percentage is clear. */
 #define CONFINE_CLEAR_LOSS_PERCENT 40
-/* From this share of spins on, in percent, off intervals are hidden. */
+/* If the vCPUs spin for at least this percentage of the wanted time, off intervals are hidden. */
 #define CONFINE_BLIND_PERCENT 75
 
 POLICY void confine_forget(struct confine_sums *sums)
@@ -117,10 +122,11 @@ POLICY u64 confine_mean(const struct confine_sums *sums, u64 sum)
 	return sum / (sums->weight ? sums->weight : 1);
 }
 
-/* Time on, less what was spun in it. A time off that was not seen lies in a slow path, and counts as
- * on and as spun: it makes no difference. Context switches are no work either: where they belong to
- * the work, both of two numbers have as many for as much work; tasks that yield until another one
- * lets go of a lock switch a thousand times as often on fewer vCPUs. */
+/* Returns the mean useful time: the time on, less spinning and context switches. Unseen time off
+ * lies in a slow path and counts both as on and as spun, so it makes no difference. Context
+ * switches do not count as work either. If they belong to the work, both numbers of vCPUs switch
+ * equally often for equal work. Tasks that yield until another one releases a lock switch a
+ * thousand times as often on fewer vCPUs. */
 POLICY u64 confine_useful_m(const struct confine_sums *sums)
 {
 	u64 on_m = sums->on_m + sums->spin_off_m, wasted_m = sums->spin_m + sums->switch_m;
@@ -145,7 +151,7 @@ POLICY u32 confine_off_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)((sums->wanted_m - sums->on_m) * 100 / sums->wanted_m) : 0;
 }
 
-/* The most that it may have been. */
+/* Returns the largest percentage that the vCPUs may have been off, counting held time as off. */
 POLICY u32 confine_most_off_percent(const struct confine_sums *sums)
 {
 	u64 off_m = sums->wanted_m - sums->on_m + sums->held_m;
@@ -153,13 +159,14 @@ POLICY u32 confine_most_off_percent(const struct confine_sums *sums)
 	return sums->wanted_m ? (u32)(off_m * 100 / sums->wanted_m) : 0;
 }
 
-/* The least time on that there may have been. */
+/* Returns the shortest time that the vCPUs may have been on, not counting held time as on. */
 POLICY u32 confine_least_on_m(const struct confine_sums *sums)
 {
 	return (u32)confine_mean(sums, sums->on_m > sums->held_m ? sums->on_m - sums->held_m : 0);
 }
 
-/* Whether so much is spun that time on says nothing: spinners that are off pass for on. */
+/* Whether the vCPUs spin so much that the time on proves nothing: spinners that are off pass for
+ * on. */
 POLICY int confine_is_blind(const struct confine_sums *sums)
 {
 	return confine_spin_percent(sums) >= CONFINE_BLIND_PERCENT;
@@ -173,7 +180,8 @@ POLICY int confine_is_calm(const struct confine_facts *facts)
 	       (u64)facts->spin_m * 100 < wanted_m * CONFINE_CALM_PERCENT;
 }
 
-/* Whether a window with more vCPUs spins, in percent, and a larger share than with those before. */
+/* Whether a window with more vCPUs spins for more than `percent` of the wanted time, and for a
+ * larger share than the windows before. */
 POLICY int confine_spins_more(const struct confine_sums *before, const struct confine_facts *facts,
 			      u32 percent)
 {
@@ -185,7 +193,8 @@ POLICY int confine_spins_more(const struct confine_sums *before, const struct co
 	return (u64)facts->spin_m * 100 > wanted_m * share;
 }
 
-/* Whether it brought so much more useful time and a smaller share of spinning. */
+/* Whether `sums` has at least `percent` more useful time than `than`, and a smaller share of
+ * spinning. */
 POLICY int confine_gains(const struct confine_sums *sums, const struct confine_sums *than,
 			 u32 percent)
 {
@@ -195,14 +204,14 @@ POLICY int confine_gains(const struct confine_sums *sums, const struct confine_s
 	       useful_m * 100 >= confine_useful_m(than) * (100 + percent);
 }
 
-/* Whether it brought so much less useful time. */
+/* Whether `sums` has more than `percent` less useful time than `than`. */
 POLICY int confine_loses(const struct confine_sums *sums, const struct confine_sums *than,
 			 u32 percent)
 {
 	return confine_useful_m(sums) * 100 < confine_useful_m(than) * (100 - percent);
 }
 
-/* Whether it failed so clearly that nothing more has to be seen. */
+/* Whether `sums` fails so clearly against `than` that the trial needs no more windows. */
 POLICY int confine_fails(const struct confine_sums *sums, const struct confine_sums *than)
 {
 	return confine_switches_much(sums) ||

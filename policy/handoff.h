@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Delayed preemption: a lock holder that has waiters is not kept from running.
+ * Delays the preemption of a lock holder that has waiters.
  *
- * A task that is to give way while it holds such a lock keeps its vCPU until it has released the
- * lock, for a bounded time; what it runs is charged as always. Locks that had waiters lately are
- * remembered, because a task may take one after the others began to wait.
+ * A task that should give way while it holds such a lock keeps its vCPU until it has released the
+ * lock, for a bounded time. Its run time is charged as usual. Locks that had waiters recently are
+ * remembered, because a task may take a lock after others began to wait for it.
  */
 #ifndef UNSPIN_POLICY_HANDOFF_H
 #define UNSPIN_POLICY_HANDOFF_H
 
 #include "base.h"
 
-/* How long a lock counts as contended after a wait for it began. */
+/* How long a lock counts as contended after a task began to wait for it. */
 #define HANDOFF_CONTENDED_NS 50000000ULL
-/* The most that a holder runs on when it is to give way. */
+/* The longest time that a holder may run on after it should have given way. */
 #define HANDOFF_MOST_NS 2000000ULL
-/* Locks that are remembered together. */
+/* The number of locks in one table. */
 #define HANDOFF_LOCKS 8
 
-/* A lock that somebody has begun to wait for. */
+/* A lock that a task has begun to wait for. */
 struct contended {
-	/* Its address; 0: this place is free. */
+	/* The lock's address; 0: this place is free. */
 	u64 lock;
-	/* When, the last time. */
+	/* When a task last began to wait for it. */
 	u64 wanted_ns;
-	/* The process whose address it is; 0: the kernel's. */
+	/* The process whose address space the address is in; 0: the kernel's. */
 	u32 process;
 	u32 kind;
 };
 
-/* The place for a lock among HANDOFF_LOCKS: the one that it has, or that of the one which
- * nobody has waited for the longest. */
+/* Returns the place for a lock among HANDOFF_LOCKS: the place that it has, or that of the lock
+ * whose last wait began the longest ago. */
 POLICY u32 handoff_place(const struct contended *locks, u64 lock, u32 process)
 {
 	u64 oldest_ns = ~0ULL;
@@ -53,7 +53,7 @@ POLICY int handoff_is_contended(const struct contended *lock, u32 process, u64 n
 	       now_ns < lock->wanted_ns + HANDOFF_CONTENDED_NS;
 }
 
-/* Whether a holder that is to give way since then is to go on. */
+/* Whether a holder that should have given way at due_ns may still go on. */
 POLICY int handoff_goes_on(u64 due_ns, u64 now_ns)
 {
 	return now_ns < due_ns + HANDOFF_MOST_NS;

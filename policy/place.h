@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Where a task that becomes ready is to wait, and whose waiting task a vCPU takes next.
+ * Decides where a task that becomes ready waits, and from which queue a vCPU takes its next task.
  *
- * Every vCPU has a queue, in the order of virtual time. A vCPU that is off serves nobody, and
- * an idle one that the host is slow to run serves late: so a task is put where it will
- * probably wait least, as bvs of vSched does (EuroSys '25). What will happen is not
- * certain, so vCPUs that run look at the queues of others, too, and take from one whose
- * tasks have had less; from one that is not served they take at once. Who takes is
- * on, so no task waits for a vCPU that is off while another one runs.
+ * Every vCPU has a queue, ordered by virtual time. A vCPU that is off serves nobody, and an idle
+ * vCPU that the host is slow to run serves late. So a task is queued where it will probably wait
+ * least, as bvs of vSched does (EuroSys '25). The prediction can fail, so vCPUs that run also
+ * look at the queues of others. They take from a queue whose tasks have had less time, and at
+ * once from a queue that is not served. A vCPU that takes a task is on, so no task waits for a
+ * vCPU that is off while another vCPU runs.
  */
 #ifndef UNSPIN_POLICY_PLACE_H
 #define UNSPIN_POLICY_PLACE_H
@@ -16,19 +16,19 @@
 
 /* A vCPU as a place to run. */
 struct place {
-	/* What it does now, of enum activity_state. */
+	/* What the vCPU does now, a value of enum activity_state. */
 	u32 state;
-	/* Tasks that wait for it. */
+	/* The number of tasks that wait for it. */
 	u32 waiting;
-	/* How long its run will probably last from now on. */
+	/* How long its run will probably still last. */
 	u64 left_ns;
 	/* The mean length of its off intervals. */
 	u64 off_ns;
-	/* How long it has taken to answer a wake-up, on average. */
+	/* How long it takes to answer a wake-up, on average. */
 	u64 wake_ns;
 };
 
-/* How long a task that is put there will probably wait until it runs. */
+/* Returns how long a task that is queued there will probably wait until it runs. */
 POLICY u64 place_wait_ns(const struct place *place, u64 slice_ns)
 {
 	u64 wait_ns;
@@ -41,23 +41,24 @@ POLICY u64 place_wait_ns(const struct place *place, u64 slice_ns)
 	return wait_ns;
 }
 
-/* Whether the other place is so much better that it is worth to leave the caches. */
+/* Whether the other place is so much better that leaving the caches is worth it. */
 POLICY int place_is_better(u64 other_wait_ns, u64 wait_ns)
 {
 	return other_wait_ns + other_wait_ns / 2 < wait_ns;
 }
 
-/* A queue as others see it. */
+/* A queue as other vCPUs see it. */
 struct place_queue {
-	/* The virtual time of its first task, about. */
+	/* The approximate virtual time of its first task. */
 	u64 first_vtime;
-	/* When its vCPU asked for a task last. */
+	/* When its vCPU last asked for a task. */
 	u64 served_ns;
-	/* Its vCPU is to be used, and is not off. */
+	/* Nonzero if tasks may use its vCPU and the vCPU is not off. */
 	u32 serves;
 };
 
-/* Whether a vCPU whose own first task has this virtual time takes from the other queue first. */
+/* Whether a vCPU whose own first task has the virtual time own_vtime takes from the other queue
+ * first. */
 POLICY int place_takes(u64 own_vtime, const struct place_queue *other, u64 now_ns, u64 slice_ns)
 {
 	int is_served = other->serves && now_ns < other->served_ns + 2 * slice_ns;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a task's weight is worth where tasks are in groups that have weights themselves
+ * Computes what a task's weight is worth if tasks are in groups that have weights themselves
  * (cgroups, cpu.weight).
  *
- * In a group, its own tasks and the groups below it share what the group gets, by weight,
- * as far as they are ready to run. Multiplied down the tree that is each group's share of
- * everything (as scx_flatcg flattens a hierarchy), and the group's tasks share it by their
- * own weights. So a weight counts by a factor, one for all tasks of a group, and no queue
- * has to know of groups.
+ * In a group, its own tasks and the groups below it share what the group gets, by weight, as far
+ * as they are ready to run. Multiplied down the tree, these shares give each group's share of
+ * everything (as scx_flatcg flattens a hierarchy), and the group's tasks divide it by their own
+ * weights. So each weight counts multiplied by a factor, the same for all tasks of a group, and
+ * no queue needs to know about groups.
  */
 #ifndef UNSPIN_POLICY_SHARE_H
 #define UNSPIN_POLICY_SHARE_H
 
 #include "base.h"
 
-/* Of shares and factors: all, and as it is. */
+/* As a share: everything. As a factor: one, which leaves a weight unchanged. */
 #define SHARE_ONE (1ULL << 20)
-/* A factor is no further from SHARE_ONE than this many times. */
+/* The largest ratio between a factor and SHARE_ONE, in either direction. */
 #define SHARE_MOST 10000
 
-/* The share of a group by its parent's share, its own weight, and the weights of all that is
- * ready in the parent, itself included. */
+/* Returns the share of a group. `parents` is its parent's share; `beside` is the sum of all
+ * weights that are ready in the parent, including the group's own. */
 POLICY u64 share_of(u64 parents, u64 weight, u64 beside)
 {
 	return weight < beside ? parents * weight / beside : parents;
 }
 
-/* The factor of a group's tasks by its share and the weights of the tasks that are ready: of
- * the group's own and the groups below it, and of all tasks. */
+/* Returns the factor for the group's tasks. ready_in_group is the weight of what is ready in the
+ * group (its own tasks and the groups below it), ready_in_all that of all ready tasks. */
 POLICY u64 share_factor(u64 share, u64 ready_in_group, u64 ready_in_all)
 {
 	u64 factor = ready_in_group ? share * ready_in_all / ready_in_group : SHARE_ONE;
@@ -37,7 +37,8 @@ POLICY u64 share_factor(u64 share, u64 ready_in_group, u64 ready_in_all)
 	return factor > SHARE_ONE / SHARE_MOST ? factor : SHARE_ONE / SHARE_MOST;
 }
 
-/* What a task of a weight is charged for a time, if 100 is the normal weight. */
+/* Returns the virtual time that a task is charged for ran_ns. 100 is the normal weight; 0 counts
+ * as 100. */
 POLICY u64 share_charge_ns(u64 ran_ns, u64 weight, u64 factor)
 {
 	u64 counts = (weight ? weight : 100) * factor / SHARE_ONE;
