@@ -1,4 +1,4 @@
-//! Compiles the headers of policy/ as they are into functions that Rust can call.
+//! Compiles the unchanged headers of `policy/` into functions that Rust can call.
 
 fn main() {
     println!("cargo:rerun-if-changed=../../policy");

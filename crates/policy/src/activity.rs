@@ -1,24 +1,24 @@
-//! `policy/activity.h`: what a vCPU does, by its signs of life.
+//! `policy/activity.h`: infers what a vCPU does from its signs of life.
 
 /// What a vCPU does.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It runs on a pCPU.
+    /// The vCPU runs on a pCPU.
     On,
-    /// It wants to run and does not.
+    /// The vCPU wants to run and does not.
     Off,
-    /// It halts.
+    /// The vCPU halts.
     Idle,
 }
 
-/// How late is too late.
+/// The lateness from which the policy infers that a vCPU was off.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A timer that is served later than this was due while its vCPU was off.
+    /// A timer that is served later than this expired while its vCPU was off.
     pub timer_ns: u64,
-    /// A wake-up that is answered later than this found a vCPU that was off.
+    /// A wake-up that is answered later than this arrived while the vCPU was off.
     pub wake_ns: u64,
 }
 
@@ -26,23 +26,23 @@ pub struct Limits {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// The last sign of life.
+    /// The time of the last sign of life.
     pub alive_ns: u64,
-    /// When its next timer expires; 0 where none is known.
+    /// When its next timer expires; 0: unknown.
     pub due_ns: u64,
-    /// Idle: when the first wake-up since was sent to it; 0: none was.
+    /// While idle: when another vCPU sent the first wake-up; 0: none was sent.
     pub woken_ns: u64,
-    /// Since when it has been on, as far as is known.
+    /// The start of the current run, as far as is known.
     pub run_ns: u64,
-    /// Mean length of a run that an off interval ended; 0 where there was none.
+    /// The mean length of the runs that an off interval ended; 0: none was seen yet.
     pub run_mean_ns: u64,
-    /// Mean length of an off interval; 0 where there was none.
+    /// The mean length of the off intervals; 0: none was seen yet.
     pub off_mean_ns: u64,
-    /// When its last off interval ended; before there was one, when it was first seen.
+    /// When its last off interval ended; before the first one, when the vCPU was first seen.
     pub stirred_ns: u64,
-    /// 1 while it is idle.
+    /// 1 while the vCPU is idle.
     pub idle: u32,
-    /// Fills the record up.
+    /// Padding.
     pub unused: u32,
 }
 
@@ -50,16 +50,16 @@ pub struct Activity {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Off {
-    /// It began not before.
+    /// The earliest time at which it can have begun.
     pub earliest_ns: u64,
-    /// It began not after.
+    /// The latest time at which it can have begun.
     pub latest_ns: u64,
-    /// It ended.
+    /// When it ended.
     pub end_ns: u64,
 }
 
-// SAFETY: of every call below: the functions read and write nothing but what they
-// are given by reference, and each struct has the C one's fields in its order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and each struct has the fields of its C struct in the same order.
 unsafe extern "C" {
     fn activity_off_ns(off: *const Off) -> u64;
     fn activity_off_within_ns(off: *const Off, from_ns: u64, to_ns: u64) -> u64;
@@ -76,7 +76,7 @@ unsafe extern "C" {
 }
 
 impl Off {
-    /// Its length, from the middle of its bounds.
+    /// Returns the interval's length, measured from the middle of its bounds.
     pub fn length_ns(&self) -> u64 {
         // SAFETY: see above.
         unsafe { activity_off_ns(self) }
@@ -94,64 +94,65 @@ impl Off {
 }
 
 impl Activity {
-    /// A sign of life; the off interval that lies behind it, if one does.
+    /// Notes a sign of life. Returns the off interval that ended with it, if there is one.
     pub fn alive(&mut self, limits: &Limits, now_ns: u64, due_ns: u64) -> Option<Off> {
         // SAFETY: see above.
         unsafe { activity_alive(self, limits, now_ns, due_ns) }.found()
     }
 
-    /// A sign of life soon after the last one; `false`, and nothing noted, where there may be
-    /// more to tell.
+    /// Notes a sign of life soon after the last one. Returns `false`, and notes nothing, if the
+    /// sign may end an off interval.
     pub fn is_early(&mut self, limits: &Limits, now_ns: u64) -> bool {
         // SAFETY: see above.
         unsafe { activity_is_early(self, limits, now_ns) != 0 }
     }
 
-    /// Its next timer is another one.
+    /// Notes that the vCPU has programmed another timer since its last sign of life.
     pub fn set_timer(&mut self, due_ns: u64) {
         // SAFETY: see above.
         unsafe { activity_set_timer(self, due_ns) }
     }
 
-    /// It is on after something that may have held its interrupts back.
+    /// Notes that the vCPU is on after an activity that may have held back its interrupts.
     pub fn postpone(&mut self, now_ns: u64, due_ns: u64) {
         // SAFETY: see above.
         unsafe { activity_postpone(self, now_ns, due_ns) }
     }
 
-    /// The vCPU halts.
+    /// Notes that the vCPU halts.
     pub fn idle(&mut self, now_ns: u64, due_ns: u64) {
         // SAFETY: see above.
         unsafe { activity_idle(self, now_ns, due_ns) }
     }
 
-    /// Another vCPU wakes it.
+    /// Notes that another vCPU sends this one a wake-up.
     pub fn wake(&mut self, now_ns: u64) {
         // SAFETY: see above.
         unsafe { activity_wake(self, now_ns) }
     }
 
-    /// It is no longer idle; the off interval since the wake-up, if it is one.
+    /// Notes that the vCPU leaves idle. Returns the off interval since the wake-up if the answer
+    /// came too late.
     pub fn resume(&mut self, limits: &Limits, now_ns: u64, due_ns: u64) -> Option<Off> {
         // SAFETY: see above.
         unsafe { activity_resume(self, limits, now_ns, due_ns) }.found()
     }
 
-    /// What it does now, as another vCPU sees it.
+    /// Returns what the vCPU does now, as another vCPU sees it.
     pub fn look(&self, limits: &Limits, now_ns: u64) -> State {
         // SAFETY: see above; the C enum's values are those of `State`.
         unsafe { activity_look(self, limits, now_ns) }
     }
 
-    /// How long to wait for the next heartbeat, where `beat_ns` is the shortest time and no other
-    /// timer shows anything if they are `alone`; `None`: none is needed.
+    /// Returns how long to wait before the next heartbeat; `None`: none is needed. `beat_ns` is the
+    /// shortest interval; `alone` says that no other timer can show that the vCPU was off.
     pub fn beat_ns(&self, beat_ns: u64, alone: bool, now_ns: u64) -> Option<u64> {
         // SAFETY: see above.
         let wait_ns = unsafe { activity_beat_ns(self, beat_ns, u32::from(alone), now_ns) };
         (wait_ns != 0).then_some(wait_ns)
     }
 
-    /// How long this run will probably last; `None` where nothing is known.
+    /// Returns how long this run will probably still last; `None`: unknown.
     pub fn left_ns(&self, now_ns: u64) -> Option<u64> {
         // SAFETY: see above.
         let left = unsafe { activity_left_ns(self, now_ns) };

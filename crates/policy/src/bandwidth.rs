@@ -1,23 +1,23 @@
-//! `policy/bandwidth.h`: how much time a group of tasks may use.
+//! `policy/bandwidth.h`: limits how much CPU time a group of tasks may use.
 
-/// A group's limit and what is left of it. Zeroed where there is none.
+/// One group's limit and balance. All zeros mean no limit.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// What it may use in a period; 0: there is no limit.
+    /// The time that the group may use in a period; 0: no limit.
     pub quota_ns: u64,
     /// The length of a period.
     pub period_ns: u64,
-    /// What may be kept of earlier periods.
+    /// The most unused quota that carries over from earlier periods.
     pub burst_ns: u64,
-    /// When the period of now began.
+    /// When the current period began.
     pub since_ns: u64,
-    /// What may still be used, or, below 0, has to be made up for.
+    /// The time that the group may still use; negative: its overrun.
     pub left_ns: i64,
 }
 
-// SAFETY: of every call below: the functions work on nothing but what they are given by
-// reference, and the struct has the C one's fields in its order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and the struct has the fields of the C struct in the same order.
 unsafe extern "C" {
     fn bandwidth_set(
         bandwidth: *mut Bandwidth,
@@ -32,25 +32,25 @@ unsafe extern "C" {
 }
 
 impl Bandwidth {
-    /// The limit as it is now: one that has changed counts from now on.
+    /// Sets the limit. A limit that has changed takes effect at once, with a full quota.
     pub fn set(&mut self, quota_ns: u64, period_ns: u64, burst_ns: u64, now_ns: u64) {
         // SAFETY: see above.
         unsafe { bandwidth_set(self, quota_ns, period_ns, burst_ns, now_ns) }
     }
 
-    /// Periods that have passed bring a quota each.
+    /// Adds a quota for each period that has passed.
     pub fn refill(&mut self, now_ns: u64) {
         // SAFETY: see above.
         unsafe { bandwidth_refill(self, now_ns) }
     }
 
-    /// The group's tasks ran for so long.
+    /// Deducts the time that the group's tasks ran.
     pub fn charge(&mut self, ran_ns: u64) {
         // SAFETY: see above.
         unsafe { bandwidth_charge(self, ran_ns) }
     }
 
-    /// Whether there is more than that to be used.
+    /// Returns whether the group may use more than `ns`.
     pub fn has(&self, ns: u64) -> bool {
         // SAFETY: see above.
         unsafe { bandwidth_has(self, ns) != 0 }

@@ -1,6 +1,6 @@
-//! `policy/host/boost.h`: the vCPU that one in a pause loop yields to.
+//! `policy/host/boost.h`: chooses the vCPU that a vCPU in a pause loop yields to.
 
-/// Which rules choose.
+/// The rules that choose a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the years")]
 #[repr(u32)]
@@ -17,7 +17,8 @@ pub enum Policy {
     Ecs,
 }
 
-/// Why a candidate is not chosen, in the order in which candidates are ruled out, or that it is.
+/// Why a candidate is not chosen, in the order in which candidates are ruled out; `Yes`: it is
+/// chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the header explains the reasons")]
 #[repr(u32)]
@@ -53,8 +54,8 @@ pub struct Facts {
     pub ipi_from: [u64; 4],
 }
 
-// SAFETY: of every call below: the functions read and write only what their references point
-// to, and the struct has the C one's fields in its order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and the struct has the fields of the C struct in the same order.
 unsafe extern "C" {
     safe static boost_facts_size: u64;
     fn boost_verdict(me: *const Facts, candidate: *const Facts, policy: u32) -> Reason;
@@ -73,25 +74,25 @@ impl Facts {
         boost_facts_size as usize
     }
 
-    /// Whether a spinner yields to the candidate.
+    /// Returns whether this spinner yields to the candidate, and if not, why.
     pub fn verdict(&self, candidate: &Facts, policy: Policy) -> Reason {
         // SAFETY: see above; the C enum's values are those of `Reason`.
         unsafe { boost_verdict(self, candidate, policy as u32) }
     }
 
-    /// Updates a candidate that spins itself after a verdict.
+    /// Updates this candidate after a verdict, if it spins itself.
     pub fn judged(&mut self, verdict: Reason) {
         // SAFETY: see above.
         self.dy_eligible = unsafe { boost_dy_after(self, verdict) };
     }
 
-    /// The vCPU `from` sends it an interrupt.
+    /// Notes that the vCPU `from` sends this one an interrupt.
     pub fn ipi_sent(&mut self, from: u32) {
         // SAFETY: see above.
         unsafe { boost_ipi_sent(self, from) }
     }
 
-    /// It enters the guest.
+    /// Notes that the vCPU enters the guest.
     pub fn entered(&mut self) {
         // SAFETY: see above.
         unsafe { boost_entered(self) }
@@ -99,24 +100,26 @@ impl Facts {
 }
 
 impl Policy {
-    /// The rules of its n-th look at all candidates.
+    /// Returns the rules of the policy's n-th look at all candidates; `None`: it does not look
+    /// again.
     pub fn look(self, n: u32) -> Option<Policy> {
         let rules = boost_look(self as u32, n);
         [self, Policy::Mainline].into_iter().find(|policy| *policy as u32 == rules)
     }
 
-    /// The i-th candidate of n vCPUs.
+    /// Returns the i-th candidate among n vCPUs; `None`: the policy has none.
     pub fn order(self, last_boosted: u32, n: u32, i: u32) -> Option<u32> {
         let candidate = boost_order(self as u32, last_boosted, n, i);
         (candidate != u32::MAX).then_some(candidate)
     }
 
-    /// How long the spinner sleeps instead; 0: not at all.
+    /// Returns how long the spinner sleeps instead of yielding; 0: it does not sleep.
     pub fn sleep_ns(self) -> u64 {
         boost_sleep_ns(self as u32)
     }
 
-    /// After how many useless yields it gives up; `None`: never.
+    /// Returns the number of useless yields after which the spinner gives up; `None`: it never
+    /// does.
     pub fn attempts(self) -> Option<u32> {
         let attempts = boost_attempts(self as u32);
         (attempts != u32::MAX).then_some(attempts)

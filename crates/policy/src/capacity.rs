@@ -1,4 +1,4 @@
-//! `policy/capacity.h`: what each vCPU really delivers.
+//! `policy/capacity.h`: measures what each vCPU really delivers.
 
 use std::cmp::Ordering;
 
@@ -8,15 +8,15 @@ use std::cmp::Ordering;
 pub struct Capacity {
     off_ns: u64,
     idle_ns: u64,
-    /// The share of the time that it wants to run in which it does, in thousandths; 0: not
-    /// known yet.
+    /// The share of the time in which the vCPU wants to run that it does run, in thousandths; 0:
+    /// unknown.
     pub share_m: u32,
-    /// How many of those on the same pCPU come before it.
+    /// How many vCPUs on the same pCPU come before this one.
     pub behind: u32,
 }
 
-// SAFETY: of every call below: the functions read and write nothing but what they are
-// given by reference, and the struct has the C one's fields in its order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and the struct has the fields of the C struct in the same order.
 unsafe extern "C" {
     fn capacity_look(capacity: *mut Capacity, off_ns: u64, idle_ns: u64, window_ns: u64);
     fn capacity_comes_first(
@@ -28,13 +28,13 @@ unsafe extern "C" {
 }
 
 impl Capacity {
-    /// A window has passed; the times are sums since the start.
+    /// Notes that a window has passed. `off_ns` and `idle_ns` are sums since the start.
     pub fn look(&mut self, off_ns: u64, idle_ns: u64, window_ns: u64) {
         // SAFETY: see above.
         unsafe { capacity_look(self, off_ns, idle_ns, window_ns) }
     }
 
-    /// Which of two vCPUs is used first, by their records and indices.
+    /// Returns which of two vCPUs is used first, by their records and indices.
     pub fn order(&self, index: u32, other: &Capacity, other_index: u32) -> Ordering {
         // SAFETY: see above.
         let first = |a, i, b, j| unsafe { capacity_comes_first(a, i, b, j) != 0 };

@@ -1,28 +1,31 @@
-//! `policy/confine.h`: how many vCPUs tasks may use, where the kernel's scheduler stays.
+//! `policy/confine.h`: decides how many vCPUs tasks may use if the kernel's scheduler stays in
+//! place.
 
-/// What all vCPUs did in a window of time, in thousandths of a vCPU.
+/// The activity of all vCPUs in a window of time, in thousandths of a vCPU unless it is a count.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// They ran.
+    /// The vCPUs ran.
     pub on_m: u32,
-    /// They wanted to run and were off.
+    /// The vCPUs wanted to run and were off.
     pub off_m: u32,
-    /// They were in a slow path that waits without sleeping, whether on or off.
+    /// The vCPUs were in a slow path that waits without sleeping, on or off.
     pub spin_m: u32,
-    /// They were off in one, as far as is known: where off intervals end.
+    /// The vCPUs were off in such a slow path, as far as is known. Like `off_m`, it counts in the
+    /// window in which an off interval ends.
     pub spin_off_m: u32,
-    /// They were on or off in one that held ticks back: as much again counts as off.
+    /// Half of the time off that lies in slow paths that held back ticks. This half counts as on,
+    /// the other half as off.
     pub held_m: u32,
-    /// How many such slow paths ended.
+    /// The number of such slow paths that ended: a count.
     pub paths: u32,
-    /// They switched between tasks: an estimate, a price for each time.
+    /// The vCPUs switched between tasks, estimated at a fixed price for each switch.
     pub switch_m: u32,
-    /// Ticks that found it at work, and those of them in user mode: counts.
+    /// The ticks that found a vCPU busy: a count.
     pub ticks: u32,
-    /// See above.
+    /// The ticks among them that found a vCPU in user mode: a count.
     pub user_ticks: u32,
-    /// As how many windows it counts in a mean, where it was longer than one; 0 is 1.
+    /// The weight of the window in a mean, in windows, if it was longer than one; 0 means 1.
     pub windows: u32,
 }
 
@@ -36,7 +39,7 @@ struct Sums {
     sums_m: [u64; 6],
 }
 
-/// What has been decided, and what is being tried.
+/// The controller's state.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Confine {
@@ -59,17 +62,17 @@ pub struct Confine {
     released_ns: u64,
     waits_ns: [u64; 4],
     began_ns: u64,
-    /// Trials of fewer vCPUs, and those that were kept.
+    /// The trials of fewer vCPUs, and those of them that were kept.
     pub trials_fewer: [u64; 2],
-    /// The same for more.
+    /// The trials of more vCPUs, and those of them that were kept.
     pub trials_more: [u64; 2],
 }
 
-/// Time between two decisions, nanoseconds.
+/// The time between two decisions, in nanoseconds.
 pub const WINDOW_NS: u64 = 10_000_000;
 
-// SAFETY: of every call below: the functions read and write nothing but what they
-// are given by reference, and each struct has the C one's fields in its order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and each struct has the fields of its C struct in the same order.
 unsafe extern "C" {
     fn confine_wake(confine: *mut Confine);
     fn confine_isolates(confine: *const Confine, now_ns: u64) -> core::ffi::c_int;
@@ -80,39 +83,40 @@ unsafe extern "C" {
 const FEWER: std::ops::RangeInclusive<u32> = 1..=3;
 
 impl Confine {
-    /// All vCPUs are in use.
+    /// Returns a controller that has all vCPUs in use.
     pub fn new(vcpus: u32) -> Confine {
         Confine { vcpus, usage: vcpus, ..Confine::default() }
     }
 
-    /// A window has passed; how many vCPUs tasks may use from now on.
+    /// Decides after a window. Returns how many vCPUs tasks may use from now on.
     pub fn step(&mut self, facts: &Facts, now_ns: u64) -> u32 {
         // SAFETY: see above.
         unsafe { confine_step(self, facts, now_ns) }
     }
 
-    /// Spins woke who decides, who had rested.
+    /// Restarts the controller after spins have ended its rest.
     pub fn wake(&mut self) {
         // SAFETY: see above.
         unsafe { confine_wake(self) }
     }
 
-    /// How many are in use.
+    /// Returns how many vCPUs are in use.
     pub fn in_use(&self) -> u32 {
         self.usage
     }
 
-    /// Whether that is being tried.
+    /// Returns whether that number is on trial.
     pub fn on_trial(&self) -> bool {
         self.phase != 0
     }
 
-    /// Whether it is compared with fewer, which are in use in some parts of the trial.
+    /// Returns whether a trial compares that number with fewer vCPUs, which are in use in some of
+    /// its parts.
     pub fn tries_fewer(&self) -> bool {
         FEWER.contains(&self.phase)
     }
 
-    /// Whether vCPUs that are not in use are to be isolated.
+    /// Returns whether to isolate the vCPUs that are not in use.
     pub fn isolates(&self, now_ns: u64) -> bool {
         // SAFETY: see above.
         unsafe { confine_isolates(self, now_ns) != 0 }
@@ -123,7 +127,7 @@ impl Confine {
 mod tests {
     use super::*;
 
-    // SAFETY: constants of policy.c, and of that type.
+    // SAFETY: policy.c defines these as constants of this type.
     unsafe extern "C" {
         safe static confine_size: u64;
         safe static confine_facts_size: u64;

@@ -29,7 +29,7 @@ void host_start(struct host *h, u32 pcpus, u32 scheduler, u32 debooster, u32 no_
 	host_init(h, &c);
 }
 
-/* made, unneeded, refused */
+/* Stores the counts of made, unneeded and refused gifts in `gifts`. */
 void host_read_gifts(const struct host *h, u64 *gifts)
 {
 	gifts[0] = h->gifts.made;
@@ -48,14 +48,14 @@ u32 host_is_throttled(const struct host *h, u32 e, u32 p)
 	return h->rq[host_rq_of(h->thread[e].group, p)].throttled;
 }
 
-/* Whether the thread sleeps, and pays for what it had too much. */
+/* Whether the thread sleeps and still pays for the time beyond its share. */
 u32 host_is_delayed(const struct host *h, u32 e)
 {
 	return h->entity[e].delayed;
 }
 
-/* A thread's virtual time, and of the queue that it is on: V, and the weighted sum counted
- * from virtual time 0. */
+/* The functions below return a thread's virtual time, and of its run queue V and the weighted
+ * sum, counted from virtual time 0. */
 u64 host_vruntime(const struct host *h, u32 e)
 {
 	return h->entity[e].vruntime;
@@ -66,7 +66,7 @@ u64 host_deadline(const struct host *h, u32 e)
 	return h->entity[e].deadline;
 }
 
-/* EEVDF: a thread's weight changes, as a group's entity's does. */
+/* Changes a thread's weight under EEVDF, as that of a group's entity changes. */
 void host_reweigh(struct host *h, u32 e, u32 weight)
 {
 	host_eevdf_reweigh(h, &h->rq[h->entity[e].rq], e, weight);
@@ -89,7 +89,7 @@ u32 host_is_eligible(const struct host *h, u32 e)
 	return host_eligible(h, &h->rq[h->entity[e].rq], e);
 }
 
-/* The transfer alone, without the yield. */
+/* Carries out the transfer alone, without the yield. */
 u64 host_gift(struct host *h, u32 from, u32 to, u64 forfeit)
 {
 	return host_transfer(h, &h->rq[h->entity[from].rq], from, to, forfeit);
@@ -100,8 +100,8 @@ void host_give_credit(struct host *h, u32 to)
 	host_credit(h, &h->rq[h->entity[to].rq], to);
 }
 
-/* `times` holds pairs of from and to, `past` the history; `wish` receives runs, if_on
- * and if_off. */
+/* Asks a neighbour for its wish. `times` holds pairs of from and to, `past` the history; `wish`
+ * receives runs, if_on and if_off. */
 void host_neighbour_ask(u32 kind, const u64 *on_off_start, const u64 *times, u32 count, u64 *past,
 			u64 now, u64 ran_ns, u64 *wish)
 {

@@ -1,4 +1,4 @@
-//! `policy/host/`: a host's CPU scheduler, simulated.
+//! `policy/host/`: a simulated CPU scheduler of a host.
 
 use std::ops::RangeInclusive;
 
@@ -14,9 +14,9 @@ struct Raw {
 
 const NONE: u32 = u32::MAX;
 
-// SAFETY: of every call below: the functions read and write nothing but the host that they are
-// given, which is host_size bytes long and that host_start() has set up, and buffers whose
-// lengths are given here. `Host` keeps numbers of threads and pCPUs within their bounds.
+// SAFETY: for every call below: the functions access only the host that they get, which is
+// host_size bytes long and set up by host_start(), and buffers of the lengths given here. `Host`
+// keeps the numbers of threads and pCPUs within their bounds.
 unsafe extern "C" {
     safe static host_size: u64;
     fn host_start(
@@ -70,7 +70,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host with nothing to run.
+    /// Returns a host that has nothing to run.
     pub fn new(c: &Config) -> Host {
         assert!((1..=96).contains(&c.pcpus), "a host has 1 to 96 pCPUs, not {}", c.pcpus);
         let words = vec![0; host_size.div_ceil(8) as usize];
@@ -78,7 +78,7 @@ impl Host {
         let kinds = (c.scheduler as u32, c.debooster as u32);
         let times = (c.tick_ns, c.slice_ns, c.phase_ns);
         let h = host.raw_mut();
-        // SAFETY: see above; the C enums have the values of those here.
+        // SAFETY: see above; the C enums have the same values as these.
         unsafe {
             host_start(
                 h,
@@ -113,7 +113,7 @@ impl Host {
         p
     }
 
-    /// A new group; quota 0: unlimited.
+    /// Adds a group and returns its number. Quota 0 is unlimited.
     pub fn group(&mut self, weight: u32, quota_ns: u64, period_ns: u64) -> u32 {
         // SAFETY: see above.
         let group = unsafe { host_group(self.raw_mut(), weight, quota_ns, period_ns) };
@@ -121,7 +121,7 @@ impl Host {
         group
     }
 
-    /// A new thread, blocked.
+    /// Adds a thread, blocked, and returns its number.
     pub fn add(&mut self, group: u32, weight: u32, pcpus: RangeInclusive<u32>) -> u32 {
         // SAFETY: see above.
         let e = unsafe { host_add(self.raw_mut(), group, weight, *pcpus.start(), *pcpus.end()) };
@@ -130,47 +130,47 @@ impl Host {
         e
     }
 
-    /// The thread wants to run.
+    /// Notes that the thread wants to run.
     pub fn wake(&mut self, e: u32, waker_pcpu: Option<u32>, now: u64) {
         let e = self.thread(e);
         // SAFETY: see above.
         unsafe { host_wake(self.raw_mut(), e, waker_pcpu.unwrap_or(NONE), now) }
     }
 
-    /// The thread halts.
+    /// Notes that the thread halts.
     pub fn block(&mut self, e: u32, now: u64) {
         let e = self.thread(e);
         // SAFETY: see above.
         unsafe { host_block(self.raw_mut(), e, now) }
     }
 
-    /// When `update` must be called next.
+    /// Returns when the caller must next call `update`; `None`: not before another call.
     pub fn next(&self) -> Option<u64> {
         // SAFETY: see above.
         let next = unsafe { host_next(self.raw()) };
         (next != u64::MAX).then_some(next)
     }
 
-    /// Ticks and refills.
+    /// Carries out the ticks and quota refills that are due.
     pub fn update(&mut self, now: u64) {
         // SAFETY: see above.
         unsafe { host_update(self.raw_mut(), now) }
     }
 
-    /// Whether `resched` must be called.
+    /// Returns whether the caller must call `resched` for the pCPU.
     pub fn need_resched(&self, p: u32) -> bool {
         // SAFETY: see above.
         unsafe { host_need_resched(self.raw(), self.pcpu_number(p)) != 0 }
     }
 
-    /// The thread that runs on the pCPU.
+    /// Returns the thread that runs on the pCPU.
     pub fn current(&self, p: u32) -> Option<u32> {
         // SAFETY: see above.
         let e = unsafe { host_current(self.raw(), self.pcpu_number(p)) };
         (e != NONE).then_some(e)
     }
 
-    /// The pCPU schedules.
+    /// Lets the pCPU schedule. Returns its new current thread.
     pub fn resched(&mut self, p: u32, now: u64) -> Option<u32> {
         let p = self.pcpu_number(p);
         // SAFETY: see above.
@@ -178,7 +178,7 @@ impl Host {
         (e != NONE).then_some(e)
     }
 
-    /// The thread's state.
+    /// Returns the thread's state.
     pub fn state(&self, e: u32) -> State {
         // SAFETY: see above.
         match unsafe { host_state(self.raw(), self.thread(e)) } {
@@ -188,19 +188,19 @@ impl Host {
         }
     }
 
-    /// Where the thread runs, waits or ran last.
+    /// Returns the pCPU on which the thread runs, waits or ran last.
     pub fn pcpu(&self, e: u32) -> u32 {
         // SAFETY: see above.
         unsafe { host_pcpu(self.raw(), self.thread(e)) }
     }
 
-    /// For how long the thread has been on.
+    /// Returns the time that the thread has been on since the start, in nanoseconds.
     pub fn runtime(&self, e: u32, now: u64) -> u64 {
         // SAFETY: see above.
         unsafe { host_runtime(self.raw(), self.thread(e), now) }
     }
 
-    /// A directed yield.
+    /// Yields from one thread to another, as `yield_to()` does.
     pub fn yield_to(&mut self, from: u32, to: u32, now: u64) -> Yield {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.
@@ -213,41 +213,41 @@ impl Host {
         }
     }
 
-    /// `sched_yield()`.
+    /// Gives up the thread's turn, as `sched_yield()` does.
     pub fn yield_now(&mut self, from: u32, now: u64) {
         let from = self.thread(from);
         // SAFETY: see above.
         unsafe { host_yield(self.raw_mut(), from, now) }
     }
 
-    /// Whether the thread, which runs, is in a critical section.
+    /// Notes whether the thread, which runs, is in a critical section.
     pub fn set_critical(&mut self, e: u32, critical: bool) {
         let e = self.thread(e);
         // SAFETY: see above.
         unsafe { host_set_critical(self.raw_mut(), e, u32::from(critical)) }
     }
 
-    /// How often a thread was left a tick more.
+    /// Returns how often a thread kept its pCPU for one more tick.
     pub fn extensions(&self) -> u64 {
         // SAFETY: see above.
         unsafe { host_read_extensions(self.raw()) }
     }
 
-    /// The injector takes the pCPU.
+    /// Takes the pCPU away from all threads, as the injector does.
     pub fn take(&mut self, p: u32, now: u64) {
         let p = self.pcpu_number(p);
         // SAFETY: see above.
         unsafe { host_take(self.raw_mut(), p, now) }
     }
 
-    /// And gives it back.
+    /// Gives a taken pCPU back.
     pub fn give(&mut self, p: u32, now: u64) {
         let p = self.pcpu_number(p);
         // SAFETY: see above.
         unsafe { host_give(self.raw_mut(), p, now) }
     }
 
-    /// The Debooster's outcomes so far.
+    /// Returns the Debooster's outcomes so far.
     pub fn gifts(&self) -> Gifts {
         let mut gifts = [0; 3];
         // SAFETY: see above.
@@ -255,71 +255,71 @@ impl Host {
         Gifts { made: gifts[0], unneeded: gifts[1], refused: gifts[2] }
     }
 
-    /// Whether the thread's group is out of quota on a pCPU.
+    /// Returns whether the thread's group is out of quota on a pCPU.
     pub fn is_throttled_on(&self, e: u32, p: u32) -> bool {
         let p = self.pcpu_number(p);
         // SAFETY: see above.
         unsafe { host_is_throttled(self.raw(), self.thread(e), p) != 0 }
     }
 
-    /// Whether it is on the thread's own.
+    /// Returns whether the thread's group is out of quota on the thread's own pCPU.
     pub fn is_throttled(&self, e: u32) -> bool {
         self.is_throttled_on(e, self.pcpu(e))
     }
 
-    /// Whether the thread sleeps, but stays on its run queue until it has paid for what it had
-    /// too much.
+    /// Returns whether the thread sleeps, but stays on its run queue until it has paid for the time
+    /// beyond its share.
     pub fn is_delayed(&self, e: u32) -> bool {
         // SAFETY: see above.
         unsafe { host_is_delayed(self.raw(), self.thread(e)) != 0 }
     }
 
-    /// The thread's virtual time.
+    /// Returns the thread's virtual time.
     pub fn vruntime(&self, e: u32) -> u64 {
         // SAFETY: see above.
         unsafe { host_vruntime(self.raw(), self.thread(e)) }
     }
 
-    /// The thread's virtual deadline.
+    /// Returns the thread's virtual deadline.
     pub fn deadline(&self, e: u32) -> u64 {
         // SAFETY: see above.
         unsafe { host_deadline(self.raw(), self.thread(e)) }
     }
 
-    /// EEVDF: a thread's weight changes, as a group's entity's does.
+    /// Changes a thread's weight under EEVDF, as that of a group's entity changes.
     pub fn reweigh(&mut self, e: u32, weight: u32) {
         let e = self.thread(e);
         // SAFETY: see above.
         unsafe { host_reweigh(self.raw_mut(), e, weight) }
     }
 
-    /// V of the thread's run queue.
+    /// Returns V of the thread's run queue.
     pub fn queue_mean(&self, e: u32) -> u64 {
         // SAFETY: see above.
         unsafe { host_queue_mean(self.raw(), self.thread(e)) }
     }
 
-    /// The weighted sum of the virtual times on the thread's run queue.
+    /// Returns the weighted sum of the virtual times on the thread's run queue.
     pub fn queue_sum(&self, e: u32) -> i64 {
         // SAFETY: see above.
         unsafe { host_queue_sum(self.raw(), self.thread(e)) }
     }
 
-    /// Whether the thread has had no more than its share of its run queue.
+    /// Returns whether the thread has had no more than its share of its run queue.
     pub fn is_eligible(&self, e: u32) -> bool {
         // SAFETY: see above.
         unsafe { host_is_eligible(self.raw(), self.thread(e)) != 0 }
     }
 
-    /// The Debooster's transfer alone, between threads of one run queue. Returns the giver's
-    /// payment.
+    /// Carries out the Debooster's transfer alone, between threads of one run queue. Returns the
+    /// giver's payment.
     pub fn gift(&mut self, from: u32, to: u32, forfeit_ns: u64) -> u64 {
         let (from, to) = (self.thread(from), self.thread(to));
         // SAFETY: see above.
         unsafe { host_gift(self.raw_mut(), from, to, forfeit_ns) }
     }
 
-    /// The Debooster's credit alone, between threads of one run queue.
+    /// Carries out the Debooster's credit alone, between threads of one run queue.
     pub fn credit(&mut self, to: u32) {
         let to = self.thread(to);
         // SAFETY: see above.

@@ -1,5 +1,5 @@
-//! The decisions of `policy/`, called as they are compiled into the kernel's side: the
-//! same headers, behind the C ABI. The headers say what they mean.
+//! The decisions of `policy/`, called through the C ABI. They are compiled from the same headers as
+//! the kernel's side; the headers explain them.
 
 pub mod activity;
 pub mod adaptive_spin;

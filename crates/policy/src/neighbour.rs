@@ -1,26 +1,26 @@
-//! `policy/host/neighbour.h`: modelled neighbours of the guests.
+//! `policy/host/neighbour.h`: models the guests' neighbours.
 
 /// A neighbour's behaviour, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Always wants to run.
+    /// It always wants to run.
     Greedy,
-    /// CPU time, then sleep.
+    /// It wants the first amount of CPU time, then sleeps for the second.
     Periodic(u64, u64),
-    /// Wall time wanting to run, then not.
+    /// It wants to run for the first span of wall time, then not for the second.
     Burst(u64, u64),
-    /// Wants to run from each first time until before the second one.
+    /// It wants to run from the first time of each pair until before the second.
     At(Vec<(u64, u64)>),
 }
 
 /// A neighbour's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// To run.
+    /// Whether the neighbour wants to run.
     pub runs: bool,
-    /// When that changes if it runs from now on.
+    /// When that changes if the neighbour runs from now on; `None`: never.
     pub if_on: Option<u64>,
-    /// When that changes if it does not.
+    /// When that changes if the neighbour does not run; `None`: never.
     pub if_off: Option<u64>,
 }
 
@@ -32,8 +32,8 @@ pub struct Neighbour {
     past: [u64; 2],
 }
 
-// SAFETY: of the call below: the function reads `count` pairs of times, at most 64,
-// and the arrays given by reference.
+// SAFETY: for the call below: the function accesses `count` pairs of times, at most 64, and the
+// arrays that it gets by reference.
 unsafe extern "C" {
     fn host_neighbour_ask(
         kind: u32,
@@ -48,12 +48,12 @@ unsafe extern "C" {
 }
 
 impl Neighbour {
-    /// A neighbour that starts at a time (PERIODIC and BURST only).
+    /// Returns a neighbour that starts at a time (only PERIODIC and BURST use it).
     pub fn new(kind: Kind, start_ns: u64) -> Neighbour {
         Neighbour { kind, start_ns, past: [0; 2] }
     }
 
-    /// Whether it wants to run now, after `ran_ns` of CPU time.
+    /// Returns whether the neighbour wants to run now, after `ran_ns` of CPU time.
     pub fn next(&mut self, now: u64, ran_ns: u64) -> Wish {
         let (kind, on_ns, off_ns, times) = match &self.kind {
             Kind::Greedy => (0, 0, 0, Vec::new()),

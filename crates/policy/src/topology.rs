@@ -1,19 +1,20 @@
-//! `policy/topology.h`: which vCPUs share a pCPU.
+//! `policy/topology.h`: determines which vCPUs share a pCPU.
 
 use std::time::Duration;
 
-/// What two vCPUs are to each other.
+/// The relation between two vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Nothing shows yet: try again.
+    /// The tries so far do not decide; try again.
     Unknown,
-    /// Each has a pCPU, or it stays open.
+    /// Each has a pCPU, or the tries have ended without a decision.
     Apart,
-    /// They share one.
+    /// They share a pCPU.
     Stacked,
 }
 
-// SAFETY: of the calls below: the functions take and give numbers only. The rest are constants.
+// SAFETY: for the calls below: the functions take and return only numbers. The statics are
+// constants.
 unsafe extern "C" {
     safe static topology_try_ns: u64;
     safe static topology_pause_ns: u64;
@@ -21,17 +22,16 @@ unsafe extern "C" {
     fn topology_relation(handoffs: u64, together_ns: u64, tries: u32) -> i32;
 }
 
-/// How long two that have nothing to do with each other are on together in a try, on average,
-/// where they were on for so long each.
+/// Returns how long two unrelated vCPUs are on together in a try, on average, if each was on for
+/// the given time.
 pub fn together(on: [Duration; 2]) -> Duration {
     let [a, b] = on.map(|on| on.as_nanos() as u64);
     // SAFETY: see above.
     Duration::from_nanos(unsafe { topology_together_ns(a, b) })
 }
 
-/// What so many tries say, in the best of which a cache line went to and fro so often, and in
-/// which the two would have been on together for so long if they had nothing to do with each
-/// other.
+/// Judges the relation after some tries. `handoffs` counts the moves of a cache line in the best
+/// try; `together` is how long unrelated vCPUs would have been on together in all of them.
 pub fn relation(handoffs: u64, together: Duration, tries: u32) -> Relation {
     // SAFETY: see above.
     match unsafe { topology_relation(handoffs, together.as_nanos() as u64, tries) } {
@@ -41,12 +41,12 @@ pub fn relation(handoffs: u64, together: Duration, tries: u32) -> Relation {
     }
 }
 
-/// How long a try lasts.
+/// Returns how long a try lasts.
 pub fn try_time() -> Duration {
     Duration::from_nanos(topology_try_ns)
 }
 
-/// The pause after a try that showed nothing.
+/// Returns the pause after a try that showed nothing.
 pub fn pause() -> Duration {
     Duration::from_nanos(topology_pause_ns)
 }

@@ -1,6 +1,6 @@
-//! `policy/host/vnae.h`: pause loops that a host reflects into a guest, and the guest's answers.
+//! `policy/host/vnae.h`: reflects pause loops into a guest and judges the guest's answers.
 
-/// What the host uses of an answer.
+/// The parts of an answer that the host uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the arms")]
 #[repr(u32)]
@@ -14,7 +14,7 @@ pub enum Arm {
     Force,
 }
 
-/// What a named vCPU does.
+/// The state of a named vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the states")]
 #[repr(u32)]
@@ -26,7 +26,7 @@ pub enum State {
     Halted,
 }
 
-/// What the host does at an answer.
+/// The host's reaction to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the outcomes")]
 #[repr(u32)]
@@ -37,7 +37,7 @@ pub enum Outcome {
     OwnChoice,
 }
 
-/// A vCPU's part of the agreement.
+/// A vCPU's state of the agreement.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the fields")]
@@ -46,7 +46,7 @@ pub struct Vnae {
     pub outstanding: u32,
 }
 
-/// What the guest says.
+/// The guest's answer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the fields")]
@@ -57,7 +57,7 @@ pub struct Answer {
     pub name: [u32; 2],
 }
 
-/// What the host does.
+/// The host's decision.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the header explains the fields")]
@@ -67,8 +67,8 @@ pub struct Verdict {
     pub in_kernel: u32,
 }
 
-// SAFETY: of every call below: the functions read and write only what their references point
-// to, and the structs have the C ones' fields in their order.
+// SAFETY: for every call below: the functions read and write only what their references point to,
+// and each struct has the fields of its C struct in the same order.
 unsafe extern "C" {
     fn vnae_reset(v: *mut Vnae);
     fn vnae_config(v: *mut Vnae, info_1: u64, wanted: u64) -> u64;
@@ -80,26 +80,26 @@ unsafe extern "C" {
 }
 
 impl Vnae {
-    /// The vCPU is reset.
+    /// Resets the vCPU, which ends the agreement.
     pub fn reset(&mut self) {
         // SAFETY: see above.
         unsafe { vnae_reset(self) }
     }
 
-    /// CONFIG: the granted set, or `None` where the request makes no sense.
+    /// Handles CONFIG. Returns the granted set, or `None` if the request makes no sense.
     pub fn config(&mut self, info_1: u64, wanted: u64) -> Option<u64> {
         // SAFETY: see above.
         let granted = unsafe { vnae_config(self, info_1, wanted) };
         (granted != u64::MAX).then_some(granted)
     }
 
-    /// Whether a pause loop is reflected.
+    /// Returns whether the host reflects a pause loop, and notes the reflection.
     pub fn reflects(&mut self, arm: Arm) -> bool {
         // SAFETY: see above.
         unsafe { vnae_reflects(self, arm as u32) != 0 }
     }
 
-    /// A VMGEXIT: whether a reflection was outstanding.
+    /// Handles a VMGEXIT. Returns whether a reflection was outstanding.
     pub fn vmgexit(&mut self) -> bool {
         // SAFETY: see above.
         unsafe { vnae_vmgexit(self) != 0 }
@@ -107,12 +107,12 @@ impl Vnae {
 }
 
 impl Answer {
-    /// An answer's two words, and the GHCB's privilege level.
+    /// Parses an answer from its two words and the GHCB's privilege level.
     pub fn parse(info_1: u64, info_2: u64, cpl: u32) -> Answer {
         vnae_parse(info_1, info_2, cpl)
     }
 
-    /// What the host does, where the named vCPUs are in these states.
+    /// Decides what the host does if the named vCPUs are in these states.
     pub fn decide(&self, arm: Arm, outstanding: bool, states: [State; 2]) -> Verdict {
         let states = states.map(|state| state as u32);
         // SAFETY: see above; the C enum's values are those of `Outcome`.
@@ -120,7 +120,7 @@ impl Answer {
     }
 }
 
-/// Which of the `n` vCPUs that wait for a pCPU is drawn by lot.
+/// Draws one of the `n` vCPUs that wait for a pCPU; `None` if `n` is 0.
 pub fn sham(random: u64, n: u32) -> Option<u32> {
     let drawn = vnae_sham(random, n);
     (drawn != u32::MAX).then_some(drawn)

@@ -1,50 +1,50 @@
 //! A host's size, tunables and states, with the numbers that the C side gives them.
 
-/// Which scheduler the host runs.
+/// The scheduler that the host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
-    /// As of Linux 6.6 to 6.12.
+    /// EEVDF, as in Linux 6.6 to 6.12.
     Eevdf,
-    /// As of Linux 5.6.
+    /// CFS, as in Linux 5.6.
     Cfs,
 }
 
-/// How a directed yield treats a target that has had more than its share.
+/// How a directed yield treats a target that has had more than its share of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debooster {
-    /// Nothing: mainline.
+    /// It does nothing, as mainline Linux.
     Off,
-    /// The yielder's virtual time rises.
+    /// It raises the yielder's virtual time.
     Penalty,
-    /// The yielder's forfeit goes to the target.
+    /// It transfers the yielder's forfeit to the target.
     Transfer,
-    /// The target's virtual time falls.
+    /// It lowers the target's virtual time.
     Credit,
 }
 
-/// The host's size and tunables; zeros are the kernel's defaults.
+/// The host's size and tunables; a zero is the kernel's default.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// At least 1.
+    /// The number of pCPUs, at least 1.
     pub pcpus: u32,
-    /// Which scheduler.
+    /// The host's scheduler.
     pub scheduler: Scheduler,
-    /// Which cure for ignored yields.
+    /// The remedy for ignored yields.
     pub debooster: Debooster,
-    /// Bits of `enum host_feature` to turn off.
+    /// The scheduler features to turn off: bits of `enum host_feature`.
     pub no_features: u32,
-    /// A thread in a critical section gets a tick more.
+    /// Whether a thread in a critical section gets one more tick.
     pub extend: bool,
-    /// Time between two ticks.
+    /// The time between two ticks, in nanoseconds.
     pub tick_ns: u64,
-    /// EEVDF's base slice, or CFS's minimum granularity.
+    /// EEVDF's base slice or CFS's minimum granularity, in nanoseconds.
     pub slice_ns: u64,
-    /// The first tick.
+    /// The time of the first tick, in nanoseconds.
     pub phase_ns: u64,
 }
 
 impl Config {
-    /// The kernel's defaults.
+    /// Returns the kernel's defaults.
     pub fn new(pcpus: u32, scheduler: Scheduler) -> Config {
         let debooster = Debooster::Off;
         Config {
@@ -63,11 +63,11 @@ impl Config {
 /// A thread's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It halts.
+    /// The thread halts.
     Blocked,
-    /// It wants to run and is off.
+    /// The thread wants to run and is off.
     Queued,
-    /// It runs.
+    /// The thread runs.
     On,
 }
 
@@ -80,19 +80,19 @@ pub enum Yield {
     NotQueued,
     /// The target runs.
     Running,
-    /// Both are alone on their pCPUs.
+    /// Both threads are alone on their pCPUs.
     Refused,
     /// The target is throttled.
     Throttled,
 }
 
-/// How often a target was made eligible, was so anyway, or stayed ineligible.
+/// How often a yield to a target made it eligible, found it eligible, or left it ineligible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gifts {
-    /// Made eligible.
+    /// Yields that made the target eligible.
     pub made: u64,
-    /// Eligible anyway.
+    /// Yields to a target that was eligible anyway.
     pub unneeded: u64,
-    /// Still not eligible.
+    /// Yields after which the target was still ineligible.
     pub refused: u64,
 }

@@ -1,4 +1,4 @@
-//! The detector against vCPUs whose on, off and idle times are known.
+//! Tests of the detector with vCPUs whose on, off and idle times are known.
 
 use proptest::prelude::*;
 use unspin_policy::activity::{Activity, Limits, Off, State};
@@ -11,7 +11,7 @@ const PERIOD_NS: u64 = 500_000;
 struct Turn {
     on_ns: u64,
     off_ns: u64,
-    /// Signs of life that come by themselves, as shares of the stretch.
+    /// Signs of life without a heartbeat, each at a fraction of the stretch.
     signs: Vec<f64>,
 }
 
@@ -24,7 +24,8 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 1..30)
 }
 
-/// A vCPU that is never idle, with a heartbeat; calls `look` for instants of each stretch.
+/// Runs a vCPU that is never idle and has a heartbeat, and calls `look` at instants of each
+/// stretch. Returns the off intervals that were found, and the true ones.
 fn run(turns: &[Turn], mut look: impl FnMut(&Activity, u64, State)) -> (Vec<Off>, Vec<(u64, u64)>) {
     let mut now = 1_000_000;
     let (mut vcpu, mut due) = (Activity::default(), now + PERIOD_NS);
@@ -62,7 +63,8 @@ fn run(turns: &[Turn], mut look: impl FnMut(&Activity, u64, State)) -> (Vec<Off>
 }
 
 proptest! {
-    /// Whatever is reported happened, within its bounds; whatever is long enough is reported.
+    /// Each reported interval happened, within its bounds; each interval that is long enough is
+    /// reported.
     #[test]
     fn off_intervals_are_found_and_no_others(turns in turns()) {
         let (found, truth) = run(&turns, |_, _, _| {});
@@ -80,14 +82,14 @@ proptest! {
         }
     }
 
-    /// Another vCPU sees it off when it has been for a period and a little, and never
-    /// while it is on.
+    /// Another vCPU sees this one off once it has been off for a little more than a period, and
+    /// never while it is on.
     #[test]
     fn a_look_from_outside_is_right(turns in turns()) {
         let mut wrong = Vec::new();
         run(&turns, |vcpu, now_ns, truth| {
             let seen = vcpu.look(&LIMITS, now_ns);
-            // At the end of an off interval the beat is late and not yet served.
+            // At the end of an off interval, the heartbeat is late and not yet served.
             let is_late = vcpu.due_ns + LIMITS.timer_ns < now_ns;
             if seen != truth && !(truth == State::On && is_late) {
                 wrong.push((now_ns, seen));
@@ -138,13 +140,13 @@ proptest! {
 fn a_timer_that_waits_for_interrupts_is_due_from_the_last_sign_on() {
     let mut vcpu = Activity::default();
     assert_eq!(vcpu.alive(&LIMITS, 1_000, 500_000), None);
-    // Alive after the timer was due: interrupts are disabled, the vCPU is on.
+    // A sign of life after the timer was due: interrupts are disabled, and the vCPU is on.
     assert_eq!(vcpu.alive(&LIMITS, 600_000, 500_000), None);
     assert_eq!(vcpu.look(&LIMITS, 700_000), State::On);
-    // It is served soon, and meanwhile the next one was set.
+    // The timer is served soon; before that, the vCPU set the next one.
     vcpu.set_timer(1_500_000);
     assert_eq!(vcpu.alive(&LIMITS, 750_000, 1_500_000), None);
-    // Or it is not: nobody disables interrupts for so long.
+    // The timer is not served: no code disables interrupts for so long.
     assert_eq!(vcpu.alive(&LIMITS, 1_400_000, 1_300_000), None);
     assert_eq!(vcpu.look(&LIMITS, 1_700_000), State::Off);
     vcpu.set_timer(9_000_000);
@@ -216,7 +218,7 @@ fn the_time_left_follows_the_runs_before() {
     vcpu.alive(&LIMITS, now, now + 500_000);
     assert_eq!(vcpu.left_ns(now), None);
     for _ in 0..40 {
-        // On for 3 ms with a beat every half of one, off for 2 ms.
+        // The vCPU is on for 3 ms, with a heartbeat every 0.5 ms, and off for 2 ms.
         for _ in 0..6 {
             now += 500_000;
             vcpu.alive(&LIMITS, now, now + 500_000);
@@ -242,12 +244,12 @@ fn heartbeats_become_rare_where_nothing_happens() {
     assert_eq!(at(&vcpu, 0), Some(PERIOD_NS));
     assert_eq!((at(&vcpu, 6), at(&vcpu, 19)), (Some(2 * PERIOD_NS), Some(8 * PERIOD_NS)));
     assert_eq!(at(&vcpu, 20), None);
-    // Off once, and they are back.
+    // One off interval brings the heartbeats back.
     assert!(vcpu.alive(&LIMITS, 4 * S, 4 * S + PERIOD_NS).is_some());
     assert_eq!((at(&vcpu, 30), at(&vcpu, 50)), (Some(PERIOD_NS), None));
 }
 
-/// Without them, a vCPU that computes would not be seen to be off ever again.
+/// Without heartbeats, a vCPU that computes would never be seen off again.
 #[test]
 fn heartbeats_that_are_alone_do_not_end() {
     const S: u64 = 1_000_000_000;

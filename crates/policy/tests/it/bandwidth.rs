@@ -1,10 +1,10 @@
-//! Limits of groups: what they let their tasks run.
+//! Tests of how much CPU time a limit lets a group use.
 
 use proptest::prelude::*;
 use unspin_policy::bandwidth::Bandwidth;
 
 const MS: u64 = 1_000_000;
-/// The kernel's ticks, by which tasks are looked at.
+/// The kernel's tick, at which run time is checked.
 const TICK: u64 = 4 * MS;
 
 fn limited(quota_ns: u64, period_ns: u64, burst_ns: u64) -> Bandwidth {
@@ -13,8 +13,8 @@ fn limited(quota_ns: u64, period_ns: u64, burst_ns: u64) -> Bandwidth {
     bandwidth
 }
 
-/// What so many vCPUs run of a group that always has enough to do, and the longest that it
-/// waits.
+/// Runs a group that always has enough to do on `vcpus` vCPUs. Returns the time that the group
+/// runs, and its longest wait.
 fn run(bandwidth: &mut Bandwidth, vcpus: u64, from_ns: u64, until_ns: u64) -> (u64, u64) {
     let (mut ran, mut waits, mut longest) = (0, 0, 0);
     for now_ns in (from_ns..until_ns).step_by(TICK as usize) {
@@ -37,7 +37,7 @@ fn nobody_waits_without_a_limit() {
     bandwidth.charge(1_000_000 * MS);
     bandwidth.refill(1);
     assert!(bandwidth.has(0));
-    // As the kernel says "max", and a period that it would not take.
+    // The kernel's form of "max", and a period that the kernel would refuse.
     bandwidth.set(u64::MAX, 100 * MS, 0, 5);
     assert!(bandwidth.has(0) && bandwidth.quota_ns == 0);
     bandwidth.set(MS, 0, 0, 6);
@@ -71,8 +71,8 @@ fn unused_time_is_kept_up_to_the_burst() {
 }
 
 proptest! {
-    /// On average a group that always has enough to do gets its quota: what ticks let it use
-    /// too much is made up for, as far as nobody has to wait for too long.
+    /// On average, a group that always has enough to do gets its quota: it makes up for what ticks
+    /// let it overrun, unless the wait would be too long.
     #[test]
     fn the_limit_holds_on_average(
         quota_ms in 4u64..400, period_ms in 10u64..1_000, vcpus in 1u64..16,
@@ -88,7 +88,7 @@ proptest! {
         prop_assert!(longest <= 4_000 * MS + 2 * period_ms * MS, "{longest}");
     }
 
-    /// Whatever is charged, whenever, and however far the clock jumps: nobody waits for ever.
+    /// No sequence of charges and clock jumps makes a group wait forever.
     #[test]
     fn whoever_waits_gets_time_again(
         quota in 1u64..=1 << 44, period in 1_000_000u64..=1 << 40, burst in any::<u64>(),
@@ -101,7 +101,7 @@ proptest! {
             bandwidth.refill(now);
             bandwidth.charge(ran);
         }
-        // The most that is made up for, and the period that has begun.
+        // At most the largest overrun that a group makes up for, and the period that has begun.
         let mut wait = 0;
         while !bandwidth.has(0) {
             now += period;

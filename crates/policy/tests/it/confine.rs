@@ -1,23 +1,23 @@
-//! The limit on vCPUs against a model of a guest and its host whose best number is known.
+//! Tests of the limit on vCPUs with a model of a guest and its host whose best number is known.
 
 use proptest::prelude::*;
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
-/// A host that gives a guest so much time, and work that spins where vCPUs are off.
+/// A host that gives a guest a fixed amount of time, and work that spins if vCPUs are off.
 #[derive(Debug, Clone, Copy)]
 struct World {
     vcpus: u32,
-    /// pCPUs that the guest gets.
+    /// The pCPUs that the guest gets.
     supply: u32,
-    /// Share of the wanted time that a guest spins where half of its vCPUs are off, in percent.
+    /// The share of the wanted time that the guest spins if half of its vCPUs are off, in percent.
     waste: u32,
-    /// The same where none is off.
+    /// The share that it spins if no vCPU is off, in percent.
     contention: u32,
     tasks: u32,
 }
 
 impl World {
-    /// What is to be seen with so many vCPUs in use.
+    /// Returns what the controller sees with `used` vCPUs in use.
     fn facts(&self, used: u32) -> Facts {
         let wanted = used.min(self.tasks);
         let on_m = 1_000 * wanted.min(self.supply);
@@ -39,7 +39,7 @@ impl World {
 
 const COLLAPSE: World = World { vcpus: 4, supply: 2, waste: 70, contention: 3, tasks: 8 };
 
-/// Runs so many windows; the mean of the useful time.
+/// Runs `windows` windows and returns the mean of the useful time.
 fn run(confine: &mut Confine, world: &World, now_ns: &mut u64, windows: u32) -> f64 {
     let mut useful = 0.0;
     for _ in 0..windows {
@@ -64,7 +64,7 @@ fn a_collapse_ends_within_100_ms() {
     assert_eq!(confine.trials_fewer, [1, 1]);
 }
 
-/// The host puts both vCPUs on one pCPU for some slices.
+/// In a burst, the host puts both vCPUs on one pCPU for some slices.
 #[test]
 fn a_burst_with_fewer_in_use_starts_no_trial() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
@@ -110,7 +110,7 @@ fn more_time_of_the_host_s_is_used_within_seconds() {
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]));
 }
 
-/// To get the limit back takes long where many tasks spin.
+/// Restoring the limit takes long if many tasks spin.
 #[test]
 fn a_trial_that_took_long_is_long_not_repeated() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
@@ -153,7 +153,7 @@ fn work_that_contends_for_nothing_soon_has_all_vcpus() {
     assert_eq!(confine.in_use(), 2, "the number of before comes first: {confine:?}");
 }
 
-/// Computing in a collapse: fewer contend for nothing, and all spin again.
+/// The work collapses on all vCPUs, and contends for nothing on fewer.
 #[test]
 fn calm_work_finds_the_number_between_one_and_all() {
     let facts = |used| match used {
@@ -175,7 +175,7 @@ fn calm_work_finds_the_number_between_one_and_all() {
     assert_eq!(one.in_use(), 1);
 }
 
-/// Each pause of the work brings all vCPUs back, and each end of a pause a collapse.
+/// Each pause of the work brings all vCPUs back, and each end of a pause brings a collapse.
 #[test]
 fn calm_that_comes_and_goes_is_soon_waited_for() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
@@ -237,7 +237,8 @@ fn another_load_does_not_wait_for_what_did_not_pay_for_the_last_one() {
     assert_eq!(confine.in_use(), 2, "{confine:?}");
 }
 
-/// Half-busy tasks, which a limit leaves more to do than half of, and more vCPUs less.
+/// Tasks that want more than half of the time of the limited vCPUs, but less than half of that of
+/// all vCPUs.
 #[test]
 fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 20);
@@ -252,7 +253,7 @@ fn tasks_that_need_little_more_than_half_are_not_tried_for_ever() {
     assert_eq!((confine.in_use(), confine.trials_more), (4, [1, 1]), "{confine:?}");
 }
 
-/// Tasks that want every vCPU only because they spin, and little once they do not.
+/// Tasks that want every vCPU only because they spin, and want little once they do not.
 #[test]
 fn fewer_that_leave_little_to_do_are_kept() {
     let spins = Facts { on_m: 4_000, off_m: 4_000, spin_m: 7_200, paths: 90, ..Facts::default() };
@@ -268,7 +269,7 @@ fn fewer_that_leave_little_to_do_are_kept() {
     assert!(confine.trials_fewer[0] <= 10 && packed >= 950, "{packed}: {confine:?}");
 }
 
-/// Little spinning may have been a burst, but a limit that takes no time away does no harm then.
+/// A little spinning may have been a burst, but then a limit that takes no time away does no harm.
 #[test]
 fn a_clear_gain_that_gives_nothing_away_is_not_compared_again() {
     let phases = |fewer_on_m| {
@@ -287,12 +288,12 @@ fn a_clear_gain_that_gives_nothing_away_is_not_compared_again() {
     assert_eq!([2_000, 1_600, 1_500].map(phases), [1, 1, 3]);
 }
 
-/// A window that ended late weighs more in a mean, but spins in it may be one burst.
+/// A window that ended late weighs more in a mean, but its spins may be a single burst.
 #[test]
 fn a_long_window_weighs_more_but_is_one() {
     let steps = |windows| {
         let mut confine = Confine::new(8);
-        // The first two are not counted.
+        // The first two windows are not counted.
         [(0, 1), (0, 1), (2_400, windows), (0, 1)].map(|(on_m, windows)| {
             let (off_m, spin_m) = (8_000 - on_m, 5_000);
             let facts = Facts { on_m, off_m, spin_m, paths: 60, windows, ..Facts::default() };
@@ -303,7 +304,7 @@ fn a_long_window_weighs_more_but_is_one() {
     assert_eq!(steps(5), [8, 8, 8, 3], "2.0 vCPUs on");
 }
 
-/// A gain of the first comparison that the second does not confirm, over all windows of both.
+/// If the second comparison does not confirm the gain of the first, all windows of both decide.
 #[test]
 fn both_comparisons_decide_together() {
     let decide = |first_m, second_m| {
@@ -324,13 +325,13 @@ fn both_comparisons_decide_together() {
         }
         (parts, was)
     };
-    // Four bring 1,400 useful thousandths.
+    // Four vCPUs bring 1,400 useful thousandths.
     assert_eq!(decide(2_000, 1_500), (1, 2), "43 %, with all of the time on left");
     assert_eq!(decide(1_580, 1_560), (2, 2), "13 %, then 11 %");
     assert_eq!(decide(1_580, 1_300), (2, 4), "13 %, then less");
 }
 
-/// A load that spins however few vCPUs it has, and does more with more of them.
+/// A load that spins however few vCPUs it has, and does more on more of them.
 #[test]
 fn work_that_always_spins_gets_its_vcpus_back() {
     let (mut confine, mut now_ns) = settled(&COLLAPSE, 50);
@@ -340,7 +341,7 @@ fn work_that_always_spins_gets_its_vcpus_back() {
     assert!(useful > 0.9 * world.useful(4), "{useful}: {confine:?}");
 }
 
-/// What failed long ago says nothing about now.
+/// A trial that failed long ago says nothing about the present.
 #[test]
 fn a_failed_trial_after_a_long_peace_waits_shortly() {
     let unpaid = |used: u32| match used {

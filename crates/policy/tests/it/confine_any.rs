@@ -1,10 +1,10 @@
-//! The limit on vCPUs where what is seen makes no sense.
+//! Tests of the limit on vCPUs with facts that make no sense.
 
 use proptest::prelude::*;
 use unspin_policy::confine::{Confine, Facts};
 
 prop_compose! {
-    /// Often with few spins and switches, which calm windows and trials ask for.
+    /// Facts, often with few spins and switches, so that calm windows and trials occur.
     fn facts()(
         on_m in 0_u32..70_000,
         off_m in 0_u32..70_000,
@@ -27,7 +27,7 @@ proptest! {
     #[test]
     fn any_facts_give_a_possible_number(
         vcpus in 1_u32..64,
-        // A wake-up has the sums forgotten, so more of them would leave no trial to look at.
+        // A wake-up clears the sums, so more wake-ups would leave no trials to check.
         seen in prop::collection::vec(
             (facts(), prop::bool::weighted(0.05), 1_u64..2_000_000_000),
             1..300,
@@ -41,7 +41,7 @@ proptest! {
             }
             let used = confine.step(&facts, now_ns);
             prop_assert!((1..=vcpus).contains(&used) && used == confine.in_use());
-            // What is in use is not isolated.
+            // If all vCPUs are in use, none is isolated.
             prop_assert!(used < vcpus || !confine.isolates(now_ns), "{confine:?}");
         }
     }

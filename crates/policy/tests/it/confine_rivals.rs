@@ -1,8 +1,8 @@
-//! The limit on vCPUs beside other VMs that want the same pCPUs.
+//! Tests of the limit on vCPUs beside other VMs that want the same pCPUs.
 
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
-/// Runs so many windows in which so many vCPUs bring these facts.
+/// Runs `windows` windows; `facts` returns the facts for the number of vCPUs in use.
 fn run(confine: &mut Confine, now_ns: &mut u64, windows: u32, facts: impl Fn(u32) -> Facts) {
     for _ in 0..windows {
         *now_ns += WINDOW_NS;
@@ -10,7 +10,7 @@ fn run(confine: &mut Confine, now_ns: &mut u64, windows: u32, facts: impl Fn(u32
     }
 }
 
-/// Four vCPUs beside four rivals on two pCPUs, which get what a limit gives away.
+/// Facts of four vCPUs beside four rivals on two pCPUs. The rivals get what a limit gives away.
 fn beside_rivals(used: u32, spin_percent: u32) -> Facts {
     let on_m = 2_000 * used / (used + 4);
     let (off_m, spin_m) = (1_000 * used - on_m, used * 10 * spin_percent);
@@ -18,7 +18,8 @@ fn beside_rivals(used: u32, spin_percent: u32) -> Facts {
     Facts { on_m, off_m, spin_m, spin_off_m, paths: 60, ..Facts::default() }
 }
 
-/// As pbzip2 in virtual time: each second a burst ends the controller's rest, and delays ticks.
+/// Resembles pbzip2 in virtual time: each second, a burst ends the controller's rest and delays
+/// ticks.
 #[test]
 fn a_burst_gives_little_to_rivals() {
     let burst = Facts { on_m: 400, off_m: 3_600, spin_m: 1_400, paths: 60, ..Facts::default() };
@@ -102,7 +103,7 @@ fn stacked(used: u32, spin_percent: u32) -> Facts {
     }
 }
 
-/// As futex in virtual time: it spins less than a limit would give away.
+/// Resembles futex in virtual time, which spins less than a limit would give away.
 #[test]
 fn no_trial_where_rivals_would_get_more_than_is_spun() {
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
@@ -110,7 +111,7 @@ fn no_trial_where_rivals_would_get_more_than_is_spun() {
     assert_eq!(confine.trials_fewer, [0, 0], "{confine:?}");
 }
 
-/// Off for most of the time, for one reason or the other: the first trial shows which.
+/// The vCPUs are off for most of the time, for one of two reasons; the first trial shows which.
 #[test]
 fn a_trial_shows_whether_there_are_rivals() {
     for (host, tried) in [(stacked as fn(u32, u32) -> Facts, true), (beside_rivals, false)] {
@@ -125,7 +126,8 @@ fn a_trial_shows_whether_there_are_rivals() {
     }
 }
 
-/// Where so much is spun that off intervals pass for time on, a trial says nothing about rivals.
+/// If the vCPUs spin so much that off intervals pass for time on, a trial says nothing about
+/// rivals.
 #[test]
 fn a_trial_without_known_time_on_shows_no_rivals() {
     let hidden = |used| match used {
@@ -141,7 +143,7 @@ fn a_trial_without_known_time_on_shows_no_rivals() {
     assert!(confine.trials_fewer[0] > 1, "{confine:?}");
 }
 
-/// Four vCPUs beside many rivals: the host gives less time than one of them wants.
+/// The host gives four vCPUs beside many rivals less time than one of them wants.
 #[test]
 fn one_is_tried_where_the_host_gives_less_than_one() {
     for (on_m, tried) in [(700, 1), (890, 1), (1_000, 2), (1_600, 2)] {
@@ -155,7 +157,7 @@ fn one_is_tried_where_the_host_gives_less_than_one() {
     }
 }
 
-/// Spinning that costs less than the host share that a limit gives away.
+/// The spinning costs less than the share of the host that a limit gives away.
 #[test]
 fn some_spinning_is_worth_more_vcpus_beside_rivals() {
     let collapse = |used| beside_rivals(used, if used == 4 { 80 } else { 3 });
@@ -168,7 +170,8 @@ fn some_spinning_is_worth_more_vcpus_beside_rivals() {
     assert_eq!(confine.in_use(), 4, "{confine:?}");
 }
 
-/// As pbzip2 in virtual time: a burst begins a limit, and the first trial of more meets another.
+/// Resembles pbzip2 in virtual time: a burst begins a limit, and the first trial of more meets
+/// another burst.
 #[test]
 fn a_limit_that_gives_much_away_is_soon_compared_again() {
     let burst = |used| beside_rivals(used, if used == 4 { 60 } else { 3 });
@@ -184,8 +187,8 @@ fn a_limit_that_gives_much_away_is_soon_compared_again() {
     assert!(now_ns - failed_ns < 800_000_000, "{confine:?}");
 }
 
-/// As hackbench in virtual time: two vCPUs spin as much as four, and to change the number takes
-/// half a second.
+/// Resembles hackbench in virtual time: two vCPUs spin as much as four, and changing the number
+/// takes half a second.
 #[test]
 fn a_change_that_takes_long_is_not_soon_repeated() {
     let (mut confine, mut now_ns, mut was) = (Confine::new(4), 0, 4);
@@ -199,7 +202,7 @@ fn a_change_that_takes_long_is_not_soon_repeated() {
     assert!(confine.trials_fewer[0] <= 2, "{confine:?}");
 }
 
-/// Time off that may be more than it seems speaks for rivals.
+/// If the time off may be longer than it seems, there may be rivals.
 #[test]
 fn spins_that_hide_time_off_must_be_many() {
     let tries = |held_m, spin_m| {
@@ -215,7 +218,7 @@ fn spins_that_hide_time_off_must_be_many() {
     );
 }
 
-/// After how many of 25 windows vCPUs that are not in use are to be isolated.
+/// Returns after how many of 25 windows the vCPUs that are not in use are isolated.
 fn isolated_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
     let (mut confine, mut now_ns) = (Confine::new(4), 0);
     let found = (0..25).find(|_| {
@@ -226,7 +229,7 @@ fn isolated_after(facts: impl Fn(u32) -> Facts) -> Option<u32> {
     found
 }
 
-/// Beside rivals a change takes long, and more vCPUs are tried soon.
+/// Beside rivals, a change takes long and more vCPUs are tried soon.
 #[test]
 fn only_beside_rivals_a_first_limit_isolates_no_vcpus() {
     let collapse =
@@ -239,10 +242,10 @@ fn only_beside_rivals_a_first_limit_isolates_no_vcpus() {
         4 => Facts { on_m: 1_500, off_m: 2_500, ..collapse },
         _ => Facts { on_m: 1_000, off_m: 1_000, spin_m: 50, paths: 60, ..Facts::default() },
     };
-    // The limit itself comes after three.
+    // The limit itself comes after three windows.
     assert_eq!(isolated_after(alone), Some(3));
     assert_eq!(isolated_after(rivals), None);
-    // Spins hide time off, so they do not show that there are no rivals.
+    // Spins hide time off, so a window with spins does not prove that rivals are absent.
     let hidden = |used| match used {
         4 => collapse,
         _ => Facts { on_m: 2_000, off_m: 0, spin_m: 1_000, paths: 60, ..Facts::default() },

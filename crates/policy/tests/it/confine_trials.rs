@@ -1,13 +1,13 @@
-//! The limit on vCPUs: what a trial sees, and what it can be misled by.
+//! Tests of the limit on vCPUs: what a trial sees, and what can mislead it.
 
 use unspin_policy::confine::{Confine, Facts, WINDOW_NS};
 
-/// So much was spun, and so much of that while off.
+/// Returns facts with that much spinning, of which the vCPUs were off for `spin_off_m`.
 fn spun(spin_m: u32, spin_off_m: u32) -> Facts {
     Facts { spin_m, spin_off_m, paths: 60, ..Facts::default() }
 }
 
-/// Four vCPUs on two pCPUs spin for most of the time, and two hardly spin.
+/// Facts of four vCPUs on two pCPUs: all four spin for most of the time, two hardly spin.
 fn collapse(used: u32) -> Facts {
     match used {
         2 => Facts { on_m: 2_000, ..spun(60, 0) },
@@ -15,7 +15,7 @@ fn collapse(used: u32) -> Facts {
     }
 }
 
-/// A guest of four vCPUs after so many windows.
+/// Returns the controller of a guest of four vCPUs after `windows` windows.
 fn after(windows: u32, mut facts: impl FnMut(u32) -> Facts) -> Confine {
     let mut confine = Confine::new(4);
     for window in 1..=u64::from(windows) {
@@ -24,7 +24,8 @@ fn after(windows: u32, mut facts: impl FnMut(u32) -> Facts) -> Confine {
     confine
 }
 
-/// A trial in which vCPUs that are back on count `late` for five windows, as they were off before.
+/// Runs a trial whose first five windows have the facts `late`, because vCPUs that are on again
+/// count earlier time off.
 fn trial_with_late_windows(late: Facts) -> Confine {
     let collapse =
         Facts { on_m: 1_100, off_m: 2_900, spin_m: 2_100, paths: 300, ..Facts::default() };
@@ -44,7 +45,7 @@ fn trial_with_late_windows(late: Facts) -> Confine {
     confine
 }
 
-/// As in two guests in virtual time.
+/// Resembles two guests in virtual time.
 #[test]
 fn old_time_off_that_hides_a_gain_is_waited_for() {
     let unclear_gain =
@@ -57,8 +58,8 @@ fn old_time_off_that_hides_a_gain_is_waited_for() {
     }
 }
 
-/// As sysbench's threads, which yield until another one lets go of a mutex: on two vCPUs, each
-/// yield switches.
+/// Resembles sysbench's threads, which yield until another thread releases a mutex: on two vCPUs,
+/// each yield causes a switch.
 #[test]
 fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
     let facts = |used, switch_m| match used {
@@ -72,8 +73,8 @@ fn tasks_that_switch_more_often_on_fewer_vcpus_keep_all() {
     }
 }
 
-/// The same where a lock's owner is off: in bursts, four vCPUs spin for nearly all of the time, so
-/// two seem to do far more although they mostly switch.
+/// The same threads if a lock's owner is off: in bursts, four vCPUs spin for nearly all of the
+/// time, so two seem to do far more although they mostly switch.
 #[test]
 fn tasks_that_mostly_switch_on_fewer_vcpus_keep_all() {
     let facts = |used| match used {
@@ -85,7 +86,7 @@ fn tasks_that_mostly_switch_on_fewer_vcpus_keep_all() {
     assert!(confine.trials_fewer[0] >= 1, "{confine:?}");
 }
 
-/// The same, where the trial came while they had other work to do.
+/// The same threads if the trial came while they had other work to do.
 #[test]
 fn a_limit_goes_under_which_tasks_begin_to_switch() {
     let mut windows = 0;
@@ -100,8 +101,8 @@ fn a_limit_goes_under_which_tasks_begin_to_switch() {
     assert_eq!((confine.in_use(), confine.trials_fewer), (4, [2, 1]), "{confine:?}");
 }
 
-/// As tasks that change their affinity all the time: to move them is most of the work, and on fewer
-/// vCPUs the others, which decide among them, may wait for seconds.
+/// Resembles tasks that change their affinity all the time: moving them is most of the work, and on
+/// fewer vCPUs the other tasks, which decide among them, may wait for seconds.
 #[test]
 fn tasks_that_mostly_switch_meet_no_trial() {
     for (switch_m, tried) in [(400, 0), (390, 1)] {
@@ -110,7 +111,7 @@ fn tasks_that_mostly_switch_meet_no_trial() {
     }
 }
 
-/// As hackbench, which switches for each message: as often for as much work.
+/// Resembles hackbench, which switches for each message, equally often for equal work.
 #[test]
 fn switches_that_belong_to_the_work_hide_no_gain() {
     let world = |used| {
@@ -122,8 +123,8 @@ fn switches_that_belong_to_the_work_hide_no_gain() {
     assert_eq!((confine.in_use(), confine.on_trial()), (2, false), "{confine:?}");
 }
 
-/// As hackbench beside four busy rivals: waiters are off most of the time that they spin, and those
-/// that are on work. A limit would give half of the host's time away.
+/// Resembles hackbench beside four busy rivals: waiters are off for most of the time that they
+/// spin, and the vCPUs that are on work. A limit would give half of the host's time away.
 #[test]
 fn spinning_while_off_is_no_loss() {
     let facts = |spin_off_m| {
@@ -136,7 +137,8 @@ fn spinning_while_off_is_no_loss() {
     assert_ne!(after(60, facts(1_500)).trials_fewer[1], 0, "a tenth is");
 }
 
-/// Spins that hold ticks back hide time off. Three vCPUs where the host has two pCPUs spin on.
+/// Spins that hold back ticks hide time off. On a host with two pCPUs, three vCPUs would go on
+/// spinning.
 #[test]
 fn of_time_on_that_is_not_sure_the_least_counts() {
     let tried = |held_m| {
@@ -146,8 +148,8 @@ fn of_time_on_that_is_not_sure_the_least_counts() {
     assert_eq!((tried(0), tried(380)), (3, 2));
 }
 
-/// As dbench, which contends for nothing on two vCPUs: all vCPUs get no more time from the host,
-/// and collapse.
+/// Resembles dbench, which contends for nothing on two vCPUs: all vCPUs get no more time from the
+/// host, and collapse.
 #[test]
 fn calm_that_all_vcpus_ended_in_vain_is_trusted_later() {
     let in_vain = |used| match used {
@@ -158,7 +160,7 @@ fn calm_that_all_vcpus_ended_in_vain_is_trusted_later() {
     assert_eq!((confine.in_use(), confine.trials_more), (2, [3, 0]), "in ten seconds: {confine:?}");
 }
 
-/// Work in user mode hardly comes to the kernel's locks, so its calm is trusted sooner.
+/// Work in user mode hardly reaches the kernel's locks, so the controller trusts its calm sooner.
 #[test]
 fn calm_in_user_mode_is_trusted_soon() {
     let windows_until_all = |user_ticks| {
@@ -187,8 +189,8 @@ fn calm_in_user_mode_that_ends_in_a_collapse_is_trusted_later() {
     assert!(confine.trials_more[0] <= 4, "in ten seconds: {confine:?}");
 }
 
-/// The host keeps no vCPU off any more, and the work contends by itself: more where it has more.
-/// Trials of more that end for that show in the end that more is done.
+/// The host keeps no vCPU off any more, and the work itself contends, more so on more vCPUs. The
+/// trials of more that end because of this show in the end that more is done.
 #[test]
 fn a_limit_goes_where_more_vcpus_do_more_though_they_spin() {
     let free = |used, spins_percent| {
@@ -205,7 +207,7 @@ fn a_limit_goes_where_more_vcpus_do_more_though_they_spin() {
     };
     assert_eq!(after_collapse(15), (4, [4, 1]));
     assert_eq!(after_collapse(45).0, 2, "spins for which fewer are tried");
-    // In every other trial they are off.
+    // In every other trial, vCPUs are off.
     let (mut trials, mut was) = (0, 4);
     let confine = after(4_000, |used| {
         trials += u32::from(used > was);
@@ -239,7 +241,7 @@ fn a_limit_that_gives_nothing_away_is_compared_with_more_vcpus_later() {
         };
         after(windows, facts).trials_more[0]
     };
-    // All of the time on is left, or three quarters.
+    // Fewer vCPUs keep all of the time on, or three quarters.
     assert_eq!((trials_after(150, 2_000), trials_after(250, 2_000)), (0, 1));
     assert_eq!(trials_after(150, 1_550), 1);
 }

@@ -1,4 +1,4 @@
-//! Holders, spinners and places: what follows from the facts.
+//! Tests of the decisions about lock holders, spinners, places and topology.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_spinner_sleeps_while_its_owner_will_be_off_for_long() {
     let spin = AdaptiveSpin { off_since_ns: 10 * MS, off_mean_ns: 4 * MS, block_ns: 100 * US };
     assert_eq!(spin.left_ns(11 * MS), 3 * MS);
     assert!(spin.ends(10 * MS) && spin.ends(11 * MS));
-    // Longer than usual: as long again.
+    // The interval is already longer than usual, so it is expected to last as long again.
     assert_eq!(spin.left_ns(20 * MS), 10 * MS);
     let short = AdaptiveSpin { off_mean_ns: 50 * US, ..spin };
     assert!(!short.ends(10 * MS) && short.ends(11 * MS));
@@ -79,7 +79,7 @@ fn vcpus_that_deliver_more_come_first() {
     for n in 1..=40_u64 {
         capacities[0].look(n * window / 2, 0, window);
         capacities[1].look(n * window / 50, n * window / 2, window);
-        // Idle almost always: nothing is known of it.
+        // This vCPU is almost always idle, so its share stays unknown.
         capacities[2].look(0, n * (window - US), window);
     }
     assert!((450..550).contains(&capacities[0].share_m), "{capacities:?}");
@@ -97,13 +97,13 @@ fn only_a_line_that_hardly_ever_comes_back_tells_of_a_shared_pcpu() {
     let ms = Duration::from_millis;
     assert_eq!(relation(5_000, ms(6), 1), Relation::Apart);
     assert_eq!(relation(20, ms(2), 1), Relation::Unknown);
-    // Each was on for half of the time, and never with the other one.
+    // Each vCPU was on for half of the time, and never together with the other.
     let by_turns = together([ms(3), ms(3)]);
     assert_eq!(by_turns, Duration::from_micros(1_500));
     assert_eq!(relation(20, by_turns * 10, 10), Relation::Unknown);
     assert_eq!(relation(20, by_turns * 11, 11), Relation::Stacked);
     assert_eq!(relation(400, by_turns * 11, 11), Relation::Apart);
-    // Beside neighbours they are on so rarely that it says nothing.
+    // Beside neighbours, the vCPUs are on so rarely that this proves nothing.
     let rarely = together([ms(1), ms(1)]);
     assert_eq!(relation(20, rarely * 31, 31), Relation::Unknown);
     assert_eq!(relation(20, rarely * 32, 32), Relation::Apart);
@@ -115,7 +115,7 @@ fn the_governor_steps_once_a_second() {
     let mut used = Vec::new();
     for second in 0..8_u64 {
         for window in 0..40 {
-            // Half of four vCPUs' time while three and more are used.
+            // For the first four seconds, a quarter of four vCPUs' time is off.
             let off_m = if second < 4 { 1_000 } else { 0 };
             let now = 1_000 * MS + (second * 40 + window) * 25 * MS;
             used.push(governor.step(off_m, now));
@@ -130,7 +130,7 @@ proptest! {
     fn any_figures_are_survived(a in any::<[u64; 4]>(), b in any::<[u64; 3]>(), n in any::<u32>()) {
         let spin = AdaptiveSpin { off_since_ns: a[0], off_mean_ns: a[1], block_ns: a[2] };
         let (left, age) = (spin.left_ns(a[3]), a[3].saturating_sub(a[0]));
-        // As long again as until now, or the rest of a usual interval.
+        // At least as long again as until now, or the rest of a usual interval.
         prop_assert!((age..=age.max(a[1])).contains(&left), "{left} of {age}");
         let place = Place { state: n % 3, waiting: n, left_ns: b[0], off_ns: b[1], wake_ns: b[2] };
         place.wait_ns(a[0]);

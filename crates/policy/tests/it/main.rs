@@ -1,4 +1,4 @@
-//! The tests of this crate from outside, in one program.
+//! The crate's integration tests, in one program.
 
 mod activity;
 mod bandwidth;

@@ -1,12 +1,12 @@
-//! Weights of groups: what they make of their tasks' weights.
+//! Tests of what the weights of groups make of their tasks' weights.
 
 use proptest::prelude::*;
 use unspin_policy::share::{self, ONE};
 
-/// A group in the root: its weight, and the weights of its tasks.
+/// A group in the root group: its weight, and the weights of its tasks.
 type Group = (u64, Vec<u64>);
 
-/// Each group's factor, where all tasks are ready; the root's own first.
+/// Returns each group's factor if all tasks are ready; the root group's own comes first.
 fn factors(own: &[u64], groups: &[Group]) -> Vec<u64> {
     let sum = |weights: &[u64]| weights.iter().sum::<u64>();
     let all = sum(own) + groups.iter().map(|(_, tasks)| sum(tasks)).sum::<u64>();
@@ -27,7 +27,7 @@ fn weights_count_as_they_are_where_only_one_group_is_ready() {
 #[test]
 fn groups_get_time_by_weight_however_many_tasks_they_have() {
     let factors = factors(&[], &[(300, vec![100; 5]), (100, vec![100; 12])]);
-    // Who is charged so much less gets so much more.
+    // A task that is charged less gets proportionally more time.
     let time = |tasks: u64, factor| tasks as f64 / share::charge_ns(1_000_000, 100, factor) as f64;
     let ratio = time(5, factors[1]) / time(12, factors[2]);
     assert!((2.97..3.03).contains(&ratio), "{ratio}");
@@ -42,7 +42,7 @@ fn a_group_in_a_group_shares_what_that_one_gets() {
 }
 
 proptest! {
-    /// Groups change who gets the time, not how fast virtual time goes.
+    /// Groups change which tasks get the time, not how fast virtual time passes.
     #[test]
     fn all_weights_together_stay_what_they_are(
         own in prop::collection::vec(1u64..1_000, 0..4),
@@ -60,8 +60,8 @@ proptest! {
         prop_assert!((counted / all as f64 - 1.0).abs() < 0.01, "{counted} of {all}");
     }
 
-    /// Whatever the weights, a charge is neither nothing nor more than the longest turn of a
-    /// thousandfold lighter task, and nothing overflows.
+    /// Whatever the weights, a charge is at most a hundred times the run time, even a weight of 0
+    /// is charged, and nothing overflows.
     #[test]
     fn charges_are_bounded(
         weight in 0u64..100_000, group in 1u64..640_000, beside in 1u64..1 << 40,

@@ -1,4 +1,4 @@
-//! Pause-loop candidates: each policy's verdict on each kind of candidate.
+//! Tests of each policy's verdict on each kind of pause-loop candidate.
 
 use unspin_policy::boost::{Facts, Policy, Reason};
 
@@ -40,7 +40,8 @@ fn each_policy_judges_each_candidate_as_its_kernel_does() {
     let no = NoYield;
     #[rustfmt::skip]
     let table = [
-        // The candidate, and the verdicts of 2011, 2012, 2013, 2017, 2019, mainline and strict.
+        // The candidate's name, its facts, and the verdicts of 2011, 2012, 2013, 2017, 2019,
+        // mainline and strict.
         ("kernel",         kernel(),             [Yes, Yes, Yes, Yes, Yes, Yes, Yes]),
         ("user",           user(),               [Yes, Yes, Yes, User, User, User, NoIpi]),
         ("user, my IPI",   with_ipi(user(), 0),  [Yes, Yes, Yes, User, User, Yes, Yes]),

@@ -1,4 +1,4 @@
-//! A thread that falls asleep in debt stays queued until it has paid: DELAY_DEQUEUE.
+//! Tests of DELAY_DEQUEUE: a thread that falls asleep in debt stays queued until it has paid.
 
 use super::machine::{MS, Machine, NICE_0, SECOND};
 use std::ops::RangeInclusive;
@@ -8,8 +8,8 @@ fn eevdf(pcpus: u32) -> Config {
     Config::new(pcpus, Scheduler::Eevdf)
 }
 
-/// A machine with two threads on pCPU 0. The first one always wants to run; the second one, which
-/// may run on `range`, is asleep and delayed. The other pCPUs are idle.
+/// Returns a machine with two threads on pCPU 0, and the threads. The first always wants to run.
+/// The second, which may run on `range`, is asleep and delayed. The other pCPUs are idle.
 fn with_delayed(config: &Config, range: RangeInclusive<u32>) -> (Machine, u32, u32) {
     let mut m = Machine::new(config);
     let (greedy, sleeper) = (m.add_on(0, NICE_0, 0..=0), m.add_on(0, NICE_0, range));
@@ -23,7 +23,7 @@ fn with_delayed(config: &Config, range: RangeInclusive<u32>) -> (Machine, u32, u
     (m, greedy, sleeper)
 }
 
-/// V - v of a thread that is queued.
+/// Returns V - v of a queued thread.
 fn lag(m: &Machine, thread: u32) -> i64 {
     m.host.queue_mean(thread) as i64 - m.host.vruntime(thread) as i64
 }
@@ -65,7 +65,7 @@ fn a_thread_that_has_had_no_more_than_its_share_is_not_delayed() {
     }
 }
 
-/// As requeue_delayed_entity() without lag.
+/// Follows requeue_delayed_entity() for a thread without lag.
 #[test]
 fn a_thread_that_awakes_in_debt_goes_on_where_it_was() {
     let (mut m, _, sleeper) = with_delayed(&eevdf(1), 0..=0);
@@ -77,10 +77,10 @@ fn a_thread_that_awakes_in_debt_goes_on_where_it_was() {
     assert_eq!(m.host.state(sleeper), State::Queued);
 }
 
-/// DELAY_ZERO: sleep earns nothing.
+/// DELAY_ZERO: a thread earns nothing by sleeping.
 #[test]
 fn a_delayed_thread_that_is_owed_time_forfeits_it() {
-    // The other one is protected for its slice, so the delayed one is not picked.
+    // The other thread is protected for its slice, so the scheduler does not pick the delayed one.
     let config = Config { tick_ns: MS, slice_ns: 8 * MS, ..eevdf(1) };
     let (mut m, _, sleeper) = with_delayed(&config, 0..=0);
     while lag(&m, sleeper) < MS as i64 {
@@ -93,8 +93,8 @@ fn a_delayed_thread_that_is_owed_time_forfeits_it() {
     assert_eq!(m.host.deadline(sleeper), m.host.vruntime(sleeper) + 8 * MS);
 }
 
-/// As requeue_delayed_entity(), which does not charge the running thread: V is that of the last
-/// tick, at which the thread was owed nothing yet.
+/// Follows requeue_delayed_entity(), which does not charge the running thread: V is that of the
+/// last tick, when the thread was not yet owed anything.
 #[test]
 fn what_a_delayed_thread_is_owed_since_the_last_tick_does_not_count() {
     let config = Config { tick_ns: MS, slice_ns: 8 * MS, ..eevdf(1) };
@@ -110,7 +110,7 @@ fn what_a_delayed_thread_is_owed_since_the_last_tick_does_not_count() {
     assert!(lag(&m, sleeper) > 0 && m.host.vruntime(sleeper) == v, "{}", lag(&m, sleeper));
 }
 
-/// It is picked at a tick, and by then is owed time. It leaves without that.
+/// The scheduler picks the thread at a tick; by then it is owed time, and leaves without that time.
 #[test]
 fn a_delayed_thread_leaves_without_lag() {
     let (mut m, _, sleeper) = with_delayed(&eevdf(1), 0..=0);
@@ -121,7 +121,7 @@ fn a_delayed_thread_leaves_without_lag() {
     assert!((-1..=1).contains(&lag(&m, sleeper)), "{}", lag(&m, sleeper));
 }
 
-/// As ttwu_runnable().
+/// Follows ttwu_runnable().
 #[test]
 fn a_delayed_thread_awakes_on_its_own_pcpu() {
     let wakes_on = |slept_ns| {
@@ -166,7 +166,8 @@ fn a_delayed_thread_is_a_competitor_for_yields_and_not_a_target() {
     assert_eq!((yields(0), yields(32)), (Yield::Yielded, Yield::Refused));
 }
 
-/// How long a VM's only vCPU waits after its sleep, if the VM had had too much of the pCPU.
+/// Returns how long a VM's only vCPU waits after its sleep if the VM had more than its share of the
+/// pCPU.
 fn wait_of_a_group(no_features: u32, slept_ns: u64) -> u64 {
     let mut m = Machine::new(&Config { no_features, ..eevdf(1) });
     let threads = [0; 2].map(|_| {
@@ -186,7 +187,8 @@ fn wait_of_a_group(no_features: u32, slept_ns: u64) -> u64 {
     m.now - woken
 }
 
-/// A VM's part of a pCPU pays as well, and still has its debt if it awakes before.
+/// A VM's group entity on a pCPU pays its debt as well, and still has the debt if the VM wakes up
+/// before.
 #[test]
 fn a_group_pays_its_debt_asleep() {
     let [long, short] = [SECOND, MS / 10].map(|slept_ns| wait_of_a_group(0, slept_ns));

@@ -1,10 +1,10 @@
-//! One tick more in a critical section.
+//! Tests of the extra tick in a critical section.
 
 use super::machine::{MS, Machine, NICE_0, SECOND};
 use unspin_policy::host::{Config, Scheduler};
 
-/// When thread 0, in a critical section from `from_ms` to `to_ms`, leaves its pCPU, which it shares
-/// with one other thread.
+/// Returns the times at which thread 0 leaves the pCPU that it shares with one other thread. It is
+/// in a critical section from `from_ms` to `to_ms`.
 fn leaves_ms(extend: bool, scheduler: Scheduler, from_ms: u64, to_ms: u64) -> Vec<u64> {
     let mut machine = Machine::new(&Config { extend, ..Config::new(1, scheduler) });
     let threads = machine.greedy(2);
@@ -23,14 +23,14 @@ fn leaves_ms(extend: bool, scheduler: Scheduler, from_ms: u64, to_ms: u64) -> Ve
     left
 }
 
-/// EEVDF on one pCPU has a slice of 0.7 ms, which ends at each tick of 4 ms.
+/// On one pCPU, EEVDF's slice is 0.7 ms, so it ends at each tick of 4 ms.
 #[test]
 fn a_critical_section_of_three_ticks_is_left_one_more_and_then_preempted() {
     let plain = leaves_ms(false, Scheduler::Eevdf, 2, 14);
     assert_eq!(plain[..4], [4, 12, 20, 28]);
     let extended = leaves_ms(true, Scheduler::Eevdf, 2, 14);
     assert_eq!(extended[0], 8, "a tick more, and no third one");
-    // The overtime is paid for: it stays off for two ticks.
+    // The thread pays for the overtime: it stays off for two ticks.
     assert_eq!(extended[..3], [8, 20, 28]);
 }
 
@@ -57,7 +57,7 @@ fn overtime_is_charged_so_shares_stay_equal() {
     }
 }
 
-/// A thread that wakes up preempts as ever: eCS changes ticks only.
+/// A thread that wakes up preempts as usual, because eCS changes only ticks.
 #[test]
 fn a_thread_that_wakes_up_still_preempts() {
     for extend in [true, false] {

@@ -1,10 +1,10 @@
-//! Shares of time match weights.
+//! Tests that shares of time match weights.
 
 use super::machine::{MS, Machine, NICE_0, SECOND, Switch};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler};
 
-/// How far from its share a thread may be after a second, as a part of that second.
+/// How far a thread may be from its share after a second, as a fraction of that second.
 const TOLERANCE: f64 = 0.02;
 
 fn schedulers() -> impl Strategy<Value = Scheduler> {
@@ -21,7 +21,7 @@ fn assert_shares(ran: &[u64], wanted: &[f64], tolerance: f64) {
     }
 }
 
-/// A VM of each weight, with a vCPU on each pCPU.
+/// Runs a VM of each weight, with a vCPU on each pCPU, and checks their shares.
 fn vms_divide_the_host(scheduler: Scheduler, pcpus: u32, weights: &[u32]) {
     let mut machine = Machine::new(&Config::new(pcpus, scheduler));
     for weight in weights {
@@ -91,8 +91,8 @@ proptest! {
         prop_assert_eq!(ran.iter().sum::<u64>(), u64::from(pcpus) * SECOND);
     }
 
-    /// With a vCPU of each VM on each pCPU. Shares deviate further
-    /// where balancing leaves two vCPUs of one VM on a pCPU.
+    /// Each VM has a vCPU on each pCPU. Shares deviate further if balancing leaves two vCPUs of one
+    /// VM on a pCPU.
     #[test]
     fn vms_divide_the_host_by_their_groups_weights(
         scheduler in schedulers(),
@@ -136,13 +136,13 @@ proptest! {
     }
 }
 
-/// As proptest once found it.
+/// A case that proptest once found.
 #[test]
 fn two_vms_with_a_vcpu_on_each_of_three_pcpus_divide_them() {
     vms_divide_the_host(Scheduler::Eevdf, 3, &[1399, 1196]);
 }
 
-/// As the kernel's, the balancing of threads that cannot be divided evenly takes its time.
+/// As in the kernel, balancing takes its time if the threads cannot be divided evenly.
 #[test]
 fn three_threads_on_two_pcpus_take_turns_in_the_long_run() {
     for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
@@ -156,8 +156,8 @@ fn three_threads_on_two_pcpus_take_turns_in_the_long_run() {
     }
 }
 
-/// How long a thread that slept for long waits first, if it had just had more than its share. It
-/// has its share afterwards.
+/// Returns how long a thread waits after a long sleep if it had just had more than its share. The
+/// function checks that the thread has its share afterwards.
 fn wait_after_a_sleep(scheduler: Scheduler, no_features: u32) -> u64 {
     let mut machine = Machine::new(&Config { no_features, ..Config::new(1, scheduler) });
     let sleeper = machine.greedy(3)[0];
@@ -173,7 +173,7 @@ fn wait_after_a_sleep(scheduler: Scheduler, no_features: u32) -> u64 {
     machine.switches.iter().find(on).unwrap().at - woken
 }
 
-/// A thread that sleeps keeps neither a claim on the time that it has missed nor a debt.
+/// A sleeping thread keeps neither a claim on the time that it has missed nor a debt.
 #[test]
 fn a_sleeper_gets_its_share_after_its_sleep() {
     let wait = wait_after_a_sleep(Scheduler::Eevdf, 0);
@@ -183,7 +183,7 @@ fn a_sleeper_gets_its_share_after_its_sleep() {
     assert!(wait > 8 * MS, "{wait}: the debt is kept without DELAY_DEQUEUE");
 }
 
-/// Lag and request are kept in real time, as in reweight_entity().
+/// reweight_entity() keeps lag and request in real time.
 #[test]
 fn a_new_weight_keeps_the_weighted_lag() {
     for weight in [256, 512, 1500, 4096] {
@@ -201,7 +201,8 @@ fn a_new_weight_keeps_the_weighted_lag() {
     }
 }
 
-/// Its entity on each pCPU has the part of the weight that the group's load there has.
+/// The group's entity on each pCPU has the fraction of the weight that the group's load there is of
+/// its whole load.
 #[test]
 fn a_groups_weight_is_divided_over_the_pcpus() {
     for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
@@ -211,7 +212,7 @@ fn a_groups_weight_is_divided_over_the_pcpus() {
             let thread = machine.add_on(group, NICE_0, pcpu..=pcpu);
             machine.wake(thread);
         }
-        // The first tick of each pCPU weighs the group's entity.
+        // The first tick of each pCPU sets the weight of the group's entity.
         machine.run_for(100 * MS);
         let ran = machine.shares_of(2 * SECOND);
         let share = |ran: u64| ran as f64 / (2 * SECOND) as f64;
@@ -221,7 +222,7 @@ fn a_groups_weight_is_divided_over_the_pcpus() {
     }
 }
 
-/// Virtual times of two pCPUs have nothing to do with each other.
+/// The virtual times of two pCPUs are unrelated.
 #[test]
 fn a_thread_takes_no_debt_to_another_pcpu() {
     for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {
@@ -243,8 +244,8 @@ fn a_thread_takes_no_debt_to_another_pcpu() {
     }
 }
 
-/// Of the times when a thread of a group of two falls asleep, how many percent leave the pCPU to
-/// the other one, beside one thread of each further group.
+/// Returns the percentage of the cases in which a thread of a group of two falls asleep and its
+/// pCPU goes to the other thread of the group. One thread of each further group competes with them.
 fn keeps_its_turn(scheduler: Scheduler, no_features: u32, others: &[u32]) -> usize {
     let config = Config { no_features, tick_ns: MS, ..Config::new(1, scheduler) };
     let mut machine = Machine::new(&config);
@@ -268,7 +269,7 @@ fn keeps_its_turn(scheduler: Scheduler, no_features: u32, others: &[u32]) -> usi
     kept * 100 / all
 }
 
-/// As set_next_buddy() in dequeue_task_fair(): another thread of the group goes on, unless the
+/// Follows set_next_buddy() in dequeue_task_fair(): another thread of the group goes on, unless the
 /// group has had far more than its share.
 #[test]
 fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
@@ -276,11 +277,11 @@ fn a_group_mostly_keeps_its_turn_when_one_of_its_threads_sleeps() {
     assert!(kept > 75, "{kept}");
 }
 
-/// The same under EEVDF, which honours a buddy that is eligible. Without RUN_TO_PARITY, which keeps
-/// the group on as well, the buddy alone decides.
+/// EEVDF honours a buddy only if it is eligible. RUN_TO_PARITY also keeps the group on, so the
+/// buddy alone decides only without it.
 #[test]
 fn an_eligible_group_keeps_its_turn_when_one_of_its_threads_sleeps() {
     let kept = [1, 1 | 8].map(|missing| keeps_its_turn(Scheduler::Eevdf, missing, &[NICE_0; 2]));
-    // A thread that has had too much stays queued, and leaves its group no buddy.
+    // A thread that has had more than its share stays queued, and leaves its group no buddy.
     assert!(kept[0] > 25 && kept[1] < 10, "{kept:?} with and without NEXT_BUDDY");
 }

@@ -1,10 +1,10 @@
-//! How long threads are on and off, as the formulae of the two schedulers give it.
+//! Tests that threads are on and off for as long as the formulae of the two schedulers say.
 
 use super::machine::{MS, Machine, SECOND};
 use std::collections::BTreeSet;
 use unspin_policy::host::{Config, Scheduler};
 
-/// The lengths of a thread's on and off intervals after the first 100 ms, in microseconds.
+/// Returns the lengths of a thread's on and off intervals after the first 100 ms, in microseconds.
 fn intervals(machine: &Machine, thread: u32) -> [BTreeSet<u64>; 2] {
     let mut lengths = [BTreeSet::new(), BTreeSet::new()];
     let (mut since, mut on) = (None, false);
@@ -26,7 +26,7 @@ fn assert_intervals(scheduler: Scheduler, tick_us: u64, threads: u32, on_us: u64
     let config = Config { tick_ns: tick_us * 1_000, ..Config::new(2, scheduler) };
     let mut machine = Machine::new(&config);
     for thread in 0..threads {
-        // Pinned, so that balancing does not change the number on a pCPU.
+        // Threads are pinned, so that balancing does not change their number on a pCPU.
         let pcpu = thread % 2;
         let thread = machine.add_on(0, 1024, pcpu..=pcpu);
         machine.wake(thread);
@@ -39,8 +39,8 @@ fn assert_intervals(scheduler: Scheduler, tick_us: u64, threads: u32, on_us: u64
     }
 }
 
-/// On 2 pCPUs the base slice is 0.7 ms * (1 + ilog2(2)) = 1.4 ms. It ends at the first tick
-/// that is not before its end.
+/// On 2 pCPUs, the base slice is 0.7 ms * (1 + ilog2(2)) = 1.4 ms. A turn ends at the first tick
+/// that does not come before the end of the slice.
 #[test]
 fn eevdf_switches_at_the_tick_that_finds_the_slice_used_up() {
     assert_intervals(Scheduler::Eevdf, 4_000, 4, 4_000, 4_000);
@@ -50,8 +50,8 @@ fn eevdf_switches_at_the_tick_that_finds_the_slice_used_up() {
     assert_intervals(Scheduler::Eevdf, 200, 4, 1_400, 1_400);
 }
 
-/// On 2 pCPUs the latency is 6 ms * 2 = 12 ms, half of it for each of two, a quarter for each of
-/// four. A thread is preempted at the first tick after it has run for longer.
+/// On 2 pCPUs, the latency is 6 ms * 2 = 12 ms: half of it for each of two threads, a quarter for
+/// each of four. The scheduler preempts a thread at the first tick after it has run for longer.
 #[test]
 fn cfs_switches_at_the_tick_that_finds_the_part_of_the_latency_exceeded() {
     assert_intervals(Scheduler::Cfs, 4_000, 4, 8_000, 8_000);

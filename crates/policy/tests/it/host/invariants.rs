@@ -1,4 +1,4 @@
-//! Random calls in random order: `Machine` checks its invariants after each.
+//! Tests with random calls in random order: `Machine` checks its invariants after each call.
 
 use super::machine::{MS, Machine, SECOND};
 use proptest::prelude::*;
@@ -37,9 +37,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 #[derive(Debug, Clone)]
 struct Setup {
     config: Config,
-    /// Weight and quota in a period of 20 ms.
+    /// Each group's weight, and its quota in a period of 20 ms.
     groups: Vec<(u32, u64)>,
-    /// Group, weight, first and last pCPU, to be reduced modulo their number.
+    /// Each thread's group, weight, first and last pCPU, to be reduced modulo their number.
     threads: Vec<(u32, u32, u32, u32)>,
 }
 
@@ -114,7 +114,8 @@ proptest! {
         prop_assert_eq!(first.switches, second.switches);
     }
 
-    /// Nobody starves: all that want to run all the time do so within a second.
+    /// No thread starves: if all threads want to run all the time, each of them runs within two
+    /// seconds.
     #[test]
     fn everybody_runs_sooner_or_later(setup in setups(), acts in acts()) {
         let unlimited = setup.groups.iter().map(|(weight, _)| (512 + weight % 1024, 0)).collect();
@@ -141,7 +142,7 @@ fn an_idle_host_has_no_ticks() {
     assert_eq!(machine.host.next(), None);
 }
 
-/// As on Linux, where all CPUs tick at the boundary of a jiffy.
+/// As on Linux, all pCPUs tick at the boundary of a jiffy.
 #[test]
 fn ticks_of_pcpus_coincide() {
     for scheduler in [Scheduler::Eevdf, Scheduler::Cfs] {

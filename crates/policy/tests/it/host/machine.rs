@@ -1,4 +1,5 @@
-//! A host and its clock: the caller that the façade asks for, with its invariants checked.
+//! A host and its clock: the caller that the host's interface requires. It checks the host's
+//! invariants.
 
 use std::ops::RangeInclusive;
 use unspin_policy::host::{Config, Host, State, Yield};
@@ -8,7 +9,7 @@ pub const SECOND: u64 = 1_000 * MS;
 /// The weight of a nice-0 thread.
 pub const NICE_0: u32 = 1024;
 
-/// A thread came to a pCPU, or nobody did.
+/// A change of a pCPU's current thread; `None`: no thread runs now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
     pub at: u64,
@@ -20,11 +21,11 @@ pub struct Machine {
     pub host: Host,
     pub now: u64,
     pub switches: Vec<Switch>,
-    /// Of each thread: where it may run.
+    /// The pCPUs on which each thread may run.
     ranges: Vec<RangeInclusive<u32>>,
     pcpus: u32,
     taken: Vec<bool>,
-    /// The pCPUs' time with a current thread.
+    /// The time for which pCPUs had a current thread, summed over all pCPUs.
     busy_ns: u64,
 }
 
@@ -36,7 +37,7 @@ impl Machine {
         Machine { host, now: 0, switches, ranges, pcpus, taken, busy_ns: 0 }
     }
 
-    /// A thread that may run anywhere.
+    /// Adds a thread that may run on every pCPU.
     pub fn add(&mut self, group: u32, weight: u32) -> u32 {
         self.add_on(group, weight, 0..=self.pcpus - 1)
     }
@@ -55,7 +56,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Threads of nice 0 in the root group, woken.
+    /// Adds threads of nice 0 to the root group and wakes them.
     pub fn greedy(&mut self, count: u32) -> Vec<u32> {
         let threads: Vec<u32> = (0..count).map(|_| self.add(0, NICE_0)).collect();
         threads.iter().for_each(|thread| self.wake(*thread));
@@ -91,7 +92,7 @@ impl Machine {
         self.settle();
     }
 
-    /// To a time, with all ticks and refills before it.
+    /// Runs until `time`, with all ticks and refills up to it.
     pub fn run_until(&mut self, time: u64) {
         while let Some(next) = self.host.next().filter(|next| *next <= time) {
             assert!(next >= self.now, "the host wants to be called in the past");
@@ -102,7 +103,7 @@ impl Machine {
         self.pass(time);
     }
 
-    /// Until the thread has been on for that long in its next turn, give or take 100 us.
+    /// Runs until the thread has been on for `ns` in its next turn, within 100 us.
     pub fn run_into_turn(&mut self, thread: u32, ns: u64) {
         for state in [State::Queued, State::On] {
             while self.host.state(thread) != state {
@@ -163,7 +164,7 @@ impl Machine {
                 continue;
             }
             let mut range = self.ranges[thread as usize].clone();
-            // A group's quota may be used up on the idle pCPU alone.
+            // A group may have used up its quota on the idle pCPU only.
             let idle = range.find(|p| self.is_idle(*p) && !self.host.is_throttled_on(thread, *p));
             assert!(idle.is_none(), "{now}: {thread} waits, pCPU {idle:?} idles");
         }
@@ -181,7 +182,7 @@ impl Machine {
         self.threads().map(|thread| self.host.runtime(thread, self.now)).collect()
     }
 
-    /// Runtimes of a stretch of time.
+    /// Runs for `ns` and returns the run time of each thread in that time.
     pub fn shares_of(&mut self, ns: u64) -> Vec<u64> {
         let before = self.runtimes();
         self.run_for(ns);

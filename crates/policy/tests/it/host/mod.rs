@@ -1,4 +1,4 @@
-//! `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
+//! Tests of `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
 
 mod boosts;
 mod delays;

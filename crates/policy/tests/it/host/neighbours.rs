@@ -1,4 +1,4 @@
-//! Modelled neighbours.
+//! Tests of the modelled neighbours.
 
 use super::machine::MS;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn a_periodic_one_sleeps_after_its_cpu_time() {
     let mut periodic = Neighbour::new(Kind::Periodic(2 * MS, 5 * MS), MS);
     assert_eq!(periodic.next(0, 0), wish(false, Some(MS), Some(MS)));
     assert_eq!(periodic.next(MS, 0), wish(true, Some(3 * MS), None));
-    // It has been off for 3 ms.
+    // The neighbour has been off for 3 ms.
     assert_eq!(periodic.next(5 * MS, MS), wish(true, Some(6 * MS), None));
     assert_eq!(periodic.next(6 * MS, 2 * MS), wish(false, Some(11 * MS), Some(11 * MS)));
     assert_eq!(periodic.next(10 * MS, 2 * MS), wish(false, Some(11 * MS), Some(11 * MS)));
@@ -46,7 +46,7 @@ fn given_times_are_kept() {
 }
 
 proptest! {
-    /// Asked at the time that it names, it has changed its mind, and not before.
+    /// A neighbour changes its mind at the time that it names, and not before.
     #[test]
     fn it_changes_its_mind_when_it_says(
         burst in any::<bool>(), on in 1u64..10 * MS, off in 1u64..10 * MS, start in 0..MS,

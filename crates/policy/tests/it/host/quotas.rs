@@ -1,11 +1,11 @@
-//! cpu.max.
+//! Tests of quotas (cpu.max).
 
 use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Scheduler, Yield};
 
-/// A group runs its quota and no more, but for a tick on each pCPU that finds it late and a
-/// slice that a pCPU has taken before.
+/// Checks that a group runs for its quota and no longer. On each pCPU it may exceed the quota by a
+/// tick that comes late, and by a slice that the pCPU took before.
 fn keeps_its_quota(scheduler: Scheduler, pcpus: u32, percent: u64, neighbour: bool) {
     let mut machine = Machine::new(&Config::new(pcpus, scheduler));
     let quota = 20 * MS * u64::from(pcpus) * percent / 100;
@@ -40,7 +40,7 @@ proptest! {
     }
 }
 
-/// As proptest once found it.
+/// A case that proptest once found.
 #[test]
 fn a_third_of_two_pcpus_beside_a_neighbour_is_kept() {
     keeps_its_quota(Scheduler::Eevdf, 2, 36, true);
@@ -80,7 +80,7 @@ fn a_group_that_wakes_up_late_has_the_quota_of_that_period() {
     machine.run_until(250 * MS);
     machine.wake(limited);
     assert_eq!(machine.host.current(0), Some(limited));
-    // It pays for its overrun in the first period.
+    // The group pays for its overrun in the first period.
     let used = machine.shares_of(40 * MS)[0];
     assert!((6 * MS..14 * MS).contains(&used), "{used}");
 }
@@ -109,7 +109,7 @@ fn a_pcpu_gives_back_the_quota_that_it_no_longer_needs() {
     machine.run_for(MS);
     machine.block(first);
     machine.wake(second);
-    // Of the 5 ms that pCPU 0 took, 1 ms is used and 1 ms stays.
+    // Of the 5 ms of quota that pCPU 0 took, 1 ms is used and 1 ms stays there.
     let used = machine.shares_of(50 * MS)[second as usize];
     assert!((8 * MS..=9 * MS).contains(&used), "{used}");
 }

@@ -1,4 +1,4 @@
-//! Reflected pause loops: the agreement, the answers' form, and what the host does.
+//! Tests of reflected pause loops: the agreement, the form of answers, and the host's reaction.
 
 use unspin_policy::vnae::{Answer, Arm, Outcome, State, Vnae, sham};
 
@@ -8,7 +8,7 @@ use State::{Halted, Invalid, Nobody, Ready, Running};
 
 const PAUSE: u64 = 1;
 const HLT: u64 = 2;
-/// INFO2 of an answer that names nobody.
+/// INFO2 of an answer that names no vCPU.
 const NOBODY: u64 = u64::MAX;
 /// INFO1: version 1, the owner of a spinlock, and a valid privilege level.
 const OWNER: u64 = 1 | 1 << 8 | 1 << 16;

@@ -1,4 +1,4 @@
-//! Where a thread wakes up, and whether it preempts.
+//! Tests of where a thread wakes up, and whether it preempts.
 
 use super::machine::{MS, Machine, NICE_0};
 use unspin_policy::host::{Config, Scheduler, State};
@@ -7,7 +7,7 @@ fn eevdf(pcpus: u32) -> Config {
     Config::new(pcpus, Scheduler::Eevdf)
 }
 
-/// How long a thread waits that has slept for long, on a pCPU with a greedy one.
+/// Returns how long a thread waits after a long sleep, on a pCPU with a greedy thread.
 fn wait_of_a_sleeper(scheduler: Scheduler, no_features: u32) -> u64 {
     let config = Config { no_features, ..Config::new(1, scheduler) };
     let mut machine = Machine::new(&config);
@@ -56,12 +56,12 @@ fn a_sleeper_with_lag_preempts_at_once_where_slices_are_not_protected() {
     let often =
         |no_features| (0..40).filter(|i| preempts(no_features, 50 * MS + i * MS / 4)).count();
     assert!(often(1) > 10, "RUN_TO_PARITY is off: {}", often(1));
-    // A wake-up may also find a slice used up, which ends it without any preemption.
+    // A wake-up may also find a slice used up; this ends the slice without any preemption.
     assert!(often(1 | 2) < often(1) / 2 + 1, "WAKEUP_PREEMPTION is off: {}", often(1 | 2));
 }
 
-/// A new thread's first deadline is half a slice away, so it comes before that of a current one
-/// that has just begun its slice.
+/// A new thread's first deadline is half a slice away, so it is earlier than that of a current
+/// thread that has just begun its slice.
 #[test]
 fn a_slice_is_protected_from_new_threads_by_run_to_parity() {
     let preempts = |no_features: u32, ran_ns: u64| {
@@ -77,8 +77,9 @@ fn a_slice_is_protected_from_new_threads_by_run_to_parity() {
     assert!(often(1) > often(0), "{} and {}", often(1), often(0));
 }
 
-/// As did_preempt_short(): a thread that goes on after its slice has no protection. Once it has had
-/// too much, the next charge ends its turn, here at a wake-up that does not preempt by itself.
+/// Follows did_preempt_short(): a thread that goes on after its slice has no protection. Once it
+/// has had more than its share, the next charge ends its turn. Here that is a wake-up that would
+/// not preempt by itself.
 #[test]
 fn a_thread_that_overstays_its_slice_leaves_at_the_next_charge() {
     let leaves = |no_features: u32| {

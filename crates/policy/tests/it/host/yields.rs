@@ -1,10 +1,10 @@
-//! Directed yields and the forms of the Debooster.
+//! Tests of directed yields and of the Debooster's forms.
 
 use super::machine::{MS, Machine, NICE_0, SECOND};
 use proptest::prelude::*;
 use unspin_policy::host::{Config, Debooster, Gifts, Scheduler, Yield};
 
-/// A pCPU with threads of these weights, each of which has run for some time.
+/// Returns a machine of one pCPU with threads of these weights, which have run for some time.
 fn machine(scheduler: Scheduler, debooster: Debooster, weights: &[u32]) -> Machine {
     let config = Config { debooster, tick_ns: MS, ..Config::new(1, scheduler) };
     let mut machine = Machine::new(&config);
@@ -16,8 +16,8 @@ fn machine(scheduler: Scheduler, debooster: Debooster, weights: &[u32]) -> Machi
     machine
 }
 
-/// Runs until the current thread is eligible, so that it has a request to forfeit, and one of
-/// the others, which is returned, is not.
+/// Runs until the current thread is eligible, so that it has a request to forfeit, and another
+/// thread is not. Returns both threads.
 fn with_ineligible_target(m: &mut Machine) -> Option<(u32, u32)> {
     for _ in 0..1_000 {
         m.run_for(MS / 10);
@@ -30,7 +30,8 @@ fn with_ineligible_target(m: &mut Machine) -> Option<(u32, u32)> {
     None
 }
 
-/// The same with an eligible target that is not next anyway.
+/// Runs until a thread other than the current one is eligible. Returns the current thread and the
+/// last eligible one.
 fn with_eligible_target(m: &mut Machine) -> (u32, u32) {
     for _ in 0..1_000 {
         m.run_for(MS / 10);
@@ -68,12 +69,12 @@ fn without_a_buddy_the_target_often_does_not_run_next() {
     assert!(missed > 10, "{missed}");
 }
 
-/// Of 100 yields to ineligible targets, how often the target ran next.
+/// Returns how many of 100 yields to an ineligible target made the target run next.
 fn honoured(debooster: Debooster) -> u32 {
     let mut m = machine(Scheduler::Eevdf, debooster, &[NICE_0; 4]);
     let mut next = 0;
     for _ in 0..100 {
-        // A penalty is paid off in that time.
+        // The yielder pays off a penalty in that time.
         m.run_for(200 * MS);
         let (from, to) = with_ineligible_target(&mut m).unwrap();
         m.yield_to(from, to);
@@ -86,7 +87,7 @@ fn honoured(debooster: Debooster) -> u32 {
     next
 }
 
-/// The yielder's forfeit limits a transfer, not a penalty.
+/// The yielder's forfeit limits a transfer, but not a penalty.
 #[test]
 fn mainline_ignores_ineligible_targets_and_the_deboosters_do_not() {
     use Debooster::{Credit, Off, Penalty, Transfer};
@@ -167,7 +168,7 @@ proptest! {
 fn cfs_ignores_a_target_that_is_far_ahead_and_a_penalty_does_not() {
     for (debooster, honoured) in [(Debooster::Off, false), (Debooster::Penalty, true)] {
         let mut m = machine(Scheduler::Cfs, debooster, &[NICE_0; 2]);
-        // Right after a long run, a thread is more than the wakeup granularity ahead.
+        // Right after a long run, a thread is ahead by more than the wake-up granularity.
         let (from, to) = loop {
             m.run_for(MS / 10);
             let from = m.host.current(0).unwrap();
@@ -195,7 +196,7 @@ fn cfs_prefers_a_target_that_is_little_ahead_and_skips_the_yielder() {
     assert_eq!(m.host.current(0), Some(to));
 }
 
-/// Three threads under CFS, all within half a millisecond of virtual time.
+/// Returns a machine with three threads under CFS, all within a millisecond of virtual time.
 fn close_cfs_threads() -> Machine {
     let config = Config { tick_ns: MS / 8, slice_ns: MS / 8, ..Config::new(1, Scheduler::Cfs) };
     let mut m = Machine::new(&config);
@@ -243,7 +244,7 @@ fn yields_that_make_no_sense_are_refused() {
     assert_eq!(m.yield_to(sleeper, threads[0]), Yield::Running);
 }
 
-/// As -ESRCH of yield_to(): neither pCPU has a competitor.
+/// yield_to() returns -ESRCH: neither pCPU has a competitor.
 #[test]
 fn a_yield_between_two_that_are_alone_is_refused() {
     let mut m = Machine::new(&Config::new(2, Scheduler::Eevdf));
@@ -282,7 +283,7 @@ fn a_yield_forfeits_the_rest_of_the_request() {
         let from = m.host.current(0).unwrap();
         let due = m.host.deadline(from);
         m.yield_now(from);
-        // Only one that is eligible gives its request up.
+        // Only an eligible thread gives up its request.
         if m.host.vruntime(from) == due {
             assert_eq!(m.host.deadline(from), due + 700_000, "a whole new request");
             assert_ne!(m.host.current(0), Some(from));
@@ -292,8 +293,8 @@ fn a_yield_forfeits_the_rest_of_the_request() {
     assert!(forfeited > 30, "{forfeited}");
 }
 
-/// The CPU time of two threads that always yield to each other, as a share of that of two that
-/// never do.
+/// Returns the ratio of the CPU time of two threads that always yield to each other to that of two
+/// threads that never do.
 fn share_of_yielders(debooster: Debooster) -> f64 {
     let mut m = machine(Scheduler::Eevdf, debooster, &[NICE_0; 4]);
     let before = m.runtimes();
@@ -316,7 +317,7 @@ fn gifts_are_fair_in_the_long_run_and_credits_are_not() {
     assert!(credit > 1.1, "{credit}: a credit without a limit takes from the others");
 }
 
-/// The forfeit stays inside the VM: its entity on the pCPU neither gains nor loses.
+/// The forfeit stays inside the VM: its group entity on the pCPU neither gains nor loses.
 #[test]
 fn yields_inside_a_vm_leave_the_vms_shares_alone() {
     for debooster in [Debooster::Off, Debooster::Penalty, Debooster::Transfer, Debooster::Credit] {
