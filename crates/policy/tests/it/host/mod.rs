@@ -1,6 +1,7 @@
 //! Tests of `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
 
 mod boosts;
+mod delayed_groups;
 mod delays;
 mod extensions;
 mod fairness;
