@@ -117,6 +117,13 @@ impl Machine {
         self.run_until(self.now + ns);
     }
 
+    /// A copy of the host in which the pCPU has scheduled at that time, so what has run is charged.
+    pub fn after_resched(&self, pcpu: u32, now: u64) -> Host {
+        let mut host = self.host.clone();
+        host.resched(pcpu, now);
+        host
+    }
+
     fn pass(&mut self, time: u64) {
         assert!(time < 1_000 * SECOND, "a test waits in vain");
         let on = (0..self.pcpus).filter(|p| self.host.current(*p).is_some()).count();

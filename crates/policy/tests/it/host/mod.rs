@@ -5,6 +5,7 @@ mod delayed_groups;
 mod delays;
 mod extensions;
 mod fairness;
+mod forfeits;
 mod intervals;
 mod invariants;
 mod machine;
