@@ -12,5 +12,6 @@ mod machine;
 mod neighbours;
 mod quotas;
 mod reflections;
+mod turns;
 mod wakeups;
 mod yields;
