@@ -1,5 +1,6 @@
 //! Tests of `policy/host/`: the simulated host keeps the promises of the schedulers that it models.
 
+mod balancing;
 mod boosts;
 mod delayed_groups;
 mod delays;
