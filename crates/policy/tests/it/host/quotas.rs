@@ -113,3 +113,59 @@ fn a_pcpu_gives_back_the_quota_that_it_no_longer_needs() {
     let used = machine.shares_of(50 * MS)[second as usize];
     assert!((8 * MS..=9 * MS).contains(&used), "{used}");
 }
+
+/// Periods go on where nobody runs, as hrtimer_forward() keeps them: the one in which a group wakes
+/// up is short.
+#[test]
+fn periods_do_not_begin_when_a_group_wakes_up() {
+    let mut machine = Machine::new(&Config::new(1, Scheduler::Eevdf));
+    let group = machine.host.group(NICE_0, 10 * MS, 100 * MS);
+    let limited = machine.add(group, NICE_0);
+    machine.run_until(250 * MS);
+    machine.wake(limited);
+    machine.run_until(299 * MS);
+    assert!(machine.host.is_throttled(limited));
+    machine.run_until(301 * MS);
+    assert_eq!(machine.host.current(0), Some(limited));
+}
+
+/// As throttled_lb_pair(), which looks at both pCPUs.
+#[test]
+fn no_thread_is_pulled_to_a_pcpu_where_its_group_is_throttled() {
+    let config = Config { tick_ns: MS, ..Config::new(2, Scheduler::Eevdf) };
+    let mut machine = Machine::new(&config);
+    let group = machine.host.group(NICE_0, 10 * MS, 100 * MS);
+    let early = machine.add_on(group, NICE_0, 1..=1);
+    machine.wake(early);
+    machine.run_for(3 * MS);
+    let [late, free] = [0, 1].map(|last| machine.add_on(group, NICE_0, 0..=last));
+    machine.wake(late);
+    machine.wake(free);
+    while !machine.host.is_throttled(early) {
+        machine.run_for(MS / 10);
+    }
+    assert!(machine.is_idle(1) && !machine.host.is_throttled(late));
+    assert_eq!(machine.host.pcpu(free), 0);
+}
+
+/// The idle pCPU has kept 1 ms of the group's quota.
+#[test]
+fn no_thread_is_pulled_from_a_throttled_queue() {
+    let config = Config { tick_ns: MS, ..Config::new(2, Scheduler::Eevdf) };
+    let mut machine = Machine::new(&config);
+    let group = machine.host.group(NICE_0, 6 * MS, 100 * MS);
+    let early = machine.add_on(group, NICE_0, 1..=1);
+    machine.wake(early);
+    machine.run_for(MS);
+    machine.block(early);
+    machine.toggle(1);
+    let limited = [0; 2].map(|_| machine.add(group, NICE_0));
+    let pinned = [0; 2].map(|_| machine.add_on(0, NICE_0, 0..=0));
+    limited.iter().chain(&pinned).for_each(|thread| machine.wake(*thread));
+    while !machine.host.is_throttled_on(limited[0], 0) {
+        machine.run_for(MS / 10);
+    }
+    machine.toggle(1);
+    assert!(machine.is_idle(1) && machine.host.is_throttled_on(limited[0], 0));
+    assert_eq!(limited.map(|thread| machine.host.pcpu(thread)), [0, 0]);
+}
