@@ -104,6 +104,7 @@ fn ecs_prefers_one_in_a_critical_section_and_then_looks_as_mainline() {
     let woken = Facts { preempted: 0, ..critical };
     assert_eq!(spinner(1).verdict(&woken, Ecs), Reason::NotCritical, "the fact is of its last run");
     assert_eq!(spinner(1).verdict(&Facts { ready: 0, ..critical }, Ecs), Busy);
+    assert_eq!(spinner(1).verdict(&Facts { spinning: 1, ..critical }, Ecs), Spin);
 }
 
 #[test]
@@ -113,6 +114,15 @@ fn an_interrupt_has_arrived_once_the_vcpu_enters_the_guest() {
     assert_eq!(me.verdict(&candidate, Strict), Yes);
     candidate.entered();
     assert_eq!(me.verdict(&candidate, Strict), NoIpi);
+}
+
+#[test]
+fn a_vcpu_that_enters_the_guest_neither_spins_nor_has_interrupts_waiting() {
+    let waiting = Facts { pending: 1, posted: 1, ..user() };
+    for mut candidate in [waiting, Facts { spinning: 1, dy_eligible: 1, ..waiting }] {
+        candidate.entered();
+        assert_eq!(candidate, user());
+    }
 }
 
 #[test]
