@@ -237,20 +237,6 @@ POLICY u32 confine_fewer(const struct confine *c)
 	return least < half ? least : half;
 }
 
-/* Of trials of fewer in a row that fail, the one before which most was spun is remembered: loads may
- * alternate. */
-POLICY void confine_note_spin(struct confine *c, u32 share, u64 now_ns)
-{
-	if (share > c->tried_spin || !confine_recent(c->fewer_wait_ns, c->fewer_ns, now_ns))
-		c->tried_spin = share;
-}
-
-/* Whether the load spins so much more than when fewer did not pay that it must be another. */
-POLICY int confine_spins_anew(const struct confine *c, u32 share)
-{
-	return share > 2 * c->tried_spin || (100 - share) * 2 < 100 - c->tried_spin;
-}
-
 POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 {
 	c->began_ns = began_ns;

@@ -133,4 +133,19 @@ POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 	confine_forget(&c->sums);
 }
 
+/* Remembers the load before a trial of fewer. If several in a row fail, the largest spin share
+ * counts, because loads may alternate. */
+POLICY void confine_note_spin(struct confine *c, u32 share, u64 now_ns)
+{
+	if (share > c->tried_spin || !confine_recent(c->fewer_wait_ns, c->fewer_ns, now_ns))
+		c->tried_spin = share;
+}
+
+/* Returns whether the load spins so much more than when fewer did not pay that it must be
+ * another. */
+POLICY int confine_spins_anew(const struct confine *c, u32 share)
+{
+	return share > 2 * c->tried_spin || (100 - share) * 2 < 100 - c->tried_spin;
+}
+
 #endif /* UNSPIN_POLICY_CONFINE_STATE_H */

@@ -108,7 +108,7 @@ pub enum BuildError {
     /// The number of vCPUs is 0 or too large.
     #[error("{0} vCPUs are not between 1 and {VCPUS_MAX}")]
     Vcpus(u32),
-    /// The C-bit is at an impossible position.
+    /// No processor has its C-bit there.
     #[error("the C-bit {0} is not between 47 and 51; EPYC has 51 from Milan on, and 47 before")]
     CBit(u8),
     /// The options name a C-bit for a platform that encrypts nothing.

@@ -7,8 +7,8 @@
 //! - Fedora: enabled in its kernels (kernel-ark, merge request 3397), so from 6.12 on;
 //! - RHEL 10: "Considerations in adopting RHEL 10", chapter on the kernel; what is built from
 //!   it follows (kernel-ark, merge request 3447);
-//! - Amazon Linux 2023: kernel6.12 is installed beside the kernel that is booted, until grubby makes
-//!   it the default (its user guide, "Updating the Linux kernel");
+//! - Amazon Linux 2023: kernel6.12 is installed beside the default kernel, and grubby makes it the
+//!   default (its user guide, "Updating the Linux kernel");
 //! - openSUSE Tumbleweed and Arch package the schedulers (sched-ext/scx, INSTALL.md).
 //!
 //! For all others, the advice is a command that checks the installed kernels.
