@@ -89,7 +89,10 @@ fn a_claim_without_a_figure_is_named() {
     let id = "x.{workload}.{topology}";
     let of_unspin = || json!({ "id": id, "scheduler": "unspin" });
     let median = |figure: &str, workload: Option<&str>| {
-        json!({ "id": id, "scheduler": "unspin", "figure": figure, "workload": workload })
+        let mut spec = of_unspin();
+        spec["figure"] = figure.into();
+        spec["workload"] = workload.into();
+        spec
     };
     for (from, more, expected) in [
         ("speed-ratio", of_unspin(), "x.hackbench.2:1"),
