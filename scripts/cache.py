@@ -13,9 +13,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("UNSPIN_CACHE") or folder).absolute()
 
 
-def version(folder: Path) -> list[int]:
-    """Returns the version of a folder such as debian-cloud-6.12.118 as numbers, which sort 6.12 after 6.9."""
-    return [int(number) for number in re.findall(r"\d+", folder.name)]
+def version(folder: Path) -> tuple[list[int], float]:
+    """Returns the version of a folder such as debian-cloud-6.12.118 as numbers, which sort 6.12 after
+    6.9, and the time of its description, which orders two revisions of one version."""
+    name = folder.name.partition("~")[0]
+    description = folder / "kernel.json"
+    made = description.stat().st_mtime if description.exists() else 0.0
+    return [int(number) for number in re.findall(r"\d+", name)], made
 
 
 def cached_kernel() -> Path | None:

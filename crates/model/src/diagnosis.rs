@@ -158,7 +158,7 @@ pub enum Scheduling {
     Ours,
     /// Only sched_ext is available, and another scheduler is loaded.
     Taken,
-    /// Neither is available.
+    /// Neither is available, or `unspin run` refuses to act, as in a container.
     Absent,
     /// The host's help makes `unspin run` unnecessary.
     Needless,

@@ -248,10 +248,9 @@ fn next(kind: Kind, shares: &Shares, digest: &Digest, origin: Origin) -> Option<
             "sudo unspin run --ab 10",
             Some("a limit seldom gains with this host's PV spinlocks and steal time: measure it"),
         ),
-        (_, Origin::Here(Scheduling::Absent)) => command(
-            "unspin doctor",
-            Some("`unspin run` needs cgroup version 2 or sched_ext; doctor says how to get them"),
-        ),
+        (_, Origin::Here(Scheduling::Absent)) => {
+            command("unspin doctor", Some("`unspin run` cannot act here; doctor says why"))
+        }
         (_, Origin::File) => command(
             "sudo unspin run",
             Some("in the guest that was recorded; `unspin doctor` there says whether it can"),

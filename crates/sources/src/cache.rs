@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,7 +74,7 @@ fn made<T: Cached>(folder: &Path) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
+pub(super) fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
     let path = folder.join(T::METADATA);
     let bytes = fs::read(&path).map_err(|e| SourcesError::io("read", &path, e))?;
     let mut entry: T =
@@ -86,24 +87,33 @@ fn load<T: Cached>(folder: &Path) -> Result<T, SourcesError> {
 /// content, whatever this and other processes build or fetch.
 #[derive(Debug)]
 pub struct InUse {
-    _lock: Flock<File>,
+    /// `None` if the file system has no locks: then nothing protects the entry.
+    _lock: Option<Flock<File>>,
 }
 
 impl InUse {
-    /// The right to use the entry in `folder`. `None` if it is not there, or goes just now.
+    /// Takes the right to use the entry in `folder`. Returns `None` if the entry is missing, or is
+    /// being replaced.
     pub(super) fn of<T: Cached>(folder: &Path) -> Result<Option<Self>, SourcesError> {
         let path = folder.join(T::METADATA);
         let lock = match lock(File::open(&path), FlockArg::LockSharedNonblock) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock) => {
                 return Ok(None);
             }
+            Err(error) if has_no_locks(&error) => return Ok(Some(Self { _lock: None })),
             lock => lock.map_err(|e| SourcesError::io("lock", &path, e))?,
         };
         // It may have gone before it was locked, and another one be in its place.
         let is_it = |there: Metadata| lock.metadata().is_ok_and(|own| own.ino() == there.ino());
         let is_there = fs::metadata(&path).is_ok_and(is_it);
-        Ok(is_there.then_some(Self { _lock: lock }))
+        Ok(is_there.then_some(Self { _lock: Some(lock) }))
     }
+}
+
+/// Returns whether the file system supports no locks, as NFS without a lock daemon.
+fn has_no_locks(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::ENOLCK | Errno::ENOSYS | Errno::EOPNOTSUPP))
 }
 
 fn lock(file: io::Result<File>, how: FlockArg) -> io::Result<Flock<File>> {
@@ -126,7 +136,7 @@ impl Staging {
         let path = home.join(".lock");
         let file = File::create(&path).map_err(|e| SourcesError::io("create", &path, e))?;
         let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+            Err((file, Errno::EWOULDBLOCK)) => {
                 waiting();
                 Flock::lock(file, FlockArg::LockExclusive)
             }

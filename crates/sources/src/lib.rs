@@ -1,9 +1,8 @@
 //! The kernels and QEMUs of the lab: fetched, verified, patched, built and cached.
 //!
-//! Each customer has a module: [`kernel`] and [`qemu`]. A result is a folder in the cache
-//! that is named by its content and appears complete or not at all: work happens in a
-//! staging folder beside it, which is renamed at the end. It stays as long as someone has the
-//! right to use it ([`InUse`]).
+//! [`kernel`] and [`qemu`] have a module each. A result is a folder in the cache, named by its
+//! content. It appears there complete or not at all, because the work happens in a staging folder
+//! that is renamed at the end. It stays as long as a process has the right to use it ([`InUse`]).
 
 mod apt;
 mod cache;

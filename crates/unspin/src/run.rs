@@ -228,7 +228,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if keeper.rests() {
             let option = keeper.stats.actuator.option();
             note!("unspin: {HELPED}; {option} limits vCPUs all the same");
-        } else if keeper.stats.vcpus == 1 {
+        } else if keeper.stats.actuator == Actuator::Cpuset && keeper.stats.vcpus == 1 {
             note!("unspin: {ONE_VCPU}");
         }
         note!("unspin: {acts} until {until}");

@@ -31,7 +31,7 @@ impl NotMeasured {
     pub(super) fn spec(spec: &ClaimSpec, summary: &Summary) -> NotMeasured {
         let why = match summary.cells.iter().any(|cell| is_about(spec, cell)) {
             true => "no cell that it is about gives the figure, or has what to compare it with",
-            false => "the experiment has no cell that it is about",
+            false => "no planned run of the folder is about it",
         };
         NotMeasured { id: spec.id.clone(), why: why.to_owned() }
     }

@@ -100,7 +100,7 @@ fn without_results(spec: &ClaimSpec, summary: &Summary) -> Vec<Figure> {
     cells.filter_map(figure).collect()
 }
 
-/// `None` where the other quantile is 0.
+/// Returns the ratio of two quantiles; `None` if the other one is 0.
 fn ratio(runs: &Runs, others: &Runs, blocks: &[u32], q: f64) -> Option<f64> {
     let other = others.pool.quantile(blocks, q).filter(|other| *other > 0.0)?;
     Some(runs.pool.quantile(blocks, q)? / other)

@@ -82,8 +82,8 @@ pub enum CpusetError {
     NoController(PathBuf),
     /// A container, or its part of the hierarchy.
     #[error(
-        "this is a container, in which the cgroups of {0} are not to be limited: run unspin in the \
-         guest itself"
+        "this is a container or a chroot, in which the cgroups of {0} are not to be limited: run \
+         unspin in the guest itself, with the guest's own root folder"
     )]
     Container(PathBuf),
     /// A limit, once lifted, would let tasks onto CPUs that the kernel keeps free.

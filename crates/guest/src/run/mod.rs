@@ -155,6 +155,7 @@ impl Classified for RunError {
 pub fn scheduling() -> Scheduling {
     match fs::read_to_string(STATE) {
         _ if confine::at_work() || is_loaded() => Scheduling::Ours,
+        _ if confine::in_container() => Scheduling::Absent,
         _ if confine::possible() => ready(),
         Err(_) => Scheduling::Absent,
         Ok(_) if !confine::isolated().is_empty() => Scheduling::Absent,

@@ -9,9 +9,10 @@ use unspin_policy::topology::try_time;
 
 use super::{GAP, settle_on};
 
-/// Up to so many vCPUs, each pair is asked about. Of 512, that took three quarters of an hour.
+/// With up to this number of vCPUs, every pair is tested. With 512, that took 45 minutes.
 const FEW: u32 = 16;
-/// So often at most are many run at once. What is open then is asked pair by pair.
+/// The maximum number of rounds in which many vCPUs run at once. The pairs that are then still open
+/// are tested one by one.
 const ROUNDS: u32 = 128;
 /// For each vCPU, the time that its thread has to get there before a round begins.
 const LEAD: Duration = Duration::from_micros(100);

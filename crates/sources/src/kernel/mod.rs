@@ -27,6 +27,7 @@ pub use error::KernelError;
 pub use make::build;
 pub use spec::{Cloud, Source};
 
+use crate::cache::load;
 use crate::{InUse, Progress, SourcesError};
 use entry::{Entry, kernels_dir, newest};
 use spec::Spec;
@@ -84,11 +85,12 @@ pub fn resolve(spec: &str) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// The kernel that `spec` means, built or fetched if it is not here, and the right to use it: a
-/// later revision may have the same id. A kernel outside the cache may change all the time.
+/// Returns the kernel that `spec` means, and the right to use it, because a later revision may have
+/// the same id. Builds or fetches the kernel if necessary. Kernels outside the cache may change.
 ///
 /// # Errors
-/// Those of [`resolve`], [`build`] and [`fetch_debian_cloud`], and when the cache cannot be locked.
+/// Returns those of [`resolve`], [`build`] and [`fetch_debian_cloud`], and an error if the cache
+/// cannot be locked.
 pub fn ensure(
     spec: &str,
     progress: &mut dyn FnMut(Progress),
@@ -101,9 +103,11 @@ pub fn ensure(
             (None, Spec::DebianCloud(cloud)) => fetch_debian_cloud(*cloud, progress)?,
             (None, Spec::Image(path)) => from_image(spec, path)?,
         };
-        let in_use = InUse::of::<Entry>(kernel.image.parent().unwrap_or(Path::new("/")))?;
-        // If it has gone since it was found, a later one has come.
-        if in_use.is_some() || matches!(parsed, Spec::Image(_)) {
+        let folder = kernel.image.parent().unwrap_or(Path::new("/"));
+        let in_use = InUse::of::<Entry>(folder)?;
+        // Before the lock was taken, a later revision may have come to the same place.
+        let is_same = || load::<Entry>(folder).is_ok_and(|entry| entry.kernel == kernel);
+        if matches!(parsed, Spec::Image(_)) || (in_use.is_some() && is_same()) {
             return Ok((kernel, in_use));
         }
     }

@@ -95,10 +95,10 @@ pub fn resolve(source: &Source) -> Result<Option<Qemu>, QemuError> {
     Ok(matching(builds()?, source, &Recipe::shipped()))
 }
 
-/// The QEMU of `source`, built if it is not in the cache, and the right to use it.
+/// Returns the QEMU of `source`, and the right to use it. Builds it if the cache lacks it.
 ///
 /// # Errors
-/// Those of [`resolve`] and [`build`], and when the cache cannot be locked.
+/// Returns those of [`resolve`] and [`build`], and an error if the cache cannot be locked.
 pub fn ensure(
     source: &Source,
     progress: &mut dyn FnMut(Progress),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use unspin_analysis::evaluate::{Origin, evaluate};
-use unspin_lab::experiment::claims;
-use unspin_model::{Claim, Summary};
+use unspin_lab::experiment::{Experiment, claims, plan};
+use unspin_model::{Cell, Claim, Summary};
 
 use super::file;
 use crate::lab::report;
@@ -60,7 +60,7 @@ pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
     let summary = report::summarize(out)?;
     let loaded = unspin_lab::run::load(out)?;
     let name = &summary.experiment.name;
-    let specs = claims::load(name, &loaded.cells)?;
+    let specs = claims::load(name, &known_cells(name, &loaded.cells))?;
     let missing = missing_runs(&summary);
     if missing > 0 && gaps == Gaps::Refused && !specs.is_empty() {
         let (out, file, planned) = (out.display(), loaded.file.display(), summary.planned);
@@ -87,6 +87,14 @@ pub fn of_folder(out: &Path, gaps: Gaps) -> anyhow::Result<Vec<Claim>> {
         note!("{}: {claim}", out.display());
     }
     Ok(found)
+}
+
+/// Returns the cells that a claim may be about: those of the folder, and those that the experiment
+/// has gained since.
+fn known_cells(experiment: &str, planned: &BTreeSet<Cell>) -> BTreeSet<Cell> {
+    let boots = Experiment::load(experiment).map(|found| plan(&found)).unwrap_or_default();
+    let cells = boots.into_iter().flat_map(|boot| boot.runs).map(|run| run.cell);
+    cells.chain(planned.iter().cloned()).collect()
 }
 
 /// Returns the number of planned runs that have no result and did not fail permanently.

@@ -25,7 +25,7 @@ fn claim_of(spec: ClaimSpec, summary: &Summary) -> Result<Claim, String> {
     }
 }
 
-/// What `unspin` does against `stock`, in the same place.
+/// Returns the comparison of `unspin` with `stock`, in the same topology.
 fn against_stock(from: &str, summary: &Summary) -> Result<Claim, String> {
     claim_of(spec(from, json!({ "scheduler": "unspin", "target": ">= 0.97" })), summary)
 }
@@ -118,7 +118,7 @@ fn a_claim_without_a_figure_is_named() {
     assert!(error.contains("takes two results"), "{error}");
     let spec = spec("figure-median", json!({ "figure": "f", "topology": "8:1" }));
     let error = claim_of(spec, &summary).unwrap_err();
-    assert!(error.contains("the experiment has no cell that it is about"), "{error}");
+    assert!(error.contains("no planned run of the folder is about it"), "{error}");
 }
 
 #[test]
