@@ -1,7 +1,7 @@
 //! DELAY_DEQUEUE in groups: a VM's part of a pCPU sleeps delayed, or some of its vCPUs do.
 
 use super::machine::{MS, Machine, NICE_0};
-use unspin_policy::host::{Config, Scheduler, State};
+use unspin_policy::host::{Config, Scheduler};
 
 fn eevdf(pcpus: u32, tick_ns: u64, slice_ns: u64) -> Config {
     Config { tick_ns, slice_ns, ..Config::new(pcpus, Scheduler::Eevdf) }
@@ -88,12 +88,7 @@ fn wait_of_a_wide_vm(no_features: u32) -> u64 {
     m.run_into_turn(threads[0], 3 * MS);
     m.block(threads[0]);
     m.run_for(100 * MS);
-    m.wake(threads[0]);
-    let woken = m.now;
-    while m.host.state(threads[0]) != State::On {
-        m.run_for(MS / 10);
-    }
-    m.now - woken
+    m.wake_and_wait(threads[0])
 }
 
 /// As update_cfs_group() for a group that becomes empty. With the smallest weight, the debt would

@@ -179,12 +179,7 @@ fn wait_of_a_group(no_features: u32, slept_ns: u64) -> u64 {
     m.block(threads[0]);
     assert!(!m.host.is_delayed(threads[0]), "it is alone in its group, so that is delayed");
     m.run_for(slept_ns);
-    m.wake(threads[0]);
-    let woken = m.now;
-    while m.host.state(threads[0]) != State::On {
-        m.run_for(MS / 10);
-    }
-    m.now - woken
+    m.wake_and_wait(threads[0])
 }
 
 /// A VM's group entity on a pCPU pays its debt as well, and still has the debt if the VM wakes up

@@ -113,6 +113,16 @@ impl Machine {
         self.run_for(ns);
     }
 
+    /// Wakes a thread, and returns how long it waits for its pCPU, within 100 us.
+    pub fn wake_and_wait(&mut self, thread: u32) -> u64 {
+        self.wake(thread);
+        let woken = self.now;
+        while self.host.state(thread) != State::On {
+            self.run_for(MS / 10);
+        }
+        self.now - woken
+    }
+
     pub fn run_for(&mut self, ns: u64) {
         self.run_until(self.now + ns);
     }
