@@ -103,6 +103,15 @@ fn the_kernels_choice_of_spinlock_follows_its_order() {
         Spinlock::NativeQueue,
         "the abandoned guest"
     );
+    assert_eq!(
+        with(|f| {
+            f.cpuid.last_mut().unwrap().eax &= !(1 << 7);
+            f.command_line.push_str(" nopvspin");
+            f.spinlocks_say = Some("kvm-guest: PV spinlocks disabled, no host support".into());
+        }),
+        Spinlock::TestAndSet,
+        "the same guest with a kernel that asks the host first"
+    );
     let not_built = |facts: &mut Facts| {
         facts.config.clear();
         facts.config.insert("CONFIG_HZ".into(), "250".into());

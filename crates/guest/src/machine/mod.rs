@@ -35,6 +35,9 @@ pub struct Facts {
     /// The kernel's message about memory encryption in its log.
     #[serde(default)]
     pub kernel_says: Option<String>,
+    /// The kernel's message about PV spinlocks in its log. KVM guests alone have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinlocks_say: Option<String>,
     /// The number of CPUs online.
     pub cpus: u32,
     /// CPUs that may come online. Facts of an older unspin lack them.

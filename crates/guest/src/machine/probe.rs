@@ -29,6 +29,7 @@ pub(super) fn probe() -> Facts {
         source: None,
         sev_status: msr(MSR_SEV_STATUS),
         kernel_says: log_line("Memory Encryption Features active"),
+        spinlocks_say: log_line("PV spinlocks "),
         clocksource: some_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         steal_ticks: steal::of_all(&text("/proc/stat")),
         cpu_ticks: steal::cpu_ticks(&text("/proc/stat")),

@@ -24,6 +24,11 @@ fn spinlock_under_kvm(facts: &Facts, kvm: &Kvm) -> Spinlock {
     if facts.booted_with("nopv") || !facts.config.is_empty() && option.is_none() {
         return Spinlock::TestAndSet;
     }
+    // Until commit 960550503965 (Linux 6.18, and older stable kernels), a kernel that the host does
+    // not help looks no further, and keeps the test-and-set lock. Its log shows whether it did.
+    if facts.spinlocks_say.as_ref().is_some_and(|line| line.contains("no host support")) {
+        return Spinlock::TestAndSet;
+    }
     if kvm.realtime || facts.cpus_at_boot() == 1 || facts.booted_with("nopvspin") {
         return Spinlock::NativeQueue;
     }

@@ -276,8 +276,8 @@ impl Simulated {
         }
     }
 
-    /// Returns whether a confidential guest needs `nopvspin` to take the FIFO qspinlock. Linux
-    /// obeys `nopvspin` only if KVM offers PV spinlocks.
+    /// Returns whether a confidential guest needs `nopvspin` to take the FIFO qspinlock. Until
+    /// commit 960550503965 (Linux 6.18), Linux obeys `nopvspin` only if KVM offers PV spinlocks.
     pub fn declines_pv_spinlocks(&self, spinlock: Option<Spinlock>) -> bool {
         let native = match spinlock {
             Some(spinlock) => spinlock == Spinlock::Native,
