@@ -70,7 +70,10 @@ def fuzz(program: Path, out: Path, scheduler: str, seeds: str, *options: str) ->
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1) or not done.stdout:
         sys.exit(f"`unspin lab fuzz --seeds {seeds}` ended with status {done.returncode}")
-    return json.loads(done.stdout)
+    report = json.loads(done.stdout)
+    if none := [str(one["seed"]) for one in report["no_result"]]:
+        sys.exit(f"the host failed in seeds {', '.join(none)}: repeat the command, which runs only these")
+    return report
 
 
 def its_own(report: dict) -> list[dict]:
@@ -108,7 +111,7 @@ def check_seeds(program: Path, folder: Path, seeds: str, claims: Claims) -> None
         )
         claims.add(
             f"run.fuzz.{name}.wait", f"the longest wait of a task in the seeds that pass, `{scheduler}`",
-            report["longest_wait_s"], "s", report["seeds"], "<= 3",
+            report["longest_wait_s"], "s", report["seeds"],
         )
 
 

@@ -32,6 +32,7 @@ pub fn measures_and_reports() -> Result<(), Failed> {
         let truth = &record["truth"];
         let (on, off, idle) = (&truth["on_s"], &truth["off_s"], &truth["idle_s"]);
         let sum: f64 = [on, off, idle].iter().filter_map(|v| v.as_f64()).sum();
+        assert_eq!(truth["method"], "sched_switch, cpu_idle", "the guest says when it idles");
         let window = 2.0 * truth["window_s"].as_f64().unwrap_or_default();
         assert!((sum - window).abs() < 1e-3 * window, "on + off + idle = {sum}, not {window}");
     }
@@ -75,13 +76,13 @@ const SPUN: &str = "\
     spun() { A=$(told); spinbench --lock $1 --threads 4 --seconds 2 >/dev/null; \
         echo $(($(told) - A)); }; ";
 
-/// Checks that a guest finds its off intervals by itself, and that the lab compares them with the
-/// truth.
+/// Checks that a guest finds the injected off intervals by itself, and that the lab compares them
+/// with the truth.
 pub fn records_itself() -> Result<(), Failed> {
     let more = "keep_recordings = true\n[[command]]\nname = \"record\"\nsession = \"/tmp/s\"\n\
         argv = [\"unspin\", \"record\", \"--out\", \"/tmp/s\", \"--late\", \"1000\", \"--beat\", \"500\", \"--look\", \"5000\"]";
     let injector = "pinned = true\n\
-        injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 40 }";
+        injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 20, after_ms = 1500 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
     let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
         wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
@@ -99,16 +100,12 @@ pub fn records_itself() -> Result<(), Failed> {
         done; echo result 1";
     let bench = Bench::new(&text).workload("burn", &format!("{SPUN}{burn}"), "");
     let bench = bench.with_programs("burn", &["spinbench", "unspin"]);
-    let workload = fs::read_to_string(bench.path("burn.toml"))?;
-    bench.write("burn.toml", &workload.replace("time_limit_s = 60", "time_limit_s = 120"));
-    let output = bench.run_in_real_time();
+    let output = bench.run();
     check(output.status.success(), "the run", &output)?;
     let record = &bench.results()[0];
     let sensed = &record["truth"]["sensed"];
-    assert!(sensed["real"].as_u64() > Some(5), "it found some that were: {record}");
+    assert!(sensed["real"].as_u64() > Some(15), "it found most that were injected: {record}");
     assert!(sensed["beats_per_s"].as_f64() > Some(10.0), "its heart beats: {sensed}");
-    let method = record["truth"]["method"].as_str();
-    assert_eq!(method, Some("sched_switch, cpu_idle"), "the guest says when it idled");
     let sessions = fs::read_dir(bench.path("out/sessions"))?.flatten();
     let session = sessions.map(|entry| entry.path()).next().ok_or("no session was kept")?;
     let page = bench.path("page.html");
@@ -145,7 +142,9 @@ pub fn truth() -> Result<Completion, Failed> {
     if let Some(reason) = busy {
         return Ok(Completion::ignored_with(reason));
     }
-    assert_eq!(check_of["missing"], 0, "{check_of}");
+    // Some kernels omit events of the idle task, so the lab may take a vCPU for on: four times in
+    // the 4,249 intervals of `results/causes`.
+    assert!(check_of["missing"].as_u64() <= Some(1), "{check_of}");
     let pairs = check_of["pairs_us"].as_array().map_or(0, Vec::len);
     assert!(pairs >= 5, "most of the others met a vCPU that was on: {check_of}");
     for pair in check_of["pairs_us"].as_array().into_iter().flatten() {

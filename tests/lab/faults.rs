@@ -221,7 +221,7 @@ impl Bench {
 
 pub fn wait_for<T>(found: impl Fn() -> Option<T>) -> Option<T> {
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(120) {
+    while started.elapsed() < Duration::from_secs(600) {
         if let Some(value) = found() {
             return Some(value);
         }

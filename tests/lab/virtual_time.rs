@@ -129,7 +129,7 @@ pub fn wrong_options() -> Result<(), Failed> {
     ] {
         // `timeout` ends a QEMU that accepts the option and runs.
         let output = Command::new("timeout")
-            .args(["20", &qemu, "-machine", "q35", "-accel", "tcg,thread=single"])
+            .args(["120", &qemu, "-machine", "q35", "-accel", "tcg,thread=single"])
             .args(["-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none"])
             .args(["-object", option])
             .output()?;

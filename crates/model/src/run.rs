@@ -33,6 +33,8 @@ pub enum FailureKind {
     Unavailable,
     /// The guest sent something other than a message of this version.
     BadReply,
+    /// A run in virtual time did not end within its limit of real time.
+    TooSlow,
     /// The virtual-time host broke one of its own invariants.
     InvariantBroken,
     /// The user interrupted the run; it has no record and runs again on resume.

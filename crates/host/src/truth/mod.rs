@@ -79,8 +79,9 @@ impl Observer {
         let end_ns = mono_ns();
         let totals = Totals::read(self.pid, &self.threads).since(self.totals);
         let trace = self.trace.map(SwitchTrace::finish).and_then(Result::ok);
-        let events =
-            trace.as_ref().map(|(seen, _)| states::follow(&self.threads, seen, self.start_ns));
+        // What the first change implies about the time before it holds only if none came earlier.
+        let whole = trace.as_ref().filter(|(_, lost)| *lost == 0);
+        let events = whole.map(|(seen, _)| states::follow(&self.threads, seen, self.start_ns));
         let (changes, lost) = trace.unwrap_or_default();
         Observed { start_ns: self.start_ns, end_ns, events, changes, lost, totals }
     }

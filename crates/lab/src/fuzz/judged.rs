@@ -38,13 +38,13 @@ impl Judged {
     }
 
     fn of(outcome: &Outcome) -> Judged {
-        use FailureKind::{OutOfMemory, QemuDied, Unavailable};
+        use FailureKind::{OutOfMemory, QemuDied, TooSlow, Unavailable};
         match outcome {
             Outcome::Done { value } => Judged::Passed(*value),
             Outcome::DidNotFinish { limit_s } => {
                 Judged::Failed { what: format!("no end within {limit_s} s"), detail: String::new() }
             }
-            Outcome::Failed { kind: kind @ (QemuDied | Unavailable | OutOfMemory), detail } => {
+            Outcome::Failed { kind: kind @ (QemuDied | Unavailable | OutOfMemory | TooSlow), detail } => {
                 let why = detail.lines().next().unwrap_or_default();
                 Judged::NoResult(format!("{kind:?}: {why}"))
             }

@@ -1,6 +1,6 @@
 //! Tests with a script in place of QEMU. It writes the files of a run and exits.
 
-use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use unspin_trace::virtual_time::{Event, Kind, Mark};
 use unspin_wire::clock::Moment;
@@ -22,10 +22,13 @@ impl Stage {
             fs::write(folder.path().join("files").join(name), bytes).unwrap();
         }
         fs::write(folder.path().join("base.cpio"), b"").unwrap();
-        let program = folder.path().join("qemu");
+        let (text, program) = (folder.path().join("text"), folder.path().join("qemu"));
         let from = folder.path().join("files").display().to_string();
-        fs::write(&program, format!("#!/bin/sh\ncp {from}/* .\n{end}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&text, format!("#!/bin/sh\ncp {from}/* .\n{end}\n")).unwrap();
+        // A file that this process writes stays open in children that other tests start meanwhile,
+        // so it could not be executed.
+        let installed = Command::new("install").args(["-m", "755"]).args([text, program]).status();
+        assert!(installed.unwrap().success());
         Stage { folder }
     }
 
@@ -277,6 +280,14 @@ fn the_virtual_time_that_a_record_has_reached_is_read_from_its_end() {
     let record = record(|_| {});
     fs::write(&path, &record[..record.len() - 5]).unwrap();
     assert_eq!(last_event_ns(&path), Some(9_000), "the end event is not whole yet");
+}
+
+#[test]
+fn a_run_beyond_its_limit_of_real_time_shows_nothing_about_the_guest() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut slow = Command::new("sleep").arg("600").spawn().unwrap();
+    let failure = wait(&mut slow, Duration::ZERO, folder.path(), &|_| {}).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::TooSlow);
 }
 
 #[test]
