@@ -44,7 +44,10 @@ impl Judged {
             Outcome::DidNotFinish { limit_s } => {
                 Judged::Failed { what: format!("no end within {limit_s} s"), detail: String::new() }
             }
-            Outcome::Failed { kind: kind @ (QemuDied | Unavailable | OutOfMemory | TooSlow), detail } => {
+            Outcome::Failed {
+                kind: kind @ (QemuDied | Unavailable | OutOfMemory | TooSlow),
+                detail,
+            } => {
                 let why = detail.lines().next().unwrap_or_default();
                 Judged::NoResult(format!("{kind:?}: {why}"))
             }
