@@ -192,7 +192,8 @@ POLICY void confine_try_more(struct confine *c, const struct confine_facts *fact
 		confine_give_up_more(c, now_ns);
 		return;
 	}
-	if (c->sums.windows < (c->calm_trial ? CONFINE_CALM_TRIAL_WINDOWS : CONFINE_PART_WINDOWS))
+	if (c->sums.windows < CONFINE_PART_WINDOWS ||
+	    (c->calm_trial && c->sums.weight < CONFINE_CALM_TRIAL_WINDOWS))
 		return;
 	/* Without rivals, fewer vCPUs pay only because they avoid spinning, and there is none
 	 * now. */

@@ -104,7 +104,7 @@ POLICY void confine_count_calm(struct confine *c, const struct confine_facts *fa
 		c->calm = c->calm_ticks = c->calm_user_ticks = 0;
 		return;
 	}
-	c->calm++;
+	c->calm += confine_weight(facts);
 	c->calm_ticks += facts->ticks;
 	c->calm_user_ticks += facts->user_ticks;
 }

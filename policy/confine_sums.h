@@ -77,9 +77,15 @@ POLICY void confine_forget(struct confine_sums *sums)
 	*sums = none;
 }
 
+/* Returns how many windows a window counts for. */
+POLICY u32 confine_weight(const struct confine_facts *facts)
+{
+	return facts->windows ? facts->windows : 1;
+}
+
 POLICY void confine_add(struct confine_sums *sums, const struct confine_facts *facts, int fades)
 {
-	u32 weight = facts->windows ? facts->windows : 1;
+	u32 weight = confine_weight(facts);
 
 	if (sums->skipped < CONFINE_SKIP_WINDOWS) {
 		sums->skipped++;
