@@ -32,6 +32,11 @@ rmdir "$groups/theirs"
 begin
 wait_until is_partition
 wait_until rcu_is_limited
+# This starts a kernel thread, which must not keep the limit.
+exec 9<> /proc/pressure/cpu
+echo "some 500000 1000000" >&9
+monitor=$(grep -lx psimon /proc/[0-9]*/comm)
+[ -n "$monitor" ] || fail "no kernel thread has started"
 unspin run --status --json > /tmp/status || fail "no status"
 grep -q '"in_root":0' /tmp/status || fail "the root cgroup is limited, too"
 stop_while_limited
@@ -39,6 +44,8 @@ kill -KILL "$run"
 wait_until is_free
 wait_until rcu_is_free
 wait_until is_gone
+grep -q '^Cpus_allowed_list:.0-3$' "${monitor%/comm}/status" || fail "psimon stays limited"
+exec 9>&-
 over
 
 [ "$1" != briefly ] || { echo result 1; exit; }

@@ -20,7 +20,8 @@ pub(super) const PROC: &str = "/proc";
 /// `PF_KTHREAD` and `PF_NO_SETAFFINITY` of the kernel's `sched.h`.
 const KERNEL: u64 = 0x0020_0000;
 const BOUND: u64 = 0x0400_0000;
-/// The parent of all kernel threads.
+/// The parent of all kernel threads. It is never limited: the threads that it starts inherit what
+/// was asked of it (`user_cpus_ptr`, since Linux 6.2), and nobody would free them.
 const KTHREADD: i32 = 2;
 
 /// How long a list of the threads is used: few appear or end.
@@ -103,18 +104,17 @@ pub(super) fn free(pid: i32, journal: &Journal) {
 
 fn movable(proc: &Path) -> Vec<i32> {
     let pids = children(proc).unwrap_or_else(|| all(proc));
-    pids.into_iter().filter(|&pid| is_movable(proc, pid)).collect()
+    pids.into_iter().filter(|&pid| pid != KTHREADD && is_movable(proc, pid)).collect()
 }
 
-/// Returns `kthreadd`, which starts all other kernel threads, and its children. A guest can have
+/// Returns the children of `kthreadd`, which are all kernel threads but itself. A guest can have
 /// thousands of processes: to look at each one would take this thread's vCPU, at real-time
 /// priority, for a tenth of a second. Returns `None` if the kernel lists no children
 /// (`CONFIG_PROC_CHILDREN`).
 fn children(proc: &Path) -> Option<Vec<i32>> {
     let file = proc.join(format!("{KTHREADD}/task/{KTHREADD}/children"));
     let text = fs::read_to_string(file).ok()?;
-    let pids = text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
-    Some(std::iter::once(KTHREADD).chain(pids).collect())
+    Some(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
 /// Returns the PIDs of all processes.
@@ -171,22 +171,23 @@ mod tests {
     #[test]
     fn user_processes_and_bound_threads_stay() {
         let folder = std::env::temp_dir().join(format!("unspin-kthreads-{}", std::process::id()));
-        for (pid, flags) in [(1, 0x40_0100), (2, KERNEL), (3, KERNEL | BOUND)] {
+        let threads = [(1, 0x40_0100), (2, KERNEL), (3, KERNEL | BOUND), (6, KERNEL)];
+        for (pid, flags) in threads {
             fs::create_dir_all(folder.join(pid.to_string())).unwrap();
             let stat = format!("{pid} (name) S 0 0 0 0 -1 {flags} 0 0 0");
             fs::write(folder.join(pid.to_string()).join("stat"), stat).unwrap();
         }
         fs::create_dir_all(folder.join("4")).unwrap();
-        assert_eq!(movable(&folder), [2]);
+        assert_eq!(movable(&folder), [6], "kthreadd passes its limit on");
         // If the kernel lists its threads, the other processes are not read.
         fs::create_dir_all(folder.join("5")).unwrap();
         let stat = format!("5 (name) S 0 0 0 0 -1 {KERNEL} 0 0 0");
         fs::write(folder.join("5/stat"), stat).unwrap();
         fs::create_dir_all(folder.join("2/task/2")).unwrap();
         fs::write(folder.join("2/task/2/children"), "3 ").unwrap();
-        assert_eq!(movable(&folder), [2]);
+        assert!(movable(&folder).is_empty());
         fs::write(folder.join("2/task/2/children"), "3 5 ").unwrap();
-        assert_eq!(movable(&folder), [2, 5]);
+        assert_eq!(movable(&folder), [5]);
         fs::remove_dir_all(&folder).unwrap();
         assert!(movable(&folder).is_empty());
     }
