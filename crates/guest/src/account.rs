@@ -115,6 +115,8 @@ pub struct Account {
     pub attached_ns: u64,
     records: Shared<Record>,
     counters: Vec<Counter>,
+    /// The functions that the kernel lacks.
+    lacking: BTreeSet<String>,
     /// The links of the attached programs, those for ends before those for beginnings. Empty while
     /// spins are not counted.
     links: Vec<Link>,
@@ -146,7 +148,7 @@ impl Account {
         hush_libbpf();
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        let mut missing = leave_out_missing(&mut open)?;
+        let lacking = leave_out_missing(&mut open)?;
         for mut map in open.maps_mut() {
             match map.name().to_str() {
                 Some("accounts") => map.set_max_entries(vcpus as u32)?,
@@ -161,11 +163,10 @@ impl Account {
         let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
         let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
         let began_ns = cpu_ns();
-        let links = attach(&object, &mut missing)?;
+        let (links, missing) = attach(&object, &lacking)?;
         let attached_ns = cpu_ns() - began_ns;
-        let missing = unwatched(&missing);
         let counters = vec![Counter::default(); vcpus];
-        Ok(Account { missing, attached_ns, records, counters, links, object })
+        Ok(Account { missing, attached_ns, records, counters, lacking, links, object })
     }
 
     /// Returns whether spins are counted.
@@ -186,7 +187,7 @@ impl Account {
     /// The kernel no longer takes programs at any of the functions.
     pub fn resume(&mut self) -> Result<(), SenseError> {
         let began_ns = cpu_ns();
-        self.links = attach(&self.object, &mut BTreeSet::new())?;
+        (self.links, self.missing) = attach(&self.object, &self.lacking)?;
         self.attached_ns = cpu_ns() - began_ns;
         Ok(())
     }
@@ -269,10 +270,14 @@ fn enables_preemption(function: &str) -> bool {
     function == "rwsem_optimistic_spin" && spinning::version().is_some_and(|it| it < (6, 3))
 }
 
-/// Attaches the programs. A kernel may refuse some, for example at functions that cannot be
-/// instrumented; their names go into `missing`.
-fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, SenseError> {
-    let (mut links, mut counts) = (Vec::new(), false);
+/// Attaches the programs, and returns the functions in which spins are not counted. A kernel may
+/// refuse some, for example at functions that cannot be instrumented; `lacking` are the functions
+/// that it lacks.
+fn attach(
+    object: &Object,
+    lacking: &BTreeSet<String>,
+) -> Result<(Vec<Link>, Vec<String>), SenseError> {
+    let (mut links, mut counts, mut missing) = (Vec::new(), false, lacking.clone());
     let mut refused = None;
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
     // Attach the programs for beginnings last. If only the beginning of a spin were seen, the spin
@@ -280,6 +285,10 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
     programs.sort_by_key(|program| program.section().to_string_lossy().starts_with("fentry/"));
     for program in programs {
         let section = program.section().to_string_lossy().into_owned();
+        let is_missing = watched(&section).is_some_and(|function| missing.contains(function));
+        if is_missing && section.starts_with("fentry/") {
+            continue;
+        }
         match program.attach() {
             Ok(link) => {
                 counts |= watched(&section).is_some();
@@ -291,7 +300,7 @@ fn attach(object: &Object, missing: &mut BTreeSet<String>) -> Result<Vec<Link>, 
             }
         }
     }
-    of_use(links, counts, refused)
+    Ok((of_use(links, counts, refused)?, unwatched(&missing)))
 }
 
 /// Returns the links if at least one program counts spins. The tick's program does not count: every

@@ -73,11 +73,7 @@ pub fn brief(stats: &Stats) -> String {
 /// Returns the figures since the scheduler was loaded.
 pub fn summary(stats: &Stats) -> String {
     if let Some(why) = &stats.resting {
-        let (time, option) = (stats.seconds, stats.actuator.option());
-        return format!(
-            "{time:.1} s without limiting or measuring anything: {why}\n\
-             `unspin run {option}` limits vCPUs all the same\n"
-        );
+        return format!("{:.1} s without limiting or measuring anything: {why}\n", stats.seconds);
     }
     let mut text = String::new();
     let [fewer, fewer_kept] = stats.trials_fewer;
@@ -238,10 +234,6 @@ mod tests {
             }
         }
         assert!(texts[2].ends_with(why) && texts[3].contains(why), "{texts:?}");
-        // If cgroups cannot be limited, the summary names the other actuator.
-        assert!(texts[3].contains("`unspin run --actuator cpuset` limits"), "{texts:?}");
-        let other = summary(&Stats { actuator: Actuator::SchedExt, ..stats });
-        assert!(other.contains("`unspin run --actuator sched-ext` limits"), "{other}");
     }
 
     #[test]

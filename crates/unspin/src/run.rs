@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
-use unspin_guest::confine::{self, HELPED, ONE_VCPU, OwnCgroup};
+use unspin_guest::confine::{self, ONE_VCPU, OwnCgroup};
 use unspin_guest::run::{Holders, HoldersError, Options, Rule, socket};
 use unspin_lab::interrupt;
 use unspin_model::class::Class;
@@ -225,9 +225,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = args.listen.map(Metrics::listen).transpose()?;
     if !args.json {
         let until = if args.command.is_empty() { "Ctrl-C" } else { "the command ends" };
-        if keeper.rests() {
-            let option = keeper.stats.actuator.option();
-            note!("unspin: {HELPED}; {option} limits vCPUs all the same");
+        if let Some(why) = &keeper.stats.resting {
+            note!("unspin: {why}");
         } else if keeper.stats.actuator == Actuator::Cpuset && keeper.stats.vcpus == 1 {
             note!("unspin: {ONE_VCPU}");
         }

@@ -6,7 +6,8 @@ use std::fs;
 
 use unspin_trace::totals::Totals;
 
-use crate::sense::{SenseError, Settings};
+use crate::sense::{SenseError, Settings, remedies};
+use crate::spinning::ADDRESSES;
 use crate::watch::Sums;
 
 /// Counts useful time and context switches from a start, at next to no cost.
@@ -27,6 +28,13 @@ impl Useful {
     /// Starts the light sensor.
     pub fn start() -> Result<Useful, SenseError> {
         Ok(Useful { sums: Sums::start(&Settings::of_this_machine())? })
+    }
+
+    /// Returns how to let the sensor see where the kernel spins, if it does not: then spinning
+    /// would count as useful.
+    pub fn blind(&self) -> Option<&'static str> {
+        let is_it = |hook: &&String| hook.contains(ADDRESSES);
+        self.sums.missing().iter().find(is_it).and_then(|_| remedies(&[ADDRESSES.into()]).pop())
     }
 
     /// Returns the counts so far.

@@ -16,7 +16,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use super::cpusets;
 use super::error::CpusetError;
 use super::journal::Journal;
-use super::spare;
+use super::{root as root_cgroup, spare};
 
 /// The name of the controller.
 pub(super) const CONTROLLER: &str = "cpu";
@@ -83,7 +83,7 @@ impl Brake {
     /// limit then takes effect later.
     pub(super) fn prepare(root: &Path, journal: &mut Journal) -> Option<Brake> {
         let folder = spare::make(root).ok()?;
-        if !cpusets::lists(root, cpusets::CONTROL, CONTROLLER).ok()? {
+        if !root_cgroup::lists(root, cpusets::CONTROL, CONTROLLER).ok()? {
             journal.enable(CONTROLLER).ok()?;
             fs::write(root.join(cpusets::CONTROL), format!("+{CONTROLLER}")).ok()?;
         }

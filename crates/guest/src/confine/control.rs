@@ -68,8 +68,8 @@ pub(super) struct Control {
     woken: bool,
     /// Whether isolation of the unused vCPUs has been requested since the limit last changed.
     parted: bool,
-    /// When the kernel last refused the programs that count spins.
-    refused: Option<Instant>,
+    /// When the kernel last refused the programs that count spins, and why.
+    pub(super) refused: Option<(Instant, String)>,
     /// Why this thread has no real-time priority.
     pub(super) late: Option<String>,
 }
@@ -167,17 +167,19 @@ impl Control {
         let vcpus = self.online.len();
         let limits = self.decider.in_use() as usize != vcpus || self.decider.on_trial();
         let counts = self.vigilance.step(&self.facts, vcpus, window_ns, limits);
-        let waits = self.refused.is_some_and(|at| at.elapsed() < ASK_AGAIN);
+        let waits = self.refused.as_ref().is_some_and(|(at, _)| at.elapsed() < ASK_AGAIN);
         if counts == self.account.is_counting() || (counts && waits) {
             return;
         }
         if counts {
-            let refused = self.account.resume().err().map(|error| error.to_string());
-            if let (Some(error), None) = (&refused, self.refused) {
-                note!("unspin: spins are not counted any more, so nothing is limited: {error}");
+            let refused = self.account.resume().err();
+            let refused = refused.map(|error| {
+                format!("spins are not counted any more, so nothing is limited: {error}")
+            });
+            if let (Some(words), None) = (&refused, &self.refused) {
+                note!("unspin: {words}");
             }
-            self.refused = refused.is_some().then(Instant::now);
-            self.failed = refused;
+            self.refused = refused.map(|words| (Instant::now(), words));
             self.vigilance.attached(self.account.attached_ns);
         } else {
             // Detaching takes long, and the guest has work for all of its vCPUs.

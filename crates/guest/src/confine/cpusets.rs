@@ -19,8 +19,10 @@ use std::time::Duration;
 
 use super::brake::{self, Brake, Braked};
 use super::error::CpusetError;
+use super::guard::Guard;
 use super::journal::Journal;
 use super::kthreads::{self, Threads};
+use super::root::lists;
 use super::set;
 use super::spare::{self, Spare};
 
@@ -48,16 +50,6 @@ pub(super) fn check(root: &Path, isolated: &str) -> Result<(), CpusetError> {
     }
 }
 
-/// Returns whether a file lists a controller; a missing file lists none.
-pub(super) fn lists(root: &Path, file: &str, controller: &str) -> Result<bool, CpusetError> {
-    let file = root.join(file);
-    match fs::read_to_string(&file) {
-        Ok(text) => Ok(text.split_ascii_whitespace().any(|word| word == controller)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(CpusetError::Read(file, error)),
-    }
-}
-
 /// The hierarchy of cgroups. Dropping this lifts the limit.
 pub struct Cpusets {
     root: PathBuf,
@@ -72,6 +64,8 @@ pub struct Cpusets {
     brake: Option<Brake>,
     /// Whether the release of a brake has failed.
     held: bool,
+    /// Dropped after the journal, because it then takes the journal over.
+    pub(super) guard: Option<Guard>,
 }
 
 /// How a limit is set.
@@ -108,10 +102,19 @@ impl Cpusets {
         journal.begin(root, all)?;
         let (limited, left_alone) = (BTreeSet::new(), BTreeSet::new());
         let (root, threads) = (root.to_owned(), Threads::find(proc));
-        let (spare, refused, brake) = (None, None, None);
-        let held = false;
-        let mut cpusets =
-            Cpusets { root, journal, limited, left_alone, threads, spare, refused, brake, held };
+        let (spare, refused, brake, held, guard) = (None, None, None, false, None);
+        let mut cpusets = Cpusets {
+            root,
+            journal,
+            limited,
+            left_alone,
+            threads,
+            spare,
+            refused,
+            brake,
+            held,
+            guard,
+        };
         cpusets.enable()?;
         if brakes {
             cpusets.brake = Brake::prepare(&cpusets.root, &mut cpusets.journal);
@@ -294,8 +297,9 @@ impl Cpusets {
 
 impl Drop for Cpusets {
     fn drop(&mut self) {
-        if let Err(error) = restore(&mut self.journal) {
-            note!("unspin: {error}");
+        match restore(&mut self.journal) {
+            Ok(_) => self.guard.take().into_iter().for_each(Guard::dismiss),
+            Err(error) => note!("unspin: {error}"),
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
 
 use super::*;
 use hierarchy::Hierarchy;
@@ -24,7 +25,10 @@ fn a_limit_comes_and_goes_with_the_controller() {
     assert_eq!(hierarchy.says("user.slice"), "0");
     cpusets.lift(false).unwrap();
     assert_eq!((hierarchy.says("job").as_str(), cpusets.limited()), ("", 0));
+    let begin = Instant::now();
+    cpusets.guard = Some(Guard::that_waits());
     drop(cpusets);
+    assert!(begin.elapsed() < Duration::from_secs(30), "the guard has nothing to lift");
     assert_eq!(hierarchy.control(), "-cpuset");
     assert!(!hierarchy.folder.join("cpuset.json").exists());
 }

@@ -3,10 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use nix::errno::Errno;
 use unspin_model::class::{Class, Classified};
 
-use crate::sense::SenseError;
+use crate::sense::{SenseError, passes};
 
 /// The errors that keep unspin from limiting vCPUs.
 #[derive(Debug, thiserror::Error)]
@@ -149,28 +148,12 @@ impl Classified for CpusetError {
     }
 }
 
-/// Returns whether the next start may succeed, as after a full /run at boot. systemd restarts the
-/// service after such a failure, and gives up if the machine lacks a feature.
-fn passes(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    errno.is_some_and(|errno| PASSING.contains(&errno))
-}
-
-/// Errors that may not recur if the caller tries again.
-const PASSING: [Errno; 8] = [
-    Errno::EAGAIN,
-    Errno::EDQUOT,
-    Errno::EINTR,
-    Errno::EIO,
-    Errno::EMFILE,
-    Errno::ENFILE,
-    Errno::ENOMEM,
-    Errno::ENOSPC,
-];
-
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
+    use crate::sense::PASSING;
 
     #[test]
     fn a_scheduler_is_tried_only_where_it_may_work() {

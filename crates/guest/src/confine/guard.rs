@@ -18,8 +18,10 @@ use super::error::CpusetError;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// This program, even if an upgrade has replaced its file.
 const PROGRAM: &str = "/proc/self/exe";
-/// The name of the process that users see.
+/// The program's name, if it was started without one.
 const NAME: &str = "unspin";
+/// The name of the guard's process. `pkill -9 unspin` must not find it.
+const COMM: &str = "limit-guard";
 /// The arguments that start the guard.
 const ARGS: [&str; 3] = ["run", "--restore", "--when-gone"];
 
@@ -42,15 +44,15 @@ impl Guard {
         Some(Guard { child: guard.ok()? })
     }
 
-    /// Kills the guard, because it has nothing to lift.
-    fn dismiss(mut self) {
+    /// Kills the guard, because it has nothing to lift. Otherwise it would wait for another `unspin
+    /// run` that has taken the cgroups over meanwhile.
+    pub(super) fn dismiss(mut self) {
         let _ = self.child.kill();
     }
 }
 
 /// Returns the guard with the value of `begun`. On an error this process has already lifted its
-/// limits as far as possible, so the guard is killed: otherwise it would wait for another `unspin
-/// run` that has the cgroups.
+/// limits as far as possible, so the guard is dismissed.
 pub(super) fn keep<T>(
     guard: Option<Guard>,
     begun: Result<T, CpusetError>,
@@ -85,12 +87,20 @@ fn command() -> Command {
 /// processes of a unit to end when the first one is killed, and that is when the guard is needed.
 pub(super) fn wait() {
     // Replace the name "exe", which the kernel has taken from the link.
-    let _ = fs::write("/proc/self/comm", NAME);
+    let _ = fs::write("/proc/self/comm", COMM);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // SAFETY: no handler runs.
         let _ = unsafe { signal::signal(signal, SigHandler::SigIgn) };
     }
     let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+}
+
+#[cfg(test)]
+impl Guard {
+    /// Returns a guard that waits for a minute, like one that waits for the journal.
+    pub(super) fn that_waits() -> Guard {
+        Guard { child: Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap() }
+    }
 }
 
 #[cfg(test)]
@@ -110,10 +120,8 @@ mod tests {
     #[test]
     fn an_error_does_not_wait_for_the_guard() {
         let begin = Instant::now();
-        // Like a guard that waits for the journal, `sleep` continues after the end of its input.
-        let child = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
         let error = CpusetError::Read("/cg".into(), io::Error::other("what"));
-        let kept = keep::<()>(Some(Guard { child }), Err(error));
+        let kept = keep::<()>(Some(Guard::that_waits()), Err(error));
         assert!(matches!(kept, Err(CpusetError::Read(..))));
         assert!(begin.elapsed() < PATIENCE / 2);
     }

@@ -58,7 +58,6 @@ pub struct Confiner {
     thread: Option<JoinHandle<()>>,
     /// Closing this socket ends a rest.
     end: Option<UnixStream>,
-    _guard: Option<guard::Guard>,
 }
 
 #[derive(Default)]
@@ -79,12 +78,14 @@ impl Confiner {
         // Start the guard first, because the next steps change cgroups.
         let guard = guard::Guard::start();
         let settings = Settings::of_this_machine();
-        let (guard, means) = guard::keep(guard, cgroups())?;
+        let (guard, mut cpusets) = guard::keep(guard, cgroups())?;
+        cpusets.guard = guard;
+        let means = Means::Cgroups { cpusets, in_root: InRoot::look() };
         let control = Control::start(&settings, means, Rule::Waste)?;
         if spinning::version().is_some_and(|version| version < (6, 2)) {
             note!("unspin: before Linux 6.2, a limit takes from tasks the vCPUs they are bound to");
         }
-        Confiner::of(guard, control)
+        Confiner::of(control)
     }
 
     /// Starts the same loop with the queues of a scheduler in place of cgroups.
@@ -96,19 +97,17 @@ impl Confiner {
         queues: Queues,
         rule: Rule,
     ) -> Result<Confiner, ConfineError> {
-        Confiner::of(None, Control::start(settings, Means::Queues(queues), rule)?)
+        Confiner::of(Control::start(settings, Means::Queues(queues), rule)?)
     }
 
-    /// Starts the thread. If that fails, the control is dropped before the guard, which waits for
-    /// the journal's lock.
-    fn of(guard: Option<guard::Guard>, control: Control) -> Result<Confiner, ConfineError> {
+    fn of(control: Control) -> Result<Confiner, ConfineError> {
         let shared = Arc::new(Shared { stats: Mutex::new(control.stats()), ..Shared::default() });
         let its = shared.clone();
         let (ends, end) = UnixStream::pair().map_err(ConfineError::Thread)?;
         let work = move || control.run(&its, &ends);
         let thread = thread::Builder::new().name("unspin-confine".into()).spawn(work);
         let thread = Some(thread.map_err(ConfineError::Thread)?);
-        Ok(Confiner { shared, thread, end: Some(end), _guard: guard })
+        Ok(Confiner { shared, thread, end: Some(end) })
     }
 
     /// Returns the loop's statistics.
@@ -134,7 +133,7 @@ impl Drop for Confiner {
 }
 
 /// Takes over the hierarchy of cgroups.
-fn cgroups() -> Result<Means, CpusetError> {
+fn cgroups() -> Result<Box<Cpusets>, CpusetError> {
     let root = Path::new(ROOT);
     let unknown = |error| CpusetError::Read(root.to_owned(), error);
     let usable = set::usable(root).map_err(unknown)?;
@@ -145,8 +144,7 @@ fn cgroups() -> Result<Means, CpusetError> {
         &set::all(&usable).map_err(unknown)?,
         spinning::kernel().throttles_in_user,
     )?;
-    let cpusets = Box::new(cpusets);
-    Ok(Means::Cgroups { cpusets, in_root: InRoot::look() })
+    Ok(Box::new(cpusets))
 }
 
 /// Lifts the limits of a killed process, and returns the number of cgroups that were limited.

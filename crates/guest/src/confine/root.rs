@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::error::CpusetError;
 use super::{ROOT, kthreads};
 
 /// The name of the cgroup for a command that would otherwise run in the root.
@@ -17,6 +18,16 @@ const BUSY: f64 = 0.1;
 const FRESH: Duration = Duration::from_secs(10);
 /// `USER_HZ`, the unit in which Linux counts a process's time on x86.
 const TICKS_PER_S: f64 = 100.0;
+
+/// Returns whether a file lists a controller; a missing file lists none.
+pub(super) fn lists(root: &Path, file: &str, controller: &str) -> Result<bool, CpusetError> {
+    let file = root.join(file);
+    match fs::read_to_string(&file) {
+        Ok(text) => Ok(text.split_ascii_whitespace().any(|word| word == controller)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CpusetError::Read(file, error)),
+    }
+}
 
 /// A cgroup for a command. Dropping this removes it, unless a process is left in it.
 pub struct OwnCgroup {

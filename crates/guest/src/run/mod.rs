@@ -25,7 +25,7 @@ use crate::confine::{self, ConfineError, Confiner, Queues};
 use crate::machine::{Facts, Trial, host_helps};
 use crate::sense::{
     Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, may_be_locked_down,
-    only_for_root,
+    may_pass, only_for_root,
 };
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -144,11 +144,17 @@ impl Classified for RunError {
         match self {
             RunError::Root => Class::NeedsRoot,
             RunError::Taken(_) => Class::Failed,
+            RunError::Load(error) if may_pass(error) => Class::Failed,
             RunError::Sense(error) => error.class(),
             RunError::Confine(error) => error.class(),
             _ => Class::Unavailable,
         }
     }
+}
+
+/// Returns whether the kernel has sched_ext and loads schedulers: with `isolcpus=` it refuses.
+pub(crate) fn may_load() -> bool {
+    fs::exists(STATE).unwrap_or(false) && confine::isolated().is_empty()
 }
 
 /// Returns whether `unspin run` could act now, with cgroups or with its scheduler.

@@ -1,6 +1,6 @@
 //! Errors of the sensors.
 
-use std::fs;
+use std::{fs, io};
 
 use libbpf_rs::ErrorKind;
 use nix::errno::Errno;
@@ -48,7 +48,7 @@ pub enum SenseError {
     LockedDown(#[source] libbpf_rs::Error),
     /// The shared page cannot be mapped.
     #[error("the sensor's records cannot be mapped: {0}")]
-    Map(std::io::Error),
+    Map(io::Error),
     /// The kernel has none of the functions in which it waits without sleeping.
     #[error("this kernel has none of the functions in which it could be seen to spin")]
     NoSlowPaths,
@@ -82,8 +82,37 @@ impl From<libbpf_rs::Error> for SenseError {
 
 impl Classified for SenseError {
     fn class(&self) -> Class {
-        if matches!(self, SenseError::Root) { Class::NeedsRoot } else { Class::Unavailable }
+        match self {
+            SenseError::Root => Class::NeedsRoot,
+            SenseError::Load(error) if may_pass(error) => Class::Failed,
+            SenseError::Map(error) if passes(error) => Class::Failed,
+            _ => Class::Unavailable,
+        }
     }
+}
+
+/// Errors that may not recur if the caller tries again.
+pub(crate) const PASSING: [Errno; 8] = [
+    Errno::EAGAIN,
+    Errno::EDQUOT,
+    Errno::EINTR,
+    Errno::EIO,
+    Errno::EMFILE,
+    Errno::ENFILE,
+    Errno::ENOMEM,
+    Errno::ENOSPC,
+];
+
+/// Returns whether the next start may succeed, as after a full /run at boot. systemd restarts the
+/// service after such a failure, and gives up if the machine lacks a feature.
+pub(crate) fn passes(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| PASSING.contains(&errno))
+}
+
+/// Returns the same of libbpf's errors. ENOSPC is left out: the verifier's log has no more room.
+pub(crate) fn may_pass(error: &libbpf_rs::Error) -> bool {
+    PASSING.iter().any(|errno| *errno != Errno::ENOSPC && is(error, *errno))
 }
 
 /// Returns whether root might succeed where libbpf has failed.
@@ -193,6 +222,16 @@ mod tests {
         assert!(is_confidential("none integrity [confidentiality]\n"));
         assert!(!is_confidential("none [integrity] confidentiality\n") && !is_confidential(""));
         assert!(!may_be_locked_down(&of(Errno::EBUSY)));
+    }
+
+    #[test]
+    fn a_lack_of_memory_may_pass() {
+        for errno in [Errno::ENOMEM, Errno::EMFILE] {
+            assert_eq!(SenseError::from(of(errno)).class(), Class::Failed);
+            let map = SenseError::Map(io::Error::from_raw_os_error(errno as i32));
+            assert_eq!(map.class(), Class::Failed);
+        }
+        assert_eq!(SenseError::from(of(Errno::ENOSPC)).class(), Class::Unavailable);
     }
 
     #[test]

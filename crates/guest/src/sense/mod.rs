@@ -26,9 +26,11 @@ pub use unspin_policy::activity::{Limits, State};
 use crate::machine::Trial;
 use crate::{lateness, spinning};
 
+#[cfg(test)]
+pub(crate) use error::PASSING;
 pub use error::SenseError;
 use error::with_fallback;
-pub(crate) use error::{may_be_locked_down, only_for_root};
+pub(crate) use error::{may_be_locked_down, may_pass, only_for_root, passes};
 use event::Event;
 pub use heartbeat::{Beat, Heartbeat};
 pub use hooks::{BUSY, hidden, remedies};

@@ -32,6 +32,10 @@ const INTERRUPTED: u8 = 130;
 /// Maximum number of pairs. More would take too long.
 const PAIRS_MAX: u32 = 1000;
 
+/// Why the guest's own figure cannot be used. The remedy follows.
+const BLIND: &str = "the kernel hides where it spins, so spinning would pass for useful work; \
+    compare by -- CMD or --metric-cmd, or show the addresses";
+
 /// Options of the comparison.
 #[derive(clap::Args)]
 pub struct Ab {
@@ -113,8 +117,12 @@ impl Ab {
                 run(&mut Interval::new(counter, self.round, &mut signals))
             }
             ([], None) => {
-                let guest = Guest::new(Useful::start()?);
-                run(&mut Interval::new(guest, self.round, &mut signals))
+                let useful = Useful::start()?;
+                if let Some(remedy) = useful.blind() {
+                    let text = format!("{BLIND} ({remedy})");
+                    return Err(failure::of_class(Class::Unavailable, text));
+                }
+                run(&mut Interval::new(Guest::new(useful), self.round, &mut signals))
             }
         };
         drop(progress);
