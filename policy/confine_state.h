@@ -43,11 +43,12 @@ struct confine {
 	u32 calm_wanted;
 	/* Whether the windows before the trial of more were calm. */
 	u32 calm_trial;
-	/* The ticks of the calm windows, and those of them in user mode. Then how many such
-	 * windows are needed if nearly all ticks are in user mode (0: CONFINE_COMPUTES_WINDOWS),
-	 * and whether they were so before the trial. */
-	u32 calm_ticks;
-	u32 calm_user_ticks;
+	/* The last of the calm windows, as many as had nearly all ticks in user mode: their number,
+	 * their ticks, and those in user mode. Then how many such windows are needed (0:
+	 * CONFINE_COMPUTES_WINDOWS), and whether that many came before the trial. */
+	u32 computing;
+	u32 computing_ticks;
+	u32 computing_user_ticks;
 	u32 computes_wanted;
 	u32 computes_trial;
 	/* Whether the vCPUs in use were on for a whole window since the number last changed. */
@@ -91,22 +92,34 @@ POLICY u32 confine_computes_wanted(const struct confine *c)
 	return c->computes_wanted ? c->computes_wanted : CONFINE_COMPUTES_WINDOWS;
 }
 
-/* Whether the calm windows were spent in user mode, for long enough. */
+/* Whether the last calm windows were spent in user mode, for long enough. */
 POLICY int confine_computes(const struct confine *c)
 {
-	return c->calm >= confine_computes_wanted(c) && c->calm_ticks >= CONFINE_COMPUTES_TICKS &&
-	       (u64)c->calm_user_ticks * 100 >= (u64)c->calm_ticks * CONFINE_COMPUTES_PERCENT;
+	return c->computing >= confine_computes_wanted(c) &&
+	       c->computing_ticks >= CONFINE_COMPUTES_TICKS;
 }
 
+POLICY void confine_computes_no_more(struct confine *c)
+{
+	c->computing = c->computing_ticks = c->computing_user_ticks = 0;
+}
+
+/* A single vCPU is calm whatever it does, so the windows before it began to compute must not
+ * count. */
 POLICY void confine_count_calm(struct confine *c, const struct confine_facts *facts)
 {
 	if (!confine_is_calm(facts)) {
-		c->calm = c->calm_ticks = c->calm_user_ticks = 0;
+		c->calm = 0;
+		confine_computes_no_more(c);
 		return;
 	}
 	c->calm += confine_weight(facts);
-	c->calm_ticks += facts->ticks;
-	c->calm_user_ticks += facts->user_ticks;
+	c->computing += confine_weight(facts);
+	c->computing_ticks += facts->ticks;
+	c->computing_user_ticks += facts->user_ticks;
+	if ((u64)c->computing_user_ticks * 100 <
+	    (u64)c->computing_ticks * CONFINE_COMPUTES_PERCENT)
+		confine_computes_no_more(c);
 }
 
 /* Requires more calm windows after more vCPUs have spun again. `in_vain` is nonzero if the trial
@@ -128,7 +141,8 @@ POLICY void confine_change(struct confine *c, u32 phase, u32 use)
 {
 	c->phase = phase;
 	c->use = use;
-	c->calm = c->calm_ticks = c->calm_user_ticks = 0;
+	c->calm = 0;
+	confine_computes_no_more(c);
 	c->whole = 0;
 	confine_forget(&c->sums);
 }

@@ -30,7 +30,7 @@
 #define CONFINE_CALM_MAX_WINDOWS 800
 #define CONFINE_CALM_TRIAL_WINDOWS 100
 
-/* The same for windows that spend at least this percentage of at least this many ticks in user
+/* The same for calm windows that spend at least this percentage of at least this many ticks in user
  * mode: such work hardly reaches the kernel's locks, with any number of vCPUs. hackbench spends
  * its pauses in the kernel, and dbench nearly all its time. */
 #define CONFINE_COMPUTES_WINDOWS 4

@@ -54,7 +54,7 @@ pub struct Confine {
     calm: u32,
     calm_wanted: u32,
     calm_trial: u32,
-    computes: [u32; 4],
+    computes: [u32; 5],
     whole: u32,
     anyway: u32,
     sums: [Sums; 3],

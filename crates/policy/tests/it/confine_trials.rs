@@ -175,6 +175,40 @@ fn calm_in_user_mode_is_trusted_soon() {
     assert_eq!([5, 4].map(windows_until_all), [4, 20]);
 }
 
+/// Limited to few vCPUs, work in the kernel is calm, too. That does not delay the trial once the
+/// work computes.
+#[test]
+fn calm_in_the_kernel_before_does_not_count_against_computing() {
+    let mut confine = after(10, collapse);
+    assert_eq!((confine.in_use(), confine.on_trial()), (2, false));
+    let calm = |user_ticks| Facts { on_m: 2_000, ticks: 5, user_ticks, ..Facts::default() };
+    let mut now_ns = 10 * WINDOW_NS;
+    let mut step = |user_ticks| {
+        now_ns += WINDOW_NS;
+        confine.step(&calm(user_ticks), now_ns)
+    };
+    assert!((0..15).all(|_| step(1) == 2));
+    assert_eq!((1..5).find(|_| step(5) == 4), Some(4));
+}
+
+/// Beside rivals, the agent's vCPU is off at times, so windows end late.
+#[test]
+fn calm_windows_count_for_their_length() {
+    let steps_until_kept = |windows| {
+        let mut confine = after(10, collapse);
+        let calm = |used| Facts { on_m: 1_000 * used, windows, ..Facts::default() };
+        let mut now_ns = 10 * WINDOW_NS;
+        let mut step = |confine: &mut Confine| {
+            now_ns += WINDOW_NS * u64::from(windows);
+            confine.step(&calm(confine.in_use()), now_ns)
+        };
+        let tried = (1..40).find(|_| step(&mut confine) == 4).expect("all vCPUs are tried");
+        let kept = (1..200).find(|_| step(&mut confine) == 4 && !confine.on_trial());
+        (tried, kept.expect("all are kept"))
+    };
+    assert_eq!([1, 2].map(steps_until_kept), [(20, 102), (10, 52)]);
+}
+
 /// A load that computes for 50 ms, then contends in the kernel, and so on.
 #[test]
 fn calm_in_user_mode_that_ends_in_a_collapse_is_trusted_later() {
