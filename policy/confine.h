@@ -11,7 +11,8 @@
  * compares useful time with that of the windows before it. Useful time is the time on, less
  * spinning and context switches. A clear result ends the trial; an unclear one prolongs it. If a
  * gain stays unclear, the controller tries both numbers once more and compares them over all
- * their windows.
+ * their windows. If fewer vCPUs spin for nearly all of the time, too, the trial goes on with half
+ * of them.
  *
  * The controller tries more vCPUs rarely and briefly, and gives them up in the first window that
  * spins again. It tries sooner if other VMs want the same pCPUs. Once nothing is contended any
@@ -96,6 +97,28 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
+/* Ends a trial that shows no gain. If its vCPUs spin for most of the time, too, they are still too
+ * many, and it goes on with half of them. The windows before it are then so old that the load may
+ * have changed, so no gain is clear. */
+POLICY void confine_end_fewer(struct confine *c, const struct confine_sums *with, u64 now_ns)
+{
+	if (c->tried < 2 || !confine_is_blind(with)) {
+		confine_give_up_fewer(c, now_ns);
+		return;
+	}
+	c->tried /= 2;
+	c->halved = 1;
+	c->began_ns = now_ns;
+	confine_change(c, CONFINE_FEWER, c->tried);
+}
+
+/* Whether a gain at the first comparison is enough. */
+POLICY int confine_is_clear(const struct confine *c)
+{
+	return !c->halved && (c->left >= CONFINE_CLEAR_LEFT_PERCENT ||
+			      confine_spin_percent(&c->without) >= CONFINE_CLEAR_SPIN_PERCENT);
+}
+
 /* Judges the part of the trial with fewer vCPUs, or its repetition, after another window. */
 POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 {
@@ -110,7 +133,7 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 		return;
 	c->left = confine_is_blind(&c->without) ? 0 : confine_left_percent(&with, &c->without);
 	if (c->sums.windows >= 2 && confine_fails(&with, &c->without)) {
-		confine_give_up_fewer(c, now_ns);
+		confine_end_fewer(c, &with, now_ns);
 		return;
 	}
 	if (again)
@@ -122,11 +145,10 @@ POLICY void confine_try_fewer(struct confine *c, u64 now_ns)
 	gains = confine_gains(&with, &c->without, percent);
 	if (c->sums.windows < (gains ? CONFINE_PART_WINDOWS : CONFINE_UNCLEAR_WINDOWS))
 		return;
-	if (gains && (again || c->left >= CONFINE_CLEAR_LEFT_PERCENT ||
-		      confine_spin_percent(&c->without) >= CONFINE_CLEAR_SPIN_PERCENT)) {
+	if (gains && (again || confine_is_clear(c))) {
 		confine_keep_fewer(c, now_ns);
 	} else if (again || !confine_gains(&with, &c->without, CONFINE_GAIN_PERCENT)) {
-		confine_give_up_fewer(c, now_ns);
+		confine_end_fewer(c, &with, now_ns);
 	} else {
 		c->with = with;
 		confine_change(c, CONFINE_BEFORE, c->before);
@@ -245,6 +267,7 @@ POLICY void confine_begin(struct confine *c, u32 phase, u32 tried, u64 began_ns)
 	c->without = c->sums;
 	c->before = c->use;
 	c->tried = tried;
+	c->halved = 0;
 	confine_change(c, phase, tried);
 }
 

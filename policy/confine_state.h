@@ -53,6 +53,8 @@ struct confine {
 	u32 computes_trial;
 	/* Whether the vCPUs in use were on for a whole window since the number last changed. */
 	u32 whole;
+	/* Whether the trial of fewer goes on with half of what it tried first. */
+	u32 halved;
 	/* Trials of more in a row that spinning ended although more was done. */
 	u32 anyway;
 	/* Sums since the number in use last changed. In the settled phase they fade. */

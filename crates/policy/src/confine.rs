@@ -56,6 +56,7 @@ pub struct Confine {
     calm_trial: u32,
     computes: [u32; 5],
     whole: u32,
+    halved: u32,
     anyway: u32,
     sums: [Sums; 3],
     quiet_ns: u64,

@@ -175,6 +175,18 @@ fn calm_in_user_mode_is_trusted_soon() {
     assert_eq!([5, 4].map(windows_until_all), [4, 20]);
 }
 
+/// Beside rivals, even two vCPUs can collapse.
+#[test]
+fn a_trial_that_spins_as_much_goes_on_with_half() {
+    let several =
+        |used| Facts { on_m: 500 * used, off_m: 500 * used, ..spun(960 * used, 480 * used) };
+    let one = Facts { on_m: 400, off_m: 600, ..Facts::default() };
+    let confine = after(40, |used| if used == 1 { one } else { several(used) });
+    assert_eq!((confine.in_use(), confine.trials_fewer), (1, [1, 1]), "{confine:?}");
+    let confine = after(30, several);
+    assert_eq!((confine.in_use(), confine.trials_fewer), (4, [1, 0]), "{confine:?}");
+}
+
 /// Limited to few vCPUs, work in the kernel is calm, too. That does not delay the trial once the
 /// work computes.
 #[test]
