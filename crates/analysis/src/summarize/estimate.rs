@@ -33,9 +33,11 @@ pub fn of_ratio(ratio: Interval, n: usize) -> Option<Estimate> {
     value.is_finite().then_some(of_runs(Estimate { value, lo, hi }, n))
 }
 
-/// Returns the median of plain figures with its interval; `None` for no figures.
+/// Returns the median of plain figures with its interval; `None` for no figures. A share of 0 is a
+/// figure, unlike a speed of 0.
 pub fn of_figures(figures: &[f64], seed: u64) -> Option<Estimate> {
-    Bootstrap::seeded(seed).median(figures).and_then(|figure| of_ratio(figure, figures.len()))
+    let median = Bootstrap::seeded(seed).median_of_figures(figures);
+    median.and_then(|figure| of_ratio(figure, figures.len()))
 }
 
 /// Returns the median of the figures that an iterator yields.

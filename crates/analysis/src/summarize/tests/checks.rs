@@ -39,6 +39,8 @@ fn a_boot_counts_once_however_many_runs_it_had() {
     let claims = claims_of(&[serde_json::from_value(spec).unwrap()], &summary);
     assert_eq!((claims[0].value, claims[0].n), (Some(6.0), 3), "of boots, and not of runs");
     assert_eq!(summary.lab_cpu_share.unwrap().value, 0.01);
+    records[..6].iter_mut().for_each(|record| record.lab_cpu_share = 0.0);
+    assert_eq!(summary_of(&records).lab_cpu_share.unwrap().value, 0.005, "0 is a share");
     for record in &mut records {
         record.label.accel = Some(Accel::Vt);
         record.boot = 0;
