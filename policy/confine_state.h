@@ -74,7 +74,7 @@ struct confine {
 	u64 fewer_wait_ns;
 	u64 more_ns;
 	u64 more_wait_ns;
-	/* When the trial began that is under way or has just failed; 0: no such trial, or
+	/* When the trial, or its half, began that is under way or has just failed; 0: no such trial, or
 	 * a calm trial of more. */
 	u64 began_ns;
 	/* Trials of fewer and of more since the start, and how many of each were kept. */

@@ -88,8 +88,9 @@ impl LocalHost {
             let subject = self.vms.first_mut().ok_or_else(not_booted)?;
             let alignment = Alignment::between(before, truth::align(subject, shift, self.ask_by)?);
             let (summary, recording) = truth::describe(&observed, alignment, job, &subject.spec);
+            let checks = !injected.is_empty() && observed.events.is_some();
             output.truth = Some(TruthSummary {
-                injected: (!injected.is_empty()).then(|| observed.check(&injected, &subject.spec)),
+                injected: checks.then(|| observed.check(&injected, &subject.spec)),
                 ..summary
             });
             output.recording = recording;

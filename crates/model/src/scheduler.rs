@@ -45,6 +45,9 @@ pub struct Limits {
     /// Functions that the kernel lacks, or in which it rejects programs. Any spins in them are not
     /// counted.
     pub not_counted: Vec<String>,
+    /// Why spins are not counted any more, so that nothing is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_counting: Option<String>,
     /// Why the last limit was not set, or not lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,

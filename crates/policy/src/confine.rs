@@ -82,6 +82,8 @@ unsafe extern "C" {
 
 /// `CONFINE_FEWER` to `CONFINE_FEWER_AGAIN` in `policy/confine.h`.
 const FEWER: std::ops::RangeInclusive<u32> = 1..=3;
+/// `CONFINE_BEFORE`.
+const BEFORE: u32 = 2;
 
 impl Confine {
     /// Returns a controller that has all vCPUs in use.
@@ -115,6 +117,11 @@ impl Confine {
     /// its parts.
     pub fn tries_fewer(&self) -> bool {
         FEWER.contains(&self.phase)
+    }
+
+    /// Returns whether a trial has fewer vCPUs in use now.
+    pub fn has_fewer(&self) -> bool {
+        self.tries_fewer() && self.phase != BEFORE
     }
 
     /// Returns whether to isolate the vCPUs that are not in use.

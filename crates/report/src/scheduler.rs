@@ -144,6 +144,9 @@ fn caveats(text: &mut String, limits: &Limits) {
     if !limits.not_counted.is_empty() {
         let _ = writeln!(text, "not counted: {}", limits.not_counted.join(", "));
     }
+    if let Some(why) = &limits.not_counting {
+        let _ = writeln!(text, "spins are not counted any more, so nothing is limited: {why}");
+    }
     if let Some(failed) = &limits.failed {
         let _ = writeln!(text, "the last change of the limit failed: {failed}");
     } else if limits.failures > 0 {
@@ -254,6 +257,7 @@ mod tests {
             in_root: 2,
             left_alone: vec!["a.slice".into()],
             not_counted: vec!["osq_lock".into()],
+            not_counting: Some("Operation not supported".into()),
             not_isolated: Some("Cpu list in cpuset.cpus not exclusive".into()),
             ..Limits::default()
         };
@@ -265,6 +269,7 @@ mod tests {
             "else: a.slice",
             "osq",
             "isolated: Cpu list",
+            "spins are not counted any more, so nothing is limited: Operation not",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -172,14 +172,11 @@ impl Control {
             return;
         }
         if counts {
-            let refused = self.account.resume().err();
-            let refused = refused.map(|error| {
-                format!("spins are not counted any more, so nothing is limited: {error}")
-            });
-            if let (Some(words), None) = (&refused, &self.refused) {
-                note!("unspin: {words}");
+            let refused = self.account.resume().err().map(|error| error.to_string());
+            if let (Some(why), None) = (&refused, &self.refused) {
+                note!("unspin: spins are not counted any more, so nothing is limited: {why}");
             }
-            self.refused = refused.map(|words| (Instant::now(), words));
+            self.refused = refused.map(|why| (Instant::now(), why));
             self.vigilance.attached(self.account.attached_ns);
         } else {
             // Detaching takes long, and the guest has work for all of its vCPUs.
@@ -221,6 +218,7 @@ impl Control {
             self.means.refresh();
         }
         let (before, tried_fewer) = (self.decider.in_use(), self.decider.tries_fewer());
+        let had_fewer = self.decider.has_fewer();
         if before as usize != self.online.len() && self.failed.is_none() {
             self.arrangement.add(&self.facts, before as usize);
         }
@@ -241,7 +239,9 @@ impl Control {
         let jammed = window::is_jammed(&self.facts);
         let brake = (usage < before as usize || jammed) && self.late.is_none();
         let how = How { brake, part };
-        if changes && tried_fewer {
+        if changes && had_fewer && self.decider.has_fewer() {
+            // Half of the vCPUs on trial are among these.
+        } else if changes && tried_fewer {
             self.arrangement.switch();
         } else if usage < before as usize {
             self.arrangement.choose(usage);

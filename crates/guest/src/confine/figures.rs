@@ -38,7 +38,6 @@ impl Control {
         let since_start = self.before.less(&self.first);
         let usage = self.decider.in_use();
         let [trials_fewer, trials_more] = self.decider.trials();
-        let refused = self.refused.as_ref().map(|(_, words)| words);
         Stats {
             actuator: self.means.actuator(),
             seconds,
@@ -59,7 +58,8 @@ impl Control {
                 spins: since_start.paths,
                 spins_lost: since_start.lost,
                 not_counted: self.account.missing.clone(),
-                failed: self.failed.as_ref().or(refused).cloned(),
+                not_counting: self.refused.as_ref().map(|(_, why)| why.clone()),
+                failed: self.failed.clone(),
                 failures: self.failures.count,
                 late: self.late.clone(),
                 ..self.means.limits()

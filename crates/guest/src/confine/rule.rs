@@ -75,6 +75,11 @@ impl Decider {
         self.confine().is_some_and(Confine::tries_fewer)
     }
 
+    /// Returns whether the trial has fewer vCPUs in use now.
+    pub(super) fn has_fewer(&self) -> bool {
+        self.confine().is_some_and(Confine::has_fewer)
+    }
+
     /// Returns whether the unused vCPUs are to be isolated.
     pub(super) fn isolates(&self, now_ns: u64) -> bool {
         self.confine().is_some_and(|confine| confine.isolates(now_ns))

@@ -25,7 +25,7 @@ use crate::confine::{self, ConfineError, Confiner, Queues};
 use crate::machine::{Facts, Trial, host_helps};
 use crate::sense::{
     Aligned, Plain, SenseError, Settings, Shared, check_ticks, hush_libbpf, may_be_locked_down,
-    may_pass, only_for_root,
+    may_pass, only_for_root, passes,
 };
 use crate::spinning;
 pub use holders::{Holders, HoldersError};
@@ -145,6 +145,7 @@ impl Classified for RunError {
             RunError::Root => Class::NeedsRoot,
             RunError::Taken(_) => Class::Failed,
             RunError::Load(error) if may_pass(error) => Class::Failed,
+            RunError::Map(error) if passes(error) => Class::Failed,
             RunError::Sense(error) => error.class(),
             RunError::Confine(error) => error.class(),
             _ => Class::Unavailable,

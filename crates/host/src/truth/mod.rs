@@ -43,7 +43,7 @@ pub struct Observed {
     /// Changes of state by vCPU, in host time; `None` if only totals are known.
     pub events: Option<Vec<VcpuEvent>>,
     /// Changes that the scheduler made to the vCPUs' threads, and to the threads that ran before
-    /// and after them. Empty if only totals are known.
+    /// and after them. Empty if none were traced.
     pub changes: Vec<ThreadEvent>,
     /// Number of events that the ring buffer lost.
     pub lost: u64,

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_host_that_fails_is_not_a_failure_of_the_scheduler() {
-        for kind in [FailureKind::QemuDied, FailureKind::Unavailable, FailureKind::OutOfMemory] {
+        use FailureKind::{OutOfMemory, QemuDied, TooSlow, Unavailable};
+        for kind in [QemuDied, Unavailable, OutOfMemory, TooSlow] {
             let judged = Judged::of(&failed(kind, "QEMU: signal 9\nconsole:\n"));
             assert_eq!(judged, Judged::NoResult(format!("{kind:?}: QEMU: signal 9")));
             assert!(!judged.is_result() && !judged.fails_so(&format!("{kind:?}")));

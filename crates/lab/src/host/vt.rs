@@ -255,7 +255,7 @@ fn wait(
                     "virtual time did not go on: QEMU wrote no event for {} s of real time",
                     STANDSTILL.as_secs()
                 );
-                break Failure::new(FailureKind::TooSlow, detail);
+                break Failure::new(FailureKind::GuestHang, detail);
             }
         }
         std::thread::sleep(LOOK_AGAIN);

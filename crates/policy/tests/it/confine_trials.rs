@@ -178,13 +178,23 @@ fn calm_in_user_mode_is_trusted_soon() {
 /// Beside rivals, even two vCPUs can collapse.
 #[test]
 fn a_trial_that_spins_as_much_goes_on_with_half() {
-    let several =
-        |used| Facts { on_m: 500 * used, off_m: 500 * used, ..spun(960 * used, 480 * used) };
+    let several = |on_m| {
+        move |used| {
+            let off_m = (1_000 - on_m) * used;
+            Facts { on_m: on_m * used, off_m, ..spun(960 * used, 960 * off_m / 1_000) }
+        }
+    };
     let one = Facts { on_m: 400, off_m: 600, ..Facts::default() };
-    let confine = after(40, |used| if used == 1 { one } else { several(used) });
+    let or_one = |on_m| move |used| if used == 1 { one } else { several(on_m)(used) };
+    let confine = after(40, or_one(300));
     assert_eq!((confine.in_use(), confine.trials_fewer), (1, [1, 1]), "{confine:?}");
-    let confine = after(30, several);
+    let confine = after(30, several(300));
     assert_eq!((confine.in_use(), confine.trials_fewer), (4, [1, 0]), "{confine:?}");
+    // Two vCPUs that share a pCPU collapse, too. The next trial may use two others.
+    let confine = after(30, or_one(500));
+    assert_eq!((confine.in_use(), confine.trials_fewer), (4, [1, 0]), "{confine:?}");
+    let confine = after(90, or_one(500));
+    assert_eq!((confine.in_use(), confine.trials_fewer), (1, [2, 1]), "{confine:?}");
 }
 
 /// Limited to few vCPUs, work in the kernel is calm, too. That does not delay the trial once the

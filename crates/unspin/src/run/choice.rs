@@ -87,7 +87,7 @@ fn cpusets_or_scheduler<K>(
         None => {
             let keeper = scheduler().map_err(|other| {
                 let text = format!("{error:#}; and in place of cpusets: {other:#}");
-                of_class(Class::Unavailable, format!("{text} (see `sudo unspin doctor`)"))
+                of_class(class(&other), format!("{text} (see `sudo unspin doctor`)"))
             })?;
             note!("unspin: {error:#}; so a scheduler replaces the kernel's");
             Ok(keeper)
@@ -187,6 +187,9 @@ mod tests {
         assert!(text.starts_with("/cg offers no cpuset controller"), "{text}");
         let other = format!("; and in place of cpusets: {:#}", no_sched_ext().unwrap_err());
         assert!(text.ends_with(&format!("{other} (see `sudo unspin doctor`)")), "{text}");
+        let taken = || -> Started { Err(RunError::Taken("other".into()).into()) };
+        let (class, _) = said(cpusets_or_scheduler(no_controller(), None, taken));
+        assert_eq!(class, Class::Failed, "it may pass");
     }
 
     #[test]
