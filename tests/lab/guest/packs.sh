@@ -28,7 +28,8 @@ done
 wait_until uses_two
 # shellcheck disable=SC2086 # a list
 wait $bound
-nobody_waited 6 50
+# A task that has waited for a second comes first in its queue.
+nobody_waited 6 150
 wait $work
 # With little work, all vCPUs are used again.
 uses_all() { unspin run --status --json | grep -q '"used":4,'; }
