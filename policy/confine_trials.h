@@ -67,15 +67,13 @@ POLICY void confine_give_up_fewer(struct confine *c, u64 now_ns)
 	confine_change(c, CONFINE_SETTLED, c->before);
 }
 
-/* Ends a trial that shows no gain. If its vCPUs spin for most of the time, too, they may still be
- * too many, and it goes on with half of them: where the host gives time for few vCPUs, or after
- * another trial that failed. Otherwise the vCPUs may have shared a pCPU, and the next trial uses
- * others. The windows before the trial are then so old that the load may have changed, so no gain
- * is clear. */
+/* Ends a trial that shows no gain. If its vCPUs spin for most of the time, too, and the host gives
+ * time for few vCPUs, they are still too many, and it goes on with half of them. Otherwise the
+ * vCPUs may have shared a pCPU, and the next trial uses others. The windows before the trial are
+ * then so old that the load may have changed, so no gain is clear. */
 POLICY void confine_end_fewer(struct confine *c, const struct confine_sums *with, u64 now_ns)
 {
-	int few = confine_most_off_percent(&c->without) >= CONFINE_CONTESTED_PERCENT ||
-		  confine_recent(c->fewer_wait_ns, c->fewer_ns, now_ns);
+	int few = confine_off_percent(&c->without) >= CONFINE_CONTESTED_PERCENT;
 
 	if (c->tried < 2 || !few || !confine_is_blind(with)) {
 		confine_give_up_fewer(c, now_ns);
