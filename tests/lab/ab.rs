@@ -4,7 +4,7 @@
 
 use libtest_mimic::Failed;
 
-use crate::bench::{Bench, check, experiment};
+use crate::bench::{Bench, check, experiment, guest_scripts};
 use crate::virtual_time::vt_guest;
 use crate::{Case, Plain, Takes, Test};
 
@@ -47,8 +47,7 @@ fn ratio(script: &str, regime: &str) -> Result<f64, Failed> {
     let more = format!("accel = \"vt\"\ntime_limit_s = 240\n{vt}");
     let text = experiment(&["try.toml"], &more, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text);
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
-    let folder = std::fs::canonicalize(folder).expect("the scripts");
+    let folder = guest_scripts();
     bench.write(
         "try.toml",
         &format!(

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
@@ -235,6 +236,35 @@ pub fn records(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     assert!(text.is_empty() || text.ends_with('\n'), "{}: the last line is cut", path.display());
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// Returns the folder with the scripts that guests run, copied to a path that is the same for every
+/// checkout. Guests see that path, and in virtual time another one makes other runs.
+pub fn guest_scripts() -> PathBuf {
+    static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let copy = format!("/var/tmp/unspin-guest-scripts-{}", nix::unistd::geteuid());
+        copy_scripts(Path::new(&copy)).expect("copy the guest's scripts");
+        copy.into()
+    });
+    COPY.clone()
+}
+
+/// Copies the scripts that differ. Another test process may read them meanwhile.
+fn copy_scripts(to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest"))? {
+        let from = entry?.path();
+        let name = from.file_name().expect("an entry's name").to_owned();
+        let text = fs::read(&from)?;
+        if fs::read(to.join(&name)).is_ok_and(|there| there == text) {
+            continue;
+        }
+        let mut new = tempfile::NamedTempFile::new_in(to)?;
+        io::Write::write_all(&mut new, &text)?;
+        new.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+        new.persist(to.join(&name))?;
+    }
+    Ok(())
 }
 
 /// Returns the head of an experiment with debian-cloud guests.

@@ -3,7 +3,7 @@
 
 use libtest_mimic::Failed;
 
-use crate::bench::{Bench, Missing, check, experiment, has_kernel};
+use crate::bench::{Bench, Missing, check, experiment, guest_scripts, has_kernel};
 use crate::virtual_time::vt_guest;
 
 /// Tests the limit with the lab's usual kernel.
@@ -100,8 +100,7 @@ fn ends_well_on(
     let text = experiment(&["try.toml"], settings, host).replace("\nvcpus = 2", "\nvcpus = 4");
     let text = text.replace("\npcpus = 2", &format!("\npcpus = {pcpus}"));
     let bench = Bench::new(&text.replace("\"debian-cloud\"", &format!("{kernel:?}")));
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
-    let folder = std::fs::canonicalize(folder).expect("the scripts");
+    let folder = guest_scripts();
     bench.write(
         "try.toml",
         &format!(

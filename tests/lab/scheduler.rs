@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::bench::{self, Background, Bench, Needs, check, experiment};
+use crate::bench::{self, Background, Bench, Needs, check, experiment, guest_scripts};
 use crate::faults::guest_of;
 use crate::virtual_time::vt_guest;
 use crate::{Case, Plain, Takes, Test};
@@ -65,8 +65,7 @@ fn guest_of_kernel(scripts: &str, accel: &str, kernel: &str) -> Bench {
     let more = format!("accel = {accel:?}\ntime_limit_s = 600\n{vt}");
     let text = experiment(&["try.toml"], &more, "").replace("vcpus = 2", "vcpus = 4");
     let bench = Bench::new(&text.replace("\"debian-cloud\"", &format!("{kernel:?}")));
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lab/guest");
-    let folder = std::fs::canonicalize(folder).expect("the scripts");
+    let folder = guest_scripts();
     let names: Vec<String> = scripts.split(' ').map(|name| format!("{name:?}")).collect();
     let names = names.join(", ");
     let programs = "\"unspin\", \"nice\", \"chrt\", \"spinbench\", \"stress-ng\", \"unshare\"";
