@@ -83,24 +83,27 @@ pub fn records_itself() -> Result<(), Failed> {
     let injector = "pinned = true\n\
         injector = { pcpu = 1, lengths_us = [20000], gap_us = 30000, count = 20, after_ms = 1500 }";
     let text = experiment(&["burn.toml"], more, injector).replace("\"stock\"", "\"record\"");
-    let burn = "(timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; \
-        wait); unspin watch --once --for 1 --json > /tmp/w; grep -q '\"vcpus\": 2' /tmp/w || exit 1; \
-        grep -q '\"user_spin_s\": *[0-9]' /tmp/w || exit 1; \
+    let burn = "fail() { echo \"failed: $*\"; exit 1; }; \
+        (timeout 3 sh -c 'while :; do :; done' & timeout 3 sh -c 'while :; do :; done'; wait); \
+        unspin watch --once --for 1 --json > /tmp/w; \
+        grep -q '\"vcpus\": 2' /tmp/w || fail vCPUs $(cat /tmp/w); \
+        grep -q '\"user_spin_s\": *[0-9]' /tmp/w || fail spinning $(cat /tmp/w); \
         U=http://127.0.0.1:9469/metrics; for CAUSES in '' --causes; do \
         unspin watch --listen 127.0.0.1:9469 $CAUSES & W=$!; \
         for i in $(seq 60); do wget -q -O /tmp/m $U && break; sleep 0.5; done; \
-        sleep 1; wget -q -O /tmp/m $U; tail -n 1 /tmp/m | grep -q '# EOF' || exit 1; \
-        grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || exit 1; \
+        timeout 1 sh -c 'while :; do :; done'; wget -q -O /tmp/m $U; \
+        tail -n 1 /tmp/m | grep -q '# EOF' || fail no end; \
+        grep -q 'vcpu_ticks_total.* [1-9]' /tmp/m || fail no ticks; \
         SPINS=$(spun ticket); NOT=$(spun none); echo \"spun $SPINS ms, without a lock $NOT\"; \
-        [ $SPINS -gt 200 -a $NOT -lt 50 ] || exit 3; \
-        grep -q 'vcpu_steal_seconds_total.* 0$' /tmp/m || exit 1; \
-        kill -INT $W; wait $W || exit 1; \
-        [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || exit 1; \
-        done; echo result 1";
+        [ $SPINS -gt 200 -a $NOT -lt 50 ] || fail spun $SPINS ms, without a lock $NOT; \
+        grep -q 'vcpu_steal_seconds_total.* 0$' /tmp/m || fail steal; \
+        kill -INT $W; wait $W || fail ended with $?; \
+        [ $(grep -c 'lost_findings_total' /tmp/m) = $(echo $CAUSES | grep -c causes) ] || \
+        fail findings; done; echo result 1";
     let bench = Bench::new(&text).workload("burn", &format!("{SPUN}{burn}"), "");
     let bench = bench.with_programs("burn", &["spinbench", "unspin"]);
     let output = bench.run();
-    check(output.status.success(), "the run", &output)?;
+    check(output.status.success(), &format!("{:#?}", bench.records()), &output)?;
     let record = &bench.results()[0];
     let sensed = &record["truth"]["sensed"];
     assert!(sensed["real"].as_u64() > Some(15), "it found most that were injected: {record}");
