@@ -21,7 +21,7 @@ define need_absolute
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure igvm-others sev-es es-emu vmm pages stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure igvm-others sev-es es-emu vmm pages iops stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
         host-model cost-here steal-here dist install uninstall install-test source-test prometheus-test clean
 
 help: ## this list
@@ -93,9 +93,18 @@ vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, dev
 
 pages: build ## what keeps devices of unspin-vmm from the guest's pages, and what that costs
 	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab qemu build
 	$(CARGO) build --release --locked -p unspin-vmm --examples
 	@mkdir -p out
 	scripts/pages.py "$(RELEASE)" --claims out/pages.json $(ARGS)
+
+iops: build ## requests a second of unspin-vmm's guests, by page access and by who reads the GHCB; into out/iops.json
+	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab kernel build --source lab-es
+	$(UNSPIN) lab qemu build
+	$(CARGO) build --release --locked -p unspin-vmm --examples
+	@mkdir -p out
+	scripts/iops.py "$(RELEASE)" --claims out/iops.json $(ARGS)
 
 stacks: build ## the same guest under QEMU and unspin-vmm, plain and SEV-ES, on a KVM in virtual time; into out/stacks.json
 	$(UNSPIN) lab kernel fetch debian-cloud

@@ -6,14 +6,19 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cache import cached_kernel
 from checks import Failed
 from claims import ROOT, Claims
-from nested import LIMITED, archive, firmware_of, install, modules, skeleton
+from nested import LIMITED, archive, firmware_of, install, modules, skeleton, virtual
+from nested import Bench as NestedBench
 
 KERNEL = (cached_kernel() or Path("none")) / "vmlinuz"
 SECONDS = 240
@@ -204,6 +209,27 @@ def lab_qemu(unspin: str) -> Path:
     shown = subprocess.run(show, capture_output=True, text=True)
     builds = json.loads(shown.stdout)["builds"] if not shown.returncode else []
     return next((Path(build["program"]) for build in builds if build.get("current")), Path("none"))
+
+
+def in_virtual_time(
+    bench: NestedBench,
+    name: str,
+    script: Callable[[int], str],
+    rounds: int,
+    jobs: int,
+    **more: Any,
+) -> list[str]:
+    """Returns the output of one L1 per round, `jobs` at a time. The seeds are 1 to `rounds`, and `script`
+    returns what the L1 of a seed runs. `more` goes to `bench.run`."""
+    qemu = lab_qemu(str(bench.unspin)).resolve()
+
+    def one(seed: int) -> str:
+        log = bench.run(f"{name}-{seed}", script(seed), machine=partial(virtual, qemu, seed), **more)
+        print(f"{name}: seed {seed} of {rounds} is done", file=sys.stderr, flush=True)
+        return log
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(one, range(1, rounds + 1)))
 
 
 def missing(qemu: Path) -> str:

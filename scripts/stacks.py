@@ -22,16 +22,14 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from cache import cached_kernel
 from checks import Failed, want
 from claims import Claims
-from nested import CPUS, L2_APPEND, Bench, es_kernel, missing, virtual
+from nested import CPUS, L2_APPEND, Bench, es_kernel, missing
 from ratio import SEED, ratio
-from sev_es_bench import lab_qemu
+from sev_es_bench import in_virtual_time, lab_qemu
 
 GUEST = Path(__file__).resolve().parent / "stacks-guest.sh"
 PROGRAMS = ("sysbench", "fio", "iperf3")
@@ -126,18 +124,13 @@ def rounds_in_virtual_time(
     bench: Bench, stacks: list[str], files: dict[str, bytes], options: argparse.Namespace
 ) -> list[str]:
     """Returns the output of the L1s, which run in parallel. The same seed always prints the same output."""
-    qemu, orders = lab_qemu(str(bench.unspin)).resolve(), list(itertools.permutations(stacks))
+    orders = list(itertools.permutations(stacks))
 
-    def one(seed: int) -> str:
-        turns = script(orders[(seed - 1) % len(orders)], options.seconds)
-        machine = partial(virtual, qemu, seed)
-        log = bench.run(f"round-{seed}", turns, files, LIMIT, memory_mib=L1_MEMORY_MIB, machine=machine)
-        figures(log)
-        print(f"seed {seed} of {options.rounds} is done", file=sys.stderr, flush=True)
-        return log
+    def turns(seed: int) -> str:
+        return script(orders[(seed - 1) % len(orders)], options.seconds)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        return list(pool.map(one, range(1, options.rounds + 1)))
+    more = {"files": files, "seconds": LIMIT, "memory_mib": L1_MEMORY_MIB}
+    return in_virtual_time(bench, "round", turns, options.rounds, options.jobs, **more)
 
 
 def rounds_in_real_time(

@@ -1,9 +1,10 @@
-//! Loads a guest for `scripts/pages.py`: prints a line after each command.
+//! Loads a guest for `scripts/iops.py`: prints a line after each command.
 //!
-//! The usage is `pump DEVICE THREADS ADDRESS COMMAND:MILLISECONDS...`; a command is `read`, `write`
-//! or `send`. Each line is `pump COMMAND COUNT NANOSECONDS`. `read` and `write` count requests of 4
-//! KiB at random offsets of the device. Each thread has one request in flight, and none goes
-//! through the page cache. `send` counts UDP datagrams of 1,400 bytes to port 9 of the address.
+//! The usage is `pump DEVICE ADDRESS COMMAND:MILLISECONDS...`; a command is `read-THREADS`,
+//! `write-THREADS` or `send`. Each line is `pump COMMAND COUNT NANOSECONDS`. `read` and `write`
+//! count requests of 4 KiB at random offsets of the device. Each thread has one request in flight,
+//! and none goes through the page cache. `send` counts UDP datagrams of 1,400 bytes to port 9 of
+//! the address.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fs::{File, OpenOptions};
@@ -22,14 +23,16 @@ fn main() -> io::Result<()> {
     options.read(true).write(true).custom_flags(libc::O_DIRECT);
     let mut device = options.open(&words[1])?;
     let blocks = device.seek(SeekFrom::End(0))? / BLOCK_BYTES as u64;
-    let threads = words[2].parse().map_err(io::Error::other)?;
-    for word in &words[4..] {
+    for word in &words[3..] {
         let Some((command, milliseconds)) = word.split_once(':') else { continue };
         let time = Duration::from_millis(milliseconds.parse().map_err(io::Error::other)?);
         let start = Instant::now();
-        let count = match command {
-            "send" => send(&words[3], start, time)?,
-            _ => requests(&device, blocks, threads, command == "write", start, time),
+        let count = match command.split_once('-') {
+            Some((way, threads)) => {
+                let threads = threads.parse().map_err(io::Error::other)?;
+                requests(&device, blocks, threads, way == "write", start, time)
+            }
+            None => send(&words[2], start, time)?,
         };
         println!("pump {command} {count} {}", start.elapsed().as_nanos());
     }

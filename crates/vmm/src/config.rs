@@ -71,6 +71,9 @@ pub struct Config {
     pub es_emu: bool,
     /// Who reads the guest's GHCBs, and how.
     pub ghcb: Way,
+    /// Whether KVM notifies devices itself, by an eventfd for each queue. Otherwise a notification
+    /// is an exit, which this program answers.
+    pub ioeventfd: bool,
     /// Whether seccomp confines the threads.
     pub seccomp: bool,
 }

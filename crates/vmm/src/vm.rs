@@ -90,6 +90,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
         vm: &vm,
         routes: &routes,
         memory: &ram.devices,
+        ioeventfd: config.ioeventfd,
         key: ram.key,
         sandbox: &sandbox,
         end: &end,

@@ -93,7 +93,7 @@ impl Reader {
         if self.way == Way::Calls {
             self.by(Calls::new(&self.vm, vcpu, &counters.calls), gpa, machine)?;
         } else {
-            self.by(Mapped::new(&self.shared, gpa), gpa, machine)?;
+            self.by(Mapped::new(&self.shared, gpa)?, gpa, machine)?;
         }
         let ns = start.map_or(0, |start| start.elapsed().as_nanos() as u64);
         add(&counters.ns, ns);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use kvm_ioctls::VmFd;
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, VolatileSlice};
 
 use crate::access::counters::add;
 use crate::es_emu::{self, GHCB_CALL_BYTES};
@@ -18,31 +18,31 @@ pub trait Page {
     fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()>;
 }
 
+/// The bytes of a page.
+const PAGE_BYTES: usize = 4096;
+
 /// A page in mapped memory.
 #[derive(Debug)]
 pub struct Mapped<'a> {
-    memory: &'a Memory,
-    gpa: u64,
+    page: VolatileSlice<'a>,
 }
 
 impl<'a> Mapped<'a> {
-    /// Returns the page at address `gpa` of the guest's shared memory.
-    pub fn new(memory: &'a Memory, gpa: u64) -> Self {
-        Mapped { memory, gpa }
-    }
-
-    fn at(&self, offset: usize) -> GuestAddress {
-        GuestAddress(self.gpa + offset as u64)
+    /// Returns the page at address `gpa` of the guest's shared memory. Its place in the mapping is
+    /// looked up here, once for all accesses. Fails if the memory does not contain the whole page.
+    pub fn new(memory: &'a Memory, gpa: u64) -> io::Result<Self> {
+        let page = memory.get_slice(GuestAddress(gpa), PAGE_BYTES).map_err(io::Error::other)?;
+        Ok(Mapped { page })
     }
 }
 
 impl Page for Mapped<'_> {
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
-        self.memory.read_slice(bytes, self.at(offset)).map_err(io::Error::other)
+        self.page.read_slice(bytes, offset).map_err(io::Error::other)
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
-        self.memory.write_slice(bytes, self.at(offset)).map_err(io::Error::other)
+        self.page.write_slice(bytes, offset).map_err(io::Error::other)
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_mapped_page_is_a_part_of_memory() {
         let memory = memory::new(2 << 20).unwrap();
-        let mut page = Mapped::new(&memory, 0x3000);
+        let mut page = Mapped::new(&memory, 0x3000).unwrap();
         page.write(0x1f8, &[1, 2, 3]).unwrap();
         let mut bytes = [0; 4];
         memory.read_slice(&mut bytes, GuestAddress(0x31f7)).unwrap();
@@ -120,12 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_beyond_memory_is_out_of_reach() {
+    fn a_page_that_is_not_all_in_memory_is_out_of_reach() {
         let memory = memory::new(2 << 20).unwrap();
-        for gpa in [2 << 20, 1 << 47, u64::MAX - 0xfff] {
-            let mut page = Mapped::new(&memory, gpa);
-            assert!(page.read(0x3f0, &mut [0; 16]).is_err(), "{gpa:#x}");
-            assert!(page.write(0x3f0, &[0; 16]).is_err(), "{gpa:#x}");
+        for gpa in [(2 << 20) - 0xfff, 2 << 20, 1 << 47, u64::MAX - 0xfff] {
+            assert!(Mapped::new(&memory, gpa).is_err(), "{gpa:#x}");
         }
+        let mut page = Mapped::new(&memory, 0x3000).unwrap();
+        assert!(page.read(0xff8, &mut [0; 16]).is_err());
+        assert!(page.write(0xff8, &[0; 16]).is_err());
     }
 }

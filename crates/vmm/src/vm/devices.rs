@@ -40,6 +40,8 @@ pub struct Setting<'a> {
     pub routes: &'a Arc<Routes>,
     /// The VM's memory.
     pub memory: &'a DeviceMemory,
+    /// Whether KVM raises the event of a queue's notification.
+    pub ioeventfd: bool,
     /// The key that the devices' threads are denied.
     pub key: Option<Key>,
     /// System call filters for the devices' threads.
@@ -124,6 +126,9 @@ impl Setting<'_> {
     /// Returns the event that a notification of a queue raises.
     fn kick(&self, bar: u32, queue: u16) -> Result<EventFd, VmmError> {
         let event = EventFd::new(libc::EFD_NONBLOCK).step("make an eventfd")?;
+        if !self.ioeventfd {
+            return Ok(event);
+        }
         let address = bar + NOTIFY + u32::from(queue) * NOTIFY_BYTES;
         let address = IoEventAddress::Mmio(address.into());
         self.vm.register_ioevent(&event, &address, NoDatamatch).step("give an eventfd to KVM")?;

@@ -21,12 +21,13 @@ fn run(words: &[&str]) -> (Option<i32>, String) {
 fn options_become_a_configuration() {
     let words = "unspin-vmm --kernel k --append a --vcpus 3 --memory 64 --disk a,b --disk c,ro \
                  --net queues=2,tap=t --net tap=123456789012345,mac=0a:B1:02:03:04:05 \
-                 --console o --no-seccomp \
+                 --console o --no-seccomp --no-ioeventfd \
                  --page-access pregrant=0x1000-0x3000 --revoke-per-s 9 --stats s";
     let config = parse(words.split_whitespace()).unwrap();
     let kernel = Path::new("k").to_owned();
     assert_eq!(config.source, Source::Linux { kernel, initramfs: None, append: "a".into() });
-    assert_eq!((config.vcpus, config.memory_bytes, config.seccomp), (3, 64 << 20, false));
+    assert_eq!((config.vcpus, config.memory_bytes), (3, 64 << 20));
+    assert_eq!((config.seccomp, config.ioeventfd), (false, false));
     let disk = |path: &str, read_only| Disk { path: path.into(), read_only };
     assert_eq!(config.disks, [disk("a,b", false), disk("c", true)]);
     let net = |tap: &str, queue_pairs, mac| Net { tap: tap.into(), queue_pairs, mac };
