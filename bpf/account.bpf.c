@@ -15,7 +15,9 @@
  * A guest without PV spinlocks on a hypervisor that announces itself takes test-and-set locks,
  * which spin in virt_spin_lock(), inlined into native_queued_spin_lock_slowpath().
  *
- * Each function is optional. The agent skips those that the kernel lacks, and names them.
+ * Each function is optional. The agent skips those that the kernel lacks, and names them. If the
+ * kernel can attach a program to several functions at once, enter_all() and leave_all() replace
+ * the programs of the functions.
  */
 #include "core/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -44,18 +46,21 @@ struct {
 
 /* A longer spin is one whose end was missed. */
 #define LOST_NS 1000000000ULL
-/* If a vCPU spins for ALARM_NS in a window of WINDOW_NS, it wakes the agent. */
+/* If a vCPU spins for ALARM_NS in a window of WINDOW_NS, it wakes the agent. So do ALARM_WAITS,
+ * which cost 2 % to count, if the agent would look at nothing else for long. */
 #define WINDOW_NS 10000000ULL
 #define ALARM_NS 1000000ULL
+#define ALARM_WAITS 200
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } alarms SEC(".maps");
 
-/* 1 while the agent sleeps until the alarm. The agent sets it, and the program that raises the
- * alarm clears it. */
+/* 1, or RESTS_LONG, while the agent sleeps until the alarm. The agent sets it, and the program that
+ * raises the alarm clears it. */
 volatile u32 agent_rests;
+#define RESTS_LONG 2
 
 static struct account *this_account(void)
 {
@@ -97,9 +102,14 @@ static void count_window(struct account *a, u64 now_ns, u64 spun_ns)
 	if (now_ns - a->window_ns >= WINDOW_NS) {
 		a->window_ns = now_ns;
 		a->window_spin_ns = 0;
+		a->window_waits = 0;
 	}
 	a->window_spin_ns += spun_ns;
-	if (a->window_spin_ns < ALARM_NS || !agent_rests)
+	a->window_waits++;
+	if (!agent_rests)
+		return;
+	if (a->window_spin_ns < ALARM_NS &&
+	    (a->window_waits < ALARM_WAITS || agent_rests != RESTS_LONG))
 		return;
 	agent_rests = 0;
 	bpf_ringbuf_output(&alarms, &alarm, sizeof(alarm), BPF_RB_FORCE_WAKEUP);
@@ -184,3 +194,15 @@ ACCOUNT(osq_lock)
 ACCOUNT(mutex_spin_on_owner)
 ACCOUNT(rwsem_optimistic_spin)
 ACCOUNT(rwsem_spin_on_owner)
+
+SEC("fentry.multi")
+int enter_all(void *ctx)
+{
+	return enter(ctx);
+}
+
+SEC("fexit.multi")
+int leave_all(void *ctx)
+{
+	return leave(ctx);
+}

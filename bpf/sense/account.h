@@ -21,9 +21,10 @@ struct account {
 	u64 task;
 	/* Slow paths whose end was missed. Their time is not counted. */
 	u64 lost;
-	/* When the current window began, and the time spun in it. */
+	/* When the current window began, the time spun in it, and how often. */
 	u64 window_ns;
 	u64 window_spin_ns;
+	u64 window_waits;
 	/* Begin and end of the last completed slow path. */
 	u64 last_since_ns;
 	u64 last_end_ns;
@@ -32,7 +33,7 @@ struct account {
 	u64 off_end_ns;
 	u64 spin_off_ns;
 	u64 held_ns;
-	u64 unused[3];
+	u64 unused[2];
 };
 
 /* No two vCPUs share a cache line. */

@@ -1,17 +1,16 @@
 //! Exact accounting of spins: loads `bpf/account.bpf.c`, and reads each vCPU's time.
 
 mod counter;
+mod multi;
+mod programs;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
-    RingBufferBuilder,
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,8 +18,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::machine::Trial;
 use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf, let_go};
-use crate::spinning;
 use counter::Counter;
+use programs::{Attached, Functions, Way, attach, choose};
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
@@ -35,12 +34,12 @@ struct Record {
     frame: u64,
     task: u64,
     lost: u64,
-    window: [u64; 2],
+    window: [u64; 3],
     last: [u64; 2],
     off_end_ns: u64,
     spin_off_ns: u64,
     held_ns: u64,
-    unused: [u64; 3],
+    unused: [u64; 2],
 }
 
 // SAFETY: integers only.
@@ -62,7 +61,12 @@ pub struct Spun {
     pub lost: u64,
 }
 
-/// Wakes the resting agent when a vCPU has spun for a tenth of a window.
+/// `agent_rests` of bpf/account.bpf.c.
+const RESTS: u32 = 1;
+const RESTS_LONG: u32 = 2;
+
+/// Wakes the resting agent when a vCPU has spun for a tenth of a window. In a long rest, it also
+/// does so when counting begins to cost much.
 pub struct Alarm {
     /// The map in which the agent notes for the programs whether it rests.
     rests: MapHandle,
@@ -79,9 +83,10 @@ pub enum Woken {
 }
 
 impl Alarm {
-    /// Rests until a vCPU spins, for at most `time`, or until `end` can be read.
-    pub fn rest(&self, time: Duration, end: BorrowedFd<'_>) -> io::Result<Woken> {
-        self.tell(1)?;
+    /// Rests until a vCPU spins, for at most `time`, or until `end` can be read. If the rest is
+    /// `long`, many short spins end it, too.
+    pub fn rest(&self, time: Duration, long: bool, end: BorrowedFd<'_>) -> io::Result<Woken> {
+        self.tell(if long { RESTS_LONG } else { RESTS })?;
         let mut fds = [
             // SAFETY: the descriptor belongs to the ring, which lives longer.
             PollFd::new(unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }, PollFlags::POLLIN),
@@ -115,11 +120,10 @@ pub struct Account {
     pub attached_ns: u64,
     records: Shared<Record>,
     counters: Vec<Counter>,
-    /// The functions that the kernel lacks.
-    lacking: BTreeSet<String>,
+    functions: Functions,
     /// The links of the attached programs, those for ends before those for beginnings. Empty while
     /// spins are not counted.
-    links: Vec<Link>,
+    links: Vec<Attached>,
     object: Object,
 }
 
@@ -146,9 +150,19 @@ impl Account {
     /// Starts with the records of a sensor or, in a trial, with records of its own.
     fn beside(records: Option<BorrowedFd<'_>>) -> Result<Account, SenseError> {
         hush_libbpf();
+        let btf = Btf::from_vmlinux()?;
+        if multi::is_possible(&btf)
+            && let Ok(account) = Account::by(Way::Together, &btf, records)
+        {
+            return Ok(account);
+        }
+        Account::by(Way::Each, &btf, records)
+    }
+
+    fn by(way: Way, btf: &Btf<'_>, records: Option<BorrowedFd<'_>>) -> Result<Account, SenseError> {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        let lacking = leave_out_missing(&mut open)?;
+        let functions = choose(&mut open, btf, way);
         for mut map in open.maps_mut() {
             match map.name().to_str() {
                 Some("accounts") => map.set_max_entries(vcpus as u32)?,
@@ -163,10 +177,10 @@ impl Account {
         let map = object.maps().find(|map| map.name() == "accounts").expect("our map");
         let records = Shared::map(map.as_fd(), vcpus).map_err(SenseError::Map)?;
         let began_ns = cpu_ns();
-        let (links, missing) = attach(&object, &lacking)?;
+        let (links, missing) = attach(&object, &functions)?;
         let attached_ns = cpu_ns() - began_ns;
         let counters = vec![Counter::default(); vcpus];
-        Ok(Account { missing, attached_ns, records, counters, lacking, links, object })
+        Ok(Account { missing, attached_ns, records, counters, functions, links, object })
     }
 
     /// Returns whether spins are counted.
@@ -187,7 +201,7 @@ impl Account {
     /// The kernel no longer takes programs at any of the functions.
     pub fn resume(&mut self) -> Result<(), SenseError> {
         let began_ns = cpu_ns();
-        (self.links, self.missing) = attach(&self.object, &self.lacking)?;
+        (self.links, self.missing) = attach(&self.object, &self.functions)?;
         self.attached_ns = cpu_ns() - began_ns;
         Ok(())
     }
@@ -226,122 +240,12 @@ fn cpu_ns() -> u64 {
     Duration::from(time).as_nanos() as u64
 }
 
-/// Alternative names of a function in several kernels, or functions one of which contains the
-/// other.
-const ALTERNATIVES: [[&str; 2]; 2] = [
-    ["native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath"],
-    ["rwsem_optimistic_spin", "rwsem_spin_on_owner"],
-];
-
-/// Returns the functions in which spins are not counted, given the missing ones.
-fn unwatched(missing: &BTreeSet<String>) -> Vec<String> {
-    let is_watched = |function: &String| {
-        let mut alternatives = ALTERNATIVES.iter().filter(|all| all.contains(&function.as_str()));
-        alternatives.any(|all| all.iter().any(|other| !missing.contains(*other)))
-    };
-    missing.iter().filter(|function| !is_watched(function)).cloned().collect()
-}
-
-/// Returns the function at whose beginning or end a program runs; `None` for a tracepoint.
-fn watched(section: &str) -> Option<&str> {
-    section.strip_prefix("fentry/").or_else(|| section.strip_prefix("fexit/"))
-}
-
-/// Disables the programs for functions that the kernel lacks, and returns their names.
-fn leave_out_missing(open: &mut OpenObject) -> Result<BTreeSet<String>, SenseError> {
-    let btf = Btf::from_vmlinux()?;
-    let mut missing = BTreeSet::new();
-    for mut program in open.progs_mut() {
-        let section = program.section().to_string_lossy().into_owned();
-        let Some(function) = watched(&section) else { continue };
-        let is_there =
-            btf.type_by_name::<Func<'_>>(function).is_some() && !enables_preemption(function);
-        program.set_autoload(is_there);
-        if !is_there {
-            missing.insert(function.to_owned());
-        }
-    }
-    Ok(missing)
-}
-
-/// Returns whether a function enables preemption before it returns, so that its end could be seen
-/// on another vCPU. `rwsem_optimistic_spin` does so before Linux 6.3 (commit 1d61659ced6b).
-fn enables_preemption(function: &str) -> bool {
-    function == "rwsem_optimistic_spin" && spinning::version().is_some_and(|it| it < (6, 3))
-}
-
-/// Attaches the programs, and returns the functions in which spins are not counted. A kernel may
-/// refuse some, for example at functions that cannot be instrumented; `lacking` are the functions
-/// that it lacks.
-fn attach(
-    object: &Object,
-    lacking: &BTreeSet<String>,
-) -> Result<(Vec<Link>, Vec<String>), SenseError> {
-    let (mut links, mut counts, mut missing) = (Vec::new(), false, lacking.clone());
-    let mut refused = None;
-    let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
-    // Attach the programs for beginnings last. If only the beginning of a spin were seen, the spin
-    // would seem to last; and the kernel itself waits for other vCPUs while it attaches a program.
-    programs.sort_by_key(|program| program.section().to_string_lossy().starts_with("fentry/"));
-    for program in programs {
-        let section = program.section().to_string_lossy().into_owned();
-        let is_missing = watched(&section).is_some_and(|function| missing.contains(function));
-        if is_missing && section.starts_with("fentry/") {
-            continue;
-        }
-        match program.attach() {
-            Ok(link) => {
-                counts |= watched(&section).is_some();
-                links.push(link);
-            }
-            Err(error) => {
-                missing.extend(watched(&section).map(str::to_owned));
-                refused = Some(error);
-            }
-        }
-    }
-    Ok((of_use(links, counts, refused)?, unwatched(&missing)))
-}
-
-/// Returns the links if at least one program counts spins. The tick's program does not count: every
-/// kernel takes it.
-fn of_use<L>(
-    links: Vec<L>,
-    counts: bool,
-    refused: Option<libbpf_rs::Error>,
-) -> Result<Vec<L>, SenseError> {
-    match refused {
-        _ if counts => Ok(links),
-        Some(error) => Err(error.into()),
-        None => Err(SenseError::NoSlowPaths),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use libbpf_rs::btf::HasSize;
     use libbpf_rs::btf::types::Struct;
 
     use super::*;
-
-    #[test]
-    fn one_of_several_alternatives_is_enough() {
-        let missing = |names: &[&str]| unwatched(&names.iter().map(|&name| name.into()).collect());
-        assert!(missing(&["queued_spin_lock_slowpath", "rwsem_optimistic_spin"]).is_empty());
-        let all = ["native_queued_spin_lock_slowpath", "osq_lock", "queued_spin_lock_slowpath"];
-        assert_eq!(missing(&all), all);
-    }
-
-    #[test]
-    fn the_tick_s_program_alone_counts_nothing() {
-        let refused = || libbpf_rs::Error::from_raw_os_error(Errno::EBUSY as i32);
-        let with = |counts, refused| of_use(vec!["tick"], counts, refused);
-        assert!(matches!(with(false, Some(refused())), Err(SenseError::Load(_))));
-        assert!(matches!(with(false, None), Err(SenseError::NoSlowPaths)));
-        for some in [None, Some(refused())] {
-            assert_eq!(with(true, some).ok(), Some(vec!["tick"]));
-        }
-    }
 
     #[test]
     fn the_record_is_the_program_s() {

@@ -31,8 +31,8 @@ const QUIET_WINDOW: Duration = Duration::from_millis(50);
 const CALM_WINDOWS: u32 = 3;
 const CALM_PERCENT: u32 = 10;
 const REST: Duration = Duration::from_secs(1);
-/// The rest while spins are not counted: then no spin can wake the loop, so it looks for preempted
-/// vCPUs while the guest has work.
+/// The rest while the guest has work: the loop looks whether spins have to be counted. While they
+/// are not, no spin can wake it.
 const SHORT_REST: Duration = Duration::from_millis(100);
 /// The pause before the kernel is asked again after it has refused the programs, as it does after
 /// an error in its tracing.
@@ -83,10 +83,11 @@ impl Control {
         let online = means.usable().map_err(LimitError::Unknown)?;
         let sensor = LightSensor::start(settings)?;
         let account = Account::start(&sensor)?;
+        let switch_ns = price::switch_ns();
         let mut control = Control {
             means,
             sensor,
-            vigilance: Vigilance::new(account.attached_ns),
+            vigilance: Vigilance::new(account.attached_ns, price::counted_ns(switch_ns)),
             account,
             rule,
             decider: Decider::new(rule, online.len() as u32),
@@ -97,7 +98,7 @@ impl Control {
             facts: Facts::default(),
             started: Instant::now(),
             late_ns: settings.limits.timer_ns,
-            switch_ns: price::switch_ns(),
+            switch_ns,
             used_vcpu_s: 0.0,
             failed: None,
             failures: Failures::default(),
@@ -119,7 +120,7 @@ impl Control {
         while !shared.over.load(Ordering::Relaxed) {
             let rests = alarm.as_ref().filter(|_| self.may_rest());
             let rest = self.rest();
-            match rests.map(|alarm| alarm.rest(rest, end.as_fd())) {
+            match rests.map(|alarm| alarm.rest(rest, rest == REST, end.as_fd())) {
                 Some(Ok(Woken::Spins)) => {
                     self.wake();
                     continue;
@@ -150,7 +151,7 @@ impl Control {
     fn rest(&self) -> Duration {
         if self.calm < CALM_WINDOWS {
             QUIET_WINDOW
-        } else if self.account.is_counting() || self.is_quiet() {
+        } else if self.is_quiet() {
             REST
         } else {
             SHORT_REST

@@ -18,6 +18,17 @@ const POSSIBLE_NS: std::ops::RangeInclusive<u64> = 200..=20_000;
 const ROUNDS: u32 = 10;
 const YIELDS: u32 = 20;
 
+/// Instructions of a counted wait (experiment vt-counting), and of a context switch as
+/// [`switch_ns`] measures it in virtual time, both with Linux 7.3.
+const COUNTED: u64 = 900;
+const SWITCH: u64 = 1_980;
+
+/// Returns the nanoseconds by which counting makes a contended wait longer, given those of a
+/// context switch.
+pub(super) fn counted_ns(switch_ns: u64) -> u64 {
+    switch_ns * COUNTED / SWITCH
+}
+
 /// Returns the nanoseconds that a context switch takes, including the system call of a yield. The
 /// measurement takes a millisecond.
 pub(super) fn switch_ns() -> u64 {
@@ -68,6 +79,12 @@ fn round_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counted_wait_takes_half_of_a_switch() {
+        assert_eq!(counted_ns(1_980), 900);
+        assert_eq!(counted_ns(USUAL_NS), 681);
+    }
 
     #[test]
     fn a_switch_takes_time() {

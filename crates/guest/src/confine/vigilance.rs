@@ -5,10 +5,10 @@
 //! for a while, and had them, stops counting until one is preempted. Times in which some vCPUs were
 //! idle do not count.
 //!
-//! To attach or detach a program, the kernel scans all of its functions: all programs together take
-//! 275 ms in virtual time, at a million instructions a millisecond. So counting stops only once it
-//! has cost as much as the change. Whatever follows, that costs at most twice as much as the better
-//! of the two choices.
+//! To attach or detach a program, the kernel scans all of its functions. In virtual time, at a
+//! million instructions a millisecond, attaching takes 37 ms with two programs for all functions,
+//! and 275 ms with two for each. So counting stops only once it has cost half as much as to stop and to
+//! resume. Whatever follows, that costs at most three times as much as the better choice.
 
 use unspin_policy::confine::Facts;
 
@@ -25,9 +25,6 @@ const OFF_PERCENT: u64 = 2;
 /// A guest that spins for this share of the wanted time, in percent, keeps counting: spins with
 /// interrupts disabled hide time off. It is half of what a trial without time off requires.
 const SPIN_PERCENT: u64 = 20;
-/// The cost of counting per contended wait, in nanoseconds: 900 instructions (experiment
-/// vt-counting), of which a CPU executes three a nanosecond.
-const COUNTED_NS: u64 = 300;
 /// The longest time that a window counts, in nanoseconds: a guest that was paused for days has a
 /// window of days.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
@@ -36,8 +33,10 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct Vigilance {
     counts: bool,
-    /// The time to detach the programs and attach them again.
-    change_ns: u64,
+    /// The cost of counting per contended wait.
+    counted_ns: u64,
+    /// The time to attach the programs; to detach them takes as long.
+    attached_ns: u64,
     /// The cost of counting since the programs were attached.
     spent_ns: u64,
     clear_ns: u64,
@@ -49,11 +48,13 @@ pub(super) struct Vigilance {
 }
 
 impl Vigilance {
-    /// Starts with counting on; `attached_ns` is the CPU time that attaching took.
-    pub(super) fn new(attached_ns: u64) -> Vigilance {
+    /// Starts with counting on; `attached_ns` is the CPU time that attaching took, and `counted_ns`
+    /// that by which counting lengthens a wait.
+    pub(super) fn new(attached_ns: u64, counted_ns: u64) -> Vigilance {
         Vigilance {
             counts: true,
-            change_ns: 2 * attached_ns,
+            counted_ns,
+            attached_ns,
             spent_ns: 0,
             clear_ns: CLEAR_NS,
             seen_ns: 0,
@@ -71,7 +72,7 @@ impl Vigilance {
 
     /// Updates the CPU time that attaching the programs took.
     pub(super) fn attached(&mut self, attached_ns: u64) {
-        self.change_ns = 2 * attached_ns;
+        self.attached_ns = attached_ns;
     }
 
     /// Evaluates a window. Returns whether spins are to be counted from now on; `busy` says whether
@@ -88,7 +89,7 @@ impl Vigilance {
             }
             return self.counts;
         }
-        self.spent_ns += u64::from(facts.paths) * COUNTED_NS;
+        self.spent_ns += u64::from(facts.paths) * self.counted_ns;
         if busy {
             self.forget();
         } else if wanted_m * 100 >= vcpus as u64 * 1_000 * WANTED_PERCENT {
@@ -101,7 +102,7 @@ impl Vigilance {
         if self.seen_ns >= self.clear_ns {
             let is_clear = self.off * 100 < self.wanted * OFF_PERCENT
                 && self.spun * 100 < self.wanted * SPIN_PERCENT;
-            self.counts = !is_clear || self.spent_ns < self.change_ns;
+            self.counts = !is_clear || self.spent_ns < self.attached_ns;
             self.forget();
         }
         self.counts
@@ -117,8 +118,13 @@ mod tests {
     use super::*;
 
     const WINDOW_NS: u64 = 10_000_000;
-    /// Attaching takes 1.5 ms, so stopping pays after 10 000 contended waits.
-    const ATTACHED_NS: u64 = 1_500_000;
+    /// Stopping pays after 10 000 contended waits.
+    const ATTACHED_NS: u64 = 3_000_000;
+    const COUNTED_NS: u64 = 300;
+
+    fn new() -> Vigilance {
+        Vigilance::new(ATTACHED_NS, COUNTED_NS)
+    }
 
     /// Returns the number of windows with these facts, of four vCPUs, after which counting stops.
     fn stops_after(vigilance: &mut Vigilance, facts: Facts) -> Option<u32> {
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_has_all_of_its_vcpus_is_not_counted() {
-        let mut vigilance = Vigilance::new(ATTACHED_NS);
+        let mut vigilance = new();
         assert_eq!(stops_after(&mut vigilance, facts(3_990, 10, 700)), Some(20));
     }
 
@@ -139,14 +145,14 @@ mod tests {
     fn counting_goes_on_until_it_has_cost_as_much_as_to_stop() {
         for (paths, windows) in [(100, Some(100)), (10, Some(1_000)), (0, None)] {
             let facts = Facts { paths, ..facts(4_000, 0, 0) };
-            assert_eq!(stops_after(&mut Vigilance::new(ATTACHED_NS), facts), windows, "{paths}");
+            assert_eq!(stops_after(&mut new(), facts), windows, "{paths}");
         }
     }
 
     #[test]
     fn a_guest_that_is_preempted_or_spins_or_leaves_vcpus_idle_is_counted() {
         for (on_m, off_m, spin_m) in [(3_900, 100, 0), (4_000, 0, 800), (2_900, 0, 0)] {
-            let mut vigilance = Vigilance::new(ATTACHED_NS);
+            let mut vigilance = new();
             assert_eq!(stops_after(&mut vigilance, facts(on_m, off_m, spin_m)), None);
         }
     }
@@ -154,20 +160,20 @@ mod tests {
     /// A large guest that was paused for days has one such window; the sums must not overflow.
     #[test]
     fn a_window_of_days_does_not_wrap() {
-        let mut vigilance = Vigilance::new(ATTACHED_NS);
+        let mut vigilance = new();
         let facts = Facts { on_m: 300_000, paths: 100_000, ..Facts::default() };
         assert!(!vigilance.step(&facts, 300, 2 * 86_400_000_000_000, false));
     }
 
     #[test]
     fn a_guest_under_a_limit_is_counted() {
-        let mut vigilance = Vigilance::new(ATTACHED_NS);
+        let mut vigilance = new();
         assert!((0..10_000).all(|_| vigilance.step(&facts(4_000, 0, 0), 4, WINDOW_NS, true)));
     }
 
     #[test]
     fn a_preemption_has_it_counted_again_and_for_longer_each_time() {
-        let mut vigilance = Vigilance::new(ATTACHED_NS);
+        let mut vigilance = new();
         let preempted = Facts { on_m: 300, off_m: 10, ..Facts::default() };
         for windows in [20, 40, 80, 160, 320, 640] {
             assert_eq!(stops_after(&mut vigilance, facts(4_000, 0, 0)), Some(windows));

@@ -203,7 +203,7 @@ pub(crate) fn trial() -> Trial {
 
 /// Lets the kernel detach programs when this process ends: waiting for each of them, a grace period
 /// of RCU, takes a second in all.
-pub(crate) fn let_go(object: Object, links: Vec<Link>) {
+pub(crate) fn let_go<T>(object: Object, links: Vec<T>) {
     std::mem::forget((object, links));
 }
 
