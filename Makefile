@@ -21,7 +21,7 @@ define need_absolute
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build programs demo test test-all python-test igvm-measure igvm-others sev-es es-emu vmm pages iops stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
+.PHONY: help setup build programs demo test test-all python-test igvm-measure igvm-others sev-es es-emu vmm pages iops xen stacks stress experiment $(EXPERIMENTS) trace-speed vt-speed vt-deterministic vt-faults fuzz vt-nested \
         host-model cost-here steal-here dist install uninstall install-test source-test prometheus-test clean
 
 help: ## this list
@@ -106,7 +106,10 @@ iops: build ## requests a second of unspin-vmm's guests, by page access and by w
 	@mkdir -p out
 	scripts/iops.py "$(RELEASE)" --claims out/iops.json $(ARGS)
 
-stacks: build ## the same guest under QEMU and unspin-vmm, plain and SEV-ES, on a KVM in virtual time; into out/stacks.json
+xen: ## fetch and build Xen, for one of the stacks of `make stacks`; into the cache
+	scripts/xen.sh
+
+stacks: build ## the same guest under QEMU, unspin-vmm and Xen, plain and SEV-ES, in virtual time; into out/stacks.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab qemu build
 	@mkdir -p out

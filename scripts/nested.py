@@ -108,13 +108,14 @@ def skeleton(root: Path, init: str) -> None:
     (root / "init").chmod(0o755)
 
 
-def install(root: Path, program: Path, name: str) -> None:
-    """Copies a program with its libraries."""
+def install(root: Path, program: Path, name: str, libraries: Path | None = None) -> None:
+    """Copies a program with its libraries. `libraries` has libraries that this machine may not have."""
     shutil.copy(program, root / "bin" / name)
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    more = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, env=os.environ | more).stdout
     for word in listed.split():
         if word.startswith("/"):
-            to = root / word[1:]
+            to = root / "lib" / Path(word).name if Path(word).parent == libraries else root / word[1:]
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(word, to)
 
@@ -147,6 +148,10 @@ class Bench:
 
     claims: Claims
     tries = 1
+    # The name of an L1 in a measurement of many rounds.
+    name = "round"
+    # The model of the L1's CPUs.
+    cpu = L1_CPU
     # The start of QEMU's command, by the model of the L1's CPUs.
     machine: Callable[[str], list[str]] = staticmethod(emulated)
 
@@ -159,6 +164,7 @@ class Bench:
         guest_programs: tuple[Path, ...] = (),
         host: Path | None = None,
         kvm_amd: str = "",
+        guest_modules: tuple[str, ...] = L2_MODULES,
     ) -> None:
         self.unspin, self.kernel, self.folder = unspin, kernel, folder
         self.host = host or kernel / "vmlinuz"
@@ -166,8 +172,8 @@ class Bench:
         parameters = ("npt=0", *kvm_amd.split()) if host else ()
         self.append = " ".join((L1_APPEND, *(f"kvm_amd.{parameter}" for parameter in parameters)))
         guest = folder / "l2"
-        skeleton(guest, L2_INIT % {"modules": " ".join(L2_MODULES)})
-        modules(kernel, L2_MODULES, guest)
+        skeleton(guest, L2_INIT % {"modules": " ".join(guest_modules)})
+        modules(kernel, guest_modules, guest)
         for path in guest_programs:
             install(guest, path, path.name)
         self.initramfs = folder / "initramfs"
@@ -201,13 +207,17 @@ class Bench:
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
         return out.read_bytes()
 
+    def boot(self, packed: Path) -> list[str]:
+        """Returns QEMU's options that boot the L1 with an initramfs."""
+        return ["-kernel", str(self.host), "-initrd", str(packed), "-append", self.append]
+
     def run(
         self,
         name: str,
         script: str,
         files: dict[str, bytes] | None = None,
         seconds: int = SECONDS,
-        cpu: str = L1_CPU,
+        cpu: str = "",
         memory_mib: int = 2048,
         machine: Callable[[str], list[str]] | None = None,
     ) -> str:
@@ -220,10 +230,9 @@ class Bench:
         packed, console = self.folder / f"{name}.cpio", self.folder / f"{name}.log"
         archive(root, packed)
         shutil.rmtree(root)
-        command = [*(machine or self.machine)(cpu), "-machine", "q35", "-smp", str(CPUS), "-m", str(memory_mib)]
-        command += ["-nodefaults", "-display", "none", "-no-reboot"]
-        command += ["-serial", f"file:{console}", "-kernel", str(self.host)]
-        command += ["-initrd", str(packed), "-append", self.append]
+        command = [*(machine or self.machine)(cpu or self.cpu), "-machine", "q35", "-smp", str(CPUS)]
+        command += ["-m", str(memory_mib), "-nodefaults", "-display", "none", "-no-reboot"]
+        command += ["-serial", f"file:{console}", *self.boot(packed)]
         for left in reversed(range(TRIALS)):
             limited = [*LIMITED, str(seconds), *command]
             done = subprocess.run(limited, capture_output=True, text=True)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Measures the speed of one guest in stacks of a real KVM and a VMM, in a machine in virtual time.
-Usage: scripts/stacks.py RELEASE [--rounds N] [--seconds N] [--jobs N] [--real-time] [--json] [--claims FILE]
+"""Measures the speed of one guest in stacks of a real hypervisor and a VMM, in virtual time.
+Usage: scripts/stacks.py RELEASE [--stacks STACK...] [--rounds N] [--seconds N] [--jobs N] [--real-time]
+                         [--json] [--claims FILE]
 Returns 77 if a dependency is missing.
 
-RELEASE is the folder of unspin-vmm and unspin. The lab's QEMU, or the one that UNSPIN_VT_QEMU names, emulates
-AMD's SVM for an L1 in virtual time. With --real-time, this machine's QEMU does so in real time. The stacks are
-qemu (QEMU's q35), vmm (unspin-vmm), and es (unspin-vmm --emulated-sev-es). The stack es needs the kernel lab-es
-as the L1's kernel; without es, the L1 has Debian's kernel. Each round boots an L1, in which the stacks start the
-same guest one after the other. All orders occur equally often. In virtual time, each round has its own seed.
+RELEASE is the folder of unspin-vmm and unspin. The lab's QEMU, or the one that UNSPIN_VT_QEMU
+names, emulates AMD's SVM for an L1 in virtual time. With --real-time, this machine's QEMU does so in
+real time. The stacks are qemu (QEMU's q35), vmm (unspin-vmm), es (unspin-vmm --emulated-sev-es), and
+xen (Xen and its dom0's drivers). The stack es needs the kernel lab-es as the L1's kernel; without es,
+the L1 has Debian's kernel. The stack xen needs the files of `make xen`. Each round boots an L1 with
+KVM, in which the stacks start the same guest one after the other, and an L1 with Xen. All orders
+occur equally often. In virtual time, each round has its own seed. --stacks names the stacks, if not all.
 --seconds is how long each workload runs in the guest.
 """
 
@@ -24,10 +27,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import xen
 from cache import cached_kernel
 from checks import Failed, want
 from claims import Claims
-from nested import CPUS, L2_APPEND, Bench, es_kernel, missing
+from nested import CPUS, L2_APPEND, L2_MODULES, Bench, es_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import in_virtual_time, lab_qemu
 
@@ -50,10 +54,13 @@ STACKS = {
     "qemu": "QEMU's q35",
     "vmm": "unspin-vmm",
     "es": "unspin-vmm with emulated SEV-ES",
+    "xen": "Xen",
 }
-# Each stack and its baseline, which differ in one component.
-PAIRS = (("vmm", "qemu"), ("es", "vmm"))
-# Largest acceptable distance of the control from 1, in percent.
+# Each stack and its baseline. Except for Xen, they differ in one component.
+PAIRS = (("vmm", "qemu"), ("es", "vmm"), ("xen", "vmm"))
+# The stacks whose computations must be as fast as in their baselines.
+CONTROLS = {"vmm": "cvm.seed003.control", "xen": "cvm.seed003.xen.control"}
+# Largest acceptable distance of a control from 1, in percent.
 CONTROL_MAX = 3
 # Time limit of an L1 in virtual time, in seconds of this machine.
 LIMIT = 3600
@@ -67,6 +74,8 @@ def append(seconds: int) -> str:
 
 def command(stack: str, seconds: int) -> str:
     """Returns the L1's command that starts the guest. tap1 has one queue pair, and tap2 has two."""
+    if stack == "xen":
+        return xen.COMMAND
     line = shlex.quote(append(seconds))
     if stack == "qemu":
         # The same devices as unspin-vmm: modern virtio, the page cache, one disk queue, no vhost.
@@ -91,13 +100,16 @@ def script(stacks: Sequence[str], seconds: int) -> str:
     """Returns the L1's script, which runs the guest in one stack after the other."""
     lines = [
         "uname -r | sed 's/^/host: /'",
+        "cd /sys/hypervisor/version 2>/dev/null &&"
+        " echo hypervisor: Xen $(cat major).$(cat minor)$(cat extra) && cd /tmp",
         f"dd if=/dev/zero of=/tmp/disk bs=1M count={DISK_MIB} 2>/dev/null",
         "iperf3 -s -D",
         # A VMM creates its taps when it starts.
         "up() { until ifconfig tap$1 10.0.$1.1 netmask 255.255.255.0 up 2>/dev/null; do usleep 100000; done; }",
     ]
     for stack in stacks:
-        lines.append(f"echo stack {stack}; ( up 1; up 2 ) & taps=$!")
+        taps = "true" if stack == "xen" else "up 1; up 2"
+        lines.append(f"echo stack {stack}; ( {taps} ) & taps=$!")
         lines.append(f"{command(stack, seconds)} < /dev/null; echo status $?")
         lines.append("kill $taps 2>/dev/null; wait")
     return "\n".join(lines) + "\n"
@@ -130,7 +142,7 @@ def rounds_in_virtual_time(
         return script(orders[(seed - 1) % len(orders)], options.seconds)
 
     more = {"files": files, "seconds": LIMIT, "memory_mib": L1_MEMORY_MIB}
-    return in_virtual_time(bench, "round", turns, options.rounds, options.jobs, **more)
+    return in_virtual_time(bench, bench.name, turns, options.rounds, options.jobs, **more)
 
 
 def rounds_in_real_time(
@@ -144,7 +156,7 @@ def rounds_in_real_time(
     while len(logs) < options.rounds:
         turns = script(orders[len(logs) % len(orders)], options.seconds)
         try:
-            log = bench.run("round", turns, files, limit, memory_mib=L1_MEMORY_MIB)
+            log = bench.run(bench.name, turns, files, limit, memory_mib=L1_MEMORY_MIB)
             figures(log)
         except Failed as error:
             failures += 1
@@ -158,21 +170,41 @@ def rounds_in_real_time(
 
 def measure(bench: Bench, stacks: list[str], options: argparse.Namespace) -> dict:
     """Returns the figures of all rounds, and a description of the measured system."""
-    files = {}
-    if "es" in stacks:
-        words = ("--initramfs", bench.initramfs, "--append", append(options.seconds))
-        kernel = bench.kernel / "vmlinuz"
-        files["guest.igvm"] = bench.igvm("guest", kernel, MEMORY_MIB, *words, "--vcpus", str(VCPUS))
     rounds = rounds_in_real_time if options.real_time else rounds_in_virtual_time
-    logs = rounds(bench, stacks, files, options)
-    found = [figures(log) for log in logs]
+    plain, logs = [stack for stack in stacks if stack != "xen"], []
+    if plain:
+        files = {}
+        if "es" in plain:
+            words = ("--initramfs", bench.initramfs, "--append", append(options.seconds))
+            kernel = bench.kernel / "vmlinuz"
+            files["guest.igvm"] = bench.igvm("guest", kernel, MEMORY_MIB, *words, "--vcpus", str(VCPUS))
+        logs.append(rounds(bench, plain, files, options))
+    if "xen" in stacks:
+        host = xen.XenBench(bench, xen.files())
+        host.program(Path(shutil.which("iperf3")), "iperf3")
+        guest = xen.config(append(options.seconds), MEMORY_MIB, VCPUS)
+        logs.append(rounds(host, ["xen"], {"guest.cfg": guest.encode()}, options))
+    found = [figures("".join(one)) for one in zip(*logs, strict=True)]
     each = {stack: {name: [one[stack][name] for one in found] for name in MEASURES} for stack in stacks}
-    host, guest = (re.search(rf"^{who}: (\S+)", logs[0], re.MULTILINE)[1].strip(",") for who in ("host", "guest"))
-    clocks = sorted(set(re.findall(r"^guest: .*clock (\S+)", "".join(logs), re.MULTILINE)))
+    printed = "".join(log for one in logs for log in one)
+    # Of the L1 with KVM, and of the one with Xen.
+    hosts = [version(one[0], "host") for one in logs]
+    more = {}
+    if "xen" in stacks:
+        more = {"xen": version(logs[-1][0], "hypervisor"), "dom0_kernel": hosts[-1]}
+    clocks = sorted(set(re.findall(r"^guest: .*clock (\S+)", printed, re.MULTILINE)))
     return {
-        "time": "real" if options.real_time else "virtual", "host_kernel": host, "guest_kernel": guest,
-        "clocks": clocks, "rounds": options.rounds, "seconds": options.seconds, "each": each,
+        "time": "real" if options.real_time else "virtual", "host_kernel": hosts[0],
+        "guest_kernel": version(printed, "guest"), "clocks": clocks, "rounds": options.rounds,
+        "seconds": options.seconds, "each": each, **more,
     }
+
+
+def version(log: str, whose: str) -> str:
+    """Returns a version that an L1 or a guest prints."""
+    found = re.search(rf"^{whose}: (?:Xen )?([^\s,]+)", log, re.MULTILINE)
+    want(found, f"no version of the {whose}", log)
+    return found[1]
 
 
 def comparisons(each: Figures) -> list[dict]:
@@ -180,7 +212,7 @@ def comparisons(each: Figures) -> list[dict]:
     cases = [
         (f"{stack}.{name}", f"{MEASURES[name]}: {STACKS[stack]} beside {STACKS[base]}", stack, name, base, name)
         for stack, base in PAIRS
-        if stack in each
+        if stack in each and base in each
         for name in MEASURES
     ]
     cases += [
@@ -206,26 +238,37 @@ def distance(row: dict) -> tuple[float, float, float]:
     return middle, nearest, max(low, high)
 
 
-def claims(result: dict) -> tuple[Claims, Claims]:
-    """Returns the claims of all comparisons: of plain guests, and of guests with emulated SEV-ES. The control
-    compares how fast a guest computes, because a VMM does not affect that."""
+def claims(result: dict) -> list[Claims]:
+    """Returns the claims of all comparisons: of plain guests, of guests with emulated SEV-ES, and of
+    Xen's guests. The controls compare how fast a guest computes, because neither a VMM nor a
+    hypervisor affects that."""
     where = "tcg" if result["time"] == "real" else "virtual time, prices free"
     label, rounds = f"kvm nested in {where}, L1 kernel {result['host_kernel']}", result["rounds"]
-    plain, es = (Claims(one, "stacks.py", "make stacks") for one in (label, f"emulated SEV-ES by {label}"))
+    labels = {"kvm": label, "es": f"emulated SEV-ES by {label}"}
+    if "xen" in result:
+        labels["xen"] = f"xen {result['xen']} nested in {where}"
+        labels["xen"] += f", dom0 kernel {result['dom0_kernel']}"
+    made = {one: Claims(label, "stacks.py", "make stacks") for one, label in labels.items()}
     for row in result["rows"]:
-        made = es if "es" in row["name"].split(".") else plain
-        if row["name"] == "vmm.sysbench":
+        stack = next((word for word in row["name"].split(".") if word in ("es", "xen")), "kvm")
+        name, _, measure = row["name"].partition(".")
+        if name in CONTROLS and measure == "sysbench":
             middle, low, high = distance(row)
-            what = "how far sysbench's speed in unspin-vmm lies from that in QEMU's q35: the control"
-            made.add("cvm.seed003.control", what, middle, "%", rounds, f"<= {CONTROL_MAX}", (low, high))
-        interval = (row["low"], row["high"])
-        made.add(f"cvm.seed003.{row['name']}", row["what"], row["ratio"], "x", rounds, "", interval)
-    return plain, es
+            base = STACKS[dict(PAIRS)[name]]
+            what = f"how far sysbench's speed in {STACKS[name]} lies from that in {base}"
+            what += ": the control"
+            target = f"<= {CONTROL_MAX}"
+            made[stack].add(CONTROLS[name], what, middle, "%", rounds, target, (low, high))
+        figure = (f"cvm.seed003.{row['name']}", row["what"], row["ratio"], "x", rounds, "")
+        made[stack].add(*figure, (row["low"], row["high"]))
+    return list(made.values())
 
 
 def table(result: dict) -> str:
     """Returns the medians of each stack, then the ratios."""
     lines = [f"L1 has Linux {result['host_kernel']}, the guest {result['guest_kernel']}; medians:"]
+    if "xen" in result:
+        lines.insert(0, f"Xen {result['xen']}'s dom0 has Linux {result['dom0_kernel']}")
     each = result["each"]
     for name, what in MEASURES.items():
         medians = ", ".join(f"{stack} {statistics.median(each[stack][name]):.1f}" for stack in each)
@@ -246,6 +289,7 @@ def main() -> int:
     parser.add_argument("release", type=Path)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=int)
+    parser.add_argument("--stacks", nargs="+", choices=STACKS, default=list(STACKS))
     parser.add_argument("--jobs", type=int, default=CPUS)
     parser.add_argument("--real-time", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -261,13 +305,21 @@ def main() -> int:
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
-    stacks, host = list(STACKS), es_kernel(release / "unspin")
+    stacks, host = list(dict.fromkeys(options.stacks)), es_kernel(release / "unspin")
+    without = {"xen": xen.lacking(xen.files())}
     if not host.is_file():
-        stacks.remove("es")
-        print("skipped: es needs the kernel lab-es: unspin lab kernel build --source lab-es", file=sys.stderr)
+        without["es"] = "needs the kernel lab-es: unspin lab kernel build --source lab-es"
+    for stack, reason in without.items():
+        if reason and stack in stacks:
+            stacks.remove(stack)
+            print(f"skipped: {stack} {reason}", file=sys.stderr)
+    if not stacks:
+        return 77
     with tempfile.TemporaryDirectory() as folder:
         programs = (GUEST, *(Path(shutil.which(program)) for program in PROGRAMS))
         own = {"host": host, "kvm_amd": "es_emu=1"} if "es" in stacks else {}
+        if "xen" in stacks:
+            own["guest_modules"] = (*L2_MODULES, *xen.GUEST_MODULES)
         bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), programs, **own)
         bench.qemu()
         bench.program(Path(shutil.which("iperf3")), "iperf3")

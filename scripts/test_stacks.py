@@ -46,14 +46,36 @@ class Stacks(unittest.TestCase):
 
     def test_claims_of_emulated_guests_say_so(self) -> None:
         each = {stack: {name: [2.0] for name in stacks.MEASURES} for stack in stacks.STACKS}
-        result = {"time": "virtual", "host_kernel": "6.12.1", "rounds": 1, "rows": stacks.comparisons(each)}
-        plain, es = stacks.claims(result)
+        rows = stacks.comparisons(each)
+        result = {"time": "virtual", "host_kernel": "6.12.1", "rounds": 1, "rows": rows}
+        result |= {"xen": "4.17.5", "dom0_kernel": "6.1.0"}
+        plain, es, xen = stacks.claims(result)
         self.assertEqual(plain.found[0]["id"], "cvm.seed003.control")
-        for made, emulated, count in ((plain, False, 12), (es, True, 9)):
+        self.assertEqual(xen.found[0]["id"], "cvm.seed003.xen.control")
+        label = "xen 4.17.5 nested in virtual time, prices free, dom0 kernel 6.1.0"
+        self.assertEqual(xen.found[0]["label"], label)
+        parts = (".es.", ".xen.")
+        for made, stack, count in ((plain, [], 12), (es, [".es."], 9), (xen, [".xen."], 10)):
             self.assertEqual(len(made.found), count)
             for claim in made.found:
-                self.assertEqual(".es." in claim["id"], emulated)
-                self.assertEqual("emulated SEV-ES" in claim["label"], emulated)
+                self.assertEqual([part for part in parts if part in claim["id"]], stack)
+                self.assertEqual("emulated SEV-ES" in claim["label"], stack == [".es."])
+                self.assertEqual("kvm" in claim["label"], stack != [".xen."])
+
+    def test_without_xen_its_baseline_alone_is_claimed(self) -> None:
+        each = {stack: {name: [2.0] for name in stacks.MEASURES} for stack in ("qemu", "vmm")}
+        rows = stacks.comparisons(each)
+        result = {"time": "real", "host_kernel": "6.12.1", "rounds": 1, "rows": rows}
+        plain, es = stacks.claims(result)
+        self.assertEqual((len(plain.found), es.found), (12, []))
+
+    def test_each_l1_prints_its_versions(self) -> None:
+        log = "\r\nhost: 6.1.0-57-amd64\r\nhypervisor: Xen 4.17.5\r\n" + printed("xen")
+        self.assertEqual(stacks.version(log, "host"), "6.1.0-57-amd64")
+        self.assertEqual(stacks.version(log, "hypervisor"), "4.17.5")
+        self.assertEqual(stacks.version(log, "guest"), "7.3.4+deb13-cloud-amd64")
+        with self.assertRaises(Failed):
+            stacks.version(printed("vmm"), "hypervisor")
 
     def test_the_control_is_a_distance_from_1(self) -> None:
         cases = [
