@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::machine::Trial;
 use crate::sense::{Aligned, LightSensor, Plain, SenseError, Shared, hush_libbpf, let_go};
 use counter::Counter;
-use programs::{Attached, Functions, Way, attach, choose};
+use programs::{Attached, Functions, Multi, attach, choose};
 
 static PROGRAMS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o")));
@@ -152,17 +152,21 @@ impl Account {
         hush_libbpf();
         let btf = Btf::from_vmlinux()?;
         if multi::is_possible(&btf)
-            && let Ok(account) = Account::by(Way::Together, &btf, records)
+            && let Ok(account) = Account::with(Multi::Try, &btf, records)
         {
             return Ok(account);
         }
-        Account::by(Way::Each, &btf, records)
+        Account::with(Multi::Leave, &btf, records)
     }
 
-    fn by(way: Way, btf: &Btf<'_>, records: Option<BorrowedFd<'_>>) -> Result<Account, SenseError> {
+    fn with(
+        multi: Multi,
+        btf: &Btf<'_>,
+        records: Option<BorrowedFd<'_>>,
+    ) -> Result<Account, SenseError> {
         let vcpus = libbpf_rs::num_possible_cpus()?;
         let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0)?;
-        let functions = choose(&mut open, btf, way);
+        let functions = choose(&mut open, btf, multi);
         for mut map in open.maps_mut() {
             match map.name().to_str() {
                 Some("accounts") => map.set_max_entries(vcpus as u32)?,
@@ -243,7 +247,9 @@ fn cpu_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use libbpf_rs::btf::HasSize;
-    use libbpf_rs::btf::types::Struct;
+    use std::mem::offset_of;
+
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
 
     use super::*;
 
@@ -252,5 +258,23 @@ mod tests {
         let btf = Btf::from_path(concat!(env!("OUT_DIR"), "/account.bpf.o")).expect("its types");
         let of_program = btf.type_by_name::<Struct<'_>>("account").expect("struct account");
         assert_eq!(of_program.size(), size_of::<Record>());
+        let begins = |field: &str| {
+            let member = of_program.iter().find(|member| member.name == Some(field.as_ref()));
+            match member.expect("a field of the program").attr {
+                MemberAttr::Normal { offset } => offset as usize / 8,
+                MemberAttr::BitField { .. } => panic!("{field} is a bit field"),
+            }
+        };
+        for (field, offset) in [
+            ("spin_ns", offset_of!(Record, spin_ns)),
+            ("lost", offset_of!(Record, lost)),
+            ("window_ns", offset_of!(Record, window)),
+            ("last_since_ns", offset_of!(Record, last)),
+            ("off_end_ns", offset_of!(Record, off_end_ns)),
+            ("spin_off_ns", offset_of!(Record, spin_off_ns)),
+            ("held_ns", offset_of!(Record, held_ns)),
+        ] {
+            assert_eq!(begins(field), offset, "{field}");
+        }
     }
 }

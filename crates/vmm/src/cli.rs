@@ -87,8 +87,8 @@ pub struct Args {
     /// Who reads the GHCB when a guest of --emulated-sev-es asks a device of this program
     #[arg(long, value_name = "WAY", default_value = "kernel", requires = "emulated_sev_es")]
     ghcb: Way,
-    /// Answer each notification of a queue here, by an exit, as on a hypervisor that cannot raise an
-    /// eventfd. By default KVM raises one
+    /// Answer each notification of a queue here, by an exit, as on a hypervisor that cannot raise
+    /// an eventfd. By default KVM raises one
     #[arg(long)]
     no_ioeventfd: bool,
     /// Do not confine the threads by seccomp

@@ -1,4 +1,5 @@
-//! Attaches a program to several functions at once, as Linux 7.3 can.
+//! Attaches a program to several functions at once, as Linux 7.3 can. Kernels say in their BTF
+//! whether they can.
 //!
 //! For each attached program, the kernel scans all functions that it could trace. With one link for
 //! all functions, it does so once.

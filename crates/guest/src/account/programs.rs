@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
-use libbpf_rs::{Link, Object, OpenObject};
+use libbpf_rs::{Link, Object, OpenObject, ProgramMut};
 
 use super::multi;
 use crate::sense::SenseError;
@@ -28,13 +28,13 @@ pub(super) struct Functions {
     ids: BTreeSet<u32>,
 }
 
-/// How programs get into the functions.
+/// Whether the programs for several functions are loaded, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// One program for all beginnings, and one for all ends.
-    Together,
-    /// Two programs for each function.
-    Each,
+pub(super) enum Multi {
+    /// They are, and are attached if the kernel takes them.
+    Try,
+    /// The kernel does not know such programs.
+    Leave,
 }
 
 /// Alternative names of a function in several kernels, or functions one of which contains the
@@ -59,18 +59,18 @@ fn watched(section: &str) -> Option<&str> {
 }
 
 /// Chooses the programs to load, and returns the functions that they are for.
-pub(super) fn choose(open: &mut OpenObject, btf: &Btf<'_>, way: Way) -> Functions {
+pub(super) fn choose(open: &mut OpenObject, btf: &Btf<'_>, multi: Multi) -> Functions {
     let mut functions = Functions::default();
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
         if let Some(attach_type) = multi::attach_type(&section) {
             multi::prepare(&mut program, attach_type);
-            program.set_autoload(way == Way::Together);
+            program.set_autoload(multi == Multi::Try);
         }
         let Some(function) = watched(&section) else { continue };
         let found = btf.type_by_name::<Func<'_>>(function);
         let found = found.filter(|_| !enables_preemption(function));
-        program.set_autoload(found.is_some() && way == Way::Each);
+        program.set_autoload(found.is_some());
         match found {
             Some(found) => functions.ids.insert(found.type_id().into()),
             None => functions.lacking.insert(function.to_owned()),
@@ -86,8 +86,8 @@ fn enables_preemption(function: &str) -> bool {
 }
 
 /// Attaches the programs, and returns the functions in which spins are not counted. A kernel may
-/// refuse some, for example at functions that cannot be instrumented. If one program is for several
-/// functions, it takes all or none.
+/// refuse some, for example at functions that cannot be instrumented. It takes a program for several
+/// functions at all of them or at none, so if it refuses one, each function gets its own.
 pub(super) fn attach(
     object: &Object,
     functions: &Functions,
@@ -98,30 +98,45 @@ pub(super) fn attach(
     // Attach the programs for beginnings last. If only the beginning of a spin were seen, the spin
     // would seem to last; and the kernel itself waits for other vCPUs while it attaches a program.
     programs.sort_by_key(|program| program.section().to_string_lossy().starts_with("fentry"));
+    let together = together(&programs, functions);
     for program in programs {
         let section = program.section().to_string_lossy().into_owned();
-        if let Some(attach_type) = multi::attach_type(&section) {
-            let link = multi::attach(program.as_fd(), attach_type, &functions.ids);
-            links.push(Attached::Several { _link: link.map_err(libbpf_rs::Error::from)? });
-            counts = true;
+        let function = watched(&section);
+        let is_elsewhere = together.is_some() && function.is_some();
+        if is_elsewhere || multi::attach_type(&section).is_some() {
             continue;
         }
-        let is_missing = watched(&section).is_some_and(|function| missing.contains(function));
+        let is_missing = function.is_some_and(|function| missing.contains(function));
         if is_missing && section.starts_with("fentry/") {
             continue;
         }
         match program.attach() {
             Ok(link) => {
-                counts |= watched(&section).is_some();
+                counts |= function.is_some();
                 links.push(Attached::One { _link: link });
             }
             Err(error) => {
-                missing.extend(watched(&section).map(str::to_owned));
+                missing.extend(function.map(str::to_owned));
                 refused = Some(error);
             }
         }
     }
+    counts |= together.is_some();
+    links.extend(together.into_iter().flatten());
     Ok((of_use(links, counts, refused)?, unwatched(&missing)))
+}
+
+/// Attaches the programs for several functions. Returns `None` if there are none, or the kernel
+/// refuses one.
+fn together(programs: &[ProgramMut<'_>], functions: &Functions) -> Option<Vec<Attached>> {
+    let mut links = Vec::new();
+    for program in programs {
+        if let Some(attach_type) = multi::attach_type(&program.section().to_string_lossy()) {
+            let link = multi::attach(program.as_fd(), attach_type, &functions.ids).ok()?;
+            links.push(Attached::Several { _link: link });
+        }
+    }
+    (!links.is_empty()).then_some(links)
 }
 
 /// Returns the links if at least one program counts spins. The tick's program does not count: every

@@ -66,6 +66,9 @@ pub(super) struct Control {
     calm: u32,
     /// Whether a spin has ended a rest, and no window has passed since.
     woken: bool,
+    /// An alarm has ended the last rest of a guest that had little to do. Until a rest passes
+    /// without one, many short waits raise none.
+    woken_quiet: bool,
     /// Whether isolation of the unused vCPUs has been requested since the limit last changed.
     parted: bool,
     /// When the kernel last refused the programs that count spins, and why.
@@ -104,6 +107,7 @@ impl Control {
             failures: Failures::default(),
             calm: 0,
             woken: false,
+            woken_quiet: false,
             parted: false,
             refused: None,
             late: None,
@@ -120,12 +124,18 @@ impl Control {
         while !shared.over.load(Ordering::Relaxed) {
             let rests = alarm.as_ref().filter(|_| self.may_rest());
             let rest = self.rest();
-            match rests.map(|alarm| alarm.rest(rest, rest == REST, end.as_fd())) {
+            match rests
+                .map(|alarm| alarm.rest(rest, rest == REST && !self.woken_quiet, end.as_fd()))
+            {
                 Some(Ok(Woken::Spins)) => {
+                    self.woken_quiet = self.is_quiet();
                     self.wake();
                     continue;
                 }
-                Some(Ok(Woken::Over)) if rest == REST => rounds = 0,
+                Some(Ok(Woken::Over)) if rest == REST => {
+                    rounds = 0;
+                    self.woken_quiet = false;
+                }
                 Some(Ok(Woken::Over)) => {}
                 Some(Err(_)) => alarm = None,
                 None => thread::sleep(self.pause()),

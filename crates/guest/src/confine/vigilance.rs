@@ -7,8 +7,8 @@
 //!
 //! To attach or detach a program, the kernel scans all of its functions. In virtual time, at a
 //! million instructions a millisecond, attaching takes 37 ms with two programs for all functions,
-//! and 275 ms with two for each. So counting stops only once it has cost half as much as to stop and to
-//! resume. Whatever follows, that costs at most three times as much as the better choice.
+//! and 275 ms with two for each. So counting stops only once it has cost half as much as to stop
+//! and to resume. Whatever follows, that costs at most three times as much as the better choice.
 
 use unspin_policy::confine::Facts;
 

@@ -160,7 +160,7 @@ impl Function {
                 Change::Start => self.start(),
                 Change::Reset => self.reset(),
             },
-            // If KVM raises the events itself, only accesses that it does not recognize arrive here.
+            // If KVM raises the events itself, only what it does not recognize arrives here.
             NOTIFY..TABLE => {
                 let queue = (at - NOTIFY as usize) / NOTIFY_BYTES as usize;
                 if let Some(kick) = self.kicks.get(queue) {
