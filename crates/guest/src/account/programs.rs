@@ -86,8 +86,8 @@ fn enables_preemption(function: &str) -> bool {
 }
 
 /// Attaches the programs, and returns the functions in which spins are not counted. A kernel may
-/// refuse some, for example at functions that cannot be instrumented. It takes a program for several
-/// functions at all of them or at none, so if it refuses one, each function gets its own.
+/// refuse some, for example at functions that cannot be instrumented. It takes a program for
+/// several functions at all of them or at none. If it refuses one, each function gets its own.
 pub(super) fn attach(
     object: &Object,
     functions: &Functions,
