@@ -7,6 +7,7 @@ mod inputs;
 #[path = "../../../cvm/tests/it/common/kernel.rs"]
 mod kernel;
 mod man;
+mod micro;
 mod output;
 mod prose;
 mod record;
