@@ -77,15 +77,6 @@ struct hrtimer_cpu_base {
 	s64 expires_next;
 };
 
-struct rcu_segcblist {
-	long seglen[4];
-};
-
-struct rcu_data {
-	struct rcu_segcblist cblist;
-	unsigned long n_cbs_invoked;
-};
-
 struct rt_rq {
 	int rt_queued;
 };
@@ -94,15 +85,6 @@ struct rq {
 	u64 nr_switches;
 	struct rt_rq rt;
 	struct task_struct *stop;
-};
-
-/* From include/linux/vm_event_item.h; libbpf finds the kernel's number of the item. */
-enum vm_event_item {
-	PGFAULT = 1,
-};
-
-struct vm_event_state {
-	unsigned long event[1];
 };
 
 /* Holds preempt_count until 6.15. */

@@ -47,6 +47,7 @@ const GOLDEN: &[(&str, f64)] = &[
     ("cyclictest-batch", 1108.0),
     ("dbench", 741.925),
     ("fio", 210941.274054),
+    ("fio-lasting", 210941.274054),
     ("greedy", 256558.8644040127),
     ("greedy-at-times", 4938722.833475941),
     ("half-loaded", 1208.31),
