@@ -5,6 +5,7 @@ use std::thread;
 
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::access::conversions::Conversions;
 use crate::error::Ended;
 use crate::pc::clock::{self, Clock};
 use crate::pc::power::{self, Power};
@@ -66,6 +67,8 @@ pub struct Machine {
     pub clock: Clock,
     /// The PCI bus.
     pub pci: Host,
+    /// The guest's conversions of pages, if KVM reports them.
+    pub conversions: Option<Conversions>,
     /// The VM's end.
     pub end: Arc<End>,
 }

@@ -13,6 +13,7 @@ use kvm_ioctls::{Kvm, VmFd};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::access::Policy;
+use crate::access::conversions::Conversions;
 use crate::access::gate::die_of_faults;
 use crate::config::Config;
 use crate::error::{Ended, Step, VmmError};
@@ -78,6 +79,7 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     memory::register(&ram.guest, &vm)?;
     let private = private.as_ref().map(|private| &private.memory);
     private.map_or(Ok(()), |private| es_emu::register(private, &vm))?;
+    let conversions = conversions(&vm, &ram, config)?;
     let ghcb = Reader::new(config.ghcb, &vm, &ram.guest, stats.is_some())?;
     let registers = load::load(config, private.unwrap_or(&ram.guest))?;
     // Threads inherit this denial. From now on, only KVM accesses private memory.
@@ -99,16 +101,18 @@ pub fn run(config: &Config) -> Result<Ended, VmmError> {
     let (interrupt, drained) = (routes.pin(COM1_IRQ)?, events.drained()?);
     let com1 = Com1::new(interrupt, drained, io::stdout(), Arc::clone(&end));
     let com1 = com1.step("copy standard output")?;
+    let converts = conversions.is_some();
     let machine = Machine {
         com1,
         power: Power::default(),
         clock: Clock::default(),
         pci: Host::new(functions),
+        conversions,
         end: Arc::clone(&end),
     };
     let machine = Arc::new(machine);
     let sev_es = SevEs { ghcb, private: own_key };
-    let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers)?;
+    let vcpus = vcpus::create(&kvm, &vm, config.vcpus, &registers, converts)?;
     drop(registers);
     let revoker = setting.revoker(config.revoke_per_s)?;
     let threads = vcpus::start(vcpus, &machine, &sev_es, &sandbox)?;
@@ -135,6 +139,13 @@ fn private(config: &Config) -> Result<Option<Private>, VmmError> {
         let _ = writeln!(io::stderr(), "{NO_OWN_KEY}");
     }
     Ok(private)
+}
+
+/// Returns the guest's conversions of pages, if access to pages is restricted and KVM reports them.
+fn conversions(vm: &VmFd, ram: &Ram, config: &Config) -> Result<Option<Conversions>, VmmError> {
+    let Some(table) = ram.devices.table() else { return Ok(None) };
+    let able = Conversions::ask_for(vm)?;
+    Ok(able.then(|| Conversions::new(Arc::clone(table), config.es_emu)))
 }
 
 /// Creates a VM with the PC's interrupt controllers and timer.

@@ -45,6 +45,24 @@ counters! {
     device_waits,
     /// Chains and rings that got no access. The driver gets such a chain back unserved.
     refused,
+    /// Attempts to take a page that the guest had made private.
+    refused_private,
+    /// Conversions to private that the guest reported.
+    to_private,
+    /// Conversions to shared that the guest reported.
+    to_shared,
+    /// Pages that became private so, some of them more than once.
+    pages_to_private,
+    /// Pages that became shared so.
+    pages_to_shared,
+    /// Reports of conversions that were refused.
+    reports_refused,
+    /// Open pages that became private.
+    converted_open,
+    /// Parts of conversions that waited for I/O in flight.
+    convert_waits,
+    /// Total time that they waited, in nanoseconds.
+    convert_wait_ns,
 }
 
 /// Adds `count` to a counter.
@@ -72,6 +90,6 @@ mod tests {
             text.starts_with("{\"policy\":\"cache\",\"key\":false,\"seconds\":1.500,"),
             "{text}"
         );
-        assert!(text.contains(",\"hits\":3,") && text.ends_with(",\"refused\":0}\n"), "{text}");
+        assert!(text.contains(",\"hits\":3,") && text.ends_with("_wait_ns\":0}\n"), "{text}");
     }
 }

@@ -3,7 +3,9 @@
 //! A hit changes one word without a lock. Every path that opens or closes pages holds the lock
 //! `changes`, so the states agree with the gate whenever the lock is free. Only one page is closing
 //! at a time. Its users wait for nothing but that lock, so their uses end, and then the page's
-//! revocation ends.
+//! revocation ends. No thread waits for a private page: it is refused at once.
+
+mod convert;
 
 use std::fmt;
 use std::io;
@@ -24,6 +26,15 @@ use crate::machine::lock;
 /// must not go on. Drivers that ignore the length of a returned chain cannot tell an unserved chain
 /// from a served one.
 pub type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
+
+/// A reason why pages were not taken.
+#[derive(Debug)]
+pub enum NoAccess {
+    /// The guest made one of them private.
+    Private,
+    /// The system could not open one of them, so the VM ends.
+    Failed(io::Error),
+}
 
 /// The pages of a VM, numbered from 0 in the order of their addresses.
 pub struct Table {
@@ -123,7 +134,8 @@ impl Table {
     /// Opens pages without taking them into use, so that they are open before their first use.
     pub fn open_ahead(&self, pages: Range<u32>) -> io::Result<()> {
         let _changes = lock(&self.changes);
-        self.open(&pages.filter(|page| !self.state(*page).is_open()).collect::<Vec<_>>())
+        let is_openable = |word: Word| !word.is_open() && !word.is_private();
+        self.open(&pages.filter(|page| is_openable(self.state(*page))).collect::<Vec<_>>())
     }
 
     /// Takes pages into use if the policy keeps pages and all of them are open, and adds them to
@@ -147,12 +159,13 @@ impl Table {
 
     /// Takes pages into use, all or none, and adds them to `held`. The caller also uses the pages
     /// of `ring`. Waits while a page is being revoked, unless the caller uses that page already.
+    /// Refuses private pages, even those that the caller uses already.
     pub fn take(
         &self,
         wanted: &[Range<u32>],
         ring: &[Range<u32>],
         held: &mut Vec<Range<u32>>,
-    ) -> io::Result<Taken> {
+    ) -> Result<Taken, NoAccess> {
         let before = held.len();
         let mut taken = Taken::default();
         let mut missed = Vec::new();
@@ -168,7 +181,10 @@ impl Table {
             match self.take_slowly(&missed, ring, before, held) {
                 Ok(open) => taken.hits = open,
                 Err(error) => {
-                    (self.on_failure)(&error);
+                    match &error {
+                        NoAccess::Private => add(&self.counters.refused_private, 1),
+                        NoAccess::Failed(error) => (self.on_failure)(error),
+                    }
                     self.release(&held[before..]);
                     held.truncate(before);
                     return Err(error);
@@ -192,9 +208,12 @@ impl Table {
         ring: &[Range<u32>],
         before: usize,
         held: &mut Vec<Range<u32>>,
-    ) -> io::Result<u64> {
+    ) -> Result<u64, NoAccess> {
         let mut changes = lock(&self.changes);
         loop {
+            if missed.iter().any(|page| self.state(*page).is_private()) {
+                return Err(NoAccess::Private);
+            }
             let own = |page| ring.iter().chain(&held[..]).any(|range| range.contains(&page));
             let foreign = |page: &&u32| self.state(**page).is_closing() && !own(**page);
             if missed.iter().find(foreign).is_none() {
@@ -208,7 +227,7 @@ impl Table {
         let open = (missed.len() - closed.len()) as u64;
         closed.sort_unstable();
         closed.dedup();
-        self.open(&closed)?;
+        self.open(&closed).map_err(NoAccess::Failed)?;
         for page in missed {
             let word = Word(self.words[*page as usize].fetch_add(1, Ordering::AcqRel));
             debug_assert!(word.is_open());
@@ -246,27 +265,33 @@ impl Table {
             });
             let idle: Vec<u32> = idle.collect();
             for run in idle.chunk_by(|a, b| a + 1 == *b) {
-                let pages = run[0]..run[run.len() - 1] + 1;
-                match self.gate.close(pages.clone()) {
-                    Ok(()) => {
-                        self.open_pages.fetch_sub(run.len() as u32, Ordering::Relaxed);
-                        pages.for_each(|page| self.set(page, Word::CLOSED));
-                    }
-                    Err(error) => (self.on_failure)(&error),
-                }
+                self.close(run);
                 add(&self.counters.returns, 1);
             }
         }
         self.changed.notify_all();
     }
 
+    /// Closes idle pages that adjoin each other. The caller holds the lock `changes`. If the system
+    /// cannot close them, the VM has failed.
+    fn close(&self, run: &[u32]) {
+        let pages = run[0]..run[run.len() - 1] + 1;
+        match self.gate.close(pages.clone()) {
+            Ok(()) => {
+                self.open_pages.fetch_sub(run.len() as u32, Ordering::Relaxed);
+                pages.for_each(|page| self.set(page, self.state(page).closed()));
+            }
+            Err(error) => (self.on_failure)(&error),
+        }
+    }
+
     /// Ends the use of pages, and leaves them open.
     pub fn release_and_keep(&self, held: &[Range<u32>]) {
         for page in held.iter().cloned().flatten() {
             let word = self.drop_use(page);
-            if word.is_idle() && word.is_closing() {
-                // The revocation holds the lock until it waits, so this notification cannot be
-                // lost.
+            if word.is_awaited() {
+                // The revocation or conversion holds the lock until it waits, so this notification
+                // cannot be lost.
                 drop(lock(&self.changes));
                 self.changed.notify_all();
             }
@@ -298,7 +323,7 @@ impl Table {
         }
         match self.gate.close(page..page + 1) {
             Ok(()) => {
-                self.set(page, Word::CLOSED);
+                self.set(page, self.state(page).closed());
                 self.open_pages.fetch_sub(1, Ordering::Relaxed);
                 add(&self.counters.revoked, 1);
             }

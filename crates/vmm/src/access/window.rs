@@ -10,7 +10,7 @@ use vm_memory::guest_memory::GuestMemorySliceIterator;
 use vm_memory::{GuestAddress, GuestMemory, GuestMemoryBackend, GuestMemoryError, Permissions};
 
 use super::counters::add;
-use super::table::{Table, Taken};
+use super::table::{NoAccess, Table, Taken};
 use crate::memory::Memory;
 
 /// The most pages that a chain may name, 16 MiB in total; a longer chain is refused. Unrestricted
@@ -78,10 +78,7 @@ impl Window {
                 self.ring_bytes.extend(bytes);
                 self.count(taken)
             }
-            Err(_) => {
-                self.failed.set(true);
-                self.refuse(table)
-            }
+            Err(error) => self.no_access(table, &error),
         }
     }
 
@@ -112,10 +109,7 @@ impl Window {
         for wanted in wanted.chunks(calls) {
             match table.take(wanted, &self.ring, &mut chain) {
                 Ok(taken) => self.count(taken),
-                Err(_) => {
-                    self.failed.set(true);
-                    return self.refuse(table);
-                }
+                Err(error) => return self.no_access(table, &error),
             };
         }
         true
@@ -154,6 +148,13 @@ impl Window {
         self.pages.set(self.pages.get() + taken.pages);
         self.hits.set(self.hits.get() + taken.hits);
         true
+    }
+
+    fn no_access(&self, table: &Table, error: &NoAccess) -> bool {
+        if let NoAccess::Failed(_) = error {
+            self.failed.set(true);
+        }
+        self.refuse(table)
     }
 
     fn refuse(&self, table: &Table) -> bool {

@@ -4,8 +4,9 @@ pub mod cpuid;
 pub mod registers;
 
 use kvm_bindings::{KVM_SYSTEM_EVENT_SEV_TERM, kvm_run};
-use kvm_ioctls::{VcpuExit, VcpuFd};
+use kvm_ioctls::{HypercallExit, ReadMsrExit, VcpuExit, VcpuFd, WriteMsrExit};
 
+use crate::access::conversions::Conversions;
 use crate::access::key::Key;
 use crate::error::Ended;
 use crate::es_emu;
@@ -86,10 +87,25 @@ fn internal_error(run: &kvm_run) -> String {
     }
 }
 
+/// Returns the guest's conversions. KVM has these exits only if this program asked for them.
+fn converted(machine: &Machine) -> Result<&Conversions, String> {
+    machine.conversions.as_ref().ok_or_else(|| "KVM has an exit that was not asked for".into())
+}
+
 fn handle(exit: VcpuExit, machine: &Machine) -> Result<(), String> {
     match exit {
         VcpuExit::MmioRead(address, data) => machine.memory_read(address, data),
         VcpuExit::MmioWrite(address, data) => machine.memory_write(address, data),
+        VcpuExit::Hypercall(HypercallExit { nr, args, ret, .. }) => {
+            *ret = converted(machine)?.call(nr, &args);
+        }
+        VcpuExit::X86Rdmsr(ReadMsrExit { error, index, data, .. }) => {
+            let value = converted(machine)?.read_msr(index);
+            (*error, *data) = (u8::from(value.is_none()), value.unwrap_or_default());
+        }
+        VcpuExit::X86Wrmsr(WriteMsrExit { error, index, data, .. }) => {
+            *error = u8::from(!converted(machine)?.write_msr(index, data));
+        }
         VcpuExit::Hlt | VcpuExit::Intr | VcpuExit::IrqWindowOpen => {}
         VcpuExit::Shutdown => return Err("a triple fault".into()),
         VcpuExit::FailEntry(reason, _) => return Err(format!("entry failed for {reason:#x}")),

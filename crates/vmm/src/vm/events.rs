@@ -233,6 +233,7 @@ mod tests {
                     power: Power::default(),
                     clock: Clock::default(),
                     pci,
+                    conversions: None,
                     end,
                 },
                 events,

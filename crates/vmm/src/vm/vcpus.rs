@@ -10,6 +10,7 @@ use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
+use crate::access::conversions::Conversions;
 use crate::error::{Ended, Step, VmmError};
 use crate::es_emu;
 use crate::load::Registers;
@@ -23,12 +24,13 @@ const KICK: libc::c_int = libc::SIGUSR1;
 /// entry into KVM, so kicks repeat.
 const KICK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Creates the vCPUs with these registers.
+/// Creates the vCPUs with these registers. If `converts`, offers to report conversions of pages.
 pub fn create(
     kvm: &Kvm,
     vm: &VmFd,
     count: u8,
     registers: &Registers,
+    converts: bool,
 ) -> Result<Vec<VcpuFd>, VmmError> {
     let supported = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).step("read KVM's CPUID")?;
     let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
@@ -38,6 +40,9 @@ pub fn create(
         let mut entries = cpuid::of(&supported, id, count, tsc_deadline);
         if let Registers::SevEs(_) = registers {
             es_emu::add_leaf(&mut entries);
+        }
+        if converts {
+            Conversions::offer(&mut entries);
         }
         let list = CpuId::from_entries(&entries)
             .map_err(|error| io::Error::other(format!("{error:?}")))

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use unspin_vmm::access::counters::read;
 use unspin_vmm::access::gate::Gate;
 use unspin_vmm::access::revoker::Revoker;
-use unspin_vmm::access::table::Table;
+use unspin_vmm::access::table::{NoAccess, Table};
 use unspin_vmm::access::window::CHAIN_PAGES_MAX;
 use unspin_vmm::access::{DeviceMemory, Policy};
 use unspin_vmm::memory;
@@ -22,22 +22,22 @@ use vm_memory::GuestAddress;
 
 use crate::driver::{DATA, Driver};
 
-const PAGE: u64 = 4096;
-const PAGES: u32 = 16;
+pub const PAGE: u64 = 4096;
+pub const PAGES: u32 = 16;
 
 /// A gate that records calls, and may refuse to open.
 #[derive(Debug, Default)]
-struct Calls {
-    open: Mutex<BTreeSet<u32>>,
+pub struct Calls {
+    pub open: Mutex<BTreeSet<u32>>,
     opened: Mutex<Vec<Range<u32>>>,
-    closed: Mutex<Vec<Range<u32>>>,
+    pub closed: Mutex<Vec<Range<u32>>>,
     refuses: AtomicBool,
     /// The number of failures, each of which would end the VM.
     failures: AtomicU32,
 }
 
 #[derive(Debug)]
-struct Shared(Arc<Calls>);
+pub struct Shared(pub Arc<Calls>);
 
 impl Gate for Shared {
     fn open(&self, pages: Range<u32>) -> io::Result<()> {
@@ -56,7 +56,7 @@ impl Gate for Shared {
     }
 }
 
-fn table(policy: Policy, pages: u32) -> (Arc<Table>, Arc<Calls>) {
+pub fn table(policy: Policy, pages: u32) -> (Arc<Table>, Arc<Calls>) {
     let calls = Arc::new(Calls::default());
     let its = Arc::clone(&calls);
     let fail = Box::new(move |error: &io::Error| {
@@ -68,13 +68,13 @@ fn table(policy: Policy, pages: u32) -> (Arc<Table>, Arc<Calls>) {
     (Arc::new(table), calls)
 }
 
-fn devices(table: &Arc<Table>) -> DeviceMemory {
+pub fn devices(table: &Arc<Table>) -> DeviceMemory {
     let bytes = u64::from(table.pages()) * PAGE;
     DeviceMemory::restricted(memory::new(bytes).unwrap(), Arc::clone(table))
 }
 
 /// Returns a chain: 100 bytes in page 1, the end of page 2, all of page 3, and 8 bytes in page 5.
-fn pieces() -> [(GuestAddress, usize); 3] {
+pub fn pieces() -> [(GuestAddress, usize); 3] {
     [(0x1000, 100), (0x2f00, 0x1100), (0x5008, 8)].map(|(at, bytes)| (GuestAddress(at), bytes))
 }
 
@@ -182,12 +182,13 @@ fn a_disk_reads_right_under_revocations() {
     }
 }
 
-/// A step of one of three users, or a revocation of a page without users.
+/// A step of one of three users, or a revocation or conversion of a page without users.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize, Vec<Range<u32>>),
     Release(usize),
     Revoke(u32),
+    Convert(u32, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -197,14 +198,15 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, what)| Step::Take(who, what)),
         (0..3usize).prop_map(Step::Release),
         (0..PAGES).prop_map(Step::Revoke),
+        (0..PAGES, any::<bool>()).prop_map(|(page, private)| Step::Convert(page, private)),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// After any sequence of steps, a page in use is open, the gate agrees with the table, and
-    /// exactly the pages that the policy keeps are open.
+    /// After any sequence of steps, a page in use is open, the gate agrees with the table, exactly
+    /// the pages that the policy keeps are open, and no private page was granted.
     #[test]
     fn states_gate_and_users_agree(
         keeps in any::<bool>(),
@@ -212,15 +214,18 @@ proptest! {
     ) {
         let (table, calls) = table(if keeps { Policy::Batch } else { Policy::Request }, PAGES);
         let mut held = vec![Vec::new(); 3];
-        let mut open = BTreeSet::new();
+        let (mut open, mut private) = (BTreeSet::new(), BTreeSet::new());
         let count = |held: &[Vec<Range<u32>>], page| {
             held.iter().flatten().filter(|range| range.contains(&page)).count() as u32
         };
         for step in steps {
             match step {
                 Step::Take(who, wanted) => {
-                    table.take(&wanted, &[], &mut held[who]).unwrap();
-                    open.extend(wanted.into_iter().flatten());
+                    let taken = table.take(&wanted, &[], &mut held[who]);
+                    let refused = wanted.iter().cloned().flatten().any(|page| private.contains(&page));
+                    prop_assert_eq!(matches!(taken, Err(NoAccess::Private)), refused);
+                    prop_assert_eq!(taken.is_ok(), !refused);
+                    open.extend(wanted.into_iter().flatten().filter(|_| !refused));
                 }
                 Step::Release(who) => {
                     let pages = std::mem::take(&mut held[who]);
@@ -232,12 +237,22 @@ proptest! {
                 Step::Revoke(page) if count(&held, page) == 0 => {
                     prop_assert_eq!(table.revoke(page), open.remove(&page));
                 }
-                Step::Revoke(_) => {}
+                Step::Convert(page, true) if count(&held, page) == 0 => {
+                    table.make_private(page..page + 1);
+                    open.remove(&page);
+                    private.insert(page);
+                }
+                Step::Convert(page, false) => {
+                    table.make_shared(page..page + 1);
+                    private.remove(&page);
+                }
+                Step::Revoke(_) | Step::Convert(..) => {}
             }
             prop_assert_eq!(&*calls.open.lock().unwrap(), &open);
             for page in 0..PAGES {
                 let state = table.state(page);
                 prop_assert_eq!(state.is_open(), open.contains(&page));
+                prop_assert_eq!(state.is_private(), private.contains(&page));
                 prop_assert_eq!(state.users(), count(&held, page));
             }
         }

@@ -4,6 +4,7 @@ mod access;
 mod block;
 mod bounds;
 mod cli;
+mod conversions;
 mod driver;
 mod enforcement;
 mod hostile;

@@ -1,5 +1,5 @@
-//! Revocation of 5,000 pages under load: afterwards, each access asks again. Three faulty doubles
-//! must fail here. One of them does what the published implementation seems to do.
+//! Revocation and conversion of 5,000 pages under load: afterwards, each access asks again. Three
+//! faulty doubles must fail here. One of them does what the published implementation seems to do.
 
 use std::io;
 use std::ops::Range;
@@ -98,6 +98,32 @@ impl Access for Table {
 
     fn revoke(&self, page: u32) {
         Table::revoke(self, page);
+    }
+}
+
+/// A table from which a guest takes each page by making it private, and then shares the page again.
+struct Converting(Table);
+
+impl Access for Converting {
+    const IS_SAFE: bool = true;
+
+    fn take(&self, pages: &[u32]) -> Vec<Range<u32>> {
+        let mut held = Vec::new();
+        let wanted: Vec<_> = pages.iter().map(|page| *page..page + 1).collect();
+        // A page is private for a moment.
+        while Table::take(&self.0, &wanted, &[], &mut held).is_err() {
+            thread::yield_now();
+        }
+        held
+    }
+
+    fn release(&self, held: &[Range<u32>]) {
+        Table::release(&self.0, held);
+    }
+
+    fn revoke(&self, page: u32) {
+        self.0.make_private(page..page + 1);
+        self.0.make_shared(page..page + 1);
     }
 }
 
@@ -227,14 +253,30 @@ fn judge(access: &impl Access, recorder: &Recorder, memory: &Memory) -> (u32, u3
     (count(&recorder.used_while_closed), count(&recorder.closed_in_use), silent)
 }
 
+fn table(policy: &Policy, recorder: &Arc<Recorder>) -> Table {
+    let gate = Box::new(Shared(Arc::clone(recorder)));
+    let fail = Box::new(|error: &io::Error| panic!("{error}"));
+    Table::new(vec![0..u64::from(PAGES) * PAGE], policy.clone(), gate, fail)
+}
+
+#[test]
+fn after_a_conversion_each_access_asks_again() {
+    for policy in [Policy::Request, Policy::Cache, Policy::Batch] {
+        let (memory, recorder) = mapping();
+        let access = Converting(table(&policy, &recorder));
+        assert_eq!(judge(&access, &recorder, &memory), (0, 0, 0), "{policy:?}");
+        let counters = &access.0.counters;
+        let (open, waits) = (read(&counters.converted_open), read(&counters.convert_waits));
+        let least = if policy.keeps() { 2 * u64::from(PAGES) } else { 1 };
+        assert!(open >= least && waits > 0, "{policy:?}: {open} pages, {waits} waits");
+    }
+}
+
 #[test]
 fn after_a_revocation_each_access_asks_again() {
     for policy in [Policy::Request, Policy::Cache, Policy::Batch] {
         let (memory, recorder) = mapping();
-        let gate = Box::new(Shared(Arc::clone(&recorder)));
-        let fail = Box::new(|error: &io::Error| panic!("{error}"));
-        let range = 0..u64::from(PAGES) * PAGE;
-        let table = Table::new(vec![range], policy.clone(), gate, fail);
+        let table = table(&policy, &recorder);
         assert_eq!(judge(&table, &recorder, &memory), (0, 0, 0), "{policy:?}");
         let (revoked, waits) = (read(&table.counters.revoked), read(&table.counters.revoke_waits));
         let least = if policy.keeps() { 2 * u64::from(PAGES) } else { 1 };
