@@ -6,8 +6,8 @@ Returns 77 if a dependency is missing.
 The lab's QEMU, or the one that UNSPIN_VT_QEMU names, emulates AMD's SVM in virtual time. Its L1 boots the
 kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names. With --real-time, this machine's QEMU emulates SVM in
 real time. The guests of the L1 start from IGVM files. Each check boots its own L1. The checks are: guest, boot,
-smp, virtio, ghcb, exits (the duration of exits, by the reader of the GHCB), keys, plain, vnae, and fuzz, which
-takes long and runs only by name. Writes claims for `unspin claims record` into the file CLAIMS.
+smp, virtio, conversions (of pages between private and shared), ghcb, exits (the duration of exits, by the
+reader of the GHCB), keys, plain, vnae, and fuzz, which takes long and runs only by name. Writes claims for `unspin claims record` into the file CLAIMS.
 """
 
 import json
@@ -25,8 +25,9 @@ import nested
 from cache import cached_kernel
 from checks import claims_that, only_by_name, want
 from claims import Claims
-from es_emu_guest import MEMORY, counted, counts, hidden, run, status
-from nested import L2_APPEND, Bench, es_kernel, lab_kernel, missing
+from es_emu_conversions import check_conversions
+from es_emu_guest import FEATURES, MEMORY, counted, counts, guest, hidden, run, status, stock
+from nested import Bench, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu, test_kernel
 
@@ -41,7 +42,6 @@ OWN_KIB = 20480
 WAYS = (("kernel", "kernel"), ("mapped", "mapped"), ("again", "mapped"), ("calls", "calls"))
 ROUNDS = 12
 LABEL = "emulated SEV-ES by kvm nested in {}"
-FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 
 def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS) -> str:
@@ -85,27 +85,6 @@ def check_guest(bench: Bench) -> str:
 def check_fuzz(bench: Bench) -> str:
     """Runs the test guest with a million random GHCB pages."""
     return judged(bench, "fuzz", "-DFUZZ_ROUNDS=1000000", seconds=3600)
-
-
-def guest(
-    bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
-    more: str = "", after: str = "", before: str = "",
-) -> str:
-    """Returns the output of an L1 with a Linux guest, whose init runs `do`. No traced exit may show a
-    register, and the L1's kernel must not warn."""
-    words = ("--initramfs", bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
-    file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
-    files = {"guest.igvm": file, "disk": bytes(4 << 20)}
-    log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after), files)
-    want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
-    want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
-    hidden(log)
-    return log
-
-
-def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
-    """Runs a guest like `guest`, with Debian's kernel."""
-    return guest(bench, name, bench.kernel / "vmlinuz", vcpus, do, more, after)
 
 
 @claims_that(
@@ -318,6 +297,7 @@ CHECKS = (
     check_boot,
     check_smp,
     check_virtio,
+    check_conversions,
     check_ghcb,
     check_exits,
     check_keys,

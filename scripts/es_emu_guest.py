@@ -1,8 +1,12 @@
 """Writes the script of an L1 whose KVM emulates SEV-ES (kernel/es-emu), and reads the L1's console."""
 
 import re
+from pathlib import Path
 
 from checks import want
+from nested import L2_APPEND, Bench
+
+FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
 # Constants of tests/sev-es/guest.c: the value that the hypervisor must not see, and the one that it must see.
 CANARY = 0x5EC2E7CA9A21F00D
@@ -110,3 +114,24 @@ def hidden(log: str) -> str:
     exits, poisoned = map(int, found.groups())
     want(exits > 0 and exits == poisoned, f"{exits - poisoned} of {exits} exits show a register", log)
     return f"none of the {exits} traced exits shows an instruction pointer"
+
+
+def guest(
+    bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
+    more: str = "", after: str = "", before: str = "", initramfs: Path | None = None,
+) -> str:
+    """Returns the output of an L1 with a Linux guest, whose init runs `do`. No traced exit may show a
+    register, and the L1's kernel must not warn."""
+    words = ("--initramfs", initramfs or bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
+    file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
+    files = {"guest.igvm": file, "disk": bytes(4 << 20)}
+    log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after), files)
+    want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
+    want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
+    hidden(log)
+    return log
+
+
+def stock(bench: Bench, name: str, vcpus: int, do: str, more: str = "", after: str = "") -> str:
+    """Runs a guest like `guest`, with Debian's kernel."""
+    return guest(bench, name, bench.kernel / "vmlinuz", vcpus, do, more, after)

@@ -83,4 +83,5 @@ static void measure(void)
 		say("\n");
 	}
 	say(failures ? "guest: failed\n" : "guest: passed\n");
+	power_off();
 }

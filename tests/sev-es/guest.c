@@ -2,7 +2,7 @@
 /*
  * A guest that uses the SEV-ES protocol with the emulated platform of qemu/patches, and judges
  * every answer. scripts/sev-es.py builds and runs it. With KVM defined, the platform is that of
- * kernel/es-emu, and scripts/es-emu.py runs it. With EXITS, it measures how long exits take instead.
+ * kernel/es-emu, and scripts/es-emu.py runs it. exits.h and reports.h have other tasks for it.
  *
  * It starts at a kernel's 64-bit entry, with the page tables of `unspin igvm build`: the first
  * 4 GiB are mapped to themselves in pages of 2 MiB, all with the C-bit. It has one shared page of
@@ -351,6 +351,7 @@ static void test_instructions(void)
 #include "fuzz.h"
 #include "end.h"
 #include "exits.h"
+#include "reports.h"
 
 void main(void)
 {
@@ -375,9 +376,10 @@ void main(void)
 	by_msr = 0;
 	vcs_early = vcs;
 	share(SHARED);
-#ifdef EXITS
+#if defined(EXITS)
 	measure();
-	power_off();
+#elif defined(REPORTS)
+	test_reports();
 #endif
 	test_entry(vcs_early, early);
 	check_is("the GHCB MSR begins with the SEV information", first, by_msr_protocol(2));
