@@ -52,7 +52,7 @@ impl Word {
     /// Adds a user: the hit of a cache. Returns `None` if the page can only be taken under the
     /// table's lock.
     pub fn used(self) -> Option<Word> {
-        (self.is_open() && !self.is_closing() && !self.is_private()).then(|| self.used_again())
+        (self.0 & !USERS == OPEN).then(|| self.used_again())
     }
 
     /// Adds a use by a thread that uses the page already, even if the page is closing. If that

@@ -256,7 +256,8 @@ fn judge(access: &impl Access, recorder: &Recorder, memory: &Memory) -> (u32, u3
 fn table(policy: &Policy, recorder: &Arc<Recorder>) -> Table {
     let gate = Box::new(Shared(Arc::clone(recorder)));
     let fail = Box::new(|error: &io::Error| panic!("{error}"));
-    Table::new(vec![0..u64::from(PAGES) * PAGE], policy.clone(), gate, fail)
+    let range = 0..u64::from(PAGES) * PAGE;
+    Table::new(vec![range], policy.clone(), gate, fail)
 }
 
 #[test]
