@@ -38,6 +38,7 @@ def boot(bench: Bench, name: str, initramfs: Path, policy: str, act: str) -> tup
     want("the disk is right" in log, "the disk has something else", log)
     want(re.search(r"^by virtio$", log, re.MULTILINE), "the console's output is missing", log)
     found = stats(log)
+    want("to_private" in found, "unspin-vmm has no counters of conversions", log)
     want(found["to_private"] > 0 and found["to_shared"] > 0, f"no conversions: {found}", log)
     want(found["pages_to_private"] > 0.9 * RAM_PAGES, f"RAM did not become private: {found}", log)
     want(found["reports_refused"] == 0, f"a report was refused: {found}", log)

@@ -5,7 +5,7 @@ Returns 77 if a dependency is missing. scripts/iops.py measures what page access
 
 RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. The lab's QEMU, or the one that
 UNSPIN_VT_QEMU names, emulates an L1 in virtual time, whose guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
-with protection keys), guests, loop (the device model alone, on this machine), threads (a device's thread
+with protection keys), guests, reports (of a guest's conversions), loop (the device model alone, on this machine), threads (a device's thread
 and a driver without a guest, on this machine). Claims for `unspin claims record` go to the file of --claims.
 """
 
@@ -25,7 +25,7 @@ from checks import one, want
 from claims import ROOT, Claims, processor
 from nested import L2_APPEND, Bench, missing, virtual
 from ratio import SEED, ratio
-from sev_es_bench import lab_qemu
+from sev_es_bench import lab_qemu, test_kernel
 
 MEMORY_MIB = 192
 LOOP_ROUNDS, LOOP_MS = 120, 10
@@ -157,9 +157,27 @@ def check_guests(bench: Bench, options: argparse.Namespace) -> str:
     for (policy, rate), counters in zip(cases, found, strict=True):
         want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
         want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
+        want(counters["to_private"] + counters["to_shared"] == 0, f"it converts: {counters}", log)
         want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
     lines = [f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found]
     return f"{sum(answers)} of {5 * len(cases)} pings answered; " + "; ".join(lines)
+
+
+def check_reports(bench: Bench, options: argparse.Namespace) -> str:
+    """Checks that a plain guest's conversions take pages from devices, and the answers to reports that
+    make no sense. KVM itself refuses two of those."""
+    del options
+    kernel, memory = test_kernel(bench.folder, name="plain.c"), 64
+    words = f"--memory {memory} --page-access pregrant --stats /tmp/stats"
+    script = f"unspin-vmm --kernel /plain {words} < /dev/null; echo status $?; cat /tmp/stats\n"
+    log = bench.run("reports", script, {"plain": kernel.read_bytes()})
+    answers = re.findall(r"^(ok  |FAIL) ", log, re.MULTILINE)
+    want("guest: passed" in log and "FAIL" not in answers, "an answer is wrong", log)
+    want("status 0" in log, "the guest did not power off", log)
+    (found,) = stats(log)
+    want(found["converted_open"] == memory << 8, f"pages stayed open: {found}", log)
+    want(found["reports_refused"] == 10 and found["to_private"] == 2, f"{found}", log)
+    return f"{len(answers)} answers of a plain guest's reports, {found['converted_open']} pages revoked"
 
 
 def stats(log: str) -> list[dict]:
@@ -169,6 +187,7 @@ def stats(log: str) -> list[dict]:
 CHECKS = {
     "enforced": check_enforced,
     "guests": check_guests,
+    "reports": check_reports,
     "loop": check_loop,
     "threads": check_threads,
 }

@@ -105,13 +105,13 @@ class Bench:
         return ["-object", f"sev-es-emulated,id=es0,igvm={igvm}{more}"]
 
 
-def test_kernel(folder: Path, *options: str) -> Path:
-    """Builds tests/sev-es/guest.c as a bzImage."""
+def test_kernel(folder: Path, *options: str, name: str = "guest.c") -> Path:
+    """Builds a file of tests/sev-es as a bzImage."""
     source, elf, raw = ROOT / "tests/sev-es", folder / "guest.elf", folder / "guest.bin"
     flags = "-O1 -ffreestanding -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -w -Wno-main"
     flags += " -fno-stack-protector -fcf-protection=none -nostdlib -static -Wl,--build-id=none"
     command = ["gcc", *flags.split(), f"-Wl,-T,{source}/guest.ld", "-Wl,--no-warn-rwx-segments"]
-    subprocess.run([*command, *options, "-o", elf, source / "guest.c"], check=True)
+    subprocess.run([*command, *options, "-o", elf, source / name], check=True)
     subprocess.run(["objcopy", "-O", "binary", elf, raw], check=True)
     # The 64-bit entry is 0x200 bytes after the start of the code.
     code = bytes(0x200) + raw.read_bytes()
