@@ -30,8 +30,7 @@ def stats(log: str) -> dict:
 
 
 def boot(bench: Bench, name: str, initramfs: Path, policy: str, act: str) -> tuple[dict, str]:
-    """Returns the counters and the output of a stock guest, which uses a disk before and after `act`.
-    """
+    """Returns the counters and the output of a stock guest. Around `act`, it uses a disk."""
     more = f"--disk /disk --console /tmp/console --page-access {policy} --stats /tmp/stats"
     do, after = WRITE + act + READ, "cat /tmp/stats /tmp/console"
     log = guest(bench, name, bench.kernel / "vmlinuz", 1, do, more, after, initramfs=initramfs)

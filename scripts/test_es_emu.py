@@ -1,4 +1,5 @@
-"""Tests scripts/es_emu_conversions.py without an L1. Run by `python3 -m unittest discover -s scripts`."""
+"""Tests scripts/es_emu_conversions.py without an L1. Run by `python3 -m unittest discover -s
+scripts`."""
 
 import json
 import tempfile
@@ -11,8 +12,9 @@ import es_emu_conversions
 from checks import Failed
 
 GOOD = {
-    "policy": "cache", "to_private": 500, "pages_to_private": 131000, "to_shared": 100, "pages_to_shared": 16000,
-    "reports_refused": 0, "converted_open": 2, "refused": 0, "refused_private": 0,
+    "policy": "cache", "to_private": 500, "pages_to_private": 131000, "to_shared": 100,
+    "pages_to_shared": 16000, "reports_refused": 0, "converted_open": 2, "refused": 0,
+    "refused_private": 0,
 }
 STRAY = "stray: ring 0x1000 0x2000 0x2240, status 0xf\nstray: ok\n"
 USED = "the disk is right\nby virtio\n"
@@ -20,8 +22,8 @@ USED = "the disk is right\nby virtio\n"
 
 class Conversions(unittest.TestCase):
     def check(self, counters: dict, stray: str = STRAY, refused: int = 3, used: str = USED) -> str:
-        """Runs the check with guests that print these counters. The guest with the stray program has
-        `refused` refusals."""
+        """Runs the check with guests that print these counters. The guest with the stray program
+        has `refused` refusals."""
 
         def guest(bench: object, name: str, *_: object, **__: object) -> str:
             is_stray = name.endswith("stray")
@@ -49,7 +51,8 @@ class Conversions(unittest.TestCase):
                 self.check(counters)
 
     def test_a_stray_device_must_be_started_and_refused(self) -> None:
-        for arguments in ({"refused": 0}, {"stray": ""}, {"stray": STRAY.replace("0xf", "0xb")}, {"used": ""}):
+        not_started = STRAY.replace("0xf", "0xb")
+        for arguments in ({"refused": 0}, {"stray": ""}, {"stray": not_started}, {"used": ""}):
             with self.subTest(arguments), self.assertRaises(Failed):
                 self.check({}, **arguments)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest without encryption that reports conversions of pages. scripts/pages.py builds and runs it.
- * It starts at a kernel's 64-bit entry.
+ * A guest without encryption that reports conversions of pages. scripts/pages.py builds and runs
+ * it. It starts at a kernel's 64-bit entry.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;

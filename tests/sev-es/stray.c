@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Runs in a confidential guest, as root. Lets a virtio device go on with the pages of its ring after
- * the kernel has made them private: takes the kernel's driver away, which frees the ring, and then
- * starts the device by the window in its PCI configuration space, with the ring's old addresses.
+ * Runs in a confidential guest, as root. Lets a virtio device go on with the pages of its ring
+ * after the kernel has made them private: takes the kernel's driver away, which frees the ring, and
+ * then starts the device by the window in its PCI configuration space, with the ring's old
+ * addresses.
  *
  * Usage: stray PCI-DEVICE VIRTIO-DEVICE DRIVER, such as stray 0000:00:02.0 virtio1 virtio_blk
  */
