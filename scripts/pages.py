@@ -4,9 +4,11 @@ Usage: scripts/pages.py RELEASE [--claims FILE] [CHECK...]
 Returns 77 if a dependency is missing. scripts/iops.py measures what page access costs a guest.
 
 RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. The lab's QEMU, or the one that
-UNSPIN_VT_QEMU names, emulates an L1 in virtual time, whose guests, L2, bounce all I/O (swiotlb=force). The checks are: enforced (tests of the crate in an L1
-with protection keys), guests, loop (the device model alone, on this machine), threads (a device's thread
-and a driver without a guest, on this machine). Claims for `unspin claims record` go to the file of --claims.
+UNSPIN_VT_QEMU names, emulates an L1 in virtual time, whose guests, L2, bounce all I/O (swiotlb=force). The checks
+are: enforced (tests of the crate in an L1 with protection keys), isolation (the keys that each thread of
+unspin-vmm may use, in such an L1), guests, guests-es (the same with emulated SEV-ES), loop (the device model
+alone, on this machine), threads (a device's thread and a driver without a guest, on this machine). isolation and
+guests-es need the kernel lab-es. Claims for `unspin claims record` go to the file of --claims.
 """
 
 import argparse
@@ -23,34 +25,43 @@ from pathlib import Path
 from cache import cached_kernel
 from checks import one, want
 from claims import ROOT, Claims, processor
-from nested import L2_APPEND, Bench, missing, virtual
+from isolation import isolation
+from nested import L2_APPEND, Bench, es_kernel, missing, virtual
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu
 
-MEMORY_MIB = 192
+MEMORY_MIB, ES_MEMORY_MIB = 192, 512
 LOOP_ROUNDS, LOOP_MS = 120, 10
 # Numbers of concurrent requests, then rounds. A slice is longer than a wait for a busy machine's processor.
 DEPTHS = (1, 4)
 THREADS_ROUNDS, THREADS_MS = 120, 50
 # Reason why a hit in the cache of grants may cost too much.
 SLOW = "page access adds 70 to 250 ns to a request, and this disk is memory"
+FEATURES = "AMD SEV SEV-ES"
 # Lowest acceptable ratio of a disk's requests a second with a cache of grants.
 CACHE_MIN = 0.98
 # Modules of the crate's tests that need an L1 with protection keys.
 MODULES = ("enforcement", "revocation")
+LABEL = "kvm nested in virtual time, prices free"
+LABEL_ES = f"emulated SEV-ES by {LABEL}"
 # The pool has 4 MiB, so the guest soon uses all of its pages.
 APPEND = f"{L2_APPEND} quiet swiotlb=2048,force nowatchdog"
 
 
-def vmm(policy: str, rate: int, do: str, more: str) -> str:
-    """Returns a command line for an L2, whose init runs `do`."""
-    line = shlex.quote(f'{APPEND} do="{do}"')
-    words = f"unspin-vmm --kernel /vmlinuz --initramfs /initramfs --memory {MEMORY_MIB} {more}"
-    if policy != "off":
-        words += f" --page-access {policy}"
+def append(do: str) -> str:
+    """Returns the command line of an L2, whose init runs `do`."""
+    return f'{APPEND} do="{do}"'
+
+
+def vmm(policy: str, rate: int, more: str, do: str, es: bool) -> str:
+    """Returns the L1's command for an L2. With emulated SEV-ES, /guest.igvm says what it does."""
+    words = f"unspin-vmm {more} --page-access {policy}"
     if rate:
         words += f" --revoke-per-s {rate}"
-    return f"{words} --append {line}"
+    if es:
+        return f"{words} --memory {ES_MEMORY_MIB} --emulated-sev-es --igvm /guest.igvm"
+    words += f" --kernel /vmlinuz --initramfs /initramfs --memory {MEMORY_MIB}"
+    return f"{words} --append {shlex.quote(append(do))}"
 
 
 def check_enforced(bench: Bench, options: argparse.Namespace) -> str:
@@ -128,23 +139,30 @@ def check_threads(bench: Bench, options: argparse.Namespace) -> str:
     return text
 
 
-def check_guests(bench: Bench, options: argparse.Namespace) -> str:
+def check_guests(bench: Bench, options: argparse.Namespace, es: bool = False) -> str:
     """Checks that a disk, a console and a network work under each policy, and with revocations."""
     del options
     check = "md5sum /dev/vda; dd if=/tmp.bin of=/dev/vda bs=1M seek=1 conv=fsync 2>/dev/null;"
     do = "dd if=/dev/urandom of=/tmp.bin bs=1M count=1 2>/dev/null;" + check
     do += "echo 3 > /proc/sys/vm/drop_caches; md5sum /dev/vda; seq 1 99 > /dev/hvc0;"
     do += "ifconfig eth0 10.0.0.2 up; ping -c 5 10.0.0.1; sleep 1"
+    if es:
+        do += f"; dmesg | grep -o '{FEATURES}'"
+    name, files = "guests-es" if es else "guests", {}
+    if es:
+        words = ("--initramfs", bench.initramfs, "--append", append(do))
+        files["guest.igvm"] = bench.igvm(name, bench.kernel / "vmlinuz", ES_MEMORY_MIB, *words)
     script, cases = "", [("request", 0), ("cache", 500), ("batch", 0), ("pregrant", 500)]
     for policy, rate in cases:
         more = "--disk /tmp/disk --console /tmp/console --net tap=tap0 --stats /tmp/stats"
         script += "dd if=/dev/urandom of=/tmp/disk bs=1M count=3 2>/dev/null; md5sum /tmp/disk\n"
         script += "( until ifconfig tap0 10.0.0.1 up 2>/dev/null; do usleep 100000; done ) &\n"
-        script += vmm(policy, rate, do, more) + " < /dev/null; echo status $?\n"
+        script += vmm(policy, rate, more, do, es) + " < /dev/null; echo status $?\n"
         script += "md5sum /tmp/disk; echo lines $(wc -l < /tmp/console); cat /tmp/stats; wait\n"
-    log = bench.run("guests", script, seconds=900)
+    log = bench.run(name, script, files, seconds=1800 if es else 900)
     statuses = re.findall(r"^status (\d+)", log, re.MULTILINE)
     want(statuses == ["0"] * len(cases), f"statuses {statuses}", log)
+    want(not es or log.count(FEATURES) == len(cases), "not all guests had SEV-ES", log)
     sums = re.findall(r"^([0-9a-f]{32})  /", log, re.MULTILINE)
     want(len(sums) == 4 * len(cases), f"{len(sums)} sums of disks", log)
     for case, (before, first, after, file) in zip(cases, zip(*[iter(sums)] * 4), strict=True):
@@ -166,9 +184,40 @@ def stats(log: str) -> list[dict]:
     return [json.loads(line) for line in re.findall(r'^\{"policy".*\}', log, re.MULTILINE)]
 
 
+# The claims that a check supports, each as an id and its statement.
+SAYS = {
+    "enforced": (
+        (
+            "cvm.page_access.enforced",
+            "a touch of a page that is not granted, is returned, is revoked, or is not the thread's kills the process",
+        ),
+        (
+            "cvm.page_access.revoked",
+            "5,000 pages revoked while two threads use them: none is used while closed, or closed in use, and each"
+            " later access asks again",
+        ),
+        ("cvm.page_access.doubles", "three deliberately wrong revocations fail the same test"),
+    ),
+    "isolation": (
+        ("cvm.isolation", "each thread of unspin-vmm has the protection keys of only the memory that it must use"),
+    ),
+    "guests": (
+        ("cvm.page_access.guests", "devices work under four policies, two of them with 500 revocations a second"),
+    ),
+    "guests-es": (
+        (
+            "cvm.page_access.guests-es",
+            "a guest's devices work under four policies, two of them with 500 revocations a second, emulated SEV-ES",
+        ),
+    ),
+}
+# The checks whose guests have emulated SEV-ES.
+WITH_ES = ("isolation", "guests-es")
 CHECKS = {
     "enforced": check_enforced,
+    "isolation": lambda bench, options: isolation(bench),
     "guests": check_guests,
+    "guests-es": partial(check_guests, es=True),
     "loop": check_loop,
     "threads": check_threads,
 }
@@ -188,13 +237,23 @@ def main() -> int:
     if reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
+    host = es_kernel(release / "unspin")
+    if not host.is_file() and set(WITH_ES) & set(options.checks):
+        print("skipped: needs the kernel lab-es: unspin lab kernel build --source lab-es", file=sys.stderr)
+        return 77
     status = 0
     for name in options.checks:
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder))
+            es = {"host": host, "kvm_amd": "es_emu=1"} if name in WITH_ES else {}
+            bench = Bench(release / "unspin-vmm", release / "unspin", kernel, Path(folder), **es)
             bench.machine = partial(virtual, qemu, SEED)
-            if not one(name, lambda: CHECKS[name](bench, options)):
-                status = 1
+            holds = one(name, lambda: CHECKS[name](bench, options))
+            status |= not holds
+            claims = Claims(LABEL_ES if es else LABEL, "pages.py", f"make pages ARGS={name}")
+            for claim, what in SAYS.get(name, ()):
+                claims.add(claim, what, 100 / bench.tries if holds else 0, "%", bench.tries, ">= 100")
+            if options.claims:
+                claims.save(options.claims)
     return status
 
 
