@@ -185,6 +185,12 @@ def stats(log: str) -> list[dict]:
     return [json.loads(line) for line in re.findall(r'^\{"policy".*\}', log, re.MULTILINE)]
 
 
+LABELS = {
+    "enforced": "an emulated machine with protection keys, in virtual time",
+    "isolation": LABEL_ES,
+    "guests": LABEL,
+    "guests-es": LABEL_ES,
+}
 # The claims that a check supports, each as an id and its statement.
 SAYS = {
     "enforced": (
@@ -250,7 +256,7 @@ def main() -> int:
             bench.machine = partial(virtual, qemu, SEED)
             holds = one(name, lambda: CHECKS[name](bench, options))
             status |= not holds
-            claims = Claims(LABEL_ES if es else LABEL, "pages.py", f"make pages ARGS={name}")
+            claims = Claims(LABELS.get(name, ""), "pages.py", f"make pages ARGS={name}")
             for claim, what in SAYS.get(name, ()):
                 claims.add(claim, what, 100 / bench.tries if holds else 0, "%", bench.tries, ">= 100")
             if options.claims:
