@@ -180,9 +180,10 @@ fn survive(queues: u64, mut model: impl FnMut() -> Box<dyn Worker>, mut check: i
         prop_assert_eq!(users, 0, "pages stay in use");
         Ok(())
     };
-    let (mut runner, mut cases) = (TestRunner::new(config), 0);
+    let mut cases = 0;
     while chains.get() < wanted {
-        runner.run(&attack(queues), run).unwrap();
+        // A runner runs its number of cases only once.
+        TestRunner::new(config.clone()).run(&attack(queues), run).unwrap();
         cases += CASES;
     }
     let (compared, chains) = (compared.get(), chains.get());
