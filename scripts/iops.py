@@ -7,8 +7,8 @@ RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. The lab's
 UNSPIN_VT_QEMU names, emulates AMD's SVM for an L1. The guests, L2, bounce all I/O (swiotlb). The sets are:
 policies (which pages a device may touch), policies-es (the same with emulated SEV-ES), revoke (pages that are
 revoked meanwhile), and ghcb (who reads the GHCB of a guest with emulated SEV-ES, where unspin-vmm answers each
-notification of a queue). policies-es and ghcb need the kernel lab-es. Each round has a seed of its own. It boots an L1, which starts a guest in each arm of a set, in
-random order. The same seed always prints the same output.
+notification of a queue). policies-es and ghcb need the kernel lab-es. Each round has a seed of its own. It boots
+an L1, which starts a guest in each arm of a set, in random order. The same seed always prints the same output.
 --claims names a file for `unspin claims record`.
 """
 

@@ -7,8 +7,8 @@
  * Each thread gets a line "thread NAME PKRU". Threads of the kernel, which never run the program's
  * code, get a line "kernel NAME". Then each vCPU's thread executes STEPS instructions one by one.
  * Each time that it enters KVM_RUN, a line "between NAME BEFORE DENIED AFTER MIXED" counts its
- * instructions since the last KVM_RUN: those before it denies itself the key, those without the key,
- * and those after it allows itself the key. MIXED is 1 if it changed its mind more often.
+ * instructions since the last KVM_RUN: those before it denies itself the key, those without the
+ * key, and those after it allows itself the key. MIXED is 1 if it used the key in between, too.
  */
 #define _GNU_SOURCE
 #include <cpuid.h>
@@ -126,11 +126,14 @@ static void step(pid_t thread, const char *name, int key, long steps)
 	int runs = 0;
 
 	while (steps-- > 0) {
+		long code;
+
 		count(&one, pkru_of(thread) >> 2 * key & 1);
 		if (ptrace(PTRACE_GETREGS, thread, 0, &registers))
 			fail("read the registers");
-		if (registers.rax == SYS_IOCTL && (uint32_t)registers.rsi == KVM_RUN &&
-		    (ptrace(PTRACE_PEEKTEXT, thread, registers.rip, 0) & 0xffff) == SYSCALL_INSTRUCTION) {
+		code = ptrace(PTRACE_PEEKTEXT, thread, registers.rip, 0);
+		if ((code & 0xffff) == SYSCALL_INSTRUCTION && registers.rax == SYS_IOCTL &&
+		    (uint32_t)registers.rsi == KVM_RUN) {
 			/* The first stretch began somewhere. */
 			if (runs++)
 				printf("between %s %lu %lu %lu %lu\n", name, one.before, one.denied,
