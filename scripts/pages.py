@@ -177,7 +177,11 @@ def check_guests(bench: Bench, options: argparse.Namespace, es: bool = False) ->
         want(counters["policy"] == policy and counters["requests"] > 0, f"{counters}", log)
         want(counters["refused"] == 0, f"{policy}: a chain was refused: {counters}", log)
         want((counters["revoked"] > 0) == (rate > 0), f"{policy}: {counters}", log)
-    lines = [f"{c['policy']} revoked {c['revoked']}, waits {c['revoke_waits']}" for c in found]
+    rates = [counters["revoked"] / counters["seconds"] for counters in found]
+    lines = [
+        f"{c['policy']} revoked {c['revoked']} ({rate:.0f} a second), waits {c['revoke_waits']}"
+        for c, rate in zip(found, rates, strict=True)
+    ]
     return f"{sum(answers)} of {5 * len(cases)} pings answered; " + "; ".join(lines)
 
 
