@@ -35,13 +35,13 @@ guest: passed
 
 class Pages(unittest.TestCase):
     def test_a_test_must_have_run(self) -> None:
-        passed = "".join(f"test {module}::works ... ok\n" for module in pages.MODULES)
+        passed = "".join(f"test {test} ... ok\n" for test in pages.TESTS)
         for tests, holds in ((passed, True), (passed.splitlines()[0], False), ("", False)):
             printed = f"ospke\n{tests}\nstatus 0\n"
             bench = SimpleNamespace(program=lambda *_: None, run=lambda *_, **__: printed)
             with self.subTest(tests), mock.patch("pages.test_program", lambda: Path("it")):
                 if holds:
-                    self.assertIn("2 tests", pages.check_enforced(bench, argparse.Namespace()))
+                    self.assertIn(f"{len(pages.TESTS)} tests", pages.check_enforced(bench, argparse.Namespace()))
                 else:
                     with self.assertRaises(Failed):
                         pages.check_enforced(bench, argparse.Namespace())
