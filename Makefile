@@ -70,12 +70,12 @@ igvm-others: build ## IGVM files of another implementation: read, and loaded or 
 	@mkdir -p out
 	scripts/igvm-others.py "$(RELEASE)/unspin-vmm" "$(RELEASE)/unspin" out/igvm-others.json
 
-sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail; into out/sev-es.json
+sev-es: build ## a stock kernel as an emulated SEV-ES guest, and where it must fail; into out/sev-es.json, out/vnae.json
 	$(UNSPIN) lab kernel fetch debian-cloud
 	$(UNSPIN) lab qemu build
 	@mkdir -p out
 	scripts/sev-es.py "$(RELEASE)/unspin" out/sev-es.json $(ARGS)
-	scripts/vnae.py "$(RELEASE)/unspin"
+	scripts/vnae.py "$(RELEASE)/unspin" out/vnae.json
 
 es-emu: build ## guests of a real KVM that emulates SEV-ES, in an emulated machine; into out/es-emu.json
 	$(UNSPIN) lab kernel fetch debian-cloud
@@ -93,6 +93,7 @@ vmm: build ## unspin-vmm on a real KVM in an emulated machine: stock guests, dev
 
 pages: build ## what keeps devices of unspin-vmm from the guest's pages, and what that costs
 	$(UNSPIN) lab kernel fetch debian-cloud
+	$(UNSPIN) lab kernel build --source lab-es
 	$(UNSPIN) lab qemu build
 	$(CARGO) build --release --locked -p unspin-vmm --examples
 	@mkdir -p out

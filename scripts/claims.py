@@ -50,16 +50,17 @@ class Claims:
     def add(
         self, name: str, what: str, value: float, unit: str, n: int, target: str = "",
         interval: tuple[float | None, float | None] = (None, None), reason: str = "",
-        label: str = "",
+        label: str = "", command: str = "",
     ) -> None:
         """Adds a figure from `n` samples. `target` has the form `>= 0.95`, and `unspin` judges it. `reason`
-        explains a missed target. `label` replaces the label of the other claims."""
+        explains a missed target. `label` and `command` replace those of the other claims."""
         low, high = interval
         claim = {
             "id": name, "what": what, "value": value, "lo": low, "hi": high, "n": n,
             "unit": unit, "target": target, "reason": reason, "holds": None, **self.every,
         }
-        self.found.append(claim | ({"label": label} if label else {}))
+        own = {"label": label, "command": command}
+        self.found.append(claim | {name: value for name, value in own.items() if value})
 
     def text(self) -> str:
         """Returns all claims as JSON."""

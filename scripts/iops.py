@@ -5,10 +5,10 @@ Returns 77 if a dependency is missing.
 
 RELEASE is the folder of unspin-vmm, unspin, and the crate's examples. The lab's QEMU, or the one that
 UNSPIN_VT_QEMU names, emulates AMD's SVM for an L1. The guests, L2, bounce all I/O (swiotlb). The sets are:
-policies (which pages a device may touch), revoke (pages that are revoked meanwhile), and ghcb (who reads the
-GHCB of a guest with emulated SEV-ES, where unspin-vmm answers each notification of a queue). ghcb needs the
-kernel lab-es. Each round has a seed of its own. It boots an L1, which starts a guest in each arm of a set, in
-random order. The same seed always prints the same output.
+policies (which pages a device may touch), policies-es (the same with emulated SEV-ES), revoke (pages that are
+revoked meanwhile), and ghcb (who reads the GHCB of a guest with emulated SEV-ES, where unspin-vmm answers each
+notification of a queue). policies-es and ghcb need the kernel lab-es. Each round has a seed of its own. It boots
+an L1, which starts a guest in each arm of a set, in random order. The same seed always prints the same output.
 --claims names a file for `unspin claims record`.
 """
 
@@ -60,18 +60,21 @@ class Set:
     es: bool = False
 
 
+POLICIES = {
+    "off": "",
+    "off-again": "",
+    "pregrant": "--page-access pregrant",
+    "cache": "--page-access cache",
+    "batch": "--page-access batch",
+    "request": "--page-access request",
+}
 SETS = {
-    "policies": Set(
-        {
-            "off": "",
-            "off-again": "",
-            "pregrant": "--page-access pregrant",
-            "cache": "--page-access cache",
-            "batch": "--page-access batch",
-            "request": "--page-access request",
-        },
-        "cvm.page_access.guest",
-        "kvm nested in virtual time, prices free",
+    "policies": Set(POLICIES, "cvm.page_access.guest", "kvm nested in virtual time, prices free"),
+    "policies-es": Set(
+        POLICIES,
+        "cvm.page_access.es",
+        "emulated SEV-ES by kvm nested in virtual time, prices free",
+        es=True,
     ),
     "revoke": Set(
         {

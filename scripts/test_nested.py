@@ -104,7 +104,7 @@ class Nested(unittest.TestCase):
 
     def test_a_mistyped_check_is_an_error(self) -> None:
         said = io.StringIO()
-        arguments = ["vnae.py", "unspin", "agreed", "agred"]
+        arguments = ["vnae.py", "unspin", "claims.json", "agreed", "agred"]
         with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(said):
             self.assertEqual(vnae.main(), 2)
         self.assertIn("no such check: agred;", said.getvalue())

@@ -4,11 +4,13 @@ Usage: scripts/vmm.py UNSPIN-VMM UNSPIN CLAIMS [CHECK...]; returns 77 if a depen
 
 QEMU emulates AMD's SVM for an L1 with Debian's cloud kernel and its kvm_amd. The guests, L2, have
 the same kernel. Each check boots its own L1. The checks are: linux, smp, ends, igvm, block, net,
-console, held, and beside, whose L1 runs in virtual time. Writes claims for `unspin claims record`
+console, held, and beside, whose L1 runs in virtual time. fuzz gives the device models malformed chains
+without a guest; it takes minutes and runs only by name. Writes claims for `unspin claims record`
 into the file CLAIMS.
 """
 
 import hashlib
+import os
 import re
 import shlex
 import statistics
@@ -19,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from cache import cached_kernel
-from checks import claims_that, run, want
-from claims import Claims
+from checks import claims_that, only_by_name, run, want
+from claims import ROOT, Claims, processor
 from nested import L2_APPEND, Bench, missing, virtual
 from ratio import ratio
 from sev_es_bench import lab_qemu
@@ -28,6 +30,9 @@ from sev_es_bench import lab_qemu
 LABEL = "kvm nested in tcg"
 LABEL_VIRTUAL = "kvm nested in virtual time, prices free"
 BESIDE_SECONDS = 1500
+# Malformed chains for each device model in `fuzz`, and the models that the tests attack.
+CHAINS = 1_000_000
+MODELS = 4
 
 
 def guest(do: str = "true", more: str = "", append: str = "", vcpus: int = 1) -> str:
@@ -222,6 +227,26 @@ def check_beside(bench: Bench) -> str:
     return f"medians {vmm:.2f} s and {other:.2f} s, {vmm / other:.2f} times QEMU's ({spread})"
 
 
+@only_by_name
+def check_fuzz(bench: Bench) -> str:
+    """Offers a million malformed chains to each device model, among others. A model may write only to memory
+    that was offered."""
+    words = ["scripts/with-rust", "cargo", "test", "--release", "--locked", "-p", "unspin-vmm", "--test", "it"]
+    words += ["hostile", "--", "--nocapture"]
+    more = {"UNSPIN_VMM_CHAINS": str(CHAINS)}
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | more, capture_output=True, text=True)
+    line = r"^hostile: (\d+) malformed chains in (\d+) cases, (\d+) cases compared"
+    found = re.findall(line, done.stdout, re.MULTILINE)
+    chains, cases, compared = (sum(map(int, column)) for column in zip(*found, strict=True)) if found else (0, 0, 0)
+    passed = len(found) if not done.returncode else 0
+    what = "device models that survive a million malformed chains each, and write only to memory that was offered"
+    label = f"host: {processor()}, the device models alone"
+    share, command = 100 * passed / MODELS, "make vmm ARGS=fuzz"
+    bench.claims.add("cvm.vmm.fuzz", what, share, "%", chains, ">= 100", label=label, command=command)
+    want(passed == MODELS, f"{passed} of {MODELS} models survive", done.stdout + done.stderr)
+    return f"{MODELS} models, {chains} malformed chains in {cases} cases; {compared} cases were compared byte by byte"
+
+
 CHECKS = (
     check_linux,
     check_smp,
@@ -232,6 +257,7 @@ CHECKS = (
     check_console,
     check_held,
     check_beside,
+    check_fuzz,
 )
 
 
