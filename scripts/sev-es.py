@@ -2,9 +2,9 @@
 """Checks that a stock kernel boots as a guest of the emulated SEV-ES platform, and fails where it must.
 Usage: scripts/sev-es.py UNSPIN CLAIMS [CHECK...]; returns 77 if a dependency is missing.
 
-QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: guest, ends, measured, boot, twice,
-smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes claims for
-`unspin claims record` into the file CLAIMS.
+QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: guest, ends, stock (needs the network),
+measured, boot, twice, nae, smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes
+claims for `unspin claims record` into the file CLAIMS.
 """
 
 import hashlib
@@ -16,9 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import nae
 from checks import claims_that, only_by_name, run, want
 from claims import Claims
 from sev_es_bench import APPEND, C_BIT, KERNEL, SECONDS, Bench, Monitor, lab_qemu, missing, test_kernel, watched
+from stock_kernel import as_packaged, loaded
 
 # Constants of tests/sev-es/guest.c: a random value that the hypervisor must not see, and one that it must
 # see.
@@ -103,6 +105,17 @@ def check_ends(bench: Bench) -> str:
     return "status 5"
 
 
+@claims_that(
+    ("cvm.stock_kernel", "the kernel that the checks boot is, byte by byte, the one in Debian's package"),
+)
+def check_stock(bench: Bench) -> str:
+    """Compares the kernel that the other checks boot with the one in Debian's package, and looks for it in a
+    guest's file."""
+    says = as_packaged(KERNEL.parent)
+    want(loaded(KERNEL) in bench.igvm("stock", 1).read_bytes(), "the guest's file has another kernel")
+    return says
+
+
 def launch_digest(monitor: Monitor, shown: dict, vmsas: bytes, folder: Path) -> str:
     """Returns the SHA-256 of a stopped guest's private memory, wherever its file has contents, in the file's
     order, and of the VMSAs, which lie outside of memory."""
@@ -175,6 +188,19 @@ def check_twice(bench: Bench) -> str:
         files.append([(folder / file).read_bytes() for file in ("console.log", "record.bin")])
     want(files[0] == files[1], "two runs differ")
     return f"{len(files[0][1])} bytes of record are the same"
+
+
+def check_nae(bench: Bench) -> str:
+    """Counts what a stock kernel with four vCPUs does that SEV-ES gives back to it as #VC. The simulated host
+    must have handled none of it without #VC."""
+    more = [*bench.confidential(bench.igvm("nae", 4), ",x-record=seen"), "-d", "int", "-D", "int.log"]
+    status, log, folder = bench.run("nae", [*bench.command(4, 2), *more])
+    want(status == 0 and FEATURES in log and "init: end" in log, "it did not boot", log)
+    without, says = nae.simulated(folder)
+    what = "NAE exits that the host handled without #VC, Debian's kernel with four vCPUs, QEMU with emulated SEV-ES"
+    bench.claims.add("cvm.nae_without_vc", what, without, "", 1, "<= 0")
+    want(without == 0, says)
+    return says
 
 
 @claims_that(
@@ -253,9 +279,11 @@ CHECKS = (
     check_guest,
     check_fuzz,
     check_ends,
+    check_stock,
     check_measured,
     check_boot,
     check_twice,
+    check_nae,
     check_smp,
     check_access,
     check_cbit,
