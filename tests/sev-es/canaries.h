@@ -134,8 +134,8 @@ static void test_canaries_without_vc(void)
 	by_page(X2APIC + 0x35, 0x10000);
 	by_page(X2APIC + 0x3e, 0xb);
 	by_page(X2APIC + 0x32, TIMER);
-	pauses = 4096;
-	keeps("4096 PAUSEs keep the canaries", keeping_pause, 0, 0);
+	pauses = 256;
+	keeps("256 PAUSEs keep the canaries", keeping_pause, 0, 0);
 	arm();
 	keeps("HLT keeps the canaries", keeping_hlt, 0, 0);
 	check_is("the timer's interrupt ended HLT", timers, 1);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs a VMM, and after each of its KVM_RUNs searches what the hypervisor's user space has for a canary: the
- * vCPU's shared pages (struct kvm_run), and the GHCB in the guest's memory. It also asks KVM for the vCPU's
- * registers in the VMM's name, each time. scripts/es-emu.py builds and runs it.
+ * Runs a VMM, and after each of its KVM_RUNs searches what the hypervisor's user space has for a
+ * canary: the vCPU's shared pages (struct kvm_run), and the GHCB in the guest's memory. It also asks
+ * KVM for the vCPU's registers in the VMM's name, each time. scripts/es-emu.py builds and runs it.
  *
- * Usage: look CANARY SHOWN GHCB MEMORY PROGRAM [ARGUMENT...]
- * CANARY and SHOWN are values, GHCB is the page's address, and MEMORY is the guest's memory in bytes. SHOWN is
- * a value that the guest shows, so it must be found.
+ * Usage: look CANARY SHOWN GHCB MEMORY PROGRAM [ARGUMENT...], or look CANARY SHOWN NAME FILE...
+ * CANARY and SHOWN are values, GHCB is the page's address, and MEMORY is the guest's memory in
+ * bytes. SHOWN is a value that the guest shows, so it must be found. The other form searches files,
+ * such as the raw buffers of the kernel's trace, and calls them NAME.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
-#include <linux/ptrace.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define OPTIONS (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL)
 #define PLACES 8
 #define ROOM 16384
 #define TASKS 65536
@@ -35,7 +36,7 @@ static struct place {
 	uint64_t at, bytes, canaries, shown;
 } places[PLACES];
 static int places_found;
-static uint64_t runs, reasons[64], answers[2], in_answers;
+static uint64_t runs, reasons[64], in_answers;
 /* The vCPU's descriptor while a task is in KVM_RUN, plus 1. */
 static int in_run[TASKS];
 
@@ -99,8 +100,9 @@ static uint64_t count(const uint8_t *data, size_t bytes, uint64_t value)
 {
 	uint64_t found = 0;
 
-	for (size_t i = 0; i + sizeof(value) <= bytes; i++)
-		found += !memcmp(data + i, &value, sizeof(value));
+	for (const uint8_t *end = data + bytes, *at = data;
+	     (at = memmem(at, end - at, &value, sizeof(value))); at++)
+		found++;
 	return found;
 }
 
@@ -188,7 +190,7 @@ static void report(void)
 
 static void at_system_call(pid_t task, pid_t vmm)
 {
-	struct ptrace_syscall_info info;
+	struct __ptrace_syscall_info info;
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, task, sizeof(info), &info) <= 0)
 		return;
@@ -199,15 +201,47 @@ static void at_system_call(pid_t task, pid_t vmm)
 		look(task, vmm, in_run[task % TASKS] - 1);
 }
 
-int main(int count, char **words)
+/* Searches files that may have no end, such as trace_pipe_raw. */
+static int search(const char *name, char **files)
+{
+	static uint8_t data[(1 << 20) + sizeof(canary)];
+	struct place place = { .name = name };
+
+	for (; *files; files++) {
+		int file = open(*files, O_RDONLY | O_NONBLOCK);
+		/* The last bytes of one read may be the beginning of a value. */
+		size_t kept = 0;
+		ssize_t got;
+
+		if (file < 0)
+			fail(*files);
+		while ((got = read(file, data + kept, 1 << 20)) > 0) {
+			size_t bytes = kept + got;
+
+			place.bytes += got;
+			place.canaries += count(data, bytes, canary);
+			place.shown += count(data, bytes, shown);
+			kept = bytes < sizeof(canary) - 1 ? bytes : sizeof(canary) - 1;
+			memmove(data, data + bytes - kept, kept);
+		}
+		close(file);
+	}
+	printf("searched %lu bytes\n", place.bytes);
+	printf("looked at %s shown %lu canary %lu\n", name, place.shown, place.canaries);
+	return 0;
+}
+
+int main(int words_given, char **words)
 {
 	int status, signal;
 	pid_t vmm, task;
 
-	if (count < 6)
+	if (words_given < 5)
 		return 2;
 	canary = strtoul(words[1], NULL, 0);
 	shown = strtoul(words[2], NULL, 0);
+	if (words[3][0] != '0')
+		return search(words[3], words + 4);
 	ghcb = strtoul(words[3], NULL, 0);
 	memory = strtoul(words[4], NULL, 0);
 	vmm = fork();
@@ -218,7 +252,7 @@ int main(int count, char **words)
 		fail(words[5]);
 	}
 	waitpid(vmm, &status, 0);
-	ptrace(PTRACE_SETOPTIONS, vmm, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
+	ptrace(PTRACE_SETOPTIONS, vmm, 0, OPTIONS);
 	ptrace(PTRACE_SYSCALL, vmm, 0, 0);
 	while ((task = waitpid(-1, &status, __WALL)) > 0) {
 		if (WIFEXITED(status) || WIFSIGNALED(status)) {
