@@ -179,6 +179,8 @@ static void test_canaries(void)
 	in[AX] = 0x400;
 	next(3, 0, 0);
 	keeps("writing DR7 keeps the canaries", keeping_dr7_write, 0x37, 0);
+#if !defined(KVM) || defined(CANARIES)
+	/* The CPUs of KVM's other L1s have neither. */
 	in[AX] = in[CX] = in[DX] = 0;
 	next(3, 0, 0);
 	keeps("MONITOR keeps the canaries", keeping_monitor, 0x8a, 0);
@@ -186,6 +188,7 @@ static void test_canaries(void)
 	next(3, 0, 0);
 	keeps("MWAIT keeps the canaries", keeping_mwait, 0x8b, 0);
 	check_is("this CPU has both", lacking, 0);
+#endif
 	share(IO_APIC);
 	in[BX] = IO_APIC;
 	next(2, IO_APIC, 4);
