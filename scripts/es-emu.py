@@ -5,9 +5,11 @@ Returns 77 if a dependency is missing.
 
 The lab's QEMU, or the one that UNSPIN_VT_QEMU names, emulates AMD's SVM in virtual time. Its L1 boots the
 kernel lab-es, or the bzImage that UNSPIN_ES_KERNEL names. With --real-time, this machine's QEMU emulates SVM in
-real time. The guests of the L1 start from IGVM files. Each check boots its own L1. The checks are: guest, boot,
-smp, virtio, conversions (of pages between private and shared), ghcb, exits (the duration of exits, by the
-reader of the GHCB), keys, plain, vnae, and fuzz, which takes long and runs only by name. Writes claims for `unspin claims record` into the file CLAIMS.
+real time. The guests of the L1 start from IGVM files. Each check boots its own L1. The checks are: guest,
+canaries, stock (needs the network), boot, smp, virtio, conversions (of pages between private and shared), ghcb,
+exits (the duration of exits, by the reader of the GHCB), keys, plain, vnae, and two that run only by name: fuzz,
+which takes long, and unpoisoned, for which UNSPIN_ES_DOUBLE names a kernel with tests/sev-es/unpoisoned.patch.
+Writes claims for `unspin claims record` into the file CLAIMS.
 """
 
 import json
@@ -21,15 +23,18 @@ from functools import partial
 from pathlib import Path
 
 import checks
+import nae
 import nested
 from cache import cached_kernel
 from checks import claims_that, only_by_name, want
 from claims import Claims
+from es_emu_canaries import check_canaries, check_unpoisoned
 from es_emu_conversions import check_conversions
-from es_emu_guest import FEATURES, MEMORY, counted, counts, guest, hidden, run, status, stock
-from nested import Bench, es_kernel, lab_kernel, missing
+from es_emu_guest import FEATURES, MEMORY, OPTIONS, counted, counts, guest, hidden, run, status, stock
+from nested import L2_APPEND, Bench, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu, test_kernel
+from stock_kernel import as_packaged
 
 # The value of EXITS_EACH in tests/sev-es/exits.h.
 EXITS_EACH = 16
@@ -47,17 +52,18 @@ LABEL = "emulated SEV-ES by kvm nested in {}"
 def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS) -> str:
     """Runs the test guest. Its registers and private memory must appear neither in KVM's trace nor in the
     memory that the hypervisor may read. KVM must not warn, and neither KVM nor the VMM may keep memory."""
-    kernel = test_kernel(bench.folder, "-DKVM", *options)
+    kernel = test_kernel(bench.folder, *OPTIONS, *options)
     files = {"guest.igvm": bench.igvm(name, kernel, MEMORY)}
     log = bench.run(name, KEPT + run(MEMORY, after=KEPT, look=True), files, seconds=seconds)
     failures = "\n".join(line for line in log.splitlines() if not line.startswith("ok "))
     want("guest: passed" in log and "FAIL" not in log, "the test guest failed", failures)
     want(status(log) == 0, f"status {status(log)}", log)
     read = re.findall(r"^(\w+) has (\d+) bytes", log, re.MULTILINE)
-    want({what for what, size in read if size != "0"} == {"kvm_run", "memory"}, f"read {read}", log)
+    want({what for what, size in read if size != "0"} == {"kvm_run", "memory", "own"}, f"read {read}", log)
     seen = re.findall(r"^(\w+) shown (\d+) canary (\d+)", log, re.MULTILINE)
-    seen = sorted((what, shown != "0", canary != "0") for what, shown, canary in seen)
-    # The canaries are also constants in the guest's code, which is private.
+    own = [canary for what, _, canary in seen if what == "own" and canary != "0"]
+    want(not own, "a canary is in unspin-vmm's own memory", log)
+    seen = sorted((what, shown != "0", canary != "0") for what, shown, canary in seen if what != "own")
     wanted = [("kvm_run", False, False), ("memory", True, False), ("memory", True, True)]
     want(seen == wanted, f"canaries: {seen}", log)
     own = int(re.search(r"^own (\d+)", log, re.MULTILINE)[1])
@@ -71,11 +77,18 @@ def judged(bench: Bench, name: str, *options: str, seconds: int = nested.SECONDS
 
 @claims_that(
     ("cvm.gate.g1", "the test guest judges every answer right, KVM with emulated SEV-ES"),
-    ("cvm.canaries.kvm", "a guest's canaries are neither in shared memory nor in kvm_run, and what it shows is found"),
 )
 def check_guest(bench: Bench) -> str:
     """Runs the test guest, which judges KVM's answers."""
     return judged(bench, "guest")
+
+
+@claims_that(
+    ("cvm.stock_kernel.kvm", "the kernel that the guests boot is, byte by byte, the one in Debian's package"),
+)
+def check_stock(bench: Bench) -> str:
+    """Compares the kernel that the other checks boot with the one in Debian's package."""
+    return as_packaged(bench.kernel)
 
 
 @claims_that(
@@ -91,9 +104,13 @@ def check_fuzz(bench: Bench) -> str:
     ("cvm.gate.g2", "Debian's unmodified kernel boots with one vCPU, KVM with emulated SEV-ES"),
 )
 def check_boot(bench: Bench) -> str:
-    """Boots a stock kernel with one vCPU."""
-    log = stock(bench, "boot", 1, "true")
-    return f"{FEATURES}; {counts(log)}; {hidden(log)}"
+    """Boots a stock kernel with one vCPU. KVM must have handled no NAE without #VC."""
+    log = guest(bench, "boot", bench.kernel / "vmlinuz", 1, "true", after=nae.COUNTED, traced=nae.COUNT)
+    without, says = nae.nested(log)
+    what = "NAE exits that KVM handled without #VC, Debian's kernel with one vCPU, KVM with emulated SEV-ES"
+    bench.claims.add("cvm.nae_without_vc.kvm", what, without, "", 1, "<= 0")
+    want(without == 0, says, log)
+    return f"{FEATURES}; {counts(log)}; {hidden(log)}; {says}"
 
 
 @claims_that(
@@ -137,7 +154,7 @@ def ghcbs(log: str) -> list[dict]:
 
 def check_ghcb(bench: Bench) -> str:
     """Checks unspin-vmm's answers with the test guest, and with a stock guest that uses virtio."""
-    kernel = test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, *OPTIONS)
     files = {"guest.igvm": bench.igvm("ghcb", kernel, MEMORY)}
     answers, lines = [], []
     for way in ("mapped", "calls"):
@@ -161,7 +178,7 @@ def check_ghcb(bench: Bench) -> str:
 
 def check_keys(bench: Bench) -> str:
     """Checks in an L1 with protection keys that only a vCPU's thread in KVM has the key of private memory."""
-    kernel = test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, *OPTIONS)
     files = {"guest.igvm": bench.igvm("keys", kernel, MEMORY)}
     script = "grep -o -w -m 1 ospke /proc/cpuinfo\n" + run(MEMORY, "--ghcb mapped", typed=True)
     log = bench.run("keys", script, files, cpu="max")
@@ -185,7 +202,7 @@ def exits_script() -> str:
 
 def check_exits(bench: Bench) -> str:
     """Measures the duration of an exit in a guest's fastest slice, because slower slices were interrupted."""
-    kernel = test_kernel(bench.folder, "-DKVM", "-DEXITS")
+    kernel = test_kernel(bench.folder, *OPTIONS, "-DEXITS")
     files = {"guest.igvm": bench.igvm("exits", kernel, MEMORY)}
     log = bench.run("exits", exits_script(), files, seconds=900)
     guests = len(WAYS) * ROUNDS
@@ -230,7 +247,7 @@ def table(us: dict[str, dict[str, list[float]]], per_exit: dict[str, float]) -> 
 
 def check_plain(bench: Bench) -> str:
     """Must fail: a VM without the platform refuses a file for sev-es."""
-    kernel = test_kernel(bench.folder, "-DKVM")
+    kernel = test_kernel(bench.folder, *OPTIONS)
     script = f"unspin-vmm --igvm /guest.igvm --memory {MEMORY} < /dev/null; echo status $?\n"
     log = bench.run("plain", script, {"guest.igvm": bench.igvm("plain", kernel, MEMORY)})
     want(status(log) == 1 and "is for sev-es" in log, "it was not refused", log)
@@ -293,7 +310,10 @@ def check_vnae(bench: Bench) -> str:
 
 CHECKS = (
     check_guest,
+    check_canaries,
+    check_unpoisoned,
     check_fuzz,
+    check_stock,
     check_boot,
     check_smp,
     check_virtio,

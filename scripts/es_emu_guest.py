@@ -1,5 +1,6 @@
 """Writes the script of an L1 whose KVM emulates SEV-ES (kernel/es-emu), and reads the L1's console."""
 
+import random
 import re
 from pathlib import Path
 
@@ -8,9 +9,13 @@ from nested import L2_APPEND, Bench
 
 FEATURES = "Memory Encryption Features active: AMD SEV SEV-ES"
 
-# Constants of tests/sev-es/guest.c: the value that the hypervisor must not see, and the one that it must see.
-CANARY = 0x5EC2E7CA9A21F00D
+# A random value for the test guest, which the hypervisor must not see, and the value that it must see (of
+# tests/sev-es/guest.c). The shell searches lines, so no byte of them is a zero or ends a line.
+CANARY = int.from_bytes(random.SystemRandom().choices([*range(1, 10), *range(11, 256)], k=8), "little")
 SHOWN = 0x0BE9CA9A215E7000
+# The guest puts it together at run time, because the VMM has the guest's file.
+PART = random.SystemRandom().getrandbits(64)
+OPTIONS = ("-DKVM", f"-DCANARY_LEFT={PART:#x}ul", f"-DCANARY_RIGHT={PART ^ CANARY:#x}ul")
 # Memory of the test guest, in MiB and in pages.
 MEMORY = 64
 PAGES = MEMORY << 8
@@ -21,18 +26,34 @@ POISON = "0xe4e4e4e4e4e4e4e4"
 WARNINGS = "WARNING:|BUG:|Oops|general protection fault[,:]|blocked for more than"
 
 
+# Prints how often the kernel has warned.
+WARNED = f"""
+dmesg > /tmp/all || echo "BUG: dmesg fails" > /tmp/all
+grep -v 'soft lockup' /tmp/all > /tmp/dmesg
+echo warnings $(grep -c -E '{WARNINGS}' /tmp/dmesg)
+grep -A 12 -E '{WARNINGS}' /tmp/dmesg | head -n 40 | sed 's/^/dmesg: /'
+"""
+
+
 def octal(value: int) -> str:
     """Returns the bytes of a number, without zeros, for the shell's printf."""
     return "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little").lstrip(b"\0"))
 
 
-# The L1 searches the VMM's memory after the guest's last output, and then types a byte.
-LOOK = f"""
+# Counts the lines of /tmp/raw that have what the guest shows, and those that have a canary.
+GREP = f"""tr -s '\\000' '\\n' < /tmp/raw > /tmp/memory
+    echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
+        canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)"""
+
+
+def looking(search: str = GREP) -> str:
+    """Returns the lines with which the L1 searches the VMM's memory after the guest's last output. It then
+    lets the guest read a byte. `search` looks into /tmp/raw, which has a part with the name $3."""
+    return f"""
 look() {{
     dd if=/proc/$vmm/mem bs=4096 skip=$1 count=$2 of=/tmp/raw 2> /dev/null
-    echo $3 has $(wc -c < /tmp/raw) bytes; tr -s '\\000' '\\n' < /tmp/raw > /tmp/memory
-    echo $3 shown $(grep -c -F "$(printf '{octal(SHOWN)}')" /tmp/memory) \\
-        canary $(grep -c -F "$(printf '{octal(CANARY)}')" /tmp/memory)
+    echo $3 has $(wc -c < /tmp/raw) bytes
+    {search}
 }}
 until grep -q '^guest: ' /tmp/out; do sleep 1; done
 echo own $(awk '/^RssAnon/ {{ print $2 }}' /proc/$vmm/status)
@@ -41,6 +62,7 @@ while IFS='- ' read -r start end rest; do
     case "$rest" in
     *kvm-vcpu*) look $first $pages kvm_run ;;
     rw-p*)
+        [ $((pages % {PAGES})) = 0 ] || look $first $pages own
         [ $((pages % {PAGES})) = 0 ] || continue
         while [ $pages -gt 0 ]; do
             look $first {PAGES} memory
@@ -50,12 +72,16 @@ while IFS='- ' read -r start end rest; do
 done < /proc/$vmm/maps
 touch /tmp/looked
 """
+
+
 TYPE = "until [ -f /tmp/looked ]; do sleep 1; done; echo"
 
 
-def run(memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False) -> str:
+def run(
+    memory: int, more: str = "", after: str = "", look: bool = False, typed: bool = False, traced: str = ""
+) -> str:
     """Returns the lines of the L1 that run a guest and print its status, KVM's counts and KVM's trace. The
-    guest gets a byte after `look`, or at once if `typed` is true."""
+    guest gets a byte after `look`, or at once if `typed` is true. `traced` sets up more traces."""
     first = TYPE if look else "echo" if typed else "true"
     return f"""
 echo 1 > /proc/sys/kernel/printk
@@ -63,10 +89,11 @@ mount -t debugfs debug /sys/kernel/debug
 mount -t tracefs trace /sys/kernel/tracing
 echo 8192 > /sys/kernel/tracing/buffer_size_kb
 echo 1 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
+{traced}
 {{ {first}; }} |
     unspin-vmm --emulated-sev-es --igvm /guest.igvm --memory {memory} {more} {"> /tmp/out" if look else ""} &
 vmm=$!
-{LOOK if look else ""}
+{looking() if look else ""}
 while kill -0 $vmm 2> /dev/null; do
     for dir in /sys/kernel/debug/kvm/[0-9]*; do
         [ -f $dir/es_emu_vc ] || continue
@@ -81,11 +108,7 @@ echo 0 > /sys/kernel/tracing/events/kvm/kvm_exit/enable
 echo exits $(grep -c kvm_exit: /sys/kernel/tracing/trace) \
     $(grep -c 'kvm_exit:.*rip {POISON}' /sys/kernel/tracing/trace)
 {after}
-dmesg > /tmp/all || echo "BUG: dmesg fails" > /tmp/all
-grep -v 'soft lockup' /tmp/all > /tmp/dmesg
-echo warnings $(grep -c -E '{WARNINGS}' /tmp/dmesg)
-grep -A 12 -E '{WARNINGS}' /tmp/dmesg | head -n 40 | sed 's/^/dmesg: /'
-"""
+{WARNED}"""
 
 
 def status(log: str) -> int:
@@ -118,14 +141,14 @@ def hidden(log: str) -> str:
 
 def guest(
     bench: Bench, name: str, kernel: Path, vcpus: int, do: str,
-    more: str = "", after: str = "", before: str = "", initramfs: Path | None = None,
+    more: str = "", after: str = "", before: str = "", traced: str = "", initramfs: Path | None = None,
 ) -> str:
     """Returns the output of an L1 with a Linux guest, whose init runs `do`. No traced exit may show a
     register, and the L1's kernel must not warn."""
     words = ("--initramfs", initramfs or bench.initramfs, "--append", f'{L2_APPEND} do="{do}"')
     file = bench.igvm(name, kernel, 512, *words, "--vcpus", str(vcpus))
     files = {"guest.igvm": file, "disk": bytes(4 << 20)}
-    log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after), files)
+    log = bench.run(name, before + run(512, f"--vcpus {vcpus} {more}", after, traced=traced), files)
     want(FEATURES in log and f"init: {vcpus} CPUs" in log, "it did not boot", log)
     want(status(log) == 0 and "init: end" in log, f"status {status(log)}", log)
     hidden(log)

@@ -2,9 +2,9 @@
 """Checks that a stock kernel boots as a guest of the emulated SEV-ES platform, and fails where it must.
 Usage: scripts/sev-es.py UNSPIN CLAIMS [CHECK...]; returns 77 if a dependency is missing.
 
-QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: guest, ends, measured, boot, twice,
-smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes claims for
-`unspin claims record` into the file CLAIMS.
+QEMU is the lab's, or the one that UNSPIN_VT_QEMU names. The checks are: guest, ends, stock (needs the network),
+measured, boot, twice, nae, smp, access, cbit, plain, and fuzz, which takes minutes and runs only by name. Writes
+claims for `unspin claims record` into the file CLAIMS.
 """
 
 import hashlib
@@ -16,14 +16,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+import nae
 from checks import claims_that, only_by_name, run, want
 from claims import Claims
 from sev_es_bench import APPEND, C_BIT, KERNEL, SECONDS, Bench, Monitor, lab_qemu, missing, test_kernel, watched
+from stock_kernel import as_packaged, loaded
 
 # Constants of tests/sev-es/guest.c: a random value that the hypervisor must not see, and one that it must
 # see.
 CANARY = secrets.token_bytes(8)
 SHOWN = struct.pack("<Q", 0x0BE9CA9A215E7000)
+# The guest puts the value together at run time, so its file does not have it.
+PART = secrets.randbits(64)
+PARTS = (f"-DCANARY_LEFT={PART:#x}ul", f"-DCANARY_RIGHT={PART ^ int.from_bytes(CANARY, 'little'):#x}ul")
 # Offsets of registers in a VMSA: AMD's manual, volume 2, table B-4.
 VMSA = {"cr3": 0x150, "rip": 0x178, "rsi": 0x330}
 LABEL = "emulated SEV-ES, in the lab's QEMU"
@@ -38,8 +43,7 @@ def judged(bench: Bench, name: str, *options: str, record: bool = True, seconds:
     data that the hypervisor sees. The same search must find the value that the guest shows. QEMU's memory
     must not grow."""
     memory = 64
-    canary = f"-DCANARY={int.from_bytes(CANARY, 'little'):#x}ul"
-    igvm = bench.igvm(name, 1, test_kernel(bench.folder, canary, *options), memory)
+    igvm = bench.igvm(name, 1, test_kernel(bench.folder, *PARTS, *options), memory)
     command = bench.command(1, 0, memory) + bench.confidential(igvm, ",x-record=seen" if record else "")
     command[command.index("-cpu") + 1] = f"max,phys-bits={C_BIT + 1}"
     folder = bench.folder / name
@@ -101,6 +105,17 @@ def check_ends(bench: Bench) -> str:
         status, log, _ = bench.run(f"ends-{pcpus}", bench.command(1, pcpus, 64) + bench.confidential(igvm))
         want(status == 5 and "reason set 1, reason 2" in log, f"status {status}", log)
     return "status 5"
+
+
+@claims_that(
+    ("cvm.stock_kernel", "the kernel that the checks boot is, byte by byte, the one in Debian's package"),
+)
+def check_stock(bench: Bench) -> str:
+    """Compares the kernel that the other checks boot with the one in Debian's package, and looks for it in a
+    guest's file."""
+    says = as_packaged(KERNEL.parent)
+    want(loaded(KERNEL) in bench.igvm("stock", 1).read_bytes(), "the guest's file has another kernel")
+    return says
 
 
 def launch_digest(monitor: Monitor, shown: dict, vmsas: bytes, folder: Path) -> str:
@@ -175,6 +190,19 @@ def check_twice(bench: Bench) -> str:
         files.append([(folder / file).read_bytes() for file in ("console.log", "record.bin")])
     want(files[0] == files[1], "two runs differ")
     return f"{len(files[0][1])} bytes of record are the same"
+
+
+def check_nae(bench: Bench) -> str:
+    """Counts what a stock kernel with four vCPUs does that SEV-ES gives back to it as #VC. The simulated host
+    must have handled none of it without #VC."""
+    more = [*bench.confidential(bench.igvm("nae", 4), ",x-record=seen"), "-d", "int", "-D", "int.log"]
+    status, log, folder = bench.run("nae", [*bench.command(4, 2), *more])
+    want(status == 0 and FEATURES in log and "init: end" in log, "it did not boot", log)
+    without, says = nae.simulated(folder)
+    what = "NAE exits that the host handled without #VC, Debian's kernel with four vCPUs, QEMU with emulated SEV-ES"
+    bench.claims.add("cvm.nae_without_vc", what, without, "", 1, "<= 0")
+    want(without == 0, says)
+    return says
 
 
 @claims_that(
@@ -253,9 +281,11 @@ CHECKS = (
     check_guest,
     check_fuzz,
     check_ends,
+    check_stock,
     check_measured,
     check_boot,
     check_twice,
+    check_nae,
     check_smp,
     check_access,
     check_cbit,

@@ -23,6 +23,15 @@ static void clear(void)
 		((volatile u8 *)ghcb)[i] = 0;
 }
 
+/* Whether the GHCB page has a value. */
+static int has(u64 value)
+{
+	for (u32 at = 0; at < 4096; at += 8)
+		if (get(at) == value)
+			return 1;
+	return 0;
+}
+
 /* Makes a VMGEXIT by the GHCB page. Returns INFO_1 of the answer. */
 static u64 call(u64 code, u64 one, u64 two)
 {
