@@ -31,7 +31,7 @@ from claims import Claims
 from es_emu_canaries import check_canaries, check_unpoisoned
 from es_emu_conversions import check_conversions
 from es_emu_guest import FEATURES, MEMORY, OPTIONS, counted, counts, guest, hidden, run, status, stock
-from nested import L2_APPEND, Bench, es_kernel, lab_kernel, missing
+from nested import Bench, es_kernel, lab_kernel, missing
 from ratio import SEED, ratio
 from sev_es_bench import lab_qemu, test_kernel
 from stock_kernel import as_packaged
