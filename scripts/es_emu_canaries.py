@@ -9,7 +9,7 @@ from pathlib import Path
 import nae
 from checks import claims_that, only_by_name, want
 from claims import ROOT
-from es_emu_guest import CANARY, MEMORY, OPTIONS, SHOWN, WARNED, looking, status
+from es_emu_guest import CANARY, MEMORY, OPTIONS, POISON, SHOWN, WARNED, looking, status
 from nested import Bench
 from sev_es_bench import test_kernel
 
@@ -124,9 +124,12 @@ def views(log: str) -> Counter:
 
 
 def exits(log: str) -> None:
-    """Checks that the guest has exited in all ways."""
+    """Checks that the guest has exited in all ways, and that each exit shows poison instead of the instruction
+    pointer."""
     rows = nae.histograms(log)
     found = nae.by(rows["kvm_exit"], "exit_reason")
+    pointers = nae.by(rows["kvm_exit"], "guest_rip")
+    want(set(pointers) == {int(POISON, 16)}, f"{len(pointers)} instruction pointers are shown", log)
     missing = [NAMES[code] for code in EXITS if not found[code]]
     want(not missing, f"no exits by {missing}", log)
     want(nae.by(rows["vc"], "code")[nae.MMIO] >= 2, "no #VC by an access to device memory", log)
