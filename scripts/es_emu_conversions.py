@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from checks import want
+from checks import claims_that, want
 from claims import ROOT
 from es_emu_guest import MEMORY, guest, hidden, run, status
 from nested import Bench, archive, install
@@ -44,6 +44,12 @@ def boot(bench: Bench, name: str, initramfs: Path, policy: str, act: str) -> tup
     return found, log
 
 
+@claims_that(
+    (
+        "cvm.page_access.conversions",
+        "pages that a stock guest makes private are taken from devices, and refused to them, emulated SEV-ES",
+    ),
+)
 def check_conversions(bench: Bench) -> str:
     """Boots a stock kernel, which reports its conversions, and takes the disk's driver away, so
     that the disk's ring becomes private. Then a program lets the disk go on with that ring, which
