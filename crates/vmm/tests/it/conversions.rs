@@ -10,12 +10,12 @@ use unspin_vmm::access::conversions::Conversions;
 use unspin_vmm::access::counters::read;
 use unspin_vmm::access::gate::Gate;
 use unspin_vmm::access::table::Table;
-use unspin_vmm::virtio::Worker;
 use unspin_vmm::virtio::block::Block;
+use unspin_vmm::virtio::{Worker, net};
 use vm_memory::GuestAddress;
 
 use crate::access::{Calls, PAGE, PAGES, Shared, devices, pieces, table};
-use crate::driver::{DATA, Driver};
+use crate::driver::{DATA, Driver, full_pipe};
 
 const MAP_GPA_RANGE: u64 = 12;
 const PRIVATE: u64 = 1 << 4;
@@ -108,6 +108,39 @@ fn a_conversion_that_does_not_wait_fails_the_same_test() {
         Shared(Arc::clone(calls)).close(2..5).unwrap();
     });
     assert_eq!(judged, Err("it did not wait"));
+}
+
+#[test]
+fn a_conversion_waits_for_a_packet_that_is_being_sent() {
+    const SEND: usize = 1;
+    for policy in [Policy::Request, Policy::Cache, Policy::Batch] {
+        let (link, far) = full_pipe();
+        let (_, mut pairs) = net::pairs(vec![link], [2, 0, 0, 0, 0, 1]);
+        let mut driver = Driver::restricted(2, false, &policy);
+        let table = Arc::clone(driver.devices.table().unwrap());
+        driver.chain(SEND as u64, &[(DATA, 100, false)]);
+        let mut rings = std::mem::take(&mut driver.rings);
+        let device = thread::spawn(move || pairs[0].handle(SEND, &mut rings));
+        let page = DATA / PAGE;
+        while table.state(page as u32).users() == 0 {
+            assert!(!device.is_finished(), "the device did not wait");
+            thread::yield_now();
+        }
+        let own = Arc::clone(&table);
+        let conversion = thread::spawn(move || report(&plain(&own), page..page + 1, PRIVATE));
+        thread::sleep(Duration::from_millis(30));
+        assert!(!conversion.is_finished() && !device.is_finished(), "{policy:?}");
+        assert!(table.state(page as u32).is_open(), "{policy:?}");
+        // The device's system call ends once there is room.
+        while !device.is_finished() {
+            let _ = far.recv(&mut [0; 64]);
+        }
+        assert_eq!(conversion.join().unwrap(), DONE);
+        assert!(!table.state(page as u32).is_open(), "{policy:?}");
+        device.join().unwrap();
+        assert_eq!(read(&table.counters.convert_waits), 1, "{policy:?}");
+        assert_eq!(driver.used(SEND as u64).0, 1);
+    }
 }
 
 #[test]

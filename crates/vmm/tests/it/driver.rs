@@ -145,6 +145,16 @@ pub fn pipe() -> (Box<dyn Link>, UnixDatagram) {
     (link, far)
 }
 
+/// Returns a pipe that is full, and its other end. A device that writes to it waits for a reader.
+pub fn full_pipe() -> (Box<dyn Link>, UnixDatagram) {
+    let (near, far) = UnixDatagram::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while near.send(&[0; 64]).is_ok() {}
+    near.set_nonblocking(false).unwrap();
+    far.set_nonblocking(true).unwrap();
+    (Box::new(Pipe { near, enabled: Arc::new(AtomicBool::new(true)) }), far)
+}
+
 /// Returns a pipe, its other end, and whether the pipe is enabled.
 pub fn watched_pipe() -> (Box<dyn Link>, UnixDatagram, Arc<AtomicBool>) {
     let (near, far) = UnixDatagram::pair().unwrap();
