@@ -25,22 +25,24 @@ use unspin_wire::{
 use crate::image::Image;
 use args::{IGVM_FILE, RECORD_FILE, RESULTS_FILE};
 pub use args::{kernel_params, virtual_args};
+use patience::Patience;
 
 mod args;
 pub mod cvm;
 mod outcome;
+mod patience;
 mod twice;
 
 pub use twice::{Difference, twice};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const SHOW_AGAIN: Duration = Duration::from_secs(1);
-/// Upper limit of real seconds for a virtual second of one pCPU that executes one instruction a
+/// Upper limit of real seconds in which QEMU can run, for a virtual second of one pCPU that executes one instruction a
 /// nanosecond. A quiet machine takes half of the claim `vt.speed.vcpu_second`, 3.4 s.
 const REAL_S_MAX: f64 = 25.0;
 /// Real seconds that QEMU may take in addition, to start and to exit.
 const REAL_SLACK_S: f64 = 60.0;
-/// Real time within which a record must grow. The time of an idle guest jumps to its next timer, so
+/// Real time in which QEMU can run, and within which a record must grow. The time of an idle guest jumps to its next timer, so
 /// a guest that makes progress fills QEMU's write buffer of 4 KiB within seconds.
 const STANDSTILL: Duration = Duration::from_secs(600);
 /// Upper limit of a guest's replies in bytes. A session of 64 MiB takes a sixth of it.
@@ -232,8 +234,8 @@ fn wait(
     reached: &dyn Fn(u64),
 ) -> Result<ExitStatus, Failure> {
     let record = folder.join(RECORD_FILE);
-    let started = Instant::now();
-    let (mut shown, mut growth) = (started, Growth { bytes: 0, since: started });
+    let mut patience = Patience::with(qemu.id());
+    let (mut shown, mut growth) = (Instant::now(), Growth::default());
     let failure = loop {
         match qemu.try_wait() {
             Ok(Some(status)) => return Ok(status),
@@ -243,16 +245,20 @@ fn wait(
         if interrupt::requested() {
             break Failure::new(FailureKind::Interrupted, "interrupted");
         }
-        if started.elapsed() > limit {
-            let detail = format!("QEMU did not end within {} s of real time", limit.as_secs());
-            break Failure::new(FailureKind::TooSlow, detail);
-        }
         if shown.elapsed() > SHOW_AGAIN {
             shown = Instant::now();
             reached(last_event_ns(&record).unwrap_or(0));
-            if growth.has_ended(fs::metadata(&record).map_or(0, |about| about.len()), shown) {
+            let passed = patience.passed();
+            if passed > limit {
                 let detail = format!(
-                    "virtual time did not go on: QEMU wrote no event for {} s of real time",
+                    "QEMU did not end within {} s in which it could run",
+                    limit.as_secs()
+                );
+                break Failure::new(FailureKind::TooSlow, detail);
+            }
+            if growth.has_ended(fs::metadata(&record).map_or(0, |about| about.len()), passed) {
+                let detail = format!(
+                    "virtual time did not go on: QEMU wrote no event for {} s in which it could run",
                     STANDSTILL.as_secs()
                 );
                 break Failure::new(FailureKind::GuestHang, detail);
@@ -265,19 +271,20 @@ fn wait(
     Err(failure)
 }
 
-/// The length of a growing record, and the instant when it was first seen.
+/// The length of a growing record, and when it was first seen.
+#[derive(Default)]
 struct Growth {
     bytes: u64,
-    since: Instant,
+    since: Duration,
 }
 
 impl Growth {
     /// Returns whether the length has not changed for longer than [`STANDSTILL`].
-    fn has_ended(&mut self, bytes: u64, now: Instant) -> bool {
+    fn has_ended(&mut self, bytes: u64, now: Duration) -> bool {
         if bytes != self.bytes {
             (self.bytes, self.since) = (bytes, now);
         }
-        now.duration_since(self.since) > STANDSTILL
+        now.saturating_sub(self.since) > STANDSTILL
     }
 }
 
