@@ -37,13 +37,15 @@ pub use twice::{Difference, twice};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const SHOW_AGAIN: Duration = Duration::from_secs(1);
-/// Upper limit of real seconds in which QEMU can run, for a virtual second of one pCPU that executes one instruction a
-/// nanosecond. A quiet machine takes half of the claim `vt.speed.vcpu_second`, 3.4 s.
+/// Upper limit of real seconds in which QEMU can run, for a virtual second of one pCPU that
+/// executes one instruction a nanosecond. A quiet machine takes half of the claim
+/// `vt.speed.vcpu_second`, 3.4 s.
 const REAL_S_MAX: f64 = 25.0;
 /// Real seconds that QEMU may take in addition, to start and to exit.
 const REAL_SLACK_S: f64 = 60.0;
-/// Real time in which QEMU can run, and within which a record must grow. The time of an idle guest jumps to its next timer, so
-/// a guest that makes progress fills QEMU's write buffer of 4 KiB within seconds.
+/// Real time in which QEMU can run, and within which a record must grow. The time of an idle guest
+/// jumps to its next timer, so a guest that makes progress fills QEMU's write buffer of 4 KiB
+/// within seconds.
 const STANDSTILL: Duration = Duration::from_secs(600);
 /// Upper limit of a guest's replies in bytes. A session of 64 MiB takes a sixth of it.
 const REPLIES_LIMIT: u64 = 512 << 20;
@@ -250,10 +252,8 @@ fn wait(
             reached(last_event_ns(&record).unwrap_or(0));
             let passed = patience.passed();
             if passed > limit {
-                let detail = format!(
-                    "QEMU did not end within {} s in which it could run",
-                    limit.as_secs()
-                );
+                let detail =
+                    format!("QEMU did not end within {} s in which it could run", limit.as_secs());
                 break Failure::new(FailureKind::TooSlow, detail);
             }
             if growth.has_ended(fs::metadata(&record).map_or(0, |about| about.len()), passed) {

@@ -21,6 +21,7 @@ const VERBATIM: &[&str] = &[
     "kernel/cvm/",
     "kernel/es-emu/",
     "qemu/patches/",
+    "tests/sev-es/unpoisoned.patch",
     "LICENSE-",
 ];
 

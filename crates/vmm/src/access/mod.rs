@@ -3,8 +3,8 @@
 //! Guest memory is mapped twice. The loader and the vCPUs use the first mapping, whose protection
 //! key is denied to all other threads. The devices' threads use the second one, which begins
 //! inaccessible. A *grant* opens pages of it while a descriptor is served, or longer, as the
-//! [`Policy`] says. A *revocation* closes a page after the I/O in flight on it. A *conversion* by the
-//! guest does so, too, and a page that the guest made private is not granted.
+//! [`Policy`] says. A *revocation* closes a page after the I/O in flight on it. A *conversion* by
+//! the guest does so, too, and a page that the guest made private is not granted.
 //!
 //! A grant is mprotect, a real call into the kernel. A hypervisor for confidential guests has a
 //! call of its own for this, which KVM lacks. The restricted device model asks for its own grants:

@@ -1,7 +1,8 @@
 //! The source of revocations. It imitates a guest that converts shared pages back to private ones.
 //!
 //! A confidential guest reports its own conversions (see [`super::conversions`]). A plain guest
-//! makes none, so this thread revokes open pages at a fixed rate instead. It does not spare the pages of rings.
+//! makes none, so this thread revokes open pages at a fixed rate instead. It does not spare the
+//! pages of rings.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -222,7 +222,8 @@ proptest! {
             match step {
                 Step::Take(who, wanted) => {
                     let taken = table.take(&wanted, &[], &mut held[who]);
-                    let refused = wanted.iter().cloned().flatten().any(|page| private.contains(&page));
+                    let mut pages = wanted.iter().cloned().flatten();
+                    let refused = pages.any(|page| private.contains(&page));
                     prop_assert_eq!(matches!(taken, Err(NoAccess::Private)), refused);
                     prop_assert_eq!(taken.is_ok(), !refused);
                     open.extend(wanted.into_iter().flatten().filter(|_| !refused));
