@@ -14,36 +14,27 @@ from cache import cache_folder
 from checks import want
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MIRROR = "http://deb.debian.org/debian"
-# By the kernel's spec: where crates/sources/src/kernel/debian_cloud.rs gets it.
-SUITES = {
-    "debian-cloud": ("trixie-backports",),
-    "debian-cloud:trixie": ("trixie", "trixie-security"),
-    "debian-cloud:bookworm": ("bookworm", "bookworm-security"),
-}
+# Where crates/sources/src/kernel/debian_cloud.rs gets the kernel `debian-cloud`.
+SPEC, SUITE = "debian-cloud", "trixie-backports"
 # The packages that may have the image: Debian's later kernels are in several packages.
 PACKAGES = ("linux-image-", "linux-binary-", "linux-modules-")
 
 
 def mirror() -> str:
-    """Returns the mirror that the lab chose, or Debian's own."""
+    """Returns the mirror from which the lab has fetched its kernels."""
     sources = cache_folder() / "apt/sources.list"
-    text = sources.read_text() if sources.exists() else ""
-    found = re.search(r"(\S+/debian) ", text)
-    return found[1] if found else MIRROR
+    found = re.search(r"(\S+/debian) ", sources.read_text()) if sources.exists() else None
+    want(found, f"{sources} names no mirror: run `unspin lab kernel fetch {SPEC}`")
+    assert found
+    return found[1]
 
 
-def configured(root: Path, suites: tuple[str, ...]) -> dict[str, str]:
+def configured(root: Path) -> dict[str, str]:
     """Returns the environment of an apt that has its own folders, and does not touch this machine's."""
     for folder in ("parts", "state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True)
     (root / "status").touch()
-    base = mirror()
-    lines = []
-    for suite in suites:
-        address = base.removesuffix("/debian") + "/debian-security" if suite.endswith("-security") else base
-        lines.append(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
-    (root / "sources.list").write_text("".join(lines))
+    (root / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
     settings = {
         "Dir::Etc": f"{root}/",
         "Dir::Etc::sourcelist": root / "sources.list",
@@ -91,10 +82,11 @@ def as_packaged(kernel: Path) -> str:
     package. apt verifies the package by Debian's signature. Returns package and digest."""
     entry = json.loads((kernel / "kernel.json").read_text())
     release, version = entry["release"], entry["source"].split()[1]
+    want(entry["spec"] == SPEC, f"{kernel} is {entry['spec']}, not {SPEC}")
     booted = (kernel / "vmlinuz").read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        environment = configured(root, SUITES[entry["spec"]])
+        environment = configured(root)
 
         def apt(*words: str) -> bool:
             done = subprocess.run(["apt-get", "-qq", *words], cwd=root, env=environment, capture_output=True)
@@ -112,5 +104,5 @@ def as_packaged(kernel: Path) -> str:
             mine = hashlib.sha256(booted).hexdigest()
             want(mine == digest, f"{kernel / 'vmlinuz'} has SHA-256 {mine}, that of {package.name} has {digest}")
             return f"{prefix}{release} {version}, SHA-256 {digest}"
-    want(False, f"no package of {release} {version} has a kernel: is it still in {SUITES[entry['spec']]}?")
+    want(False, f"no package of {release} {version} has a kernel: is it still in {SUITE}?")
     return ""

@@ -19,12 +19,12 @@ impl Patience {
         Patience { started: Instant::now(), threads, waited: Duration::ZERO }
     }
 
-    /// Returns the real time since the start, without the time in which threads of the process
-    /// waited for a CPU. It may stand still, but never goes back.
+    /// Returns the real time since the start, without the time in which one thread of the process
+    /// waited for a CPU: the one that waited longest. It never goes back.
     pub(super) fn passed(&mut self) -> Duration {
-        let waited = fs::read_dir(&self.threads).into_iter().flatten().flatten();
-        let waited = waited.filter_map(|thread| wait_ns(&thread.path())).sum();
-        self.waited = self.waited.max(Duration::from_nanos(waited));
+        let threads = fs::read_dir(&self.threads).into_iter().flatten().flatten();
+        let longest = threads.filter_map(|thread| wait_ns(&thread.path())).max();
+        self.waited = self.waited.max(Duration::from_nanos(longest.unwrap_or(0)));
         self.started.elapsed().saturating_sub(self.waited)
     }
 }
@@ -60,6 +60,11 @@ mod tests {
         let mut patience = Patience { started, threads, waited: Duration::ZERO };
         assert_eq!(patience.passed().as_secs(), 1_000);
         fs::write(thread.join("schedstat"), "1 900000000000 5\n").unwrap();
+        assert_eq!(patience.passed().as_secs(), 100);
+        // Threads that wait at the same time count once.
+        let other = folder.path().join("8");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("schedstat"), "1 800000000000 5\n").unwrap();
         assert_eq!(patience.passed().as_secs(), 100);
         fs::remove_dir_all(&thread).unwrap();
         assert_eq!(patience.passed().as_secs(), 100);
